@@ -1,0 +1,73 @@
+// Package failure gives an error the two things an operator needs from it: its
+// class, which decides the exit code, and its remedy.
+package failure
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Class says what an error means for the running connector.
+type Class uint8
+
+// The classes, in rising order of severity.
+const (
+	// Transient may pass: retry, or exit 1 and let a supervisor restart.
+	Transient Class = iota
+	// Config needs a change of configuration or privileges: exit 2.
+	Config
+	// Loss means that events may have been lost or cannot be had any more;
+	// an operator must decide: exit 3.
+	Loss
+)
+
+// ExitCode is the process exit code of the public contract for the class.
+func (c Class) ExitCode() int { return int(c) + 1 }
+
+// Error is an error with a class and, where there is one, a remedy: the exact
+// SQL, setting or command that mends it.
+type Error struct {
+	Class  Class
+	Remedy string
+	Err    error
+}
+
+// Error implements error; the remedy is not part of it.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Configf returns a Config error; its message is formatted as by fmt.Errorf.
+func Configf(remedy, format string, args ...any) error {
+	return &Error{Class: Config, Remedy: remedy, Err: fmt.Errorf(format, args...)}
+}
+
+// Lossf returns a Loss error; its message is formatted as by fmt.Errorf.
+func Lossf(remedy, format string, args ...any) error {
+	return &Error{Class: Loss, Remedy: remedy, Err: fmt.Errorf(format, args...)}
+}
+
+// ClassOf returns the class of the first Error in err's chain, or Transient.
+func ClassOf(err error) Class {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Class
+	}
+	return Transient
+}
+
+// RemedyOf returns the remedy of the first Error in err's chain that has one,
+// or "".
+func RemedyOf(err error) string {
+	for err != nil {
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			return ""
+		}
+		if e.Remedy != "" {
+			return e.Remedy
+		}
+		err = e.Err
+	}
+	return ""
+}

@@ -1,0 +1,34 @@
+package transform
+
+// Reason names why an event can never be published; it is the label of
+// cdc_outbox_events_dead_lettered_total and a header of the dead letter.
+type Reason string
+
+// The reasons. Those of the sink stand here too, so that the list is whole.
+const (
+	ReasonIllegalTopic       Reason = "illegal_topic"
+	ReasonMissingTopic       Reason = "missing_topic"
+	ReasonNullRoute          Reason = "null_route"
+	ReasonNullKey            Reason = "null_key"
+	ReasonInvalidJSON        Reason = "invalid_json"
+	ReasonInvalidUTF8        Reason = "invalid_utf8"
+	ReasonInvalidTimestamp   Reason = "invalid_timestamp"
+	ReasonPartitionRange     Reason = "partition_out_of_range"
+	ReasonHeadersTooLarge    Reason = "headers_too_large"
+	ReasonRecordTooLarge     Reason = "record_too_large"
+	ReasonRejectedByBroker   Reason = "rejected_by_broker"
+	ReasonUnreadableContents Reason = "unreadable"
+)
+
+// BadEvent is the error of a row that cannot become a record, or of a record
+// that the broker will never take. errors.on_bad_event decides what happens.
+type BadEvent struct {
+	Reason Reason
+	Err    error
+}
+
+// Error implements error.
+func (e *BadEvent) Error() string { return string(e.Reason) + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *BadEvent) Unwrap() error { return e.Err }

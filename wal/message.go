@@ -1,0 +1,81 @@
+package wal
+
+import "time"
+
+// Kind says what a Message is.
+type Kind uint8
+
+// The kinds of Message. The four row operations and LogicalMessage lie between
+// transaction boundaries; Commit and Idle carry a position that may be
+// confirmed once everything delivered before them is acked.
+const (
+	Insert         Kind = iota + 1
+	Update              // Row holds the new tuple
+	Delete              // Row holds the old key, where the server sent one
+	Truncate            // Row holds the relation only
+	LogicalMessage      // pg_logical_emit_message; Prefix and Content are set
+	Commit              // the end of a transaction; End is set
+	Idle                // nothing in the log up to End concerns us; End is set
+)
+
+// Message is one step of the stream. The struct and its slices belong to the
+// stream and are valid until the next call to Next; the bytes that the slices'
+// elements point to are never written again and may be kept.
+type Message struct {
+	Kind Kind
+	// Row is set for row operations. Its position, transaction id and commit
+	// time are also set for LogicalMessage and Commit.
+	Row Row
+	// End is the position to confirm: the transaction's end for Commit, the
+	// server's sent position for Idle.
+	End LSN
+	// Prefix and Content are those of a LogicalMessage.
+	Prefix  string
+	Content []byte
+}
+
+// Row is one changed row of a committed transaction.
+type Row struct {
+	Position   Position
+	XID        uint32
+	CommitTime time.Time
+	// Relation is the same pointer until the server announces a change of the
+	// table's definition, so it may key a cache.
+	Relation *Relation
+	// Values are the row's columns in the order of Relation.Columns.
+	Values []Value
+}
+
+// Relation describes a table as the server announced it.
+type Relation struct {
+	OID       uint32
+	Namespace string
+	Name      string
+	Columns   []Column
+}
+
+// Column is one column of a Relation.
+type Column struct {
+	Name string
+	// Type is the type's OID; for a domain, that of its base type where that
+	// is a built-in one.
+	Type uint32
+	// Identity tells whether the column is part of the replica identity.
+	Identity bool
+}
+
+// ValueKind tells NULL and unsent values from text.
+type ValueKind uint8
+
+// The kinds of Value, with pgoutput's letters.
+const (
+	Null           ValueKind = 'n'
+	UnchangedToast ValueKind = 'u' // an UPDATE left it alone; not sent
+	Text           ValueKind = 't'
+)
+
+// Value is a column's value in PostgreSQL's text form.
+type Value struct {
+	Kind ValueKind
+	Data []byte
+}
