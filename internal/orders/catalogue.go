@@ -1,0 +1,17 @@
+package orders
+
+// customers and items are what orders are made of; taken in turn, so that a
+// run repeats. Their lengths are coprime, which gives every combination.
+var (
+	customers = []string{"Ada", "Björn", "Chiyo", "Dmitri", "Élodie"}
+
+	items = []struct {
+		name  string
+		price int64 // cents
+	}{
+		{"espresso machine", 24900},
+		{"teapot", 3450},
+		{"matcha whisk (茶筅)", 1890},
+		{"café filters", 420},
+	}
+)

@@ -1,0 +1,151 @@
+// Package orders is a small order service that publishes through an outbox
+// table. The demo and examples/orders both run it.
+//
+// Invariants:
+//
+//  1. Every transaction writes one business row and one outbox row, or, when
+//     rolled back, neither.
+//  2. The events of one order carry its id as their key and are committed one
+//     after another: OrderPlaced, OrderPaid, OrderShipped.
+//
+// Non-goals: load generation, random histories (the tests of the connector
+// have their own writers), real bookkeeping.
+package orders
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Schema is the SQL that creates the tables where they are missing.
+//
+//go:embed schema.sql
+var Schema string
+
+// DB is where the service writes: a *pgx.Conn or a *pgxpool.Pool.
+type DB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// maxOpen is how many orders are under way at a time, so that the events of
+// several orders interleave.
+const maxOpen = 3
+
+// errRollback ends a transaction that is to be rolled back on purpose.
+var errRollback = errors.New("rolled back on purpose")
+
+// Service places orders and moves them on. It is not safe for concurrent use;
+// several services may share one database.
+type Service struct {
+	// DB is required; its search path must lead to the tables of Schema.
+	DB DB
+	// RollbackEvery makes every n-th transaction write its rows and then roll
+	// back. The default, 0, rolls nothing back.
+	RollbackEvery int
+
+	transactions int     // begun so far
+	open         []Order // not shipped yet, the longest untouched first
+}
+
+// CreateTables creates the business and the outbox table where they are
+// missing.
+func CreateTables(ctx context.Context, db DB) error {
+	if _, err := db.Exec(ctx, Schema); err != nil {
+		return fmt.Errorf("create tables: %w", err)
+	}
+	return nil
+}
+
+// Step runs the service's next transaction: a new order while few are open,
+// else payment or shipment of the one that has waited longest. After an error
+// the transaction's outcome is unknown and its order is left alone.
+func (s *Service) Step(ctx context.Context) (Change, error) {
+	if len(s.open) < maxOpen {
+		return s.Place(ctx)
+	}
+	o := s.open[0]
+	s.open = s.open[1:]
+	return s.advance(ctx, o)
+}
+
+// Place creates an order and its OrderPlaced event in one transaction.
+func (s *Service) Place(ctx context.Context) (Change, error) {
+	n := s.transactions
+	o := Order{
+		Customer: customers[n%len(customers)],
+		Item:     items[n%len(items)].name,
+		Total:    items[n%len(items)].price,
+		Status:   Placed,
+	}
+	c, err := s.commit(ctx, &o, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx,
+			`INSERT INTO orders (customer, item, total, status) VALUES ($1, $2, $3, $4) RETURNING id`,
+			o.Customer, o.Item, o.Total, o.Status).Scan(&o.ID)
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("place order: %w", err)
+	}
+	if !c.RolledBack {
+		s.open = append(s.open, o)
+	}
+	return c, nil
+}
+
+// advance moves an order to its next status, with the event that says so.
+func (s *Service) advance(ctx context.Context, before Order) (Change, error) {
+	o := before
+	o.Status = before.Status.next()
+	c, err := s.commit(ctx, &o, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE orders SET status = $1 WHERE id = $2`, o.Status, o.ID)
+		return err
+	})
+	switch {
+	case err != nil:
+		return Change{}, fmt.Errorf("advance order %d to %s: %w", o.ID, o.Status, err)
+	case c.RolledBack:
+		s.open = append(s.open, before)
+	case o.Status != Shipped:
+		s.open = append(s.open, o)
+	}
+	return c, nil
+}
+
+// commit is the outbox pattern itself: the business row and the row about it
+// become visible together or not at all. It rolls back when it is the turn.
+func (s *Service) commit(ctx context.Context, o *Order, write func(pgx.Tx) error) (Change, error) {
+	s.transactions++
+	rollback := s.RollbackEvery > 0 && s.transactions%s.RollbackEvery == 0
+
+	var eventID string
+	err := pgx.BeginFunc(ctx, s.DB, func(tx pgx.Tx) error {
+		if err := write(tx); err != nil {
+			return fmt.Errorf("write order: %w", err)
+		}
+		payload, err := json.Marshal(o)
+		if err != nil {
+			return fmt.Errorf("encode payload: %w", err)
+		}
+		err = tx.QueryRow(ctx,
+			`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ($1, $2, $3, $4) RETURNING id::text`,
+			AggregateType, strconv.FormatInt(o.ID, 10), o.Status.eventType(), payload).Scan(&eventID)
+		if err != nil {
+			return fmt.Errorf("write outbox row: %w", err)
+		}
+		if rollback {
+			return errRollback
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errRollback) {
+		return Change{}, err
+	}
+	return Change{Order: *o, EventID: eventID, EventType: o.Status.eventType(), RolledBack: rollback}, nil
+}
