@@ -1,0 +1,92 @@
+package wal
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// connectTimeout bounds the connection to one host where the URL sets none.
+const connectTimeout = 10 * time.Second
+
+// applicationName shows in pg_stat_activity and pg_stat_replication where the
+// URL sets none.
+const applicationName = "cdc-outbox"
+
+// sessionParams make the text form of values independent of the settings of
+// server, database and role (PostgreSQL's own subscriber sets the first three,
+// libpqwalreceiver.c), and let the server's warnings through.
+var sessionParams = map[string]string{
+	"datestyle":           "ISO",
+	"intervalstyle":       "postgres",
+	"extra_float_digits":  "3",
+	"timezone":            "UTC",
+	"bytea_output":        "hex",
+	"client_min_messages": "warning",
+	"client_encoding":     "UTF8",
+}
+
+// Connect opens an ordinary connection for catalog queries. Its errors carry a
+// failure.Class.
+func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, classify(err)
+	}
+	prepare(&cfg.Config)
+	// Catalog queries are few; the simple protocol also works through poolers.
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, classify(err)
+	}
+	return conn, nil
+}
+
+// ConnectReplication opens a logical replication connection (a walsender). Its
+// errors carry a failure.Class.
+func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
+	cfg, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return nil, classify(err)
+	}
+	prepare(cfg)
+	cfg.RuntimeParams["replication"] = "database"
+	conn, err := pgconn.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, classify(err)
+	}
+	return conn, nil
+}
+
+func prepare(cfg *pgconn.Config) {
+	for name, value := range sessionParams {
+		cfg.RuntimeParams[name] = value
+	}
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = applicationName
+	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = connectTimeout
+	}
+}
+
+// startCommand is START_REPLICATION for pgoutput's protocol version 1
+// (PostgreSQL documentation, "Streaming Replication Protocol").
+func startCommand(o Options) string {
+	publication := quoteLiteral(pgx.Identifier{o.Publication}.Sanitize())
+	cmd := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s",
+		pgx.Identifier{o.Slot}.Sanitize(), o.Start, publication)
+	if o.Messages {
+		cmd += ", messages 'true'"
+	}
+	return cmd + ")"
+}
+
+func quoteLiteral(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}

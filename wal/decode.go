@@ -1,0 +1,368 @@
+package wal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// The message types of pgoutput, protocol version 1 (PostgreSQL documentation,
+// "Logical Replication Message Formats").
+const (
+	pgoutputBegin    = 'B'
+	pgoutputCommit   = 'C'
+	pgoutputOrigin   = 'O'
+	pgoutputRelation = 'R'
+	pgoutputType     = 'Y'
+	pgoutputInsert   = 'I'
+	pgoutputUpdate   = 'U'
+	pgoutputDelete   = 'D'
+	pgoutputTruncate = 'T'
+	pgoutputMessage  = 'M'
+)
+
+var (
+	errShort    = errors.New("message ends too early")
+	errProtocol = errors.New("protocol violation")
+)
+
+// decoder turns pgoutput messages into Messages. It keeps the state that the
+// protocol spreads over messages: the open transaction, the relations and the
+// domains announced so far. It does no I/O and is used by one goroutine.
+type decoder struct {
+	msg       Message
+	open      bool // between Begin and Commit
+	next      uint32
+	relations map[uint32]*Relation
+	baseTypes map[uint32]uint32 // domain OID → OID of its built-in base type
+	builtin   *pgtype.Map
+}
+
+func newDecoder() *decoder {
+	return &decoder{
+		relations: map[uint32]*Relation{},
+		baseTypes: map[uint32]uint32{},
+		builtin:   pgtype.NewMap(),
+	}
+}
+
+// decode reads one pgoutput message. It returns nil where the message is only
+// for the decoder itself. The result and its slices are reused by the next call;
+// the bytes they point to are those of data.
+func (d *decoder) decode(data []byte) (*Message, error) {
+	if len(data) == 0 {
+		return nil, errShort
+	}
+	c := cursor{buf: data[1:]}
+	kind := data[0]
+	if !d.open && changesRows(kind) {
+		return nil, fmt.Errorf("%w: message %q outside a transaction", errProtocol, kind)
+	}
+
+	var msg *Message
+	var err error
+	switch kind {
+	case pgoutputInsert:
+		msg, err = d.insert(&c)
+	case pgoutputBegin:
+		err = d.begin(&c)
+	case pgoutputCommit:
+		msg, err = d.commit(&c)
+	case pgoutputRelation:
+		err = d.relation(&c)
+	case pgoutputType:
+		err = d.typeName(&c)
+	case pgoutputUpdate:
+		msg, err = d.update(&c)
+	case pgoutputDelete:
+		msg, err = d.delete(&c)
+	case pgoutputTruncate:
+		msg, err = d.truncate(&c)
+	case pgoutputMessage:
+		msg, err = d.logicalMessage(&c)
+	case pgoutputOrigin:
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("%w: unknown pgoutput message %q", errProtocol, kind)
+	}
+	if err == nil && c.short {
+		err = errShort
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode pgoutput message %q: %w", kind, err)
+	}
+	return msg, nil
+}
+
+func changesRows(kind byte) bool {
+	switch kind {
+	case pgoutputInsert, pgoutputUpdate, pgoutputDelete, pgoutputTruncate, pgoutputCommit:
+		return true
+	}
+	return false
+}
+
+func (d *decoder) begin(c *cursor) error {
+	if d.open {
+		return fmt.Errorf("%w: transaction begins inside another", errProtocol)
+	}
+	d.msg.Row = Row{
+		Position:   Position{CommitLSN: LSN(c.uint64())},
+		CommitTime: postgresTime(c.uint64()),
+		XID:        c.uint32(),
+		Values:     d.msg.Row.Values,
+	}
+	d.open, d.next = !c.short, 0
+	return nil
+}
+
+func (d *decoder) commit(c *cursor) (*Message, error) {
+	c.byte() // flags, unused
+	if lsn := LSN(c.uint64()); lsn != d.msg.Row.Position.CommitLSN && !c.short {
+		return nil, fmt.Errorf("%w: commit at %s ends the transaction of %s", errProtocol, lsn, d.msg.Row.Position.CommitLSN)
+	}
+	d.msg.End = LSN(c.uint64())
+	c.uint64() // commit time, known from begin
+	d.open = false
+	d.msg.Row.Relation = nil
+	d.msg.Kind = Commit
+	return &d.msg, nil
+}
+
+// change starts a row message: it counts the row and finds its relation.
+func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
+	rel := d.msg.Row.Relation
+	if rel == nil || rel.OID != oid {
+		rel = d.relations[oid]
+		if rel == nil {
+			return nil, fmt.Errorf("%w: row of relation %d, which was not announced", errProtocol, oid)
+		}
+	}
+	d.msg.Kind = kind
+	d.msg.Row.Relation = rel
+	d.msg.Row.Position.Seq = d.next
+	d.next++
+	return &d.msg, nil
+}
+
+func (d *decoder) insert(c *cursor) (*Message, error) {
+	msg, err := d.change(Insert, c.uint32())
+	if err != nil {
+		return nil, err
+	}
+	if tag := c.byte(); tag != 'N' {
+		return nil, fmt.Errorf("%w: tuple tag %q in an insert", errProtocol, tag)
+	}
+	return msg, d.tuple(c)
+}
+
+func (d *decoder) update(c *cursor) (*Message, error) {
+	msg, err := d.change(Update, c.uint32())
+	if err != nil {
+		return nil, err
+	}
+	tag := c.byte()
+	if tag == 'K' || tag == 'O' { // the old key or row stands first
+		if err := d.tuple(c); err != nil {
+			return nil, err
+		}
+		tag = c.byte()
+	}
+	if tag != 'N' {
+		return nil, fmt.Errorf("%w: tuple tag %q in an update", errProtocol, tag)
+	}
+	return msg, d.tuple(c)
+}
+
+func (d *decoder) delete(c *cursor) (*Message, error) {
+	msg, err := d.change(Delete, c.uint32())
+	if err != nil {
+		return nil, err
+	}
+	if tag := c.byte(); tag != 'K' && tag != 'O' {
+		return nil, fmt.Errorf("%w: tuple tag %q in a delete", errProtocol, tag)
+	}
+	return msg, d.tuple(c)
+}
+
+// truncate names the first relation only: a truncation is counted, not acted on.
+func (d *decoder) truncate(c *cursor) (*Message, error) {
+	n := c.uint32()
+	c.byte() // options
+	if n == 0 {
+		return nil, fmt.Errorf("%w: truncate of no relation", errProtocol)
+	}
+	msg, err := d.change(Truncate, c.uint32())
+	if err == nil {
+		msg.Row.Values = msg.Row.Values[:0]
+	}
+	return msg, err
+}
+
+// logicalMessage delivers transactional messages; one outside a transaction
+// has no commit and therefore no position, and is passed over.
+func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
+	transactional := c.byte()&1 != 0
+	c.uint64() // LSN of the message itself
+	prefix := c.string()
+	content := c.bytes(int(c.uint32()))
+	if !transactional || !d.open {
+		return nil, nil
+	}
+	d.msg.Kind = LogicalMessage
+	d.msg.Row.Relation = nil
+	d.msg.Row.Position.Seq = d.next
+	d.next++
+	d.msg.Prefix, d.msg.Content = string(prefix), content
+	return &d.msg, nil
+}
+
+// tuple reads a row's values into the reused slice.
+func (d *decoder) tuple(c *cursor) error {
+	n := int(c.uint16())
+	if want := len(d.msg.Row.Relation.Columns); n != want && !c.short {
+		return fmt.Errorf("%w: %d values for %d columns", errProtocol, n, want)
+	}
+	values := d.msg.Row.Values[:0]
+	for range n {
+		v := Value{Kind: ValueKind(c.byte())}
+		switch v.Kind {
+		case Text:
+			v.Data = c.bytes(int(c.uint32()))
+		case Null, UnchangedToast:
+		default:
+			if c.short {
+				return errShort
+			}
+			return fmt.Errorf("%w: value kind %q", errProtocol, byte(v.Kind))
+		}
+		values = append(values, v)
+	}
+	d.msg.Row.Values = values
+	return nil
+}
+
+// relation learns a table's definition. A repetition that changes nothing keeps
+// the pointer, because callers key their caches by it.
+func (d *decoder) relation(c *cursor) error {
+	rel := &Relation{OID: c.uint32(), Namespace: string(c.string()), Name: string(c.string())}
+	if rel.Namespace == "" { // pgoutput's short form of pg_catalog
+		rel.Namespace = "pg_catalog"
+	}
+	c.byte() // replica identity
+	n := int(c.uint16())
+	for range n {
+		identity := c.byte()&1 != 0
+		col := Column{Name: string(c.string()), Type: c.uint32(), Identity: identity}
+		c.uint32() // type modifier
+		if c.short {
+			return errShort
+		}
+		if base, ok := d.baseTypes[col.Type]; ok {
+			col.Type = base
+		}
+		rel.Columns = append(rel.Columns, col)
+	}
+	if known := d.relations[rel.OID]; known == nil || !known.equal(rel) {
+		d.relations[rel.OID] = rel
+	}
+	d.msg.Row.Relation = nil // look it up anew
+	return nil
+}
+
+// typeName learns a domain's base type: for a domain pgoutput announces the
+// domain's OID with the base type's name (logicalrep_write_typ in
+// src/backend/replication/logical/proto.c).
+func (d *decoder) typeName(c *cursor) error {
+	oid, namespace, name := c.uint32(), c.string(), c.string()
+	if len(namespace) != 0 {
+		return nil
+	}
+	if t, ok := d.builtin.TypeForName(string(name)); ok {
+		d.baseTypes[oid] = t.OID
+	}
+	return nil
+}
+
+func (r *Relation) equal(o *Relation) bool {
+	if r.Namespace != o.Namespace || r.Name != o.Name || len(r.Columns) != len(o.Columns) {
+		return false
+	}
+	for i := range r.Columns {
+		if r.Columns[i] != o.Columns[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// postgresEpoch is the zero of PostgreSQL's timestamps, in Unix microseconds.
+var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+func postgresTime(micros uint64) time.Time {
+	return time.UnixMicro(postgresEpoch + int64(micros)).UTC()
+}
+
+// cursor reads big-endian fields. Past the end it returns zeros and remembers
+// that it did, so that a message is checked once, at its end.
+type cursor struct {
+	buf   []byte
+	short bool
+}
+
+func (c *cursor) bytes(n int) []byte {
+	if n < 0 || n > len(c.buf) {
+		c.short, c.buf = true, nil
+		return nil
+	}
+	b := c.buf[:n:n]
+	c.buf = c.buf[n:]
+	return b
+}
+
+func (c *cursor) byte() byte {
+	if len(c.buf) < 1 {
+		c.short = true
+		return 0
+	}
+	b := c.buf[0]
+	c.buf = c.buf[1:]
+	return b
+}
+
+func (c *cursor) uint16() uint16 {
+	if b := c.bytes(2); b != nil {
+		return binary.BigEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (c *cursor) uint32() uint32 {
+	if b := c.bytes(4); b != nil {
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (c *cursor) uint64() uint64 {
+	if b := c.bytes(8); b != nil {
+		return binary.BigEndian.Uint64(b)
+	}
+	return 0
+}
+
+// string reads up to the terminating zero byte.
+func (c *cursor) string() []byte {
+	i := bytes.IndexByte(c.buf, 0)
+	if i < 0 {
+		c.short, c.buf = true, nil
+		return nil
+	}
+	s := c.buf[:i]
+	c.buf = c.buf[i+1:]
+	return s
+}

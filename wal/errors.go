@@ -1,0 +1,115 @@
+package wal
+
+import (
+	"crypto/x509"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// ErrSlotActive is wrapped by the error of Open when another process streams
+// from the slot.
+var ErrSlotActive = errors.New("replication slot is active elsewhere")
+
+// ErrUnknownHost is wrapped by a connection error when a host name does not
+// exist, which before the first connection is most likely a typing error.
+var ErrUnknownHost = errors.New("unknown host")
+
+// ErrShutdown is wrapped by the error of a connection that the server ended or
+// refused because it is stopping.
+var ErrShutdown = errors.New("the server is shutting down")
+
+// SQLSTATE codes that decide a class (PostgreSQL documentation, "PostgreSQL
+// Error Codes").
+const (
+	codeObjectInUse          = "55006"
+	codeObjectNotInState     = "55000"
+	codeUndefinedObject      = "42704"
+	codeUndefinedFile        = "58P01"
+	codeInsufficientRights   = "42501"
+	codeUndefinedDatabase    = "3D000"
+	codeAdminShutdown        = "57P01"
+	codeCannotConnectNow     = "57P03"
+	codeConfigurationLimit   = "53400"
+	classAuthorization       = "28"
+	classSyntaxOrAccess      = "42"
+	classFeatureNotSupported = "0A"
+)
+
+// classify gives an error of the server or of connecting its failure.Class and
+// a remedy. Errors it knows nothing about stay transient.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return classifyServer(err, pg)
+	}
+	if _, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
+		return failure.Configf("see the PostgreSQL documentation, \"Connection Strings\"; special characters in a password must be percent-encoded",
+			"source.url: %w", err)
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return &failure.Error{Class: failure.Transient, Remedy: "correct the host in source.url", Err: errors.Join(ErrUnknownHost, err)}
+	}
+	if certificateInvalid(err) {
+		return failure.Configf("give the server's CA with sslrootcert and its name as host in source.url, or renew the certificate",
+			"TLS to PostgreSQL: %w", err)
+	}
+	return err
+}
+
+func classifyServer(err error, pg *pgconn.PgError) error {
+	switch {
+	case pg.Code == codeObjectInUse:
+		return errors.Join(ErrSlotActive, err)
+	case pg.Code == codeAdminShutdown, pg.Code == codeCannotConnectNow && strings.Contains(pg.Message, "shutting down"):
+		return errors.Join(ErrShutdown, err)
+	case pg.Code == codeUndefinedDatabase:
+		return failure.Configf("correct the database in source.url", "%w", err)
+	case strings.HasPrefix(pg.Code, classAuthorization):
+		return failure.Configf("correct user and password in source.url, or the server's pg_hba.conf (it needs a line for the database, not only for replication)", "%w", err)
+	case pg.Code == codeInsufficientRights:
+		return failure.Configf("ALTER ROLE … REPLICATION and see `cdc-outbox setup --print` for the grants", "%w", err)
+	case pg.Code == codeObjectNotInState && strings.Contains(pg.Message, "wal_level"):
+		return failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL", "%w", err)
+	case pg.Code == codeObjectNotInState, pg.Code == codeUndefinedFile:
+		// "can no longer get changes from replication slot", "requested WAL
+		// segment has already been removed".
+		return failure.Lossf(remedyLoss, "%w", err)
+	case pg.Code == codeUndefinedObject && strings.Contains(pg.Message, "publication"):
+		return failure.Lossf(remedyPublication, "%w", err)
+	}
+	return err
+}
+
+const (
+	remedyLoss        = "the slot's events are gone from the WAL; `cdc-outbox setup --accept-gap --yes` goes on from the present, with --snapshot it first publishes the rows still in the outbox table"
+	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped, `cdc-outbox setup --accept-gap --yes` creates it and goes on from the present"
+)
+
+func certificateInvalid(err error) bool {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[x509.CertificateInvalidError](err)
+	return ok
+}
+
+// noticeError returns the error that a notice inside the stream means. A
+// missing publication is an error up to PostgreSQL 17 and only a warning from
+// 18 on, after which the server leaves the rows out (pgoutput.c,
+// LoadPublications).
+func noticeError(n *pgconn.Notice) error {
+	if n.SeverityUnlocalized == "WARNING" && n.Code == codeObjectNotInState && strings.Contains(n.Message, "publication") {
+		return failure.Lossf(remedyPublication, "the server leaves out rows: %s: %s", n.Message, n.Detail)
+	}
+	return nil
+}

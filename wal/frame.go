@@ -1,0 +1,79 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	// chunkSize is how much is read at once. A chunk lives as long as a value
+	// in it is in flight.
+	chunkSize = 128 << 10
+	// maxFrame is more than PostgreSQL ever sends (a field is at most 1 GiB);
+	// a longer frame means that the stream is garbled.
+	maxFrame = 1<<30 + 1<<20
+	// frameHeader is the type byte and the length, which counts itself.
+	frameHeader = 5
+)
+
+var errGarbled = errors.New("garbled frame from the server")
+
+// frameReader cuts the server's byte stream into protocol frames (PostgreSQL
+// documentation, "Message Formats") without copying: a frame's body is a slice
+// of the chunk it was read into, and no byte of a chunk is written twice, so
+// bodies may be kept for as long as the caller likes.
+type frameReader struct {
+	src  io.Reader
+	buf  []byte // the current chunk
+	r, w int    // buf[r:w] is read from src and not yet returned
+}
+
+// next returns the next frame, reading from src only when no whole frame is
+// buffered.
+func (f *frameReader) next() (kind byte, body []byte, err error) {
+	if err := f.fill(frameHeader); err != nil {
+		return 0, nil, err
+	}
+	length := binary.BigEndian.Uint32(f.buf[f.r+1:])
+	if length < 4 || length > maxFrame {
+		return 0, nil, fmt.Errorf("%w: type %q, length %d", errGarbled, f.buf[f.r], length)
+	}
+	size := 1 + int(length)
+	if err := f.fill(size); err != nil {
+		return 0, nil, err
+	}
+	frame := f.buf[f.r : f.r+size : f.r+size]
+	f.r += size
+	return frame[0], frame[frameHeader:], nil
+}
+
+// fill makes buf[r:w] at least n bytes long.
+func (f *frameReader) fill(n int) error {
+	for f.w-f.r < n {
+		if f.w == len(f.buf) {
+			f.grow(n)
+		}
+		m, err := f.src.Read(f.buf[f.w:])
+		f.w += m
+		if m == 0 && err != nil {
+			if err == io.EOF && f.w > f.r {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// grow begins a new chunk with what is left of the full one. The chunk's size
+// follows what has arrived, not what a length field claims, so a garbled length
+// cannot exhaust memory.
+func (f *frameReader) grow(n int) {
+	rest := f.buf[f.r:f.w]
+	size := max(chunkSize, min(n, 2*len(rest)))
+	f.buf = make([]byte, size)
+	f.w = copy(f.buf, rest)
+	f.r = 0
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package wal
+
+import "time"
+
+func nap(d time.Duration) { time.Sleep(d) }

@@ -1,0 +1,118 @@
+package wal
+
+import (
+	"encoding/binary"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// writeTimeout is how long a standby status update of 39 bytes may wait for the
+// socket before the connection counts as dead.
+const writeTimeout = 10 * time.Second
+
+// statusSender sends standby status updates on a connection: on a timer, when
+// the server asks, and when a new position is confirmed. It is the connection's
+// sole writer between startStatusSender and stop.
+type statusSender struct {
+	conn      net.Conn
+	received  *atomic.Uint64
+	confirmed atomic.Uint64
+	wake      chan struct{} // capacity 1: wake-ups coalesce
+	quit      chan struct{}
+	done      sync.WaitGroup
+	err       error // of the last write; read after done
+}
+
+// startStatusSender starts the sender's goroutine. The confirmed position
+// begins at start, never at 0, which would not mean "nothing" (LSN rule b).
+func startStatusSender(conn net.Conn, received *atomic.Uint64, start LSN, interval time.Duration) *statusSender {
+	s := &statusSender{
+		conn:     conn,
+		received: received,
+		wake:     make(chan struct{}, 1),
+		quit:     make(chan struct{}),
+	}
+	s.confirmed.Store(uint64(start))
+	s.done.Go(func() { s.run(interval) })
+	return s
+}
+
+func (s *statusSender) run(interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		requestReply := false
+		select {
+		case <-s.quit:
+			s.err = s.send(false)
+			return
+		case <-ticker.C:
+			requestReply = true
+		case <-s.wake:
+		}
+		if s.err = s.send(requestReply); s.err != nil {
+			_ = s.conn.Close() // ends the reader too
+			return
+		}
+	}
+}
+
+// confirm raises the confirmed position.
+func (s *statusSender) confirm(lsn LSN) {
+	for {
+		old := s.confirmed.Load()
+		if uint64(lsn) <= old {
+			return
+		}
+		if s.confirmed.CompareAndSwap(old, uint64(lsn)) {
+			s.poke()
+			return
+		}
+	}
+}
+
+// poke asks for an update now. It never blocks.
+func (s *statusSender) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// stop sends a last update, ends the goroutine and returns the last update's
+// error. It is called once.
+func (s *statusSender) stop() error {
+	close(s.quit)
+	s.done.Wait()
+	return s.err
+}
+
+// send writes one standby status update in its CopyData frame (PostgreSQL
+// documentation, "Streaming Replication Protocol").
+func (s *statusSender) send(requestReply bool) error {
+	received := s.received.Load()
+	flushed := min(s.confirmed.Load(), received)
+
+	var buf [39]byte
+	b := append(buf[:0], frameCopyData)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(buf)-1))
+	b = append(b, pglogrepl.StandbyStatusUpdateByteID)
+	b = binary.BigEndian.AppendUint64(b, received)
+	b = binary.BigEndian.AppendUint64(b, flushed)
+	b = binary.BigEndian.AppendUint64(b, flushed) // applied
+	b = binary.BigEndian.AppendUint64(b, uint64(time.Now().UnixMicro()-postgresEpoch))
+	if requestReply {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
+	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	_, err := s.conn.Write(b)
+	return err
+}

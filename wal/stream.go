@@ -1,0 +1,322 @@
+package wal
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// Frame types of the copy-both phase (PostgreSQL documentation, "Message
+// Formats").
+const (
+	frameCopyBoth  = 'W'
+	frameCopyData  = 'd'
+	frameCopyDone  = 'c'
+	frameError     = 'E'
+	frameNotice    = 'N'
+	frameParameter = 'S'
+	frameComplete  = 'C'
+	frameReady     = 'Z'
+)
+
+// Options say what to stream.
+type Options struct {
+	Slot        string
+	Publication string
+	// Start is where to begin. The server silently forwards an older position
+	// to the slot's confirmed one and silently skips to a newer one: the caller
+	// has compared them.
+	Start LSN
+	// Messages asks for logical messages too.
+	Messages bool
+	// StatusInterval is the longest time between standby status updates.
+	StatusInterval time.Duration
+	// LivenessTimeout is how long the server may stay silent while we wait for
+	// it; it is asked for a reply every StatusInterval.
+	LivenessTimeout time.Duration
+}
+
+// Stream reads the changes of committed transactions from a replication slot.
+//
+// Next is called by one goroutine, the sole reader of the connection. A second
+// goroutine, owned by the Stream from Open to Close, sends the standby status
+// updates, so that a caller that is busy or blocked between two calls of Next
+// keeps its connection (failure mode 14).
+type Stream struct {
+	conn    net.Conn
+	frames  frameReader
+	decoder *decoder
+	status  *statusSender
+
+	liveness  time.Duration
+	deadlined time.Time // when the read deadline was last set
+	lastRead  int       // bytes of the last read
+	received  atomic.Uint64
+	ctx       context.Context // interrupts reads; see interruptible
+	release   func()          // undoes the last interruptible
+	err       error           // of the Next that failed
+	broken    bool            // the connection, not the context, ended Next
+}
+
+// Open takes over an idle replication connection and starts streaming. On an
+// error the connection is closed. The error is ErrSlotActive if another process
+// holds the slot.
+func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) {
+	hijacked, err := conn.Hijack()
+	if err != nil {
+		return nil, fmt.Errorf("take over replication connection: %w", err)
+	}
+	s := &Stream{
+		conn:     hijacked.Conn,
+		decoder:  newDecoder(),
+		liveness: o.LivenessTimeout,
+	}
+	s.frames.src = (*pacedReader)(s)
+	s.received.Store(uint64(o.Start))
+	if err := s.start(ctx, o); err != nil {
+		s.release()
+		_ = s.conn.Close()
+		return nil, err
+	}
+	s.status = startStatusSender(s.conn, &s.received, o.Start, o.StatusInterval)
+	return s, nil
+}
+
+// start sends START_REPLICATION and waits for the copy-both phase.
+func (s *Stream) start(ctx context.Context, o Options) error {
+	s.interruptible(ctx)
+	query := &pgproto3.Query{String: startCommand(o)}
+	msg, err := query.Encode(nil)
+	if err != nil {
+		return fmt.Errorf("start replication: %w", err)
+	}
+	if _, err := s.conn.Write(msg); err != nil {
+		return fmt.Errorf("start replication: %w", err)
+	}
+	for {
+		kind, body, err := s.frames.next()
+		if err != nil {
+			return fmt.Errorf("start replication: %w", s.cause(err))
+		}
+		switch kind {
+		case frameCopyBoth:
+			return nil
+		case frameError:
+			return fmt.Errorf("start replication from slot %s at %s: %w", o.Slot, o.Start, serverError(body))
+		case frameNotice, frameParameter:
+		default:
+			return fmt.Errorf("start replication: %w: frame %q", errProtocol, kind)
+		}
+	}
+}
+
+// Next returns the stream's next message; see Message for how long it is valid.
+// It blocks until there is one, ctx ends or the connection does; after an error
+// the stream is of no further use but to be closed.
+func (s *Stream) Next(ctx context.Context) (*Message, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	if s.ctx != ctx {
+		s.interruptible(ctx)
+	}
+	for {
+		kind, body, err := s.frames.next()
+		if err != nil {
+			return nil, s.fail(fmt.Errorf("read replication stream: %w", s.cause(err)))
+		}
+		msg, err := s.handle(kind, body)
+		if err != nil {
+			return nil, s.fail(err)
+		}
+		if msg != nil {
+			return msg, nil
+		}
+	}
+}
+
+func (s *Stream) fail(err error) error {
+	s.err = err
+	s.broken = s.ctx.Err() == nil
+	return err
+}
+
+// handle returns the message in a frame, or nil where the frame has none.
+func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
+	switch kind {
+	case frameCopyData:
+		if len(body) == 0 {
+			return nil, fmt.Errorf("copy data: %w", errShort)
+		}
+		switch body[0] {
+		case pglogrepl.XLogDataByteID:
+			return s.walData(body[1:])
+		case pglogrepl.PrimaryKeepaliveMessageByteID:
+			return s.keepalive(body[1:])
+		}
+		return nil, fmt.Errorf("%w: copy data %q", errProtocol, body[0])
+	case frameError:
+		return nil, fmt.Errorf("server ended the stream: %w", serverError(body))
+	case frameNotice:
+		return nil, serverNotice(body)
+	case frameParameter:
+		return nil, nil
+	case frameCopyDone, frameComplete, frameReady:
+		return nil, fmt.Errorf("server ended the stream: %w", io.EOF)
+	}
+	return nil, fmt.Errorf("%w: frame %q", errProtocol, kind)
+}
+
+// walDataHeader is start, end and send time of an XLogData message.
+const walDataHeader = 24
+
+func (s *Stream) walData(b []byte) (*Message, error) {
+	if len(b) < walDataHeader {
+		return nil, fmt.Errorf("XLogData: %w", errShort)
+	}
+	msg, err := s.decoder.decode(b[walDataHeader:])
+	if err != nil {
+		return nil, err
+	}
+	if msg != nil && msg.Kind == Commit {
+		s.received.Store(max(s.received.Load(), uint64(msg.End)))
+	}
+	return msg, nil
+}
+
+// keepalive is a position at which nothing is left to send, unless it arrives
+// within a transaction.
+func (s *Stream) keepalive(b []byte) (*Message, error) {
+	if len(b) < 17 {
+		return nil, fmt.Errorf("keepalive: %w", errShort)
+	}
+	end := LSN(binary.BigEndian.Uint64(b))
+	if replyRequested := b[16] != 0; replyRequested {
+		s.status.poke()
+	}
+	if s.decoder.open {
+		return nil, nil
+	}
+	s.received.Store(max(s.received.Load(), uint64(end)))
+	s.decoder.msg.Kind = Idle
+	s.decoder.msg.End = end
+	return &s.decoder.msg, nil
+}
+
+// Received is the last position up to which everything was delivered by Next.
+// It may be called from any goroutine.
+func (s *Stream) Received() LSN { return LSN(s.received.Load()) }
+
+// Buffered reports whether the next message may be had without waiting for the
+// server.
+func (s *Stream) Buffered() bool { return s.frames.w > s.frames.r }
+
+// Confirm tells the server that everything up to and including lsn is durable
+// downstream. It never blocks and may be called from any goroutine; a position
+// beyond what the server sent on this connection is cut to that (LSN rule c),
+// and one before an earlier one is ignored.
+func (s *Stream) Confirm(lsn LSN) { s.status.confirm(lsn) }
+
+// Close sends a last status update, ends the copy, waits until the server has
+// taken note or ctx ends, and closes the connection. It returns an error if the
+// server may not have seen the last confirmed position; nothing is lost then,
+// but events may be sent again. Next must not be in progress.
+func (s *Stream) Close(ctx context.Context) error {
+	defer s.conn.Close()
+	defer func() { s.release() }()
+	if err := s.status.stop(); err != nil {
+		return fmt.Errorf("send last standby status: %w", err)
+	}
+	if s.broken {
+		return nil // the connection is gone already, and the caller knows
+	}
+	s.interruptible(ctx)
+	if err := s.endCopy(); err != nil {
+		return fmt.Errorf("end replication stream: %w", s.cause(err))
+	}
+	return nil
+}
+
+// endCopy sends CopyDone and discards what is still under way: the server
+// answers CopyDone only after it has processed the status updates before it.
+func (s *Stream) endCopy() error {
+	done, err := (&pgproto3.CopyDone{}).Encode(nil)
+	if err != nil {
+		return err
+	}
+	if _, err := s.conn.Write(done); err != nil {
+		return err
+	}
+	for {
+		kind, _, err := s.frames.next()
+		if err != nil {
+			return err
+		}
+		if kind == frameCopyDone || kind == frameError {
+			break
+		}
+	}
+	terminate, err := (&pgproto3.Terminate{}).Encode(nil)
+	if err != nil {
+		return err
+	}
+	_, err = s.conn.Write(terminate)
+	return err
+}
+
+// interruptible makes reads end when ctx does, in place of the context before.
+func (s *Stream) interruptible(ctx context.Context) {
+	if s.release != nil {
+		s.release()
+	}
+	s.ctx = ctx
+	s.deadlined = time.Time{}
+	fired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(fired)
+		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+	})
+	s.release = sync.OnceFunc(func() {
+		if !stop() {
+			<-fired // or it would hit the next context's reads
+		}
+	})
+}
+
+// cause prefers the context's cause, and says what a passed deadline means.
+func (s *Stream) cause(err error) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("no answer from PostgreSQL for %s: %w", s.liveness, err)
+	}
+	return err
+}
+
+func serverError(body []byte) error {
+	var e pgproto3.ErrorResponse
+	if err := e.Decode(body); err != nil {
+		return fmt.Errorf("error response: %w", err)
+	}
+	return classify(pgconn.ErrorResponseToPgError(&e))
+}
+
+func serverNotice(body []byte) error {
+	var n pgproto3.NoticeResponse
+	if err := n.Decode(body); err != nil {
+		return fmt.Errorf("notice response: %w", err)
+	}
+	return noticeError((*pgconn.Notice)(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&n))))
+}
