@@ -96,12 +96,21 @@ type Event struct {
 	// FormatJSONExpanded.
 	NullBehavior       string `yaml:"null_behavior"`
 	EmptyArrayBehavior string `yaml:"empty_array_behavior"`
+	// NullKey is NullKeyBadEvent or NullKeyPublish: whether a row with a NULL
+	// or empty key is a bad event or is published with that key, as Debezium
+	// does.
+	NullKey string `yaml:"null_key"`
+	// InvalidJSON is InvalidJSONBadEvent or InvalidJSONPublish: whether a
+	// payload that starts like JSON but is not is a bad event under
+	// FormatJSONExpanded, or is published as a JSON string, as Debezium does.
+	InvalidJSON string `yaml:"invalid_json"`
 	// OnUpdate is what an UPDATE of an outbox row means: warn, error or fatal.
 	// All drop it, only fatal stops.
 	OnUpdate string `yaml:"on_update"`
 	// PositionHeaders turns the headers cdc-lsn, cdc-seq and cdc-xid on.
 	PositionHeaders bool `yaml:"position_headers"`
-	// TypeHeader is the header that carries the event type.
+	// TypeHeader is the header that carries the event type; empty means no
+	// such header.
 	TypeHeader string `yaml:"type_header"`
 }
 
@@ -118,6 +127,12 @@ const (
 	NullOptionalBytes        = "optional_bytes"
 	EmptyArrayIgnore         = "ignore"
 	EmptyArrayOptionalString = "optional_string"
+
+	NullKeyBadEvent = "bad_event"
+	NullKeyPublish  = "publish"
+
+	InvalidJSONBadEvent = "bad_event"
+	InvalidJSONPublish  = "publish"
 
 	UpdateWarn  = "warn"
 	UpdateError = "error"
@@ -281,6 +296,8 @@ func Default() Config {
 			PayloadFormat:      FormatRaw,
 			NullBehavior:       NullIgnore,
 			EmptyArrayBehavior: EmptyArrayIgnore,
+			NullKey:            NullKeyBadEvent,
+			InvalidJSON:        InvalidJSONBadEvent,
 			OnUpdate:           UpdateWarn,
 			PositionHeaders:    true,
 			TypeHeader:         "eventType",
