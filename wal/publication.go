@@ -1,0 +1,197 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// Publication is what a publication publishes.
+type Publication struct {
+	OID       uint32
+	Name      string
+	Owner     string
+	AllTables bool
+	Insert    bool
+	Update    bool
+	Delete    bool
+	Truncate  bool
+	// ViaRoot is publish_via_partition_root.
+	ViaRoot bool
+	Tables  []PublishedTable
+	Schemas []PublishedSchema // 15: FOR TABLES IN SCHEMA
+}
+
+// PublishedTable is a table that was put into a publication by name.
+type PublishedTable struct {
+	Table
+	RelID uint32
+	// MemberOID is the membership's own OID in pg_publication_rel: a table
+	// that is removed and added again has another one.
+	MemberOID uint32
+	RowFilter string   // 15; "" for none
+	Columns   []string // 15; nil for all
+}
+
+// PublishedSchema is a schema all of whose tables are published.
+type PublishedSchema struct {
+	Name      string
+	MemberOID uint32 // in pg_publication_namespace
+}
+
+// ReadPublication reads a publication; ok is false where there is none.
+func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Publication, ok bool, err error) {
+	var version int
+	err = conn.QueryRow(ctx, `
+		SELECT oid, pubname::text, pg_get_userbyid(pubowner)::text, puballtables,
+		       pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot,
+		       current_setting('server_version_num')::int
+		  FROM pg_publication WHERE pubname = $1`, name,
+	).Scan(&p.OID, &p.Name, &p.Owner, &p.AllTables,
+		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Publication{}, false, nil
+	}
+	if err == nil {
+		p.Tables, err = readPublishedTables(ctx, conn, p.OID, version)
+	}
+	if err == nil && version >= 150000 {
+		p.Schemas, err = readPublishedSchemas(ctx, conn, p.OID)
+	}
+	if err != nil {
+		return Publication{}, false, fmt.Errorf("read publication %q: %w", name, err)
+	}
+	return p, true, nil
+}
+
+func readPublishedTables(ctx context.Context, conn *pgx.Conn, pub uint32, version int) ([]PublishedTable, error) {
+	filters := `''::text, NULL::text[]`
+	if version >= 150000 {
+		filters = `COALESCE(pg_get_expr(pr.prqual, pr.prrelid), ''),
+		       (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+		         WHERE a.attrelid = pr.prrelid AND a.attnum = ANY (pr.prattrs::int2[]))`
+	}
+	rows, err := conn.Query(ctx, `
+		SELECT n.nspname::text, c.relname::text, c.oid, pr.oid, `+filters+`
+		  FROM pg_publication_rel pr
+		  JOIN pg_class c ON c.oid = pr.prrelid
+		  JOIN pg_namespace n ON n.oid = c.relnamespace
+		 WHERE pr.prpubid = $1 ORDER BY 1, 2`, pub)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (t PublishedTable, err error) {
+		err = row.Scan(&t.Schema, &t.Name, &t.RelID, &t.MemberOID, &t.RowFilter, &t.Columns)
+		return t, err
+	})
+}
+
+func readPublishedSchemas(ctx context.Context, conn *pgx.Conn, pub uint32) ([]PublishedSchema, error) {
+	rows, err := conn.Query(ctx, `
+		SELECT n.nspname::text, pn.oid
+		  FROM pg_publication_namespace pn JOIN pg_namespace n ON n.oid = pn.pnnspid
+		 WHERE pn.pnpubid = $1 ORDER BY 1`, pub)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[PublishedSchema])
+}
+
+// Fingerprint returns a text that changes when rows of the tables may have
+// bypassed the stream: the publication was created anew, or a table or schema
+// was taken out of it and put back, or a table was replaced by another of its
+// name. It does not change for tables that are not asked about. (Switching
+// publish from insert to something else and back leaves no trace in the
+// catalogs.)
+func (p Publication) Fingerprint(tables []Table) string {
+	parts := make([]string, 0, len(tables))
+	for _, t := range tables {
+		parts = append(parts, t.String()+"="+p.membership(t))
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("%d:%s", p.OID, strings.Join(parts, ","))
+}
+
+// membership names the reason why a table is published. A table's own entry
+// comes last: in a publication of everything it decides nothing.
+func (p Publication) membership(t Table) string {
+	if p.AllTables {
+		return "all"
+	}
+	for _, s := range p.Schemas {
+		if s.Name == t.Schema {
+			return fmt.Sprintf("schema/%d", s.MemberOID)
+		}
+	}
+	if m, ok := p.table(t); ok {
+		return fmt.Sprintf("%d/%d", m.RelID, m.MemberOID)
+	}
+	return "none"
+}
+
+func (p Publication) publishes(t Table) bool { return p.membership(t) != "none" }
+
+func (p Publication) table(t Table) (PublishedTable, bool) {
+	i := slices.IndexFunc(p.Tables, func(m PublishedTable) bool { return m.Table == t })
+	if i < 0 {
+		return PublishedTable{}, false
+	}
+	return p.Tables[i], true
+}
+
+// CreatePublication creates a publication of the tables' inserts, and of their
+// updates, so that an UPDATE of an event can be reported. Where a table has no
+// replica identity updates are left out: PostgreSQL would refuse the
+// application's UPDATEs.
+func CreatePublication(ctx context.Context, conn *pgx.Conn, name string, tables []TableInfo) error {
+	_, err := conn.Exec(ctx, CreatePublicationSQL(name, tables))
+	if err != nil {
+		return fmt.Errorf("create publication %q: %w", name, classifyPublicationError(err))
+	}
+	return nil
+}
+
+// CreatePublicationSQL is the statement that CreatePublication runs.
+func CreatePublicationSQL(name string, tables []TableInfo) string {
+	names := make([]string, len(tables))
+	operations, viaRoot := "insert, update", ""
+	for i, t := range tables {
+		names[i] = t.Quoted()
+		if !t.ReplicaIdentity {
+			operations = "insert"
+		}
+		if t.Partitioned {
+			viaRoot = ", publish_via_partition_root = true"
+		}
+	}
+	return fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = '%s'%s)",
+		QuoteIdentifier(name), strings.Join(names, ", "), operations, viaRoot)
+}
+
+func classifyPublicationError(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	remedy := ""
+	switch pg.Code {
+	case "42501": // insufficient_privilege: CREATE on the database, or not the tables' owner
+		remedy = "let the tables' owner create it: cdc-outbox setup --print prints the SQL"
+	case "42P01": // undefined_table
+		remedy = "create the table: cdc-outbox setup"
+	case "42710": // duplicate_object
+		remedy = "another session created the publication at the same time: run again"
+	case "22023": // invalid_parameter_value: unlogged, temporary, system and foreign tables, views
+		remedy = "only ordinary and partitioned, permanent, logged tables can be published; ALTER TABLE … SET LOGGED"
+	default:
+		return err
+	}
+	return &failure.Error{Class: failure.Config, Remedy: remedy, Err: err}
+}
