@@ -144,10 +144,10 @@ type Route struct {
 	// By is the column whose value is routed; empty means detect.
 	By string `yaml:"by"`
 	// Regex must match the whole value; Java's (?<name>…) is accepted.
-	Regex string `yaml:"regex"`
+	Regex string `yaml:"regex" substitute:"no"`
 	// Topic is the replacement, with ${name} or $1 groups. Without a match the
 	// topic is the value itself.
-	Topic string `yaml:"topic"`
+	Topic string `yaml:"topic" substitute:"no"`
 }
 
 // Sink is where records go: exactly one of its members is set.
@@ -170,11 +170,11 @@ type Kafka struct {
 	Linger time.Duration `yaml:"linger"`
 	// MaxBufferedBytes bounds the events between PostgreSQL and the broker's
 	// ack, as the sum of their keys, values and headers.
-	MaxBufferedBytes int64 `yaml:"max_buffered_bytes"`
+	MaxBufferedBytes int64 `yaml:"max_buffered_bytes" unit:"bytes"`
 	// MaxRecordBytes is the largest record that is sent; a larger one is a bad
 	// event. Kafka's default limit on the broker (message.max.bytes) is
 	// 1048588.
-	MaxRecordBytes int32 `yaml:"max_record_bytes"`
+	MaxRecordBytes int32 `yaml:"max_record_bytes" unit:"bytes"`
 	// CreateTopics creates missing topics with the three settings below;
 	// otherwise MissingTopic decides.
 	CreateTopics      bool              `yaml:"create_topics"`

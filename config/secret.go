@@ -1,5 +1,10 @@
 package config
 
+import (
+	"fmt"
+	"io"
+)
+
 // Secret is a string that must not be shown: every way of printing it gives a
 // placeholder. Only Reveal returns the value.
 type Secret string
@@ -17,8 +22,9 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// GoString implements fmt.GoStringer, for %#v.
-func (s Secret) GoString() string { return s.String() }
+// Format implements fmt.Formatter: the placeholder for every verb, also for
+// those that fmt would not ask a Stringer for.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
 // MarshalText implements encoding.TextMarshaler, for JSON and YAML.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -1,0 +1,203 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+)
+
+// readFile merges the YAML file. It walks the node tree itself rather than
+// decoding into the struct: the tree has the line of each value, duplicate keys
+// and the text before YAML's guesses about its type (no: stays no, 0123 stays
+// 0123).
+func (l *loader) readFile(path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		l.unread = true
+		l.fileProblem(path, "cannot be read: "+reason(err), "name a readable file with -c or CDC_OUTBOX_CONFIG")
+		return
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document, second yaml.Node
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return
+	case err != nil:
+		l.unread = true
+		l.fileProblem(path, "is not YAML: "+syntaxProblem(err), "mend the syntax near the line named; quote values with special characters")
+		return
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		l.fileProblem(path, "has more than one YAML document", "keep what is above the second ---")
+	}
+	if root := resolve(document.Content[0]); root.Kind != yaml.MappingNode && !isNull(root) {
+		l.unread = true
+	}
+	l.section(path, "", document.Content[0])
+}
+
+func (l *loader) fileProblem(path, text, remedy string) {
+	l.problems.List = append(l.problems.List, Problem{Origin: path, Text: text, Remedy: remedy})
+}
+
+// reason is the cause of a file system error without the path, which stands
+// beside it already.
+func reason(err error) string {
+	if pathError, ok := errors.AsType[*os.PathError](err); ok {
+		return pathError.Err.Error()
+	}
+	return err.Error()
+}
+
+// syntaxProblem is the YAML library's message without what it quotes from the
+// file: an unquoted password that begins with * is an unknown anchor.
+func syntaxProblem(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if strings.Contains(text, "anchor") {
+		return "an unquoted value begins with *, which refers to an anchor that does not exist"
+	}
+	return text
+}
+
+// section merges the keys of a mapping. A null means that nothing was set.
+func (l *loader) section(path, prefix string, node *yaml.Node) {
+	node = resolve(node)
+	if isNull(node) {
+		return
+	}
+	if node.Kind != yaml.MappingNode {
+		l.given[prefix] = given{origin: at(path, node)}
+		l.report(prefix, fmt.Sprintf("wants keys (%s), got %s", strings.Join(l.fields.children(prefix), ", "), shape(node)),
+			"put each key on a line of its own, indented, as key: value")
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		key := join(prefix, name.Value)
+		if line, ok := seen[key]; ok {
+			l.problems.List = append(l.problems.List, Problem{
+				Origin: at(path, name), Key: printableKey(key), Text: fmt.Sprintf("is set twice, first on line %d", line), Remedy: "keep one",
+			})
+			continue
+		}
+		seen[key] = name.Line
+		l.entry(path, key, name, value)
+	}
+}
+
+func (l *loader) entry(path, key string, name, value *yaml.Node) {
+	origin := at(path, name)
+	if l.fields.sections[key] {
+		if !isNull(resolve(value)) {
+			l.given[key] = given{origin: origin}
+		}
+		l.section(path, key, value)
+		return
+	}
+	f, ok := l.fields.byKey[key]
+	if !ok {
+		l.unknown(origin, printableKey(key), l.suggestKey(key))
+		return
+	}
+	l.leaf(origin, f, resolve(value))
+}
+
+// leaf stores one value after substitution.
+func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
+	if isNull(node) && f.value.Type() != stdoutType {
+		return
+	}
+	l.given[f.key] = given{origin: origin, shown: shown(f, node)}
+	v, err := plain(node)
+	if err != nil {
+		l.reportError(f.key, err)
+		return
+	}
+	if !f.verbatim {
+		if v, err = v.substitute(l.environ); err != nil {
+			l.given[f.key] = given{origin: origin}
+			l.reportError(f.key, err)
+			return
+		}
+	}
+	if err := f.set(v); err != nil {
+		l.reportError(f.key, err)
+	}
+}
+
+// shown is the value for messages, as written; only scalars of keys that hold
+// no secret are shown.
+func shown(f *field, node *yaml.Node) string {
+	if f.secret() || node.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return display(node.Value)
+}
+
+// suggestKey names the key that was meant, looking first in the same section,
+// then for the same last name anywhere.
+func (l *loader) suggestKey(key string) string {
+	parent, name := cutLast(key)
+	siblings := l.fields.children(parent)
+	if sibling := nearest.To(name, siblings); sibling != "" {
+		return "did you mean " + join(parent, sibling) + "?"
+	}
+	for _, known := range l.fields.all() {
+		if _, last := cutLast(known); last == name {
+			return "did you mean " + known + "?"
+		}
+	}
+	if full := nearest.To(key, l.fields.all()); full != "" {
+		return "did you mean " + full + "?"
+	}
+	if parent == "" {
+		return "the top level has " + strings.Join(siblings, ", ")
+	}
+	return parent + " has " + strings.Join(siblings, ", ")
+}
+
+var plainKey = regexp.MustCompile(`^[\w.-]{1,100}$`)
+
+// printableKey is key, unless it looks like something else than a key: a value
+// that lost its key in a typing error may be a secret.
+func printableKey(key string) string {
+	if plainKey.MatchString(key) {
+		return key
+	}
+	parent, _ := cutLast(key)
+	if !plainKey.MatchString(parent) {
+		return "(not a name)"
+	}
+	return join(parent, "(not a name)")
+}
+
+func at(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
+
+func resolve(node *yaml.Node) *yaml.Node {
+	for node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	return node
+}
+
+func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.Tag == "!!null" }
+
+func shape(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "keys"
+	case yaml.SequenceNode:
+		return "a list"
+	default:
+		return "a single value"
+	}
+}

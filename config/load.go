@@ -1,0 +1,143 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// Options says where Load reads from. Nothing else is consulted, except the
+// files that the configuration names and, for source.url, what libpq's rules
+// add (PGPASSWORD, ~/.pgpass and the like).
+type Options struct {
+	// File is the path of the YAML file; empty means none.
+	File string
+	// Environ is the environment as os.Environ returns it: the source of
+	// ${VAR} and of CDC_OUTBOX_… overrides.
+	Environ []string
+	// Set are overrides key=value from the command line; the last one of a key
+	// wins, over everything else.
+	Set []string
+	// Check looks at the whole configuration for what this package cannot
+	// judge without importing its users. Its errors are reported with the other
+	// problems. It is only called when the rest is in order.
+	Check func(*Config) []error
+}
+
+// Load reads, merges and validates the configuration. Its error is a *Problems
+// with all that is wrong, of class failure.Config.
+func Load(opts Options) (*Config, error) {
+	cfg, l := read(opts)
+	if !l.unread {
+		l.validate()
+	}
+	if opts.Check != nil && len(l.problems.List) == 0 {
+		for _, err := range opts.Check(cfg) {
+			l.problems.List = append(l.problems.List, Problem{Text: err.Error(), Remedy: failure.RemedyOf(err)})
+		}
+	}
+	if err := l.problems.err(); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// Validate reports every value and combination that cannot work as a
+// *Problems, for a Config that was not made by Load. It reads the files that
+// the configuration names.
+func (c *Config) Validate() error {
+	l := &loader{cfg: c, given: map[string]given{}}
+	l.validate()
+	return l.problems.err()
+}
+
+// given is where a key's value came from and how it was written there.
+type given struct {
+	origin string
+	shown  string
+	failed bool // a problem was reported; the default is still in place
+}
+
+// loader merges the layers into cfg and collects what is wrong.
+type loader struct {
+	cfg      *Config
+	fields   *fields
+	environ  map[string]string
+	given    map[string]given // by key, sections included
+	problems Problems
+	unread   bool // the file could not be read: what it would set is unknown
+}
+
+// read merges defaults, file, environment and flags.
+func read(opts Options) (*Config, *loader) {
+	cfg := Default()
+	l := &loader{
+		cfg:     &cfg,
+		fields:  fieldsOf(&cfg),
+		environ: environment(opts.Environ),
+		given:   map[string]given{},
+	}
+	if opts.File != "" {
+		l.readFile(opts.File)
+	}
+	l.readEnvironment(opts.Environ)
+	l.readFlags(opts.Set)
+	l.chooseSink()
+	return l.cfg, l
+}
+
+func environment(environ []string) map[string]string {
+	vars := make(map[string]string, len(environ))
+	for _, assignment := range environ {
+		name, value, _ := strings.Cut(assignment, "=")
+		vars[name] = value
+	}
+	return vars
+}
+
+// chooseSink drops the default Kafka sink when another one is named, and with
+// it the default checkpoint store, which lives in Kafka.
+func (l *loader) chooseSink() {
+	if l.cfg.Sink.Stdout == nil {
+		return
+	}
+	for _, key := range l.fields.all() {
+		if g, ok := l.given[key]; ok && strings.HasPrefix(key, "sink.kafka") {
+			l.report("sink.stdout", "is a second sink beside "+key+" ("+g.origin+")", "remove one of the two")
+			return
+		}
+	}
+	l.cfg.Sink.Kafka = nil
+	if _, set := l.given["checkpoint.store"]; !set {
+		l.cfg.Checkpoint.Store = StoreNone
+	}
+}
+
+// report adds a problem of a key, unless the key has one already: a value that
+// could not be read is not worth judging.
+func (l *loader) report(key, text, remedy string) {
+	g := l.given[key]
+	if g.failed {
+		return
+	}
+	g.failed = true
+	l.given[key] = g
+	l.problems.List = append(l.problems.List, Problem{
+		Origin: g.origin, Key: key, Value: g.shown, Text: text, Remedy: remedy,
+	})
+}
+
+// reportError reports an error with its own remedy.
+func (l *loader) reportError(key string, err error) {
+	remedy := failure.RemedyOf(err)
+	if remedy == "" {
+		remedy = "see docs/configuration.md"
+	}
+	l.report(key, err.Error(), remedy)
+}
+
+// unknown adds a problem about a key that does not exist. Its value is never
+// shown: it may be the secret of a mistyped key.
+func (l *loader) unknown(origin, key, remedy string) {
+	l.problems.List = append(l.problems.List, Problem{Origin: origin, Key: key, Text: "unknown key", Remedy: remedy})
+}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+)
+
+const environmentPrefix = "CDC_OUTBOX_"
+
+// environmentName is the variable that overrides key.
+func environmentName(key string) string {
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// foreignVariable matches variables with our prefix that are no overrides: the
+// path of the configuration file, PostgreSQL's programs for demo, what our
+// tests use, and the variables that Kubernetes injects for Services whose names
+// start with cdc-outbox
+// (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
+var foreignVariable = regexp.MustCompile(`^CDC_OUTBOX_(CONFIG|PG_BIN|TEST_.*|` +
+	`(\w+_)?SERVICE_HOST|(\w+_)?SERVICE_PORT(_\w+)?|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// readEnvironment merges the CDC_OUTBOX_… variables, in the order in which the
+// keys stand in the struct.
+func (l *loader) readEnvironment(environ []string) {
+	keys := map[string]bool{}
+	var names []string
+	for _, key := range l.fields.keys {
+		name := environmentName(key)
+		keys[name] = true
+		names = append(names, name)
+		if text, ok := l.environ[name]; ok {
+			l.override("environment variable "+name, l.fields.byKey[key], text)
+		}
+	}
+	for _, assignment := range environ {
+		name, _, _ := strings.Cut(assignment, "=")
+		if !strings.HasPrefix(name, environmentPrefix) || keys[name] || foreignVariable.MatchString(name) {
+			continue
+		}
+		remedy := "unset it; docs/configuration.md lists the variables"
+		if known := nearest.To(name, names); known != "" {
+			remedy = "did you mean " + known + "?"
+		}
+		l.problems.List = append(l.problems.List, Problem{Origin: "environment variable " + name, Text: "names no configuration key", Remedy: remedy})
+	}
+}
+
+// readFlags merges key=value overrides. An argument that is not of that form
+// is not repeated in the message: it may be a secret.
+func (l *loader) readFlags(set []string) {
+	const origin = "flag --set"
+	for _, assignment := range set {
+		key, text, ok := strings.Cut(assignment, "=")
+		if !ok {
+			l.problems.List = append(l.problems.List, Problem{Origin: origin, Text: "wants key=value", Remedy: "for example --set log.level=debug"})
+			continue
+		}
+		f, ok := l.fields.byKey[key]
+		if !ok {
+			l.unknown(origin, printableKey(key), l.suggestKey(key))
+			continue
+		}
+		l.override(origin, f, text)
+	}
+}
+
+// override stores a value that comes as one string. It is taken as it is,
+// without substitution: a shell has done that.
+func (l *loader) override(origin string, f *field, text string) {
+	g := given{origin: origin}
+	if !f.secret() {
+		g.shown = display(text)
+	}
+	l.given[f.key] = g
+	v, err := textValue(f, text)
+	if err == nil {
+		err = f.set(v)
+	}
+	if err != nil {
+		l.reportError(f.key, err)
+	}
+}

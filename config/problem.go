@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// Problem is one thing that is wrong with the configuration.
+type Problem struct {
+	// Origin is where the value was given: file:line, an environment variable
+	// or a flag; empty for a default.
+	Origin string
+	// Key is the dotted key; empty when the problem is not about one key.
+	Key string
+	// Value is the value as it was written, before substitution, quoted; empty
+	// for secrets and where it says nothing.
+	Value string
+	// Text says what is wrong, without key and value.
+	Text string
+	// Remedy says what to do about it.
+	Remedy string
+}
+
+// String returns the problem on one line, without the remedy.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.Origin != "" {
+		b.WriteString(p.Origin + ": ")
+	}
+	if p.Key != "" {
+		b.WriteString(p.Key)
+		if p.Value != "" {
+			b.WriteString(" " + p.Value)
+		}
+		b.WriteString(": ")
+	}
+	return b.String() + p.Text
+}
+
+// Problems is the error of a configuration that cannot be used. It lists every
+// problem, in the order file, environment, flags, combinations.
+type Problems struct {
+	List []Problem
+}
+
+// Error implements error, with a line for each problem and one for its remedy.
+func (p *Problems) Error() string {
+	var b strings.Builder
+	b.WriteString("the configuration has 1 problem")
+	if n := len(p.List); n != 1 {
+		b.Reset()
+		fmt.Fprintf(&b, "the configuration has %d problems", n)
+	}
+	for _, problem := range p.List {
+		b.WriteString("\n  " + problem.String())
+		if problem.Remedy != "" {
+			b.WriteString("\n    remedy: " + problem.Remedy)
+		}
+	}
+	return b.String()
+}
+
+// err returns nil for no problem, otherwise p as an error of class Config.
+func (p *Problems) err() error {
+	if len(p.List) == 0 {
+		return nil
+	}
+	return &failure.Error{Class: failure.Config, Err: p}
+}
+
+// display quotes a value for a message. What could hide credentials (anything
+// with user information before an @) is left out, and so is the end of a long
+// value.
+func display(text string) string {
+	const longest = 80
+	if strings.Contains(text, "@") {
+		return ""
+	}
+	if len(text) > longest {
+		text = text[:longest] + "…"
+	}
+	return fmt.Sprintf("%q", text)
+}

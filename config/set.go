@@ -1,0 +1,143 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+var stdoutType = reflect.TypeFor[*Stdout]()
+
+// kind is the shape of YAML that the field takes.
+func (f *field) kind() yaml.Kind {
+	switch f.value.Kind() {
+	case reflect.Slice:
+		return yaml.SequenceNode
+	case reflect.Map:
+		return yaml.MappingNode
+	default:
+		return yaml.ScalarNode
+	}
+}
+
+// set converts v to the field's type and stores it. Its errors name neither key
+// nor value.
+func (f *field) set(v value) error {
+	if f.value.Type() == stdoutType {
+		return f.setSwitch(v)
+	}
+	if v.kind != f.kind() {
+		return f.wrongShape()
+	}
+	switch v.kind {
+	case yaml.SequenceNode:
+		f.value.Set(reflect.ValueOf(v.list))
+		return nil
+	case yaml.MappingNode:
+		f.value.Set(reflect.ValueOf(v.pairs))
+		return nil
+	}
+	return f.setScalar(v.scalar)
+}
+
+func (f *field) wrongShape() error {
+	variable := environmentName(f.key)
+	_, name := cutLast(f.key)
+	switch f.kind() {
+	case yaml.SequenceNode:
+		return failure.Configf(fmt.Sprintf("write %s: [a, b]; the environment variable %s takes a,b", name, variable), "wants a list")
+	case yaml.MappingNode:
+		return failure.Configf(fmt.Sprintf("write %s: {a: x, b: y}; the environment variable %s takes a=x,b=y", name, variable), "wants names and values")
+	default:
+		return failure.Configf("write "+name+": value", "wants a single value")
+	}
+}
+
+func (f *field) setScalar(text string) error {
+	if f.value.Type() == durationType {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return failure.Configf("write a number with a unit: 100ms, 5s, 1m30s", "is not a duration")
+		}
+		f.value.SetInt(int64(d))
+		return nil
+	}
+	switch f.value.Kind() {
+	case reflect.String:
+		if strings.ContainsRune(text, 0) {
+			return errors.New("contains a zero byte")
+		}
+		f.value.SetString(text)
+	case reflect.Bool:
+		switch text {
+		case "true", "false":
+			f.value.SetBool(text == "true")
+		default:
+			return failure.Configf("write true or false", "is neither true nor false")
+		}
+	default:
+		return f.setNumber(text)
+	}
+	return nil
+}
+
+func (f *field) setNumber(text string) error {
+	number, factor, remedy := text, int64(1), "write a whole number"
+	if f.bytes {
+		number, factor = cutUnit(text)
+		remedy = "write a number of bytes, alone or with kB, MB, GB (powers of 1000), KiB, MiB, GiB (powers of 1024)"
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return failure.Configf(remedy, "is out of range")
+	case err != nil && f.bytes:
+		return failure.Configf(remedy, "is not a number of bytes")
+	case err != nil:
+		return failure.Configf(remedy, "is not a whole number")
+	case n*factor/factor != n || f.value.OverflowInt(n*factor):
+		return failure.Configf(remedy, "is out of range")
+	}
+	f.value.SetInt(n * factor)
+	return nil
+}
+
+// byteUnits in the order in which a suffix is looked for: B is last because the
+// others end in it.
+var byteUnits = []struct {
+	suffix string
+	factor int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
+	{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
+	{"B", 1},
+}
+
+func cutUnit(text string) (number string, factor int64) {
+	for _, unit := range byteUnits {
+		if number, ok := strings.CutSuffix(text, unit.suffix); ok {
+			return strings.TrimSpace(number), unit.factor
+		}
+	}
+	return text, 1
+}
+
+// setSwitch turns a section without keys on or off.
+func (f *field) setSwitch(v value) error {
+	on := len(v.pairs) == 0 && v.scalar != "false"
+	if v.kind == yaml.SequenceNode || len(v.pairs) > 0 || !oneOf(v.scalar, "", "{}", "true", "false") {
+		return failure.Configf("write stdout: {}", "has no options")
+	}
+	f.value.SetZero()
+	if on {
+		f.value.Set(reflect.New(f.value.Type().Elem()))
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// slotName is PostgreSQL's rule for replication slots (ReplicationSlotValidateName).
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// maxIdentifier is NAMEDATALEN-1, beyond which PostgreSQL cuts a name off.
+const maxIdentifier = 63
+
+func (l *loader) validateSource() {
+	s := &l.cfg.Source
+	if err := checkURL(s.URL); err != nil {
+		l.reportError("source.url", err)
+	}
+	l.validateTables(s.Tables)
+	if !slotName.MatchString(s.Slot) {
+		l.report("source.slot", "is not a legal slot name", "use 1 to 63 lower-case letters, digits or underscores")
+	}
+	if s.Publication == "" || len(s.Publication) > maxIdentifier {
+		l.report("source.publication", "is not a legal publication name", "use 1 to 63 bytes")
+	}
+	switch s.Mode {
+	case ModeMessage, ModePoll:
+		l.report("source.mode", "is not available yet", "set source.mode to wal")
+	default:
+		l.wantOneOf("source.mode", s.Mode, ModeWAL)
+	}
+	l.wantOneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
+	l.wantBetween("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
+	l.wantBetween("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
+	if s.LivenessTimeout <= s.StatusInterval {
+		l.report("source.liveness_timeout", "must be longer than source.status_interval", "raise it; 30s is the default")
+	}
+}
+
+func (l *loader) validateTables(tables []string) {
+	if len(tables) == 0 {
+		l.report("source.tables", "is empty", "name the outbox table, for example [public.outbox]")
+	}
+	seen := map[wal.Table]bool{}
+	for _, name := range tables {
+		table := l.wantTable("source.tables", name)
+		if seen[table] {
+			l.report("source.tables", "names "+table.String()+" twice", "keep one")
+		}
+		seen[table] = true
+	}
+}
+
+func (l *loader) wantTable(key, name string) wal.Table {
+	table, err := wal.ParseTable(name)
+	if err != nil {
+		l.report(key, err.Error(), `write schema.table; double quotes keep upper case and special characters: '"My Schema"."Outbox"'`)
+	}
+	return table
+}
+
+// checkURL judges a connection string by the driver's own rules.
+func checkURL(url Secret) error {
+	if url == "" {
+		return failure.Configf("set it in the file named by -c, or export CDC_OUTBOX_SOURCE_URL=postgres://user@host:5432/database", "is required")
+	}
+	if strings.HasPrefix(url.Reveal(), "jdbc:") {
+		return failure.Configf("write postgres://user@host:5432/database", "is a JDBC URL")
+	}
+	parsed, err := pgconn.ParseConfig(url.Reveal())
+	if err != nil {
+		return failure.Configf("write postgres://user@host:5432/database?param=value or key=value pairs; percent-encode special characters of a password",
+			"is not a connection string: %s", urlProblem(err))
+	}
+	if _, ok := parsed.RuntimeParams["replication"]; ok {
+		return failure.Configf("remove it from the connection string", "sets replication, which the connector does itself where it must")
+	}
+	return nil
+}
+
+// urlReasons are pgconn's reasons that hold nothing of the connection string.
+var urlReasons = []string{
+	"failed to parse as URL", "failed to parse as keyword/value", "invalid port", "could not match",
+	"invalid connect_timeout", "invalid sslcertmode", "unknown target_session_attrs value",
+	"invalid min_protocol_version", "invalid max_protocol_version", "min_protocol_version cannot be greater",
+	"unknown channel_binding value", "invalid require_auth",
+}
+
+// urlProblem is the reason of a parse error without any of the connection
+// string: pgconn masks passwords in it by best effort only ("Applications
+// should not assume that parse errors are safe to expose").
+func urlProblem(err error) string {
+	text := err.Error()
+	// What stands before the last quote is the connection string.
+	text = text[strings.LastIndexByte(text, '`')+1:]
+	for _, reason := range []string{"failed to configure TLS", "failed to read service"} {
+		// These wrap the error of a file or of sslmode, which is worth showing.
+		if cause := errors.Unwrap(err); strings.Contains(text, reason) && cause != nil {
+			return fmt.Sprintf("%s: %v", reason, cause)
+		}
+	}
+	for _, reason := range urlReasons {
+		if strings.Contains(text, reason) {
+			return reason
+		}
+	}
+	return "it cannot be parsed"
+}
