@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -33,11 +34,12 @@ type Snapshot struct {
 // a row's own is not recorded.
 //
 // Memory stays at one row, as rows are taken off the socket one by one; fn may
-// block for as long as it likes. conn is an ordinary connection; it runs one
-// read-only transaction, which is ended before ReadSnapshot returns. An error
-// of fn is returned unwrapped and, as canceling ctx does, closes conn.
-func ReadSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*Row) error) error {
-	err := readSnapshot(ctx, conn, s, fn)
+// block for as long as it likes. conn is one of Connect, which sets the text
+// form; it runs one read-only transaction, which is ended before ReadSnapshot
+// returns. An error of fn is returned unwrapped and, as canceling ctx does,
+// closes conn.
+func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*Row) error) error {
+	err := readSnapshot(ctx, conn.PgConn(), s, fn)
 	if f, ok := errors.AsType[*callbackError](err); ok {
 		return f.err
 	}
@@ -53,14 +55,7 @@ type callbackError struct{ err error }
 func (e *callbackError) Error() string { return e.err.Error() }
 
 func readSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*Row) error) error {
-	at, err := beginSnapshot(ctx, conn, s.Name)
-	if err != nil {
-		return err
-	}
-	order, err := snapshotOrder(ctx, conn, s.Table)
-	if err == nil {
-		err = streamRows(ctx, conn, snapshotSelect(s, order), rowReader(s, at, fn))
-	}
+	err := inSnapshot(ctx, conn, s, fn)
 
 	// After an error the transaction is open still, or the connection closed.
 	if _, endErr := conn.Exec(ctx, "ROLLBACK").ReadAll(); err == nil {
@@ -69,20 +64,26 @@ func readSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(
 	return err
 }
 
-// beginSnapshot also pins what the text form and the order depend on: a
-// sequential scan starts at the table's first page and is not shared out.
+func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*Row) error) error {
+	at, err := beginSnapshot(ctx, conn, s.Name)
+	if err != nil {
+		return err
+	}
+	order, err := snapshotOrder(ctx, conn, s.Table)
+	if err != nil {
+		return err
+	}
+	return streamRows(ctx, conn, snapshotSelect(s, order), rowReader(s, at, fn))
+}
+
+// beginSnapshot also pins what the order depends on: a sequential scan starts
+// at the table's first page and is not shared out.
 func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.Time, error) {
 	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\n"
 	if name != "" {
-		sql += "SET TRANSACTION SNAPSHOT '" + strings.ReplaceAll(name, "'", "''") + "';\n"
+		sql += "SET TRANSACTION SNAPSHOT " + quoteLiteral(name) + ";\n"
 	}
-	sql += `SET LOCAL datestyle = 'ISO, YMD';
-		SET LOCAL intervalstyle = 'postgres';
-		SET LOCAL timezone = 'UTC';
-		SET LOCAL extra_float_digits = 1;
-		SET LOCAL bytea_output = 'hex';
-		SET LOCAL client_encoding = 'UTF8';
-		SET LOCAL synchronize_seqscans = off;
+	sql += `SET LOCAL synchronize_seqscans = off;
 		SET LOCAL max_parallel_workers_per_gather = 0;
 		SET LOCAL statement_timeout = 0;
 		SET LOCAL idle_in_transaction_session_timeout = 0;
@@ -96,7 +97,7 @@ func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.
 
 // snapshotOrder returns an ORDER BY clause or "".
 func snapshotOrder(ctx context.Context, conn *pgconn.PgConn, table Table) (string, error) {
-	literal := "'" + strings.ReplaceAll(table.Quoted(), "'", "''") + "'::regclass"
+	literal := quoteLiteral(table.Quoted()) + "::regclass"
 	key, err := queryText(ctx, conn, `
 		SELECT quote_ident(a.attname) || ' ' || t.typname
 		  FROM pg_index x

@@ -89,7 +89,7 @@ func nextIdentifier(s string) (name, rest string, err error) {
 	switch {
 	case err != nil:
 		return "", "", err
-	case name == "" && rest == "":
+	case name == "" && (rest == "" || s[0] == '"'):
 		return "", "", errors.New("a name is empty")
 	case name == "":
 		return "", "", fmt.Errorf("unexpected %q; quote a name that is not plain", rest)

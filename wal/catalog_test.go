@@ -1,0 +1,111 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// connect opens an ordinary connection for one test and runs statements on it.
+func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
+	t.Helper()
+	conn, err := Connect(testContext(t), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	execute(t, conn, statements...)
+	return conn
+}
+
+func execute(t *testing.T, conn *pgx.Conn, statements ...string) {
+	t.Helper()
+	for _, sql := range statements {
+		if _, err := conn.Exec(testContext(t), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+// replication opens a replication connection for one test.
+func replication(t *testing.T, url string) *pgconn.PgConn {
+	t.Helper()
+	conn, err := ConnectReplication(testContext(t), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// wantConfig asserts that err is of class Config and has a remedy.
+func wantConfig(t *testing.T, err error) {
+	t.Helper()
+	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+		t.Errorf("error %v: class %v, remedy %q; want class Config and a remedy",
+			err, failure.ClassOf(err), failure.RemedyOf(err))
+	}
+}
+
+func sqlState(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
+}
+
+func TestReadServer(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	conn := connect(t, url)
+	s, err := ReadServer(testContext(t), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := Identify(testContext(t), replication(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if s.SystemID != id.SystemID || s.Timeline != id.Timeline || s.Database != id.Database {
+		t.Errorf("ReadServer says %+v, IDENTIFY_SYSTEM says %+v", s, id)
+	}
+	if s.Major() < 14 || s.WALLevel != "logical" || s.InRecovery || s.FlushLSN == 0 || s.FlushLSN > id.FlushLSN {
+		t.Errorf("unlikely state %+v", s)
+	}
+	if s.MaxSlots == 0 || s.MaxSenders == 0 {
+		t.Errorf("no capacity in %+v", s)
+	}
+}
+
+func TestReadServerSettings(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	conn := connect(t, url, `SET wal_sender_timeout = '90s'`)
+	s, err := ReadServer(testContext(t), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.WALSenderTimeout != 90*time.Second {
+		t.Errorf("wal_sender_timeout is %s, want 90s", s.WALSenderTimeout)
+	}
+	if s.MaxSlotWALKeepSize != -1 {
+		t.Errorf("max_slot_wal_keep_size is %d, want -1", s.MaxSlotWALKeepSize)
+	}
+
+	execute(t, conn, `SET wal_sender_timeout = 0`)
+	if s, err = ReadServer(testContext(t), conn); err != nil || s.WALSenderTimeout != 0 {
+		t.Errorf("wal_sender_timeout is %s, %v, want 0", s.WALSenderTimeout, err)
+	}
+}
