@@ -1,0 +1,181 @@
+// Package metrics counts what the connector does, for Prometheus.
+//
+// Invariants:
+//
+//  1. The names, without the prefix cdc_outbox_, are the public contract;
+//     the help texts say what each means.
+//  2. Nothing on the hot path looks a label up per event: a delivery is counted
+//     by runs of one topic.
+//  3. A registry of its own: two connectors in one process do not share
+//     numbers.
+//
+// Non-goals: logging, deciding what is healthy.
+package metrics
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const namespace = "cdc_outbox"
+
+// Metrics are the connector's metrics. All methods may be called concurrently
+// and none blocks for longer than a map look-up. They keep nothing of what they
+// are given.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	published       *prometheus.CounterVec
+	publishedBytes  prometheus.Counter
+	publishLatency  prometheus.Histogram
+	deadLettered    *prometheus.CounterVec
+	skipped         *prometheus.CounterVec
+	ignored         *prometheus.CounterVec
+	reconnects      *prometheus.CounterVec
+	role            *prometheus.GaugeVec
+	slot            slotGauges
+	partitionsGrown *prometheus.CounterVec
+	topicsMissing   prometheus.Gauge
+	saves           prometheus.Counter
+	saveFailures    prometheus.Counter
+
+	progress atomic.Pointer[progress]
+
+	mu      sync.Mutex
+	byTopic map[string]prometheus.Counter // of published; guarded by mu
+}
+
+// New returns metrics at zero, with every series whose labels are known in
+// advance, and the Go runtime's and the process's own.
+func New(version, commit string) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), byTopic: map[string]prometheus.Counter{}}
+	m.registerEvents()
+	m.registerConnector()
+	m.registerProgress()
+	m.slot.register(m)
+	build := m.gaugeVec("build_info", "Always 1; the labels say what is running.", "version", "commit", "goversion")
+	build.WithLabelValues(version, commit, runtime.Version()).Set(1)
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return m
+}
+
+// Gatherer returns what an HTTP handler serves.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+func (m *Metrics) registerEvents() {
+	m.published = m.counterVec("events_published_total", "Events that the broker acknowledged.", "topic")
+	m.publishedBytes = m.counter("bytes_published_total", "Keys, values and headers of the events that the broker acknowledged.")
+	m.publishLatency = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "publish_latency_seconds",
+		Help:    "Time from a transaction's commit to the broker's acknowledgement of its event, by two machines' clocks.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	})
+	m.registry.MustRegister(m.publishLatency)
+	m.deadLettered = m.counterVec("events_dead_lettered_total", "Bad events written to the dead-letter topic.", "reason")
+	m.skipped = m.counterVec("events_skipped_total", "Bad events dropped because errors.on_bad_event says skip.", "reason")
+	m.ignored = m.counterVec("events_ignored_total", "Changes of outbox rows that are no inserts and publish nothing.", "operation")
+	for _, operation := range []string{"update", "delete", "truncate"} {
+		m.ignored.WithLabelValues(operation)
+	}
+}
+
+func (m *Metrics) registerConnector() {
+	m.reconnects = m.counterVec("reconnects_total", "New connections after a broken one.", "side")
+	for _, side := range []string{"postgres", "kafka"} {
+		m.reconnects.WithLabelValues(side)
+	}
+	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active or stopping.", "role")
+	m.Role("starting")
+	m.partitionsGrown = m.counterVec("topic_partitions_grown_total", "Times that a topic was seen with more partitions: keys are placed anew.", "topic")
+	m.topicsMissing = m.gauge("topics_missing", "Topics that events wait for and that do not exist.")
+	m.saves = m.counter("checkpoint_saves_total", "Checkpoints made durable.")
+	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
+}
+
+// Published counts events that the broker acknowledged just now.
+func (m *Metrics) Published(events []*transform.Event) {
+	now := time.Now()
+	var bytes int64
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := 0; i < len(events); {
+		topic, first := events[i].Record.Topic, i
+		for ; i < len(events) && events[i].Record.Topic == topic; i++ {
+			bytes += events[i].Size()
+			m.observeLatency(now, events[i].CommitTime)
+		}
+		m.publishedTo(topic).Add(float64(i - first))
+	}
+	m.publishedBytes.Add(float64(bytes))
+}
+
+func (m *Metrics) publishedTo(topic string) prometheus.Counter {
+	counter, ok := m.byTopic[topic]
+	if !ok {
+		counter = m.published.WithLabelValues(topic)
+		m.byTopic[topic] = counter
+	}
+	return counter
+}
+
+// observeLatency leaves out rows without a commit time, as those of a snapshot,
+// and takes a commit in this clock's future for one right now.
+func (m *Metrics) observeLatency(now, commit time.Time) {
+	if !commit.IsZero() {
+		m.publishLatency.Observe(max(0, now.Sub(commit)).Seconds())
+	}
+}
+
+// DeadLettered counts a bad event whose dead letter is durable.
+func (m *Metrics) DeadLettered(reason transform.Reason) {
+	m.deadLettered.WithLabelValues(string(reason)).Inc()
+}
+
+// Skipped counts a bad event that was dropped by order of the operator.
+func (m *Metrics) Skipped(reason transform.Reason) { m.skipped.WithLabelValues(string(reason)).Inc() }
+
+// Ignored counts a change that is no insert: update, delete or truncate.
+func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operation).Inc() }
+
+// Reconnected counts a new connection after a broken one; side is postgres or
+// kafka.
+func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).Inc() }
+
+// Role sets the present role: starting, standby, active or stopping.
+func (m *Metrics) Role(role string) {
+	for _, other := range []string{"starting", "standby", "active", "stopping"} {
+		m.role.WithLabelValues(other).Set(0)
+	}
+	m.role.WithLabelValues(role).Set(1)
+}
+
+// PartitionsGrown counts a topic that was seen with more partitions than
+// before.
+func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.WithLabelValues(topic).Inc() }
+
+// TopicsMissing sets how many topics that events wait for do not exist.
+func (m *Metrics) TopicsMissing(n int) { m.topicsMissing.Set(float64(n)) }
+
+// CheckpointSaved counts an attempt to save a checkpoint, by its outcome.
+func (m *Metrics) CheckpointSaved(err error) {
+	if err != nil {
+		m.saveFailures.Inc()
+		return
+	}
+	m.saves.Inc()
+}
+
+// Slot sets what the server says of the slot: flush is the end of its log, lag
+// the time since the commit of the oldest unconfirmed event, 0 without one.
+func (m *Metrics) Slot(slot wal.Slot, flush wal.LSN, lag time.Duration) { m.slot.set(slot, flush, lag) }

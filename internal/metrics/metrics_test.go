@@ -1,0 +1,160 @@
+package metrics
+
+import (
+	"errors"
+	"flag"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden file")
+
+// TestExposition plays a short life and compares everything that Prometheus
+// would see of our own metrics, names and help texts included.
+func TestExposition(t *testing.T) {
+	m := New("1.2.3", "abcdef0")
+	commit := time.Now().Add(-20 * time.Hour)
+	m.Published([]*transform.Event{
+		event("orders", "key", commit), event("orders", "k", time.Now().Add(time.Hour)),
+		event("customers", "", time.Time{}), event("orders", "key", commit),
+	})
+	m.Published(nil)
+	m.DeadLettered(transform.ReasonNullKey)
+	m.Skipped(transform.ReasonIllegalTopic)
+	m.Ignored("update")
+	m.Reconnected("postgres")
+	m.Role("active")
+	m.PartitionsGrown("orders")
+	m.TopicsMissing(2)
+	m.CheckpointSaved(nil)
+	m.CheckpointSaved(errors.New("no"))
+	m.Slot(wal.Slot{ConfirmedFlush: 0x1000, RestartLSN: 0x800}, 0x1800, 3*time.Second)
+	m.Observe(lsn(0x2000), lsn(0x1000), number(7), number(700))
+
+	got := exposition(t, m.Gatherer())
+	// Sums of latencies and the Go version are not ours to fix.
+	got = keepLines(got, func(line string) bool {
+		return strings.Contains(line, "cdc_outbox_") && !strings.Contains(line, "latency_seconds_sum") && !strings.Contains(line, "build_info{")
+	})
+	compare(t, "testdata/exposition.golden", got)
+}
+
+func TestContractNamesExistFromTheStart(t *testing.T) {
+	text := exposition(t, New("", "").Gatherer())
+	for _, name := range []string{
+		"bytes_published_total", "publish_latency_seconds_count", "received_lsn", "confirmed_lsn", "slot_lag_bytes",
+		"slot_retained_bytes", "slot_lag_seconds", "in_flight_events", "in_flight_bytes",
+		`reconnects_total{side="kafka"}`, `role{role="starting"} 1`, "slot_safe_wal_bytes +Inf", "build_info{",
+	} {
+		if !strings.Contains(text, "\ncdc_outbox_"+name) {
+			t.Errorf("no cdc_outbox_%s", name)
+		}
+	}
+	if !strings.Contains(text, "\ngo_goroutines ") || !strings.Contains(text, "\nprocess_resident_memory_bytes ") {
+		t.Error("the runtime's or the process's metrics are missing")
+	}
+}
+
+func TestSlot(t *testing.T) {
+	limit, exceeded := int64(4096), int64(-1)
+	for _, tt := range []struct {
+		name                string
+		slot                wal.Slot
+		lag, retained, safe string
+	}{
+		{"without a limit", wal.Slot{ConfirmedFlush: 100, RestartLSN: 50}, "900", "950", "+Inf"},
+		{"with a limit", wal.Slot{ConfirmedFlush: 1000, RestartLSN: 999, SafeWALSize: &limit}, "0", "1", "4096"},
+		{"over the limit", wal.Slot{ConfirmedFlush: 1, RestartLSN: 1, SafeWALSize: &exceeded}, "999", "999", "0"},
+		{"lost", wal.Slot{WALStatus: "lost"}, "0", "0", "0"},
+		{"moved on since", wal.Slot{ConfirmedFlush: 2000, RestartLSN: 2000}, "0", "0", "+Inf"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := New("", "")
+			m.Slot(tt.slot, 1000, 0)
+			text := exposition(t, m.Gatherer())
+			for name, want := range map[string]string{"lag": tt.lag, "retained": tt.retained, "safe_wal": tt.safe} {
+				if line := "\ncdc_outbox_slot_" + name + "_bytes " + want + "\n"; !strings.Contains(text, line) {
+					t.Errorf("no line %q", line)
+				}
+			}
+		})
+	}
+}
+
+func TestNamesFollowPrometheusConventions(t *testing.T) {
+	problems, err := testutil.GatherAndLint(New("v", "c").Gatherer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// BenchmarkPublished shows the cost for each event of a delivery.
+func BenchmarkPublished(b *testing.B) {
+	m := New("", "")
+	events := make([]*transform.Event, 1000)
+	for i := range events {
+		events[i] = event([]string{"orders", "customers"}[i/100%2], "key", time.Now())
+	}
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		m.Published(events)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(events)), "ns/event")
+}
+
+func event(topic, key string, commit time.Time) *transform.Event {
+	ev := &transform.Event{CommitTime: commit}
+	ev.Record.Topic, ev.Record.Key = topic, []byte(key)
+	return ev
+}
+
+func lsn(v wal.LSN) func() wal.LSN { return func() wal.LSN { return v } }
+
+func number(v int64) func() int64 { return func() int64 { return v } }
+
+func exposition(t *testing.T, g prometheus.Gatherer) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(g, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	return answer.Body.String()
+}
+
+func keepLines(text string, keep func(string) bool) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if keep(line) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func compare(t *testing.T, golden, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}

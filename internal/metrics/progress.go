@@ -1,0 +1,43 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// progress is read when metrics are collected, so that the hot path does not
+// set gauges.
+type progress struct {
+	received, confirmed           func() wal.LSN
+	inFlightEvents, inFlightBytes func() int64
+}
+
+// Observe names the functions that are asked when metrics are collected, in
+// place of earlier ones. They are called from the collecting goroutine and must
+// not block.
+func (m *Metrics) Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64) {
+	m.progress.Store(&progress{received, confirmed, inFlightEvents, inFlightBytes})
+}
+
+func (m *Metrics) registerProgress() {
+	m.gaugeFunc("received_lsn", "Log position up to which the stream was received, in bytes.",
+		func(p *progress) float64 { return float64(p.received()) })
+	m.gaugeFunc("confirmed_lsn", "Log position up to which everything is acknowledged and confirmed, in bytes.",
+		func(p *progress) float64 { return float64(p.confirmed()) })
+	m.gaugeFunc("in_flight_events", "Events received and not yet acknowledged.",
+		func(p *progress) float64 { return float64(p.inFlightEvents()) })
+	m.gaugeFunc("in_flight_bytes", "Bytes of the events received and not yet acknowledged.",
+		func(p *progress) float64 { return float64(p.inFlightBytes()) })
+}
+
+func (m *Metrics) gaugeFunc(name, help string, read func(*progress) float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help},
+		func() float64 {
+			if p := m.progress.Load(); p != nil {
+				return read(p)
+			}
+			return 0
+		}))
+}

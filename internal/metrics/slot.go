@@ -1,0 +1,50 @@
+package metrics
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// slotGauges are the server's view of the slot, as of the last look at
+// pg_replication_slots.
+type slotGauges struct {
+	lagBytes, retainedBytes, lagSeconds, safeBytes prometheus.Gauge
+}
+
+func (s *slotGauges) register(m *Metrics) {
+	s.lagBytes = m.gauge("slot_lag_bytes", "Log between the slot's confirmed position and the end of the server's log.")
+	s.retainedBytes = m.gauge("slot_retained_bytes", "Log that the slot keeps the server from removing.")
+	s.lagSeconds = m.gauge("slot_lag_seconds", "Age of the oldest committed event that is not confirmed; 0 without one.")
+	s.safeBytes = m.gauge("slot_safe_wal_bytes", "Log that can still be written before the server may invalidate the slot (max_slot_wal_keep_size); +Inf without a limit, 0 when it is lost.")
+	s.safeBytes.Set(math.Inf(1))
+}
+
+func (s *slotGauges) set(slot wal.Slot, flush wal.LSN, lag time.Duration) {
+	s.lagBytes.Set(distance(slot.ConfirmedFlush, flush))
+	s.retainedBytes.Set(distance(slot.RestartLSN, flush))
+	s.lagSeconds.Set(max(0, lag).Seconds())
+	s.safeBytes.Set(safeBytes(slot))
+}
+
+// distance is 0 for a position that is unknown or beyond end, which was read
+// earlier.
+func distance(from, end wal.LSN) float64 {
+	if from == 0 || from > end {
+		return 0
+	}
+	return float64(end - from)
+}
+
+func safeBytes(slot wal.Slot) float64 {
+	if _, lost := slot.Lost(); lost {
+		return 0
+	}
+	if slot.SafeWALSize == nil {
+		return math.Inf(1)
+	}
+	return max(0, float64(*slot.SafeWALSize))
+}
