@@ -1,0 +1,141 @@
+// Package httpapi serves what operators and orchestrators ask over HTTP:
+// /livez, /readyz, /metrics, /status, and a page at / that links them.
+//
+// Invariants:
+//
+//  1. Nothing changes the connector's state: every path takes GET and HEAD only.
+//  2. Asking never waits for PostgreSQL or Kafka: Health answers from memory.
+//  3. Serve returns only after the last request was answered or cut off.
+//
+// Non-goals: authentication and TLS. The default address is loopback; whoever
+// listens elsewhere puts a proxy or a network policy before it.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+const (
+	// requestTimeout bounds reading one request and, separately, answering it.
+	requestTimeout = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	// shutdownTimeout bounds the wait for requests under way at a stop.
+	shutdownTimeout = 2 * time.Second
+	maxHeaderBytes  = 16 << 10
+)
+
+// Health is what the endpoints show. Its methods are called concurrently and
+// must not block.
+type Health interface {
+	// Live returns why the process should be restarted, or nil.
+	Live() error
+	// Ready reports whether events flow, or would if there were any, and
+	// otherwise why not.
+	Ready() (ok bool, reasons []string)
+	// Status returns what /status shows as JSON.
+	Status() any
+}
+
+// Server answers on one address. Make it with Listen; Serve it once, or Close
+// it.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+}
+
+// Listen binds the address, host:port as in http.listen; port 0 is any free
+// one. It does not answer before Serve. An address that cannot be had is a
+// failure.Config error: waiting does not mend it.
+func Listen(address string, health Health, metrics prometheus.Gatherer, logger *zap.Logger) (*Server, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, failure.Configf(listenRemedy(err), "http.listen %q: %w", address, cause(err))
+	}
+	return &Server{
+		listener: listener,
+		http: &http.Server{
+			Handler:           handler(health, metrics),
+			ReadHeaderTimeout: requestTimeout,
+			ReadTimeout:       requestTimeout,
+			WriteTimeout:      requestTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeaderBytes,
+			ErrorLog:          serverLog(logger),
+		},
+	}, nil
+}
+
+// Addr is the address that is bound.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close releases the address of a server that is not served.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Serve answers until ctx ends, lets requests under way finish for a moment,
+// and returns nil. It returns early with an error only if the listener breaks.
+func (s *Server) Serve(ctx context.Context) error {
+	stopped := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() { // joined below
+		defer close(stopped)
+		s.shutDown(ctx)
+	})
+	err := s.http.Serve(s.listener)
+	if !cancel() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve http.listen %s: %w", s.Addr(), err)
+}
+
+// shutDown closes idle connections at once and the others after their answer
+// or shutdownTimeout.
+func (s *Server) shutDown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		_ = s.http.Close() // the listener is closed already; what is left is cut off
+	}
+}
+
+func listenRemedy(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return `another process listens there: set http.listen to another port, or to "" for no HTTP`
+	case errors.Is(err, os.ErrPermission):
+		return "ports below 1024 need a privilege: set http.listen to a higher one"
+	default:
+		return "set http.listen to an address of this machine, for example 127.0.0.1:8080"
+	}
+}
+
+// cause leaves out what net repeats: the operation and the address.
+func cause(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Err
+	}
+	return err
+}
+
+// serverLog passes net/http's complaints about clients on at Debug.
+func serverLog(logger *zap.Logger) *log.Logger {
+	std, err := zap.NewStdLogAt(logger, zap.DebugLevel)
+	if err != nil { // only for a level that does not exist
+		return nil
+	}
+	return std
+}

@@ -1,0 +1,166 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixed is a Health that never changes.
+type fixed struct {
+	dead    error
+	reasons []string
+	status  any
+}
+
+func (f fixed) Live() error             { return f.dead }
+func (f fixed) Ready() (bool, []string) { return len(f.reasons) == 0, f.reasons }
+func (f fixed) Status() any             { return f.status }
+
+func TestEndpoints(t *testing.T) {
+	well := fixed{status: map[string]string{"role": "active"}}
+	ill := fixed{dead: errors.New("stuck"), reasons: []string{"Kafka: no broker", "role is starting"}, status: math.NaN()}
+	for _, tt := range []struct {
+		name, method, path string
+		health             Health
+		code               int
+		contentType        string
+		body               string // part of it
+	}{
+		{"live", "GET", "/livez", well, 200, "application/json", `"live": true`},
+		{"dead", "GET", "/livez", ill, 503, "application/json", `"reason": "stuck"`},
+		{"ready", "GET", "/readyz", well, 200, "application/json", `"reasons": []`},
+		{"not ready", "GET", "/readyz", ill, 503, "application/json", `"Kafka: no broker",`},
+		{"status", "GET", "/status", well, 200, "application/json", `"role": "active"`},
+		{"status that is no JSON", "GET", "/status", ill, 500, "text/plain; charset=utf-8", "encode the answer"},
+		{"metrics", "GET", "/metrics", well, 200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", "cdc_outbox_confirmed_lsn 0"},
+		{"page", "GET", "/", well, 200, "text/html; charset=utf-8", `href="readyz"`},
+		{"head", "HEAD", "/readyz", well, 200, "application/json", ""},
+		{"other method", "POST", "/readyz", well, 405, "text/plain; charset=utf-8", "Method Not Allowed"},
+		{"other path", "GET", "/debug/pprof/", well, 404, "text/plain; charset=utf-8", "404"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			answer := httptest.NewRecorder()
+			handler(tt.health, metrics.New("", "").Gatherer()).ServeHTTP(answer, httptest.NewRequest(tt.method, tt.path, nil))
+			if answer.Code != tt.code {
+				t.Errorf("code %d, want %d", answer.Code, tt.code)
+			}
+			if got := answer.Header().Get("Content-Type"); got != tt.contentType {
+				t.Errorf("content type %q, want %q", got, tt.contentType)
+			}
+			if !strings.Contains(answer.Body.String(), tt.body) {
+				t.Errorf("body %q has no %q", answer.Body, tt.body)
+			}
+			if tt.contentType == "application/json" && !json.Valid(answer.Body.Bytes()) {
+				t.Errorf("body %q is not JSON", answer.Body)
+			}
+			if answer.Header().Get("Cache-Control") != "no-store" {
+				t.Error("the answer may be cached")
+			}
+		})
+	}
+}
+
+func TestServeUntilTheContextEnds(t *testing.T) {
+	s := listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+
+	if code := get(t, "http://"+s.Addr().String()+"/livez"); code != http.StatusOK {
+		t.Errorf("/livez answers %d", code)
+	}
+	cancel()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	case <-time.After(shutdownTimeout + 5*time.Second):
+		t.Fatal("Serve does not return")
+	}
+	// The address is free again.
+	again, err := Listen(s.Addr().String(), fixed{}, metrics.New("", "").Gatherer(), zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServeWithAContextThatHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := listen(t).Serve(ctx); err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+}
+
+func TestServeReportsABrokenListener(t *testing.T) {
+	s := listen(t)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "http.listen") {
+		t.Errorf("Serve = %v, want an error that names http.listen", err)
+	}
+}
+
+func TestListenFailureIsAConfigurationError(t *testing.T) {
+	taken := listen(t)
+	defer func() { _ = taken.Close() }()
+	for _, tt := range []struct{ name, address, text, remedy string }{
+		{"in use", taken.Addr().String(), "address already in use", "another port"},
+		{"not ours", "192.0.2.1:8080", "192.0.2.1", "an address of this machine"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Listen(tt.address, fixed{}, metrics.New("", "").Gatherer(), zap.NewNop())
+			if failure.ClassOf(err) != failure.Config {
+				t.Fatalf("Listen = %v, want class Config", err)
+			}
+			if !strings.Contains(err.Error(), "http.listen") || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("error %q does not name http.listen and %q", err, tt.text)
+			}
+			if !strings.Contains(failure.RemedyOf(err), tt.remedy) {
+				t.Errorf("remedy %q has no %q", failure.RemedyOf(err), tt.remedy)
+			}
+		})
+	}
+}
+
+func listen(t *testing.T) *Server {
+	t.Helper()
+	s, err := Listen("127.0.0.1:0", fixed{}, metrics.New("", "").Gatherer(), zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func get(t *testing.T, url string) int {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode
+}
