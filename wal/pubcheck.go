@@ -26,7 +26,7 @@ func CheckPublication(p Publication, tables []TableInfo, needed map[Table][]stri
 
 func checkMember(p Publication, t TableInfo, needed []string) []error {
 	alter := "ALTER PUBLICATION " + QuoteIdentifier(p.Name)
-	if !p.publishes(t.Table) {
+	if !p.Publishes(t.Table) {
 		return []error{failure.Configf(alter+" ADD TABLE "+t.Quoted()+";",
 			"table %s is not in publication %q", t.Table, p.Name)}
 	}
@@ -59,7 +59,7 @@ func checkMember(p Publication, t TableInfo, needed []string) []error {
 // warnAbout finds what PostgreSQL does to the application on account of the
 // publication.
 func warnAbout(p Publication, t TableInfo) []error {
-	if !p.publishes(t.Table) || t.ReplicaIdentity || !p.Update && !p.Delete {
+	if !p.Publishes(t.Table) || t.ReplicaIdentity || !p.Update && !p.Delete {
 		return nil
 	}
 	return []error{failure.Configf(

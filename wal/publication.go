@@ -136,7 +136,8 @@ func (p Publication) membership(t Table) string {
 	return "none"
 }
 
-func (p Publication) publishes(t Table) bool { return p.membership(t) != "none" }
+// Publishes reports whether the table is published, by name, schema or all.
+func (p Publication) Publishes(t Table) bool { return p.membership(t) != "none" }
 
 func (p Publication) table(t Table) (PublishedTable, bool) {
 	i := slices.IndexFunc(p.Tables, func(m PublishedTable) bool { return m.Table == t })
