@@ -48,11 +48,12 @@ func (p *Proxy) pump(l *link, d Direction) {
 			return
 		case f.Swallow:
 			continue
-		case !l.wait(f.Delay):
+		}
+		p.bytes[d].Add(int64(n)) // before the receiver can have them
+		if !l.wait(f.Delay) {
 			return
 		}
 		f.corrupt(buf[:n], random)
-		p.bytes[d].Add(int64(n)) // before the receiver can have them
 		if err := f.write(dst, buf[:n], random); err != nil {
 			return
 		}

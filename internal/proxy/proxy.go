@@ -86,7 +86,7 @@ func (p *Proxy) Cut() {
 }
 
 // Bytes returns how many bytes were passed on in one direction, over all
-// connections so far. What a client has received is counted.
+// connections so far, including those that a delay still holds back.
 func (p *Proxy) Bytes(d Direction) int64 { return p.bytes[d].Load() }
 
 // Close stops listening, cuts every connection and waits until all is gone. It

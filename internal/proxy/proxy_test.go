@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -274,6 +275,9 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 			p.Set(Up, f)
 			if _, err := conn.Write([]byte("x")); err != nil {
 				t.Fatal(err)
+			}
+			for f.Delay > 0 && p.Bytes(Up) < 2 && t.Context().Err() == nil {
+				runtime.Gosched() // until the byte is held back
 			}
 			if err := p.Close(); err != nil {
 				t.Fatal(err)
