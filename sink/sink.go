@@ -1,4 +1,27 @@
-// Package sink writes events to where consumers read them.
+// Package sink writes events to where consumers read them: Kafka, or JSON lines
+// on a writer.
+//
+// Invariants of the Kafka sink:
+//
+//  1. Deliver returns nil only when every event is durable on all in-sync
+//     replicas or was passed to Reject, which returned nil.
+//  2. Within a partition, events become durable in the order given. While an
+//     event's outcome is open, no later event of its partition is sent.
+//  3. Reject is called with exactly the event that can never be written, not
+//     with its neighbours in the batch.
+//  4. What may pass is retried for as long as the context lives; nothing is
+//     dropped because of a count or a timeout.
+//  5. An error that only an operator can mend ends the delivery with a
+//     failure.Error that says what to do; one that means lost records is
+//     failure.Loss.
+//
+// Invariants 2 and 3 rest on the round (see Kafka.Deliver): the broker accepts
+// or refuses a batch as a whole, and the client goes on with the next batch of
+// the partition, so a partition's share of a round is one batch and the next
+// round waits until this one is settled.
+//
+// Non-goals: Kafka transactions, lingering (the relay decides what is handed
+// over when), the human-readable console output.
 package sink
 
 import (
@@ -15,6 +38,9 @@ import (
 type Reject func(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error
 
 // Sink writes events. Its methods are called from one goroutine at a time.
+// After an error from Deliver or DeadLetter only Close may be called: some
+// events may still be on their way, so they must not be written to again
+// either.
 type Sink interface {
 	// Deliver writes the events in order and returns nil once each is durable
 	// at the broker or was passed to reject, which returned nil. It retries
@@ -24,7 +50,7 @@ type Sink interface {
 	Deliver(ctx context.Context, events []*transform.Event, reject Reject) error
 
 	// DeadLetter durably writes the dead letter of an event. The event may be
-	// incomplete, as Router.Route left it.
+	// incomplete, as Router.Route left it. reject may call it.
 	DeadLetter(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error
 
 	// Close releases the sink's resources. It does not wait for anything.

@@ -1,0 +1,104 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+const (
+	// refusals is how often in a row a broker may refuse us before that counts
+	// as final. Once is not enough: a broker that is starting may not know its
+	// users yet.
+	refusals = 3
+	// reportEvery is the time between two log lines about the same trouble.
+	reportEvery = 30 * time.Second
+)
+
+// connections watches the attempts to connect to brokers. The client retries
+// each for ever, a wrong password too; this is where that comes to an end.
+// It is a kgo.HookBrokerConnect, called from several goroutines.
+type connections struct {
+	log      *zap.Logger
+	observer *Observer
+
+	// final ends, with the reason as its cause, when a broker refuses us for
+	// good.
+	final  context.Context
+	refuse context.CancelCauseFunc
+
+	mu      sync.Mutex
+	brokers map[int32]*trouble // those whose last attempt failed, by node id
+}
+
+// trouble is a series of failed attempts to connect to one broker.
+type trouble struct {
+	refusals int
+	reported time.Time
+}
+
+func newConnections(log *zap.Logger, observer *Observer) *connections {
+	c := &connections{log: log, observer: observer, brokers: make(map[int32]*trouble)}
+	c.final, c.refuse = context.WithCancelCause(context.Background())
+	return c
+}
+
+// guard returns a context that also ends when a broker refuses us for good,
+// with the reason as its cause. release must be called.
+func (c *connections) guard(parent context.Context) (ctx context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	unhook := context.AfterFunc(c.final, func() { cancel(context.Cause(c.final)) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+	}
+}
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed) {
+		return
+	}
+	addr := net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.brokers[broker.NodeID]
+	if t != nil {
+		c.observer.reconnect()
+	}
+	if err == nil {
+		if t != nil {
+			delete(c.brokers, broker.NodeID)
+			c.log.Info("connected to Kafka broker again", zap.String("broker", addr))
+		}
+		return
+	}
+	if t == nil {
+		t = &trouble{}
+		c.brokers[broker.NodeID] = t
+	}
+	c.failed(t, addr, err)
+}
+
+// failed counts and reports a failed attempt.
+func (c *connections) failed(t *trouble, addr string, err error) {
+	remedy, ok := refused(err)
+	if !ok {
+		t.refusals = 0
+	} else if t.refusals++; t.refusals == refusals {
+		c.refuse(failure.Configf(remedy, "connect to Kafka broker %s: %w", addr, err))
+		return
+	}
+	if now := time.Now(); now.Sub(t.reported) >= reportEvery {
+		t.reported = now
+		c.log.Warn("cannot connect to Kafka broker, retrying", zap.String("broker", addr), zap.Error(err))
+	}
+}

@@ -1,0 +1,117 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// The headers that a dead letter has after the original ones. Values are text;
+// an id that was NULL is a null value.
+const (
+	headerReason    = "cdc-dlq-reason"    // a transform.Reason
+	headerError     = "cdc-dlq-error"     // what went wrong, for people
+	headerTable     = "cdc-dlq-table"     // schema.table
+	headerID        = "cdc-dlq-id"        // the event id
+	headerLSN       = "cdc-dlq-lsn"       // commit LSN, X/X
+	headerSeq       = "cdc-dlq-seq"       // index within the transaction
+	headerTopic     = "cdc-dlq-topic"     // where the record should have gone; may be empty
+	headerTimestamp = "cdc-dlq-timestamp" // the record's timestamp, RFC 3339
+)
+
+// DeadLetter implements Sink: it writes the original key, value and headers to
+// the dead-letter topic, followed by the cdc-dlq- headers. The dead letter's
+// own timestamp is now, so that the topic's retention counts from here.
+func (k *Kafka) DeadLetter(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	if err := k.check(); err != nil {
+		return err
+	}
+	ctx, release := k.connections.guard(ctx)
+	defer release()
+	if err := k.bury(ctx, ev, bad); err != nil {
+		return k.stop(ctx, fmt.Errorf("write dead letter: %w", err))
+	}
+	return nil
+}
+
+func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	if k.deadLetter == "" {
+		return failure.Configf("set errors.dead_letter_topic", "no dead-letter topic is set")
+	}
+	letter := &transform.Event{Record: deadLetter(ev, bad, time.Now())}
+	for {
+		t, err := k.deadLetters(ctx)
+		if err != nil {
+			return err
+		}
+		letter.Record.Topic = t.name
+		letter.Record.Partition = transform.PartitionByKey
+		letter.Record.Partition = t.choose(&letter.Record)
+		shares, err := k.write(ctx, []placed{{Event: letter}})
+		if err != nil || len(shares) == 0 {
+			return err
+		}
+		if err = shares[0].err; judge(err) != topicGone {
+			return failure.Configf(k.refusedLetterRemedy(err),
+				"the broker refuses the dead letter for topic %q: %w", t.name, err)
+		}
+		k.forget(t.name, err)
+	}
+}
+
+// deadLetters returns the dead-letter topic. It is never waited for: an
+// operator who asked for dead letters must know at once that there are none.
+func (k *Kafka) deadLetters(ctx context.Context) (*topic, error) {
+	if t := k.topics[k.deadLetter]; t != nil {
+		return t, nil
+	}
+	policy := missingFail
+	if k.cfg.CreateTopics {
+		policy = missingCreate
+	}
+	t, err := k.resolve(ctx, k.deadLetter, policy)
+	if bad, ok := errors.AsType[*transform.BadEvent](err); ok {
+		return nil, failure.Configf("set errors.dead_letter_topic to a legal topic name", "%w", bad.Err)
+	}
+	return t, err
+}
+
+func (k *Kafka) refusedLetterRemedy(err error) string {
+	if badEvent(err).Reason == transform.ReasonRecordTooLarge {
+		return command("kafka-configs", k.cfg, fmt.Sprintf(
+			"--alter --entity-type topics --entity-name '%s' --add-config max.message.bytes=%d",
+			k.deadLetter, maxRequestBytes))
+	}
+	return fmt.Sprintf("check what the topic %s accepts (policies, schema validation, compaction without keys)", k.deadLetter)
+}
+
+// deadLetter returns the record to bury; topic and partition are left to set.
+func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo.Record {
+	text := func(key, value string) kgo.RecordHeader {
+		return kgo.RecordHeader{Key: key, Value: []byte(value)}
+	}
+	original := &ev.Record
+	return kgo.Record{
+		Key:       original.Key,
+		Value:     original.Value,
+		Timestamp: now,
+		Headers: append(slices.Clip(original.Headers),
+			text(headerReason, string(bad.Reason)),
+			text(headerError, bad.Err.Error()),
+			text(headerTable, ev.Table),
+			kgo.RecordHeader{Key: headerID, Value: ev.ID},
+			text(headerLSN, ev.Position.CommitLSN.String()),
+			text(headerSeq, strconv.FormatUint(uint64(ev.Position.Seq), 10)),
+			text(headerTopic, original.Topic),
+			text(headerTimestamp, original.Timestamp.UTC().Format(time.RFC3339Nano)),
+		),
+	}
+}

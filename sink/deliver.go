@@ -1,0 +1,178 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// placed is an event with its partition chosen; the choice itself is in
+// Record.Partition.
+type placed struct {
+	*transform.Event
+	// wanted is the partition that the event asked for.
+	wanted int32
+}
+
+// Deliver implements Sink. It works in rounds: as many events from the front as
+// fit, so that each partition's share is one Kafka batch, are sent together,
+// and the next round starts when the outcome of each event is known.
+//
+// It sets Record.Partition to the partition written to, and the other fields
+// of the record that franz-go sets.
+func (k *Kafka) Deliver(ctx context.Context, events []*transform.Event, reject Reject) error {
+	if err := k.check(); err != nil {
+		return err
+	}
+	ctx, release := k.connections.guard(ctx)
+	defer release()
+	return k.stop(ctx, k.deliver(ctx, events, reject))
+}
+
+func (k *Kafka) deliver(ctx context.Context, events []*transform.Event, reject Reject) error {
+	for len(events) > 0 {
+		bad, err := k.fill(ctx, events)
+		if err != nil {
+			return err
+		}
+		n := len(k.round)
+		orphans, err := k.settle(ctx, reject)
+		if err != nil {
+			return err
+		}
+		if len(orphans) > 0 { // their topic is gone; they go first, once it is back
+			events = slices.Concat(orphans, events[n:])
+			continue
+		}
+		if bad != nil {
+			if err := reject(ctx, events[n], bad); err != nil {
+				return err
+			}
+			n++
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+// batchOverhead is more than the header of a record batch takes.
+const batchOverhead = 128
+
+// errRoundFull ends a round before an event, which the next one begins with.
+var errRoundFull = errors.New("round full")
+
+// fill makes k.round the next round: events from the front until a partition's
+// share is full. It stops early at an event that must not be sent, and returns
+// what is wrong with it.
+func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform.BadEvent, error) {
+	k.round = k.round[:0]
+	k.rounds++
+	var t *topic
+	for _, ev := range events {
+		var err error
+		if t, err = k.place(ctx, t, ev); err == nil {
+			continue
+		}
+		if errors.Is(err, errRoundFull) {
+			return nil, nil
+		}
+		if bad, ok := errors.AsType[*transform.BadEvent](err); ok {
+			return bad, nil
+		}
+		return nil, err
+	}
+	return nil, nil
+}
+
+// place adds the event to the round; t is the topic of the event before it, and
+// the event's own is returned. What takes a question to the cluster is done for
+// the first event of a round only, so that it holds up no event before it.
+func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topic, error) {
+	rec, first := &ev.Record, len(k.round) == 0
+	size := ev.Size()
+	if size > int64(k.cfg.MaxRecordBytes) {
+		return nil, tooLarge(size, k.cfg.MaxRecordBytes)
+	}
+	if t == nil || t.name != rec.Topic {
+		if t = k.topics[rec.Topic]; t == nil && !first {
+			return nil, errRoundFull
+		}
+		var err error
+		if t, err = k.open(ctx, t, rec.Topic); err != nil {
+			return nil, err
+		}
+	}
+	wanted := rec.Partition
+	if wanted != transform.PartitionByKey && (wanted < 0 || wanted >= t.partitions) {
+		if !first {
+			return nil, errRoundFull
+		}
+		var err error
+		if t, err = k.extend(ctx, t, wanted); err != nil {
+			return nil, err
+		}
+	}
+	partition := t.choose(rec)
+	if !t.reserve(partition, recordSize(ev, size), int(k.cfg.MaxRecordBytes)-batchOverhead) {
+		return nil, errRoundFull
+	}
+	rec.Partition = partition
+	k.round = append(k.round, placed{ev, wanted})
+	return t, nil
+}
+
+// open prepares the topic for the round; t is nil where it is not resolved.
+func (k *Kafka) open(ctx context.Context, t *topic, name string) (*topic, error) {
+	if t == nil {
+		var err error
+		if t, err = k.resolve(ctx, name, missingPolicy(k.cfg)); err != nil {
+			return nil, err
+		}
+	}
+	if t.round != k.rounds {
+		if n := t.known.n.Load(); n > t.partitions {
+			k.changed(t, n)
+		}
+		t.begin(k.rounds)
+	}
+	return t, nil
+}
+
+// extend looks whether the topic has grown to have the partition.
+func (k *Kafka) extend(ctx context.Context, t *topic, wanted int32) (*topic, error) {
+	n, err := k.resolve(ctx, t.name, missingPolicy(k.cfg))
+	if err != nil {
+		return nil, err
+	}
+	if n.partitions != t.partitions {
+		k.changed(t, n.partitions)
+	}
+	if wanted < 0 || wanted >= n.partitions {
+		return nil, &transform.BadEvent{
+			Reason: transform.ReasonPartitionRange,
+			Err:    fmt.Errorf("partition %d of topic %q, which has %d", wanted, n.name, n.partitions),
+		}
+	}
+	if err := k.learn(ctx, n); err != nil {
+		return nil, err
+	}
+	n.begin(k.rounds)
+	return n, nil
+}
+
+func tooLarge(size int64, limit int32) *transform.BadEvent {
+	return &transform.BadEvent{
+		Reason: transform.ReasonRecordTooLarge,
+		Err:    fmt.Errorf("%d bytes of key, value and headers are more than sink.kafka.max_record_bytes, %d", size, limit),
+	}
+}
+
+// recordSize is at least what the record takes in a batch, before compression;
+// size is the event's.
+func recordSize(ev *transform.Event, size int64) int {
+	const recordOverhead, headerOverhead = 40, 10 // the longest lengths, deltas and attributes
+	return int(size) + recordOverhead + headerOverhead*len(ev.Record.Headers)
+}

@@ -1,0 +1,183 @@
+package sink
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// verdict is what an error of the client means for the records it failed.
+type verdict uint8
+
+const (
+	// passing errors are retried: the client retries those it knows itself,
+	// so these are the unknown ones and those of a connection. A connection
+	// that is refused for good ends the delivery another way, see connections.
+	passing verdict = iota
+	// badRecord: the broker will never take this record, or one of its batch.
+	badRecord
+	// topicGone: the topic must be resolved again.
+	topicGone
+	// misconfigured: only a change of configuration or privileges helps.
+	misconfigured
+	// lossy: the broker lost records, or another took over its sequence.
+	lossy
+	// closed: the client was closed under us.
+	closed
+)
+
+// verdicts of the errors that end a record's way through the client. Kafka's
+// protocol guide lists what each means; franz-go never hands up those it
+// retries.
+var verdicts = map[*kerr.Error]verdict{
+	kerr.MessageTooLarge:    badRecord,
+	kerr.RecordListTooLarge: badRecord,
+	kerr.InvalidRecord:      badRecord,
+	kerr.InvalidTimestamp:   badRecord,
+	kerr.PolicyViolation:    badRecord,
+	// Brokers before 2.4 refuse a record without a key on a compacted topic
+	// with CORRUPT_MESSAGE.
+	kerr.CorruptMessage:        badRecord,
+	kerr.InvalidTopicException: badRecord,
+
+	kerr.UnknownTopicOrPartition: topicGone,
+	kerr.UnknownTopicID:          topicGone,
+
+	kerr.TopicAuthorizationFailed:           misconfigured,
+	kerr.ClusterAuthorizationFailed:         misconfigured,
+	kerr.TransactionalIDAuthorizationFailed: misconfigured,
+	kerr.UnsupportedCompressionType:         misconfigured,
+	kerr.UnsupportedForMessageFormat:        misconfigured,
+	kerr.UnsupportedVersion:                 misconfigured,
+	kerr.InvalidRequiredAcks:                misconfigured,
+
+	kerr.OutOfOrderSequenceNumber: lossy,
+	kerr.UnknownProducerID:        lossy,
+	kerr.InvalidProducerIDMapping: lossy,
+	kerr.InvalidProducerEpoch:     lossy,
+	kerr.ProducerFenced:           lossy,
+}
+
+// judge returns the verdict on an error that the client gave for a record.
+func judge(err error) verdict {
+	if kafka, ok := errors.AsType[*kerr.Error](err); ok {
+		return verdicts[kafka]
+	}
+	if loss, ok := errors.AsType[*kgo.ErrDataLoss](err); ok && loss != nil {
+		return lossy
+	}
+	if errors.Is(err, kgo.ErrClientClosed) {
+		return closed
+	}
+	return passing
+}
+
+// badEvent returns why the broker refused the record.
+func badEvent(err error) *transform.BadEvent {
+	reason := transform.ReasonRejectedByBroker
+	switch {
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		reason = transform.ReasonRecordTooLarge
+	case errors.Is(err, kerr.InvalidTimestamp):
+		reason = transform.ReasonInvalidTimestamp
+	case errors.Is(err, kerr.InvalidTopicException):
+		reason = transform.ReasonIllegalTopic
+	}
+	return &transform.BadEvent{Reason: reason, Err: fmt.Errorf("the broker refuses the record: %w", err)}
+}
+
+// fatal returns the error that ends the delivery for a record that was written
+// to topic.
+func fatal(err error, cfg config.Kafka, topic string) error {
+	err = fmt.Errorf("write to topic %q: %w", topic, err)
+	switch judge(err) {
+	case misconfigured:
+		return &failure.Error{Class: failure.Config, Remedy: writeRemedy(err, cfg, topic), Err: err}
+	case lossy:
+		return &failure.Error{Class: failure.Loss, Remedy: lossRemedy, Err: err}
+	}
+	return err
+}
+
+const lossRemedy = "the broker no longer has records that it had acknowledged, or another producer took over: " +
+	"look for an unclean leader election or a restored broker, compare the topic's end with the outbox table " +
+	"by the headers id and cdc-lsn, publish again what is missing, then restart the connector, " +
+	"which goes on from its last confirmed position"
+
+func writeRemedy(err error, cfg config.Kafka, topic string) string {
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return allowCommand(cfg, "Write --operation Describe", topic)
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return allowCommand(cfg, "IdempotentWrite", "")
+	case errors.Is(err, kerr.UnsupportedCompressionType), errors.Is(err, kerr.UnsupportedForMessageFormat):
+		return fmt.Sprintf("set sink.kafka.compression to a codec that the broker takes (now %s)", cfg.Compression)
+	}
+	return "use a broker of Kafka 0.11 or later that takes idempotent writes with acks=all"
+}
+
+// refused tells whether an error of a connection attempt will come again until
+// somebody changes credentials, certificates or the configuration, and returns
+// what to do.
+func refused(err error) (remedy string, ok bool) {
+	if failure.ClassOf(err) == failure.Config {
+		return failure.RemedyOf(err), true
+	}
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return "", false
+	}
+	if remedy, ok := refusedLogin(err); ok {
+		return remedy, true
+	}
+	return refusedCertificate(err)
+}
+
+func refusedLogin(err error) (remedy string, ok bool) {
+	switch {
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return "check the credentials under sink.kafka.sasl, and that the broker knows them", true
+	case errors.Is(err, kerr.UnsupportedSaslMechanism):
+		return "set sink.kafka.sasl.mechanism to one that the broker offers on this listener", true
+	case errors.Is(err, kerr.IllegalSaslState):
+		return "the listener does not take SASL: use another port in sink.kafka.brokers, or remove sink.kafka.sasl", true
+	}
+	return "", false
+}
+
+func refusedCertificate(err error) (remedy string, ok bool) {
+	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
+		return "set sink.kafka.tls.ca_file to the certificate of the authority that signed the broker's", true
+	}
+	if _, is := errors.AsType[x509.HostnameError](err); is {
+		return "list the broker in sink.kafka.brokers under a name that its certificate has, or set sink.kafka.tls.server_name", true
+	}
+	if invalid, is := errors.AsType[x509.CertificateInvalidError](err); is {
+		if invalid.Reason == x509.Expired {
+			return "renew the broker's certificate, and check this machine's clock", true
+		}
+		return "give the broker a certificate that is valid for a server", true
+	}
+	if _, is := errors.AsType[tls.AlertError](err); is {
+		return "the broker ended the TLS handshake: check that sink.kafka.tls.cert_file and key_file are " +
+			"a certificate that it trusts and that has not expired", true
+	}
+	if _, is := errors.AsType[tls.RecordHeaderError](err); is {
+		return "the listener does not speak TLS: use another port in sink.kafka.brokers, or remove sink.kafka.tls", true
+	}
+	// franz-go recognises a TLS alert in answer to plain text, but has no type
+	// for it.
+	if strings.Contains(err.Error(), "tls alert record") {
+		return "the listener wants TLS: set sink.kafka.tls.enabled, or use another port in sink.kafka.brokers", true
+	}
+	return "", false
+}

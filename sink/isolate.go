@@ -1,0 +1,78 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// settle writes k.round, with its bad events passed to reject, and returns the
+// events whose topic is gone and that must be placed again, in order.
+func (k *Kafka) settle(ctx context.Context, reject Reject) ([]*transform.Event, error) {
+	shares, err := k.write(ctx, k.round)
+	if err != nil {
+		return nil, err
+	}
+	var orphans []*transform.Event
+	for _, s := range shares {
+		more, err := k.isolate(ctx, s, reject)
+		if err != nil {
+			return nil, err
+		}
+		orphans = append(orphans, more...)
+	}
+	return orphans, nil
+}
+
+// isolate finds the bad events of a share that the broker refused. A refusal
+// names no record, so the share is sent again in halves, one after the other:
+// whatever of it can be written is, in order, and a record refused alone is
+// bad. It returns the events whose topic is gone.
+func (k *Kafka) isolate(ctx context.Context, s share, reject Reject) ([]*transform.Event, error) {
+	if judge(s.err) == topicGone {
+		k.forget(s.topic(), s.err)
+		return release(s.events), nil
+	}
+	if len(s.events) == 1 && s.proven() {
+		return nil, reject(ctx, s.events[0].Event, badEvent(s.err))
+	}
+	middle := (len(s.events) + 1) / 2
+	for rest := s.events; len(rest) > 0; {
+		half := rest[:min(middle, len(rest))]
+		rest = rest[len(half):]
+		shares, err := k.write(ctx, half)
+		if err != nil {
+			return nil, err
+		}
+		for _, refused := range shares { // one at most: all of it is in one partition
+			orphans, err := k.isolate(ctx, refused, reject)
+			if err != nil {
+				return nil, err
+			}
+			if len(orphans) > 0 {
+				return slices.Concat(orphans, release(rest)), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// proven tells whether a refusal of the only event is its own fault for
+// certain. A checksum may fail for another reason once.
+func (s *share) proven() bool {
+	return s.alone || !errors.Is(s.err, kerr.CorruptMessage)
+}
+
+// release undoes the choice of partitions.
+func release(placed []placed) []*transform.Event {
+	events := make([]*transform.Event, len(placed))
+	for i, p := range placed {
+		p.Record.Partition = p.wanted
+		events[i] = p.Event
+	}
+	return events
+}

@@ -1,0 +1,225 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+var _ Sink = (*Kafka)(nil)
+
+// Kafka is the Sink that writes to a Kafka cluster with an idempotent producer
+// that waits for all in-sync replicas.
+type Kafka struct {
+	cfg        config.Kafka
+	deadLetter string // the topic; "" for none
+	log        *zap.Logger
+	observer   Observer
+
+	client      *kgo.Client
+	gate        *gate
+	partitions  *chosen
+	connections *connections
+
+	topics  map[string]*topic
+	waiting map[string]bool // the missing topics that were reported
+
+	round  []placed // reused
+	rounds uint64   // numbers the rounds
+
+	// failed has the errors of the attempt in flight. The client's promises
+	// write it, one at a time; it may be read once the flush has returned.
+	failed map[*kgo.Record]error
+	onDone func(*kgo.Record, error)
+	// complained is when trouble that lasts was last logged.
+	complained time.Time
+	// stopped is the first error that Deliver or DeadLetter returned.
+	stopped error
+}
+
+// Option configures NewKafka.
+type Option func(*Kafka)
+
+// WithLogger logs to log; the default is not to.
+func WithLogger(log *zap.Logger) Option { return func(k *Kafka) { k.log = log } }
+
+// WithObserver reports to o.
+func WithObserver(o Observer) Option { return func(k *Kafka) { k.observer = o } }
+
+// WithDeadLetterTopic makes DeadLetter write to topic. Without it DeadLetter
+// fails.
+func WithDeadLetterTopic(topic string) Option { return func(k *Kafka) { k.deadLetter = topic } }
+
+// NewKafka returns a sink for the cluster that cfg describes; cfg must have
+// passed validation. It reads certificate files but opens no connection: a
+// cluster that cannot be reached shows in Deliver.
+func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
+	k := &Kafka{
+		cfg:        cfg,
+		log:        zap.NewNop(),
+		gate:       new(gate),
+		partitions: new(chosen),
+		topics:     make(map[string]*topic),
+		waiting:    make(map[string]bool),
+		failed:     make(map[*kgo.Record]error),
+	}
+	for _, opt := range opts {
+		opt(k)
+	}
+	k.connections = newConnections(k.log, &k.observer)
+	k.onDone = func(rec *kgo.Record, err error) {
+		if err != nil {
+			k.failed[rec] = err
+		}
+	}
+	clientOpts, err := k.producerOpts()
+	if err != nil {
+		return nil, err
+	}
+	if k.client, err = kgo.NewClient(clientOpts...); err != nil {
+		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
+	}
+	return k, nil
+}
+
+// Close implements Sink. Events that are still on their way may or may not
+// become durable.
+func (k *Kafka) Close() {
+	k.client.Close()
+	k.connections.refuse(nil)
+}
+
+// ClientOpts returns the client options that cfg means for any use of the
+// cluster: brokers, TLS, authentication and timings. cfg must have passed
+// validation; the error is a failure.Config one about files or credentials.
+func ClientOpts(cfg config.Kafka) ([]kgo.Opt, error) {
+	dial, err := dialer(cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	return clientOpts(cfg, dial)
+}
+
+func clientOpts(cfg config.Kafka, dial dialFunc) ([]kgo.Opt, error) {
+	auth, err := mechanism(cfg.SASL)
+	if err != nil {
+		return nil, err
+	}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(cfg.Brokers...),
+		kgo.Dialer(dial),
+		kgo.DisableClientMetrics(),
+		// An outbox may be quiet for minutes, and a first event should not
+		// wait for TLS and SASL. Brokers close after ten minutes, common load
+		// balancers after four or more.
+		kgo.ConnIdleTimeout(3 * time.Minute),
+		// A leader's move is noticed within a second instead of five.
+		kgo.MetadataMinAge(time.Second),
+		kgo.RetryBackoffFn(jittered),
+	}
+	if cfg.ClientID != "" {
+		opts = append(opts, kgo.ClientID(cfg.ClientID))
+	}
+	if auth != nil {
+		opts = append(opts, kgo.SASL(auth))
+	}
+	return opts, nil
+}
+
+const (
+	// maxRequestBytes is the broker's default socket.request.max.bytes.
+	maxRequestBytes = 100 << 20
+	// requestOverhead is more than a request adds to one batch.
+	requestOverhead = 1 << 10
+)
+
+// producerOpts are ClientOpts and what Deliver relies on. Idempotence, acks=all
+// and unlimited retries are the client's defaults.
+func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
+	dial, err := dialer(k.cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := clientOpts(k.cfg, k.gate.dialer(dial))
+	if err != nil {
+		return nil, err
+	}
+	codec, err := codec(k.cfg.Compression)
+	if err != nil {
+		return nil, err
+	}
+	return append(opts,
+		kgo.WithLogger(debugLogger{k.log.Named("kgo").Sugar()}),
+		kgo.WithHooks(k.connections),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerBatchCompression(codec),
+		kgo.RecordPartitioner(k.partitions),
+		kgo.StopProducerOnDataLossDetected(),
+		// The round decides what makes a batch and when it is sent; the
+		// client's own limits must never cut one in two.
+		kgo.ManualFlushing(),
+		kgo.MaxBufferedRecords(1<<30),
+		kgo.ProducerBatchMaxBytes(maxRequestBytes-requestOverhead),
+		kgo.BrokerMaxWriteBytes(maxRequestBytes),
+	), nil
+}
+
+func codec(name string) (kgo.CompressionCodec, error) {
+	switch name {
+	case "", "none":
+		return kgo.NoCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "lz4":
+		return kgo.Lz4Compression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	}
+	return kgo.NoCompression(), failure.Configf("use none, gzip, snappy, lz4 or zstd",
+		"sink.kafka.compression %q is unknown", name)
+}
+
+// debugLogger passes the client's messages on at debug level: what an operator
+// needs is logged by this package, once.
+type debugLogger struct{ log *zap.SugaredLogger }
+
+// Level implements kgo.Logger.
+func (l debugLogger) Level() kgo.LogLevel {
+	if l.log.Level().Enabled(zap.DebugLevel) {
+		return kgo.LogLevelInfo
+	}
+	return kgo.LogLevelNone
+}
+
+// Log implements kgo.Logger.
+func (l debugLogger) Log(level kgo.LogLevel, msg string, fields ...any) {
+	l.log.Debugw(msg, append(fields, "kgo_level", level.String())...)
+}
+
+// check returns the error that stopped the sink earlier.
+func (k *Kafka) check() error {
+	if k.stopped != nil {
+		return fmt.Errorf("the sink has stopped: %w", k.stopped)
+	}
+	return nil
+}
+
+// stop records the error that ends the sink's life. Where ctx has ended, its
+// cause says more than what was interrupted by it.
+func (k *Kafka) stop(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil && k.stopped == nil {
+		k.stopped = err
+	}
+	return err
+}

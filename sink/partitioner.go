@@ -1,0 +1,56 @@
+package sink
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The sink chooses each record's partition itself, before it hands the record
+// to the client: the round needs to know it, and a resent record must go where
+// it went before. The client is left to confirm the choice.
+
+// byKey hashes a key as Kafka's Java producer does by default (murmur2, sign
+// bit cleared, modulo the partitions), so that a key stays where Debezium put
+// it. It keeps no state for records with a key.
+var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
+
+// chosen is the client's kgo.Partitioner: it takes Record.Partition as it is
+// and remembers how many partitions the client knows of.
+type chosen struct {
+	mu     sync.Mutex
+	counts map[string]*partitionCount
+}
+
+// count returns the topic's counter, which is the same one for good.
+func (c *chosen) count(topic string) *partitionCount {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.counts[topic]
+	if n == nil {
+		if c.counts == nil {
+			c.counts = make(map[string]*partitionCount)
+		}
+		n = new(partitionCount)
+		c.counts[topic] = n
+	}
+	return n
+}
+
+// ForTopic implements kgo.Partitioner.
+func (c *chosen) ForTopic(topic string) kgo.TopicPartitioner { return c.count(topic) }
+
+// partitionCount is how many partitions of a topic the client knew of when it
+// last placed a record there; 0 before the first.
+type partitionCount struct{ n atomic.Int32 }
+
+// RequiresConsistency implements kgo.TopicPartitioner: the choice holds also
+// while the partition has no leader.
+func (*partitionCount) RequiresConsistency(*kgo.Record) bool { return true }
+
+// Partition implements kgo.TopicPartitioner.
+func (p *partitionCount) Partition(r *kgo.Record, n int) int {
+	p.n.Store(int32(n))
+	return int(r.Partition)
+}

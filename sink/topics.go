@@ -1,0 +1,272 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// topic is a topic that is known to exist.
+type topic struct {
+	name string
+	// partitions is what keys are hashed over. It changes between rounds only.
+	partitions int32
+	// known is how many partitions the client knows of.
+	known *partitionCount
+
+	// round is the round that the fields below belong to.
+	round uint64
+	// shares are the bytes of each partition's share of the round.
+	shares []int
+}
+
+// begin empties the shares for a round.
+func (t *topic) begin(round uint64) {
+	t.round = round
+	t.shares = slices.Grow(t.shares[:0], int(t.partitions))[:t.partitions]
+	clear(t.shares)
+}
+
+// choose returns the record's partition: the one it asks for, or its key's.
+// Records without a key take the partitions in turn, one a round.
+func (t *topic) choose(rec *kgo.Record) int32 {
+	switch {
+	case rec.Partition != transform.PartitionByKey:
+		return rec.Partition
+	case rec.Key != nil:
+		return int32(byKey.Partition(rec, int(t.partitions)))
+	}
+	return int32(t.round % uint64(t.partitions))
+}
+
+// reserve makes room for size bytes in the partition's share, which may grow to
+// limit bytes or have a single record.
+func (t *topic) reserve(partition int32, size, limit int) bool {
+	share := t.shares[partition]
+	if share > 0 && share+size > limit {
+		return false
+	}
+	t.shares[partition] = share + size
+	return true
+}
+
+// lookup asks the cluster for the topic's number of partitions, and for nothing
+// else: it never creates the topic.
+func (k *Kafka) lookup(ctx context.Context, name string) (int32, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &name
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, k.client)
+	if err != nil {
+		return 0, err
+	}
+	if len(resp.Topics) != 1 {
+		return 0, fmt.Errorf("metadata of %d topics in the answer about one", len(resp.Topics))
+	}
+	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
+		return 0, err
+	}
+	return int32(len(resp.Topics[0].Partitions)), nil
+}
+
+// missing says what to do about a topic that does not exist.
+type missing uint8
+
+const (
+	missingWait missing = iota
+	missingCreate
+	missingBadEvent
+	missingFail
+)
+
+// missingPolicy is the policy for the topics of events.
+func missingPolicy(cfg config.Kafka) missing {
+	switch {
+	case cfg.CreateTopics:
+		return missingCreate
+	case cfg.MissingTopic == config.MissingTopicBadEvent:
+		return missingBadEvent
+	}
+	return missingWait
+}
+
+// resolve returns once the topic exists. The error is a *transform.BadEvent
+// where the topic is the event's fault.
+func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topic, error) {
+	var retry backoff
+	warned := false
+	for {
+		n, err := k.lookup(ctx, name)
+		if err == nil && n > 0 {
+			k.found(name, n)
+			return k.topics[name], nil
+		}
+		if errors.Is(err, kerr.UnknownTopicOrPartition) {
+			err = k.absent(ctx, name, policy)
+		} else if err != nil {
+			err = k.lookupFailed(err, name)
+		}
+		if _, ok := errors.AsType[passingError](err); err != nil && !ok {
+			return nil, err
+		}
+		if err != nil && !warned {
+			warned = true
+			k.log.Warn("cannot resolve topic, retrying", zap.String("topic", name), zap.Error(err))
+		}
+		if err := retry.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// passingError marks an error of a topic's resolution that may pass.
+type passingError struct{ error }
+
+// Unwrap returns the marked error.
+func (e passingError) Unwrap() error { return e.error }
+
+// found records the topic and ends what its absence began.
+func (k *Kafka) found(name string, partitions int32) {
+	k.topics[name] = &topic{name: name, partitions: partitions, known: k.partitions.count(name)}
+	if k.waiting[name] {
+		delete(k.waiting, name)
+		k.observer.topicWaiting(name, false)
+		k.log.Info("topic exists now", zap.String("topic", name), zap.Int32("partitions", partitions))
+	}
+}
+
+// absent applies the policy for a missing topic. It returns nil where the topic
+// is to be looked up again.
+func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
+	err := fmt.Errorf("topic %q does not exist", name)
+	switch policy {
+	case missingCreate:
+		return k.create(ctx, name)
+	case missingBadEvent:
+		return &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: err}
+	case missingFail:
+		return failure.Configf(createCommand(k.cfg, name), "%w", err)
+	}
+	if !k.waiting[name] {
+		k.waiting[name] = true
+		k.observer.topicWaiting(name, true)
+		k.log.Warn("waiting for a missing topic",
+			zap.String("topic", name), zap.String("remedy", createCommand(k.cfg, name)))
+	}
+	return nil
+}
+
+// lookupFailed judges a lookup that gave no answer about the topic.
+func (k *Kafka) lookupFailed(err error, name string) error {
+	wrapped := fmt.Errorf("look up topic %q: %w", name, err)
+	switch {
+	case errors.Is(err, kerr.InvalidTopicException):
+		return &transform.BadEvent{Reason: transform.ReasonIllegalTopic, Err: wrapped}
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return failure.Configf(allowCommand(k.cfg, "Write --operation Describe", name), "%w", wrapped)
+	case errors.Is(err, kgo.ErrClientClosed):
+		return wrapped
+	}
+	return passingError{wrapped}
+}
+
+// create asks the cluster for the topic. That it exists by now is no error.
+func (k *Kafka) create(ctx context.Context, name string) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = int32(createTimeout / time.Millisecond)
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = name, k.cfg.TopicPartitions, k.cfg.ReplicationFactor
+	for key, value := range k.cfg.TopicConfig {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = key, &value
+		t.Configs = append(t.Configs, c)
+	}
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, k.client)
+	if err != nil {
+		return passingError{fmt.Errorf("create topic %q: %w", name, err)}
+	}
+	if len(resp.Topics) != 1 {
+		return passingError{fmt.Errorf("create topic %q: %d topics in the answer", name, len(resp.Topics))}
+	}
+	answer := &resp.Topics[0]
+	err = kerr.ErrorForCode(answer.ErrorCode)
+	switch {
+	case err == nil:
+		k.log.Info("created topic", zap.String("topic", name))
+		return nil
+	case errors.Is(err, kerr.TopicAlreadyExists):
+		return nil
+	}
+	if answer.ErrorMessage != nil {
+		err = fmt.Errorf("%w (%s)", err, *answer.ErrorMessage)
+	}
+	return k.notCreated(fmt.Errorf("create topic %q: %w", name, err), name)
+}
+
+const createTimeout = 15 * time.Second
+
+// notCreated judges the broker's refusal to create a topic.
+func (k *Kafka) notCreated(err error, name string) error {
+	kafka, _ := errors.AsType[*kerr.Error](err)
+	switch {
+	case kerr.IsRetriable(err), kafka == kerr.UnknownServerError:
+		return passingError{err}
+	case kafka == kerr.InvalidTopicException:
+		return &transform.BadEvent{Reason: transform.ReasonIllegalTopic, Err: err}
+	case kafka == kerr.TopicAuthorizationFailed, kafka == kerr.ClusterAuthorizationFailed:
+		return failure.Configf(allowCommand(k.cfg, "Create", name), "%w", err)
+	}
+	return failure.Configf("correct sink.kafka.topic_partitions, replication_factor or topic_config, or create it: "+
+		createCommand(k.cfg, name), "%w", err)
+}
+
+// forget makes the next event of the topic resolve it again. A topic that came
+// back under another id is one the client refuses to write to until it has
+// forgotten it too. In every other case it must not forget: it would number
+// the partition's batches from 0 again, and the broker might take the next one
+// for a repeat.
+func (k *Kafka) forget(name string, err error) {
+	delete(k.topics, name)
+	k.partitions.count(name).n.Store(0)
+	if errors.Is(err, kerr.UnknownTopicID) {
+		k.client.PurgeTopicsFromProducing(name)
+	}
+}
+
+// changed takes over another number of partitions.
+func (k *Kafka) changed(t *topic, partitions int32) {
+	k.log.Warn("topic has another number of partitions, keys move", zap.String("topic", t.name),
+		zap.Int32("from", t.partitions), zap.Int32("to", partitions))
+	k.observer.partitionsChanged(t.name, t.partitions, partitions)
+	t.partitions = partitions
+}
+
+// learn waits until the client knows of all partitions of a topic that it
+// writes to already.
+func (k *Kafka) learn(ctx context.Context, t *topic) error {
+	var retry backoff
+	for {
+		n := t.known.n.Load()
+		leader, _, err := k.client.PartitionLeader(t.name, t.partitions-1)
+		if n == 0 || leader >= 0 || err != nil {
+			return nil
+		}
+		k.client.ForceMetadataRefresh()
+		if err := retry.wait(ctx); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package sink
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// share is what one partition has of a round, from the first event that is not
+// durable on, and why that one is not.
+type share struct {
+	events []placed
+	err    error
+	// alone is set where the events were sent without others.
+	alone bool
+}
+
+func (s *share) topic() string { return s.events[0].Record.Topic }
+
+// write sends the round until the outcome of each event is known: it is
+// durable, or it is in one of the shares returned, whose verdicts are badRecord
+// or topicGone. Each partition must have at most one batch of it.
+func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
+	var open []share
+	var retry backoff
+	for {
+		if err := k.send(ctx, round); err != nil {
+			return nil, err
+		}
+		if len(k.failed) == 0 {
+			return open, nil
+		}
+		var again []placed
+		for _, s := range k.shares(round) {
+			switch judge(s.err) {
+			case passing:
+				k.complain("Kafka did not take records, retrying", zap.String("topic", s.topic()),
+					zap.Int32("partition", s.events[0].Record.Partition), zap.Error(s.err))
+				again = append(again, s.events...)
+			case badRecord, topicGone:
+				open = append(open, s)
+			default:
+				return nil, fatal(s.err, k.cfg, s.topic())
+			}
+		}
+		if len(again) == 0 {
+			return open, nil
+		}
+		round = again
+		k.client.ForceMetadataRefresh()
+		if err := retry.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// send hands the round to the client and waits until it has reported on each
+// record. k.failed then has the errors.
+func (k *Kafka) send(ctx context.Context, round []placed) error {
+	clear(k.failed)
+	k.gate.close()
+	for i := range round {
+		// Not ctx: a record that may be on its way cannot be called back, and
+		// the client need not look.
+		k.client.Produce(context.Background(), &round[i].Record, k.onDone)
+	}
+	k.gate.open()
+	return k.flush(ctx, len(round))
+}
+
+// stallAfter is well above any latency of a cluster that works.
+const stallAfter = 10 * time.Second
+
+// flush waits until the client has reported on each record. The client retries
+// in silence, so that a cluster that takes nothing is reported here.
+func (k *Kafka) flush(ctx context.Context, records int) error {
+	start := time.Now()
+	for {
+		some, cancel := context.WithTimeout(ctx, stallAfter)
+		err := k.client.Flush(some)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		k.complain("Kafka has not taken records yet, the client retries",
+			zap.Int("records", records), zap.Duration("since", time.Since(start).Round(time.Second)))
+	}
+}
+
+// complain logs a warning about trouble that lasts, now and then.
+func (k *Kafka) complain(msg string, fields ...zap.Field) {
+	if now := time.Now(); now.Sub(k.complained) >= reportEvery {
+		k.complained = now
+		k.log.Warn(msg, fields...)
+	}
+}
+
+// shares splits what is not durable of the round by partition, keeping the
+// order. The client fails the end of a share, so that nothing durable follows;
+// were it otherwise, that would be written again in its place: a repeat is
+// allowed, another order is not.
+func (k *Kafka) shares(round []placed) []share {
+	type partition struct {
+		topic string
+		n     int32
+	}
+	index := make(map[partition]int)
+	var shares []share
+	for _, p := range round {
+		of := partition{p.Record.Topic, p.Record.Partition}
+		i, open := index[of]
+		err := k.failed[&p.Record]
+		if !open {
+			if err == nil {
+				continue
+			}
+			i = len(shares)
+			index[of] = i
+			shares = append(shares, share{err: err, alone: len(round) == 1})
+		}
+		shares[i].events = append(shares[i].events, p)
+	}
+	return shares
+}
