@@ -1,5 +1,29 @@
 // Package checkpoint turns acknowledgements into one position that is safe to
 // confirm, and keeps that position durable beside the replication slot.
+//
+// The Tracker is told of records in stream order and of their acks in any
+// order; its position is the last transaction end with everything before it
+// acked. A Store keeps that position, together with what it belongs to; Verify
+// compares it at the next start with what the database shows.
+//
+// Invariants:
+//
+//  1. Tracker.Position is L only if every record of every transaction that
+//     ends at or before L was reported done. It never goes back.
+//  2. It is always the end of a transaction, or a position that the server sent
+//     while none was open.
+//  3. The tracker's memory grows with the number of transactions since the
+//     oldest unacked one, not with their rows.
+//  4. The relay saves a checkpoint before it confirms its LSN to the slot. So a
+//     slot's confirmed position beyond the checkpoint was moved by somebody
+//     else, and Verify can tell.
+//  5. A store returns what was saved last under its key, nothing where nothing
+//     was saved, or an error. What it cannot read is never taken for nothing.
+//  6. Of two holders of one slot, the one with the higher Epoch wins: a process
+//     that was paused and lost the slot does not set the checkpoint back.
+//
+// Non-goals: deciding when to save or confirm (relay), mutual exclusion of two
+// connectors (the replication slot is the lock), history of checkpoints.
 package checkpoint
 
 import (
@@ -13,23 +37,30 @@ import (
 // what it was reading, so that another database, a recreated slot or a rebuilt
 // publication is noticed.
 type Checkpoint struct {
-	LSN         wal.LSN   `json:"lsn"` // everything that ends at or before it is acked
+	LSN         wal.LSN   `json:"lsn"` // everything that ends at or before it is acked; never 0 once saved
 	SystemID    string    `json:"system_id"`
 	Timeline    int32     `json:"timeline"`
 	Database    string    `json:"database"`
 	Slot        string    `json:"slot"`
 	Publication string    `json:"publication"` // wal.Publication.Fingerprint
 	SavedAt     time.Time `json:"saved_at"`
+	// Epoch counts the holders of the slot. Each takes that of the checkpoint
+	// it found plus one, so that what an earlier holder still saves is told
+	// from what counts.
+	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
 }
 
 // Store keeps the checkpoint of one connector. Its methods are called from one
-// goroutine at a time.
+// goroutine at a time. An error without a class of its own may pass: the same
+// call may be tried again on the same store.
 type Store interface {
 	// Load returns the last checkpoint saved; ok is false where there is none.
 	Load(ctx context.Context) (cp Checkpoint, ok bool, err error)
-	// Save returns once the checkpoint is durable.
+	// Save returns once the checkpoint is durable. After an error it may or may
+	// not be. Repeating a Save does no harm.
 	Save(ctx context.Context, cp Checkpoint) error
+	// Close releases the store's resources; nothing else may be called after.
 	Close()
 }

@@ -1,0 +1,60 @@
+package checkpoint
+
+import (
+	"sync"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Locked is a Tracker for several goroutines: one that reads the stream (Add,
+// Seal, Idle), and any number that ack (Done) or look. No method blocks for
+// longer than another one takes.
+type Locked struct {
+	mu sync.Mutex
+	t  *Tracker
+}
+
+// NewLocked returns a tracker with everything up to start done.
+func NewLocked(start wal.LSN) *Locked { return &Locked{t: NewTracker(start)} }
+
+// Add is Tracker.Add.
+func (l *Locked) Add() Ticket {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.t.Add()
+}
+
+// Seal is Tracker.Seal.
+func (l *Locked) Seal(end wal.LSN) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.t.Seal(end)
+}
+
+// Idle is Tracker.Idle.
+func (l *Locked) Idle(pos wal.LSN) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.t.Idle(pos)
+}
+
+// Done is Tracker.Done.
+func (l *Locked) Done(k Ticket, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.t.Done(k, n)
+}
+
+// Position is Tracker.Position.
+func (l *Locked) Position() wal.LSN {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.t.Position()
+}
+
+// InFlight is Tracker.InFlight.
+func (l *Locked) InFlight() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.t.InFlight()
+}

@@ -1,0 +1,184 @@
+package checkpoint
+
+import (
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Ticket names an open or sealed transaction of a Tracker. The zero Ticket
+// names none.
+type Ticket uint64
+
+// Tracker turns acks into a position: the last transaction end with every
+// record of its own and of all earlier transactions done.
+//
+// It is told of the stream in the stream's order: Add for each record, Seal for
+// each transaction end, Idle where the server had nothing for us. Done comes in
+// any order. Not safe for concurrent use; see Locked.
+//
+// A tracker whose calls contradict each other (more done than added, an end
+// before the last) can no longer vouch for any position. It stays where it is
+// for good, and every later Seal and Idle returns the reason, so that a caller
+// that acks on one goroutine and reads on another notices without checking each
+// ack.
+type Tracker struct {
+	// ring holds the transactions [first, next) at their ticket modulo its
+	// length, which is a power of two. An entry per transaction is all the
+	// memory there is.
+	ring  []transaction
+	first Ticket // the oldest with something unacked
+	next  Ticket // the next to be opened
+	open  bool   // next-1 is open: it has no end yet
+
+	position wal.LSN
+	last     wal.LSN // the highest end or idle position heard of
+	inFlight int
+	err      error // the first contradiction
+}
+
+// transaction is what is left to know about one transaction.
+type transaction struct {
+	end     wal.LSN // once sealed
+	unacked int
+}
+
+const initialRing = 64
+
+// NewTracker returns a tracker with everything up to start done.
+func NewTracker(start wal.LSN) *Tracker {
+	return &Tracker{
+		ring:     make([]transaction, initialRing),
+		first:    1,
+		next:     1,
+		position: start,
+		last:     start,
+	}
+}
+
+// Add notes one more record in flight in the open transaction, which it opens
+// if none is, and returns the transaction's ticket.
+func (t *Tracker) Add() Ticket {
+	if !t.open {
+		t.push()
+		t.open = true
+	}
+	t.at(t.next - 1).unacked++
+	t.inFlight++
+	return t.next - 1
+}
+
+// Seal notes that the open transaction ends at end, which may be confirmed once
+// everything in and before it is done. A transaction may be empty: one whose
+// records never concerned us. An end below an earlier one is an error.
+func (t *Tracker) Seal(end wal.LSN) error {
+	if t.err != nil {
+		return t.err
+	}
+	if end < t.last {
+		t.contradict("transaction end %s comes after position %s", end, t.last)
+		return t.err
+	}
+	t.last = end
+
+	if !t.open {
+		t.raise(end)
+		return nil
+	}
+	t.at(t.next - 1).end = end
+	t.open = false
+	t.retire()
+	return nil
+}
+
+// Idle notes that there is nothing of ours up to pos, which may be confirmed
+// once everything added so far is done. It is ignored while a transaction is
+// open. So is a position below the last: the server repeats its own position in
+// keepalives, which it sends from within a transaction with the position before
+// it.
+func (t *Tracker) Idle(pos wal.LSN) error {
+	if t.err != nil || t.open || pos <= t.last {
+		return t.err
+	}
+	t.last = pos
+	t.raise(pos)
+	return nil
+}
+
+// Done notes that n records of transaction k are acked. A ticket that is not in
+// flight, or more records than are, breaks the tracker.
+func (t *Tracker) Done(k Ticket, n int) {
+	if n == 0 {
+		return
+	}
+	unacked := 0
+	if t.first <= k && k < t.next {
+		unacked = t.at(k).unacked
+	}
+	if n < 0 || n > unacked {
+		t.contradict("%d records of transaction ticket %d reported done, %d in flight", n, k, unacked)
+		return
+	}
+	t.at(k).unacked -= n
+	t.inFlight -= n
+	if k == t.first {
+		t.retire()
+	}
+}
+
+// Position is the highest LSN that is safe to confirm. It never goes back; it
+// is the start position (or zero) until something is done.
+func (t *Tracker) Position() wal.LSN { return t.position }
+
+// InFlight is the number of records that were added and are not done.
+func (t *Tracker) InFlight() int { return t.inFlight }
+
+// raise gives an end that brought no record of its own to the last sealed
+// transaction: it may be confirmed exactly when that one and all before it are
+// done. So any number of empty transactions and idle positions costs nothing.
+func (t *Tracker) raise(end wal.LSN) {
+	if t.first == t.next {
+		t.position = end
+		return
+	}
+	t.at(t.next - 1).end = end
+}
+
+// retire moves the position over the transactions at the front that are sealed
+// and done.
+func (t *Tracker) retire() {
+	if t.err != nil {
+		return
+	}
+	sealed := t.next
+	if t.open {
+		sealed--
+	}
+	for t.first < sealed && t.at(t.first).unacked == 0 {
+		t.position = t.at(t.first).end
+		t.first++
+	}
+}
+
+func (t *Tracker) at(k Ticket) *transaction {
+	return &t.ring[uint64(k)&uint64(len(t.ring)-1)]
+}
+
+// push makes room for the transaction next and opens it.
+func (t *Tracker) push() {
+	if int(t.next-t.first) == len(t.ring) {
+		old := *t
+		t.ring = make([]transaction, 2*len(old.ring))
+		for k := t.first; k < t.next; k++ {
+			*t.at(k) = *old.at(k)
+		}
+	}
+	*t.at(t.next) = transaction{}
+	t.next++
+}
+
+func (t *Tracker) contradict(format string, args ...any) {
+	if t.err == nil {
+		t.err = failure.Lossf("restart: it resumes from the last checkpoint; and please report this, it is a bug",
+			"acks do not add up, nothing after "+t.position.String()+" is confirmed: "+format, args...)
+	}
+}
