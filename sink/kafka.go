@@ -119,8 +119,9 @@ func clientOpts(cfg config.Kafka, dial dialFunc) ([]kgo.Opt, error) {
 		// wait for TLS and SASL. Brokers close after ten minutes, common load
 		// balancers after four or more.
 		kgo.ConnIdleTimeout(3 * time.Minute),
-		// A leader's move is noticed within a second instead of five.
-		kgo.MetadataMinAge(time.Second),
+		// A broken connection or a leader's move costs a quarter of a second
+		// instead of five.
+		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.RetryBackoffFn(jittered),
 	}
 	if cfg.ClientID != "" {

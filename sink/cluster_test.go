@@ -1,0 +1,343 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// produce is the request key of Produce.
+const produce = kmsg.Produce
+
+// cluster is a kfake cluster behind a network that can fail.
+type cluster struct {
+	*kfake.Cluster
+	net *network
+}
+
+func startCluster(t *testing.T, opts ...kfake.Opt) *cluster {
+	t.Helper()
+	n := new(network)
+	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(n.listen)}, opts...)
+	c, err := kfake.NewCluster(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return &cluster{c, n}
+}
+
+// network is what lies between the client and the brokers.
+type network struct {
+	down    atomic.Bool // no connection is answered
+	cutNext atomic.Bool // the next answer is lost with its connection
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (n *network) listen(network, addr string) (net.Listener, error) {
+	l, err := net.Listen(network, addr)
+	return listener{l, n}, err
+}
+
+// fail ends every connection and refuses new ones until heal.
+func (n *network) fail() {
+	n.down.Store(true)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.conns {
+		c.Close()
+	}
+	n.conns = nil
+}
+
+func (n *network) heal() { n.down.Store(false) }
+
+type listener struct {
+	net.Listener
+	net *network
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.net.down.Load() {
+			c.Close()
+			continue
+		}
+		l.net.mu.Lock()
+		l.net.conns = append(l.net.conns, c)
+		l.net.mu.Unlock()
+		return brokerConn{c, l.net}, nil
+	}
+}
+
+type brokerConn struct {
+	net.Conn
+	net *network
+}
+
+func (c brokerConn) Write(p []byte) (int, error) {
+	if c.net.cutNext.CompareAndSwap(true, false) {
+		c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+// cutNextAck lets the next Produce be carried out and loses the answer.
+func (c *cluster) cutNextAck() {
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Observe: true, When: func(kmsg.Request) bool {
+		c.net.cutNext.Store(true)
+		return true
+	}})
+}
+
+// refuse makes the cluster refuse every batch for the partition of the topic
+// that has the marker in it.
+func (c *cluster) refuse(partitions int32, topic string, marker []byte, err *kerr.Error) {
+	for p := range partitions {
+		c.Fault(kfake.Fault{
+			Keys: []kmsg.Key{produce}, Topic: topic, Partitions: []int32{p}, Err: err, Count: -1,
+			When: func(req kmsg.Request) bool {
+				for _, t := range req.(*kmsg.ProduceRequest).Topics {
+					for _, part := range t.Partitions {
+						if part.Partition == p && bytes.Contains(part.Records, marker) {
+							return true
+						}
+					}
+				}
+				return false
+			},
+		})
+	}
+}
+
+func (c *cluster) client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+func (c *cluster) request(t *testing.T, req kmsg.Request) kmsg.Response {
+	t.Helper()
+	resp, err := c.client(t).Request(deadline(t), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+func (c *cluster) createTopic(t *testing.T, name string, partitions int32) {
+	t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, partitions, 1
+	req.Topics = append(req.Topics, rt)
+	resp := c.request(t, req).(*kmsg.CreateTopicsResponse)
+	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) deleteTopic(t *testing.T, name string) {
+	t.Helper()
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TopicNames = []string{name}
+	rt := kmsg.NewDeleteTopicsRequestTopic()
+	rt.Topic = &name
+	req.Topics = append(req.Topics, rt)
+	resp := c.request(t, req).(*kmsg.DeleteTopicsResponse)
+	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) growTopic(t *testing.T, name string, partitions int32) {
+	t.Helper()
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = name, partitions
+	req.Topics = append(req.Topics, rt)
+	resp := c.request(t, req).(*kmsg.CreatePartitionsResponse)
+	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns what the topic holds, by partition.
+func (c *cluster) read(t *testing.T, topic string, partitions int32) [][]*kgo.Record {
+	t.Helper()
+	ctx := deadline(t)
+	var want int64
+	req := kmsg.NewPtrListOffsetsRequest()
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = topic
+	from := make(map[int32]kgo.Offset)
+	for p := range partitions {
+		rp := kmsg.NewListOffsetsRequestTopicPartition()
+		rp.Partition, rp.Timestamp = p, -1
+		rt.Partitions = append(rt.Partitions, rp)
+		from[p] = kgo.NewOffset().AtStart()
+	}
+	req.Topics = append(req.Topics, rt)
+	cl := c.client(t, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
+	for _, shard := range cl.RequestSharded(ctx, req) {
+		if shard.Err != nil {
+			t.Fatal(shard.Err)
+		}
+		for _, rt := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
+			for _, rp := range rt.Partitions {
+				want += rp.Offset
+			}
+		}
+	}
+	got := make([][]*kgo.Record, partitions)
+	for n := int64(0); n < want; {
+		fetches := cl.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatalf("read %d of %d records of %s: %v", n, want, topic, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			got[r.Partition] = append(got[r.Partition], r)
+			n++
+		})
+	}
+	return got
+}
+
+// values returns what the topic holds, partition by partition.
+func (c *cluster) values(t *testing.T, topic string, partitions int32) [][]string {
+	t.Helper()
+	got := make([][]string, partitions)
+	for p, recs := range c.read(t, topic, partitions) {
+		for _, r := range recs {
+			got[p] = append(got[p], string(r.Value))
+		}
+	}
+	return got
+}
+
+// config returns a configuration for the cluster. Records are not compressed, so
+// that refuse can see into them.
+func (c *cluster) config() config.Kafka {
+	cfg := *config.DefaultKafka()
+	cfg.Brokers = c.ListenAddrs()
+	cfg.Compression = "none"
+	return cfg
+}
+
+// newKafka returns a sink with the dead-letter topic "dead", and what it logs.
+func newKafka(t *testing.T, cfg config.Kafka, opts ...Option) (*Kafka, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	k, err := NewKafka(cfg, append([]Option{WithLogger(zap.New(core)), WithDeadLetterTopic("dead")}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k, logs
+}
+
+// deadline returns a context that ends well after anything here should.
+func deadline(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until ok returns true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx := deadline(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: not in time", what)
+		}
+	}
+}
+
+var commitTime = time.Date(2026, 8, 1, 12, 30, 0, 123e6, time.UTC)
+
+// event returns the n-th event, with the value "n", for a partition or
+// transform.PartitionByKey.
+func event(topic, key string, partition int32, n int) *transform.Event {
+	ev := &transform.Event{
+		Table:      "public.outbox",
+		ID:         fmt.Appendf(nil, "id-%d", n),
+		Position:   wal.Position{CommitLSN: wal.LSN(0x1_0000_0000 + n), Seq: uint32(n)},
+		XID:        700,
+		CommitTime: commitTime,
+	}
+	ev.Record = kgo.Record{
+		Topic:     topic,
+		Value:     fmt.Appendf(nil, "%d", n),
+		Partition: partition,
+		Timestamp: commitTime,
+		Headers:   []kgo.RecordHeader{{Key: "id", Value: ev.ID}},
+	}
+	if key != "" {
+		ev.Record.Key = []byte(key)
+	}
+	return ev
+}
+
+// events returns n events with keys k0 to k6.
+func events(topic string, n int) []*transform.Event {
+	evs := make([]*transform.Event, n)
+	for i := range evs {
+		evs[i] = event(topic, fmt.Sprintf("k%d", i%7), transform.PartitionByKey, i)
+	}
+	return evs
+}
+
+// rejection is a call of Reject.
+type rejection struct {
+	ID     string
+	Reason transform.Reason
+}
+
+// rejects is a Reject that notes its calls.
+type rejects []rejection
+
+func (r *rejects) reject(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	*r = append(*r, rejection{string(ev.ID), bad.Reason})
+	return nil
+}
+
+// noReject fails the test.
+func noReject(t *testing.T) Reject {
+	return func(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+		t.Errorf("event %s rejected: %v", ev.ID, bad)
+		return nil
+	}
+}
