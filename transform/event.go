@@ -12,16 +12,32 @@ import (
 // the sink's partitioner.
 const PartitionByKey int32 = -1
 
+// Warning names something about a published event that an operator should
+// know; it fits a metric's label. The empty Warning is none.
+type Warning string
+
+// The warnings.
+const (
+	// WarningNotExpanded: under json_expanded the payload was published as a
+	// JSON string, because it is no text that starts with { or [, or because it
+	// has an array whose members differ in type.
+	WarningNotExpanded Warning = "payload_not_expanded"
+	// WarningNoTrace: the tracing column holds no valid traceparent; the event
+	// was published without one.
+	WarningNoTrace Warning = "unreadable_trace_context"
+)
+
 // Event is an outbox row on its way to Kafka: the record, and where the row
 // came from. It is written by Router.Route and read-only afterwards, except
 // for the fields that franz-go sets on the record when it is produced.
 type Event struct {
 	Record     kgo.Record
-	Table      string // schema.table
+	Table      string // schema.table, each quoted where SQL needs it
 	ID         []byte // the event id column's text; nil for NULL
 	Position   wal.Position
 	XID        uint32
 	CommitTime time.Time
+	Warning    Warning
 }
 
 // Size is the number of bytes that the event counts against a byte bound: key,

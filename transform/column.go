@@ -1,0 +1,77 @@
+package transform
+
+import (
+	"encoding/hex"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// OIDs of the built-in types that have a form of their own in a record
+// (PostgreSQL's pg_type.dat); every other type is text.
+const (
+	typeBool        = 16
+	typeBytea       = 17
+	typeInt8        = 20
+	typeInt2        = 21
+	typeInt4        = 23
+	typeFloat4      = 700
+	typeFloat8      = 701
+	typeTimestamp   = 1114
+	typeTimestamptz = 1184
+	typeNumeric     = 1700
+)
+
+// column is a column of a bound table; the zero column is absent.
+type column struct {
+	present bool
+	index   int
+	oid     uint32
+	name    string
+}
+
+var (
+	trueText  = []byte("true")
+	falseText = []byte("false")
+	emptyText = []byte{}
+
+	errBytea = errors.New("bytea is not in hex format")
+)
+
+// text returns the value as record keys, headers and raw payloads show it:
+// bytea as its bytes, bool as true and false (what a cast to text gives, and
+// Kafka Connect), anything else as PostgreSQL's text. It is nil for NULL only.
+func (c column) text(v wal.Value) ([]byte, error) {
+	switch {
+	case v.Kind == wal.Null:
+		return nil, nil
+	case c.oid == typeBytea:
+		return decodeBytea(v.Data)
+	case c.oid == typeBool && len(v.Data) == 1:
+		if v.Data[0] == 't' {
+			return trueText, nil
+		}
+		return falseText, nil
+	case v.Data == nil:
+		return emptyText, nil
+	}
+	return v.Data, nil
+}
+
+// validText reports whether b, which is the column's text, may stand where
+// readers expect UTF-8. PostgreSQL checks that itself, but for databases with
+// the encoding SQL_ASCII.
+func (c column) validText(b []byte) bool { return c.oid == typeBytea || utf8.Valid(b) }
+
+// decodeBytea reads bytea's hex format, \xDEADBEEF, into new memory.
+func decodeBytea(data []byte) ([]byte, error) {
+	if len(data) < 2 || data[0] != '\\' || data[1] != 'x' {
+		return nil, errBytea
+	}
+	out := make([]byte, hex.DecodedLen(len(data)-2))
+	if _, err := hex.Decode(out, data[2:]); err != nil {
+		return nil, errBytea
+	}
+	return out, nil
+}

@@ -1,0 +1,37 @@
+// Package transform is the outbox event router: it turns an inserted outbox
+// row into one Kafka record, as Debezium's Outbox Event Router does. It is
+// pure: no I/O, no clock, no goroutine, no log.
+//
+// Invariants:
+//
+//  1. The same row with the same options gives the same record, byte for byte:
+//     a replay is recognisable. Nothing about a record is random or current.
+//  2. Every row gives exactly one Event. A row that cannot become a record gives
+//     its Event as far as it could be built, and a BadEvent that says why;
+//     nothing is dropped and nothing panics.
+//  3. Bytes of a row are referenced, never written: a record shares them with
+//     the row wherever its form is the column's form.
+//  4. What an operator has to mend (options, missing columns) is an error of
+//     class failure.Config, found by New or Bind and never by a value.
+//
+// The way of a row: Bind compiles a plan for its table once (plan.go), Route
+// follows it (route.go) with the parts of the record each in their file: topic,
+// value, headers, timestamp. Parts take column values, not rows, so that a
+// source without columns, such as logical messages, can use them too.
+//
+// Where the result differs from Debezium's on purpose:
+//
+//   - eventType, cdc-lsn, cdc-seq, cdc-xid are headers by default; a column
+//     placed under one of the built-in names takes the built-in one's place.
+//   - The default timestamp is the commit time, not the time of processing.
+//   - A NULL or empty key, and text that starts like JSON but is not under
+//     json_expanded, are bad events unless event.null_key and event.invalid_json
+//     say publish.
+//   - Expansion keeps numbers and string escapes as they are written, does not
+//     pad the objects of an array with each other's members, and expands a
+//     top-level array, which Debezium cannot publish.
+//   - A traceparent is passed on as it is, since there is no span of our own.
+//
+// Non-goals: choosing partitions by key (the sink's partitioner does), checking
+// that topics exist, operations other than INSERT, schemas and Avro.
+package transform

@@ -1,0 +1,243 @@
+package transform
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// expandOptions are event.null_behavior and event.empty_array_behavior.
+type expandOptions struct {
+	keepNull       bool // members that are null
+	keepEmptyArray bool // members that are empty arrays
+}
+
+var (
+	errNotExpandable = errors.New("the payload is no text that starts with { or [")
+	errMixedArray    = errors.New("the members of an array differ in type")
+	errUntypedArray  = errors.New("an array has no member that tells its type")
+)
+
+// expand appends the JSON document src without insignificant space, null
+// members and empty-array members. Numbers, strings and the order of members
+// stay as they are written. Elements of arrays are never dropped.
+//
+// Debezium infers a Connect schema first (JsonSchemaData) and leaves alone what
+// has none; so do we, that consumers see the same. Its rules: the elements of
+// an array, nulls aside, are of one kind, where int32, int64 and other numbers
+// are kinds of their own; at least one is not null, unless nulls are kept; the
+// first such one is not an empty array, unless those are kept. An array within
+// an array needs a type only where it is the first.
+//
+// The error is errNotJSON where src starts with { or [ and is not valid JSON.
+// dst is not changed on error. An object with the same name twice is copied
+// with both.
+func expand(dst, src []byte, opts expandOptions) ([]byte, error) {
+	if len(src) == 0 || src[0] != '{' && src[0] != '[' {
+		return nil, errNotExpandable
+	}
+	if !json.Valid(src) {
+		var discard json.RawMessage
+		return nil, fmt.Errorf("%w: %w", errNotJSON, json.Unmarshal(src, &discard))
+	}
+	if !utf8.Valid(src) {
+		return nil, errNotUTF8
+	}
+	x := expander{src: src, dst: dst, opts: opts}
+	// Debezium types a top-level array too, but cannot publish it: no schema
+	// to agree with.
+	typed := src[0] == '{'
+	if _, err := x.value(typed); err != nil {
+		return nil, err
+	}
+	return x.dst, nil
+}
+
+// kind is the type of a JSON value as Connect tells them apart.
+type kind uint8
+
+const (
+	kindNull kind = iota
+	kindBool
+	kindString
+	kindInt32
+	kindInt64
+	kindFloat
+	kindObject
+	kindArray
+	kindEmptyArray
+)
+
+// expander copies one valid JSON document.
+type expander struct {
+	src  []byte
+	pos  int
+	dst  []byte
+	opts expandOptions
+}
+
+// peek returns the next byte that is not space.
+func (x *expander) peek() byte {
+	for {
+		switch c := x.src[x.pos]; c {
+		case ' ', '\t', '\n', '\r':
+			x.pos++
+		default:
+			return c
+		}
+	}
+}
+
+// punctuation copies the next byte that is not space.
+func (x *expander) punctuation() byte {
+	c := x.peek()
+	x.dst = append(x.dst, c)
+	x.pos++
+	return c
+}
+
+// value copies the next value. With typed, it is part of what Debezium infers
+// a schema from.
+func (x *expander) value(typed bool) (kind, error) {
+	switch x.peek() {
+	case '{':
+		return kindObject, x.object(typed)
+	case '[':
+		return x.array(typed)
+	case '"':
+		x.text()
+		return kindString, nil
+	case 't':
+		x.token(len("true"))
+		return kindBool, nil
+	case 'f':
+		x.token(len("false"))
+		return kindBool, nil
+	case 'n':
+		x.token(len("null"))
+		return kindNull, nil
+	}
+	return x.number(), nil
+}
+
+// object copies an object, without the members that are to be dropped.
+func (x *expander) object(typed bool) error {
+	x.punctuation()
+	for first := true; ; {
+		switch x.peek() {
+		case '}':
+			x.punctuation()
+			return nil
+		case ',':
+			x.pos++
+			x.peek()
+		}
+		before := len(x.dst)
+		if !first {
+			x.dst = append(x.dst, ',')
+		}
+		x.text()
+		x.punctuation()
+		k, err := x.value(typed)
+		if err != nil {
+			return err
+		}
+		if k == kindNull && !x.opts.keepNull || k == kindEmptyArray && !x.opts.keepEmptyArray {
+			x.dst = x.dst[:before]
+			continue
+		}
+		first = false
+	}
+}
+
+// array copies an array and checks, if typed, that its type can be told.
+func (x *expander) array(typed bool) (kind, error) {
+	x.punctuation()
+	if x.peek() == ']' {
+		x.punctuation()
+		return kindEmptyArray, nil
+	}
+	element := kindNull
+	for {
+		k, err := x.value(typed && (element == kindNull || x.peek() == '{'))
+		if err != nil {
+			return 0, err
+		}
+		if typed {
+			if element, err = x.elementKind(element, k); err != nil {
+				return 0, err
+			}
+		}
+		if x.punctuation() == ']' {
+			break
+		}
+	}
+	if typed && element == kindNull && !x.opts.keepNull {
+		return 0, errUntypedArray
+	}
+	return kindArray, nil
+}
+
+// elementKind returns the kind of an array's elements when the next one is of
+// kind k and those before it were of kind element; kindNull means any.
+func (x *expander) elementKind(element, k kind) (kind, error) {
+	switch {
+	case k == kindNull:
+		return element, nil
+	case element == kindNull && k == kindEmptyArray && !x.opts.keepEmptyArray:
+		return 0, errUntypedArray
+	case k == kindEmptyArray:
+		k = kindArray
+	}
+	if element != kindNull && element != k {
+		return 0, errMixedArray
+	}
+	return k, nil
+}
+
+// token copies n bytes.
+func (x *expander) token(n int) {
+	x.dst = append(x.dst, x.src[x.pos:x.pos+n]...)
+	x.pos += n
+}
+
+// text copies a string with its escapes.
+func (x *expander) text() {
+	end := x.pos + 1
+	for {
+		end += bytes.IndexByte(x.src[end:], '"')
+		if !escaped(x.src[x.pos+1 : end]) {
+			break
+		}
+		end++
+	}
+	x.token(end + 1 - x.pos)
+}
+
+// escaped reports whether s ends in an odd number of backslashes.
+func escaped(s []byte) bool {
+	return (len(s)-len(bytes.TrimRight(s, `\`)))%2 == 1
+}
+
+// number copies a number and tells its kind as Jackson does.
+func (x *expander) number() kind {
+	end := x.pos
+	for end < len(x.src) && bytes.IndexByte([]byte("+-.0123456789eE"), x.src[end]) >= 0 {
+		end++
+	}
+	digits := x.src[x.pos:end]
+	x.token(len(digits))
+	if bytes.ContainsAny(digits, ".eE") {
+		return kindFloat
+	}
+	if _, err := strconv.ParseInt(string(digits), 10, 32); err == nil {
+		return kindInt32
+	}
+	if _, err := strconv.ParseInt(string(digits), 10, 64); err == nil {
+		return kindInt64
+	}
+	return kindFloat
+}

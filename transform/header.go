@@ -1,0 +1,127 @@
+package transform
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Names of the headers that the router adds by itself, beside event.type_header.
+const (
+	headerID            = "id"
+	headerSchemaVersion = "schemaVersion"
+	headerTraceparent   = "traceparent"
+	headerLSN           = "cdc-lsn"
+	headerSeq           = "cdc-seq"
+	headerXID           = "cdc-xid"
+)
+
+// builtInHeaders is how many those are, at most.
+const builtInHeaders = 7
+
+func isPositionHeader(name string) bool {
+	return name == headerLSN || name == headerSeq || name == headerXID
+}
+
+// maxHeaderBytes bounds a record's headers, names and values together. Kafka
+// has no limit but the record's; consumers and proxies that hold headers in
+// memory do, and nothing in an outbox has a good reason to come near it.
+const maxHeaderBytes = 256 << 10
+
+// headers appends the record's headers to room: id, event type, schema version,
+// trace context, the additional ones, the position.
+func (b *builder) headers(room []kgo.RecordHeader, row *wal.Row) {
+	p, r := b.plan, b.router
+	if p.headerCount > cap(room) {
+		room = make([]kgo.RecordHeader, 0, p.headerCount)
+	}
+	b.event.Record.Headers = append(room, kgo.RecordHeader{Key: headerID, Value: b.event.ID})
+	if p.eventType.present {
+		b.header(p.eventType, r.event.TypeHeader)
+	}
+	if p.version.present {
+		b.header(p.version, headerSchemaVersion)
+	}
+	b.trace()
+	for _, h := range p.headers {
+		b.header(h.column, h.alias)
+	}
+	if r.event.PositionHeaders {
+		lsn, xid := r.tx.of(row.Position.CommitLSN, row.XID)
+		b.event.Record.Headers = append(b.event.Record.Headers,
+			kgo.RecordHeader{Key: headerLSN, Value: lsn},
+			kgo.RecordHeader{Key: headerSeq, Value: sequence(row.Position.Seq)},
+			kgo.RecordHeader{Key: headerXID, Value: xid})
+	}
+	b.checkHeaders()
+}
+
+// header appends the column's text under that name; NULL is a null value.
+func (b *builder) header(c column, name string) {
+	value := b.text(c)
+	if !c.validText(value) {
+		b.reject(ReasonInvalidUTF8, fmt.Errorf("header %s: column %q is not valid UTF-8", name, c.name))
+	}
+	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: name, Value: value})
+}
+
+func (b *builder) trace() {
+	v := b.get(b.plan.tracing)
+	if v.Kind == wal.Null {
+		return
+	}
+	parent := traceparent(v.Data)
+	if parent == nil {
+		b.warn(WarningNoTrace)
+		return
+	}
+	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: headerTraceparent, Value: parent})
+}
+
+func (b *builder) checkHeaders() {
+	size := 0
+	for _, h := range b.event.Record.Headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	if size > maxHeaderBytes {
+		b.reject(ReasonHeadersTooLarge, fmt.Errorf("the headers have %d bytes, more than %d", size, maxHeaderBytes))
+	}
+	if id := b.plan.id; !id.validText(b.event.ID) {
+		b.reject(ReasonInvalidUTF8, fmt.Errorf("header %s: column %q is not valid UTF-8", headerID, id.name))
+	}
+}
+
+// transactionHeaders formats what all rows of a transaction share once. Its
+// bytes are never written again.
+type transactionHeaders struct {
+	commit      wal.LSN
+	id          uint32
+	lsn, xidTxt []byte
+}
+
+func (t *transactionHeaders) of(commit wal.LSN, id uint32) (lsn, xid []byte) {
+	if t.lsn == nil || t.commit != commit || t.id != id {
+		t.commit, t.id = commit, id
+		t.lsn = []byte(commit.String())
+		t.xidTxt = strconv.AppendUint(nil, uint64(id), 10)
+	}
+	return t.lsn, t.xidTxt
+}
+
+// sequences are the numbers below their count, formatted once.
+var sequences = func() (out [256][]byte) {
+	for i := range out {
+		out[i] = strconv.AppendInt(nil, int64(i), 10)
+	}
+	return out
+}()
+
+func sequence(n uint32) []byte {
+	if int(n) < len(sequences) {
+		return sequences[n]
+	}
+	return strconv.AppendUint(nil, uint64(n), 10)
+}

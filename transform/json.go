@@ -1,0 +1,89 @@
+package transform
+
+import (
+	"encoding/base64"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+var errNotUTF8 = errors.New("the text is not valid UTF-8")
+
+// appendJSON appends a column's value as Kafka Connect's JsonConverter shows it
+// without schemas: NULL as null, integers and floats as numbers, bool as true
+// and false, bytea in base64, and everything else, JSON included, as a string
+// of its text. Not so: numeric is a number with its digits as they are, where
+// Debezium's default is base64 of the unscaled value, and dates and times are
+// PostgreSQL's text. What JSON has no number for (NaN, Infinity) is a string.
+func appendJSON(dst []byte, oid uint32, v wal.Value) ([]byte, error) {
+	if v.Kind == wal.Null {
+		return append(dst, "null"...), nil
+	}
+	switch oid {
+	case typeInt2, typeInt4, typeInt8, typeFloat4, typeFloat8, typeNumeric:
+		if isNumber(v.Data) {
+			return append(dst, v.Data...), nil
+		}
+	case typeBool:
+		if len(v.Data) == 1 && v.Data[0] == 't' {
+			return append(dst, "true"...), nil
+		}
+		return append(dst, "false"...), nil
+	case typeBytea:
+		raw, err := decodeBytea(v.Data)
+		if err != nil {
+			return nil, err
+		}
+		dst = append(dst, '"')
+		dst = base64.StdEncoding.AppendEncode(dst, raw)
+		return append(dst, '"'), nil
+	}
+	if !utf8.Valid(v.Data) {
+		return nil, errNotUTF8
+	}
+	return appendQuoted(dst, v.Data), nil
+}
+
+// isNumber tells PostgreSQL's numbers, which JSON writes alike, from NaN and
+// the infinities.
+func isNumber(b []byte) bool {
+	if len(b) > 0 && b[0] == '-' {
+		b = b[1:]
+	}
+	return len(b) > 0 && isDigit(b[0])
+}
+
+// appendQuoted appends s, which is valid UTF-8, as a JSON string, escaping what
+// RFC 8259 §7 requires and no more, as Jackson does.
+func appendQuoted[T ~string | ~[]byte](dst []byte, s T) []byte {
+	const hexDigits = "0123456789ABCDEF"
+	dst = append(dst, '"')
+	copied := 0
+	for i := range len(s) {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[copied:i]...)
+		copied = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\f':
+			dst = append(dst, '\\', 'f')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	dst = append(dst, s[copied:]...)
+	return append(dst, '"')
+}

@@ -1,0 +1,195 @@
+package transform
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Column names that are looked for where an option names none: Debezium's
+// first, then the snake-case ones of common tutorials.
+var (
+	idNames      = []string{"id"}
+	keyNames     = []string{"aggregateid", "aggregate_id"}
+	routeNames   = []string{"aggregatetype", "aggregate_type"}
+	typeNames    = []string{"type", "event_type"}
+	payloadNames = []string{"payload"}
+	tracingNames = []string{"tracingspancontext", "traceparent"}
+)
+
+// plan says where in a table's rows the parts of a record are. The columns
+// eventType, timestamp, version, tracing and partition may be absent.
+type plan struct {
+	rel   *wal.Relation
+	table string
+
+	id, key, route, payload     column
+	eventType, timestamp        column
+	version, tracing, partition column
+	headers, envelope           []namedColumn
+	headerCount                 int // the most that a row can have
+}
+
+// namedColumn is an additional column with its name in the record.
+type namedColumn struct {
+	column
+	alias string
+}
+
+// binder looks up columns and collects what is wrong.
+type binder struct {
+	rel   *wal.Relation
+	table string
+	errs  []error
+}
+
+func (r *Router) bind(rel *wal.Relation) (*plan, error) {
+	table := wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
+	b := &binder{rel: rel, table: table}
+	p := &plan{
+		rel:       rel,
+		table:     table,
+		id:        b.required("event.id", r.event.ID, idNames),
+		key:       b.required("event.key", r.event.Key, keyNames),
+		route:     b.required("route.by", r.routeBy, routeNames),
+		payload:   b.required("event.payload", r.event.Payload, payloadNames),
+		timestamp: b.optional("event.timestamp", r.event.Timestamp, nil),
+	}
+	b.wantType("event.timestamp", p.timestamp, "timestamptz, timestamp or int8 (milliseconds)",
+		typeTimestamptz, typeTimestamp, typeInt8)
+	b.fields(p, r.fields, r.event.AdditionalMissing == config.MissingIgnore)
+	b.builtInHeaders(p, r.event)
+	p.headerCount = len(p.headers) + builtInHeaders
+	if err := errors.Join(b.errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// builtInHeaders finds the columns of the headers that the router adds by
+// itself, except those whose name an additional column took.
+func (b *binder) builtInHeaders(p *plan, ev config.Event) {
+	taken := func(name string) bool {
+		return slices.ContainsFunc(p.headers, func(h namedColumn) bool { return h.alias == name })
+	}
+	if ev.TypeHeader != "" && !taken(ev.TypeHeader) {
+		p.eventType = b.optional("event.type", ev.Type, typeNames)
+	}
+	if !taken(headerSchemaVersion) {
+		p.version = b.optional("event.schema_version", ev.SchemaVersion, nil)
+	}
+	if !taken(headerTraceparent) {
+		p.tracing = b.optional("event.tracing", ev.Tracing, tracingNames)
+	}
+}
+
+func (b *binder) fields(p *plan, fields []field, ignoreMissing bool) {
+	for _, f := range fields {
+		c, ok := b.find(f.column)
+		if !ok {
+			if !ignoreMissing {
+				b.missing("event.additional", f.column, "or set event.additional_missing to ignore")
+			}
+			continue
+		}
+		switch f.placement {
+		case placeHeader:
+			p.headers = append(p.headers, namedColumn{c, f.alias})
+		case placeEnvelope:
+			p.envelope = append(p.envelope, namedColumn{c, f.alias})
+		case placePartition:
+			b.wantType("event.additional", c, "int4, int2 or int8 for a partition", typeInt4, typeInt2, typeInt8)
+			p.partition = c
+		}
+	}
+}
+
+// required returns the column that the option names or, where it names none,
+// the first of names that the table has.
+func (b *binder) required(key, configured string, names []string) column {
+	if configured != "" {
+		return b.optional(key, configured, nil)
+	}
+	c := b.optional(key, "", names)
+	if !c.present {
+		b.errs = append(b.errs, failure.Configf(
+			fmt.Sprintf("set %s to one of its columns: %s%s", key, strings.Join(b.columns(), ", "), b.didYouMean(names...)),
+			"table %s has no column %s, and %s names no other", b.table, quotedOr(names), key))
+	}
+	return c
+}
+
+// optional is required without an error where the option names no column and
+// the table has none of names.
+func (b *binder) optional(key, configured string, names []string) column {
+	if configured != "" {
+		c, ok := b.find(configured)
+		if !ok {
+			b.missing(key, configured, "")
+		}
+		return c
+	}
+	for _, name := range names {
+		if c, ok := b.find(name); ok {
+			return c
+		}
+	}
+	return column{}
+}
+
+// find compares names as the catalog has them: case matters.
+func (b *binder) find(name string) (column, bool) {
+	for i, c := range b.rel.Columns {
+		if c.Name == name {
+			return column{present: true, index: i, oid: c.Type, name: name}, true
+		}
+	}
+	return column{}, false
+}
+
+func (b *binder) missing(key, name, otherwise string) {
+	remedy := fmt.Sprintf("set %s to one of its columns: %s%s", key, strings.Join(b.columns(), ", "), b.didYouMean(name))
+	if otherwise != "" {
+		remedy += ", " + otherwise
+	}
+	b.errs = append(b.errs, failure.Configf(remedy, "%s: table %s has no column %q", key, b.table, name))
+}
+
+func (b *binder) wantType(key string, c column, want string, oids ...uint32) {
+	if c.present && !slices.Contains(oids, c.oid) {
+		b.errs = append(b.errs, failure.Configf("name a column of type "+want,
+			"%s: column %q of table %s has the type with OID %d, which is none of %s", key, c.name, b.table, c.oid, want))
+	}
+}
+
+func (b *binder) columns() []string {
+	names := make([]string, len(b.rel.Columns))
+	for i, c := range b.rel.Columns {
+		names[i] = c.Name
+	}
+	return names
+}
+
+func (b *binder) didYouMean(names ...string) string {
+	for _, name := range names {
+		if near := nearest.To(name, b.columns()); near != "" {
+			return fmt.Sprintf(" (did you mean %s?)", near)
+		}
+	}
+	return ""
+}
+
+// quotedOr returns names as "a" or "b".
+func quotedOr(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return strings.Join(quoted, " or ")
+}

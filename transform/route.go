@@ -1,0 +1,160 @@
+package transform
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// usualHeaders is how many headers an event has room for in its own allocation:
+// those that the router adds by itself.
+const usualHeaders = builtInHeaders
+
+// eventWithHeaders makes an event and its headers one allocation. They are not
+// taken from a larger slab: one event in flight would keep the payloads of its
+// whole slab alive, out of any byte bound's sight.
+type eventWithHeaders struct {
+	event   Event
+	headers [usualHeaders]kgo.RecordHeader
+}
+
+// Route returns the event of an inserted row. The event refers to the row's
+// bytes, but not to the row or its Values.
+//
+// The error is a *BadEvent when the row cannot become a record; the event is
+// then what could be built, for a dead letter, and never nil. Where a payload
+// could not be converted, the record's value is the column's own text. Any
+// other error is Bind's, with a nil event.
+func (r *Router) Route(row *wal.Row) (*Event, error) {
+	p, err := r.plan(row.Relation)
+	if err != nil {
+		return nil, err
+	}
+	room := &eventWithHeaders{}
+	b := builder{router: r, plan: p, values: row.Values, event: &room.event}
+	b.event.Table = p.table
+	b.event.Position = row.Position
+	b.event.XID = row.XID
+	b.event.CommitTime = row.CommitTime
+	b.event.Record.Partition = PartitionByKey
+	b.event.Record.Timestamp = row.CommitTime
+
+	if len(row.Values) != len(p.rel.Columns) {
+		b.reject(ReasonUnreadableContents, fmt.Errorf("the row has %d values, its table %d columns", len(row.Values), len(p.rel.Columns)))
+		return b.event, b.bad
+	}
+	b.event.ID = b.text(p.id)
+	b.key()
+	b.topic()
+	b.value()
+	b.partition()
+	b.timestamp()
+	b.headers(room.headers[:0], row)
+	if b.bad != nil {
+		return b.event, b.bad
+	}
+	return b.event, nil
+}
+
+// builder fills one event. Its parts go on after a problem, so that the event
+// of a dead letter is as whole as it can be.
+type builder struct {
+	router *Router
+	plan   *plan
+	values []wal.Value
+	event  *Event
+	bad    *BadEvent
+}
+
+// reject makes the event a bad one; the first reason stays.
+func (b *builder) reject(reason Reason, err error) {
+	if b.bad == nil {
+		b.bad = &BadEvent{Reason: reason, Err: err}
+	}
+}
+
+// warn adds a warning to the event; the first one stays.
+func (b *builder) warn(w Warning) {
+	if b.event.Warning == "" {
+		b.event.Warning = w
+	}
+}
+
+// get returns the column's value, NULL where the column is absent or the server
+// did not send it.
+func (b *builder) get(c column) wal.Value {
+	if !c.present {
+		return wal.Value{Kind: wal.Null}
+	}
+	v := b.values[c.index]
+	if v.Kind != wal.Text && v.Kind != wal.Null {
+		b.reject(ReasonUnreadableContents, fmt.Errorf("the value of column %q was not sent", c.name))
+		return wal.Value{Kind: wal.Null}
+	}
+	return v
+}
+
+// text returns the column's text form, nil for NULL.
+func (b *builder) text(c column) []byte {
+	text, err := c.text(b.get(c))
+	if err != nil {
+		b.reject(ReasonUnreadableContents, fmt.Errorf("column %q: %w", c.name, err))
+	}
+	return text
+}
+
+var errEmptyKey = errors.New("without a key its order among others would be lost; event.null_key: publish allows it")
+
+func (b *builder) key() {
+	b.event.Record.Key = b.text(b.plan.key)
+	if len(b.event.Record.Key) == 0 && b.router.event.NullKey != config.NullKeyPublish {
+		b.reject(ReasonNullKey, fmt.Errorf("column %q is NULL or empty: %w", b.plan.key.name, errEmptyKey))
+	}
+}
+
+func (b *builder) topic() {
+	v := b.get(b.plan.route)
+	if v.Kind == wal.Null {
+		b.reject(ReasonNullRoute, fmt.Errorf("column %q is NULL, so there is no topic", b.plan.route.name))
+		return
+	}
+	name, err := b.router.topics.lookup(v.Data)
+	b.event.Record.Topic = name
+	if err != nil {
+		b.reject(ReasonIllegalTopic, err)
+	}
+}
+
+// partition places the record where the additional column with that placement
+// says; NULL leaves it to the partitioner. Whether the topic has that partition
+// only the sink knows.
+func (b *builder) partition() {
+	v := b.get(b.plan.partition)
+	if v.Kind == wal.Null {
+		return
+	}
+	n, err := strconv.ParseInt(string(v.Data), 10, 32)
+	if err != nil || n < 0 {
+		b.reject(ReasonPartitionRange, fmt.Errorf("column %q is %q, no partition number", b.plan.partition.name, v.Data))
+		return
+	}
+	b.event.Record.Partition = int32(n)
+}
+
+func (b *builder) timestamp() {
+	v := b.get(b.plan.timestamp)
+	if v.Kind == wal.Null {
+		return
+	}
+	t, err := parseTimestamp(b.plan.timestamp.oid, v.Data)
+	if err != nil {
+		b.reject(ReasonInvalidTimestamp, fmt.Errorf("column %q is %q: %w", b.plan.timestamp.name, v.Data, err))
+		return
+	}
+	b.event.Record.Timestamp = t
+}

@@ -1,0 +1,76 @@
+package transform
+
+import (
+	"errors"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Router turns outbox rows into events, for any number of outbox tables, each
+// with its own columns. It caches without locks: its methods must be called
+// from one goroutine at a time.
+type Router struct {
+	event   config.Event
+	routeBy string
+	fields  []field
+	// envelope is whether any field has its place there.
+	envelope bool
+	topics   *topics
+
+	// plans holds the newest definition of each table, by OID; last is the plan
+	// of the previous row.
+	plans map[uint32]*plan
+	last  *plan
+	tx    transactionHeaders
+}
+
+// New compiles the options. ev and route have passed the configuration's own
+// validation; what New finds beyond it (regex, replacement, additional fields,
+// header names) it returns all at once, joined, as errors of class
+// failure.Config.
+func New(ev config.Event, route config.Route) (*Router, error) {
+	fields, fieldsErr := parseFields(ev)
+	topics, topicsErr := newTopics(route)
+	if err := errors.Join(fieldsErr, topicsErr); err != nil {
+		return nil, err
+	}
+	r := &Router{
+		event:   ev,
+		routeBy: route.By,
+		fields:  fields,
+		topics:  topics,
+		plans:   make(map[uint32]*plan),
+	}
+	for _, f := range fields {
+		r.envelope = r.envelope || f.placement == placeEnvelope
+	}
+	return r, nil
+}
+
+// Bind checks that the table has every column the options need, of a usable
+// type, and remembers where they are. Route binds by itself; Bind is for
+// finding out before streaming. It returns everything that is wrong, joined,
+// as errors of class failure.Config. Binding a table again is cheap.
+func (r *Router) Bind(rel *wal.Relation) error {
+	_, err := r.plan(rel)
+	return err
+}
+
+// plan returns the plan for rel. A relation with a known OID and another
+// address is a new definition of the table and takes the old one's place.
+func (r *Router) plan(rel *wal.Relation) (*plan, error) {
+	if r.last != nil && r.last.rel == rel {
+		return r.last, nil
+	}
+	p := r.plans[rel.OID]
+	if p == nil || p.rel != rel {
+		var err error
+		if p, err = r.bind(rel); err != nil {
+			return nil, err
+		}
+		r.plans[rel.OID] = p
+	}
+	r.last = p
+	return p, nil
+}

@@ -1,0 +1,119 @@
+package transform
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// maxTopicLength is Kafka's limit (org.apache.kafka.common.internals.Topic).
+const maxTopicLength = 249
+
+// The cache holds this many route values, each no longer than a topic name; a
+// route column with more distinct values is routed without gain, not without
+// bound.
+const maxCachedTopics = 4096
+
+// topics turns route values into topic names, as Kafka Connect's RegexRouter
+// does: when the regex matches the whole value, the first place where it
+// matches is replaced (Java's Matcher.matches, then replaceFirst; they differ
+// for a reluctant regex such as (.*?)); otherwise the value is the topic.
+type topics struct {
+	whole       *regexp.Regexp
+	first       *regexp.Regexp
+	replacement replacement
+	cache       map[string]topic
+}
+
+type topic struct {
+	name string
+	err  error // why the name is illegal
+}
+
+func newTopics(route config.Route) (*topics, error) {
+	pattern, err := translateRegex(route.Regex)
+	if err != nil {
+		return nil, failure.Configf("write a regex without it; of Java's syntax, what RE2 has works (https://github.com/google/re2/wiki/Syntax)",
+			"route.regex %q: %w", route.Regex, err)
+	}
+	first, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, failure.Configf("mend the regex; of Java's syntax, what RE2 has works (https://github.com/google/re2/wiki/Syntax)",
+			"route.regex %q: %w", route.Regex, syntaxProblem(route.Regex, err))
+	}
+	whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
+	if err != nil {
+		return nil, failure.Configf("write a shorter regex", "route.regex %q: %w", route.Regex, err)
+	}
+	replacement, err := parseReplacement(route.Topic, first)
+	if err != nil {
+		return nil, failure.Configf("write groups of route.regex as ${name} or $1, and a $ or \\ with a \\ before it",
+			"route.topic %q: %w", route.Topic, err)
+	}
+	if err := replacement.legal(); err != nil {
+		return nil, failure.Configf("use letters, digits, dots, underscores and hyphens",
+			"route.topic %q: %w", route.Topic, err)
+	}
+	return &topics{whole: whole, first: first, replacement: replacement, cache: make(map[string]topic)}, nil
+}
+
+// lookup returns the topic for a route value, with an error where Kafka or we
+// do not allow the name.
+func (t *topics) lookup(value []byte) (string, error) {
+	if known, ok := t.cache[string(value)]; ok {
+		return known.name, known.err
+	}
+	name := t.route(string(value))
+	found := topic{name: name, err: legalTopic(name)}
+	if len(value) <= maxTopicLength {
+		if len(t.cache) >= maxCachedTopics {
+			clear(t.cache)
+		}
+		t.cache[string(value)] = found
+	}
+	return found.name, found.err
+}
+
+func (t *topics) route(value string) string {
+	if !t.whole.MatchString(value) {
+		return value
+	}
+	match := t.first.FindStringSubmatchIndex(value)
+	if match == nil {
+		return value
+	}
+	var b strings.Builder
+	b.WriteString(value[:match[0]])
+	t.replacement.expand(&b, value, match)
+	b.WriteString(value[match[1]:])
+	return b.String()
+}
+
+// legalTopic checks a name by Kafka's rules, and refuses names that begin with
+// two underscores, which Kafka keeps for itself.
+func legalTopic(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the topic name is empty")
+	case name == "." || name == "..":
+		return fmt.Errorf("topic name %q is not allowed", name)
+	case len(name) > maxTopicLength:
+		return fmt.Errorf("topic name %.40q… has %d characters, more than %d", name, len(name), maxTopicLength)
+	case strings.HasPrefix(name, "__"):
+		return fmt.Errorf("topic name %q is reserved: it begins with two underscores", name)
+	}
+	for _, c := range name {
+		if !topicCharacter(c) {
+			return fmt.Errorf("topic name %q contains %q; letters, digits, dots, underscores and hyphens are allowed", name, c)
+		}
+	}
+	return nil
+}
+
+func topicCharacter(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
+}

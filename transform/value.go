@@ -1,0 +1,121 @@
+package transform
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// payloadMember is the member of an envelope that holds the payload; its name
+// is not an option in Debezium either.
+const payloadMember = "payload"
+
+// value sets the record's value.
+//
+// Without an envelope, raw is the payload's text (StringConverter; bytea as its
+// bytes) and json what Connect's JsonConverter makes of the column, see
+// appendJSON. NULL stays a null value in raw and is the JSON null otherwise, as
+// those two converters have it.
+func (b *builder) value() {
+	c, v := b.plan.payload, b.get(b.plan.payload)
+	switch {
+	case b.router.event.TombstoneOnEmptyPayload && blank(v):
+	case b.router.envelope:
+		b.setJSON(b.appendEnvelope)
+	case b.router.event.PayloadFormat == config.FormatRaw:
+		b.event.Record.Value = b.text(c)
+	default:
+		b.setJSON(b.appendPayload)
+	}
+}
+
+// setJSON sets the value to what write appends; where it fails, to the
+// payload's own text.
+func (b *builder) setJSON(write func([]byte) ([]byte, error)) {
+	data := b.get(b.plan.payload).Data
+	value, err := write(make([]byte, 0, len(data)+len(data)/8+64))
+	switch {
+	case err == nil:
+		b.event.Record.Value = value
+		return
+	case errors.Is(err, errNotUTF8):
+		b.reject(ReasonInvalidUTF8, err)
+	case errors.Is(err, errNotJSON):
+		b.reject(ReasonInvalidJSON, err)
+	default:
+		b.reject(ReasonUnreadableContents, err)
+	}
+	b.event.Record.Value = data
+}
+
+// appendEnvelope appends {"payload":…,"alias":…}, the additional columns in the
+// order of the configuration.
+func (b *builder) appendEnvelope(dst []byte) ([]byte, error) {
+	dst = append(dst, `{"`+payloadMember+`":`...)
+	dst, err := b.appendPayload(dst)
+	for _, member := range b.plan.envelope {
+		if err != nil {
+			return nil, err
+		}
+		dst = append(dst, ',')
+		dst = appendQuoted(dst, member.alias)
+		dst = append(dst, ':')
+		if dst, err = appendJSON(dst, member.oid, b.get(member.column)); err != nil {
+			err = fmt.Errorf("column %q: %w", member.name, err)
+		}
+	}
+	return append(dst, '}'), err
+}
+
+// appendPayload appends the payload as JSON, expanded where that is asked for
+// and can be done.
+func (b *builder) appendPayload(dst []byte) ([]byte, error) {
+	c, v := b.plan.payload, b.get(b.plan.payload)
+	if b.router.event.PayloadFormat == config.FormatJSONExpanded && v.Kind != wal.Null {
+		out, err := b.appendExpanded(dst, v)
+		if err == nil || errors.Is(err, errNotJSON) {
+			return out, err
+		}
+		b.warn(WarningNotExpanded)
+	}
+	dst, err := appendJSON(dst, c.oid, v)
+	if err != nil {
+		return nil, fmt.Errorf("column %q: %w", c.name, err)
+	}
+	return dst, nil
+}
+
+// errNotJSON is a payload that starts like JSON but is not.
+var errNotJSON = errors.New("the payload is not valid JSON")
+
+// appendExpanded expands a payload of text that starts like an object or array.
+// Any error but errNotJSON means that it stays a string.
+func (b *builder) appendExpanded(dst []byte, v wal.Value) ([]byte, error) {
+	if b.plan.payload.oid == typeBytea {
+		return nil, errNotExpandable
+	}
+	out, err := expand(dst, v.Data, expandOptions{
+		keepNull:       b.router.event.NullBehavior == config.NullOptionalBytes,
+		keepEmptyArray: b.router.event.EmptyArrayBehavior == config.EmptyArrayOptionalString,
+	})
+	if errors.Is(err, errNotJSON) && b.router.event.InvalidJSON == config.InvalidJSONPublish {
+		return nil, errNotExpandable
+	}
+	return out, err
+}
+
+// blank reports whether a payload counts as empty: NULL, or nothing but what
+// Java's String.trim removes, characters up to the space.
+func blank(v wal.Value) bool {
+	if v.Kind == wal.Null {
+		return true
+	}
+	for _, c := range v.Data {
+		if c > ' ' {
+			return false
+		}
+	}
+	return true
+}
