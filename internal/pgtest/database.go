@@ -1,0 +1,81 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// databases numbers the databases of a test binary.
+var databases atomic.Int64
+
+// NewDatabase creates an empty database and returns its URL. When the test
+// ends, the database is dropped with its replication slots, and whoever is
+// connected to it is disconnected.
+func (s *Server) NewDatabase(t testing.TB) (url string) {
+	t.Helper()
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	s.Exec(t, "CREATE DATABASE "+name)
+	t.Cleanup(func() { s.dropDatabase(t, name) })
+	return s.URL(name)
+}
+
+// Exec runs statements in the database postgres, each on its own.
+func (s *Server) Exec(t testing.TB, sql ...string) {
+	t.Helper()
+	Exec(t, s.URL("postgres"), sql...)
+}
+
+// Exec runs statements in the database of url, each on its own.
+func Exec(t testing.TB, url string, sql ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatalf("connect to PostgreSQL: %v", err)
+	}
+	defer conn.Close(ctx)
+	for _, stmt := range sql {
+		if _, err := conn.Exec(ctx, stmt); err != nil {
+			t.Fatalf("%s: %v", abbreviate(stmt), err)
+		}
+	}
+}
+
+// dropDatabase first refuses new connections, or a client that reconnects could
+// hold a slot again.
+func (s *Server) dropDatabase(t testing.TB, name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		t.Logf("database %s stays: %v", name, err) // the test stopped the server
+		return
+	}
+	defer conn.Close(ctx)
+	statements := []string{
+		"ALTER DATABASE " + name + " ALLOW_CONNECTIONS false",
+		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" + name + "'",
+		"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '" + name + "'",
+		"DROP DATABASE " + name + " WITH (FORCE)",
+	}
+	for _, stmt := range statements {
+		if _, err := conn.Exec(ctx, stmt); err != nil {
+			t.Errorf("drop database: %s: %v", stmt, err)
+			return
+		}
+	}
+}
+
+func abbreviate(stmt string) string {
+	stmt = strings.Join(strings.Fields(stmt), " ")
+	if len(stmt) > 120 {
+		return stmt[:120] + "…"
+	}
+	return stmt
+}

@@ -1,0 +1,50 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// shared is the server of Shared, started by the first test that asks.
+var shared struct {
+	once   sync.Once
+	server *Server
+	err    error
+}
+
+// Shared returns a server that all tests of the package share. It has
+// wal_level=logical. Main must be the package's TestMain.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	shared.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+		defer cancel()
+		shared.server, shared.err = start(ctx)
+	})
+	if shared.err != nil {
+		t.Fatalf("start PostgreSQL: %v", shared.err)
+	}
+	return shared.server
+}
+
+// Main runs a package's tests, removes the shared server, fails if a goroutine
+// is left and exits. Call it from TestMain.
+func Main(m *testing.M, opts ...goleak.Option) {
+	code := m.Run()
+	if shared.server != nil {
+		if err := shared.server.server.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "remove PostgreSQL:", err)
+			code = 1
+		}
+	}
+	if err := goleak.Find(append(opts, containerGoroutines()...)...); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
+		code = 1
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,131 @@
+// Package pgtest gives tests a real PostgreSQL server.
+//
+// A package whose tests need one calls Main from its TestMain and Shared in
+// its tests, each with a database of its own from NewDatabase. A test that
+// restarts its server, or needs other settings, starts one with Start.
+//
+// The server comes from the binaries on this machine (see package pgserver;
+// CDC_OUTBOX_PG_BIN chooses them) or, where a Docker engine answers and
+// CDC_OUTBOX_TEST_DOCKER is not 0, from a container.
+//
+// Invariants:
+//
+//  1. No test sees another's databases, and no server outlives its test or,
+//     when shared, its package's tests.
+//  2. A test fails, it is not skipped, where there is no PostgreSQL to be had.
+package pgtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+)
+
+// opTimeout bounds each operation on a server, for slow and busy machines.
+const opTimeout = 2 * time.Minute
+
+// Mode is a way to stop the server.
+type Mode = pgserver.StopMode
+
+// The modes of Restart and Stop.
+const (
+	Fast      = pgserver.Fast      // disconnects clients, writes a checkpoint
+	Immediate = pgserver.Immediate // as in a crash: recovery at the next start
+)
+
+// Option changes the server that Start starts.
+type Option func(*pgserver.Options)
+
+// Setting sets a server setting (postgresql.conf). The defaults are those of a
+// server made ready for logical replication: wal_level=logical.
+func Setting(name, value string) Option {
+	return func(o *pgserver.Options) { o.Settings[name] = value }
+}
+
+// File puts a file into the data directory before the server starts: a
+// certificate, its key, pg_hba.conf. Settings name it by its bare name.
+func File(name string, content []byte) Option {
+	return func(o *pgserver.Options) { o.Files[name] = content }
+}
+
+// Server is a running PostgreSQL server. Its methods fail the test they are
+// given when they cannot do what they say.
+type Server struct {
+	server server
+}
+
+// server is what a local server and a container have in common.
+type server interface {
+	URL(database string) string
+	Stop(ctx context.Context, mode Mode) error
+	Resume(ctx context.Context) error
+	Close() error
+}
+
+// Start starts a server that is removed when the test ends.
+func Start(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	s, err := start(ctx, opts...)
+	if err != nil {
+		t.Fatalf("start PostgreSQL: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.server.Close(); err != nil {
+			t.Errorf("remove PostgreSQL: %v", err)
+		}
+	})
+	return s
+}
+
+func start(ctx context.Context, opts ...Option) (*Server, error) {
+	o := pgserver.Options{Settings: map[string]string{}, Files: map[string][]byte{}}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if dockerAnswers() {
+		c, err := startContainer(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return &Server{server: c}, nil
+	}
+	s, err := startLocal(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{server: s}, nil
+}
+
+// URL returns the connection URL of a database, as superuser and over TCP.
+func (s *Server) URL(database string) string { return s.server.URL(database) }
+
+// Stop stops the server and waits until it is gone.
+func (s *Server) Stop(t testing.TB, mode Mode) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	if err := s.server.Stop(ctx, mode); err != nil {
+		t.Fatalf("stop PostgreSQL: %v", err)
+	}
+}
+
+// Resume starts a stopped server again, under the same URL.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	if err := s.server.Resume(ctx); err != nil {
+		t.Fatalf("start PostgreSQL again: %v", err)
+	}
+}
+
+// Restart stops the server in the given mode and starts it again.
+func (s *Server) Restart(t testing.TB, mode Mode) {
+	t.Helper()
+	s.Stop(t, mode)
+	s.Resume(t)
+}
