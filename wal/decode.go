@@ -203,21 +203,27 @@ func (d *decoder) truncate(c *cursor) (*Message, error) {
 	return msg, err
 }
 
-// logicalMessage delivers transactional messages; one outside a transaction
-// has no commit and therefore no position, and is passed over.
+// logicalMessage delivers transactional messages; a non-transactional one
+// belongs to no commit, has therefore no position, and is passed over.
 func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
-	transactional := c.byte()&1 != 0
+	transactional := c.byte() == 1
 	c.uint64() // LSN of the message itself
 	prefix := c.string()
 	content := c.bytes(int(c.uint32()))
-	if !transactional || !d.open {
+	if !transactional {
 		return nil, nil
+	}
+	if !d.open && !c.short {
+		return nil, fmt.Errorf("%w: transactional message outside a transaction", errProtocol)
 	}
 	d.msg.Kind = LogicalMessage
 	d.msg.Row.Relation = nil
 	d.msg.Row.Position.Seq = d.next
 	d.next++
-	d.msg.Prefix, d.msg.Content = string(prefix), content
+	if d.msg.Prefix != string(prefix) { // it is most often the one before
+		d.msg.Prefix = string(prefix)
+	}
+	d.msg.Content = content
 	return &d.msg, nil
 }
 
@@ -279,7 +285,8 @@ func (d *decoder) relation(c *cursor) error {
 // src/backend/replication/logical/proto.c).
 func (d *decoder) typeName(c *cursor) error {
 	oid, namespace, name := c.uint32(), c.string(), c.string()
-	if len(namespace) != 0 {
+	delete(d.baseTypes, oid) // an OID may be used again
+	if len(namespace) != 0 { // not a type of pg_catalog
 		return nil
 	}
 	if t, ok := d.builtin.TypeForName(string(name)); ok {
