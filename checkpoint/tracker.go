@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"fmt"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -176,9 +178,11 @@ func (t *Tracker) push() {
 	t.next++
 }
 
+// contradict breaks the tracker; the first reason stays.
 func (t *Tracker) contradict(format string, args ...any) {
-	if t.err == nil {
-		t.err = failure.Lossf("restart: it resumes from the last checkpoint; and please report this, it is a bug",
-			"acks do not add up, nothing after "+t.position.String()+" is confirmed: "+format, args...)
+	if t.err != nil {
+		return
 	}
+	t.err = failure.Lossf("restart: it resumes from the last checkpoint; and please report this, it is a bug",
+		"acks do not add up, nothing after %s is confirmed: %w", t.position, fmt.Errorf(format, args...))
 }

@@ -1,0 +1,92 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// formatVersion is the version of the stored form. It rises when an older
+// reader would misread a newer checkpoint; a new field that an older reader may
+// ignore does not raise it.
+const formatVersion = 1
+
+// document is a checkpoint as it is stored. Its LSN, in PostgreSQL's own
+// notation for the eyes of an operator, hides that of the Checkpoint.
+type document struct {
+	Version int    `json:"version"`
+	LSN     string `json:"lsn"`
+	Checkpoint
+}
+
+func encode(cp Checkpoint) ([]byte, error) {
+	if cp.LSN == 0 {
+		return nil, errors.New("encode checkpoint: it has no position")
+	}
+	b, err := json.Marshal(document{Version: formatVersion, LSN: cp.LSN.String(), Checkpoint: cp})
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	return b, nil
+}
+
+// decode reads what encode wrote. where names the place for the operator.
+func decode(b []byte, where string) (Checkpoint, error) {
+	var version struct {
+		Version int `json:"version"`
+	}
+	var doc document
+	if err := json.Unmarshal(b, &version); err != nil {
+		return Checkpoint{}, unreadable(where, err)
+	}
+	if version.Version > formatVersion {
+		return Checkpoint{}, failure.Configf("run the version of cdc-outbox that wrote it, or a newer one",
+			"%s has format version %d, newer than the %d that this cdc-outbox reads",
+			where, version.Version, formatVersion)
+	}
+	if version.Version < 1 {
+		return Checkpoint{}, unreadable(where, errors.New("it has no format version"))
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		return Checkpoint{}, unreadable(where, err)
+	}
+	lsn, err := parseLSN(doc.LSN)
+	if err != nil {
+		return Checkpoint{}, unreadable(where, err)
+	}
+	cp := doc.Checkpoint
+	cp.LSN = lsn
+	return cp, nil
+}
+
+// parseLSN is strict where pglogrepl.ParseLSN reads a prefix.
+func parseLSN(s string) (wal.LSN, error) {
+	lsn, err := pglogrepl.ParseLSN(s)
+	if err != nil {
+		return 0, err
+	}
+	if lsn == 0 || lsn.String() != s {
+		return 0, fmt.Errorf("lsn %q is no position", s)
+	}
+	return lsn, nil
+}
+
+// unreadable is the error of bytes that are no checkpoint. A fresh start would
+// lose the check that the slot is the one we knew, so it takes an operator to
+// ask for it.
+func unreadable(where string, err error) error {
+	return failure.Configf(
+		"if nothing else writes there, set checkpoint.key (for a file: checkpoint.path) to a new name: the slot is then read on from its own confirmed position",
+		"%s is not a checkpoint of cdc-outbox: %w", where, err)
+}
+
+// superseded is the error of a save by a connector that no longer holds the
+// slot. It has no class: the connector may stand by for the slot again.
+func superseded(found int64, cp Checkpoint) error {
+	return fmt.Errorf("another connector took over: the stored checkpoint has epoch %d, this one %d", found, cp.Epoch)
+}

@@ -1,0 +1,123 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// kafka keeps checkpoints as Kafka Connect keeps its offsets: the last record
+// of each key in a compacted topic, here of one partition. A record without a
+// value forgets the checkpoint.
+type kafka struct {
+	client *kgo.Client
+	admin  *kadm.Client
+	topic  string
+	key    string
+}
+
+// NewKafka returns the store that keeps the checkpoint as the last record under
+// key in topic. It creates the topic where it is missing, and refuses one that
+// is not compacted or has several partitions. opts are for a client of the
+// store's own; it overrides those that concern producing. It blocks until a
+// broker answers, the client gives up or ctx ends.
+func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, error) {
+	client, err := kgo.NewClient(append(append([]kgo.Opt(nil), opts...),
+		kgo.RequiredAcks(kgo.AllISRAcks()), // idempotence is kgo's default
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(0),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.RecordRetries(math.MaxInt),
+		kgo.RecordDeliveryTimeout(0),
+	)...)
+	if err != nil {
+		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
+	}
+	k := &kafka{client: client, admin: kadm.NewClient(client), topic: topic, key: key}
+	if err := k.ensureTopic(ctx); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("checkpoint topic %s: %w", topic, err)
+	}
+	return k, nil
+}
+
+func (k *kafka) Load(ctx context.Context) (cp Checkpoint, ok bool, err error) {
+	log, err := k.openLog(ctx)
+	if err != nil {
+		return Checkpoint{}, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
+	}
+	records, err := newest(ctx, log, k.key)
+	if err != nil {
+		return Checkpoint{}, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
+	}
+	return pick(records)
+}
+
+// Save waits for brokers that are down as long as ctx lives.
+func (k *kafka) Save(ctx context.Context, cp Checkpoint) error {
+	value, err := encode(cp)
+	if err != nil {
+		return err
+	}
+	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
+	if err := k.client.ProduceSync(ctx, rec).FirstErr(); err != nil {
+		return fmt.Errorf("save checkpoint to topic %s: %w", k.topic, k.classify(err, "Write"))
+	}
+	return nil
+}
+
+func (k *kafka) Close() { k.client.Close() }
+
+// pick returns the checkpoint that counts among the newest records of one key,
+// in the order of the log: the last one of the highest epoch. Whatever lies
+// before a record without value, or is unreadable but overwritten, is past.
+func pick(records []*kgo.Record) (cp Checkpoint, ok bool, err error) {
+	for _, r := range records {
+		if r.Value == nil {
+			cp, ok, err = Checkpoint{}, false, nil
+			continue
+		}
+		next, bad := decode(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
+		switch {
+		case bad != nil:
+			cp, ok, err = Checkpoint{}, false, bad
+		case !ok || next.Epoch >= cp.Epoch:
+			cp, ok, err = next, true, nil
+		}
+	}
+	return cp, ok, err
+}
+
+// classify adds class and remedy to the broker errors that only an operator can
+// mend.
+func (k *kafka) classify(err error, operation string) error {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		return failure.Lossf(
+			"find out who deleted it; a restart creates it anew and reads the slot on from its own confirmed position, without the check that nobody else moved it",
+			"the topic was deleted: %w", err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return failure.Configf(k.command("kafka-acls", "--add --allow-principal 'User:<principal>' --operation "+operation+" --topic '"+k.topic+"'"),
+			"not allowed to %s it: %w", operation, err)
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return failure.Configf(k.command("kafka-acls", "--add --allow-principal 'User:<principal>' --operation "+operation+" --cluster"),
+			"not allowed to %s: %w", operation, err)
+	}
+	return err
+}
+
+// command returns a command line of one of Kafka's own tools.
+func (k *kafka) command(tool, args string) string {
+	broker := "<broker>"
+	if seeds, ok := k.client.OptValue(kgo.SeedBrokers).([]string); ok && len(seeds) > 0 {
+		broker = seeds[0]
+	}
+	return fmt.Sprintf("%s.sh --bootstrap-server %s %s", tool, broker, args)
+}

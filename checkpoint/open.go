@@ -1,0 +1,31 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+)
+
+// Open opens the store that cfg chooses. key names the checkpoint where cfg.Key
+// is empty; by convention it is database/slot. kafka are the client options for
+// StoreKafka and url the database for StorePostgres; the other stores ignore
+// them. It blocks until the store answers or ctx ends.
+func Open(ctx context.Context, cfg config.Checkpoint, key string, kafka []kgo.Opt, url string) (Store, error) {
+	if cfg.Key != "" {
+		key = cfg.Key
+	}
+	switch cfg.Store {
+	case config.StoreKafka:
+		return NewKafka(ctx, kafka, cfg.Topic, key)
+	case config.StorePostgres:
+		return NewPostgres(ctx, url, cfg.Table, key)
+	case config.StoreFile:
+		return NewFile(cfg.Path, key)
+	case config.StoreNone:
+		return none{}, nil
+	}
+	return nil, fmt.Errorf("checkpoint.store: unknown store %q", cfg.Store)
+}

@@ -1,0 +1,172 @@
+package checkpoint
+
+import (
+	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Server is what the database shows now of what a checkpoint remembers.
+//
+// While another process may hold the slot, read Slot first, then load the
+// checkpoint, then read CurrentLSN: the holder saves its checkpoint before it
+// confirms, so in any other order its progress looks like a slot that was
+// advanced or a server that fell behind.
+type Server struct {
+	SystemID string
+	Timeline int32
+	Database string
+	// CurrentLSN is the end of the WAL that is on disk
+	// (pg_current_wal_flush_lsn).
+	CurrentLSN wal.LSN
+	// Publication is its wal.Publication.Fingerprint.
+	Publication string
+	Exists      bool // whether the slot does
+	Slot        wal.Slot
+	// TimelineSwitch is where the server's history left the checkpoint's
+	// timeline (wal.TimelineSwitch), or 0 where it never was on it. It counts
+	// only if the timelines differ.
+	TimelineSwitch wal.LSN
+}
+
+// Remedies of the losses. The command and its flags are part of the public
+// contract.
+const (
+	acceptGap = "find out what happened; then `cdc-outbox setup --accept-gap --yes` accepts the gap and goes on from the server's present position. " +
+		"With --snapshot as well it first publishes again what is still in the outbox table, under the same event ids, so that consumers that deduplicate see nothing twice"
+	wrongDatabase = "correct source.url; or, if another connector uses the same checkpoint.key, give this one its own. If the database was restored or replaced on purpose: " + acceptGap
+	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
+)
+
+// Verify decides from the last checkpoint, nil for none, and from what the
+// database shows, whether every event since the checkpoint can still be had,
+// and returns the position to start the stream from.
+//
+// It rests on the order in which the relay saves and confirms (invariant 4):
+// the slot's confirmed position is never beyond the checkpoint unless somebody
+// else moved it. PostgreSQL itself would not tell: it starts a stream from the
+// later of the position asked for and the confirmed one, and skips what is
+// between (PostgreSQL documentation, START_REPLICATION). A confirmed position
+// before the checkpoint is normal: it is written to disk only at the server's
+// checkpoints. The start is then our checkpoint, and less is sent twice.
+//
+// Without a checkpoint the slot is taken as it is.
+func Verify(stored *Checkpoint, seen Server) (start wal.LSN, err error) {
+	if stored != nil {
+		for _, rule := range []func(*Checkpoint, *Server) error{
+			sameDatabase, sameHistory, notBehind, slotExists,
+		} {
+			if err := rule(stored, &seen); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if err := slotReadable(stored, &seen); err != nil {
+		return 0, err
+	}
+	if stored == nil {
+		return seen.Slot.ConfirmedFlush, nil
+	}
+	if err := notAdvanced(stored, &seen); err != nil {
+		return 0, err
+	}
+	if err := samePublication(stored, &seen); err != nil {
+		return 0, err
+	}
+	return stored.LSN, nil
+}
+
+func sameDatabase(stored *Checkpoint, seen *Server) error {
+	if stored.SystemID != seen.SystemID {
+		return failure.Lossf(wrongDatabase,
+			"wrong database cluster: the checkpoint at %s is of system identifier %s, the server is %s",
+			stored.LSN, stored.SystemID, seen.SystemID)
+	}
+	if stored.Database != seen.Database {
+		return failure.Lossf(wrongDatabase,
+			"wrong database: the checkpoint at %s is of database %q, the connection is to %q",
+			stored.LSN, stored.Database, seen.Database)
+	}
+	return nil
+}
+
+// sameHistory finds a standby that was promoted before it had received all that
+// we read from the old primary: what it wrote since has the same LSNs.
+func sameHistory(stored *Checkpoint, seen *Server) error {
+	if stored.Timeline == seen.Timeline {
+		return nil
+	}
+	if seen.TimelineSwitch == 0 {
+		return failure.Lossf(acceptGap,
+			"the server is on timeline %d, which does not descend from timeline %d of the checkpoint at %s: it was restored from a backup, or is another branch; events between %s and the server's position %s cannot be told apart",
+			seen.Timeline, stored.Timeline, stored.LSN, stored.LSN, seen.CurrentLSN)
+	}
+	if seen.TimelineSwitch < stored.LSN {
+		return failure.Lossf(acceptGap,
+			"the server left timeline %d at %s, before the checkpoint at %s: a standby that was behind took over; events it committed between %s and %s may not be published",
+			stored.Timeline, seen.TimelineSwitch, stored.LSN, seen.TimelineSwitch, seen.CurrentLSN)
+	}
+	return nil
+}
+
+func notBehind(stored *Checkpoint, seen *Server) error {
+	if seen.CurrentLSN >= stored.LSN {
+		return nil
+	}
+	return failure.Lossf(acceptGap,
+		"the server's log ends at %s, before the checkpoint at %s: it was restored from a backup, or is a standby that was behind; what it commits between %s and %s would be skipped",
+		seen.CurrentLSN, stored.LSN, seen.CurrentLSN, stored.LSN)
+}
+
+func slotExists(stored *Checkpoint, seen *Server) error {
+	if seen.Exists {
+		return nil
+	}
+	return failure.Lossf(acceptGap,
+		"slot %q is gone, but was read up to %s: events committed between %s and the server's position %s can no longer be read from the log",
+		stored.Slot, stored.LSN, stored.LSN, seen.CurrentLSN)
+}
+
+// slotReadable checks what must hold of a slot with a checkpoint and without.
+func slotReadable(stored *Checkpoint, seen *Server) error {
+	slot := &seen.Slot
+	rename := fmt.Sprintf("choose another name for source.slot, or drop it: SELECT pg_drop_replication_slot('%s');", slot.Name)
+
+	reason, lost := slot.Lost()
+	switch {
+	case !seen.Exists:
+		return failure.Configf(createSlot, "the replication slot does not exist")
+	case slot.Plugin != wal.Plugin:
+		return failure.Configf(rename, "slot %q uses the output plugin %q, not %s", slot.Name, slot.Plugin, wal.Plugin)
+	case slot.Database != seen.Database:
+		return failure.Configf(rename, "slot %q belongs to database %q, not to %q", slot.Name, slot.Database, seen.Database)
+	case lost:
+		from := slot.ConfirmedFlush
+		if stored != nil {
+			from = max(from, stored.LSN)
+		}
+		return failure.Lossf(acceptGap,
+			"slot %q is lost (%s): events committed between %s and the server's position %s can no longer be read from the log",
+			slot.Name, reason, from, seen.CurrentLSN)
+	}
+	return nil
+}
+
+func notAdvanced(stored *Checkpoint, seen *Server) error {
+	if seen.Slot.ConfirmedFlush <= stored.LSN {
+		return nil
+	}
+	return failure.Lossf(acceptGap,
+		"slot %q was advanced or recreated by somebody else: its confirmed position is %s, the checkpoint is at %s; the server skips events committed between %s and %s",
+		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush)
+}
+
+func samePublication(stored *Checkpoint, seen *Server) error {
+	if stored.Publication == seen.Publication {
+		return nil
+	}
+	return failure.Lossf(acceptGap,
+		"the publication was recreated, or an outbox table was taken out of it and added again, since the checkpoint at %s: rows inserted in between are not in the stream, which may be any between %s and the server's position %s",
+		stored.LSN, stored.LSN, seen.CurrentLSN)
+}
