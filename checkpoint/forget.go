@@ -1,0 +1,56 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Forget removes what the store keeps under its key, as if nothing had ever
+// been saved. It is for the end of a connector's life: forgetting an existing
+// slot's checkpoint gives up the check that nobody else moved it. That there is
+// nothing to forget is no error.
+func Forget(ctx context.Context, s Store) error {
+	f, ok := s.(interface{ forget(context.Context) error })
+	if !ok {
+		return fmt.Errorf("forget checkpoint: %T cannot", s)
+	}
+	if err := f.forget(ctx); err != nil {
+		return fmt.Errorf("forget checkpoint: %w", err)
+	}
+	return nil
+}
+
+// forget writes a record without a value, which compaction removes together
+// with those before it.
+func (k *kafka) forget(ctx context.Context) error {
+	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key)}
+	if err := k.client.ProduceSync(ctx, rec).FirstErr(); err != nil {
+		return fmt.Errorf("topic %s: %w", k.topic, k.classify(err, "Write"))
+	}
+	return nil
+}
+
+func (p *postgres) forget(ctx context.Context) error {
+	return p.do(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `DELETE FROM `+p.table+` WHERE key = $1`, p.key)
+		return err
+	})
+}
+
+// forget loads first, so that another connector's file is left alone.
+func (f *file) forget(ctx context.Context) error {
+	if _, ok, err := f.Load(ctx); err != nil || !ok {
+		return err
+	}
+	if err := os.Remove(f.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (none) forget(context.Context) error { return nil }
