@@ -24,6 +24,8 @@ type Snapshot struct {
 	// Position numbers the first row; the slot's first position with Seq 0,
 	// or with the rows of the tables before counted in.
 	Position Position
+	// Limit ends after so many rows; 0 means no limit.
+	Limit int
 }
 
 // ReadSnapshot reads the table's rows in the text form of the stream and calls
@@ -130,7 +132,11 @@ func snapshotSelect(s Snapshot, order string) string {
 	for i, c := range s.Relation.Columns {
 		columns[i] = QuoteIdentifier(c.Name)
 	}
-	return "SELECT " + strings.Join(columns, ", ") + " FROM " + s.Table.Quoted() + order
+	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + s.Table.Quoted() + order
+	if s.Limit > 0 {
+		sql += fmt.Sprintf(" LIMIT %d", s.Limit)
+	}
+	return sql
 }
 
 // rowReader returns a function that turns a result row into a Row for fn. It

@@ -1,0 +1,249 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// kafka runs the checks of the broker side.
+func (d *doctor) kafka(ctx context.Context) {
+	if d.cfg.Sink.Kafka == nil {
+		d.skip("kafka", "the sink is stdout")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+
+	c := &cluster{cfg: *d.cfg.Sink.Kafka}
+	if err := c.connect(ctx); err != nil {
+		d.fail("kafka.connection", err)
+		d.skip("kafka", "no connection: topics and privileges")
+		return
+	}
+	defer c.client.Close()
+	d.ok("kafka.connection", "%s", strings.Join(c.cfg.Brokers, ", "))
+
+	d.eventTopics(ctx, c)
+	d.deadLetterTopic(ctx, c)
+	if d.cfg.Checkpoint.Store == config.StoreKafka {
+		d.checkpointTopic(ctx, c)
+	}
+}
+
+// eventTopics checks the topics of the rows that are in the outbox now; routes
+// may lead to others later.
+func (d *doctor) eventTopics(ctx context.Context, c *cluster) {
+	if len(d.topics) == 0 {
+		d.skip("kafka.topics", "no rows in the outbox that this role may read, so the topics are not known")
+		return
+	}
+	for _, topic := range d.topics {
+		d.topic(ctx, c, "kafka.topic "+topic, topic)
+	}
+}
+
+func (d *doctor) deadLetterTopic(ctx context.Context, c *cluster) {
+	const name = "kafka.dead_letter_topic"
+	if d.cfg.Errors.OnBadEvent != config.BadEventDeadLetter {
+		d.skip(name, "errors.on_bad_event is "+d.cfg.Errors.OnBadEvent)
+		return
+	}
+	d.topic(ctx, c, name, d.cfg.Errors.DeadLetterTopic)
+}
+
+// topic checks that a topic can be written to, now or once it is created.
+func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
+	state, err := c.lookup(ctx, topic)
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition) && !c.cfg.CreateTopics:
+		d.fail(name, failure.Configf(sink.CreateCommand(c.cfg, topic), "topic %q does not exist, and sink.kafka.create_topics is false", topic))
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		if err := c.creatable(ctx, topic); err != nil {
+			d.fail(name, err)
+			return
+		}
+		d.ok(name, "topic %q does not exist; run will create it", topic)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Describe --operation Write", topic), "topic %q: %w", topic, err))
+	case err != nil:
+		d.fail(name, fmt.Errorf("topic %q: %w", topic, err))
+	case !state.may(kmsg.ACLOperationWrite):
+		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Write", topic), "topic %q exists, but the broker does not allow to write to it", topic))
+	default:
+		d.ok(name, "topic %q, %d partitions, may be written to", topic, state.partitions)
+	}
+}
+
+// checkpointTopic checks what keeps a checkpoint for good: compaction, and one
+// partition (failure mode 36). The connector creates a missing topic so.
+func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
+	const name = "kafka.checkpoint_topic"
+	topic := d.cfg.Checkpoint.Topic
+	state, err := c.lookup(ctx, topic)
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		if err := c.creatable(ctx, topic); err != nil {
+			d.fail(name, err)
+			return
+		}
+		d.ok(name, "topic %q does not exist; run will create it, compacted", topic)
+		return
+	}
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Describe --operation Read --operation Write --operation DescribeConfigs", topic), "topic %q: %w", topic, err))
+		return
+	}
+	policy, configErr := "", error(nil)
+	if err == nil {
+		policy, configErr = c.cleanupPolicy(ctx, topic)
+	}
+	switch {
+	case err != nil:
+		d.fail(name, fmt.Errorf("topic %q: %w", topic, err))
+	case !state.may(kmsg.ACLOperationWrite) || !state.may(kmsg.ACLOperationRead):
+		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Read --operation Write", topic), "the broker does not allow to read and write topic %q", topic))
+	case configErr != nil:
+		d.warn(name, sink.AllowCommand(c.cfg, "DescribeConfigs", topic), "topic %q: cannot tell whether it is compacted: %v", topic, configErr)
+	case !slices.Contains(strings.Split(policy, ","), "compact"):
+		d.fail(name, failure.Configf(alterCommand(c.cfg, topic), "topic %q has cleanup.policy=%s: its checkpoint would be deleted some day", topic, policy))
+	case state.partitions != 1:
+		d.warn(name, "", "topic %q has %d partitions; one is all that is needed", topic, state.partitions)
+	default:
+		d.ok(name, "topic %q is compacted", topic)
+	}
+}
+
+func alterCommand(cfg config.Kafka, topic string) string {
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name '%s' --add-config cleanup.policy=compact",
+		cfg.Brokers[0], topic)
+}
+
+// cluster asks a Kafka cluster.
+type cluster struct {
+	cfg    config.Kafka
+	client *kgo.Client
+}
+
+// pingPatience bounds the attempts to reach any of the brokers.
+const pingPatience = 8 * time.Second
+
+func (c *cluster) connect(ctx context.Context) error {
+	opts, err := sink.ClientOpts(c.cfg)
+	if err != nil {
+		return err
+	}
+	if c.client, err = kgo.NewClient(opts...); err != nil {
+		return failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingPatience)
+	defer cancel()
+	if err := c.client.Ping(ctx); err != nil {
+		c.client.Close()
+		if err = sink.Explain(err); failure.RemedyOf(err) == "" {
+			err = &failure.Error{Class: failure.Transient, Err: err,
+				Remedy: "correct sink.kafka.brokers, or start the broker; it must be reachable under its advertised.listeners"}
+		}
+		return fmt.Errorf("connect to Kafka at %s: %w", strings.Join(c.cfg.Brokers, ", "), err)
+	}
+	return nil
+}
+
+// topicState is what the cluster says about a topic.
+type topicState struct {
+	partitions int
+	operations int32 // bits numbered as kmsg.ACLOperation
+}
+
+// noOperations is the protocol's way to say that operations were not asked for
+// or not known: a broker without an authorizer, or before 2.3.
+const noOperations = -1 << 31
+
+// may reports whether the operation is allowed, as far as the broker tells.
+func (s topicState) may(op kmsg.ACLOperation) bool {
+	return s.operations == noOperations || s.operations&(1<<op) != 0
+}
+
+// lookup never creates the topic.
+func (c *cluster) lookup(ctx context.Context, topic string) (topicState, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = true
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &topic
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, c.client)
+	if err != nil {
+		return topicState{}, err
+	}
+	if len(resp.Topics) != 1 {
+		return topicState{}, fmt.Errorf("metadata of %d topics in the answer about one", len(resp.Topics))
+	}
+	answer := resp.Topics[0]
+	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+		return topicState{}, err
+	}
+	return topicState{partitions: len(answer.Partitions), operations: answer.AuthorizedOperations}, nil
+}
+
+// creatable asks the cluster to check a topic's creation without doing it.
+func (c *cluster) creatable(ctx context.Context, topic string) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.ValidateOnly = true
+	req.TimeoutMillis = int32(pingPatience / time.Millisecond)
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = topic, c.cfg.TopicPartitions, c.cfg.ReplicationFactor
+	for key, value := range c.cfg.TopicConfig {
+		entry := kmsg.NewCreateTopicsRequestTopicConfig()
+		entry.Name, entry.Value = key, &value
+		t.Configs = append(t.Configs, entry)
+	}
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, c.client)
+	if err == nil && len(resp.Topics) == 1 {
+		answer := resp.Topics[0]
+		err = kerr.ErrorForCode(answer.ErrorCode)
+		if err != nil && answer.ErrorMessage != nil {
+			err = fmt.Errorf("%w (%s)", err, *answer.ErrorMessage)
+		}
+	}
+	switch {
+	case err == nil, errors.Is(err, kerr.TopicAlreadyExists):
+		return nil
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return failure.Configf(sink.AllowCommand(c.cfg, "Create", topic)+", or create it: "+sink.CreateCommand(c.cfg, topic),
+			"topic %q does not exist and may not be created: %w", topic, err)
+	}
+	return failure.Configf(sink.CreateCommand(c.cfg, topic), "topic %q does not exist and could not be created: %w", topic, err)
+}
+
+func (c *cluster) cleanupPolicy(ctx context.Context, topic string) (string, error) {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, []string{"cleanup.policy"}
+	req.Resources = append(req.Resources, r)
+	resp, err := req.RequestWith(ctx, c.client)
+	if err != nil {
+		return "", err
+	}
+	for _, res := range resp.Resources {
+		if err := kerr.ErrorForCode(res.ErrorCode); err != nil {
+			return "", err
+		}
+		for _, entry := range res.Configs {
+			if entry.Name == "cleanup.policy" && entry.Value != nil {
+				return *entry.Value, nil
+			}
+		}
+	}
+	return "", errors.New("the broker did not say")
+}

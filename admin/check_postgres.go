@@ -1,0 +1,186 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Versions that the connector is written for.
+const (
+	oldestMajor = 14
+	newestMajor = 18
+)
+
+// postgres runs the checks of the database side.
+func (d *doctor) postgres(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+
+	conn, err := connect(ctx, d.cfg)
+	if err != nil {
+		d.fail("postgresql.connection", err)
+		d.skip("postgresql", "no connection: version, settings, privileges, tables, publication and slot")
+		return
+	}
+	defer closeConn(conn)
+	d.conn = conn
+	server, err := wal.ReadServer(ctx, conn)
+	if err != nil {
+		d.fail("postgresql.connection", err)
+		return
+	}
+	d.server = &server
+	d.ok("postgresql.connection", "database %s on system %s", server.Database, server.SystemID)
+
+	d.readSlot(ctx)
+	d.serverItself()
+	d.replication(ctx)
+	d.capacity()
+	d.timeouts()
+	d.outboxTables(ctx)
+	d.publication(ctx)
+	d.slotState(ctx)
+	d.openTransactions(ctx)
+}
+
+func (d *doctor) serverItself() {
+	switch major := d.server.Major(); {
+	case major < oldestMajor:
+		d.fail("postgresql.version", failure.Configf("upgrade the server", "PostgreSQL %d is too old; %d is the oldest that works", major, oldestMajor))
+	case major > newestMajor:
+		d.warn("postgresql.version", "", "PostgreSQL %d is newer than any this was tested with (%d to %d)", major, oldestMajor, newestMajor)
+	default:
+		d.ok("postgresql.version", "PostgreSQL %d", major)
+	}
+
+	if d.server.InRecovery {
+		d.fail("postgresql.primary", failure.Configf("add target_session_attrs=read-write to source.url, and list all hosts there",
+			"the server is a standby"))
+	} else {
+		d.ok("postgresql.primary", "not in recovery, timeline %d", d.server.Timeline)
+	}
+
+	if d.server.WALLevel != "logical" {
+		d.fail("postgresql.wal_level", failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL",
+			"wal_level is %s; logical decoding needs logical", d.server.WALLevel))
+	} else {
+		d.ok("postgresql.wal_level", "logical")
+	}
+}
+
+// replication tries what counts: a replication connection as this role.
+func (d *doctor) replication(ctx context.Context) {
+	const name = "postgresql.replication"
+	role := d.conn.Config().User
+	repl, err := wal.ConnectReplication(ctx, d.cfg.Source.URL.Reveal())
+	if err != nil {
+		remedy := failure.RemedyOf(err)
+		if allowed, readErr := d.mayReplicate(ctx); readErr == nil && !allowed {
+			remedy = "ALTER ROLE " + wal.QuoteIdentifier(role) + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + wal.QuoteIdentifier(role) + ";)"
+		}
+		d.fail(name, &failure.Error{Class: failure.Config, Remedy: remedy, Err: fmt.Errorf("role %s cannot open a replication connection: %w", role, err)})
+		return
+	}
+	defer closeConn(repl)
+	if _, err := wal.Identify(ctx, repl); err != nil {
+		d.fail(name, err)
+		return
+	}
+	d.ok(name, "role %s may open replication connections", role)
+}
+
+func (d *doctor) mayReplicate(ctx context.Context) (ok bool, err error) {
+	err = d.conn.QueryRow(ctx, `SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&ok)
+	return ok, err
+}
+
+// capacity looks for a free slot and a free walsender where they are needed.
+func (d *doctor) capacity() {
+	s := d.server
+	switch {
+	case d.slotKnown && d.slot == nil && s.UsedSlots >= s.MaxSlots:
+		d.fail("postgresql.slots", failure.Configf(
+			"drop a slot nobody needs (SELECT slot_name, active FROM pg_replication_slots;), or: ALTER SYSTEM SET max_replication_slots = "+fmt.Sprint(s.MaxSlots+4)+"; and restart PostgreSQL",
+			"all %d replication slots are in use, and slot %q is still to be created", s.MaxSlots, d.cfg.Source.Slot))
+	default:
+		d.ok("postgresql.slots", "%d of %d in use", s.UsedSlots, s.MaxSlots)
+	}
+
+	streaming := d.slot != nil && d.slot.Active
+	if s.UsedSenders >= s.MaxSenders && !streaming {
+		d.fail("postgresql.senders", failure.Configf(
+			"ALTER SYSTEM SET max_wal_senders = "+fmt.Sprint(s.MaxSenders+4)+"; and restart PostgreSQL",
+			"all %d WAL senders are in use", s.MaxSenders))
+	} else {
+		d.ok("postgresql.senders", "%d of %d in use", s.UsedSenders, s.MaxSenders)
+	}
+}
+
+func (d *doctor) timeouts() {
+	const name = "postgresql.wal_sender_timeout"
+	limit, interval := d.server.WALSenderTimeout, d.cfg.Source.StatusInterval
+	role := wal.QuoteIdentifier(d.conn.Config().User)
+	switch {
+	case limit == 0:
+		d.warn(name, "ALTER ROLE "+role+" SET wal_sender_timeout = '60s';",
+			"off: the server may take long to notice that the connector is gone, and keeps the slot occupied")
+	case limit < 2*interval:
+		d.fail(name, failure.Configf(fmt.Sprintf("set source.status_interval to at most %s, or: ALTER ROLE %s SET wal_sender_timeout = '60s';", limit/4, role),
+			"%s is less than twice source.status_interval (%s): the server would cut the connection", limit, interval))
+	default:
+		d.ok(name, "%s, status every %s", limit, interval)
+	}
+
+	if idle := d.server.IdleSlotTimeout; idle > 0 {
+		d.warn("postgresql.idle_replication_slot_timeout", "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();",
+			"%s: a connector that is down for longer loses its slot and events", idle)
+	}
+}
+
+// Ages from which an open transaction is worth a warning: it delays the
+// creation of a slot, or has an existing one retain WAL.
+const (
+	blockingAge  = 10 * time.Second
+	retainingAge = time.Hour
+)
+
+func (d *doctor) openTransactions(ctx context.Context) {
+	const name = "postgresql.transactions"
+	list, err := readTransactions(ctx, d.conn)
+	if err != nil {
+		d.fail(name, err)
+		return
+	}
+	limit, effect := blockingAge, "the slot's creation waits for them"
+	if !d.slotKnown || d.slot != nil {
+		limit, effect = retainingAge, "the slot retains all WAL since they began"
+	}
+	old, hidden := splitByAge(list, limit)
+	switch {
+	case len(old) > 0:
+		d.warn(name, strings.Join(endTransactions(old), " "), "%s: %s", effect, describeTransactions(old))
+	case hidden > 0:
+		d.ok(name, "%d open that may write, %d of them of an age this role may not see (GRANT pg_read_all_stats)", len(list), hidden)
+	default:
+		d.ok(name, "none open for longer than %s", limit)
+	}
+}
+
+// splitByAge returns the transactions older than limit, and how many others
+// hide their age.
+func splitByAge(list []transaction, limit time.Duration) (old []transaction, hidden int) {
+	for _, t := range list {
+		switch {
+		case t.Age == nil:
+			hidden++
+		case *t.Age >= limit:
+			old = append(old, t)
+		}
+	}
+	return old, hidden
+}

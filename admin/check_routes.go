@@ -1,0 +1,76 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// The rows that are routed to find topics are few, and read for a short time:
+// an outbox that is never emptied may be large.
+const (
+	routedRows    = 1000
+	routePatience = 3 * time.Second
+)
+
+// routes finds the topics of rows that are in the table, and bad events among
+// them. It is silent where the role may not read the table: streaming does not
+// need that.
+func (d *doctor) routes(ctx context.Context, t wal.Table, rel *wal.Relation) {
+	name := "rows " + t.String()
+	router, err := transform.New(d.cfg.Event, d.cfg.Route)
+	if err != nil {
+		d.fail(name, err)
+		return
+	}
+	bad := map[transform.Reason]int{}
+	n := 0
+	err = d.someRows(ctx, t, rel, func(row *wal.Row) error {
+		n++
+		ev, err := router.Route(row)
+		if b, ok := errors.AsType[*transform.BadEvent](err); ok {
+			bad[b.Reason]++
+		} else if err != nil {
+			return err
+		}
+		if topic := ev.Record.Topic; err == nil && !slices.Contains(d.topics, topic) {
+			d.topics = append(d.topics, topic)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		d.skip(name, "not read: "+err.Error())
+	case len(bad) > 0:
+		d.warn(name, "see them with `cdc-outbox tail --from-table`; errors.on_bad_event decides about them",
+			"of %d rows looked at, these would be bad events: %s", n, countReasons(bad))
+	default:
+		d.ok(name, "%d rows looked at, all can be published", n)
+	}
+}
+
+func countReasons(bad map[transform.Reason]int) string {
+	var parts []string
+	for reason, n := range bad {
+		parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(parts)
+	return fmt.Sprint(parts)
+}
+
+// someRows has a connection of its own, which running out of patience closes.
+func (d *doctor) someRows(ctx context.Context, t wal.Table, rel *wal.Relation, fn func(*wal.Row) error) error {
+	ctx, cancel := context.WithTimeout(ctx, routePatience)
+	defer cancel()
+	conn, err := connect(ctx, d.cfg)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+	return wal.ReadSnapshot(ctx, conn, wal.Snapshot{Table: t, Relation: rel, Limit: routedRows}, fn)
+}

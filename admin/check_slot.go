@@ -1,0 +1,91 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// readSlot is silent; slotState reports. The checks between need to know
+// whether the slot is there.
+func (d *doctor) readSlot(ctx context.Context) {
+	slot, ok, err := wal.ReadSlot(ctx, d.conn, d.cfg.Source.Slot)
+	if err != nil {
+		d.fail("slot", err)
+		return
+	}
+	d.slotKnown = true
+	if ok {
+		d.slot = &slot
+	}
+}
+
+func (d *doctor) slotState(ctx context.Context) {
+	const name = "slot"
+	switch {
+	case !d.slotKnown:
+		return
+	case d.slot == nil && d.cfg.Source.Create:
+		d.ok(name, "slot %q does not exist; run will create it on a first start", d.cfg.Source.Slot)
+		return
+	case d.slot == nil:
+		d.fail(name, failure.Configf("run `cdc-outbox setup`, or set source.create to true",
+			"slot %q does not exist, and source.create is false", d.cfg.Source.Slot))
+		return
+	}
+	if err := slotUsable(*d.slot, d.server.Database); err != nil {
+		d.fail(name, err)
+		return
+	}
+	if d.slot.Synced {
+		d.fail(name, failure.Configf("connect to the primary", "slot %q is a standby's copy", d.slot.Name))
+		return
+	}
+	holder := "nobody is reading it"
+	if d.slot.Active {
+		holder = fmt.Sprintf("pid %d is reading it", d.slot.ActivePID)
+	}
+	d.ok(name, "%s, confirmed up to %s", holder, d.slot.ConfirmedFlush)
+	d.slotWAL()
+}
+
+// slotWAL tells how far the slot is from being lost.
+func (d *doctor) slotWAL() {
+	const name = "slot.wal"
+	retained := formatBytes(distance(d.slot.RestartLSN, d.server.FlushLSN))
+	limit := d.server.MaxSlotWALKeepSize
+	raise := "let the connector catch up, or: ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();"
+	left := d.slot.SafeWALSize
+	switch {
+	case d.slot.WALStatus == "unreserved":
+		d.fail(name, failure.Configf(raise, "wal_status is unreserved: the slot is lost at the next checkpoint; it retains %s", retained))
+	case left != nil && *left < limit/4:
+		d.warn(name, raise, "the slot is lost after another %s of WAL (max_slot_wal_keep_size is %s)", formatBytes(*left), formatBytes(limit))
+	case limit < 0:
+		d.ok(name, "%s retained, without a limit (max_slot_wal_keep_size is -1): a long outage may fill the disk", retained)
+	default:
+		d.ok(name, "%s retained of at most %s", retained, formatBytes(limit))
+	}
+}
+
+// distance is how many bytes of WAL lie between two positions; never negative.
+func distance(from, to wal.LSN) int64 {
+	if from == 0 || from > to {
+		return 0
+	}
+	return int64(to - from)
+}
+
+// formatBytes prints a size with a binary unit.
+func formatBytes(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/(1<<10), 0
+	for value >= 1<<10 && unit < 3 {
+		value, unit = value/(1<<10), unit+1
+	}
+	return fmt.Sprintf("%.1f %s", value, []string{"KiB", "MiB", "GiB", "TiB"}[unit])
+}

@@ -1,0 +1,199 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// outboxTables checks that the tables are there, readable by logical
+// replication, and have the columns that the configuration needs.
+func (d *doctor) outboxTables(ctx context.Context) {
+	tables, err := parseTables(d.cfg)
+	if err != nil {
+		d.fail("table", err)
+		return
+	}
+	d.tables = tables
+	d.needed = make(map[wal.Table][]string, len(tables))
+	for _, t := range tables {
+		d.outboxTable(ctx, t)
+	}
+}
+
+func (d *doctor) outboxTable(ctx context.Context, t wal.Table) {
+	name := "table " + t.String()
+	info, ok, err := wal.ReadTable(ctx, d.conn, t)
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case !ok:
+		d.fail(name, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", t))
+	case !info.Publishable:
+		d.fail(name, failure.Configf("name an ordinary, logged table in source.tables, or: ALTER TABLE "+t.Quoted()+" SET LOGGED;",
+			"%s cannot be published: it is a view, or an unlogged, temporary or foreign table", t))
+	default:
+		d.infos = append(d.infos, info)
+		d.columns(ctx, t)
+		d.snapshotRights(ctx, t)
+	}
+}
+
+// columns binds the router to the table, and finds by leaving columns out one
+// at a time which of them it cannot do without.
+func (d *doctor) columns(ctx context.Context, t wal.Table) {
+	name := "columns " + t.String()
+	rel, _, err := wal.ReadColumns(ctx, d.conn, t)
+	if err != nil {
+		d.fail(name, err)
+		return
+	}
+	if err := bind(d.cfg, rel); err != nil {
+		d.fail(name, err)
+		return
+	}
+	for i, c := range rel.Columns {
+		without := *rel
+		without.Columns = slices.Delete(slices.Clone(rel.Columns), i, i+1)
+		if bind(d.cfg, &without) != nil {
+			d.needed[t] = append(d.needed[t], c.Name)
+		}
+	}
+	d.ok(name, "%s", strings.Join(d.needed[t], ", "))
+	d.routes(ctx, t, rel)
+}
+
+func bind(cfg *config.Config, rel *wal.Relation) error {
+	router, err := transform.New(cfg.Event, cfg.Route)
+	if err != nil {
+		return err
+	}
+	return router.Bind(rel)
+}
+
+// snapshotRights: decoding asks for no privilege on a table, reading it does.
+func (d *doctor) snapshotRights(ctx context.Context, t wal.Table) {
+	if d.cfg.Source.Snapshot != config.SnapshotInitial {
+		return
+	}
+	name := "privileges " + t.String()
+	var may bool
+	err := d.conn.QueryRow(ctx, `SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT')`,
+		t.Schema, t.Quoted()).Scan(&may)
+	role := wal.QuoteIdentifier(d.conn.Config().User)
+	switch {
+	case err != nil:
+		d.fail(name, fmt.Errorf("read privileges: %w", err))
+	case !may:
+		d.fail(name, failure.Configf("GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+" TO "+role+"; GRANT SELECT ON "+t.Quoted()+" TO "+role+";",
+			"source.snapshot is initial, and the role may not read %s", t))
+	default:
+		d.ok(name, "the role may read the table for the snapshot")
+	}
+}
+
+func (d *doctor) publication(ctx context.Context) {
+	const name = "publication"
+	pub, ok, err := wal.ReadPublication(ctx, d.conn, d.cfg.Source.Publication)
+	if err != nil {
+		d.fail(name, err)
+		return
+	}
+	if !ok {
+		d.missingPublication(ctx)
+		return
+	}
+	failures, warnings := wal.CheckPublication(pub, d.infos, d.needed)
+	d.leftOut(pub)
+	for _, w := range warnings {
+		d.warn(name, failure.RemedyOf(w), "%s", w)
+	}
+	if len(failures) > 0 {
+		d.fail(name, errors.Join(failures...))
+		return
+	}
+	d.ok(name, "%s publishes %s", pub.Name, operations(pub))
+}
+
+// leftOut mentions column lists: a header whose column is optional would be
+// missing without a word.
+func (d *doctor) leftOut(pub wal.Publication) {
+	for _, m := range pub.Tables {
+		if m.Columns != nil && slices.Contains(d.tables, m.Table) {
+			d.warn("publication", "", "of table %s only these columns are published: %s", m.Table, strings.Join(m.Columns, ", "))
+		}
+	}
+}
+
+func operations(p wal.Publication) string {
+	var list []string
+	for _, o := range []struct {
+		name string
+		on   bool
+	}{{"insert", p.Insert}, {"update", p.Update}, {"delete", p.Delete}, {"truncate", p.Truncate}} {
+		if o.on {
+			list = append(list, o.name)
+		}
+	}
+	return or(strings.Join(list, ", "), "nothing")
+}
+
+// missingPublication is a failure unless run may and can create it.
+func (d *doctor) missingPublication(ctx context.Context) {
+	const name = "publication"
+	if d.slot != nil {
+		d.fail(name, lostPublication(d.cfg))
+		return
+	}
+	missing := missingPublication(d.cfg, d.infos)
+	if !d.cfg.Source.Create {
+		d.fail(name, fmt.Errorf("%w, and source.create is false", missing))
+		return
+	}
+	may, err := d.mayCreatePublication(ctx)
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case !may:
+		d.fail(name, fmt.Errorf("%w, and the role may not create it: that takes CREATE on the database and ownership of the tables", missing))
+	default:
+		d.ok(name, "%s; run will create it", missing)
+	}
+}
+
+// missingPublication is the error of a publication that is not there yet.
+func missingPublication(cfg *config.Config, infos []wal.TableInfo) error {
+	remedy := "run `cdc-outbox setup` as the tables' owner"
+	if len(infos) > 0 {
+		remedy += ", or: " + wal.CreatePublicationSQL(cfg.Source.Publication, infos) + ";"
+	}
+	return failure.Configf(remedy, "publication %q does not exist", cfg.Source.Publication)
+}
+
+// lostPublication is the error of a publication that is not there although its
+// slot is.
+func lostPublication(cfg *config.Config) error {
+	return failure.Lossf(gapRemedy, "slot %q exists but publication %q does not: events committed meanwhile are lost to the stream",
+		cfg.Source.Slot, cfg.Source.Publication)
+}
+
+func (d *doctor) mayCreatePublication(ctx context.Context) (bool, error) {
+	var may bool
+	err := d.conn.QueryRow(ctx, `SELECT has_database_privilege(current_database(), 'CREATE')`).Scan(&may)
+	for _, info := range d.infos {
+		if err == nil && may {
+			err = d.conn.QueryRow(ctx, `SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = $1`, info.OID).Scan(&may)
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("read privileges: %w", err)
+	}
+	return may, nil
+}

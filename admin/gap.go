@@ -1,0 +1,169 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// GapOptions are the choices of AcceptGap.
+type GapOptions struct {
+	// Yes does it; without it AcceptGap only says what would be accepted.
+	Yes bool
+	// Snapshot has the next run publish the rows that are in the outbox first.
+	Snapshot bool
+}
+
+// GapReport says which gap an operator accepts, and what is done for it.
+type GapReport struct {
+	Reason string `json:"reason"` // why the connector stopped; empty if it had no reason to
+	From   string `json:"from"`   // the last position that is known to be published; empty if none is
+	To     string `json:"to"`     // where the stream goes on; before it is done, the server's position
+	Slot   string `json:"slot"`   // what becomes of the slot: kept, created, recreated
+	Done   bool   `json:"done"`
+	// Snapshot tells that the next run publishes the rows in the outbox first.
+	Snapshot bool `json:"snapshot"`
+}
+
+// AcceptGap goes on from the present after a loss (exit code 3): it creates a
+// missing publication, makes the slot anew where it is gone, lost, or older
+// than its publication, and writes a checkpoint that fits. It refuses while the
+// slot is in use.
+func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapReport, error) {
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(conn)
+	store, err := openStore(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+
+	v, err := readView(ctx, conn, cfg, store)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseActive(ctx, conn, v.seen.Slot); err != nil {
+		return nil, err
+	}
+	report := planGap(v)
+	report.Snapshot = opts.Snapshot
+	if !opts.Yes {
+		return report, failure.Configf("repeat it with --yes", "nothing was changed")
+	}
+	err = closeGap(ctx, conn, cfg, store, v, report)
+	return report, err
+}
+
+// planGap decides what becomes of the slot. It is kept if it can be read, and
+// its publication is the one that the checkpoint knows: then all that it still
+// has is published.
+func planGap(v *view) *GapReport {
+	r := &GapReport{To: v.seen.CurrentLSN.String(), Slot: "kept"}
+	if v.stored != nil {
+		r.From = v.stored.LSN.String()
+	}
+	_, lost := v.seen.Slot.Lost()
+	switch {
+	case !v.seen.Exists:
+		r.Slot = "created"
+	case lost, v.publication == nil, v.stored != nil && !samePublication(v.stored.Publication, v.seen.Publication):
+		r.Slot = "recreated"
+	default:
+		r.To = v.position().String()
+	}
+	if v.mismatch != nil {
+		r.Reason = v.mismatch.Error()
+	}
+	return r
+}
+
+// samePublication compares the publications of two fingerprints, without their
+// tables: a slot can be read on if tables came or went, but not over the
+// creation of its publication.
+func samePublication(a, b string) bool {
+	a, _, _ = strings.Cut(a, ":")
+	b, _, _ = strings.Cut(b, ":")
+	return a == b
+}
+
+func closeGap(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store checkpoint.Store, v *view, r *GapReport) error {
+	if v.publication == nil {
+		infos, err := readTables(ctx, conn, v.tables)
+		if err != nil {
+			return err
+		}
+		if err := wal.CreatePublication(ctx, conn, cfg.Source.Publication, infos); err != nil {
+			return err
+		}
+	}
+	pub, _, err := wal.ReadPublication(ctx, conn, cfg.Source.Publication)
+	if err != nil {
+		return err
+	}
+
+	at := v.position()
+	if r.Slot == "recreated" {
+		if err := wal.DropSlot(ctx, conn, cfg.Source.Slot); err != nil {
+			return err
+		}
+	}
+	if r.Slot != "kept" {
+		if at, err = createSlot(ctx, cfg, conn); err != nil {
+			return err
+		}
+	}
+	cp := checkpoint.Checkpoint{
+		LSN:         at,
+		SystemID:    v.seen.SystemID,
+		Timeline:    v.seen.Timeline,
+		Database:    v.seen.Database,
+		Slot:        cfg.Source.Slot,
+		Publication: pub.Fingerprint(v.tables),
+		SavedAt:     time.Now().UTC(),
+		Epoch:       1,
+		Snapshot:    r.Snapshot,
+	}
+	if v.stored != nil {
+		cp.Epoch = v.stored.Epoch + 1
+	}
+	if err := store.Save(ctx, cp); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	r.To, r.Done = at.String(), true
+	return nil
+}
+
+// WriteText prints the report for a person who has to decide.
+func (r *GapReport) WriteText(w io.Writer) error {
+	var b strings.Builder
+	if r.Reason == "" {
+		b.WriteString("The slot fits the checkpoint: no gap is known.\n")
+	} else {
+		fmt.Fprintf(&b, "Why the connector stopped: %s\n", r.Reason)
+	}
+	fmt.Fprintf(&b, "Gap: events committed between %s and %s may never have been published.\n",
+		or(r.From, "an unknown position (there is no checkpoint)"), r.To)
+	fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
+	if r.Snapshot {
+		b.WriteString("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
+	} else {
+		b.WriteString("Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n")
+	}
+	if r.Done {
+		fmt.Fprintf(&b, "Done: run goes on from %s.\n", r.To)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,282 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// slotPatience is how long the creation of a slot may wait for transactions
+// that are running.
+const slotPatience = 30 * time.Second
+
+// SetupOptions are the choices of Setup beside the configuration.
+type SetupOptions struct {
+	Schema Schema // of a table that is created; required
+	Role   string // a role to create or complete; empty: none
+}
+
+// Step is one object that setup or teardown looked after.
+type Step struct {
+	Object string `json:"object"` // table, publication, role, slot, checkpoint
+	Name   string `json:"name"`
+	Action string `json:"action"` // created, changed, exists, dropped, missing
+	Detail string `json:"detail,omitempty"`
+}
+
+// Steps is the report of setup and teardown: what was done, in order.
+type Steps []Step
+
+// WriteText prints one line for each step.
+func (s Steps) WriteText(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, st := range s {
+		fmt.Fprintln(tw, strings.TrimRight(st.Object+"\t"+st.Name+"\t"+st.Action+"\t"+st.Detail, "\t"))
+	}
+	return tw.Flush()
+}
+
+// setup is one run of Setup.
+type setup struct {
+	cfg    *config.Config
+	opts   SetupOptions
+	conn   *pgx.Conn
+	store  checkpoint.Store
+	tables []wal.Table
+	steps  Steps
+}
+
+// Setup creates what is missing for the connector to run: outbox tables,
+// publication, role, checkpoint store and slot. It may be repeated. On an error
+// the steps say how far it got.
+func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
+	tables, err := parseTables(cfg)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(conn)
+
+	s := &setup{cfg: cfg, opts: opts, conn: conn, tables: tables}
+	// The publication must exist before the slot's position; the role's grants
+	// need the tables; the slot is only created if no checkpoint remembers one.
+	for _, step := range []func(context.Context) error{
+		s.ensureTables, s.ensurePublication, s.ensureRole, s.openCheckpoint, s.ensureSlot,
+	} {
+		if err = step(ctx); err != nil {
+			break
+		}
+	}
+	if s.store != nil {
+		s.store.Close()
+	}
+	return s.steps, err
+}
+
+func (s *setup) done(object, name, action, detail string) {
+	s.steps = append(s.steps, Step{object, name, action, detail})
+}
+
+func (s *setup) ensureTables(ctx context.Context) error {
+	for _, t := range s.tables {
+		info, ok, err := wal.ReadTable(ctx, s.conn, t)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if !info.Publishable {
+				return failure.Configf("name an ordinary, logged table in source.tables, or: ALTER TABLE "+t.Quoted()+" SET LOGGED;",
+					"%s exists but cannot be published: it is a view, or an unlogged, temporary or foreign table", t)
+			}
+			s.done("table", t.String(), "exists", "")
+			continue
+		}
+		for _, sql := range []string{createSchema(t), s.opts.Schema.createTable(s.cfg, t)} {
+			if err := execute(ctx, s.conn, sql); err != nil {
+				return fmt.Errorf("create table %s: %w", t, err)
+			}
+		}
+		s.done("table", t.String(), "created", string(s.opts.Schema)+" columns")
+	}
+	return nil
+}
+
+// ensurePublication creates the publication or adds tables that it lacks. What
+// else is wrong with an existing one is the operator's to change.
+func (s *setup) ensurePublication(ctx context.Context) error {
+	name := s.cfg.Source.Publication
+	infos, err := readTables(ctx, s.conn, s.tables)
+	if err != nil {
+		return err
+	}
+	pub, ok, err := wal.ReadPublication(ctx, s.conn, name)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if err := wal.CreatePublication(ctx, s.conn, name, infos); err != nil {
+			return err
+		}
+		s.done("publication", name, "created", strings.Join(s.cfg.Source.Tables, ", "))
+		return nil
+	}
+
+	action, detail := "exists", ""
+	for _, t := range s.tables {
+		if pub.Publishes(t) {
+			continue
+		}
+		if err := execute(ctx, s.conn, "ALTER PUBLICATION "+wal.QuoteIdentifier(name)+" ADD TABLE "+t.Quoted()); err != nil {
+			return fmt.Errorf("add table %s to publication %q: %w", t, name, err)
+		}
+		action, detail = "changed", detail+"added "+t.String()+" "
+	}
+	if action == "changed" {
+		if pub, _, err = wal.ReadPublication(ctx, s.conn, name); err != nil {
+			return err
+		}
+	}
+	s.done("publication", name, action, strings.TrimSpace(detail))
+	failures, _ := wal.CheckPublication(pub, infos, nil)
+	return errors.Join(failures...)
+}
+
+func (s *setup) ensureRole(ctx context.Context) error {
+	role := s.opts.Role
+	if role == "" {
+		return nil
+	}
+	var exists bool
+	err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, role).Scan(&exists)
+	if err != nil {
+		return fmt.Errorf("look up role %q: %w", role, err)
+	}
+	statements := append([]string{alterRole(role)}, grants(s.cfg, role, s.tables)...)
+	action, detail := "exists", "privileges granted"
+	if !exists {
+		statements[0] = "CREATE ROLE " + wal.QuoteIdentifier(role) + " WITH LOGIN REPLICATION"
+		action, detail = "created", `without a password; set one with: \password `+role
+	}
+	for _, sql := range statements {
+		if err := execute(ctx, s.conn, sql); err != nil {
+			return fmt.Errorf("set up role %q: %w", role, err)
+		}
+	}
+	s.done("role", role, action, detail)
+	return nil
+}
+
+// openCheckpoint creates the checkpoint's topic, table or directory.
+func (s *setup) openCheckpoint(ctx context.Context) (err error) {
+	if s.store, err = openStore(ctx, s.cfg); err != nil {
+		return err
+	}
+	s.done("checkpoint", storeName(s.cfg), "exists", "")
+	return nil
+}
+
+func (s *setup) ensureSlot(ctx context.Context) error {
+	name := s.cfg.Source.Slot
+	slot, ok, err := wal.ReadSlot(ctx, s.conn, name)
+	if err != nil {
+		return err
+	}
+	if ok {
+		s.done("slot", name, "exists", "confirmed up to "+slot.ConfirmedFlush.String())
+		return s.usable(ctx, slot)
+	}
+	cp, remembered, err := s.store.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load checkpoint: %w", err)
+	}
+	if remembered {
+		return failure.Lossf(gapRemedy,
+			"slot %q is gone, but the checkpoint says that it was read up to %s: events committed since may be lost", name, cp.LSN)
+	}
+	at, err := createSlot(ctx, s.cfg, s.conn)
+	if err != nil {
+		return err
+	}
+	s.done("slot", name, "created", "at "+at.String())
+	return nil
+}
+
+// usable returns why an existing slot cannot be read here, if so.
+func (s *setup) usable(ctx context.Context, slot wal.Slot) error {
+	server, err := wal.ReadServer(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	return slotUsable(slot, server.Database)
+}
+
+// gapRemedy is the way out of a loss.
+const gapRemedy = "cdc-outbox setup --accept-gap --yes goes on from the present; with --snapshot the rows still in the outbox are published first"
+
+// slotUsable returns why a slot cannot be read by this connector, if so.
+func slotUsable(slot wal.Slot, database string) error {
+	drop := "choose another name for source.slot, or drop it: SELECT pg_drop_replication_slot(" + literal(slot.Name) + ");"
+	switch reason, lost := slot.Lost(); {
+	case slot.Type != "logical":
+		return failure.Configf(drop, "slot %q is a %s slot", slot.Name, slot.Type)
+	case slot.Plugin != wal.Plugin:
+		return failure.Configf(drop, "slot %q uses the output plugin %s, not %s", slot.Name, slot.Plugin, wal.Plugin)
+	case slot.Database != database:
+		return failure.Configf("correct the database in source.url, or choose another name for source.slot",
+			"slot %q belongs to database %q, not to %q", slot.Name, slot.Database, database)
+	case slot.Temporary:
+		return failure.Configf("choose another name for source.slot", "slot %q is temporary", slot.Name)
+	case lost:
+		return failure.Lossf(gapRemedy, "slot %q is lost: %s", slot.Name, reason)
+	}
+	return nil
+}
+
+// createSlot creates the configured slot and returns its first position. When
+// other transactions keep it waiting too long the error names them.
+func createSlot(ctx context.Context, cfg *config.Config, conn *pgx.Conn) (wal.LSN, error) {
+	server, err := wal.ReadServer(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	repl, err := wal.ConnectReplication(ctx, cfg.Source.URL.Reveal())
+	if err != nil {
+		return 0, fmt.Errorf("open replication connection: %w", err)
+	}
+	defer closeConn(repl)
+
+	waiting, cancel := context.WithTimeout(ctx, slotPatience)
+	defer cancel()
+	at, _, err := wal.CreateSlot(waiting, repl, cfg.Source.Slot, server.Version, wal.SlotOptions{Failover: true})
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return 0, slotBlocked(ctx, conn, cfg.Source.Slot)
+	}
+	return at, err
+}
+
+func slotBlocked(ctx context.Context, conn *pgx.Conn, name string) error {
+	open, err := readTransactions(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("create slot %q: no answer within %s: %w", name, slotPatience, err)
+	}
+	return &failure.Error{
+		Class:  failure.Transient,
+		Remedy: "wait for them or end them: " + strings.Join(endTransactions(open), " "),
+		Err: fmt.Errorf("create slot %q: not done within %s, as it waits for %s", name, slotPatience,
+			describeTransactions(open)),
+	}
+}

@@ -1,0 +1,137 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// judge says in one sentence what matters most; mismatch is why the checkpoint
+// does not fit the database, if so.
+func (r *StatusReport) judge(mismatch error) string {
+	db := r.PostgreSQL
+	switch {
+	case db == nil:
+		return "PostgreSQL cannot be asked; if the connector cannot reach it either, it is retrying"
+	case db.Slot != nil && db.Slot.Lost != "":
+		return "the slot is lost: events may be lost, an operator must decide"
+	case mismatch != nil:
+		return "the database does not fit the checkpoint: " + mismatch.Error()
+	case db.Slot == nil && r.Checkpoint == nil:
+		return "not set up yet: there is no slot and no checkpoint"
+	case db.Slot == nil:
+		return "there is no slot"
+	case db.Publication == nil:
+		return "there is no publication, so no event reaches the slot"
+	case r.PostgreSQLError != nil:
+		return r.PostgreSQLError.Error
+	case !db.Slot.Active:
+		return "nobody is reading the slot: is the connector running?"
+	case r.CheckpointError != nil:
+		return "the slot is being read, but the checkpoint cannot be"
+	}
+	return "the slot is being read"
+}
+
+// WriteText prints the report for a person: the verdict, then one line for each
+// thing.
+func (r *StatusReport) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", r.Verdict)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	trouble := func(name string, p *Problem) {
+		if p == nil {
+			return
+		}
+		line(name, "%s", p.Error)
+		if p.Remedy != "" {
+			line("", "-> %s", p.Remedy)
+		}
+	}
+
+	r.PostgreSQL.write(line, trouble)
+	trouble("", r.PostgreSQLError)
+	switch {
+	case r.Checkpoint != nil:
+		line("checkpoint", "%s", r.Checkpoint)
+	case r.CheckpointError == nil:
+		line("checkpoint", "none")
+	}
+	line("", "in %s", r.CheckpointStore)
+	trouble("", r.CheckpointError)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (d *DatabaseStatus) write(line func(name, format string, args ...any), trouble func(string, *Problem)) {
+	if d == nil {
+		line("postgresql", "cannot be asked")
+		return
+	}
+	role := "primary"
+	if d.InRecovery {
+		role = "standby"
+	}
+	line("postgresql", "%d.%d, database %s, %s on timeline %d, WAL at %s",
+		d.Version/10000, d.Version%10000, d.Database, role, d.Timeline, d.CurrentLSN)
+	d.Slot.write(line)
+	if d.Publication == nil {
+		line("publication", "missing")
+		return
+	}
+	line("publication", "%s publishes %s", d.Publication.Name, d.Publication.Operations)
+	for _, p := range d.Publication.Problems {
+		trouble("", &p)
+	}
+}
+
+func (s *SlotStatus) write(line func(name, format string, args ...any)) {
+	if s == nil {
+		line("slot", "missing")
+		return
+	}
+	line("slot", "%s, confirmed up to %s", s.Name, s.ConfirmedLSN)
+	lag := formatBytes(s.LagBytes)
+	if s.LagSeconds != nil {
+		lag += ", " + seconds(*s.LagSeconds)
+	}
+	line("lag", "%s behind", lag)
+	limit := "no limit"
+	if s.SafeWALSize != nil {
+		limit = "lost after another " + formatBytes(*s.SafeWALSize)
+	}
+	line("wal", "%s retained, wal_status %s, %s (max_slot_wal_keep_size)", formatBytes(s.RetainedBytes), s.WALStatus, limit)
+	switch {
+	case s.Lost != "":
+		line("", "LOST: %s", s.Lost)
+	case s.Holder == nil:
+		line("held by", "nobody")
+	case s.Holder.Since != nil:
+		line("held by", "%s, since %s", s.Holder, s.Holder.Since.UTC().Format(time.RFC3339))
+	default:
+		line("held by", "%s", s.Holder)
+	}
+}
+
+func (c *CheckpointStatus) String() string {
+	text := fmt.Sprintf("%s, saved %s ago (%s)", c.LSN, seconds(c.AgeSeconds), c.SavedAt.UTC().Format(time.RFC3339))
+	if c.Snapshot {
+		text += ", the snapshot is not published yet"
+	}
+	return text
+}
+
+// seconds prints a duration with as much precision as matters.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,76 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+)
+
+// openStore opens the checkpoint store, which creates its topic or table.
+func openStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
+	return wiring.OpenStore(ctx, cfg)
+}
+
+// loadCheckpoint reads the stored checkpoint into v, without creating what it
+// would be stored in.
+func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
+	ctx, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	exists, err := storeExists(ctx, cfg)
+	if err != nil || !exists {
+		return err
+	}
+	store, err := openStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return v.load(ctx, store)
+}
+
+// storeExists tells whether there is a topic or table to look into.
+func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
+	switch cfg.Checkpoint.Store {
+	case config.StoreKafka:
+		c := &cluster{cfg: *cfg.Sink.Kafka}
+		if err := c.connect(ctx); err != nil {
+			return false, err
+		}
+		defer c.client.Close()
+		_, err := c.lookup(ctx, cfg.Checkpoint.Topic)
+		// Any other error is better explained by the store itself.
+		return !errors.Is(err, kerr.UnknownTopicOrPartition), nil
+	case config.StorePostgres:
+		conn, err := connect(ctx, cfg)
+		if err != nil {
+			return false, err
+		}
+		defer closeConn(conn)
+		var exists bool
+		err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, cfg.Checkpoint.Table).Scan(&exists)
+		if err != nil {
+			return false, fmt.Errorf("look up checkpoint table: %w", err)
+		}
+		return exists, nil
+	}
+	return true, nil
+}
+
+// storeName says where the checkpoint is kept.
+func storeName(cfg *config.Config) string {
+	switch c := cfg.Checkpoint; c.Store {
+	case config.StoreKafka:
+		return "Kafka topic " + c.Topic
+	case config.StorePostgres:
+		return "table " + c.Table
+	case config.StoreFile:
+		return "file " + c.Path
+	}
+	return "no store (checkpoint.store is none)"
+}

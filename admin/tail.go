@@ -1,0 +1,234 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// TailOptions are the choices of Tail.
+type TailOptions struct {
+	// FromTable prints the rows that are in the tables now and ends, without a
+	// slot.
+	FromTable bool
+	// JSON prints one JSON object per line, as sink.stdout does, instead of
+	// lines for a person.
+	JSON bool
+	// Limit ends after so many events; 0 means no limit.
+	Limit int
+	// Out takes the events, Notes a few words on what is going on.
+	Out, Notes io.Writer
+}
+
+// errEnough ends a snapshot at the limit.
+var errEnough = errors.New("enough events")
+
+// Tail prints events as the connector would publish them, from now on until
+// ctx ends (nil) or the limit is reached. It confirms nothing: its slot is its
+// own and temporary. A row that would be a bad event is printed with the
+// reason.
+func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
+	t, err := newTail(cfg, opts)
+	if err != nil {
+		return err
+	}
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+
+	if opts.FromTable {
+		err = t.fromTables(ctx, conn)
+	} else {
+		err = t.fromStream(ctx, conn)
+	}
+	if ctx.Err() != nil || errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+type tail struct {
+	cfg     *config.Config
+	opts    TailOptions
+	tables  []wal.Table
+	router  *transform.Router
+	out     printer
+	printed int
+}
+
+// printer writes one event; bad is nil for a good one. *sink.Stdout has the
+// same form with two methods.
+type printer interface {
+	print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error
+}
+
+func newTail(cfg *config.Config, opts TailOptions) (*tail, error) {
+	tables, err := parseTables(cfg)
+	if err != nil {
+		return nil, err
+	}
+	router, err := transform.New(cfg.Event, cfg.Route)
+	if err != nil {
+		return nil, err
+	}
+	t := &tail{cfg: cfg, opts: opts, tables: tables, router: router, out: consolePrinter{opts.Out}}
+	if opts.JSON {
+		t.out = jsonPrinter{sink.NewStdout(opts.Out)}
+	}
+	return t, nil
+}
+
+// jsonPrinter prints what the stdout sink would.
+type jsonPrinter struct{ out *sink.Stdout }
+
+func (p jsonPrinter) print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	if bad != nil {
+		return p.out.DeadLetter(ctx, ev, bad)
+	}
+	return p.out.Deliver(ctx, []*transform.Event{ev}, nil)
+}
+
+// row prints the event of one inserted row.
+func (t *tail) row(ctx context.Context, row *wal.Row) error {
+	ev, err := t.router.Route(row)
+	bad, isBad := errors.AsType[*transform.BadEvent](err)
+	if err != nil && !isBad {
+		return err
+	}
+	if err := t.out.print(ctx, ev, bad); err != nil {
+		return err
+	}
+	if t.printed++; t.printed == t.opts.Limit {
+		return errEnough
+	}
+	return nil
+}
+
+// fromTables prints the rows of each table, in the order of a snapshot.
+func (t *tail) fromTables(ctx context.Context, conn *pgx.Conn) error {
+	server, err := wal.ReadServer(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if _, err := readTables(ctx, conn, t.tables); err != nil {
+		return err
+	}
+	for _, table := range t.tables {
+		rel, _, err := wal.ReadColumns(ctx, conn, table)
+		if err != nil {
+			return err
+		}
+		if err := t.router.Bind(rel); err != nil {
+			return err
+		}
+		s := wal.Snapshot{
+			Table:    table,
+			Relation: rel,
+			Position: wal.Position{CommitLSN: server.FlushLSN, Seq: uint32(t.printed)},
+			Limit:    t.opts.Limit,
+		}
+		err = wal.ReadSnapshot(ctx, conn, s, func(r *wal.Row) error { return t.row(ctx, r) })
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(t.opts.Notes, "%d rows\n", t.printed)
+	return nil
+}
+
+// fromStream prints what is committed from now on.
+func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
+	if err := t.publicationReady(ctx, conn); err != nil {
+		return err
+	}
+	stream, err := t.open(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = stream.Close(closing) // the slot goes with the connection either way
+	}()
+
+	for {
+		msg, err := stream.Next(ctx)
+		if err != nil {
+			return err
+		}
+		switch msg.Kind {
+		case wal.Insert:
+			if !t.ours(msg.Row.Relation) {
+				continue
+			}
+			if err := t.row(ctx, &msg.Row); err != nil {
+				return err
+			}
+		case wal.Commit, wal.Idle:
+			stream.Confirm(msg.End) // or the temporary slot would retain WAL
+		}
+	}
+}
+
+func (t *tail) ours(rel *wal.Relation) bool {
+	return slices.Contains(t.tables, wal.Table{Schema: rel.Namespace, Name: rel.Name})
+}
+
+// publicationReady returns why no event would arrive, if so.
+func (t *tail) publicationReady(ctx context.Context, conn *pgx.Conn) error {
+	infos, err := readTables(ctx, conn, t.tables)
+	if err != nil {
+		return err
+	}
+	pub, ok, err := wal.ReadPublication(ctx, conn, t.cfg.Source.Publication)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return missingPublication(t.cfg, infos)
+	}
+	failures, _ := wal.CheckPublication(pub, infos, nil)
+	return errors.Join(failures...)
+}
+
+// open creates the temporary slot and streams from it, on one connection.
+func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
+	server, err := wal.ReadServer(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if open, err := readTransactions(ctx, conn); err == nil && len(open) > 0 {
+		fmt.Fprintf(t.opts.Notes, "waiting for %s\n", describeTransactions(open))
+	}
+	repl, err := wal.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("open replication connection: %w", err)
+	}
+	name := fmt.Sprintf("%.40s_tail_%d", t.cfg.Source.Slot, os.Getpid())
+	at, _, err := wal.CreateSlot(ctx, repl, name, server.Version, wal.SlotOptions{Temporary: true})
+	if err != nil {
+		closeConn(repl)
+		return nil, err
+	}
+	fmt.Fprintf(t.opts.Notes, "events committed after %s, nothing is confirmed; Ctrl-C ends\n", at)
+	return wal.Open(ctx, repl, wal.Options{
+		Slot:            name,
+		Publication:     t.cfg.Source.Publication,
+		Start:           at,
+		StatusInterval:  t.cfg.Source.StatusInterval,
+		LivenessTimeout: t.cfg.Source.LivenessTimeout,
+	})
+}

@@ -1,0 +1,115 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// view is what the checkpoint and the database show at one time. Its parts are
+// read in the order that checkpoint.Server asks for, so that the progress of a
+// running connector does not look like a loss: slot, checkpoint, server.
+type view struct {
+	tables      []wal.Table
+	seen        checkpoint.Server
+	stored      *checkpoint.Checkpoint // nil: none
+	server      wal.Server
+	publication *wal.Publication // nil: missing
+	// mismatch is why the connector cannot go on from the checkpoint, if so.
+	mismatch error
+}
+
+// readView reads all three parts.
+func readView(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store checkpoint.Store) (*view, error) {
+	v := &view{}
+	if err := v.readSlot(ctx, conn, cfg); err != nil {
+		return nil, err
+	}
+	if err := v.load(ctx, store); err != nil {
+		return nil, err
+	}
+	if err := v.readServer(ctx, conn, cfg); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *view) readSlot(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (err error) {
+	v.seen.Slot, v.seen.Exists, err = wal.ReadSlot(ctx, conn, cfg.Source.Slot)
+	return err
+}
+
+func (v *view) load(ctx context.Context, store checkpoint.Store) error {
+	cp, ok, err := store.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load checkpoint: %w", err)
+	}
+	if ok {
+		v.stored = &cp
+	}
+	return nil
+}
+
+// readServer reads the rest and compares it with the checkpoint.
+func (v *view) readServer(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (err error) {
+	if v.tables, err = parseTables(cfg); err != nil {
+		return err
+	}
+	pub, ok, err := wal.ReadPublication(ctx, conn, cfg.Source.Publication)
+	if err != nil {
+		return err
+	}
+	if ok {
+		v.publication = &pub
+		v.seen.Publication = pub.Fingerprint(v.tables)
+	}
+	if v.server, err = wal.ReadServer(ctx, conn); err != nil {
+		return err
+	}
+	v.seen.SystemID, v.seen.Timeline, v.seen.Database = v.server.SystemID, v.server.Timeline, v.server.Database
+	v.seen.CurrentLSN = v.server.FlushLSN
+	if v.stored != nil && v.stored.Timeline != v.server.Timeline {
+		if v.seen.TimelineSwitch, err = timelineSwitch(ctx, cfg, v.server.Timeline, v.stored.Timeline); err != nil {
+			return err
+		}
+	}
+	v.mismatch = v.compare(cfg)
+	return nil
+}
+
+// compare is nil before a first start: no slot and no checkpoint.
+func (v *view) compare(cfg *config.Config) error {
+	if v.stored == nil && !v.seen.Exists {
+		return nil
+	}
+	if _, err := checkpoint.Verify(v.stored, v.seen); err != nil {
+		return err
+	}
+	if v.publication == nil {
+		return lostPublication(cfg)
+	}
+	return nil
+}
+
+// position is from where a slot that is kept is read on: the checkpoint where
+// it fits, or else what the server confirmed last.
+func (v *view) position() wal.LSN {
+	if v.stored != nil && v.mismatch == nil {
+		return v.stored.LSN
+	}
+	return v.seen.Slot.ConfirmedFlush
+}
+
+func timelineSwitch(ctx context.Context, cfg *config.Config, current, old int32) (wal.LSN, error) {
+	repl, err := wal.ConnectReplication(ctx, cfg.Source.URL.Reveal())
+	if err != nil {
+		return 0, fmt.Errorf("open replication connection: %w", err)
+	}
+	defer closeConn(repl)
+	return wal.TimelineSwitch(ctx, repl, current, old)
+}

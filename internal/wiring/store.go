@@ -1,0 +1,53 @@
+// Package wiring makes the parts that the configuration describes, the same way
+// for the connector and for the verbs beside it.
+//
+// Non-goals: validation (config), anything that runs.
+package wiring
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// OpenStore opens the configured checkpoint store, and creates its topic or
+// table where it is missing. It blocks until the store answers or ctx ends.
+func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
+	key, err := storeKey(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var kafka []kgo.Opt
+	if cfg.Checkpoint.Store == config.StoreKafka {
+		if kafka, err = sink.ClientOpts(*cfg.Sink.Kafka); err != nil {
+			return nil, err
+		}
+	}
+	store, err := checkpoint.Open(ctx, cfg.Checkpoint, key, kafka, cfg.Source.URL.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoint store: %w", sink.Explain(err))
+	}
+	return store, nil
+}
+
+// storeKey is database/slot unless the configuration names another key.
+func storeKey(cfg *config.Config) (string, error) {
+	if cfg.Checkpoint.Key != "" {
+		return cfg.Checkpoint.Key, nil
+	}
+	url, err := pgconn.ParseConfig(cfg.Source.URL.Reveal())
+	if err != nil {
+		return "", fmt.Errorf("source.url: %w", err)
+	}
+	database := url.Database
+	if database == "" {
+		database = url.User // PostgreSQL's default
+	}
+	return database + "/" + cfg.Source.Slot, nil
+}
