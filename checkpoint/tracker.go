@@ -64,7 +64,7 @@ func (t *Tracker) Add() Ticket {
 		t.push()
 		t.open = true
 	}
-	t.at(t.next - 1).unacked++
+	t.at(t.next-1).unacked++
 	t.inFlight++
 	return t.next - 1
 }
@@ -184,5 +184,5 @@ func (t *Tracker) contradict(format string, args ...any) {
 		return
 	}
 	t.err = failure.Lossf("restart: it resumes from the last checkpoint; and please report this, it is a bug",
-		"acks do not add up, nothing after %s is confirmed: %w", t.position, fmt.Errorf(format, args...))
+		"the record of acks does not add up, so nothing after %s is confirmed any more: %w", t.position, fmt.Errorf(format, args...))
 }

@@ -1,0 +1,258 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// model is what a Tracker does, without any economy: it remembers every step
+// and finds the position by going through all of them.
+type model struct {
+	start wal.LSN
+	steps []modelStep
+	byTkt map[Ticket]int // index into steps
+	open  bool           // the last step is an open transaction
+	fatal bool
+}
+
+type modelStep struct {
+	ticket      Ticket // 0 for an end without records
+	added, done int
+	end         wal.LSN
+	sealed      bool
+}
+
+func newModel(start wal.LSN) *model { return &model{start: start, byTkt: map[Ticket]int{}} }
+
+func (m *model) add(k Ticket) error {
+	if !m.open {
+		if _, dup := m.byTkt[k]; dup || k == 0 {
+			return fmt.Errorf("ticket %d used twice", k)
+		}
+		m.byTkt[k] = len(m.steps)
+		m.steps = append(m.steps, modelStep{ticket: k})
+		m.open = true
+	}
+	last := &m.steps[len(m.steps)-1]
+	if last.ticket != k {
+		return fmt.Errorf("ticket %d for a record of the transaction with ticket %d", k, last.ticket)
+	}
+	last.added++
+	return nil
+}
+
+func (m *model) highest() wal.LSN {
+	lsn := m.start
+	for _, s := range m.steps {
+		lsn = max(lsn, s.end)
+	}
+	return lsn
+}
+
+func (m *model) seal(end wal.LSN) {
+	switch {
+	case m.fatal:
+	case end < m.highest():
+		m.freeze()
+	case m.open:
+		last := &m.steps[len(m.steps)-1]
+		last.end, last.sealed = end, true
+		m.open = false
+	default:
+		m.steps = append(m.steps, modelStep{end: end, sealed: true})
+	}
+}
+
+func (m *model) idle(pos wal.LSN) {
+	if !m.fatal && !m.open && pos >= m.highest() {
+		m.steps = append(m.steps, modelStep{end: pos, sealed: true})
+	}
+}
+
+func (m *model) done(k Ticket, n int) {
+	i, ok := m.byTkt[k]
+	if n == 0 {
+		return
+	}
+	if !ok || n < 0 || m.steps[i].done+n > m.steps[i].added {
+		if !m.fatal {
+			m.freeze()
+		}
+		return
+	}
+	m.steps[i].done += n
+}
+
+// freeze makes the present position the last one.
+func (m *model) freeze() {
+	pos := m.position()
+	m.start, m.fatal = pos, true
+}
+
+func (m *model) position() wal.LSN {
+	pos := m.start
+	if m.fatal {
+		return pos
+	}
+	for _, s := range m.steps {
+		if !s.sealed || s.done < s.added {
+			break
+		}
+		pos = s.end
+	}
+	return pos
+}
+
+func (m *model) inFlight() (n int) {
+	for _, s := range m.steps {
+		n += s.added - s.done
+	}
+	return n
+}
+
+// history drives a Tracker and the model through the same steps, which draw
+// their choices from next (a number below n), and compares them after each.
+type history struct {
+	next    func(n int) int
+	misuse  bool
+	stalled bool // nothing is acked for now
+	tracker *Tracker
+	model   *model
+	lsn     wal.LSN
+	open    []Ticket // with something in flight, perhaps
+	highest wal.LSN  // position so far
+}
+
+func newHistory(misuse bool, next func(n int) int) *history {
+	start := wal.LSN(next(3) * 100)
+	return &history{next: next, misuse: misuse, tracker: NewTracker(start), model: newModel(start), lsn: start}
+}
+
+func (h *history) step() error {
+	switch op := h.next(20); {
+	case op < 8:
+		k := h.tracker.Add()
+		if err := h.model.add(k); err != nil {
+			return err
+		}
+		h.open = append(h.open, k)
+	case op < 11:
+		h.lsn += wal.LSN(h.next(5))
+		h.seal(h.lsn)
+	case op < 13:
+		if !h.model.open {
+			h.lsn += wal.LSN(h.next(5))
+			h.idle(h.lsn)
+		} else {
+			h.idle(h.lsn + wal.LSN(h.next(5)))
+		}
+	case op < 19:
+		h.doneSome()
+	case h.misuse && h.next(50) == 0:
+		h.misstep()
+	default:
+		h.idle(h.lsn - min(h.lsn, wal.LSN(h.next(5))))
+	}
+	return h.compare()
+}
+
+func (h *history) seal(end wal.LSN) { _ = h.tracker.Seal(end); h.model.seal(end) }
+func (h *history) idle(pos wal.LSN) { _ = h.tracker.Idle(pos); h.model.idle(pos) }
+
+// doneSome acks records of one transaction, mostly not the oldest.
+func (h *history) doneSome() {
+	if h.stalled || len(h.open) == 0 {
+		return
+	}
+	i := h.next(len(h.open))
+	k, n := h.open[i], 0
+	rest := h.open[:0]
+	for _, o := range h.open {
+		if o == k && (n == 0 || h.next(2) == 0) {
+			n++
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	h.open = rest
+	h.tracker.Done(k, n)
+	h.model.done(k, n)
+}
+
+func (h *history) misstep() {
+	if h.next(2) == 0 {
+		h.seal(h.lsn - min(h.lsn, wal.LSN(1+h.next(5))))
+		return
+	}
+	k, n := Ticket(h.next(len(h.model.steps)+2)), h.next(5)-1
+	h.tracker.Done(k, n)
+	h.model.done(k, n)
+	h.open = nil // what is in flight is no longer known here
+}
+
+func (h *history) compare() error {
+	pos := h.tracker.Position()
+	if want := h.model.position(); pos != want {
+		return fmt.Errorf("position %s, want %s", pos, want)
+	}
+	if pos < h.highest {
+		return fmt.Errorf("position went back from %s to %s", h.highest, pos)
+	}
+	h.highest = pos
+	if got, want := h.tracker.InFlight(), h.model.inFlight(); got != want {
+		return fmt.Errorf("%d in flight, want %d", got, want)
+	}
+	if broken := h.tracker.Idle(0) != nil; broken != h.model.fatal {
+		return fmt.Errorf("tracker broken: %v, want %v", broken, h.model.fatal)
+	}
+	return nil
+}
+
+func TestTrackerIsTheModelOverRandomHistories(t *testing.T) {
+	const histories, steps = 100, 800
+	grown := 0
+	for seed := range uint64(histories) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		h := newHistory(seed%2 == 0, rng.IntN)
+		for i := range steps {
+			h.stalled = seed%3 == 0 && i < steps*3/4
+			if err := h.step(); err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, i, err)
+			}
+		}
+		if len(h.tracker.ring) > initialRing {
+			grown++
+		}
+	}
+	if grown == 0 {
+		t.Error("no history made the ring grow")
+	}
+}
+
+func FuzzTracker(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 8, 3, 13, 0, 0, 13, 0, 0, 8, 4})
+	f.Add([]byte{1, 19, 0, 1, 1, 2})
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		if len(choices) > 300 {
+			return // the model is quadratic
+		}
+		more := true
+		h := newHistory(true, func(n int) int {
+			if len(choices) == 0 {
+				more = false
+				return 0
+			}
+			c := int(choices[0])
+			choices = choices[1:]
+			return c % n
+		})
+		for i := 0; more; i++ {
+			if err := h.step(); err != nil {
+				t.Fatalf("step %d: %v", i, err)
+			}
+		}
+	})
+}
