@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+
+	"github.com/cdc-outbox/cdc-outbox/admin"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+func setupVerb() verb {
+	return verb{
+		name:    "setup",
+		summary: "creates what is missing: outbox table, publication, slot, least-privilege role",
+		detail: "It needs a source.url of a user who may create these. It can be run again, and\n" +
+			"changes nothing that exists.",
+		example: "cdc-outbox setup -c cdc-outbox.yaml\n" +
+			"cdc-outbox setup -c cdc-outbox.yaml --role cdc --print > setup.sql\n" +
+			"cdc-outbox setup -c cdc-outbox.yaml --accept-gap   # after exit code 3; add --yes to do it",
+		prepare: func(flags *flag.FlagSet) action {
+			o := declareSetup(flags)
+			return func(ctx context.Context, p *program) error { return runSetup(ctx, p, o) }
+		},
+	}
+}
+
+// setupFlags are the flags of setup.
+type setupFlags struct {
+	cfg                            *configFlags
+	asJSON                         *bool
+	print, acceptGap, yes, publish *bool
+	schema, role                   *string
+}
+
+func declareSetup(flags *flag.FlagSet) setupFlags {
+	return setupFlags{
+		cfg:       declareConfig(flags),
+		asJSON:    declareJSON(flags),
+		print:     flags.Bool("print", false, "only print the SQL; connect to nothing"),
+		schema:    flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
+		role:      flags.String("role", "", "create or complete the `ROLE` that the connector logs in as"),
+		acceptGap: flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from the present; events in the gap may never be published"),
+		yes:       flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
+		publish:   flags.Bool("snapshot", false, "with --accept-gap: the next run publishes the rows that are in the outbox first"),
+	}
+}
+
+func runSetup(ctx context.Context, p *program, o setupFlags) error {
+	if (*o.yes || *o.publish) && !*o.acceptGap {
+		return failure.Configf("add --accept-gap, or leave them out", "setup takes --yes and --snapshot only with --accept-gap")
+	}
+	if *o.print && *o.acceptGap {
+		return failure.Configf("leave out --print; without --yes nothing is changed", "setup cannot print what --accept-gap does")
+	}
+	cfg, err := o.cfg.load(p)
+	if err != nil {
+		return err
+	}
+	if *o.acceptGap {
+		gap, err := admin.AcceptGap(ctx, cfg, admin.GapOptions{Yes: *o.yes, Snapshot: *o.publish})
+		if gap != nil {
+			err = errors.Join(err, p.show(gap, *o.asJSON))
+		}
+		return err
+	}
+	schema, err := admin.ParseSchema(*o.schema)
+	if err != nil {
+		return err
+	}
+	opts := admin.SetupOptions{Schema: schema, Role: *o.role}
+	if *o.print {
+		return printScript(p, cfg, opts)
+	}
+	steps, err := admin.Setup(ctx, cfg, opts)
+	return errors.Join(err, p.show(steps, *o.asJSON))
+}
+
+func printScript(p *program, cfg *config.Config, opts admin.SetupOptions) error {
+	script, err := admin.Script(cfg, opts)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(p.stdout, script)
+	return err
+}
+
+func teardownVerb() verb {
+	return verb{
+		name:    "teardown",
+		summary: "drops slot, publication and checkpoint, after --yes",
+		detail:  "What was not published by then is lost to the connector; the outbox table stays.",
+		example: "cdc-outbox teardown -c cdc-outbox.yaml --yes",
+		prepare: func(flags *flag.FlagSet) action {
+			cfg, asJSON := declareConfig(flags), declareJSON(flags)
+			yes := flags.Bool("yes", false, "do it; otherwise only say what would be dropped")
+			return func(ctx context.Context, p *program) error {
+				loaded, err := cfg.load(p)
+				if err != nil {
+					return err
+				}
+				steps, err := admin.Teardown(ctx, loaded, *yes)
+				return errors.Join(err, p.show(steps, *asJSON))
+			}
+		},
+	}
+}
+
+func checkVerb() verb {
+	return verb{
+		name:    "check",
+		summary: "checks every requirement of PostgreSQL and Kafka, and says how to mend what fails",
+		detail:  "It changes nothing. Exit code 2 if a check fails.",
+		example: "cdc-outbox check -c cdc-outbox.yaml",
+		prepare: func(flags *flag.FlagSet) action {
+			cfg, asJSON := declareConfig(flags), declareJSON(flags)
+			return func(ctx context.Context, p *program) error {
+				loaded, err := cfg.load(p)
+				if err != nil {
+					return err
+				}
+				report := admin.Check(ctx, loaded)
+				return errors.Join(report.Err(), p.show(report, *asJSON))
+			}
+		},
+	}
+}
+
+func statusVerb() verb {
+	return verb{
+		name:    "status",
+		summary: "shows the slot's lag, retained WAL, checkpoint, and who holds the slot",
+		detail:  "It asks PostgreSQL and the checkpoint's store, not a running connector, and changes\nnothing. Exit code 3 if the slot is lost.",
+		example: "cdc-outbox status -c cdc-outbox.yaml --json",
+		prepare: func(flags *flag.FlagSet) action {
+			cfg, asJSON := declareConfig(flags), declareJSON(flags)
+			return func(ctx context.Context, p *program) error {
+				loaded, err := cfg.load(p)
+				if err != nil {
+					return err
+				}
+				report := admin.Status(ctx, loaded)
+				return errors.Join(report.Err(), p.show(report, *asJSON))
+			}
+		},
+	}
+}
+
+func tailVerb() verb {
+	return verb{
+		name:    "tail",
+		summary: "prints events as they would be published, from now on, confirming nothing",
+		detail:  "It reads through a temporary slot of its own, so that it can run beside a connector.",
+		example: "cdc-outbox tail -c cdc-outbox.yaml\n" +
+			"cdc-outbox tail -c cdc-outbox.yaml --from-table --limit 10 --json",
+		prepare: func(flags *flag.FlagSet) action {
+			cfg, asJSON := declareConfig(flags), declareJSON(flags)
+			fromTable := flags.Bool("from-table", false, "print the rows that are in the tables now, and end")
+			limit := flags.Uint("limit", 0, "end after `N` events; 0 means no limit")
+			return func(ctx context.Context, p *program) error {
+				loaded, err := cfg.load(p)
+				if err != nil {
+					return err
+				}
+				return admin.Tail(ctx, loaded, admin.TailOptions{
+					FromTable: *fromTable, JSON: *asJSON, Limit: int(*limit), Out: p.stdout, Notes: p.stderr,
+				})
+			}
+		},
+	}
+}
+
+func declareJSON(flags *flag.FlagSet) *bool {
+	return flags.Bool("json", false, "print JSON")
+}
+
+// report is what a verb found or did.
+type report interface {
+	WriteText(io.Writer) error
+}
+
+// show prints the report on stdout, for people or as JSON.
+func (p *program) show(r report, asJSON bool) error {
+	if !asJSON {
+		return r.WriteText(p.stdout)
+	}
+	encoder := json.NewEncoder(p.stdout)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(r)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"flag"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// configFlags are the flags of every verb that reads the configuration.
+type configFlags struct {
+	file string
+	set  []string
+}
+
+func declareConfig(flags *flag.FlagSet) *configFlags {
+	c := &configFlags{}
+	flags.StringVar(&c.file, "c", "", "the configuration `FILE`, YAML; also CDC_OUTBOX_CONFIG")
+	// The value is not judged here: package flag would repeat it in its error,
+	// and it may be a secret.
+	flags.Func("set", "override one `KEY=VALUE`, for example log.level=debug; repeatable", func(assignment string) error {
+		c.set = append(c.set, assignment)
+		return nil
+	})
+	return c
+}
+
+// load reads the configuration from the file, the environment and the flags.
+func (c *configFlags) load(p *program) (*config.Config, error) {
+	file := c.file
+	if file == "" {
+		file = p.getenv("CDC_OUTBOX_CONFIG")
+	}
+	return config.Load(config.Options{File: file, Environ: p.environ, Set: c.set, Check: checkRouting})
+}
+
+// checkRouting judges what package config cannot, as it does not import
+// transform.
+func checkRouting(cfg *config.Config) []error {
+	_, err := transform.New(cfg.Event, cfg.Route)
+	return split(err)
+}
+
+// split undoes errors.Join.
+func split(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, split(e)...)
+	}
+	return all
+}
+
+// getenv returns the last value of a variable, or "".
+func (p *program) getenv(name string) string {
+	value := ""
+	for _, assignment := range p.environ {
+		if v, ok := strings.CutPrefix(assignment, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}

@@ -1,0 +1,20 @@
+// Command cdc-outbox publishes a PostgreSQL outbox table's rows to Kafka. Its
+// verbs, flags and exit codes are the public contract: 0 for a clean stop, 1
+// for an error that may pass, 2 for bad usage or configuration, 3 when events
+// may have been lost.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	ctx := stopOn(context.Background(), signals, os.Exit)
+	p := &program{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
+	os.Exit(p.run(ctx, os.Args[1:]))
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"runtime/debug"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+)
+
+// Limits of the heap beside the bytes in flight: what the runtime, the
+// connections and one batch being compressed need.
+const (
+	baseMemory = 24 << 20
+	gcPercent  = 100
+)
+
+// boundMemory makes the garbage collector keep the process small rather than
+// let the heap double between two collections. GOGC and GOMEMLIMIT, where they
+// are set, stay in force.
+func (p *program) boundMemory(cfg *config.Config) {
+	if p.getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if p.getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit(cfg))
+	}
+}
+
+// memoryLimit counts the bytes in flight twice: as events, and as the record
+// batches made of them. It is soft: the collector works harder near it and
+// never refuses memory.
+func memoryLimit(cfg *config.Config) int64 {
+	if cfg.Sink.Kafka == nil {
+		return 2 * baseMemory
+	}
+	return baseMemory + 2*cfg.Sink.Kafka.MaxBufferedBytes
+}

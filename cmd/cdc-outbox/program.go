@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+)
+
+// program is the process as the verbs see it: everything that main takes from
+// the operating system and tests from memory.
+type program struct {
+	environ        []string
+	stdout, stderr io.Writer
+	// connect runs the connector until ctx ends or it fails; nil is
+	// connector.Run.
+	connect func(context.Context, connector.Options) error
+}
+
+// verb is one thing that the program does.
+type verb struct {
+	name    string
+	summary string // one line
+	detail  string // paragraphs for its own help; may be empty
+	example string // lines, each a command or a comment
+	// prepare declares the flags and returns what to do once they are parsed.
+	prepare func(*flag.FlagSet) action
+}
+
+// action does a verb's work. Its error is printed, and its failure.Class is the
+// exit code.
+type action func(context.Context, *program) error
+
+// errHelp ends a command line that asked for help and got it.
+var errHelp = errors.New("help")
+
+// run executes the command line and returns the exit code. It prints the error,
+// if there is one, to stderr: nothing that it calls does.
+func (p *program) run(ctx context.Context, args []string) int {
+	err := p.execute(ctx, args)
+	if err == nil || errors.Is(err, errHelp) {
+		return 0
+	}
+	p.report(ctx, err)
+	return failure.ClassOf(err).ExitCode()
+}
+
+func (p *program) execute(ctx context.Context, args []string) error {
+	v, args, err := p.choose(args)
+	if err != nil {
+		return err
+	}
+	flags := flag.NewFlagSet(v.name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors and help are ours to print
+	act := v.prepare(flags)
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		v.help(p.stdout, flags)
+		return errHelp
+	case err != nil:
+		return flagError(v, flags, err)
+	case flags.NArg() > 0:
+		return v.usagef("takes no arguments, only flags; got %d", flags.NArg())
+	}
+	return act(ctx, p)
+}
+
+// choose finds the verb and its arguments.
+func (p *program) choose(args []string) (verb, []string, error) {
+	if len(args) == 0 {
+		return verb{}, nil, failure.Configf("run cdc-outbox --help", "no verb given; the verbs are %s", strings.Join(verbNames(), ", "))
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "--version", "-version":
+		name = "version"
+	case "help", "--help", "-help", "-h":
+		if len(rest) == 0 {
+			help(p.stdout)
+			return verb{}, nil, errHelp
+		}
+		name, rest = rest[0], []string{"--help"}
+	}
+	for _, v := range verbs() {
+		if v.name == name {
+			return v, rest, nil
+		}
+	}
+	return verb{}, nil, unknownVerb(name)
+}
+
+// harmless is what can be repeated in a message: not a URL with a password
+// that lost its flag.
+var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
+
+func unknownVerb(name string) error {
+	switch meant := nearest.To(name, verbNames()); {
+	case strings.HasPrefix(name, "-"):
+		return failure.Configf("for example: cdc-outbox run -c cdc-outbox.yaml", "the verb comes first, before its flags")
+	case meant != "":
+		return failure.Configf("did you mean cdc-outbox "+meant+"?", "unknown verb%s", quote(name))
+	}
+	return failure.Configf("run cdc-outbox --help", "unknown verb%s; the verbs are %s", quote(name), strings.Join(verbNames(), ", "))
+}
+
+func quote(name string) string {
+	if harmless.MatchString(name) {
+		return fmt.Sprintf(" %q", name)
+	}
+	return ""
+}
+
+// usagef returns a usage error of the verb.
+func (v *verb) usagef(format string, args ...any) error {
+	return failure.Configf("run cdc-outbox "+v.name+" --help", v.name+" "+format, args...)
+}
+
+// flagError turns package flag's error into ours. Its text is the only thing
+// that tells an unknown flag.
+func flagError(v verb, flags *flag.FlagSet, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return v.usagef("has a bad flag: %v", err)
+	}
+	var names []string
+	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	if meant := nearest.To(name, names); meant != "" {
+		return failure.Configf("did you mean "+dashes(meant)+"?", "%s has no flag%s", v.name, quote(dashes(name)))
+	}
+	return v.usagef("has no flag%s", quote(dashes(name)))
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// outcome is what a command line left behind.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// execute runs a command line in memory; its connector does nothing.
+func execute(ctx context.Context, environ []string, args ...string) outcome {
+	connect := func(context.Context, connector.Options) error { return nil }
+	return executeWith(ctx, connect, environ, args...)
+}
+
+func executeWith(ctx context.Context, connect func(context.Context, connector.Options) error, environ []string, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	p := &program{environ: environ, stdout: &stdout, stderr: &stderr, connect: connect}
+	code := p.run(ctx, args)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func TestEveryVerbHasHelpWithAnExample(t *testing.T) {
+	for _, v := range verbs() {
+		for _, args := range [][]string{{v.name, "--help"}, {v.name, "-h"}, {"help", v.name}} {
+			got := execute(t.Context(), nil, args...)
+			if got.code != 0 || got.stderr != "" {
+				t.Errorf("%v: code %d, stderr %q", args, got.code, got.stderr)
+			}
+			if !strings.HasPrefix(got.stdout, "cdc-outbox "+v.name+": ") {
+				t.Errorf("%v: does not begin with the verb and what it does: %q", args, got.stdout)
+			}
+			_, example, ok := strings.Cut(got.stdout, "\nExample:\n")
+			if !ok || !strings.Contains(example, "cdc-outbox "+v.name) {
+				t.Errorf("%v: has no example of the verb: %q", args, got.stdout)
+			}
+		}
+	}
+}
+
+func TestHelpListsEveryVerb(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}} {
+		got := execute(t.Context(), nil, args...)
+		if got.code != 0 || got.stderr != "" {
+			t.Errorf("%v: code %d, stderr %q", args, got.code, got.stderr)
+		}
+		for _, v := range verbs() {
+			if !strings.Contains(got.stdout, "\n  "+v.name+" ") {
+				t.Errorf("%v does not list %s", args, v.name)
+			}
+		}
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		want []string // parts of stderr
+	}{
+		{"no verb", nil, []string{"no verb given", "cdc-outbox --help"}},
+		{"mistyped verb", []string{"rnu"}, []string{`unknown verb "rnu"`, "did you mean cdc-outbox run?"}},
+		{"unknown verb", []string{"publish"}, []string{`unknown verb "publish"`, "run, "}},
+		{"verb in capitals", []string{"Version"}, []string{"did you mean cdc-outbox version?"}},
+		{"flag before the verb", []string{"-c", "x.yaml", "run"}, []string{"the verb comes first"}},
+		{"mistyped flag", []string{"healthcheck", "--redy"}, []string{`has no flag "--redy"`, "did you mean --ready?"}},
+		{"unknown flag", []string{"run", "--quickly=1"}, []string{`run has no flag "--quickly"`, "cdc-outbox run --help"}},
+		{"bad flag value", []string{"healthcheck", "--ready=perhaps"}, []string{"healthcheck has a bad flag", `"perhaps"`}},
+		{"flag without its value", []string{"run", "-c"}, []string{"flag needs an argument"}},
+		{"argument", []string{"version", "x"}, []string{"version takes no arguments"}},
+		{"flag that only others have", []string{"version", "-c", "x"}, []string{`version has no flag "-c"`}},
+		{"mistyped key", []string{"run", "--set", "source.sloot=x"}, []string{"source.sloot", "did you mean source.slot?"}},
+		{"mistyped variable", []string{"run"}, []string{"CDC_OUTBOX_SOURCE_URI", "did you mean CDC_OUTBOX_SOURCE_URL?"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := execute(t.Context(), []string{"CDC_OUTBOX_SOURCE_URI=x"}, tt.args...)
+			if got.code != 2 || got.stdout != "" {
+				t.Errorf("code %d, stdout %q; want 2 and nothing", got.code, got.stdout)
+			}
+			if !strings.HasPrefix(got.stderr, "error: ") || !strings.Contains(got.stderr, "remedy: ") {
+				t.Errorf("stderr %q is no error with a remedy", got.stderr)
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(got.stderr, part) {
+					t.Errorf("stderr %q has no %q", got.stderr, part)
+				}
+			}
+		})
+	}
+}
+
+func TestConfigurationProblemsComeAtOnce(t *testing.T) {
+	file := writeFile(t, "source:\n  sloot: x\nlog:\n  level: loud\n")
+	for name, got := range map[string]outcome{
+		"by flag":     execute(t.Context(), nil, "run", "-c", file),
+		"by variable": execute(t.Context(), []string{"CDC_OUTBOX_CONFIG=" + file}, "healthcheck"),
+	} {
+		want := "error: the configuration has 3 problems\n" +
+			"  " + file + ":2: source.sloot: unknown key\n    remedy: did you mean source.slot?\n" +
+			"  source.url: is required\n" +
+			"    remedy: set it in the file named by -c, or export CDC_OUTBOX_SOURCE_URL=postgres://user@host:5432/database\n" +
+			"  " + file + ":4: log.level \"loud\": must be one of debug, info, warn, error\n    remedy: write one of them\n"
+		if got.code != 2 || got.stderr != want {
+			t.Errorf("%s: code %d, stderr\n%s\nwant\n%s", name, got.code, got.stderr, want)
+		}
+	}
+}
+
+func TestRoutingIsCheckedWithTheConfiguration(t *testing.T) {
+	got := execute(t.Context(), nil, "run", "--set", "source.url=postgres:///app", "--set", "route.regex=(?!x)y")
+	if got.code != 2 || !strings.Contains(got.stderr, "route.regex") {
+		t.Errorf("code %d, stderr %q", got.code, got.stderr)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		err    error
+		code   int
+		stderr string // its end
+	}{
+		{"clean stop", nil, 0, ""},
+		{"transient", errors.New("broker is down"), 1, "error: broker is down\n"},
+		{"configuration", failure.Configf("grant it", "no privilege"), 2, "error: no privilege\nremedy: grant it\n"},
+		{"loss", fmt.Errorf("open: %w", failure.Lossf("decide", "slot is gone")), 3, "error: open: slot is gone\nremedy: decide\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			connect := func(context.Context, connector.Options) error { return tt.err }
+			got := executeWith(t.Context(), connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error"}, "run")
+			if got.code != tt.code || got.stderr != tt.stderr || got.stdout != "" {
+				t.Errorf("got %+v, want code %d and stderr %q", got, tt.code, tt.stderr)
+			}
+		})
+	}
+}
+
+func TestRunLogsOnStderr(t *testing.T) {
+	connect := func(_ context.Context, o connector.Options) error {
+		o.Log.Debug("hidden")
+		o.Log.Warn("seen", zap.Any("config", o.Config))
+		return nil
+	}
+	environ := []string{"CDC_OUTBOX_SOURCE_URL=postgres://u:xyzzy@localhost/app"}
+	asJSON := executeWith(t.Context(), connect, environ, "run")
+	console := executeWith(t.Context(), connect, environ, "run", "--set", "log.format=console")
+	for _, got := range []outcome{asJSON, console} {
+		if got.code != 0 || got.stdout != "" || strings.Contains(got.stderr, "hidden") || strings.Contains(got.stderr, "xyzzy") {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if !strings.Contains(asJSON.stderr, `"level":"warn"`) || !strings.Contains(asJSON.stderr, `"msg":"seen"`) {
+		t.Errorf("not JSON: %s", asJSON.stderr)
+	}
+	if !strings.Contains(console.stderr, "\tWARN\tseen\t") {
+		t.Errorf("not for a console: %s", console.stderr)
+	}
+}
+
+func TestInterruptedVerbSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stopped{os.Interrupt})
+	connect := func(ctx context.Context, _ connector.Options) error {
+		return fmt.Errorf("connect: %w", ctx.Err())
+	}
+	got := executeWith(ctx, connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error"}, "run")
+	if want := "cdc-outbox: stopped by signal: interrupt\n"; got.code != 1 || got.stderr != want {
+		t.Errorf("got %+v, want code 1 and %q", got, want)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, args := range []string{"version", "--version"} {
+		got := execute(t.Context(), nil, args)
+		if got.code != 0 || !strings.Contains(got.stdout, "\ncommit ") || !strings.Contains(got.stdout, "\ngo1.") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+// TestNoSecretIsShown puts a secret where users put one by mistake.
+func TestNoSecretIsShown(t *testing.T) {
+	for _, args := range [][]string{
+		{"postgres://u:xyzzy@h/d"},
+		{"run", "postgres://u:xyzzy@h/d"},
+		{"run", "password=xyzzy"},
+		{"run", "--password=xyzzy"},
+		{"run", "--url:postgres://u:xyzzy@h/d"},
+		{"run", "--set", "postgres://u:xyzzy@h/d"},
+		{"run", "--set", "source.password=xyzzy"},
+		{"run", "--set", "source.url:xyzzy=x"},
+		{"run", "--set", "sink.kafka.sasl.password=xyzzy"},
+		{"run", "--set", "sink.kafka.brokers=u:xyzzy@h:1"},
+		{"run", "--set", "log.level=u:xyzzy@h"},
+		{"run", "--set", "source.url=host=h\x00 password=xyzzy"},
+		{"healthcheck", "--set", "http.listen=u:xyzzy@h"},
+	} {
+		got := execute(t.Context(), []string{"CDC_OUTBOX_PASSWORD=xyzzy"}, args...)
+		if got.code != 2 || strings.Contains(got.stdout+got.stderr, "xyzzy") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
+
+// FuzzURL gives run connection strings that hold a password in all kinds of
+// broken surroundings.
+func FuzzURL(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"postgres://u:", "@h:port/d"}, {"postgres://u:", "%zz@h/d"}, {"postgresql://", "@h:1:2/d"}, {"host=h password='", ""},
+		{"host=h password=", " x"}, {"postgres://u:a`", "`: failed to configure TLS@h/d?sslmode=x"}, {"postgres://h/d?password=", "&sslmode=x"},
+		{"postgres://h/d?sslrootcert=/x&sslpassword=", ""}, {"postgres://[", "]/d"}, {"postgres://u:", "@h:99999/d"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if !strings.HasSuffix(before, ":") && !strings.HasSuffix(before, "password=") {
+			t.Skip("no password stands here")
+		}
+		got := execute(t.Context(), nil, "run", "--set", "source.url="+before+"xyzzy"+after)
+		if strings.Contains(got.stdout+got.stderr, "xyzzy") {
+			t.Errorf("%q %q: %+v", before, after, got)
+		}
+	})
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// brokenWriter is a standard output that is gone.
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestBrokenStdoutIsAnError(t *testing.T) {
+	var stderr bytes.Buffer
+	p := &program{stdout: brokenWriter{}, stderr: &stderr}
+	if code := p.run(t.Context(), []string{"version"}); code != 1 || !strings.Contains(stderr.String(), "closed pipe") {
+		t.Errorf("code %d, stderr %q", code, stderr.String())
+	}
+}

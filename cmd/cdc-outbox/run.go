@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"flag"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+)
+
+func runVerb() verb {
+	return verb{
+		name:    "run",
+		summary: "runs the connector until SIGTERM or SIGINT",
+		detail: "On the first signal it stops reading, drains what is in flight, confirms the last\n" +
+			"position and exits with 0; a second signal ends it at once.",
+		example: "cdc-outbox run -c cdc-outbox.yaml\n" +
+			"CDC_OUTBOX_SOURCE_URL=postgres://cdc@localhost/app cdc-outbox run --set sink.stdout=true",
+		prepare: func(flags *flag.FlagSet) action {
+			cfg := declareConfig(flags)
+			return func(ctx context.Context, p *program) error { return runConnector(ctx, p, cfg) }
+		},
+	}
+}
+
+func runConnector(ctx context.Context, p *program, flags *configFlags) error {
+	cfg, err := flags.load(p)
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(cfg.Log, p.stderr)
+	if err != nil {
+		return err
+	}
+	p.boundMemory(cfg)
+	ver, commit := build()
+	log.Info("starting", zap.String("version", ver), zap.String("commit", commit),
+		zap.String("slot", cfg.Source.Slot), zap.Strings("tables", cfg.Source.Tables))
+	connect := p.connect
+	if connect == nil {
+		connect = connector.Run
+	}
+	err = connect(ctx, connector.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, commit), Stdout: p.stdout})
+	if err != nil {
+		return err
+	}
+	log.Info("stopped", zap.NamedError("cause", context.Cause(ctx)))
+	return nil
+}
