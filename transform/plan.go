@@ -94,7 +94,7 @@ func (b *binder) fields(p *plan, fields []field, ignoreMissing bool) {
 		c, ok := b.find(f.column)
 		if !ok {
 			if !ignoreMissing {
-				b.missing("event.additional", f.column, "or set event.additional_missing to ignore")
+				b.missing("event.additional", f.column, ", or set event.additional_missing to ignore")
 			}
 			continue
 		}
@@ -104,7 +104,7 @@ func (b *binder) fields(p *plan, fields []field, ignoreMissing bool) {
 		case placeEnvelope:
 			p.envelope = append(p.envelope, namedColumn{c, f.alias})
 		case placePartition:
-			b.wantType("event.additional", c, "int4, int2 or int8 for a partition", typeInt4, typeInt2, typeInt8)
+			b.wantType("event.additional", c, "int4, int2 or int8 to be a partition", typeInt4, typeInt2, typeInt8)
 			p.partition = c
 		}
 	}
@@ -119,7 +119,7 @@ func (b *binder) required(key, configured string, names []string) column {
 	c := b.optional(key, "", names)
 	if !c.present {
 		b.errs = append(b.errs, failure.Configf(
-			fmt.Sprintf("set %s to one of its columns: %s%s", key, strings.Join(b.columns(), ", "), b.didYouMean(names...)),
+			b.suggest(key, names...),
 			"table %s has no column %s, and %s names no other", b.table, quotedOr(names), key))
 	}
 	return c
@@ -154,35 +154,30 @@ func (b *binder) find(name string) (column, bool) {
 }
 
 func (b *binder) missing(key, name, otherwise string) {
-	remedy := fmt.Sprintf("set %s to one of its columns: %s%s", key, strings.Join(b.columns(), ", "), b.didYouMean(name))
-	if otherwise != "" {
-		remedy += ", " + otherwise
-	}
-	b.errs = append(b.errs, failure.Configf(remedy, "%s: table %s has no column %q", key, b.table, name))
+	b.errs = append(b.errs, failure.Configf(b.suggest(key, name)+otherwise,
+		"%s: table %s has no column %q", key, b.table, name))
 }
 
 func (b *binder) wantType(key string, c column, want string, oids ...uint32) {
 	if c.present && !slices.Contains(oids, c.oid) {
-		b.errs = append(b.errs, failure.Configf("name a column of type "+want,
-			"%s: column %q of table %s has the type with OID %d, which is none of %s", key, c.name, b.table, c.oid, want))
+		b.errs = append(b.errs, failure.Configf("name a column of one of these types",
+			"%s: column %q of table %s is of the type with OID %d; it must be %s", key, c.name, b.table, c.oid, want))
 	}
 }
 
-func (b *binder) columns() []string {
-	names := make([]string, len(b.rel.Columns))
+// suggest is the remedy for a column that is not there.
+func (b *binder) suggest(key string, names ...string) string {
+	columns := make([]string, len(b.rel.Columns))
 	for i, c := range b.rel.Columns {
-		names[i] = c.Name
+		columns[i] = c.Name
 	}
-	return names
-}
-
-func (b *binder) didYouMean(names ...string) string {
+	remedy := fmt.Sprintf("name a column of the table in %s (%s)", key, strings.Join(columns, ", "))
 	for _, name := range names {
-		if near := nearest.To(name, b.columns()); near != "" {
-			return fmt.Sprintf(" (did you mean %s?)", near)
+		if near := nearest.To(name, columns); near != "" {
+			return fmt.Sprintf("did you mean %s? %s", near, remedy)
 		}
 	}
-	return ""
+	return remedy
 }
 
 // quotedOr returns names as "a" or "b".

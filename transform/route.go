@@ -11,16 +11,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// usualHeaders is how many headers an event has room for in its own allocation:
-// those that the router adds by itself.
-const usualHeaders = builtInHeaders
-
-// eventWithHeaders makes an event and its headers one allocation. They are not
+// eventWithHeaders makes an event and its usual headers one allocation. They are not
 // taken from a larger slab: one event in flight would keep the payloads of its
 // whole slab alive, out of any byte bound's sight.
 type eventWithHeaders struct {
 	event   Event
-	headers [usualHeaders]kgo.RecordHeader
+	headers [builtInHeaders]kgo.RecordHeader
 }
 
 // Route returns the event of an inserted row. The event refers to the row's
