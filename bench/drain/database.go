@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+)
+
+const (
+	baseSlot    = "bench_base"
+	publication = "cdc_outbox"
+)
+
+// database is the server with the backlog.
+type database struct {
+	server  *pgserver.Server
+	conn    *pgx.Conn
+	url     string
+	version string
+	end     string // LSN at the end of the backlog
+}
+
+func startDatabase(ctx context.Context, o options) (*database, error) {
+	server, err := pgserver.Start(ctx, pgserver.Options{Durable: true, Settings: map[string]string{
+		"max_wal_size": "8GB", "autovacuum": "off", "shared_buffers": "256MB",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	db := &database{server: server, url: server.SocketURL("postgres")}
+	if o.tcp {
+		db.url = server.URL("postgres")
+	}
+	if err := db.fill(ctx, o); err != nil {
+		db.close()
+		return nil, fmt.Errorf("fill backlog: %w", err)
+	}
+	return db, nil
+}
+
+func (db *database) close() {
+	if db.conn != nil {
+		_ = db.conn.Close(context.Background())
+	}
+	_ = db.server.Close()
+}
+
+// fill writes the backlog behind a slot that all others are copies of.
+func (db *database) fill(ctx context.Context, o options) error {
+	var err error
+	if db.conn, err = pgx.Connect(ctx, db.url); err != nil {
+		return err
+	}
+	statements := []string{
+		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL,
+			aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, payload jsonb NOT NULL)`,
+		`CREATE TABLE other (id bigserial PRIMARY KEY, note text)`,
+		`CREATE PUBLICATION ` + publication + ` FOR TABLE outbox WITH (publish = 'insert, update')`,
+		fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`, baseSlot),
+		`CREATE PROCEDURE backlog(txs int, per_tx int, size int, others int) LANGUAGE plpgsql AS $$
+		BEGIN
+			FOR t IN 1..txs LOOP
+				INSERT INTO outbox SELECT gen_random_uuid(), 'order', (random() * 10000)::int::text, 'OrderPlaced',
+					jsonb_build_object('order', t * per_tx + n, 'note', repeat(md5((t * per_tx + n)::text), size / 32))
+					FROM generate_series(1, per_tx) n;
+				INSERT INTO other (note) SELECT 'nothing of interest' FROM generate_series(1, per_tx * others);
+				COMMIT;
+			END LOOP;
+		END $$`,
+		fmt.Sprintf(`CALL backlog(%d, %d, %d, %d)`, o.rows/o.perTx, o.perTx, o.payload, o.others),
+		`CHECKPOINT`,
+	}
+	for _, sql := range statements {
+		if _, err := db.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("%s: %w", strings.SplitN(sql, "\n", 2)[0], err)
+		}
+	}
+	if err := db.conn.QueryRow(ctx, `SHOW server_version`).Scan(&db.version); err != nil {
+		return err
+	}
+	return db.conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&db.end)
+}
+
+func (db *database) describe() string {
+	transport := "Unix socket"
+	if !strings.Contains(db.url, "host=") {
+		transport = "TCP loopback"
+	}
+	return "PostgreSQL " + db.version + ", " + transport
+}
+
+// copySlot makes a slot at the backlog's beginning.
+func (db *database) copySlot(ctx context.Context, name string) error {
+	_, err := db.conn.Exec(ctx, `SELECT pg_copy_logical_replication_slot($1, $2)`, baseSlot, name)
+	return err
+}
+
+func (db *database) dropSlot(ctx context.Context, name string) error {
+	_, err := db.conn.Exec(ctx, `SELECT pg_drop_replication_slot($1)`, name)
+	return err
+}
+
+// waitConfirmed returns when the slot's confirmed position has reached the
+// backlog's end.
+func (db *database) waitConfirmed(ctx context.Context, slot string) error {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var done bool
+		err := db.conn.QueryRow(ctx,
+			`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, slot, db.end).Scan(&done)
+		if err != nil || done {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// waitReleased returns when nobody streams from the slot.
+func (db *database) waitReleased(ctx context.Context, slot string) error {
+	for {
+		var active bool
+		err := db.conn.QueryRow(ctx,
+			`SELECT active FROM pg_replication_slots WHERE slot_name = $1`, slot).Scan(&active)
+		if err != nil || !active {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

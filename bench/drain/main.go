@@ -1,0 +1,98 @@
+// Command drain measures how fast the connector drains a backlog, against the
+// limit that PostgreSQL sets: pg_recvlogical reading the same backlog into
+// /dev/null. The two take turns on one server in one run, because the speed of
+// a machine drifts; only the ratios of neighbours count.
+//
+//	go run ./bench/drain [-rows N] [-rounds N] …
+//
+// Both read through copies of one replication slot and the same transport. The
+// connector's time is that of its process from start to the confirmation of the
+// backlog's end in the slot; pg_recvlogical's is that of its process with
+// --endpos. The broker is kfake in a process of its own, so that the
+// connector's CPU time and memory are its own.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+type options struct {
+	rows, perTx, payload, others int
+	rounds, partitions           int
+	tcp                          bool
+	binary                       string
+	set                          settings
+	profile                      string
+}
+
+// settings are --set flags handed to the connector.
+type settings []string
+
+func (s *settings) String() string     { return fmt.Sprint(*s) }
+func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == brokerCommand {
+		exit(runBroker(os.Args[2:]))
+	}
+	var o options
+	flag.IntVar(&o.rows, "rows", 300_000, "outbox rows in the backlog")
+	flag.IntVar(&o.perTx, "per-tx", 10, "outbox rows per transaction")
+	flag.IntVar(&o.payload, "payload", 500, "bytes of payload; the row is about 100 more")
+	flag.IntVar(&o.others, "others", 0, "rows of another table per outbox row")
+	flag.IntVar(&o.rounds, "rounds", 5, "paired rounds")
+	flag.IntVar(&o.partitions, "partitions", 6, "partitions of the topic")
+	flag.BoolVar(&o.tcp, "tcp", false, "connect over TCP instead of the Unix socket")
+	flag.StringVar(&o.binary, "binary", "", "the connector; built from this tree when empty")
+	flag.Var(&o.set, "set", "a configuration key=value for the connector, repeatable")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	exit(run(ctx, o))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "drain:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(ctx context.Context, o options) error {
+	dir, err := os.MkdirTemp("", "cdc-outbox-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if o.binary == "" {
+		if o.binary, err = build(ctx, dir); err != nil {
+			return err
+		}
+	}
+	db, err := startDatabase(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	fmt.Printf("backlog: %d rows of %d+100 bytes, %d per transaction, %d other rows per outbox row; %s\n",
+		o.rows, o.payload, o.perTx, o.others, db.describe())
+
+	var results []round
+	for n := range o.rounds {
+		r, err := measure(ctx, o, db, dir, n)
+		if err != nil {
+			return fmt.Errorf("round %d: %w", n+1, err)
+		}
+		fmt.Println(r.line(n + 1))
+		results = append(results, r)
+	}
+	fmt.Println(summary(results))
+	return nil
+}

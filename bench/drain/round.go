@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+)
+
+// round is a pair of measurements on the same backlog.
+type round struct {
+	rows           int
+	limit, drained time.Duration
+	cpu            time.Duration
+	peakRSS        int64 // bytes
+}
+
+func (r round) ratio() float64 { return r.limit.Seconds() / r.drained.Seconds() }
+func (r round) cpuMicros() float64 {
+	return r.cpu.Seconds() * 1e6 / float64(r.rows)
+}
+
+func (r round) line(n int) string {
+	rate := func(d time.Duration) float64 { return float64(r.rows) / d.Seconds() }
+	return fmt.Sprintf("round %d: pg_recvlogical %6.0f rows/s, cdc-outbox %6.0f rows/s, ratio %.2f, CPU %.1f µs/event, peak RSS %.1f MiB",
+		n, rate(r.limit), rate(r.drained), r.ratio(), r.cpuMicros(), float64(r.peakRSS)/(1<<20))
+}
+
+func summary(rounds []round) string {
+	return fmt.Sprintf("median of %d: ratio %.2f × pg_recvlogical, CPU %.1f µs/event, peak RSS %.1f MiB",
+		len(rounds), median(rounds, round.ratio), median(rounds, round.cpuMicros),
+		median(rounds, func(r round) float64 { return float64(r.peakRSS) / (1 << 20) }))
+}
+
+func median(rounds []round, of func(round) float64) float64 {
+	values := make([]float64, len(rounds))
+	for i, r := range rounds {
+		values[i] = of(r)
+	}
+	slices.Sort(values)
+	mid := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[mid]
+	}
+	return (values[mid-1] + values[mid]) / 2
+}
+
+// measure runs both readers, the first one alternating with n.
+func measure(ctx context.Context, o options, db *database, dir string, n int) (round, error) {
+	r := round{rows: o.rows / o.perTx * o.perTx}
+	steps := []func() error{
+		func() error { return recvlogical(ctx, db, &r) },
+		func() error { return connector(ctx, o, db, dir, &r) },
+	}
+	if n%2 == 1 {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// recvlogical times pg_recvlogical.
+func recvlogical(ctx context.Context, db *database, r *round) error {
+	const slot = "bench_limit"
+	if err := db.copySlot(ctx, slot); err != nil {
+		return err
+	}
+	bin, err := pgserver.Find()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "pg_recvlogical"),
+		"--dbname", db.url, "--slot", slot, "--start", "--file", "/dev/null", "--no-loop",
+		"--endpos", db.end, "--option", "proto_version=1", "--option", "publication_names="+publication)
+	cmd.Stderr = os.Stderr
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("pg_recvlogical: %w", err)
+	}
+	r.limit = time.Since(began)
+	return db.dropSlot(ctx, slot)
+}
+
+// connector times cdc-outbox, with defaults but for where it reads and writes.
+func connector(ctx context.Context, o options, db *database, dir string, r *round) error {
+	const slot = "bench_connector"
+	if err := db.copySlot(ctx, slot); err != nil {
+		return err
+	}
+	kafka, err := startBroker(ctx, o.partitions)
+	if err != nil {
+		return err
+	}
+	defer kafka.stop()
+
+	args := []string{"run", "--set", "source.url=" + db.url, "--set", "source.slot=" + slot,
+		"--set", "source.publication=" + publication, "--set", "sink.kafka.brokers=" + kafka.addr,
+		"--set", "http.listen=", "--set", "log.level=warn"}
+	for _, s := range o.set {
+		args = append(args, "--set", s)
+	}
+	cmd := exec.CommandContext(ctx, o.binary, args...)
+	cmd.Stderr = os.Stderr
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if err := db.waitConfirmed(ctx, slot); err != nil {
+		return err
+	}
+	r.drained = time.Since(began)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("cdc-outbox: %w", err)
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	r.peakRSS = usage.Maxrss << 10 // Linux counts in KiB
+
+	if got, err := kafka.records(ctx); err != nil || got != int64(r.rows) {
+		return fmt.Errorf("the topic has %d records instead of %d: %w", got, r.rows, err)
+	}
+	if err := db.waitReleased(ctx, slot); err != nil {
+		return err
+	}
+	return db.dropSlot(ctx, slot)
+}
+
+func build(ctx context.Context, dir string) (string, error) {
+	out := filepath.Join(dir, "cdc-outbox")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, "github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
+	cmd.Stderr = os.Stderr
+	return out, cmd.Run()
+}

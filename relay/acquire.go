@@ -1,0 +1,305 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// standbyPoll is how often a warm spare looks whether the slot is free.
+const standbyPoll = 500 * time.Millisecond
+
+// acquire becomes the slot's reader: it creates what is missing on a first
+// start, stands by while another process holds the slot, compares the server
+// with the checkpoint, and starts streaming.
+func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (*wal.Stream, wal.Identity, error) {
+	for {
+		stream, id, err := s.tryAcquire(ctx, sql)
+		if !errors.Is(err, wal.ErrSlotActive) {
+			return stream, id, err
+		}
+		if s.health.standby() {
+			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.cfg.Source.Slot))
+		}
+		if err := s.waitForSlot(ctx, sql); err != nil {
+			return nil, id, err
+		}
+	}
+}
+
+// waitForSlot returns when nobody streams from the slot.
+func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
+	for {
+		if !sleep(ctx, standbyPoll) {
+			return context.Cause(ctx)
+		}
+		slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
+		if err != nil || !slot.Active {
+			return err
+		}
+	}
+}
+
+// tryAcquire is acquire without the waiting. It looks at the slot, the
+// checkpoint and the server's position in the order that checkpoint.Server asks
+// for.
+func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Stream, id wal.Identity, err error) {
+	repl, err := wal.ConnectReplication(ctx, s.cfg.Source.URL.Reveal())
+	if err != nil {
+		return nil, id, fmt.Errorf("open replication connection: %w", err)
+	}
+	defer func() { closeReplication(repl) }() // of no effect once Open took it over
+
+	seen, err := s.inspect(ctx, sql)
+	if err != nil {
+		return nil, id, err
+	}
+	if seen.Slot.Active {
+		return nil, id, wal.ErrSlotActive
+	}
+	stored, err := s.load(ctx)
+	if err != nil {
+		return nil, id, err
+	}
+	if id, err = wal.Identify(ctx, repl); err != nil {
+		return nil, id, err
+	}
+	if stored == nil && !seen.Exists {
+		if stored, err = s.firstStart(ctx, sql, repl, id); err != nil {
+			return nil, id, err
+		}
+		if seen, err = s.inspect(ctx, sql); err != nil {
+			return nil, id, err
+		}
+	}
+	identify(&seen, id)
+	if err := timelineSwitch(ctx, repl, stored, &seen); err != nil {
+		return nil, id, err
+	}
+	start, err := checkpoint.Verify(stored, seen)
+	if err != nil {
+		return nil, id, err
+	}
+
+	stream, err = wal.Open(ctx, repl, wal.Options{
+		Slot:            s.cfg.Source.Slot,
+		Publication:     s.cfg.Source.Publication,
+		Start:           max(start, s.intake.end),
+		StatusInterval:  s.cfg.Source.StatusInterval,
+		LivenessTimeout: s.cfg.Source.LivenessTimeout,
+	})
+	if err != nil {
+		return nil, id, err
+	}
+	if err := s.begin(ctx, sql, stored, seen, start); err != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		return nil, id, errors.Join(err, stream.Close(closing))
+	}
+	return stream, id, nil
+}
+
+// begin starts an epoch of checkpoints as the slot's holder, from the position
+// that was found, and publishes the snapshot where one is still owed.
+func (s *source) begin(ctx context.Context, sql *pgx.Conn, stored *checkpoint.Checkpoint, seen checkpoint.Server, start wal.LSN) error {
+	cp := s.checkpoint(seen, start)
+	if stored != nil {
+		cp.Epoch = stored.Epoch + 1
+		cp.Snapshot = stored.Snapshot
+	}
+	s.epoch = cp.Epoch
+	if acked := s.intake.tracker.Position(); acked > start {
+		cp.LSN = acked // by this process, before the connection broke
+	} else if err := s.intake.tracker.Idle(start); err != nil {
+		return fmt.Errorf("start position: %w", err)
+	}
+	if err := s.keeper.begin(ctx, cp); err != nil {
+		return err
+	}
+	s.log.Info("streaming", zap.String("slot", cp.Slot), zap.String("publication", s.cfg.Source.Publication),
+		zap.Stringer("start", start), zap.Int32("timeline", cp.Timeline))
+	if !cp.Snapshot {
+		return nil
+	}
+	return s.snapshot(ctx, sql, cp, "")
+}
+
+// checkpoint describes the database as seen, at lsn, in the first epoch. With
+// no other checkpoint the snapshot is owed if the configuration asks for one.
+func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Checkpoint {
+	return checkpoint.Checkpoint{
+		LSN:         lsn,
+		SystemID:    seen.SystemID,
+		Timeline:    seen.Timeline,
+		Database:    seen.Database,
+		Slot:        s.cfg.Source.Slot,
+		Publication: seen.Publication,
+		Epoch:       1,
+		Snapshot:    s.cfg.Source.Snapshot == config.SnapshotInitial,
+	}
+}
+
+// snapshot publishes the rows that are in the outbox tables: those of the named
+// exported snapshot, or those visible now, and notes that it is done once all
+// are acked. A crash before that repeats it.
+func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, name string) error {
+	s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
+	rows, err := s.intake.snapshot(ctx, sql, s.tables, name, cp.LSN)
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	s.log.Info("published the rows that were in the outbox", zap.Int("rows", rows))
+	cp.Snapshot = false
+	return s.keeper.begin(ctx, cp)
+}
+
+// load returns the stored checkpoint, or nil where there is none.
+func (s *source) load(ctx context.Context) (*checkpoint.Checkpoint, error) {
+	cp, ok, err := s.store.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load checkpoint: %w", err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	if s.epoch != 0 && cp.Epoch > s.epoch {
+		return nil, errTakenOver
+	}
+	return &cp, nil
+}
+
+// inspect asks the server for what the checkpoint is compared with, except who
+// it is and how far its log goes.
+func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
+	slot, exists, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
+	if err != nil {
+		return checkpoint.Server{}, err
+	}
+	pub, published, err := wal.ReadPublication(ctx, sql, s.cfg.Source.Publication)
+	if err != nil {
+		return checkpoint.Server{}, err
+	}
+	seen := checkpoint.Server{Exists: exists, Slot: slot}
+	if !published {
+		if exists {
+			return seen, missingPublication(s.cfg.Source)
+		}
+		return seen, nil
+	}
+	seen.Publication = pub.Fingerprint(s.tables)
+	infos, err := s.readTables(ctx, sql)
+	if err != nil {
+		return seen, err
+	}
+	failures, _ := wal.CheckPublication(pub, infos, nil)
+	return seen, errors.Join(failures...)
+}
+
+func identify(seen *checkpoint.Server, id wal.Identity) {
+	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
+}
+
+// readTables describes the outbox tables; a missing one is an error.
+func (s *source) readTables(ctx context.Context, sql *pgx.Conn) ([]wal.TableInfo, error) {
+	infos := make([]wal.TableInfo, 0, len(s.tables))
+	for _, t := range s.tables {
+		info, ok, err := wal.ReadTable(ctx, sql, t)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables",
+				"source.tables: table %s does not exist in the database", t)
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// firstStart creates publication and slot, in this order (a slot's position
+// must not lie before its publication), publishes the snapshot if the
+// configuration asks for one, and returns the checkpoint it saved.
+func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn, id wal.Identity) (*checkpoint.Checkpoint, error) {
+	src := s.cfg.Source
+	if !src.Create {
+		return nil, failure.Configf("run `cdc-outbox setup`, or set source.create: true",
+			"slot %s does not exist, and source.create is false", src.Slot)
+	}
+	server, err := wal.ReadServer(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.ensurePublication(ctx, sql); err != nil {
+		return nil, err
+	}
+	seen, err := s.inspect(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	identify(&seen, id)
+	snapshot := src.Snapshot == config.SnapshotInitial
+	start, name, err := wal.CreateSlot(ctx, repl, src.Slot, server.Version,
+		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
+	if err != nil {
+		return nil, err
+	}
+	s.log.Info("created slot", zap.String("slot", src.Slot), zap.Stringer("start", start))
+
+	cp := s.checkpoint(seen, start)
+	if err := s.keeper.begin(ctx, cp); err != nil {
+		return nil, err
+	}
+	if snapshot {
+		err = s.snapshot(ctx, sql, cp, name)
+		cp.Snapshot = false
+	}
+	return &cp, err
+}
+
+func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
+	name := s.cfg.Source.Publication
+	if _, ok, err := wal.ReadPublication(ctx, sql, name); ok || err != nil {
+		return err
+	}
+	infos, err := s.readTables(ctx, sql)
+	if err != nil {
+		return err
+	}
+	if err := wal.CreatePublication(ctx, sql, name, infos); err != nil {
+		return err
+	}
+	s.log.Info("created publication", zap.String("publication", name))
+	return nil
+}
+
+// timelineSwitch finds where the server left the checkpoint's timeline, if it
+// did.
+func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint.Checkpoint, seen *checkpoint.Server) (err error) {
+	if stored == nil || stored.Timeline == seen.Timeline {
+		return nil
+	}
+	seen.TimelineSwitch, err = wal.TimelineSwitch(ctx, repl, seen.Timeline, stored.Timeline)
+	return err
+}
+
+func missingPublication(src config.Source) error {
+	return failure.Lossf(
+		fmt.Sprintf("rows committed while it is missing never reach the slot; `cdc-outbox setup --accept-gap --yes` creates it and goes on from the present, with --snapshot it first publishes the rows still in the outbox table (slot %s)", src.Slot),
+		"slot %s exists but publication %s does not", src.Slot, src.Publication)
+}
+
+func closeReplication(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // idle, or taken over and marked closed
+}

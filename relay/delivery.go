@@ -1,0 +1,157 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// batchBytes is how much is handed to the sink at a time: enough for a full
+// Kafka batch, little enough that acks come often.
+const batchBytes = 768 << 10
+
+// delivery moves items from the queue to the sink and reports what is dealt
+// with to the tracker. run is its only goroutine.
+type delivery struct {
+	queue   *queue
+	sink    sink.Sink
+	tracker *checkpoint.Locked
+	keeper  *keeper
+	policy  string
+	linger  time.Duration
+	metrics Metrics
+	log     *zap.Logger
+
+	current atomic.Pointer[flight] // the batch in delivery; nil: none
+	events  []*transform.Event     // reused
+}
+
+// run delivers until the queue is closed and empty (nil), ctx ends (its cause)
+// or the sink fails.
+func (d *delivery) run(ctx context.Context) error {
+	var batch []item
+	for {
+		var err error
+		batch, err = d.queue.take(ctx, d.linger, batch)
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		d.current.Store(&flight{began: time.Now(), oldest: batch[0].event.CommitTime})
+		if err := d.deliver(ctx, batch); err != nil {
+			return err
+		}
+		d.current.Store(nil)
+		d.settle(batch)
+	}
+}
+
+// flight is a batch on its way.
+type flight struct {
+	began  time.Time // of the delivery
+	oldest time.Time // commit time of the first event
+}
+
+// stuck is how long the delivery in progress has taken, and lag how long ago
+// its first event was committed; both are 0 where there is none.
+func (d *delivery) stuck() time.Duration {
+	if f := d.current.Load(); f != nil {
+		return time.Since(f.began)
+	}
+	return 0
+}
+
+func (d *delivery) lag() time.Duration {
+	if f := d.current.Load(); f != nil {
+		return max(0, time.Since(f.oldest))
+	}
+	return 0
+}
+
+// deliver writes the batch's events in order, each bad one between its
+// neighbours.
+func (d *delivery) deliver(ctx context.Context, batch []item) error {
+	d.events = d.events[:0]
+	for i := range batch {
+		it := &batch[i]
+		if it.bad == nil {
+			d.events = append(d.events, it.event)
+			continue
+		}
+		if err := d.flush(ctx); err != nil {
+			return err
+		}
+		if err := d.reject(ctx, it.event, it.bad); err != nil {
+			return err
+		}
+	}
+	return d.flush(ctx)
+}
+
+func (d *delivery) flush(ctx context.Context) error {
+	if len(d.events) == 0 {
+		return nil
+	}
+	err := d.sink.Deliver(ctx, d.events, d.reject)
+	if err != nil {
+		return fmt.Errorf("deliver: %w", err)
+	}
+	d.metrics.Published(d.events)
+	clear(d.events)
+	d.events = d.events[:0]
+	return nil
+}
+
+// settle reports the batch as dealt with, one transaction at a time.
+func (d *delivery) settle(batch []item) {
+	var bytes int64
+	for i := 0; i < len(batch); {
+		ticket, n := batch[i].ticket, 0
+		for ; i < len(batch) && batch[i].ticket == ticket; i++ {
+			bytes += batch[i].size
+			n++
+		}
+		d.tracker.Done(ticket, n)
+	}
+	clear(batch)
+	d.queue.release(bytes)
+	d.keeper.event()
+}
+
+// reject carries out errors.on_bad_event; it is the sink's sink.Reject.
+func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	fields := []zap.Field{
+		zap.String("reason", string(bad.Reason)),
+		zap.String("table", ev.Table),
+		zap.ByteString("event_id", ev.ID),
+		zap.Stringer("lsn", ev.Position.CommitLSN),
+		zap.Uint32("seq", ev.Position.Seq),
+		zap.Error(bad.Err),
+	}
+	switch d.policy {
+	case config.BadEventDeadLetter:
+		if err := d.sink.DeadLetter(ctx, ev, bad); err != nil {
+			return fmt.Errorf("write dead letter of event %s: %w", ev.ID, err)
+		}
+		d.metrics.DeadLettered(bad.Reason)
+		d.log.Warn("event written to the dead-letter topic", fields...)
+		return nil
+	case config.BadEventSkip:
+		d.metrics.Skipped(bad.Reason)
+		d.log.Warn("event skipped, as errors.on_bad_event says", fields...)
+		return nil
+	}
+	return failure.Configf(stopRemedy,
+		"bad event %s of %s at %s/%d: %w", ev.ID, ev.Table, ev.Position.CommitLSN, ev.Position.Seq, bad)
+}
+
+const stopRemedy = "correct the cause and start again: nothing after the event was confirmed; " +
+	"or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip"

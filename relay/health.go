@@ -1,0 +1,178 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Roles of an instance.
+const (
+	RoleStarting = "starting" // not yet streaming
+	RoleStandby  = "standby"  // a warm spare: another instance holds the slot
+	RoleActive   = "active"
+	RoleStopping = "stopping"
+)
+
+// Status is what /status shows.
+type Status struct {
+	Role           string    `json:"role"`
+	RoleSince      time.Time `json:"role_since"`
+	Slot           string    `json:"slot"`
+	ReceivedLSN    string    `json:"received_lsn"`
+	ConfirmedLSN   string    `json:"confirmed_lsn"`
+	ServerLSN      string    `json:"server_lsn,omitempty"`
+	SlotLagBytes   int64     `json:"slot_lag_bytes"`
+	SlotLagSeconds float64   `json:"slot_lag_seconds"`
+	RetainedBytes  int64     `json:"slot_retained_bytes"`
+	WALStatus      string    `json:"wal_status,omitempty"`
+	InFlightEvents int       `json:"in_flight_events"`
+	InFlightBytes  int64     `json:"in_flight_bytes"`
+	MissingTopics  []string  `json:"missing_topics,omitempty"`
+	PostgresError  string    `json:"postgres_error,omitempty"`
+	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+}
+
+// stuckAfter is how long a delivery may take until readiness says so.
+const stuckAfter = 10 * time.Second
+
+// Health collects what the connector knows of its own state. It is safe for
+// concurrent use.
+type Health struct {
+	metrics  Metrics
+	queue    *queue
+	tracker  *checkpoint.Locked
+	keeper   *keeper
+	delivery *delivery
+
+	mu      sync.Mutex
+	role    string
+	since   time.Time
+	slot    wal.Slot
+	flush   wal.LSN
+	missing []string
+	pgErr   string
+}
+
+// NewHealth returns the state of a connector that New has yet to wire. Only
+// TopicWaiting may be called before.
+func NewHealth(m Metrics) *Health {
+	h := &Health{metrics: m}
+	h.setRole(RoleStarting)
+	return h
+}
+
+func (h *Health) setRole(role string) (changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role == role {
+		return false
+	}
+	h.role, h.since = role, time.Now()
+	h.metrics.Role(role)
+	return true
+}
+
+func (h *Health) active() {
+	h.setRole(RoleActive)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pgErr = ""
+}
+
+// standby reports whether the role is new.
+func (h *Health) standby() bool { return h.setRole(RoleStandby) }
+
+func (h *Health) stopping() { h.setRole(RoleStopping) }
+
+func (h *Health) postgresDown(err error) {
+	h.setRole(RoleStarting)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pgErr = err.Error()
+}
+
+// TopicWaiting notes a topic that delivery waits for, or that it is there now.
+func (h *Health) TopicWaiting(topic string, missing bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.missing = slices.DeleteFunc(h.missing, func(t string) bool { return t == topic })
+	if missing {
+		h.missing = append(h.missing, topic)
+	}
+	h.metrics.TopicsMissing(len(h.missing))
+}
+
+// slotSeen notes what the server said of the slot.
+func (h *Health) slotSeen(slot wal.Slot, flush wal.LSN) {
+	h.mu.Lock()
+	h.slot, h.flush = slot, flush
+	h.mu.Unlock()
+	h.metrics.Slot(slot, flush, h.delivery.lag())
+}
+
+// Live is always nil while the process can answer: a dead broker is no reason
+// to restart it.
+func (h *Health) Live() error { return nil }
+
+// Ready reports whether events flow, or would if there were any; a warm spare
+// is ready, or a rolling update would never end.
+func (h *Health) Ready() (ok bool, reasons []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role != RoleActive && h.role != RoleStandby {
+		reasons = append(reasons, "role is "+h.role)
+	}
+	if h.pgErr != "" {
+		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
+	}
+	if d := h.delivery.stuck(); d > stuckAfter {
+		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
+	}
+	for _, t := range h.missing {
+		reasons = append(reasons, "topic does not exist: "+t)
+	}
+	return len(reasons) == 0, reasons
+}
+
+func (h *Health) received() wal.LSN {
+	if s := h.keeper.stream.Load(); s != nil {
+		return s.Received()
+	}
+	return 0
+}
+
+func (h *Health) confirmed() wal.LSN { return wal.LSN(h.keeper.saved.Load()) }
+
+func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
+
+// Status returns a Status.
+func (h *Health) Status() any {
+	received, confirmed := h.received(), h.confirmed()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := Status{
+		Role:           h.role,
+		RoleSince:      h.since,
+		Slot:           h.keeper.last().Slot,
+		ReceivedLSN:    received.String(),
+		ConfirmedLSN:   confirmed.String(),
+		SlotLagSeconds: h.delivery.lag().Seconds(),
+		InFlightEvents: h.tracker.InFlight(),
+		InFlightBytes:  h.queue.bytes(),
+		MissingTopics:  slices.Clone(h.missing),
+		PostgresError:  h.pgErr,
+		UnackedSeconds: h.delivery.stuck().Seconds(),
+	}
+	if h.flush != 0 {
+		st.ServerLSN = h.flush.String()
+		st.SlotLagBytes = max(0, int64(h.flush)-int64(confirmed))
+		st.RetainedBytes = max(0, int64(h.flush)-int64(h.slot.RestartLSN))
+		st.WALStatus = h.slot.WALStatus
+	}
+	return st
+}

@@ -1,0 +1,199 @@
+// Package relay wires the connector: it reads the slot, makes events of the
+// rows, delivers them, and confirms what was acked.
+//
+// It is the only package that starts long-lived goroutines; Run owns and joins
+// them all:
+//
+//	intake      Run's own: reads the stream, transforms, fills the queue
+//	monitor     one per PostgreSQL connection: watches slot and publication
+//	delivery    empties the queue into the sink, settles the tracker
+//	keeper      saves the tracker's position, then has it confirmed
+//	http        serves health and metrics
+//
+// Invariants:
+//
+//  1. An LSN is confirmed only after a checkpoint with it was saved, which is
+//     only after every event of every transaction up to it was acked, dead
+//     lettered or skipped by order.
+//  2. Whatever blocks delivery blocks the intake, never the standby status.
+//  3. Bytes between the slot and the broker's ack are bounded by the queue.
+//  4. An error that is not transient ends Run with its class; nothing is marked
+//     done on the way out.
+//
+// Non-goals: several pipelines in one process, exactly-once delivery.
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Options are the relay's parts. All are required.
+type Options struct {
+	Config  config.Config
+	Router  *transform.Router
+	Sink    sink.Sink
+	Store   checkpoint.Store
+	Metrics Metrics
+	Health  *Health
+	Log     *zap.Logger
+}
+
+// Relay is one connector. Make it with New; Run it once.
+type Relay struct {
+	cfg      config.Config
+	queue    *queue
+	tracker  *checkpoint.Locked
+	keeper   *keeper
+	delivery *delivery
+	source   *source
+	health   *Health
+	log      *zap.Logger
+}
+
+// New wires the parts; it starts nothing. The relay does not close them.
+func New(o Options) (*Relay, error) {
+	tables := make([]wal.Table, 0, len(o.Config.Source.Tables))
+	known := make(map[wal.Table]bool, len(o.Config.Source.Tables))
+	for _, name := range o.Config.Source.Tables {
+		t, err := wal.ParseTable(name)
+		if err != nil {
+			return nil, fmt.Errorf("source.tables: %w", err)
+		}
+		tables, known[t] = append(tables, t), true
+	}
+	limit, linger := bounds(o.Config.Sink)
+	r := &Relay{
+		cfg:     o.Config,
+		queue:   newQueue(limit),
+		tracker: checkpoint.NewLocked(0),
+		log:     o.Log,
+	}
+	r.keeper = &keeper{
+		store:    o.Store,
+		tracker:  r.tracker,
+		interval: o.Config.Checkpoint.Interval,
+		metrics:  o.Metrics,
+		log:      o.Log,
+		wake:     make(chan struct{}, 1),
+	}
+	r.delivery = &delivery{
+		queue:   r.queue,
+		sink:    o.Sink,
+		tracker: r.tracker,
+		keeper:  r.keeper,
+		policy:  o.Config.Errors.OnBadEvent,
+		linger:  linger,
+		metrics: o.Metrics,
+		log:     o.Log,
+	}
+	r.health = o.Health
+	r.health.queue, r.health.tracker, r.health.keeper, r.health.delivery = r.queue, r.tracker, r.keeper, r.delivery
+	o.Metrics.Observe(r.health.received, r.health.confirmed, r.health.inFlight, r.queue.bytes)
+	r.source = &source{
+		cfg:    o.Config,
+		tables: tables,
+		store:  o.Store,
+		keeper: r.keeper,
+		health: r.health,
+		log:    o.Log,
+		intake: &intake{
+			router:   o.Router,
+			queue:    r.queue,
+			tracker:  r.tracker,
+			keeper:   r.keeper,
+			tables:   known,
+			onUpdate: o.Config.Event.OnUpdate,
+			metrics:  o.Metrics,
+			log:      o.Log,
+		},
+	}
+	return r, nil
+}
+
+// stdoutBuffer bounds the bytes in flight to standard output.
+const stdoutBuffer = 4 << 20
+
+func bounds(s config.Sink) (limit int64, linger time.Duration) {
+	if s.Kafka != nil {
+		return s.Kafka.MaxBufferedBytes, s.Kafka.Linger
+	}
+	return stdoutBuffer, 0
+}
+
+// errDrained ends the workers once they have nothing left to do.
+var errDrained = errors.New("drained")
+
+// Run runs the connector until ctx ends: it then stops reading, drains what is
+// in flight for at most errors.drain_timeout, confirms the last position and
+// returns nil. It returns early with an error that it cannot mend; the error's
+// failure.Class is the process's exit code.
+func (r *Relay) Run(ctx context.Context) error {
+	reading, stopReading := context.WithCancelCause(ctx)
+	defer stopReading(nil)
+	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWorking(nil)
+
+	workers, _ := errgroup.WithContext(working)
+	delivered := make(chan struct{})
+	workers.Go(func() error {
+		defer close(delivered)
+		return r.work(stopReading, r.delivery.run(working))
+	})
+	workers.Go(func() error { return r.work(stopReading, r.keeper.run(working)) })
+
+	err := r.source.run(reading)
+	if err != nil {
+		r.log.Debug("reading ended", zap.Error(err))
+	}
+	r.health.stopping()
+	r.drain(working, stopWorking, delivered)
+	stopWorking(errDrained)
+	workErr := workers.Wait()
+
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	r.keeper.finish(ending)
+	r.source.close(ending)
+	return errors.Join(err, workErr)
+}
+
+// closeTimeout bounds the last checkpoint and the last standby status.
+const closeTimeout = 3 * time.Second
+
+// work passes a worker's result on; a failure also stops the reading.
+func (r *Relay) work(stopReading context.CancelCauseFunc, err error) error {
+	if err == nil || errors.Is(err, errDrained) {
+		return nil
+	}
+	stopReading(err)
+	return err
+}
+
+// drain waits until the delivery has emptied the queue, or gives up on it after
+// errors.drain_timeout.
+func (r *Relay) drain(working context.Context, stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
+	r.queue.close()
+	timer := time.NewTimer(r.cfg.Errors.DrainTimeout)
+	defer timer.Stop()
+	select {
+	case <-delivered:
+	case <-working.Done():
+	case <-timer.C:
+		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
+			zap.Int("events", r.tracker.InFlight()))
+		stopWorking(errDrained)
+		<-delivered
+	}
+}

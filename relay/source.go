@@ -1,0 +1,135 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// sessionReset: a session that lasted this long starts the backoff anew.
+const sessionReset = 30 * time.Second
+
+// errTakenOver ends an instance whose slot another one has read meanwhile: what
+// this one has in flight is old.
+var errTakenOver = errors.New("another instance has read the slot in the meantime; starting over")
+
+// source keeps a session with PostgreSQL: it connects, becomes the slot's
+// reader, streams into the intake, and begins again when the connection breaks.
+// run is its only goroutine, and owns all of it.
+type source struct {
+	cfg    config.Config
+	tables []wal.Table
+	intake *intake
+	keeper *keeper
+	store  checkpoint.Store
+	health *Health
+	log    *zap.Logger
+
+	epoch     int64       // of our checkpoints; 0 before the first session
+	connected bool        // a connection succeeded once
+	stream    *wal.Stream // of the last session that ended because ctx did
+}
+
+// run streams until ctx ends (nil; the stream stays open for close) or an error
+// that a new session cannot mend.
+func (s *source) run(ctx context.Context) error {
+	var retry backoff
+	for {
+		started := time.Now()
+		err := s.session(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if failure.ClassOf(err) != failure.Transient || errors.Is(err, errTakenOver) {
+			return err
+		}
+		if errors.Is(err, wal.ErrUnknownHost) && !s.connected {
+			return failure.Configf("correct the host in source.url", "%w", err)
+		}
+		if time.Since(started) > sessionReset {
+			retry.reset()
+		}
+		wait := retry.next()
+		s.health.postgresDown(err)
+		s.log.Warn("PostgreSQL session ended, will reconnect", zap.Error(err), zap.Duration("wait", wait))
+		s.intake.metrics.Reconnected("postgres")
+		if !sleep(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+// session is one connection's life. It returns why it ended.
+func (s *source) session(ctx context.Context) error {
+	sql, err := wal.Connect(ctx, s.cfg.Source.URL.Reveal())
+	if err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	s.connected = true
+	defer closeConn(sql)
+
+	stream, id, err := s.acquire(ctx, sql)
+	if err != nil {
+		return err
+	}
+	s.keeper.attach(stream)
+	s.health.active()
+	err = s.consume(ctx, sql, id, stream)
+	if ctx.Err() != nil {
+		s.stream = stream // close confirms what is drained by then
+		return nil
+	}
+	s.keeper.attach(nil)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if closeErr := stream.Close(closing); closeErr != nil {
+		s.log.Debug("closing the broken stream failed", zap.Error(closeErr))
+	}
+	return err
+}
+
+// consume runs the intake and, beside it, the monitor; the first to fail ends
+// the other.
+func (s *source) consume(ctx context.Context, sql *pgx.Conn, id wal.Identity, stream *wal.Stream) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watched := make(chan struct{})
+	go func() { // owner: this call, which joins it below
+		defer close(watched)
+		if err := s.monitor(ctx, sql, id); err != nil {
+			cancel(err)
+		}
+	}()
+	err := s.intake.consume(ctx, stream)
+	cancel(err)
+	<-watched
+	return err
+}
+
+// close confirms the last saved position to the server and ends the session
+// that run left open. What the server may not have seen is in the checkpoint.
+func (s *source) close(ctx context.Context) {
+	if s.stream == nil {
+		return
+	}
+	s.keeper.attach(s.stream)
+	s.keeper.attach(nil)
+	if err := s.stream.Close(ctx); err != nil {
+		s.log.Warn("the server may not have seen the last confirmed position; some events may be sent again", zap.Error(err))
+	}
+}
+
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // nothing is pending on it
+}
