@@ -39,6 +39,7 @@ type Metrics struct {
 	deadLettered    *prometheus.CounterVec
 	skipped         *prometheus.CounterVec
 	ignored         *prometheus.CounterVec
+	warned          *prometheus.CounterVec
 	reconnects      *prometheus.CounterVec
 	role            *prometheus.GaugeVec
 	slot            slotGauges
@@ -84,6 +85,7 @@ func (m *Metrics) registerEvents() {
 	m.registry.MustRegister(m.publishLatency)
 	m.deadLettered = m.counterVec("events_dead_lettered_total", "Bad events written to the dead-letter topic.", "reason")
 	m.skipped = m.counterVec("events_skipped_total", "Bad events dropped because errors.on_bad_event says skip.", "reason")
+	m.warned = m.counterVec("events_warned_total", "Events that are published, but not as one would expect.", "warning")
 	m.ignored = m.counterVec("events_ignored_total", "Changes of outbox rows that are no inserts and publish nothing.", "operation")
 	for _, operation := range []string{"update", "delete", "truncate"} {
 		m.ignored.WithLabelValues(operation)
@@ -144,6 +146,9 @@ func (m *Metrics) DeadLettered(reason transform.Reason) {
 
 // Skipped counts a bad event that was dropped by order of the operator.
 func (m *Metrics) Skipped(reason transform.Reason) { m.skipped.WithLabelValues(string(reason)).Inc() }
+
+// Warned counts an event that is published, but not as one would expect.
+func (m *Metrics) Warned(warning transform.Warning) { m.warned.WithLabelValues(string(warning)).Inc() }
 
 // Ignored counts a change that is no insert: update, delete or truncate.
 func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operation).Inc() }

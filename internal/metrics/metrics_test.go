@@ -13,9 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
+
+var _ relay.Metrics = (*Metrics)(nil)
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 
@@ -31,6 +34,7 @@ func TestExposition(t *testing.T) {
 	m.Published(nil)
 	m.DeadLettered(transform.ReasonNullKey)
 	m.Skipped(transform.ReasonIllegalTopic)
+	m.Warned(transform.WarningNoTrace)
 	m.Ignored("update")
 	m.Reconnected("postgres")
 	m.Role("active")
