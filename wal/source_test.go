@@ -1,0 +1,224 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// slots numbers the slots of a test binary: a server's slots share a name space.
+var slots atomic.Int64
+
+// source is a database with a publication and a slot, for one test.
+type source struct {
+	url     string // for replication connections; a test may point it elsewhere
+	sql     *pgx.Conn
+	options Options
+}
+
+// newSource creates a database, runs statements in it, and then creates a
+// publication of all tables and a slot.
+func newSource(t *testing.T, server *pgtest.Server, statements ...string) *source {
+	t.Helper()
+	url := server.NewDatabase(t)
+	s := &source{
+		url: url,
+		options: Options{
+			Slot:            fmt.Sprintf("stream_%d", slots.Add(1)),
+			Publication:     "Öffentlich", // quoted wherever it goes
+			Messages:        true,
+			StatusInterval:  50 * time.Millisecond,
+			LivenessTimeout: 20 * time.Second,
+		},
+	}
+	s.sql = connect(t, url, statements...)
+	s.exec(t, `CREATE PUBLICATION "Öffentlich" FOR ALL TABLES`,
+		`SELECT pg_create_logical_replication_slot('`+s.options.Slot+`', 'pgoutput')`)
+	return s
+}
+
+func (s *source) exec(t *testing.T, statements ...string) {
+	t.Helper()
+	execute(t, s.sql, statements...)
+}
+
+// written is the end of what is committed and flushed by now.
+func (s *source) written(t *testing.T) LSN {
+	t.Helper()
+	var text string
+	if err := s.sql.QueryRow(testContext(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	lsn, err := pglogrepl.ParseLSN(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lsn
+}
+
+// confirmedFlush is what the server believes that we have.
+func (s *source) confirmedFlush(t *testing.T) LSN {
+	t.Helper()
+	slot, ok, err := ReadSlot(testContext(t), s.sql, s.options.Slot)
+	if err != nil || !ok {
+		t.Fatalf("read slot: %v, %v", ok, err)
+	}
+	return slot.ConfirmedFlush
+}
+
+// await polls a boolean query until it holds.
+func (s *source) await(t *testing.T, query string, args ...any) {
+	t.Helper()
+	ctx := testContext(t)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var ok bool
+		if err := s.sql.QueryRow(ctx, query, args...).Scan(&ok); err != nil {
+			t.Fatalf("waiting for %s: %v", query, err)
+		}
+		if ok {
+			return
+		}
+		<-tick.C
+	}
+}
+
+// reader is a Stream under test, with what its test needs to know.
+type reader struct {
+	*Stream
+	closed bool
+}
+
+// open streams from start, or from where the slot is if that is 0.
+func (s *source) open(t *testing.T, start LSN) *reader {
+	t.Helper()
+	r, err := s.tryOpen(t, start)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	return r
+}
+
+func (s *source) tryOpen(t *testing.T, start LSN) (*reader, error) {
+	t.Helper()
+	o := s.options
+	if o.Start = start; start == 0 {
+		o.Start = s.confirmedFlush(t)
+	}
+	stream, err := Open(testContext(t), replication(t, s.url), o)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{Stream: stream}
+	t.Cleanup(func() {
+		if !r.closed {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			_ = r.Close(ctx)
+		}
+	})
+	return r, nil
+}
+
+// close closes the stream, which must succeed.
+func (r *reader) close(t *testing.T) {
+	t.Helper()
+	r.closed = true
+	if err := r.Close(testContext(t)); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+}
+
+// until returns copies of the messages up to the first at which done is true.
+func (r *reader) until(t *testing.T, done func(*Message) bool) []Message {
+	t.Helper()
+	ctx := testContext(t)
+	var out []Message
+	for {
+		m, err := r.Next(ctx)
+		if err != nil {
+			t.Fatalf("next: %v", err)
+		}
+		out = append(out, *m)
+		out[len(out)-1].Row.Values = append([]Value(nil), m.Row.Values...)
+		if done(m) {
+			return out
+		}
+	}
+}
+
+// upTo returns the messages up to the first position at or past end.
+func (r *reader) upTo(t *testing.T, end LSN) []Message {
+	t.Helper()
+	return r.until(t, func(m *Message) bool {
+		return (m.Kind == Commit || m.Kind == Idle) && m.End >= end
+	})
+}
+
+// all returns the messages of what is committed by now.
+func (r *reader) all(t *testing.T, s *source) []Message {
+	t.Helper()
+	return r.upTo(t, s.written(t))
+}
+
+// failure reads until Next fails and returns the error.
+func (r *reader) failure(t *testing.T) error {
+	t.Helper()
+	ctx := testContext(t)
+	for {
+		if _, err := r.Next(ctx); err != nil {
+			if errors.Is(err, ctx.Err()) {
+				t.Fatalf("the stream did not fail: %v", err)
+			}
+			return err
+		}
+	}
+}
+
+// lines shows messages as a test writes them; it leaves out Idle.
+func lines(messages []Message) []string {
+	var out []string
+	for i := range messages {
+		switch m := &messages[i]; m.Kind {
+		case Insert:
+			out = append(out, "insert "+rowText(&m.Row))
+		case Update:
+			out = append(out, "update "+rowText(&m.Row))
+		case Delete:
+			out = append(out, "delete "+rowText(&m.Row))
+		case Truncate:
+			out = append(out, "truncate "+rowText(&m.Row))
+		case LogicalMessage:
+			out = append(out, "message "+m.Prefix+" "+string(m.Content))
+		case Commit:
+			out = append(out, "commit")
+		}
+	}
+	return out
+}
+
+func rowText(r *Row) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.%s", r.Relation.Namespace, r.Relation.Name)
+	for i, v := range r.Values {
+		text := string(v.Data)
+		switch v.Kind {
+		case Null:
+			text = "NULL"
+		case UnchangedToast:
+			text = "unchanged"
+		}
+		fmt.Fprintf(&b, " %s=%s", r.Relation.Columns[i].Name, text)
+	}
+	return b.String()
+}
