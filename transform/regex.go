@@ -164,6 +164,9 @@ func (t *regexTranslator) escape(inClass bool) error {
 	case c == 'p' || c == 'P':
 		t.property(inClass)
 		return nil
+	case strings.HasPrefix(rest, `\x{`):
+		t.keep(len(upTo(rest, '}')))
+		return nil
 	case strings.IndexByte("0ceGhHNRvVXZ", c) >= 0:
 		return t.refuse(2, "escape")
 	case c >= utf8.RuneSelf:
@@ -215,10 +218,14 @@ var posixClasses = map[string]bool{
 // alone.
 func (t *regexTranslator) property(inClass bool) {
 	rest := t.src[t.pos:]
-	whole := rest[:2] + upTo(rest[2:], '}')
-	name := strings.TrimSuffix(strings.TrimPrefix(whole[2:], "{"), "}")
-	if !strings.HasPrefix(whole[2:], "{") || !posixClasses[name] {
+	if !strings.HasPrefix(rest[2:], "{") {
 		t.keep(2)
+		return
+	}
+	whole := upTo(rest, '}')
+	name := strings.TrimSuffix(whole[3:], "}")
+	if !posixClasses[name] {
+		t.keep(len(whole))
 		return
 	}
 	negation := ""

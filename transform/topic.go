@@ -38,25 +38,25 @@ func newTopics(route config.Route) (*topics, error) {
 	pattern, err := translateRegex(route.Regex)
 	if err != nil {
 		return nil, failure.Configf("write a regex without it; of Java's syntax, what RE2 has works (https://github.com/google/re2/wiki/Syntax)",
-			"route.regex %q: %w", route.Regex, err)
+			"route.regex %#q: %w", route.Regex, err)
 	}
 	first, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, failure.Configf("mend the regex; of Java's syntax, what RE2 has works (https://github.com/google/re2/wiki/Syntax)",
-			"route.regex %q: %w", route.Regex, syntaxProblem(route.Regex, err))
+			"route.regex %#q: %w", route.Regex, syntaxProblem(route.Regex, err))
 	}
 	whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
 	if err != nil {
-		return nil, failure.Configf("write a shorter regex", "route.regex %q: %w", route.Regex, err)
+		return nil, failure.Configf("write a shorter regex", "route.regex %#q: %w", route.Regex, err)
 	}
 	replacement, err := parseReplacement(route.Topic, first)
 	if err != nil {
 		return nil, failure.Configf("write groups of route.regex as ${name} or $1, and a $ or \\ with a \\ before it",
-			"route.topic %q: %w", route.Topic, err)
+			"route.topic %#q: %w", route.Topic, err)
 	}
 	if err := replacement.legal(); err != nil {
 		return nil, failure.Configf("use letters, digits, dots, underscores and hyphens",
-			"route.topic %q: %w", route.Topic, err)
+			"route.topic %#q: %w", route.Topic, err)
 	}
 	return &topics{whole: whole, first: first, replacement: replacement, cache: make(map[string]topic)}, nil
 }

@@ -1,0 +1,164 @@
+package transform
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// The topics are what java.util.regex gives: matches(), then replaceFirst().
+func TestTopicsAsJava(t *testing.T) {
+	for _, tt := range []struct{ regex, topic, value, want string }{
+		{`(?<routedByValue>.*)`, `outbox.event.${routedByValue}`, "Order", "outbox.event.Order"},
+		{`(?<routedByValue>.*)`, `outbox.event.${routedByValue}`, "", "outbox.event."},
+		{`(?P<v>.*)`, `${v}`, "Order", "Order"},
+		{`(.*)-(.*)`, `$2.$1`, "a-b-c", "c.a-b"},
+		{`a|ab`, `x`, "ab", "xb"},
+		{`(.*?)`, `$1.t`, "order", ".torder"},
+		{`(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)(k)`, `$11-$12-$1`, "abcdefghijk", "k-a2-a"},
+		{`(a)|(b)`, `x$1$2`, "b", "xb"},
+		{`(?i)ORDER(s?)`, `o$1`, "Orders", "os"},
+		{`\p{Lower}+\P{Lower}[\p{Digit}_]{2,3}`, `x`, "ab-1_2", "x"},
+		{`\Qa.b\E(.*)`, `$1`, "a.bc", "c"},
+		{`\Qa.b\E(.*)`, `$1`, "axbc", "axbc"},
+		{`[\Q]^-\E]+`, `x`, "]-^", "x"},
+		{`\u0061\x{61}\x61`, `x`, "aaa", "x"},
+		{`[]a]+`, `x`, "]a", "x"},
+		{`[^]a]+`, `x`, "bc", "x"},
+		{`a{2}?b+?`, `x`, "aab", "x"},
+		{`x`, `\y`, "x", "y"},
+		{`x\.(?:a|b)`, `t`, "x.b", "t"},
+	} {
+		topics, err := newTopics(config.Route{Regex: tt.regex, Topic: tt.topic})
+		if err != nil {
+			t.Errorf("newTopics(%s, %s): %v", tt.regex, tt.topic, err)
+			continue
+		}
+		if got := topics.route(tt.value); got != tt.want {
+			t.Errorf("%s → %s of %q = %q, want %q", tt.regex, tt.topic, tt.value, got, tt.want)
+		}
+	}
+}
+
+func TestRegexRefused(t *testing.T) {
+	for _, tt := range []struct{ regex, want string }{
+		{`a(?=b)`, "lookahead (?= at offset 1"},
+		{`a(?!b)`, "negative lookahead (?! at offset 1"},
+		{`(?<=a)b`, "lookbehind (?<= at offset 0"},
+		{`(?<!a)b`, "negative lookbehind (?<! at offset 0"},
+		{`(?>a+)b`, "atomic group (?> at offset 0"},
+		{`(a)\1`, `back-reference \1 at offset 3`},
+		{`(?<x>a)\k<x>`, `back-reference \k<x> at offset 7`},
+		{`a++`, "possessive quantifier ++ at offset 1"},
+		{`é*+`, "possessive quantifier *+ at offset 2"},
+		{`a{1,2}+`, "possessive quantifier {1,2}+ at offset 1"},
+		{`[a-z&&[^b]]`, "class intersection && at offset 4"},
+		{`[a[b]]`, "class within a class [ at offset 2"},
+		{`(?x)a b`, "flag x of (?x at offset 0"},
+		{`(?U)\w`, "flag U of (?U at offset 0"},
+		{`\h`, `escape \h at offset 0`},
+		{`[\R]`, `escape \R at offset 1`},
+		{`\uD83D\uDE00`, `surrogate \uD83D at offset 0`},
+		{`\u12`, `\u at offset 0 needs four`},
+		{`a{`, "{ at offset 1 begins no repetition"},
+		{`[a`, "[ at offset 0 has no ]"},
+		{`a\`, `\ at offset 1 escapes nothing`},
+		{`(a`, "missing closing )"},
+		{`a**`, "invalid nested repetition operator: ** at offset 1"},
+		{`\p{IsFoo}`, `invalid character class range: \p{IsFoo} at offset 0`},
+	} {
+		_, err := newTopics(config.Route{Regex: tt.regex, Topic: "t"})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+			t.Errorf("newTopics(%s) = %v (remedy %q), want a Config error with %q", tt.regex, err, failure.RemedyOf(err), tt.want)
+		}
+	}
+}
+
+func TestReplacementRefused(t *testing.T) {
+	for _, tt := range []struct{ topic, want string }{
+		{`t.$2`, "no group 2 (it has ${v}) at offset 2"},
+		{`t.${w}`, `no group named "w" (it has ${v}) at offset 2`},
+		{`t.${v`, "${ without } at offset 2"},
+		{`t.$`, "$ that begins no group reference at offset 2"},
+		{`t.$x`, "$ that begins no group reference at offset 2"},
+		{`t\`, "single backslash"},
+		{`t $1`, "no topic name may contain ' '"},
+		{`__t`, "two underscores"},
+	} {
+		_, err := newTopics(config.Route{Regex: "(?<v>.*)", Topic: tt.topic})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || failure.ClassOf(err) != failure.Config {
+			t.Errorf("newTopics(topic %s) = %v, want a Config error with %q", tt.topic, err, tt.want)
+		}
+	}
+}
+
+func TestLegalTopic(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		legal bool
+	}{
+		{"a", true},
+		{"Order_1.x-y", true},
+		{"_a", true},
+		{strings.Repeat("a", 249), true},
+		{strings.Repeat("a", 250), false},
+		{"", false},
+		{".", false},
+		{"..", false},
+		{"...", true},
+		{"__a", false},
+		{"a b", false},
+		{"ä", false},
+		{"a\xff", false},
+	} {
+		if err := legalTopic(tt.name); (err == nil) != tt.legal {
+			t.Errorf("legalTopic(%q) = %v, want legal %v", tt.name, err, tt.legal)
+		}
+	}
+}
+
+func TestTopicCacheIsBounded(t *testing.T) {
+	topics, err := newTopics(config.Default().Route)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := []byte("v000000")
+	for i := range 3 * maxCachedTopics {
+		for j := len(value) - 1; j > 0; j-- {
+			value[j] = byte('0' + i%10)
+			i /= 10
+		}
+		name, err := topics.lookup(value)
+		if want := "outbox.event." + string(value); name != want || err != nil {
+			t.Fatalf("lookup(%s) = %q, %v", value, name, err)
+		}
+	}
+	if _, err := topics.lookup([]byte(strings.Repeat("x", maxTopicLength+1))); err == nil {
+		t.Error("an overlong topic is legal")
+	}
+	if n := len(topics.cache); n > maxCachedTopics {
+		t.Errorf("the cache holds %d values, more than %d", n, maxCachedTopics)
+	}
+}
+
+func FuzzTopics(f *testing.F) {
+	f.Add(`(?<routedByValue>.*)`, `outbox.event.${routedByValue}`, "order")
+	f.Add(`[^\Q]\E]a{2,3}?|\p{Alpha}\u0041`, `$1\$`, "aA")
+	f.Add(`(?i:[a-z&&b])(?<=x)\k<n>`, `${`, "x")
+	f.Fuzz(func(t *testing.T, regex, replacement, value string) {
+		topics, err := newTopics(config.Route{Regex: regex, Topic: replacement})
+		if err != nil {
+			return
+		}
+		first, firstErr := topics.lookup([]byte(value))
+		again, againErr := topics.lookup([]byte(value))
+		if first != again || (firstErr == nil) != (againErr == nil) {
+			t.Errorf("first %q (%v), then %q (%v)", first, firstErr, again, againErr)
+		}
+		if !topics.whole.MatchString(value) && first != value {
+			t.Errorf("no match, but the topic is %q, not %q", first, value)
+		}
+	})
+}
