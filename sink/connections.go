@@ -3,12 +3,14 @@ package sink
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -25,7 +27,8 @@ const (
 
 // connections watches the attempts to connect to brokers. The client retries
 // each for ever, a wrong password too; this is where that comes to an end.
-// It is a kgo.HookBrokerConnect, called from several goroutines.
+// It is a kgo.HookBrokerConnect and HookBrokerRead, called from several
+// goroutines.
 type connections struct {
 	log      *zap.Logger
 	observer *Observer
@@ -37,6 +40,7 @@ type connections struct {
 
 	mu      sync.Mutex
 	brokers map[int32]*trouble // those whose last attempt failed, by node id
+	cut     map[int32]bool     // those that hung up during the login
 }
 
 // trouble is a series of failed attempts to connect to one broker.
@@ -46,7 +50,7 @@ type trouble struct {
 }
 
 func newConnections(log *zap.Logger, observer *Observer) *connections {
-	c := &connections{log: log, observer: observer, brokers: make(map[int32]*trouble)}
+	c := &connections{log: log, observer: observer, brokers: make(map[int32]*trouble), cut: make(map[int32]bool)}
 	c.final, c.refuse = context.WithCancelCause(context.Background())
 	return c
 }
@@ -70,6 +74,10 @@ func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration
 	addr := net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port)))
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.cut[broker.NodeID] && err != nil {
+		err = &loginCut{err}
+	}
+	delete(c.cut, broker.NodeID)
 	t := c.brokers[broker.NodeID]
 	if t != nil {
 		c.observer.reconnect()
@@ -87,6 +95,26 @@ func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration
 	}
 	c.failed(t, addr, err)
 }
+
+// OnBrokerRead implements kgo.HookBrokerRead. Kafka answers a wrong password,
+// but some of what speaks its protocol only hangs up.
+func (c *connections) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if kmsg.Key(key) == kmsg.SASLAuthenticate && errors.Is(err, io.EOF) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.cut[broker.NodeID] = true
+	}
+}
+
+// loginCut is the error of a connection that the broker ended when it was told
+// who we are.
+type loginCut struct{ err error }
+
+// Error implements error.
+func (e *loginCut) Error() string { return "the broker hung up during the login: " + e.err.Error() }
+
+// Unwrap returns the connection's error.
+func (e *loginCut) Unwrap() error { return e.err }
 
 // failed counts and reports a failed attempt.
 func (c *connections) failed(t *trouble, addr string, err error) {

@@ -143,8 +143,9 @@ func refused(err error) (remedy string, ok bool) {
 }
 
 func refusedLogin(err error) (remedy string, ok bool) {
+	_, cut := errors.AsType[*loginCut](err)
 	switch {
-	case errors.Is(err, kerr.SaslAuthenticationFailed):
+	case cut, errors.Is(err, kerr.SaslAuthenticationFailed):
 		return "check the credentials under sink.kafka.sasl, and that the broker knows them", true
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return "set sink.kafka.sasl.mechanism to one that the broker offers on this listener", true

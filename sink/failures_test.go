@@ -1,0 +1,240 @@
+package sink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+func TestMode25AllBrokersDownAndUp(t *testing.T) {
+	c := startCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "orders"))
+	var reconnects atomic.Int32
+	k, logs := newKafka(t, c.config(), WithObserver(Observer{Reconnect: func() { reconnects.Add(1) }}))
+	evs := events("orders", 200)
+	if err := k.Deliver(deadline(t), evs[:100], noReject(t)); err != nil {
+		t.Fatal(err)
+	}
+	c.net.fail()
+	done := make(chan error, 1)
+	go func() { done <- k.Deliver(deadline(t), evs[100:], noReject(t)) }()
+	eventually(t, "reconnects", func() bool { return reconnects.Load() > 3 })
+	select {
+	case err := <-done:
+		t.Fatalf("delivered to brokers that are down: %v", err)
+	default:
+	}
+	c.net.heal()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	ascending(t, c.values(t, "orders", 2), 200)
+	if n := logs.FilterMessage("cannot connect to Kafka broker, retrying").Len(); n == 0 || n > 4 {
+		t.Errorf("%d warnings, want one for each broker and seed", n)
+	}
+}
+
+func TestMode25CancelDuringOutageReturnsAtOnce(t *testing.T) {
+	for _, name := range []string{"before the first connection", "with records on their way"} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, kfake.SeedTopics(2, "orders"))
+			down := make(chan struct{}, 100)
+			k, _ := newKafka(t, c.config(), WithObserver(Observer{Reconnect: func() {
+				select {
+				case down <- struct{}{}:
+				default:
+				}
+			}}))
+			evs := events("orders", 20)
+			if name != "before the first connection" {
+				if err := k.Deliver(deadline(t), evs[:10], noReject(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.net.fail()
+			stop := errors.New("stop")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var canceled time.Time
+			go func() {
+				<-down
+				canceled = time.Now()
+				cancel(stop)
+			}()
+			if err := k.Deliver(ctx, evs[10:], noReject(t)); !errors.Is(err, stop) {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(canceled); took > time.Second {
+				t.Errorf("returned %v after the cancel", took)
+			}
+			start := time.Now()
+			k.Close()
+			if took := time.Since(start); took > 2*time.Second {
+				t.Errorf("Close took %v", took)
+			}
+		})
+	}
+}
+
+func TestMode32DeniedIsConfiguration(t *testing.T) {
+	login := config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
+	describe := kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "orders",
+		Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true}
+	for name, acls := range map[string][]kfake.ACL{"describe": nil, "write": {describe}} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.EnableACLs(),
+				kfake.Superuser("PLAIN", "admin", "admin"), kfake.User("PLAIN", "cdc", "secret", acls...))
+			cfg := c.config()
+			cfg.SASL = login
+			k, _ := newKafka(t, cfg)
+			err := k.Deliver(deadline(t), events("orders", 5), noReject(t))
+			if failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "orders") &&
+				!errors.Is(err, kerr.ClusterAuthorizationFailed) {
+				t.Fatalf("got %v of class %d", err, failure.ClassOf(err))
+			}
+			if r := failure.RemedyOf(err); !strings.Contains(r, "kafka-acls.sh") || !strings.Contains(r, "User:cdc") {
+				t.Errorf("remedy %q", r)
+			}
+		})
+	}
+}
+
+func TestMode32WrongLoginIsConfiguration(t *testing.T) {
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		t.Run(mechanism, func(t *testing.T) {
+			c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(),
+				kfake.Superuser(mechanism, "cdc", "secret"))
+			cfg := c.config()
+			cfg.SASL = config.SASL{Mechanism: mechanism, Username: "cdc", Password: "wrong"}
+			k, _ := newKafka(t, cfg)
+			err := k.Deliver(deadline(t), events("orders", 5), noReject(t))
+			if failure.ClassOf(err) != failure.Config { // kfake cuts the connection where Kafka says why
+				t.Fatalf("got %v of class %d", err, failure.ClassOf(err))
+			}
+			if r := failure.RemedyOf(err); !strings.Contains(r, "sink.kafka.sasl") {
+				t.Errorf("remedy %q", r)
+			}
+
+			cfg.SASL.Password = "secret"
+			right, _ := newKafka(t, cfg)
+			if err := right.Deliver(deadline(t), events("orders", 5), noReject(t)); err != nil {
+				t.Errorf("with the right password: %v", err)
+			}
+		})
+	}
+}
+
+// A login that stops being valid while records are on their way.
+func TestMode32LoginRevokedWhileRunning(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
+	cfg := c.config()
+	cfg.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
+	k, _ := newKafka(t, cfg)
+	evs := events("orders", 20)
+	if err := k.Deliver(deadline(t), evs[:10], noReject(t)); err != nil {
+		t.Fatal(err)
+	}
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	c.net.fail()
+	c.net.heal()
+	err := k.Deliver(deadline(t), evs[10:], noReject(t))
+	if failure.ClassOf(err) != failure.Config || !errors.Is(err, kerr.SaslAuthenticationFailed) {
+		t.Fatalf("got %v of class %d", err, failure.ClassOf(err))
+	}
+}
+
+func TestMode32TLS(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	server := func(names ...string) *tls.Config {
+		return &tls.Config{Certificates: []tls.Certificate{ca.issue(t, time.Hour, names...)}}
+	}
+	mutual := server("127.0.0.1")
+	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, ca.pool
+	expired := &tls.Config{Certificates: []tls.Certificate{ca.issue(t, -time.Minute, "127.0.0.1")}}
+	certFile, keyFile := ca.files(t, time.Hour)
+	lateCert, lateKey := ca.files(t, -time.Minute)
+
+	for name, tc := range map[string]struct {
+		server *tls.Config
+		client config.TLS
+		remedy string // "" for success
+	}{
+		"right authority":          {server("127.0.0.1"), config.TLS{CAFile: ca.file}, ""},
+		"server name":              {server("kafka.example"), config.TLS{CAFile: ca.file, ServerName: "kafka.example"}, ""},
+		"client certificate":       {mutual, config.TLS{CAFile: ca.file, CertFile: certFile, KeyFile: keyFile}, ""},
+		"wrong authority":          {server("127.0.0.1"), config.TLS{CAFile: other.file}, "sink.kafka.tls.ca_file"},
+		"system authorities":       {server("127.0.0.1"), config.TLS{Enabled: true}, "sink.kafka.tls.ca_file"},
+		"wrong host":               {server("kafka.example"), config.TLS{CAFile: ca.file}, "sink.kafka.tls.server_name"},
+		"expired":                  {expired, config.TLS{CAFile: ca.file}, "renew"},
+		"no client certificate":    {mutual, config.TLS{CAFile: ca.file}, "sink.kafka.tls.cert_file"},
+		"late client certificate":  {mutual, config.TLS{CAFile: ca.file, CertFile: lateCert, KeyFile: lateKey}, "sink.kafka.tls.cert_file"},
+		"plain client, TLS broker": {server("127.0.0.1"), config.TLS{}, "sink.kafka.tls.enabled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.TLS(tc.server))
+			cfg := c.config()
+			cfg.TLS = tc.client
+			k, _ := newKafka(t, cfg)
+			err := k.Deliver(deadline(t), events("orders", 5), noReject(t))
+			if tc.remedy == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), tc.remedy) {
+				t.Fatalf("got %v of class %d, remedy %q", err, failure.ClassOf(err), failure.RemedyOf(err))
+			}
+		})
+	}
+}
+
+func TestTLSFilesAreReadAtTheStart(t *testing.T) {
+	for name, cfg := range map[string]config.TLS{
+		"missing": {CAFile: "/does/not/exist"},
+		"no PEM":  {CAFile: "failures_test.go"},
+		"no key":  {CertFile: "failures_test.go"},
+	} {
+		_, err := ClientOpts(config.Kafka{Brokers: []string{"localhost:9092"}, TLS: cfg})
+		if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+			t.Errorf("%s: %v of class %d", name, err, failure.ClassOf(err))
+		}
+	}
+}
+
+func TestMode33LostRecordsAreLoss(t *testing.T) {
+	for _, err := range []*kerr.Error{kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID} {
+		t.Run(err.Message, func(t *testing.T) {
+			c := startCluster(t, kfake.SeedTopics(2, "orders"))
+			k, _ := newKafka(t, c.config())
+			c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Err: err})
+			got := k.Deliver(deadline(t), events("orders", 5), noReject(t))
+			if failure.ClassOf(got) != failure.Loss || !errors.Is(got, err) || !strings.Contains(got.Error(), "orders") {
+				t.Fatalf("got %v of class %d", got, failure.ClassOf(got))
+			}
+		})
+	}
+}
+
+func TestCloseDoesNotWait(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "orders"))
+	k, _ := newKafka(t, c.config())
+	if err := k.Deliver(deadline(t), []*transform.Event{event("orders", "", 0, 1)}, noReject(t)); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	k.Close()
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}

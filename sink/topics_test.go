@@ -1,0 +1,189 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// recorder is an Observer that hands what it is told to channels.
+func recorder() (o Observer, waiting chan bool, partitions chan [2]int32) {
+	waiting, partitions = make(chan bool, 10), make(chan [2]int32, 10)
+	o.TopicWaiting = func(_ string, on bool) { waiting <- on }
+	o.PartitionsChanged = func(_ string, from, to int32) { partitions <- [2]int32{from, to} }
+	return o, waiting, partitions
+}
+
+func TestMode28MissingTopicIsWaitedFor(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "before"))
+	observer, waiting, _ := recorder()
+	k, logs := newKafka(t, c.config(), WithObserver(observer))
+	evs := append(events("before", 3), events("later", 20)...)
+	done := make(chan error, 1)
+	go func() { done <- k.Deliver(deadline(t), evs, noReject(t)) }()
+
+	if on := <-waiting; !on {
+		t.Fatal("waiting began with false")
+	}
+	ascending(t, c.values(t, "before", 1), 3) // not held up
+	c.createTopic(t, "later", 2)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if on := <-waiting; on {
+		t.Error("waiting did not end")
+	}
+	ascending(t, c.values(t, "later", 2), 20)
+	warnings := logs.FilterMessage("waiting for a missing topic").All()
+	if len(warnings) != 1 {
+		t.Fatalf("%d warnings", len(warnings))
+	}
+	remedy := warnings[0].ContextMap()["remedy"].(string)
+	if want := "kafka-topics.sh --bootstrap-server " + c.ListenAddrs()[0] + " --create --topic 'later'"; remedy != want {
+		t.Errorf("remedy %q, want %q", remedy, want)
+	}
+}
+
+func TestMode28WaitingEndsWithTheContext(t *testing.T) {
+	c := startCluster(t)
+	observer, waiting, _ := recorder()
+	k, _ := newKafka(t, c.config(), WithObserver(observer))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-waiting
+		cancel()
+	}()
+	if err := k.Deliver(ctx, events("orders", 1), noReject(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMode28MissingTopicIsABadEvent(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "orders"))
+	cfg := c.config()
+	cfg.MissingTopic = config.MissingTopicBadEvent
+	k, _ := newKafka(t, cfg)
+	evs := events("orders", 10)
+	evs[3].Record.Topic = "nowhere"
+	evs[5].Record.Topic = "no/topic"
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "no/topic", Err: kerr.InvalidTopicException, Count: -1})
+	var got rejects
+	if err := k.Deliver(deadline(t), evs, got.reject); err != nil {
+		t.Fatal(err)
+	}
+	want := rejects{{"id-3", transform.ReasonMissingTopic}, {"id-5", transform.ReasonIllegalTopic}}
+	if !slices.Equal(got, want) {
+		t.Errorf("rejected %v, want %v", got, want)
+	}
+	ascending(t, c.values(t, "orders", 1), 8)
+}
+
+func TestMode28MissingTopicIsCreated(t *testing.T) {
+	c := startCluster(t)
+	cfg := c.config()
+	cfg.CreateTopics, cfg.TopicPartitions = true, 3
+	cfg.TopicConfig = map[string]string{"retention.ms": "1000000000"}
+	k, _ := newKafka(t, cfg)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.NotController})
+	if err := k.Deliver(deadline(t), events("orders", 50), noReject(t)); err != nil {
+		t.Fatal(err)
+	}
+	ascending(t, c.values(t, "orders", 3), 50)
+}
+
+func TestMode28TopicNotCreatableIsConfiguration(t *testing.T) {
+	for err, remedy := range map[*kerr.Error]string{
+		kerr.InvalidReplicationFactor:   "replication_factor",
+		kerr.PolicyViolation:            "kafka-topics.sh",
+		kerr.TopicAuthorizationFailed:   "--operation Create --topic 'orders'",
+		kerr.ClusterAuthorizationFailed: "--operation Create --topic 'orders'",
+	} {
+		t.Run(err.Message, func(t *testing.T) {
+			c := startCluster(t)
+			cfg := c.config()
+			cfg.CreateTopics = true
+			k, _ := newKafka(t, cfg)
+			c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: err, Count: -1})
+			got := k.Deliver(deadline(t), events("orders", 5), noReject(t))
+			if !errors.Is(got, err) || failure.ClassOf(got) != failure.Config {
+				t.Fatalf("got %v of class %d", got, failure.ClassOf(got))
+			}
+			if r := failure.RemedyOf(got); !strings.Contains(r, remedy) {
+				t.Errorf("remedy %q", r)
+			}
+		})
+	}
+}
+
+func TestMode28TopicDeletedWhileRunning(t *testing.T) {
+	for name, create := range map[string]bool{"created by the sink": true, "created by another": false} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, kfake.SeedTopics(4, "orders"))
+			cfg := c.config()
+			cfg.CreateTopics, cfg.TopicPartitions = create, 2
+			observer, waiting, _ := recorder()
+			k, _ := newKafka(t, cfg, WithObserver(observer))
+			evs := events("orders", 40)
+			if err := k.Deliver(deadline(t), evs[:20], noReject(t)); err != nil {
+				t.Fatal(err)
+			}
+			c.deleteTopic(t, "orders")
+			if !create {
+				go func() {
+					<-waiting
+					c.createTopic(t, "orders", 2)
+				}()
+			}
+			if err := k.Deliver(deadline(t), evs[20:], noReject(t)); err != nil {
+				t.Fatal(err)
+			}
+			ascending(t, c.values(t, "orders", 2), 20)
+		})
+	}
+}
+
+func TestMode34PartitionsGrow(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(2, "orders"))
+	observer, _, partitions := recorder()
+	k, logs := newKafka(t, c.config(), WithObserver(observer))
+	deliver := func(evs ...*transform.Event) {
+		t.Helper()
+		if err := k.Deliver(deadline(t), evs, noReject(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deliver(events("orders", 10)...)
+	c.growTopic(t, "orders", 5)
+	deliver(event("orders", "", 4, 10)) // asks for a new partition: looked up at once
+	if got := <-partitions; got != [2]int32{2, 5} {
+		t.Errorf("observed %v", got)
+	}
+	if n := logs.FilterMessage("topic has another number of partitions, keys move").Len(); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+
+	c.growTopic(t, "orders", 6)
+	k.client.ForceMetadataRefresh() // as the client does every five minutes
+	eventually(t, "client knows the partition", func() bool {
+		leader, _, _ := k.client.PartitionLeader("orders", 5)
+		return leader >= 0
+	})
+	deliver(event("orders", "a", transform.PartitionByKey, 11)) // the client tells us
+	deliver(event("orders", "a", transform.PartitionByKey, 12))
+	if got := <-partitions; got != [2]int32{5, 6} {
+		t.Errorf("observed %v", got)
+	}
+	if got := c.values(t, "orders", 6)[4]; !slices.Contains(got, "10") {
+		t.Errorf("new partition has %v", got)
+	}
+}
