@@ -1,0 +1,237 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+const testTopic = "cdc-outbox.checkpoints"
+
+func startKafka(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, []kgo.Opt) {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c, []kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}
+}
+
+func kafkaPlace(t *testing.T) place {
+	_, opts := startKafka(t)
+	return kafkaAt(opts)
+}
+
+func kafkaAt(opts []kgo.Opt) place {
+	open := func(t *testing.T, key string) Store {
+		s, err := NewKafka(limited(t), opts, testTopic, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	return place{
+		open: open,
+		write: func(t *testing.T, key, value string) {
+			open(t, key).Close() // creates the topic
+			produce(t, opts, key, []byte(value))
+		},
+	}
+}
+
+func produce(t *testing.T, opts []kgo.Opt, key string, value []byte) {
+	t.Helper()
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	rec := &kgo.Record{Topic: testTopic, Key: []byte(key), Value: value}
+	if err := client.ProduceSync(limited(t), rec).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKafkaKeysDoNotMix(t *testing.T) {
+	p := kafkaPlace(t)
+	a, b := p.store(t, "a"), p.store(t, "b")
+	save(t, a, sample(1))
+	wantNone(t, b)
+	save(t, b, sample(2))
+	wantLoad(t, a, sample(1))
+	wantLoad(t, b, sample(2))
+}
+
+func TestKafkaCreatesACompactedTopic(t *testing.T) {
+	cluster, opts := startKafka(t)
+	kafkaAt(opts).store(t, "a")
+	policy := cluster.TopicInfo(testTopic).Configs["cleanup.policy"]
+	if policy == nil || *policy != "compact" {
+		t.Errorf("cleanup.policy %v, want compact", policy)
+	}
+	if n := len(cluster.PartitionInfos(testTopic)); n != 1 {
+		t.Errorf("%d partitions, want 1", n)
+	}
+}
+
+func TestKafkaRefusesTopics(t *testing.T) {
+	cases := []struct {
+		name       string
+		partitions int32
+		policy     string
+		class      failure.Class
+		remedy     string
+	}{
+		{"not compacted", 1, "delete", failure.Loss,
+			"kafka-configs.sh --bootstrap-server ADDR --alter --entity-type topics --entity-name 'cdc-outbox.checkpoints' --add-config cleanup.policy=compact"},
+		{"compacted and deleted", 1, "compact,delete", failure.Loss, "--add-config cleanup.policy=compact"},
+		{"two partitions", 2, "compact", failure.Config, "checkpoint.topic"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cluster, opts := startKafka(t)
+			if err := cluster.CreateTopic(testTopic, c.partitions, map[string]string{"cleanup.policy": c.policy}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := NewKafka(limited(t), opts, testTopic, "a")
+			remedy := strings.ReplaceAll(failure.RemedyOf(err), cluster.ListenAddrs()[0], "ADDR")
+			if failure.ClassOf(err) != c.class || !strings.Contains(remedy, c.remedy) {
+				t.Errorf("%v, remedy %q; want class %d, remedy with %q", err, remedy, c.class, c.remedy)
+			}
+		})
+	}
+}
+
+// TestKafkaTopicDeleted is failure mode 36.
+func TestKafkaTopicDeleted(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	save(t, s, sample(1))
+	if err := cluster.DeleteTopic(testTopic); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(limited(t), sample(2)); failure.ClassOf(err) != failure.Loss {
+		t.Errorf("save: %v, want a loss", err)
+	}
+	if _, _, err := s.Load(limited(t)); failure.ClassOf(err) != failure.Loss {
+		t.Errorf("load: %v, want a loss", err)
+	}
+}
+
+func TestKafkaTombstoneForgets(t *testing.T) {
+	_, opts := startKafka(t)
+	p := kafkaAt(opts)
+	s := p.store(t, "a")
+	save(t, s, sample(1))
+	produce(t, opts, "a", nil)
+	wantNone(t, s)
+	back := sample(1)
+	back.Epoch = 1
+	save(t, s, back)
+	wantLoad(t, s, back)
+}
+
+func TestKafkaGarbageThatWasOverwrittenIsPast(t *testing.T) {
+	p := kafkaPlace(t)
+	p.write(t, "a", "garbage")
+	s := p.store(t, "a")
+	wantRefusal(t, s, `under key "a"`)
+	save(t, s, sample(1))
+	wantLoad(t, s, sample(1))
+}
+
+// TestKafkaFindsAnIdleKey looks for a key that was last written long before
+// another, through gaps of a compacted log.
+func TestKafkaFindsAnIdleKey(t *testing.T) {
+	cluster, opts := startKafka(t)
+	p := kafkaAt(opts)
+	idle, busy := p.store(t, "idle"), p.store(t, "busy")
+	save(t, idle, sample(1))
+	save(t, idle, sample(2))
+	for i := range uint64(2000) {
+		save(t, busy, sample(i+1))
+	}
+	wantLoad(t, idle, sample(2))
+	cluster.Compact()
+	wantLoad(t, idle, sample(2))
+	wantLoad(t, busy, sample(2000))
+	wantNone(t, p.store(t, "never"))
+}
+
+// TestKafkaPassesTransactions: markers and aborted records at the end are not
+// records, and an open transaction is no end.
+func TestKafkaPassesTransactions(t *testing.T) {
+	_, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	save(t, s, sample(1))
+
+	tx, err := kgo.NewClient(append(opts, kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	write := func(cp Checkpoint) {
+		t.Helper()
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		rec := &kgo.Record{Topic: testTopic, Key: []byte("a"), Value: []byte(mustEncode(t, cp))}
+		if err := tx.ProduceSync(limited(t), rec).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(how kgo.TransactionEndTry) {
+		t.Helper()
+		if err := tx.EndTransaction(limited(t), how); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	write(sample(2))
+	if _, _, err := s.Load(limited(t)); err == nil || !strings.Contains(err.Error(), "transaction is open") {
+		t.Errorf("load beside an open transaction: %v", err)
+	}
+	end(kgo.TryAbort)
+	wantLoad(t, s, sample(1))
+	write(sample(3))
+	end(kgo.TryCommit)
+	wantLoad(t, s, sample(3))
+}
+
+func TestKafkaSaveWaitsForTheBroker(t *testing.T) {
+	_, opts := startKafka(t)
+	p := kafkaAt(opts)
+	s := p.store(t, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Save(ctx, sample(1)); err == nil {
+		t.Error("saved although canceled")
+	}
+	save(t, s, sample(2))
+	wantLoad(t, s, sample(2))
+}
+
+func TestKafkaOpensAndLoadsFast(t *testing.T) {
+	_, opts := startKafka(t)
+	p := kafkaAt(opts)
+	s := p.store(t, "a")
+	for i := range uint64(500) {
+		save(t, s, sample(i+1))
+	}
+	start := time.Now()
+	again := p.store(t, "a")
+	wantLoad(t, again, sample(500))
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("open and load took %s", took)
+	} else {
+		t.Log(fmt.Sprintf("open and load took %s", took))
+	}
+}

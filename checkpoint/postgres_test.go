@@ -1,0 +1,100 @@
+package checkpoint
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+func postgresPlace(t *testing.T) place {
+	return postgresAt(pgtest.Shared(t).NewDatabase(t), "cdc_outbox_checkpoints")
+}
+
+func postgresAt(url, table string) place {
+	open := func(t *testing.T, key string) Store {
+		s, err := NewPostgres(limited(t), url, table, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	return place{
+		open: open,
+		write: func(t *testing.T, key, value string) {
+			open(t, key).Close() // creates the table
+			exec(t, url, `INSERT INTO `+table+` VALUES ($1, 1, $2) ON CONFLICT (key) DO UPDATE SET checkpoint = $2`, key, value)
+		},
+	}
+}
+
+func exec(t *testing.T, url, sql string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(limited(t), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(limited(t))
+	if _, err := conn.Exec(limited(t), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPostgresTableNames(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	exec(t, url, `CREATE SCHEMA "My Schema"`)
+	for name, table := range map[string]string{
+		"plain": "checkpoints", "folded": "CheckPoints2", "schema": "public.checkpoints3",
+		"quoted": `"My Schema"."Prüf""punkte"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := postgresAt(url, table)
+			save(t, p.store(t, "a"), sample(1))
+			wantLoad(t, p.store(t, "a"), sample(1))
+		})
+	}
+	_, err := NewPostgres(limited(t), url, `x; drop table y`, "a")
+	if failure.ClassOf(err) != failure.Config {
+		t.Errorf("a name that is none: %v, want a configuration error", err)
+	}
+}
+
+func TestPostgresReconnects(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	s := postgresAt(url, "checkpoints").store(t, "a")
+	save(t, s, sample(1))
+	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'cdc-outbox checkpoint' AND datname = current_database()`)
+	save(t, s, sample(2))
+	wantLoad(t, s, sample(2))
+}
+
+func TestPostgresRoleWithoutRights(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	exec(t, url, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+	exec(t, url, `DROP ROLE IF EXISTS checkpoint_reader`)
+	exec(t, url, `CREATE ROLE checkpoint_reader`)
+	as, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as.RuntimeParams["role"] = "checkpoint_reader"
+	p := &postgres{config: as, key: "a"}
+	defer p.Close()
+	open := func() error {
+		return p.do(t.Context(), func(c *pgx.Conn) error { return p.ensureTable(t.Context(), c, "checkpoints") })
+	}
+
+	if err := open(); failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+		t.Errorf("no right to create: %v, want a configuration error with a remedy", err)
+	}
+	postgresAt(url, "checkpoints").store(t, "a") // an administrator creates it
+	exec(t, url, `GRANT SELECT, INSERT, UPDATE ON checkpoints TO checkpoint_reader`)
+	if err := open(); err != nil {
+		t.Fatalf("the table exists, but: %v", err)
+	}
+	save(t, p, sample(1))
+	wantLoad(t, p, sample(1))
+}
