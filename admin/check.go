@@ -109,6 +109,7 @@ type doctor struct {
 	needed    map[wal.Table][]string
 	slot      *wal.Slot // nil: missing
 	slotKnown bool
+	kafkaDown bool
 	topics    []string // that rows in the tables would go to
 }
 

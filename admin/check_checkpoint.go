@@ -6,35 +6,40 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 )
 
-// checkpoint compares the stored checkpoint with the database, as run does
-// before it streams.
+// checkpoint opens the store, which has conditions of its own (failure mode
+// 36), and compares what is in it with the database as run does before it
+// streams.
 func (d *doctor) checkpoint(ctx context.Context) {
 	const name = "checkpoint"
-	if d.cfg.Checkpoint.Store == config.StoreNone {
+	switch {
+	case d.cfg.Checkpoint.Store == config.StoreNone:
 		d.warn(name, "set checkpoint.store to kafka, postgres or file", "checkpoint.store is none: a slot that was recreated or advanced is not noticed")
+		return
+	case d.cfg.Checkpoint.Store == config.StoreKafka && d.kafkaDown:
+		d.skip(name, "no connection to Kafka")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
-	conn, err := connect(ctx, d.cfg)
-	if err != nil {
-		d.skip(name, "no connection to PostgreSQL to compare with")
-		return
-	}
-	defer closeConn(conn)
 
 	v := &view{}
-	if err = v.readSlot(ctx, conn, d.cfg); err == nil {
-		err = loadCheckpoint(ctx, d.cfg, v)
+	conn, dbErr := connect(ctx, d.cfg)
+	if dbErr == nil {
+		defer closeConn(conn)
+		dbErr = v.readSlot(ctx, conn, d.cfg)
 	}
-	if err == nil {
-		err = v.readServer(ctx, conn, d.cfg)
+	if err := loadCheckpoint(ctx, d.cfg, v); err != nil {
+		d.fail(name, err)
+		return
+	}
+	if dbErr == nil {
+		dbErr = v.readServer(ctx, conn, d.cfg)
 	}
 	switch {
-	case err != nil:
-		d.fail(name, err)
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))
+	case dbErr != nil:
+		d.skip(name, v.stored.LSN.String()+"; it cannot be compared with the database: "+dbErr.Error())
 	case v.mismatch != nil:
 		d.fail(name, v.mismatch)
 	default:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +28,7 @@ func (d *doctor) kafka(ctx context.Context) {
 	c := &cluster{cfg: *d.cfg.Sink.Kafka}
 	if err := c.connect(ctx); err != nil {
 		d.fail("kafka.connection", err)
+		d.kafkaDown = true
 		d.skip("kafka", "no connection: topics and privileges")
 		return
 	}
@@ -86,47 +86,28 @@ func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 	}
 }
 
-// checkpointTopic checks what keeps a checkpoint for good: compaction, and one
-// partition (failure mode 36). The connector creates a missing topic so.
+// checkpointTopic checks that the topic may be used or created. Whether it
+// keeps a checkpoint for good is for the store to judge, see checkpoint.
 func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	const name = "kafka.checkpoint_topic"
 	topic := d.cfg.Checkpoint.Topic
 	state, err := c.lookup(ctx, topic)
-	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		if err := c.creatable(ctx, topic); err != nil {
 			d.fail(name, err)
 			return
 		}
 		d.ok(name, "topic %q does not exist; run will create it, compacted", topic)
-		return
-	}
-	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Describe --operation Read --operation Write --operation DescribeConfigs", topic), "topic %q: %w", topic, err))
-		return
-	}
-	policy, configErr := "", error(nil)
-	if err == nil {
-		policy, configErr = c.cleanupPolicy(ctx, topic)
-	}
-	switch {
 	case err != nil:
 		d.fail(name, fmt.Errorf("topic %q: %w", topic, err))
 	case !state.may(kmsg.ACLOperationWrite) || !state.may(kmsg.ACLOperationRead):
-		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Read --operation Write", topic), "the broker does not allow to read and write topic %q", topic))
-	case configErr != nil:
-		d.warn(name, sink.AllowCommand(c.cfg, "DescribeConfigs", topic), "topic %q: cannot tell whether it is compacted: %v", topic, configErr)
-	case !slices.Contains(strings.Split(policy, ","), "compact"):
-		d.fail(name, failure.Configf(alterCommand(c.cfg, topic), "topic %q has cleanup.policy=%s: its checkpoint would be deleted some day", topic, policy))
-	case state.partitions != 1:
-		d.warn(name, "", "topic %q has %d partitions; one is all that is needed", topic, state.partitions)
+		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Read --operation Write --operation DescribeConfigs", topic), "the broker does not allow to read and write topic %q", topic))
 	default:
-		d.ok(name, "topic %q is compacted", topic)
+		d.ok(name, "topic %q may be read and written to", topic)
 	}
-}
-
-func alterCommand(cfg config.Kafka, topic string) string {
-	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name '%s' --add-config cleanup.policy=compact",
-		cfg.Brokers[0], topic)
 }
 
 // cluster asks a Kafka cluster.
@@ -224,26 +205,4 @@ func (c *cluster) creatable(ctx context.Context, topic string) error {
 			"topic %q does not exist and may not be created: %w", topic, err)
 	}
 	return failure.Configf(sink.CreateCommand(c.cfg, topic), "topic %q does not exist and could not be created: %w", topic, err)
-}
-
-func (c *cluster) cleanupPolicy(ctx context.Context, topic string) (string, error) {
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	r := kmsg.NewDescribeConfigsRequestResource()
-	r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, []string{"cleanup.policy"}
-	req.Resources = append(req.Resources, r)
-	resp, err := req.RequestWith(ctx, c.client)
-	if err != nil {
-		return "", err
-	}
-	for _, res := range resp.Resources {
-		if err := kerr.ErrorForCode(res.ErrorCode); err != nil {
-			return "", err
-		}
-		for _, entry := range res.Configs {
-			if entry.Name == "cleanup.policy" && entry.Value != nil {
-				return *entry.Value, nil
-			}
-		}
-	}
-	return "", errors.New("the broker did not say")
 }

@@ -1,0 +1,291 @@
+package admin
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// find returns the finding of a name with the worst outcome.
+func find(t *testing.T, r *CheckReport, name string) Finding {
+	t.Helper()
+	var found *Finding
+	for i, f := range r.Findings {
+		if f.Name == name && (found == nil || f.Outcome == Fail || f.Outcome == Warn && found.Outcome != Fail) {
+			found = &r.Findings[i]
+		}
+	}
+	if found == nil {
+		t.Fatalf("no check %q in %+v", name, r.Findings)
+	}
+	return *found
+}
+
+func wantFinding(t *testing.T, r *CheckReport, name string, outcome Outcome, words string) Finding {
+	t.Helper()
+	f := find(t, r, name)
+	if f.Outcome != outcome || !strings.Contains(f.Detail, words) {
+		t.Errorf("%s: %s %q, want %s with %q", name, f.Outcome, f.Detail, outcome, words)
+	}
+	if outcome == Fail && f.Remedy == "" {
+		t.Errorf("%s: a failure without a remedy: %s", name, f.Detail)
+	}
+	return f
+}
+
+// Each case breaks one thing of a sound setup.
+func TestCheckFinds(t *testing.T) {
+	tests := []struct {
+		name    string
+		do      func(*fixture)
+		check   string
+		outcome Outcome
+		words   string
+		mends   bool // the remedy is SQL that mends it
+	}{
+		{"nothing wrong", func(*fixture) {}, "slot", OK, "nobody is reading it", false},
+		{"missing table", func(f *fixture) { f.exec(`DROP TABLE outbox`) }, "table public.outbox", Fail, "does not exist", false},
+		{"missing column", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP COLUMN aggregateid`) },
+			"columns public.outbox", Fail, "no column", false},
+		{"wrong type", func(f *fixture) { f.Event.Timestamp = "payload" }, "columns public.outbox", Fail, "timestamptz", false},
+		{"publication without the table", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`) },
+			"publication", Fail, "is not in publication", true},
+		{"publication without inserts", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox SET (publish = 'update')`) },
+			"publication", Fail, "does not publish inserts", true},
+		{"row filter", func(f *fixture) {
+			f.exec(`ALTER PUBLICATION cdc_outbox SET (publish = 'insert')`, `ALTER PUBLICATION cdc_outbox SET TABLE outbox WHERE (type = 'x')`)
+		}, "publication", Fail, "row filter", true},
+		{"column list without the key", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id, aggregatetype, payload)`) },
+			"publication", Fail, "aggregateid", true},
+		{"column list without an optional column", func(f *fixture) {
+			f.exec(`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id, aggregatetype, aggregateid, payload)`)
+		}, "publication", Warn, "only these columns", false},
+		{"publication dropped beside its slot", func(f *fixture) { f.exec(`DROP PUBLICATION cdc_outbox`) },
+			"publication", Fail, "lost to the stream", false},
+		{"no replica identity", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP CONSTRAINT outbox_pkey`) },
+			"publication", Warn, "no replica identity", false},
+		{"slot missing, to be created", func(f *fixture) { f.exec(dropSlot(f)) }, "slot", OK, "run will create it", false},
+		{"slot missing, not to be created", func(f *fixture) { f.exec(dropSlot(f)); f.Source.Create = false }, "slot", Fail, "source.create is false", false},
+		{"slot of another plugin", func(f *fixture) {
+			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'test_decoding')`)
+		}, "slot", Fail, "test_decoding", false},
+		{"table taken out and added again", func(f *fixture) {
+			f.save()
+			f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`, `ALTER PUBLICATION cdc_outbox ADD TABLE outbox`)
+		}, "checkpoint", Fail, "publication was recreated", false},
+		{"slot recreated", func(f *fixture) {
+			f.save()
+			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput')`)
+		}, "checkpoint", Fail, "recreated", false},
+		{"slot dropped", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, "checkpoint", Fail, "is gone", false},
+		{"checkpoint that fits", func(f *fixture) { f.save() }, "checkpoint", OK, "fits the database", false},
+		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = config.StoreNone }, "checkpoint", Warn, "not noticed", false},
+		{"rows that cannot be published", func(f *fixture) { f.insert("order", "", "{}") }, "rows public.outbox", Warn, "null_key", false},
+		{"status too rare", func(f *fixture) { f.Source.StatusInterval *= 100 }, "postgresql.wal_sender_timeout", Fail, "status_interval", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.setup()
+			tt.do(f)
+			got := wantFinding(t, Check(f.ctx(), f.Config), tt.check, tt.outcome, tt.words)
+			if tt.mends {
+				f.exec(got.Remedy)
+				wantFinding(t, Check(f.ctx(), f.Config), tt.check, OK, "")
+			}
+		})
+	}
+}
+
+func dropSlot(f *fixture) string { return `SELECT pg_drop_replication_slot('` + f.Source.Slot + `')` }
+
+func TestCheckOfAServerThatIsNotReady(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Setting("wal_level", "replica"), pgtest.Setting("max_replication_slots", "1"))
+	server.Exec(t, `SELECT pg_create_physical_replication_slot('other')`)
+	f := newFixture(t, server.URL("postgres"))
+	r := Check(f.ctx(), f.Config)
+	wantFinding(t, r, "postgresql.wal_level", Fail, "wal_level is replica")
+	wantFinding(t, r, "postgresql.slots", Fail, "all 1 replication slots are in use")
+	wantFinding(t, r, "table public.outbox", Fail, "does not exist")
+	wantFinding(t, r, "publication", OK, "run will create it")
+	wantClass(t, errWithRemedy(r.Err()), failure.Config, "checks failed")
+}
+
+func TestCheckAsAPoorRole(t *testing.T) {
+	server := pgtest.Shared(t)
+	f := newFixture(t, server.NewDatabase(t))
+	f.setup()
+	f.exec(dropSlot(f), `DROP PUBLICATION cdc_outbox`, `CREATE ROLE poor LOGIN PASSWORD 'pw'`)
+	t.Cleanup(func() { f.exec(`DROP ROLE poor`) })
+	f.Source.URL = asRole(f.Source.URL, "poor", "pw")
+	f.Source.Snapshot = config.SnapshotInitial
+
+	r := Check(f.ctx(), f.Config)
+	replication := wantFinding(t, r, "postgresql.replication", Fail, "role poor cannot")
+	if !strings.Contains(replication.Remedy, `ALTER ROLE "poor" WITH REPLICATION;`) {
+		t.Errorf("remedy %q", replication.Remedy)
+	}
+	wantFinding(t, r, "publication", Fail, "may not create it")
+	f.exec(wantFinding(t, r, "privileges public.outbox", Fail, "may not read").Remedy)
+	wantFinding(t, Check(f.ctx(), f.Config), "privileges public.outbox", OK, "")
+	f.exec(`DROP OWNED BY poor`)
+}
+
+func TestCheckWithoutServers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Source.URL = "postgres://nobody@127.0.0.1:1/none"
+	f.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	f.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
+	r := Check(f.ctx(), f.Config)
+	wantFinding(t, r, "postgresql", Skipped, "no connection")
+	if got := find(t, r, "postgresql.connection"); got.Outcome != Fail {
+		t.Errorf("got %+v", got)
+	}
+	wantFinding(t, r, "kafka.connection", Fail, "127.0.0.1:1")
+}
+
+func TestCheckNamesOpenTransactions(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	other := newFixture(t, f.Source.URL.Reveal())
+	other.exec(`BEGIN`)
+	other.insert("order", "1", "{}")
+	t.Cleanup(func() { other.exec(`ROLLBACK`) })
+
+	list, err := readTransactions(f.ctx(), f.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, tx := range list {
+		found = found || tx.PID == int32(other.conn.PgConn().PID()) && tx.Age != nil
+	}
+	if !found {
+		t.Errorf("the open transaction is not in %+v", list)
+	}
+}
+
+func TestSplitByAge(t *testing.T) {
+	young, old := blockingAge/2, blockingAge*2
+	got, hidden := splitByAge([]transaction{{PID: 1, Age: &old}, {PID: 2, Age: &young}, {PID: 3}}, blockingAge)
+	if len(got) != 1 || got[0].PID != 1 || hidden != 1 {
+		t.Errorf("got %+v and %d hidden", got, hidden)
+	}
+}
+
+// withKafka moves events and checkpoint to a cluster in this process.
+func (f *fixture) withKafka(opts ...kfake.Opt) *kfake.Cluster {
+	f.t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(c.Close)
+	f.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	f.Sink.Kafka.Brokers = c.ListenAddrs()
+	f.Checkpoint.Store = config.StoreKafka
+	return c
+}
+
+func TestCheckKafka(t *testing.T) {
+	const event = "outbox.event.order"
+	tests := []struct {
+		name    string
+		opts    []kfake.Opt
+		do      func(*fixture)
+		check   string
+		outcome Outcome
+		words   string
+	}{
+		{"missing event topic", nil, func(*fixture) {}, "kafka.topic " + event, Fail, "create_topics is false"},
+		{"event topic to be created", nil, func(f *fixture) { f.Sink.Kafka.CreateTopics = true },
+			"kafka.topic " + event, OK, "run will create it"},
+		{"event topic that cannot be created", nil, func(f *fixture) {
+			f.Sink.Kafka.CreateTopics = true
+			f.Sink.Kafka.ReplicationFactor = 7
+		}, "kafka.topic " + event, Fail, "could not be created"},
+		{"event topic there", []kfake.Opt{kfake.SeedTopics(3, event)}, func(*fixture) {}, "kafka.topic " + event, OK, "3 partitions"},
+		{"no dead letters", nil, func(*fixture) {}, "kafka.dead_letter_topic", Skipped, "stop"},
+		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = config.BadEventDeadLetter },
+			"kafka.dead_letter_topic", Fail, "does not exist"},
+		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
+		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints")}, func(*fixture) {},
+			"checkpoint", Fail, "not compact"},
+		{"checkpoint topic of several partitions", []kfake.Opt{kfake.SeedTopics(2, "cdc-outbox.checkpoints")}, func(*fixture) {},
+			"checkpoint", Fail, "2 partitions"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.setup()
+			f.insert("order", "1", "{}")
+			c := f.withKafka(tt.opts...)
+			tt.do(f)
+			before := c.TopicInfo("cdc-outbox.checkpoints")
+			wantFinding(t, Check(f.ctx(), f.Config), tt.check, tt.outcome, tt.words)
+			if after := c.TopicInfo("cdc-outbox.checkpoints"); (before == nil) != (after == nil) {
+				t.Error("check created the checkpoint topic")
+			}
+		})
+	}
+}
+
+// A role that may do nothing learns of each privilege by name.
+func TestCheckKafkaPrivileges(t *testing.T) {
+	topic := func(name string, op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+	}
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.insert("order", "1", "{}")
+	f.insert("secret", "1", "{}")
+	f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret"),
+		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe)))
+	f.Sink.Kafka.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
+
+	r := Check(f.ctx(), f.Config)
+	write := wantFinding(t, r, "kafka.topic outbox.event.order", Fail, "does not allow to write")
+	if want := "--allow-principal 'User:cdc' --operation Write --topic 'outbox.event.order'"; !strings.Contains(write.Remedy, want) {
+		t.Errorf("remedy %q does not contain %q", write.Remedy, want)
+	}
+	wantFinding(t, r, "kafka.topic outbox.event.secret", Fail, "TOPIC_AUTHORIZATION_FAILED")
+	wantFinding(t, r, "kafka.checkpoint_topic", Fail, "TOPIC_AUTHORIZATION_FAILED")
+
+	f.Sink.Kafka.SASL.Password = "wrong"
+	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")
+}
+
+func TestCheckReportText(t *testing.T) {
+	r := CheckReport{Findings: []Finding{
+		{"slot", OK, "nobody is reading it", ""},
+		{"publication", Fail, "table a.b is not in it", "ALTER PUBLICATION p ADD TABLE a.b;"},
+		{"kafka", Skipped, "the sink is stdout", ""},
+	}}
+	const want = `ok       slot         nobody is reading it
+fail     publication  table a.b is not in it
+                   -> ALTER PUBLICATION p ADD TABLE a.b;
+skipped  kafka        the sink is stdout
+
+1 ok, 0 warn, 1 fail, 1 skipped
+`
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// errWithRemedy lends the summary's error a remedy: its checks have their own.
+func errWithRemedy(err error) error {
+	return &failure.Error{Class: failure.ClassOf(err), Remedy: "see the checks", Err: err}
+}

@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Each loss is accepted, and nothing is wrong afterwards.
+func TestAcceptGap(t *testing.T) {
+	tests := []struct {
+		name   string
+		lose   func(*fixture)
+		reason string
+		slot   string
+	}{
+		{"slot dropped", func(f *fixture) { f.exec(dropSlot(f)) }, "is gone", "created"},
+		{"slot recreated", func(f *fixture) {
+			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput')`)
+		}, "advanced or recreated", "kept"},
+		{"slot advanced", func(f *fixture) {
+			f.insert("order", "1", "{}")
+			f.exec(`SELECT pg_replication_slot_advance('` + f.Source.Slot + `', pg_current_wal_lsn())`)
+		}, "advanced or recreated", "kept"},
+		{"table taken out and added again", func(f *fixture) {
+			f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`, `ALTER PUBLICATION cdc_outbox ADD TABLE outbox`)
+		}, "publication was recreated", "kept"},
+		{"publication dropped", func(f *fixture) { f.exec(`DROP PUBLICATION cdc_outbox`) }, "publication", "recreated"},
+		{"publication recreated", func(f *fixture) {
+			f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
+		}, "publication was recreated", "recreated"},
+		{"nothing", func(*fixture) {}, "", "kept"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.setup()
+			before := f.save()
+			tt.lose(f)
+
+			plan, err := AcceptGap(f.ctx(), f.Config, GapOptions{})
+			wantClass(t, err, failure.Config, "nothing was changed")
+			if plan.Done || !strings.Contains(plan.Reason, tt.reason) || plan.Slot != tt.slot || plan.From != before.LSN.String() {
+				t.Errorf("plan %+v, want reason %q and slot %s", plan, tt.reason, tt.slot)
+			}
+			if cp := f.stored(); cp.LSN != before.LSN || cp.Publication != before.Publication {
+				t.Errorf("the plan changed the checkpoint to %+v", cp)
+			}
+
+			done, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true, Snapshot: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cp := f.stored()
+			slot, ok := f.slot()
+			if !ok || !done.Done || cp.LSN.String() != done.To || cp.LSN < slot.ConfirmedFlush || !cp.Snapshot ||
+				cp.Epoch <= before.Epoch || cp.Publication != f.publication() {
+				t.Errorf("done %+v, checkpoint %+v, slot %+v", done, cp, slot)
+			}
+			wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", OK, "fits the database")
+		})
+	}
+}
+
+// After the gap the stream works: decoding does not trip over a publication
+// that is younger than the slot.
+func TestAcceptGapStreams(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.save()
+	f.insert("order", "before", "{}")
+	f.exec(`DROP PUBLICATION cdc_outbox`)
+	if _, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true}); err != nil {
+		t.Fatal(err)
+	}
+	f.insert("order", "after", "{}")
+
+	var keys []string
+	f.stream(func(row *wal.Row) bool {
+		keys = append(keys, string(row.Values[2].Data))
+		return false
+	})
+	if strings.Join(keys, " ") != "after" {
+		t.Errorf("streamed %v", keys)
+	}
+}
+
+func TestAcceptGapRefusesAnActiveSlot(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.hold()
+	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
+	wantClass(t, err, failure.Config, "in use by pid", "cdc-outbox")
+}
+
+func TestGapReportText(t *testing.T) {
+	r := GapReport{Reason: "slot \"s\" is gone", From: "0/A", To: "0/B", Slot: "created"}
+	const want = `Why the connector stopped: slot "s" is gone
+Gap: events committed between 0/A and 0/B may never have been published.
+Slot: created.
+Rows that are in the outbox tables stay unpublished; --snapshot publishes them.
+`
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
