@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,6 +90,8 @@ func TestUsageErrors(t *testing.T) {
 		{"flag without its value", []string{"run", "-c"}, []string{"flag needs an argument"}},
 		{"argument", []string{"version", "x"}, []string{"version takes no arguments"}},
 		{"flag that only others have", []string{"version", "-c", "x"}, []string{`version has no flag "-c"`}},
+		{"yes without a gap", []string{"setup", "--yes"}, []string{"--accept-gap"}},
+		{"print with a gap", []string{"setup", "--print", "--accept-gap"}, []string{"--print"}},
 		{"mistyped key", []string{"run", "--set", "source.sloot=x"}, []string{"source.sloot", "did you mean source.slot?"}},
 		{"mistyped variable", []string{"run"}, []string{"CDC_OUTBOX_SOURCE_URI", "did you mean CDC_OUTBOX_SOURCE_URL?"}},
 	} {
@@ -185,6 +189,51 @@ func TestInterruptedVerbSaysSo(t *testing.T) {
 	got := executeWith(ctx, connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error"}, "run")
 	if want := "cdc-outbox: stopped by signal: interrupt\n"; got.code != 1 || got.stderr != want {
 		t.Errorf("got %+v, want code 1 and %q", got, want)
+	}
+}
+
+// TestDatabaseOutOfReach runs each verb that needs PostgreSQL without one.
+func TestDatabaseOutOfReach(t *testing.T) {
+	environ := []string{"CDC_OUTBOX_SOURCE_URL=postgres://cdc:xyzzy@127.0.0.1:1/app", "CDC_OUTBOX_SINK_STDOUT=true"}
+	for _, tt := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"setup"}, 1},
+		{[]string{"setup", "--accept-gap"}, 1},
+		{[]string{"teardown", "--yes"}, 1},
+		{[]string{"check"}, 2},
+		{[]string{"check", "--json"}, 2},
+		{[]string{"status"}, 1},
+		{[]string{"status", "--json"}, 1},
+		{[]string{"tail"}, 1},
+	} {
+		got := execute(t.Context(), environ, tt.args...)
+		if got.code != tt.code || !strings.HasPrefix(got.stderr, "error: ") {
+			t.Errorf("%v: %+v, want code %d", tt.args, got, tt.code)
+		}
+		if strings.Contains(got.stdout+got.stderr, "xyzzy") {
+			t.Errorf("%v shows the password: %+v", tt.args, got)
+		}
+		if slices.Contains(tt.args, "--json") && !json.Valid([]byte(got.stdout)) {
+			t.Errorf("%v prints no JSON: %s", tt.args, got.stdout)
+		}
+	}
+}
+
+func TestSetupPrintsItsSQL(t *testing.T) {
+	environ := []string{"CDC_OUTBOX_SOURCE_URL=postgres://cdc@127.0.0.1:1/app"}
+	got := execute(t.Context(), environ, "setup", "--print", "--role", "relay", "--schema", "snake")
+	if got.code != 0 || got.stderr != "" {
+		t.Fatalf("%+v", got)
+	}
+	for _, part := range []string{"CREATE TABLE", "aggregate_type", "CREATE PUBLICATION", `"relay"`, "pg_create_logical_replication_slot"} {
+		if !strings.Contains(got.stdout, part) {
+			t.Errorf("the script has no %s:\n%s", part, got.stdout)
+		}
+	}
+	if bad := execute(t.Context(), environ, "setup", "--schema", "camel"); bad.code != 2 {
+		t.Errorf("unknown schema: %+v", bad)
 	}
 }
 

@@ -35,14 +35,14 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 		return err
 	}
 	p.boundMemory(cfg)
-	ver, commit := build()
-	log.Info("starting", zap.String("version", ver), zap.String("commit", commit),
+	ver, rev := build()
+	log.Info("starting", zap.String("version", ver), zap.String("commit", rev),
 		zap.String("slot", cfg.Source.Slot), zap.Strings("tables", cfg.Source.Tables))
 	connect := p.connect
 	if connect == nil {
 		connect = connector.Run
 	}
-	err = connect(ctx, connector.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, commit), Stdout: p.stdout})
+	err = connect(ctx, connector.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: p.stdout})
 	if err != nil {
 		return err
 	}

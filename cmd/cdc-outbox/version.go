@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -8,8 +9,8 @@ import (
 	"runtime/debug"
 )
 
-// version is set by the release build: -ldflags "-X main.version=v1.2.3".
-var version = ""
+// The release build sets these: -ldflags "-X main.version=v1.2.3 -X main.commit=…".
+var version, commit string
 
 func versionVerb() verb {
 	return verb{
@@ -21,33 +22,38 @@ func versionVerb() verb {
 }
 
 func printVersion(_ context.Context, p *program) error {
-	v, commit := build()
-	_, err := fmt.Fprintf(p.stdout, "cdc-outbox %s\ncommit %s\n%s %s/%s\n", v, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	ver, rev := build()
+	_, err := fmt.Fprintf(p.stdout, "cdc-outbox %s\ncommit %s\n%s %s/%s\n", ver, rev, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
 
-// build names what is running, from the release build or what the Go tool
-// recorded.
-func build() (ver, commit string) {
-	ver, commit = version, "unknown"
-	info, ok := debug.ReadBuildInfo()
-	if ok && ver == "" {
-		ver = info.Main.Version
+// build names what is running: what the release build set, otherwise what the
+// Go tool recorded.
+func build() (ver, rev string) {
+	ver, rev = version, commit
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if ver == "" {
+			ver = info.Main.Version
+		}
+		if rev == "" {
+			rev = revision(info)
+		}
 	}
-	if ver == "" {
-		ver = "(devel)"
-	}
-	if !ok {
-		return ver, commit
-	}
-	dirty := ""
+	return cmp.Or(ver, "(devel)"), cmp.Or(rev, "unknown")
+}
+
+func revision(info *debug.BuildInfo) string {
+	rev, modified := "", ""
 	for _, setting := range info.Settings {
 		switch {
 		case setting.Key == "vcs.revision":
-			commit = setting.Value
+			rev = setting.Value
 		case setting.Key == "vcs.modified" && setting.Value == "true":
-			dirty = " (modified)"
+			modified = " (modified)"
 		}
 	}
-	return ver, commit + dirty
+	if rev == "" {
+		return ""
+	}
+	return rev + modified
 }
