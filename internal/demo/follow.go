@@ -1,0 +1,90 @@
+package demo
+
+import (
+	"context"
+	"time"
+)
+
+// foreignAfter is how long an arrival may wait for the news of its commit
+// until it counts as the user's own: the record of a fast connector overtakes
+// the return of COMMIT.
+const foreignAfter = 200 * time.Millisecond
+
+// follow shows and books what happens until the demo is over: all events
+// arrived, the user left, an actor failed or nothing comes any more.
+func (r *run) follow(ctx, failed context.Context, stopWriting context.CancelFunc) {
+	tick := time.NewTicker(foreignAfter / 2)
+	defer tick.Stop()
+	leaving := ctx.Done()
+	deadline := time.Now().Add(arrivalTimeout)
+	for {
+		select {
+		case c := <-r.changes:
+			r.changed(c)
+			deadline = time.Now().Add(arrivalTimeout)
+		case a := <-r.arrivals:
+			r.arrived(a)
+			deadline = time.Now().Add(arrivalTimeout)
+		case now := <-tick.C:
+			for _, a := range r.ledger.foreign(now.Add(-foreignAfter)) {
+				r.show.foreignRecord(a)
+			}
+			if now.After(deadline) && r.ledger.missing() > 0 {
+				return
+			}
+		case <-leaving:
+			leaving = nil
+			stopWriting()
+			deadline = time.Now().Add(leaveTimeout)
+		case <-failed.Done():
+			return
+		}
+		if r.over(leaving == nil) {
+			return
+		}
+	}
+}
+
+// over reports whether everything that is to come has come.
+func (r *run) over(leaving bool) bool {
+	if r.ledger.missing() > 0 {
+		return false
+	}
+	return leaving || r.Events > 0 && r.ledger.committed >= r.Events
+}
+
+func (r *run) changed(c change) {
+	early, ok := r.ledger.change(c)
+	if r.inSample() {
+		r.sample[c.EventID] = true
+		r.show.change(c)
+	}
+	if ok {
+		r.showRecord(early)
+	}
+}
+
+func (r *run) arrived(a arrival) {
+	if r.ledger.arrive(a) {
+		r.showRecord(a)
+	}
+}
+
+func (r *run) showRecord(a arrival) {
+	switch latency := r.ledger.latencyOf(a); {
+	case r.ledger.arrived == 1:
+		r.show.firstRecord(a, latency)
+	case r.sample[a.header("id")]:
+		r.show.record(a, latency)
+	}
+}
+
+// inSample reports whether the newest change is one to show: all of them or,
+// of a long run, some at first and then every so many.
+func (r *run) inSample() bool {
+	if r.Events <= maxShown {
+		return true
+	}
+	n := r.ledger.committed
+	return n <= maxShown/10 || n%(2*r.Events/maxShown) == 0
+}
