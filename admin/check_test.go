@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -247,7 +248,7 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	f.setup()
 	f.insert("order", "1", "{}")
 	f.insert("secret", "1", "{}")
-	f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret"),
+	c := f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret"),
 		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe)))
 	f.Sink.Kafka.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
 
@@ -259,7 +260,7 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	wantFinding(t, r, "kafka.topic outbox.event.secret", Fail, "TOPIC_AUTHORIZATION_FAILED")
 	wantFinding(t, r, "kafka.checkpoint_topic", Fail, "TOPIC_AUTHORIZATION_FAILED")
 
-	f.Sink.Kafka.SASL.Password = "wrong"
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")
 }
 
