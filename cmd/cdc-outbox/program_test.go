@@ -92,6 +92,7 @@ func TestUsageErrors(t *testing.T) {
 		{"flag that only others have", []string{"version", "-c", "x"}, []string{`version has no flag "-c"`}},
 		{"yes without a gap", []string{"setup", "--yes"}, []string{"--accept-gap"}},
 		{"print with a gap", []string{"setup", "--print", "--accept-gap"}, []string{"--print"}},
+		{"negative count", []string{"demo", "--events", "-1"}, []string{"demo has a bad flag"}},
 		{"mistyped key", []string{"run", "--set", "source.sloot=x"}, []string{"source.sloot", "did you mean source.slot?"}},
 		{"mistyped variable", []string{"run"}, []string{"CDC_OUTBOX_SOURCE_URI", "did you mean CDC_OUTBOX_SOURCE_URL?"}},
 	} {

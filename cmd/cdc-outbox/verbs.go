@@ -4,6 +4,7 @@ package main
 func verbs() []verb {
 	return []verb{
 		runVerb(),
+		demoVerb(),
 		setupVerb(),
 		teardownVerb(),
 		checkVerb(),

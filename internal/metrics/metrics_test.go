@@ -69,6 +69,14 @@ func TestContractNamesExistFromTheStart(t *testing.T) {
 	}
 }
 
+func TestLatencyIsNeverNegative(t *testing.T) {
+	m := New("", "")
+	m.Published([]*transform.Event{event("orders", "", time.Now().Add(time.Hour))})
+	if text := exposition(t, m.Gatherer()); !strings.Contains(text, "\ncdc_outbox_publish_latency_seconds_sum 0\n") {
+		t.Error("a commit in this clock's future counts as a negative latency")
+	}
+}
+
 func TestSlot(t *testing.T) {
 	limit, exceeded := int64(4096), int64(-1)
 	for _, tt := range []struct {
