@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,6 +24,15 @@ type kafka struct {
 	key    string
 }
 
+// metadataAge is how old the client's knowledge of the topic may be: after it
+// was created, or its leader moved, it is asked for anew.
+const metadataAge = 100 * time.Millisecond
+
+// unknownRetries is how many times in a row brokers must say that they do not
+// know the topic before it counts as deleted: one that just came up may say so
+// too. With kgo's backoff that takes a few seconds.
+const unknownRetries = 12
+
 // NewKafka returns the store that keeps the checkpoint as the last record under
 // key in topic. It creates the topic where it is missing, and refuses one that
 // is not compacted or has several partitions. opts are for a client of the
@@ -36,6 +46,11 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, er
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.RecordRetries(math.MaxInt),
 		kgo.RecordDeliveryTimeout(0),
+		// Else a save whose answer is lost outlives its context. A checkpoint
+		// may be written twice.
+		kgo.AllowIdempotentProduceCancellation(),
+		kgo.UnknownTopicRetries(unknownRetries),
+		kgo.MetadataMinAge(metadataAge),
 	)...)
 	if err != nil {
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
