@@ -56,8 +56,11 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 		letter.Record.Partition = transform.PartitionByKey
 		letter.Record.Partition = t.choose(&letter.Record)
 		shares, err := k.write(ctx, []placed{{Event: letter}})
-		if err != nil || len(shares) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(shares) == 0 {
+			return k.learn(ctx, t)
 		}
 		if err = shares[0].err; judge(err) != topicGone {
 			return failure.Configf(k.refusedLetterRemedy(err),

@@ -43,6 +43,12 @@ func (k *Kafka) deliver(ctx context.Context, events []*transform.Event, reject R
 		if err != nil {
 			return err
 		}
+		if k.loading != nil {
+			if err := k.learn(ctx, k.loading); err != nil {
+				return err
+			}
+			k.loading = nil
+		}
 		if len(orphans) > 0 { // their topic is gone; they go first, once it is back
 			events = slices.Concat(orphans, events[n:])
 			continue
@@ -74,6 +80,10 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 	for _, ev := range events {
 		var err error
 		if t, err = k.place(ctx, t, ev); err == nil {
+			if t.fresh() {
+				k.loading = t
+				return nil, nil
+			}
 			continue
 		}
 		if errors.Is(err, errRoundFull) {
@@ -90,6 +100,10 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 // place adds the event to the round; t is the topic of the event before it, and
 // the event's own is returned. What takes a question to the cluster is done for
 // the first event of a round only, so that it holds up no event before it.
+//
+// The first event of a topic makes a round of its own: until the client has
+// loaded the topic it puts records aside, and then sends them while it is still
+// filling their batches, and does not number them anew when it has to.
 func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topic, error) {
 	rec, first := &ev.Record, len(k.round) == 0
 	size := ev.Size()
@@ -114,6 +128,9 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 		if t, err = k.extend(ctx, t, wanted); err != nil {
 			return nil, err
 		}
+	}
+	if t.fresh() && !first {
+		return nil, errRoundFull
 	}
 	partition := t.choose(rec)
 	if !t.reserve(partition, recordSize(ev, size), int(k.cfg.MaxRecordBytes)-batchOverhead) {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -168,7 +169,8 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 		}
 		return "give the broker a certificate that is valid for a server", true
 	}
-	if _, is := errors.AsType[tls.AlertError](err); is {
+	// crypto/tls hands up the peer's alerts in this wrapping.
+	if alert, is := errors.AsType[*net.OpError](err); is && alert.Op == "remote error" {
 		return "the broker ended the TLS handshake: check that sink.kafka.tls.cert_file and key_file are " +
 			"a certificate that it trusts and that has not expired", true
 	}

@@ -169,16 +169,15 @@ func TestMode32TLS(t *testing.T) {
 		client config.TLS
 		remedy string // "" for success
 	}{
-		"right authority":          {server("127.0.0.1"), config.TLS{CAFile: ca.file}, ""},
-		"server name":              {server("kafka.example"), config.TLS{CAFile: ca.file, ServerName: "kafka.example"}, ""},
-		"client certificate":       {mutual, config.TLS{CAFile: ca.file, CertFile: certFile, KeyFile: keyFile}, ""},
-		"wrong authority":          {server("127.0.0.1"), config.TLS{CAFile: other.file}, "sink.kafka.tls.ca_file"},
-		"system authorities":       {server("127.0.0.1"), config.TLS{Enabled: true}, "sink.kafka.tls.ca_file"},
-		"wrong host":               {server("kafka.example"), config.TLS{CAFile: ca.file}, "sink.kafka.tls.server_name"},
-		"expired":                  {expired, config.TLS{CAFile: ca.file}, "renew"},
-		"no client certificate":    {mutual, config.TLS{CAFile: ca.file}, "sink.kafka.tls.cert_file"},
-		"late client certificate":  {mutual, config.TLS{CAFile: ca.file, CertFile: lateCert, KeyFile: lateKey}, "sink.kafka.tls.cert_file"},
-		"plain client, TLS broker": {server("127.0.0.1"), config.TLS{}, "sink.kafka.tls.enabled"},
+		"right authority":         {server("127.0.0.1"), config.TLS{CAFile: ca.file}, ""},
+		"server name":             {server("kafka.example"), config.TLS{CAFile: ca.file, ServerName: "kafka.example"}, ""},
+		"client certificate":      {mutual, config.TLS{CAFile: ca.file, CertFile: certFile, KeyFile: keyFile}, ""},
+		"wrong authority":         {server("127.0.0.1"), config.TLS{CAFile: other.file}, "sink.kafka.tls.ca_file"},
+		"system authorities":      {server("127.0.0.1"), config.TLS{Enabled: true}, "sink.kafka.tls.ca_file"},
+		"wrong host":              {server("kafka.example"), config.TLS{CAFile: ca.file}, "sink.kafka.tls.server_name"},
+		"expired":                 {expired, config.TLS{CAFile: ca.file}, "renew"},
+		"no client certificate":   {mutual, config.TLS{CAFile: ca.file}, "sink.kafka.tls.cert_file"},
+		"late client certificate": {mutual, config.TLS{CAFile: ca.file, CertFile: lateCert, KeyFile: lateKey}, "sink.kafka.tls.cert_file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.TLS(tc.server))

@@ -30,8 +30,10 @@ type Kafka struct {
 	topics  map[string]*topic
 	waiting map[string]bool // the missing topics that were reported
 
-	round  []placed // reused
-	rounds uint64   // numbers the rounds
+	round []placed // reused
+	// loading is the topic that the round makes the client load; nil for none.
+	loading *topic
+	rounds  uint64 // numbers the rounds
 
 	// failed has the errors of the attempt in flight. The client's promises
 	// write it, one at a time; it may be read once the flush has returned.

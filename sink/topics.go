@@ -38,6 +38,9 @@ func (t *topic) begin(round uint64) {
 	clear(t.shares)
 }
 
+// fresh tells whether the client has not loaded the topic yet.
+func (t *topic) fresh() bool { return t.known.n.Load() == 0 }
+
 // choose returns the record's partition: the one it asks for, or its key's.
 // Records without a key take the partitions in turn, one a round.
 func (t *topic) choose(rec *kgo.Record) int32 {
@@ -254,14 +257,13 @@ func (k *Kafka) changed(t *topic, partitions int32) {
 	t.partitions = partitions
 }
 
-// learn waits until the client knows of all partitions of a topic that it
-// writes to already.
+// learn waits until the client has loaded all partitions of a topic that it has
+// written to.
 func (k *Kafka) learn(ctx context.Context, t *topic) error {
 	var retry backoff
 	for {
-		n := t.known.n.Load()
 		leader, _, err := k.client.PartitionLeader(t.name, t.partitions-1)
-		if n == 0 || leader >= 0 || err != nil {
+		if t.fresh() || leader >= 0 || err != nil {
 			return nil
 		}
 		k.client.ForceMetadataRefresh()

@@ -1,0 +1,49 @@
+package sink
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+func TestStdoutWritesOneLineAnEvent(t *testing.T) {
+	var out bytes.Buffer
+	s := NewStdout(&out)
+	defer s.Close()
+	text := event("orders", "k<1>", 0, 5)
+	text.Record.Value = []byte(`{"a":"b & c"}`)
+	binary := event("orders", "", 0, 6)
+	binary.Record.Value = []byte{0xff, 0}
+	binary.Record.Headers = append(binary.Record.Headers, kgo.RecordHeader{Key: "raw", Value: []byte{0xfe}}, kgo.RecordHeader{Key: "null"})
+	if err := s.Deliver(t.Context(), []*transform.Event{text, binary}, nil); err != nil {
+		t.Fatal(err)
+	}
+	bad := &transform.BadEvent{Reason: transform.ReasonNullKey, Err: errors.New("aggregateid is NULL")}
+	if err := s.DeadLetter(t.Context(), &transform.Event{Table: "public.outbox"}, bad); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"topic":"orders","key":"k<1>","value":"{\"a\":\"b & c\"}","headers":[["id","id-5"]],"timestamp":"2026-08-01T12:30:00.123Z","table":"public.outbox","id":"id-5","lsn":"1/5","seq":5,"xid":700}
+{"topic":"orders","key":null,"value":{"base64":"/wA="},"headers":[["id","id-6"],["raw",{"base64":"/g=="}],["null",null]],"timestamp":"2026-08-01T12:30:00.123Z","table":"public.outbox","id":"id-6","lsn":"1/6","seq":6,"xid":700}
+{"topic":"","key":null,"value":null,"headers":[],"timestamp":"0001-01-01T00:00:00Z","table":"public.outbox","id":null,"lsn":"0/0","seq":0,"xid":0,"reason":"null_key","error":"aggregateid is NULL"}
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errBroken }
+
+var errBroken = errors.New("broken pipe")
+
+func TestStdoutReportsWhatWasNotWritten(t *testing.T) {
+	err := NewStdout(brokenPipe{}).Deliver(t.Context(), events("orders", 1), nil)
+	if !errors.Is(err, errBroken) {
+		t.Errorf("got %v", err)
+	}
+}
