@@ -41,6 +41,7 @@ func newStatusServer(t *testing.T, start LSN, interval time.Duration) (*statusSe
 	sender := startStatusSender(client, &s.received, start, interval)
 	t.Cleanup(func() {
 		_ = conn.Close()
+		sender.poke() // fails, which ends the sender if its test has not
 		sender.done.Wait()
 		_ = client.Close()
 	})
