@@ -118,6 +118,8 @@ func (k *kafka) classify(err error, operation string) error {
 		return failure.Lossf(
 			"find out who deleted it; a restart creates it anew and reads the slot on from its own confirmed position, without the check that nobody else moved it",
 			"the topic was deleted: %w", err)
+	case errors.Is(err, kerr.InvalidTopicException):
+		return failure.Configf("set checkpoint.topic to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return failure.Configf(k.command("kafka-acls", "--add --allow-principal 'User:<principal>' --operation "+operation+" --topic '"+k.topic+"'"),
 			"not allowed to %s it: %w", operation, err)

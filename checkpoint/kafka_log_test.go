@@ -14,13 +14,11 @@ type fakeLog struct {
 	end     int64
 	records []*kgo.Record
 	rng     *rand.Rand
-	reads   int
 }
 
 func (l *fakeLog) bounds() (start, end int64) { return 0, l.end }
 
 func (l *fakeLog) read(_ context.Context, from int64) (records []*kgo.Record, next int64, err error) {
-	l.reads++
 	limit := 1 + l.rng.IntN(50)
 	for _, r := range l.records {
 		if r.Offset >= from && len(records) < limit {
@@ -72,6 +70,21 @@ func TestNewestFindsTheLastRecordThroughGaps(t *testing.T) {
 					t.Fatalf("seed %d, key %s: offset %d after %d", seed, key, r.Offset, found[i].Offset)
 				}
 			}
+		}
+	}
+}
+
+func TestNewestFindsTheOnlyRecordAtAnyOffset(t *testing.T) {
+	const end = firstWindow*windowGrowth + 3*firstWindow
+	for off := range int64(end) {
+		l := &fakeLog{
+			end:     end,
+			records: []*kgo.Record{{Offset: off, Key: []byte("a")}},
+			rng:     rand.New(rand.NewPCG(uint64(off), 3)),
+		}
+		found, err := newest(t.Context(), l, "a")
+		if err != nil || len(found) != 1 {
+			t.Fatalf("record at offset %d: found %d, %v", off, len(found), err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -108,6 +109,67 @@ func TestKafkaRefusesTopics(t *testing.T) {
 			remedy := strings.ReplaceAll(failure.RemedyOf(err), cluster.ListenAddrs()[0], "ADDR")
 			if failure.ClassOf(err) != c.class || !strings.Contains(remedy, c.remedy) {
 				t.Errorf("%v, remedy %q; want class %d, remedy with %q", err, remedy, c.class, c.remedy)
+			}
+		})
+	}
+}
+
+func TestKafkaIllegalTopicName(t *testing.T) {
+	cluster, opts := startKafka(t)
+	cluster.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		resp := r.ResponseKind().(*kmsg.CreateTopicsResponse)
+		topic := kmsg.NewCreateTopicsResponseTopic()
+		topic.Topic = r.(*kmsg.CreateTopicsRequest).Topics[0].Topic
+		topic.ErrorCode = kerr.InvalidTopicException.Code
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	_, err := NewKafka(limited(t), opts, "check points", "a")
+	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "checkpoint.topic") {
+		t.Errorf("%v, want a configuration error about checkpoint.topic", err)
+	}
+}
+
+// TestKafkaNotAllowed is failure mode 32.
+func TestKafkaNotAllowed(t *testing.T) {
+	cluster, opts := startKafka(t)
+	kafkaAt(opts).store(t, "a")
+	cases := []struct {
+		operation string
+		key       kmsg.Key
+		refuse    func(kmsg.Request) kmsg.Response
+		call      func() error
+	}{
+		{"Write", kmsg.Produce, func(r kmsg.Request) kmsg.Response {
+			req := r.(*kmsg.ProduceRequest)
+			resp := req.ResponseKind().(*kmsg.ProduceResponse)
+			part := kmsg.NewProduceResponseTopicPartition()
+			part.ErrorCode = kerr.TopicAuthorizationFailed.Code
+			topic := kmsg.NewProduceResponseTopic()
+			topic.Topic, topic.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
+			topic.Partitions = append(topic.Partitions, part)
+			resp.Topics = append(resp.Topics, topic)
+			return resp
+		}, func() error { return kafkaAt(opts).store(t, "a").Save(limited(t), sample(1)) }},
+		{"DescribeConfigs", kmsg.DescribeConfigs, func(r kmsg.Request) kmsg.Response {
+			resp := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
+			resource := kmsg.NewDescribeConfigsResponseResource()
+			resource.ResourceName = testTopic
+			resource.ResourceType = kmsg.ConfigResourceTypeTopic
+			resource.ErrorCode = kerr.TopicAuthorizationFailed.Code
+			resp.Resources = append(resp.Resources, resource)
+			return resp
+		}, func() error { _, err := NewKafka(limited(t), opts, testTopic, "a"); return err }},
+	}
+	for _, c := range cases {
+		t.Run(c.operation, func(t *testing.T) {
+			cluster.ControlKey(int16(c.key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				return c.refuse(r), nil, true
+			})
+			err := c.call()
+			want := "--operation " + c.operation + " --topic '" + testTopic + "'"
+			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) {
+				t.Errorf("%v, remedy %q; want a configuration error with %q", err, failure.RemedyOf(err), want)
 			}
 		})
 	}

@@ -72,11 +72,9 @@ func (k *kafka) createTopic(ctx context.Context) error {
 }
 
 func (k *kafka) classifyCreate(err error) error {
-	for _, refused := range []error{
-		kerr.InvalidTopicException, kerr.InvalidReplicationFactor, kerr.InvalidConfig, kerr.PolicyViolation,
-	} {
+	for _, refused := range []error{kerr.InvalidReplicationFactor, kerr.InvalidConfig, kerr.PolicyViolation} {
 		if errors.Is(err, refused) {
-			return failure.Configf("set checkpoint.topic to a valid name, or create it yourself: "+
+			return failure.Configf("create it as the cluster's rules want it: "+
 				k.command("kafka-topics", "--create --topic '"+k.topic+"' --partitions 1 --config cleanup.policy=compact"), "%w", err)
 		}
 	}
