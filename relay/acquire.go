@@ -81,6 +81,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 		if seen, err = s.inspect(ctx, sql); err != nil {
 			return nil, id, err
 		}
+		if id, err = wal.Identify(ctx, repl); err != nil {
+			return nil, id, err
+		}
 	}
 	identify(&seen, id)
 	if err := timelineSwitch(ctx, repl, stored, &seen); err != nil {

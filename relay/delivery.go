@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -100,11 +101,22 @@ func (d *delivery) flush(ctx context.Context) error {
 	if len(d.events) == 0 {
 		return nil
 	}
-	err := d.sink.Deliver(ctx, d.events, d.reject)
+	published := d.events
+	var rejected map[*transform.Event]bool
+	err := d.sink.Deliver(ctx, d.events, func(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+		if rejected == nil {
+			rejected = map[*transform.Event]bool{}
+		}
+		rejected[ev] = true
+		return d.reject(ctx, ev, bad)
+	})
 	if err != nil {
 		return fmt.Errorf("deliver: %w", err)
 	}
-	d.metrics.Published(d.events)
+	if len(rejected) > 0 {
+		published = slices.DeleteFunc(slices.Clone(d.events), func(ev *transform.Event) bool { return rejected[ev] })
+	}
+	d.metrics.Published(published)
 	clear(d.events)
 	d.events = d.events[:0]
 	return nil
@@ -126,7 +138,7 @@ func (d *delivery) settle(batch []item) {
 	d.keeper.event()
 }
 
-// reject carries out errors.on_bad_event; it is the sink's sink.Reject.
+// reject carries out errors.on_bad_event.
 func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 	fields := []zap.Field{
 		zap.String("reason", string(bad.Reason)),

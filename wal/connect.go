@@ -56,6 +56,7 @@ func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error)
 	}
 	prepare(cfg)
 	cfg.RuntimeParams["replication"] = "database"
+	cfg.DialFunc = blockingSocket(cfg.DialFunc)
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, classify(err)
