@@ -1,0 +1,218 @@
+// Package deploy has no code: its tests hold the files beside it to the
+// program and the documents that they name.
+package deploy
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestConfigurationsAreValid(t *testing.T) {
+	environ := []string{"SOURCE_URL=postgres://cdc:secret@localhost:5432/app", "KAFKA_PASSWORD=secret"}
+	for _, file := range []string{"compose/cdc-outbox.yaml", "kubernetes/config.yaml"} {
+		t.Run(file, func(t *testing.T) {
+			if _, err := config.Load(config.Options{File: file, Environ: environ}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// rule is one of a Prometheus rule file.
+type rule struct {
+	Alert       string
+	Record      string
+	Expr        string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+func rules(t *testing.T, path string) []rule {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []rule } }
+	if err := yaml.Unmarshal([]byte(read(t, path)), &file); err != nil {
+		t.Fatal(err)
+	}
+	var all []rule
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	return all
+}
+
+func TestEveryAlertHasARunbookAndATest(t *testing.T) {
+	operations, tests := read(t, "../docs/operations.md"), read(t, "prometheus/alerts.test.yml")
+	for _, r := range rules(t, "prometheus/alerts.yml") {
+		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s lacks severity, summary or description", r.Alert)
+		}
+		if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/operations.md#"+strings.ToLower(r.Alert)) {
+			t.Errorf("%s has runbook_url %q", r.Alert, r.Annotations["runbook_url"])
+		}
+		if !strings.Contains(operations, "\n### "+r.Alert+"\n") {
+			t.Errorf("docs/operations.md has no section %s", r.Alert)
+		}
+		if !strings.Contains(tests, r.Alert) {
+			t.Errorf("alerts.test.yml does not mention %s", r.Alert)
+		}
+	}
+}
+
+// dashboard has what this test reads of a Grafana dashboard.
+type dashboard struct {
+	Panels []struct {
+		Title   string
+		Targets []struct{ Expr string }
+	}
+}
+
+// expressions returns what Grafana would send to Prometheus, by panel.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	var d dashboard
+	if err := json.Unmarshal([]byte(read(t, "grafana/dashboards/cdc-outbox.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$job", "cdc-outbox")
+	exprs := map[string]string{}
+	for _, p := range d.Panels {
+		for i, target := range p.Targets {
+			exprs[fmt.Sprintf("panel %q, query %d", p.Title, i+1)] = variables.Replace(target.Expr)
+		}
+	}
+	return exprs
+}
+
+func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
+	known := exported(t)
+	exprs := expressions(t)
+	for _, r := range append(rules(t, "prometheus/rules.yml"), rules(t, "prometheus/alerts.yml")...) {
+		exprs[r.Alert+r.Record] = r.Expr
+		if r.Record != "" {
+			known[r.Record] = true
+		}
+	}
+	name := regexp.MustCompile(`\b(?:job:)?(?:cdc_outbox|process)_\w+(?::active)?`)
+	for where, expr := range exprs {
+		for _, metric := range name.FindAllString(expr, -1) {
+			if !known[strings.TrimSuffix(metric, "_bucket")] {
+				t.Errorf("%s uses %s, which does not exist", where, metric)
+			}
+		}
+	}
+}
+
+// exported returns the names of the connector's metrics.
+func exported(t *testing.T) map[string]bool {
+	t.Helper()
+	m := metrics.New("", "")
+	m.Published([]*transform.Event{{}})
+	m.DeadLettered(transform.ReasonNullKey)
+	m.Skipped(transform.ReasonNullKey)
+	m.Warned(transform.WarningNotExpanded)
+	m.PartitionsGrown("topic")
+	families, err := m.Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, f := range families {
+		names[f.GetName()] = true
+	}
+	return names
+}
+
+func TestRulesAndDashboardPassPromtool(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed (Debian: apt-get install prometheus)")
+	}
+	var panels struct {
+		Groups []map[string]any `yaml:"groups"`
+	}
+	var asRules []map[string]string
+	for where, expr := range expressions(t) {
+		asRules = append(asRules, map[string]string{"alert": where, "expr": expr})
+	}
+	panels.Groups = []map[string]any{{"name": "panels", "rules": asRules}}
+	b, err := yaml.Marshal(panels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dashboard := filepath.Join(t.TempDir(), "panels.yml")
+	if err := os.WriteFile(dashboard, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"check", "config", "prometheus.yml"},
+		{"test", "rules", "alerts.test.yml"},
+		{"check", "rules", dashboard},
+	} {
+		command := exec.Command(promtool, args...)
+		command.Dir = "prometheus"
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// An image without a version is another one tomorrow.
+func TestImagesArePinned(t *testing.T) {
+	var compose struct {
+		Services map[string]struct {
+			Image string
+			Build any
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose); err != nil {
+		t.Fatal(err)
+	}
+	images := map[string]string{}
+	for name, s := range compose.Services {
+		if s.Build == nil {
+			images["service "+name] = s.Image
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^FROM (?:--\S+ )?(\S+:\S+)`).FindAllStringSubmatch(read(t, "../Dockerfile"), -1) {
+		images["Dockerfile"] = m[1]
+	}
+	version := regexp.MustCompile(`:v?\d+\.\d+(\.\d+)?`)
+	for where, image := range images {
+		if !version.MatchString(image) {
+			t.Errorf("%s has image %q without a full version", where, image)
+		}
+	}
+	if len(images) < 6 {
+		t.Errorf("only %d images found", len(images))
+	}
+}
+
+func TestOperationsListsEveryMetric(t *testing.T) {
+	operations := read(t, "../docs/operations.md")
+	for name := range exported(t) {
+		if short, ours := strings.CutPrefix(name, "cdc_outbox_"); ours && !regexp.MustCompile("`"+short+"[`{]").MatchString(operations) {
+			t.Errorf("docs/operations.md does not list %s", name)
+		}
+	}
+}
