@@ -1,7 +1,6 @@
 package pgserver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -64,8 +63,8 @@ func installed() []string {
 		dirs = append(dirs, found...)
 	}
 	if path, err := exec.LookPath("postgres"); err == nil {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			dirs = append(dirs, filepath.Dir(real))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(target))
 		}
 	}
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
@@ -92,7 +91,7 @@ func Version(binDir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(binDir, "initdb")); err != nil {
 		return 0, err
 	}
-	out, err := exec.CommandContext(context.Background(), filepath.Join(binDir, "postgres"), "--version").Output()
+	out, err := exec.Command(filepath.Join(binDir, "postgres"), "--version").Output()
 	if err != nil {
 		return 0, fmt.Errorf("run postgres --version: %w", err)
 	}

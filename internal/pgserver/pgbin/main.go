@@ -14,19 +14,26 @@ import (
 )
 
 func main() {
-	version := flag.Int("version", 0, "download this major `version`; 0 takes what is installed")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	dir, err := find(ctx, *version)
-	if err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgbin:", err)
 		if remedy := failure.RemedyOf(err); remedy != "" {
 			fmt.Fprintln(os.Stderr, "pgbin:", remedy)
 		}
 		os.Exit(1)
 	}
+}
+
+func run() error {
+	version := flag.Int("version", 0, "download this major `version`; 0 takes what is installed")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	dir, err := find(ctx, *version)
+	if err != nil {
+		return err
+	}
 	fmt.Println(dir)
+	return nil
 }
 
 func find(ctx context.Context, version int) (string, error) {

@@ -1,0 +1,85 @@
+# make help lists what there is to do.
+
+# Pinned tools, built and run by go run.
+GOLANGCI_LINT = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOTESTSUM     = go run gotest.tools/gotestsum@v1.13.0
+
+# What may be given on the command line.
+EVENTS   ?= 0
+VERSION  ?= 17
+FUZZTIME ?= 20s
+TIMEOUT  ?= 15m
+RACE     ?= $(if $(shell command -v $(CC)),-race) # the race detector needs a C compiler
+PKG      ?= ./...
+ARGS     ?=
+
+# Stamped by us: go's own stamping fails in a clone that somebody else owns.
+RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+GOBUILD  = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(RELEASE) -X main.commit=$(COMMIT)"
+
+# The packages whose tests import the given one of our test environments.
+users_of = $(shell go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} ' $(PKG) | grep '/internal/$(1) ' | cut -d' ' -f1)
+
+# Tests that need PostgreSQL find it; this gets it first where there is none.
+POSTGRES = go run -buildvcs=false ./internal/pgserver/pgbin
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by itself
+	@exec bin/cdc-outbox demo --events $(EVENTS)
+
+.PHONY: build
+build: ## bin/cdc-outbox, a static binary
+	@mkdir -p bin
+	@$(GOBUILD) -o bin/cdc-outbox ./cmd/cdc-outbox
+
+.PHONY: test
+test: postgres ## all tests, with the race detector, in random order; PKG=./wal for some
+	@GOTESTSUM="$(GOTESTSUM)" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) $(ARGS) $(PKG)
+
+.PHONY: test-fast
+test-fast: ## the same without the race detector
+	@$(MAKE) --no-print-directory test RACE=
+
+.PHONY: test-pg
+test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 18 (downloaded once)
+	@bin=$$($(POSTGRES) -version $(VERSION)) && \
+	CDC_OUTBOX_PG_BIN=$$bin GOTESTSUM="$(GOTESTSUM)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) $(ARGS) $(call users_of,pgtest)
+
+.PHONY: test-kafka
+test-kafka: postgres ## the tests that use Kafka, against Apache Kafka (downloaded once; needs Java 17, Maven)
+	@scripts/kafka.sh fetch >/dev/null
+	@CDC_OUTBOX_TEST_KAFKA=real GOTESTSUM="$(GOTESTSUM)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS) $(call users_of,kafkatest)
+
+.PHONY: postgres
+postgres: ## find PostgreSQL's binaries, or install them
+	@$(POSTGRES) >/dev/null
+
+.PHONY: fuzz
+fuzz: ## each fuzz test for FUZZTIME
+	@scripts/fuzz.sh $(FUZZTIME) $(PKG)
+
+.PHONY: bench
+bench: ## throughput against pg_recvlogical's, the server's limit
+	@go run -buildvcs=false ./bench/drain $(ARGS)
+
+.PHONY: vet
+vet: ## go vet
+	@go vet ./...
+
+.PHONY: lint
+lint: ## golangci-lint
+	@$(GOLANGCI_LINT) run ./...
+
+.PHONY: docker
+docker: ## the container image cdc-outbox:dev
+	docker build --tag cdc-outbox:dev --build-arg VERSION=$(RELEASE) --build-arg COMMIT=$(COMMIT) .
+
+.PHONY: clean
+clean: ## what make made in this directory
+	rm -rf bin .cache coverage.out
