@@ -74,6 +74,11 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 	if id, err = wal.Identify(ctx, repl); err != nil {
 		return nil, id, err
 	}
+	if stored == nil {
+		if err := s.bind(ctx, sql); err != nil {
+			return nil, id, err
+		}
+	}
 	if stored == nil && !seen.Exists {
 		if stored, err = s.firstStart(ctx, sql, repl, id); err != nil {
 			return nil, id, err
@@ -227,6 +232,22 @@ func (s *source) readTables(ctx context.Context, sql *pgx.Conn) ([]wal.TableInfo
 		infos = append(infos, info)
 	}
 	return infos, nil
+}
+
+// bind finds out before a first start whether the tables have the columns that
+// the configuration needs. Later the stream tells: rows from before a change of
+// the table may be waiting in it.
+func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
+	for _, t := range s.tables {
+		rel, ok, err := wal.ReadColumns(ctx, sql, t)
+		if err == nil && ok { // readTables reports a missing table
+			err = s.intake.router.Bind(rel)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // firstStart creates publication and slot, in this order (a slot's position
