@@ -133,6 +133,20 @@ func (c *cluster) refuse(partitions int32, topic string, marker []byte, err *ker
 	}
 }
 
+// largestBatch watches the size of the batches that are sent from now on.
+func (c *cluster) largestBatch() *atomic.Int64 {
+	largest := new(atomic.Int64)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Observe: true, Count: -1, When: func(req kmsg.Request) bool {
+		for _, t := range req.(*kmsg.ProduceRequest).Topics {
+			for _, p := range t.Partitions {
+				largest.Store(max(largest.Load(), int64(len(p.Records))))
+			}
+		}
+		return true
+	}})
+	return largest
+}
+
 func (c *cluster) client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}, opts...)...)

@@ -95,6 +95,7 @@ func TestDeliverKeepsOrderOverManyRounds(t *testing.T) {
 	cfg := c.config()
 	cfg.MaxRecordBytes = 600 // a few records to a share
 	k, _ := newKafka(t, cfg)
+	largest := c.largestBatch()
 	evs := events("orders", 500)
 	for len(evs) > 0 {
 		n := min(len(evs), 123)
@@ -104,6 +105,9 @@ func TestDeliverKeepsOrderOverManyRounds(t *testing.T) {
 		evs = evs[n:]
 	}
 	ascending(t, c.values(t, "orders", 4), 500)
+	if n := largest.Load(); n > int64(cfg.MaxRecordBytes) || n < int64(cfg.MaxRecordBytes)/4 {
+		t.Errorf("largest batch has %d bytes, want up to %d", n, cfg.MaxRecordBytes)
+	}
 }
 
 func TestMode26LostAckDoesNotRepeat(t *testing.T) {

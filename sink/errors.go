@@ -118,9 +118,9 @@ const lossRemedy = "the broker no longer has records that it had acknowledged, o
 func writeRemedy(err error, cfg config.Kafka, topic string) string {
 	switch {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return allowCommand(cfg, "Write --operation Describe", topic)
+		return AllowCommand(cfg, "Write --operation Describe", topic)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return allowCommand(cfg, "IdempotentWrite", "")
+		return AllowCommand(cfg, "IdempotentWrite", "")
 	case errors.Is(err, kerr.UnsupportedCompressionType), errors.Is(err, kerr.UnsupportedForMessageFormat):
 		return fmt.Sprintf("set sink.kafka.compression to a codec that the broker takes (now %s)", cfg.Compression)
 	}

@@ -31,9 +31,9 @@ func command(tool string, cfg config.Kafka, args string) string {
 	return fmt.Sprintf("%s.sh --bootstrap-server %s %s", tool, bootstrap(cfg), args)
 }
 
-// createCommand is the command that creates the topic as the configuration
-// wants it.
-func createCommand(cfg config.Kafka, topic string) string {
+// CreateCommand returns the command of Kafka's own tools that creates the topic
+// as cfg wants it.
+func CreateCommand(cfg config.Kafka, topic string) string {
 	args := fmt.Sprintf("--create --topic '%s'", topic)
 	if cfg.TopicPartitions > 0 {
 		args += fmt.Sprintf(" --partitions %d", cfg.TopicPartitions)
@@ -47,9 +47,9 @@ func createCommand(cfg config.Kafka, topic string) string {
 	return command("kafka-topics", cfg, args)
 }
 
-// allowCommand is the command that lets the connector do operation on the
-// topic, or on the cluster where topic is "".
-func allowCommand(cfg config.Kafka, operation, topic string) string {
+// AllowCommand returns the command of Kafka's own tools that lets the connector
+// do operation on the topic, or on the cluster where topic is "".
+func AllowCommand(cfg config.Kafka, operation, topic string) string {
 	resource := "--cluster"
 	if topic != "" {
 		resource = fmt.Sprintf("--topic '%s'", topic)

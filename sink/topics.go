@@ -160,13 +160,13 @@ func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
 	case missingBadEvent:
 		return &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: err}
 	case missingFail:
-		return failure.Configf(createCommand(k.cfg, name), "%w", err)
+		return failure.Configf(CreateCommand(k.cfg, name), "%w", err)
 	}
 	if !k.waiting[name] {
 		k.waiting[name] = true
 		k.observer.topicWaiting(name, true)
 		k.log.Warn("waiting for a missing topic",
-			zap.String("topic", name), zap.String("remedy", createCommand(k.cfg, name)))
+			zap.String("topic", name), zap.String("remedy", CreateCommand(k.cfg, name)))
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (k *Kafka) lookupFailed(err error, name string) error {
 	case errors.Is(err, kerr.InvalidTopicException):
 		return &transform.BadEvent{Reason: transform.ReasonIllegalTopic, Err: wrapped}
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return failure.Configf(allowCommand(k.cfg, "Write --operation Describe", name), "%w", wrapped)
+		return failure.Configf(AllowCommand(k.cfg, "Write --operation Describe", name), "%w", wrapped)
 	case errors.Is(err, kgo.ErrClientClosed):
 		return wrapped
 	}
@@ -230,10 +230,10 @@ func (k *Kafka) notCreated(err error, name string) error {
 	case kafka == kerr.InvalidTopicException:
 		return &transform.BadEvent{Reason: transform.ReasonIllegalTopic, Err: err}
 	case kafka == kerr.TopicAuthorizationFailed, kafka == kerr.ClusterAuthorizationFailed:
-		return failure.Configf(allowCommand(k.cfg, "Create", name), "%w", err)
+		return failure.Configf(AllowCommand(k.cfg, "Create", name), "%w", err)
 	}
 	return failure.Configf("correct sink.kafka.topic_partitions, replication_factor or topic_config, or create it: "+
-		createCommand(k.cfg, name), "%w", err)
+		CreateCommand(k.cfg, name), "%w", err)
 }
 
 // forget makes the next event of the topic resolve it again. A topic that came

@@ -131,7 +131,7 @@ func TestMode28TopicDeletedWhileRunning(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(4, "orders"))
 			cfg := c.config()
 			cfg.CreateTopics, cfg.TopicPartitions = create, 2
-			observer, waiting, _ := recorder()
+			observer, waiting, partitions := recorder()
 			k, _ := newKafka(t, cfg, WithObserver(observer))
 			evs := events("orders", 40)
 			if err := k.Deliver(deadline(t), evs[:20], noReject(t)); err != nil {
@@ -148,6 +148,9 @@ func TestMode28TopicDeletedWhileRunning(t *testing.T) {
 				t.Fatal(err)
 			}
 			ascending(t, c.values(t, "orders", 2), 20)
+			if len(partitions) > 0 {
+				t.Errorf("the new topic inherits the old one's partitions: %v", <-partitions)
+			}
 		})
 	}
 }
