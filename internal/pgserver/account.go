@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -62,7 +63,7 @@ func (a account) command(ctx context.Context, dir, path string, args ...string) 
 	if v, ok := os.LookupEnv("LD_LIBRARY_PATH"); ok {
 		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+v)
 	}
-	cmd.SysProcAttr = processAttributes()
+	cmd.SysProcAttr = child.Attributes(syscall.SIGQUIT) // an immediate shutdown
 	if a.drop {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
 	}

@@ -12,9 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
 )
 
 // superuser is the name of the server's only role.
@@ -52,6 +55,15 @@ const (
 	Immediate                 // as in a crash: recovery at the next start
 )
 
+// signal is the one that stops the server in the mode (PostgreSQL
+// documentation, "Shutting Down the Server").
+func (m StopMode) signal() syscall.Signal {
+	if m == Immediate {
+		return syscall.SIGQUIT
+	}
+	return syscall.SIGINT
+}
+
 // Server is a PostgreSQL server. Its methods must not be called concurrently,
 // except URL and SocketURL.
 type Server struct {
@@ -60,7 +72,7 @@ type Server struct {
 	runAs      account
 	port       int
 	password   string
-	postmaster *process // nil while stopped
+	postmaster *child.Process // nil while stopped
 }
 
 // Start initialises a server in a new directory, starts it and waits until it
@@ -138,7 +150,7 @@ func (s *Server) Stop(ctx context.Context, mode StopMode) error {
 	if s.postmaster == nil {
 		return nil
 	}
-	if err := s.postmaster.stop(ctx, mode); err != nil {
+	if err := s.postmaster.Stop(ctx, mode.signal()); err != nil {
 		return fmt.Errorf("stop postgres: %w", err)
 	}
 	s.postmaster = nil
@@ -160,7 +172,7 @@ func (s *Server) Resume(ctx context.Context) error {
 	}
 	if err := s.awaitReady(ctx, p); err != nil {
 		// Immediate, as nothing that a failed start wrote is worth a checkpoint.
-		stopErr := p.stop(context.WithoutCancel(ctx), Immediate)
+		stopErr := p.Stop(context.WithoutCancel(ctx), Immediate.signal())
 		return errors.Join(s.explain(err, logged), stopErr)
 	}
 	s.postmaster = p
@@ -226,7 +238,7 @@ func (s *Server) settings() []string {
 	return args
 }
 
-func (s *Server) spawn() (*process, error) {
+func (s *Server) spawn() (*child.Process, error) {
 	log, err := s.dir.openLog()
 	if err != nil {
 		return nil, err
@@ -237,12 +249,12 @@ func (s *Server) spawn() (*process, error) {
 	// ssl_cert_file: start it in the data directory.
 	cmd := s.runAs.command(context.Background(), s.dir.data(), filepath.Join(s.opts.BinDir, "postgres"), args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	return startProcess(cmd)
+	return child.Start(cmd)
 }
 
 // awaitReady returns once the server accepts connections: it refuses them while
 // it starts or recovers.
-func (s *Server) awaitReady(ctx context.Context, p *process) error {
+func (s *Server) awaitReady(ctx context.Context, p *child.Process) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
@@ -251,7 +263,7 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 			return conn.Close(ctx)
 		}
 		select {
-		case <-p.exited:
+		case <-p.Exited():
 			return errors.New("postgres exited while starting")
 		case <-ctx.Done():
 			return fmt.Errorf("postgres does not accept connections: %w", err)

@@ -1,0 +1,9 @@
+package child
+
+import "syscall"
+
+// Attributes returns the attributes that Start asks for. onDeath is the signal
+// that the program gets when we die without stopping it.
+func Attributes(onDeath syscall.Signal) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: onDeath}
+}
