@@ -333,3 +333,16 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/event")
 }
+
+func TestClientTakesEveryConfigurableRecordSize(t *testing.T) {
+	for _, size := range []int32{1 << 10, 1 << 20, 90 << 20, 1 << 30} {
+		cfg := *config.DefaultKafka()
+		cfg.MaxRecordBytes = size
+		k, err := NewKafka(cfg)
+		if err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+			continue
+		}
+		k.Close()
+	}
+}

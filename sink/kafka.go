@@ -142,6 +142,14 @@ const (
 	requestOverhead = 1 << 10
 )
 
+// requestBytes is the largest request that the client may send: what a broker
+// takes by default, or more where the largest record needs it. The client
+// itself allows a gibibyte.
+func requestBytes(cfg config.Kafka) int32 {
+	largest := int64(cfg.MaxRecordBytes)
+	return int32(min(max(maxRequestBytes, largest+largest/10+requestOverhead), 1<<30))
+}
+
 // producerOpts are ClientOpts and what Deliver relies on. Idempotence, acks=all
 // and unlimited retries are the client's defaults.
 func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
@@ -168,8 +176,8 @@ func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 		// client's own limits must never cut one in two.
 		kgo.ManualFlushing(),
 		kgo.MaxBufferedRecords(1<<30),
-		kgo.ProducerBatchMaxBytes(maxRequestBytes-requestOverhead),
-		kgo.BrokerMaxWriteBytes(maxRequestBytes),
+		kgo.ProducerBatchMaxBytes(requestBytes(k.cfg)-requestOverhead),
+		kgo.BrokerMaxWriteBytes(requestBytes(k.cfg)),
 	), nil
 }
 
