@@ -60,7 +60,7 @@ func (s *source) run(ctx context.Context) error {
 		}
 		wait := retry.next()
 		s.health.postgresDown(err)
-		s.log.Warn("PostgreSQL session ended, will reconnect", zap.Error(err), zap.Duration("wait", wait))
+		s.log.Warn("PostgreSQL session ended, will reconnect", zap.Error(err), remedy(err), zap.Duration("wait", wait))
 		s.intake.metrics.Reconnected("postgres")
 		if !sleep(ctx, wait) {
 			return nil
@@ -132,4 +132,12 @@ func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx) // nothing is pending on it
+}
+
+// remedy is a field for the log, where an error has one.
+func remedy(err error) zap.Field {
+	if text := failure.RemedyOf(err); text != "" {
+		return zap.String("remedy", text)
+	}
+	return zap.Skip()
 }

@@ -42,7 +42,7 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, classify(err)
+		return nil, connectFailed(err, &cfg.Config)
 	}
 	return conn, nil
 }
@@ -59,7 +59,7 @@ func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error)
 	cfg.DialFunc = blockingSocket(cfg.DialFunc)
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, classify(err)
+		return nil, connectFailed(err, cfg)
 	}
 	return conn, nil
 }

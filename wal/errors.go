@@ -3,6 +3,7 @@ package wal
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 
@@ -40,6 +41,11 @@ const (
 	classFeatureNotSupported = "0A"
 )
 
+// routinePublication is the server's function (14 to 18) that reports a missing
+// publication. Messages cannot tell it from a missing slot: they are in the
+// server's language.
+const routinePublication = "get_publication_oid"
+
 // classify gives an error of the server or of connecting its failure.Class and
 // a remedy. Errors it knows nothing about stay transient.
 func classify(err error) error {
@@ -54,7 +60,7 @@ func classify(err error) error {
 			"source.url: %w", err)
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-		return &failure.Error{Class: failure.Transient, Remedy: "correct the host in source.url", Err: errors.Join(ErrUnknownHost, err)}
+		return &failure.Error{Class: failure.Transient, Remedy: "correct the host in source.url", Err: fmt.Errorf("%w: %w", ErrUnknownHost, err)}
 	}
 	if certificateInvalid(err) {
 		return failure.Configf("give the server's CA with sslrootcert and its name as host in source.url, or renew the certificate",
@@ -66,9 +72,9 @@ func classify(err error) error {
 func classifyServer(err error, pg *pgconn.PgError) error {
 	switch {
 	case pg.Code == codeObjectInUse:
-		return errors.Join(ErrSlotActive, err)
+		return fmt.Errorf("%w: %w", ErrSlotActive, err)
 	case pg.Code == codeAdminShutdown, pg.Code == codeCannotConnectNow && strings.Contains(pg.Message, "shutting down"):
-		return errors.Join(ErrShutdown, err)
+		return fmt.Errorf("%w: %w", ErrShutdown, err)
 	case pg.Code == codeUndefinedDatabase:
 		return failure.Configf("correct the database in source.url", "%w", err)
 	case strings.HasPrefix(pg.Code, classAuthorization):
@@ -81,7 +87,7 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 		// "can no longer get changes from replication slot", "requested WAL
 		// segment has already been removed".
 		return failure.Lossf(remedyLoss, "%w", err)
-	case pg.Code == codeUndefinedObject && strings.Contains(pg.Message, "publication"):
+	case pg.Code == codeUndefinedObject && pg.Routine == routinePublication:
 		return failure.Lossf(remedyPublication, "%w", err)
 	}
 	return err
@@ -106,9 +112,10 @@ func certificateInvalid(err error) bool {
 // noticeError returns the error that a notice inside the stream means. A
 // missing publication is an error up to PostgreSQL 17 and only a warning from
 // 18 on, after which the server leaves the rows out (pgoutput.c,
-// LoadPublications).
+// LoadPublications). The message is in the server's language and cannot be
+// relied on.
 func noticeError(n *pgconn.Notice) error {
-	if n.SeverityUnlocalized == "WARNING" && n.Code == codeObjectNotInState && strings.Contains(n.Message, "publication") {
+	if n.SeverityUnlocalized == "WARNING" && n.Code == codeObjectNotInState {
 		return failure.Lossf(remedyPublication, "the server leaves out rows: %s: %s", n.Message, n.Detail)
 	}
 	return nil

@@ -139,7 +139,8 @@ func (c *connector) openStore(ctx context.Context) (checkpoint.Store, error) {
 		}
 		c.health.waitFor(err)
 		wait := retry.next()
-		c.Log.Warn("checkpoint store is not available, will retry", zap.Error(err), zap.Duration("wait", wait))
+		c.Log.Warn("checkpoint store is not available, will retry", zap.Error(err),
+			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
 		if err := sleep(ctx, wait); err != nil {
 			return nil, err
 		}

@@ -7,12 +7,14 @@ package wiring
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -31,9 +33,24 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 	}
 	store, err := checkpoint.Open(ctx, cfg.Checkpoint, key, kafka, cfg.Source.URL.Reveal())
 	if err != nil {
-		return nil, fmt.Errorf("open checkpoint store: %w", sink.Explain(err))
+		return nil, fmt.Errorf("open checkpoint store: %w", explain(cfg, err))
 	}
 	return store, nil
+}
+
+// explain adds what to do about a store that does not answer.
+func explain(cfg *config.Config, err error) error {
+	if cfg.Checkpoint.Store == config.StoreKafka {
+		err = sink.Explain(err)
+	}
+	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {
+		return err
+	}
+	remedy := "start PostgreSQL, or correct source.url"
+	if cfg.Checkpoint.Store == config.StoreKafka {
+		remedy = "start a broker, or correct sink.kafka.brokers (" + strings.Join(cfg.Sink.Kafka.Brokers, ", ") + ")"
+	}
+	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: err}
 }
 
 // storeKey is database/slot unless the configuration names another key.
