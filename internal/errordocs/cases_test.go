@@ -1,0 +1,85 @@
+package errordocs
+
+import (
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// badInput is one row of the table.
+type badInput struct {
+	input string // what is wrong, for the reader
+	// prepare breaks the sound environment, which has the outbox table.
+	prepare func(*environment)
+	args    []string // default: run
+	set     []string // key=value on top of the sound configuration
+	// goesOn tells that the program does not end, as the trouble may pass; what
+	// the user sees is then the log, in which this is the message.
+	goesOn string
+}
+
+var badInputs = []badInput{
+	{input: "unknown verb", args: []string{"rum"}},
+	{input: "unknown flag", args: []string{"run", "--confg", "x"}},
+	{input: "unknown configuration key", prepare: func(e *environment) { e.more = "errors:\n  on_bad_evnt: skip\n" }},
+	{input: "value that no key allows", prepare: func(e *environment) { e.more = "errors:\n  on_bad_event: ignore\n" }},
+	{input: "`delivery: exactly_once`", set: []string{"sink.kafka.delivery=exactly_once"}},
+	{input: "missing secret file", prepare: func(e *environment) { e.url = "${file:/run/secrets/no-such-url}" }},
+	{input: "regex that Go cannot express", prepare: func(e *environment) { e.more = "route:\n  regex: '(?!x).*'\n" }},
+
+	{input: "wrong password", prepare: func(e *environment) {
+		e.url = strings.Replace(e.url, e.password(), "wrong", 1)
+	}},
+	{input: "unknown host", prepare: func(e *environment) { e.url = "postgres://cdc@" + unknownHost + "/app" }},
+	{input: "unknown database", prepare: func(e *environment) { e.url = strings.Replace(e.url, "/"+e.database(), "/nowhere", 1) }},
+	{input: "PostgreSQL down at start", prepare: func(e *environment) { e.url = "postgres://cdc@127.0.0.1:1/app" },
+		goesOn: "PostgreSQL session ended, will reconnect"},
+	{input: "`wal_level = replica`", prepare: func(e *environment) { e.useServer("wal_level", "replica") }},
+	{input: "role without REPLICATION", prepare: func(e *environment) { e.asPoorRole() }},
+	{input: "missing table", set: []string{"source.tables=[public.outbx]"}},
+	{input: "missing column", prepare: func(e *environment) { e.exec(`ALTER TABLE outbox DROP COLUMN aggregateid`) }},
+	{input: "publication without the table", prepare: func(e *environment) { e.exec(`CREATE PUBLICATION cdc_outbox`) }},
+	{input: "publication without inserts", prepare: func(e *environment) {
+		e.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'delete')`)
+	}},
+	{input: "slot of another plugin", prepare: func(e *environment) {
+		e.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'test_decoding')`)
+	}},
+	{input: "slot dropped since the last run", prepare: func(e *environment) {
+		e.runOnce()
+		e.exec(`SELECT pg_drop_replication_slot('cdc_outbox')`)
+	}},
+	{input: "slot dropped and recreated since the last run", prepare: func(e *environment) {
+		e.runOnce()
+		e.exec(`SELECT pg_drop_replication_slot('cdc_outbox')`, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`)
+	}},
+	{input: "publication dropped since the last run", prepare: func(e *environment) {
+		e.runOnce()
+		e.exec(`DROP PUBLICATION cdc_outbox`)
+	}},
+
+	{input: "broker down at start", set: []string{"sink.kafka.brokers=[127.0.0.1:1]"},
+		goesOn: "checkpoint store is not available, will retry"},
+	{input: "topic missing, not to be created", prepare: func(e *environment) { e.insert("order", "1", "{}") },
+		goesOn: "waiting for a missing topic"},
+	{input: "topic not creatable", prepare: func(e *environment) { e.insert("order", "1", "{}") },
+		set: []string{"sink.kafka.create_topics=true", "sink.kafka.replication_factor=7"}},
+	{input: "no privilege on the topic", prepare: func(e *environment) {
+		e.useCluster(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order"), checkpointOnlyUser())
+		e.insert("order", "1", "{}")
+	}, set: []string{"sink.kafka.sasl.mechanism=PLAIN", "sink.kafka.sasl.username=cdc", "sink.kafka.sasl.password=pw"}},
+	{input: "checkpoint topic not compacted", prepare: func(e *environment) {
+		e.useCluster(kfake.SeedTopics(1, "cdc-outbox.checkpoints"))
+	}},
+	{input: "payload over `sink.kafka.max_record_bytes`", prepare: func(e *environment) {
+		e.insert("order", "1", `"`+strings.Repeat("x", 2<<20)+`"`)
+	}, set: []string{"sink.kafka.create_topics=true"}},
+	{input: "payload over the broker's limit", prepare: func(e *environment) {
+		e.useCluster(kfake.BrokerConfigs(map[string]string{"message.max.bytes": "100000"}))
+		e.insert("order", "1", `"`+random(200_000)+`"`)
+	}, set: []string{"sink.kafka.create_topics=true"}},
+	{input: "NULL or empty key", prepare: func(e *environment) { e.insert("order", "", "{}") }},
+	{input: "illegal topic name", prepare: func(e *environment) { e.insert("no spaces", "1", "{}") }},
+	{input: "dead-letter topic missing", prepare: func(e *environment) { e.insert("order", "", "{}") },
+		set: []string{"errors.on_bad_event=dead_letter"}},
+}
