@@ -29,9 +29,9 @@ type SetupOptions struct {
 
 // Step is one object that setup or teardown looked after.
 type Step struct {
-	Object string `json:"object"` // table, publication, role, slot, checkpoint
+	Object string `json:"object"` // table, publication, role, slot or checkpoint
 	Name   string `json:"name"`
-	Action string `json:"action"` // created, changed, exists, dropped, missing
+	Action string `json:"action"` // what was done, or found: created, changed, exists, ready, dropped, missing
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -185,7 +185,7 @@ func (s *setup) openCheckpoint(ctx context.Context) (err error) {
 	if s.store, err = openStore(ctx, s.cfg); err != nil {
 		return err
 	}
-	s.done("checkpoint", storeName(s.cfg), "exists", "")
+	s.done("checkpoint", storeName(s.cfg), "ready", "")
 	return nil
 }
 

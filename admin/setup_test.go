@@ -23,13 +23,13 @@ func TestSetup(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSteps(t, steps, "table created", "publication created", "checkpoint exists", "slot created")
+			wantSteps(t, steps, "table created", "publication created", "checkpoint ready", "slot created")
 
 			steps, err = Setup(f.ctx(), f.Config, opts)
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSteps(t, steps, "table exists", "publication exists", "checkpoint exists", "slot exists")
+			wantSteps(t, steps, "table exists", "publication exists", "checkpoint ready", "slot exists")
 			if r := Check(f.ctx(), f.Config); r.Err() != nil {
 				t.Errorf("check after setup: %+v", r.Findings)
 			}
@@ -84,13 +84,13 @@ func TestSetupRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSteps(t, steps, "table created", "publication created", "role created", "checkpoint exists", "slot created")
+	wantSteps(t, steps, "table created", "publication created", "role created", "checkpoint ready", "slot created")
 
 	steps, err = Setup(f.ctx(), f.Config, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSteps(t, steps, "table exists", "publication exists", "role exists", "checkpoint exists", "slot exists")
+	wantSteps(t, steps, "table exists", "publication exists", "role exists", "checkpoint ready", "slot exists")
 
 	f.exec(`ALTER ROLE "cdc setup" PASSWORD 'pw'`)
 	f.Source.URL = asRole(f.Source.URL, role, "pw")
@@ -107,7 +107,7 @@ func TestSetupAddsATableToThePublication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSteps(t, steps, "table exists", "table created", "publication changed", "checkpoint exists", "slot exists")
+	wantSteps(t, steps, "table exists", "table created", "publication changed", "checkpoint ready", "slot exists")
 }
 
 func TestSetupRefuses(t *testing.T) {
