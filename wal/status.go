@@ -14,6 +14,10 @@ import (
 // socket before the connection counts as dead.
 const writeTimeout = 10 * time.Second
 
+// readGrace is how long the reader may go on after a failed write: a server that
+// has left has often said why, and that lies unread in the socket.
+const readGrace = time.Second
+
 // statusSender sends standby status updates on a connection: on a timer, when
 // the server asks, and when a new position is confirmed. It is the connection's
 // sole writer between startStatusSender and stop.
@@ -55,6 +59,10 @@ func (s *statusSender) run(interval time.Duration) {
 		case <-s.wake:
 		}
 		if s.err = s.send(requestReply); s.err != nil {
+			select {
+			case <-time.After(readGrace):
+			case <-s.quit:
+			}
 			_ = s.conn.Close() // ends the reader too
 			return
 		}
@@ -87,6 +95,11 @@ func (s *statusSender) poke() {
 // error. It is called once.
 func (s *statusSender) stop() error {
 	close(s.quit)
+	return s.wait()
+}
+
+// wait returns once the goroutine has ended, with the last update's error.
+func (s *statusSender) wait() error {
 	s.done.Wait()
 	return s.err
 }

@@ -40,10 +40,14 @@ type Options struct {
 	Start LSN
 	// Messages asks for logical messages too.
 	Messages bool
-	// StatusInterval is the longest time between standby status updates.
+	// StatusInterval is the longest time between standby status updates. It is
+	// required.
 	StatusInterval time.Duration
 	// LivenessTimeout is how long the server may stay silent while we wait for
-	// it; it is asked for a reply every StatusInterval.
+	// it; it is asked for a reply every StatusInterval. It is required. The
+	// server answers late while it decodes a large transaction of which it
+	// sends nothing: only every half of its wal_sender_timeout (walsender.c,
+	// WalSndUpdateProgress), so a shorter one may never get past it.
 	LivenessTimeout time.Duration
 }
 
@@ -69,13 +73,14 @@ type Stream struct {
 	broken    bool            // the connection, not the context, ended Next
 }
 
-// Open takes over an idle replication connection and starts streaming. On an
-// error the connection is closed. The error is ErrSlotActive if another process
+// Open takes over an idle replication connection and starts streaming; ctx
+// bounds the start, and from the first Next on no longer matters. On an error
+// the connection is closed. The error is ErrSlotActive if another process
 // holds the slot.
 func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) {
 	hijacked, err := conn.Hijack()
 	if err != nil {
-		return nil, fmt.Errorf("take over replication connection: %w", err)
+		return nil, errors.Join(fmt.Errorf("take over replication connection: %w", err), conn.Close(ctx))
 	}
 	s := &Stream{
 		conn:     hijacked.Conn,
@@ -172,7 +177,9 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 		return nil, serverNotice(body)
 	case frameParameter:
 		return nil, nil
-	case frameCopyDone, frameComplete, frameReady:
+	case frameComplete: // a server that stops ends without CopyDone (walsender.c, WalSndDone)
+		return nil, fmt.Errorf("server ended the stream: %w", ErrShutdown)
+	case frameCopyDone, frameReady:
 		return nil, fmt.Errorf("server ended the stream: %w", io.EOF)
 	}
 	return nil, fmt.Errorf("%w: frame %q", errProtocol, kind)
@@ -231,7 +238,8 @@ func (s *Stream) Confirm(lsn LSN) { s.status.confirm(lsn) }
 // Close sends a last status update, ends the copy, waits until the server has
 // taken note or ctx ends, and closes the connection. It returns an error if the
 // server may not have seen the last confirmed position; nothing is lost then,
-// but events may be sent again. Next must not be in progress.
+// but events may be sent again. It is called once, and not while Next is in
+// progress.
 func (s *Stream) Close(ctx context.Context) error {
 	defer s.conn.Close()
 	defer func() { s.release() }()
@@ -259,11 +267,14 @@ func (s *Stream) endCopy() error {
 		return err
 	}
 	for {
-		kind, _, err := s.frames.next()
+		kind, body, err := s.frames.next()
 		if err != nil {
 			return err
 		}
-		if kind == frameCopyDone || kind == frameError {
+		if kind == frameError {
+			return serverError(body)
+		}
+		if kind == frameCopyDone {
 			break
 		}
 	}
@@ -294,10 +305,17 @@ func (s *Stream) interruptible(ctx context.Context) {
 	})
 }
 
-// cause prefers the context's cause, and says what a passed deadline means.
+// cause prefers the context's cause, then that of a failed status update, and
+// says what a passed deadline means.
 func (s *Stream) cause(err error) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
+	}
+	closed := errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
+	if closed && s.status != nil { // which only a failed update does
+		if err := s.status.wait(); err != nil {
+			return fmt.Errorf("send standby status: %w", err)
+		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("no answer from PostgreSQL for %s: %w", s.liveness, err)

@@ -1,0 +1,224 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+// The tests of what goes wrong between the server and us.
+
+// through puts a fault proxy before the source's replication connections.
+func (s *source) through(t *testing.T) *proxy.Proxy {
+	t.Helper()
+	u, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.Listen("127.0.0.1:0", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	u.Host = p.Addr()
+	u.RawQuery = "sslmode=disable"
+	s.url = u.String()
+	return p
+}
+
+// walsender is a subquery for the process that streams to us.
+func (s *source) walsender() string {
+	return `(SELECT active_pid FROM pg_replication_slots WHERE slot_name = '` + s.options.Slot + `')`
+}
+
+// Failure mode 3.
+func TestStreamEndsWithItsWalsender(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	s.exec(t, `INSERT INTO t VALUES (1)`)
+	r := s.open(t, 0)
+	end := commitOf(t, r.upToCommit(t)).End
+	r.Confirm(end)
+	s.exec(t, `SELECT pg_terminate_backend(`+s.walsender()+`, 10000)`, `INSERT INTO t VALUES (2)`)
+	if err := r.failure(t); sqlState(err) != codeAdminShutdown || failure.ClassOf(err) != failure.Transient {
+		t.Errorf("next: %v; want a transient error of state %s", err, codeAdminShutdown)
+	}
+	if _, err := r.Next(testContext(t)); err == nil {
+		t.Error("Next succeeded after it had failed")
+	}
+	r = s.open(t, end)
+	wantLines(t, r.all(t, s), []string{"insert public.t id=2", "commit"})
+	r.close(t)
+}
+
+// Failure modes 1 and 2: a restart loses nothing that was not confirmed.
+func TestStreamAcrossServerRestarts(t *testing.T) {
+	server := pgtest.Start(t)
+	s := newSource(t, server, `CREATE TABLE t (id int)`)
+	for i, mode := range []pgtest.Mode{pgtest.Immediate, pgtest.Fast} {
+		s.exec(t, fmt.Sprintf(`INSERT INTO t VALUES (%d)`, 10*i), fmt.Sprintf(`INSERT INTO t VALUES (%d)`, 10*i+1))
+		r := s.open(t, 0)
+		first := commitOf(t, r.upToCommit(t)).End
+		r.Confirm(first)
+		if mode == pgtest.Fast { // waits for readers that do not follow
+			r.close(t)
+		}
+		server.Restart(t, mode)
+		if mode == pgtest.Immediate {
+			if err := r.failure(t); failure.ClassOf(err) != failure.Transient {
+				t.Errorf("next: %v; want a transient error", err)
+			}
+		}
+		s.sql = connect(t, s.url)
+		r = s.open(t, first)
+		second := r.all(t, s)
+		wantLines(t, second, []string{fmt.Sprintf("insert public.t id=%d", 10*i+1), "commit"})
+		r.Confirm(commitOf(t, second).End)
+		r.close(t)
+	}
+}
+
+// Failure mode 15, and the server's half of it.
+func TestStreamNoticesAHalfOpenConnection(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t))
+	p := s.through(t)
+	s.options.LivenessTimeout = 200 * time.Millisecond
+	r := s.open(t, 0)
+	r.until(t, func(m *Message) bool { return m.Kind == Idle })
+	p.Set(proxy.Down, proxy.Fault{Swallow: true})
+	if err := r.failure(t); !errors.Is(err, os.ErrDeadlineExceeded) || failure.ClassOf(err) != failure.Transient {
+		t.Errorf("next: %v; want a deadline exceeded", err)
+	}
+}
+
+// As long as the server answers, silence is no reason to leave it.
+func TestStreamOutlivesIdleness(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t))
+	s.options.StatusInterval = 100 * time.Millisecond
+	s.options.LivenessTimeout = 500 * time.Millisecond
+	r := s.open(t, 0)
+	idleUntil := time.Now().Add(2*s.options.LivenessTimeout + 2*deadlineSlack)
+	r.until(t, func(*Message) bool { return time.Now().After(idleUntil) })
+	r.close(t)
+}
+
+// Failure mode 16.
+func TestStreamSurvivesTornAndDamagedBytes(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int, v text)`)
+	p := s.through(t)
+	s.options.LivenessTimeout = 100 * time.Millisecond
+	s.exec(t, `INSERT INTO t SELECT g, repeat('x', g) FROM generate_series(1, 1000) g`)
+
+	t.Run("torn", func(t *testing.T) {
+		p.Set(proxy.Down, proxy.Fault{Slice: 7})
+		p.Set(proxy.Up, proxy.Fault{Slice: 3})
+		r := s.open(t, 0)
+		if got := len(lines(r.all(t, s))); got != 1001 {
+			t.Errorf("%d rows and commits; want 1001", got)
+		}
+		r.close(t)
+		p.Set(proxy.Up, proxy.Fault{})
+		p.Set(proxy.Down, proxy.Fault{})
+	})
+	for _, distance := range []int{20, 100, 1000, 10000} {
+		t.Run(fmt.Sprintf("one byte in %d damaged", distance), func(t *testing.T) {
+			r := s.open(t, 0)
+			p.Set(proxy.Down, proxy.Fault{Corrupt: distance})
+			// A damaged length may make us wait for more than the server has.
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var err error
+			for err == nil {
+				_, err = r.Next(ctx)
+			}
+			if failure.ClassOf(err) != failure.Transient {
+				t.Errorf("next: %v; want a transient error", err)
+			}
+			p.Set(proxy.Down, proxy.Fault{})
+			p.Cut()
+		})
+	}
+}
+
+// Failure mode 14: the server hears from us while nobody calls Next, and even
+// while it cannot send for want of a reader.
+func TestStreamRepliesWhileItsCallerIsBusy(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int, v text)`)
+	s.exec(t, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET wal_sender_timeout = ''1s''', current_database()); END $$`,
+		`INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 20000) g`)
+	r := s.open(t, 0)
+	r.until(t, func(m *Message) bool { return m.Kind == Insert })
+	s.await(t, `SELECT coalesce(reply_time > backend_start + interval '5 s', false) FROM pg_stat_replication WHERE pid = `+s.walsender())
+	if got := len(lines(r.all(t, s))); got != 20000 {
+		t.Errorf("%d rows and commits after the first row; want 20000", got)
+	}
+	r.close(t)
+}
+
+func TestNextEndsWithItsContext(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	s.options.StatusInterval = time.Minute // nothing arrives meanwhile
+	s.exec(t, `INSERT INTO t VALUES (1)`)
+	r := s.open(t, 0)
+	end := commitOf(t, r.upToCommit(t)).End
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("that is enough")
+	failed := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			_, err = r.Next(ctx)
+		}
+		failed <- err
+	}()
+	cancel(reason)
+	select {
+	case err := <-failed:
+		if !errors.Is(err, reason) {
+			t.Errorf("next: %v; want the context's cause", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("Next goes on")
+	}
+	// An interrupted stream still confirms.
+	r.Confirm(end)
+	r.close(t)
+	if got := s.confirmedFlush(t); got != end {
+		t.Errorf("after Close the server has %s confirmed; want %s", got, end)
+	}
+}
+
+func TestCloseEndsWithItsContext(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t))
+	p := s.through(t)
+	r := s.open(t, 0)
+	p.Set(proxy.Down, proxy.Fault{Swallow: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	r.closed = true
+	if err := r.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("close: %v; want %v", err, context.DeadlineExceeded)
+	}
+}
+
+// Failure mode 11: an error of the server up to PostgreSQL 17, a mere warning
+// from 18 on.
+func TestStreamRefusesToGoOnWithoutItsPublication(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	s.options.Publication = "missing"
+	s.exec(t, `INSERT INTO t VALUES (1)`)
+	r, err := s.tryOpen(t, 0)
+	if err == nil {
+		err = r.failure(t)
+	}
+	if failure.ClassOf(err) != failure.Loss || failure.RemedyOf(err) == "" {
+		t.Errorf("%v: class %v, remedy %q; want class Loss and a remedy", err, failure.ClassOf(err), failure.RemedyOf(err))
+	}
+}

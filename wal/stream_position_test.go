@@ -1,0 +1,165 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// The tests of what the server is told, and of where a stream begins.
+
+func TestStreamGoesOnAfterTheConfirmedEnd(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	s.exec(t, `INSERT INTO t VALUES (1)`, `INSERT INTO t VALUES (2)`)
+	r := s.open(t, 0)
+	first := commitOf(t, r.upToCommit(t))
+	r.Confirm(first.End)
+	r.close(t)
+	if got := s.confirmedFlush(t); got != first.End {
+		t.Errorf("after Close the server has %s confirmed; want %s", got, first.End)
+	}
+	r = s.open(t, 0)
+	wantLines(t, r.all(t, s), []string{"insert public.t id=2", "commit"})
+	r.close(t)
+}
+
+// LSN rule a: the commit's own position is not enough.
+func TestStreamResendsAfterTheCommitLSN(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	s.exec(t, `INSERT INTO t VALUES (1)`)
+	r := s.open(t, 0)
+	first := commitOf(t, r.upToCommit(t))
+	r.Confirm(first.Row.Position.CommitLSN)
+	r.close(t)
+	r = s.open(t, 0)
+	again := r.all(t, s)
+	wantLines(t, again, []string{"insert public.t id=1", "commit"})
+	if c := commitOf(t, again); c.Row.Position.CommitLSN != first.Row.Position.CommitLSN || c.End != first.End {
+		t.Errorf("resent as %+v; first sent as %+v", c, first)
+	}
+	r.close(t)
+}
+
+func TestStreamStartsAtAStoredPosition(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	s.exec(t, `INSERT INTO t VALUES (1)`, `INSERT INTO t VALUES (2)`)
+	r := s.open(t, 0)
+	first := commitOf(t, r.upToCommit(t))
+	r.close(t) // the server was told nothing
+	r = s.open(t, first.End)
+	wantLines(t, r.all(t, s), []string{"insert public.t id=2", "commit"})
+	r.close(t)
+}
+
+// LSN rule c: PostgreSQL believes any position, so nothing beyond what it sent
+// may be confirmed, or what comes next is lost.
+func TestStreamNeverConfirmsBeyondWhatItReceived(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	r := s.open(t, 0)
+	r.Confirm(1 << 60)
+	s.exec(t, `INSERT INTO t VALUES (1)`)
+	r.upToCommit(t)
+	s.exec(t, `INSERT INTO t VALUES (2)`) // not read
+	received := r.Received()
+	r.close(t)
+	if got := s.confirmedFlush(t); got != received {
+		t.Errorf("the server has %s confirmed; want %s, which was received", got, received)
+	}
+	r = s.open(t, 0)
+	wantLines(t, r.all(t, s), []string{"insert public.t id=2", "commit"})
+	r.close(t)
+}
+
+func TestStreamConfirmsNothingByItself(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	start := s.confirmedFlush(t)
+	r := s.open(t, 0)
+	s.exec(t, `INSERT INTO t VALUES (1)`)
+	end := commitOf(t, r.all(t, s)).End
+	// The server says what it was told: that we have written the row.
+	s.await(t, `SELECT coalesce(write_lsn >= $1::text::pg_lsn, false) FROM pg_stat_replication r
+		JOIN pg_replication_slots s ON s.active_pid = r.pid WHERE slot_name = $2`, end.String(), s.options.Slot)
+	if got := s.confirmedFlush(t); got != start {
+		t.Errorf("the server has %s confirmed; want %s still", got, start)
+	}
+	r.close(t)
+	if got := s.confirmedFlush(t); got != start {
+		t.Errorf("after Close the server has %s confirmed; want %s still", got, start)
+	}
+}
+
+// Failure mode 23: the slot follows the log although nothing in it is for us.
+func TestStreamAdvancesIdleSlot(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`, `CREATE UNLOGGED TABLE other (id int)`)
+	s.exec(t, `ALTER PUBLICATION "Öffentlich" RENAME TO "all"`, `CREATE TABLE busy (id int, v text)`,
+		`CREATE PUBLICATION "Öffentlich" FOR TABLE t`, `SELECT pg_replication_slot_advance('`+s.options.Slot+`', pg_current_wal_lsn())`)
+	r := s.open(t, 0)
+	for range 3 {
+		s.exec(t, `INSERT INTO busy SELECT g, repeat('x', 1000) FROM generate_series(1, 500) g`)
+		written := s.written(t)
+		for _, m := range r.upTo(t, written) {
+			if m.Kind == Insert {
+				t.Fatalf("a row of %s", m.Row.Relation.Name)
+			}
+			r.Confirm(m.End)
+		}
+		s.await(t, `SELECT confirmed_flush_lsn >= $1::text::pg_lsn FROM pg_replication_slots WHERE slot_name = $2`,
+			written.String(), s.options.Slot)
+	}
+	s.exec(t, `INSERT INTO t VALUES (1)`)
+	wantLines(t, r.all(t, s), []string{"insert public.t id=1", "commit"})
+	r.close(t)
+}
+
+// Failure mode 9.
+func TestOpenWhereTheSlotIsActive(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t))
+	r := s.open(t, 0)
+	if _, err := s.tryOpen(t, 0); !errors.Is(err, ErrSlotActive) {
+		t.Errorf("second Open: %v; want %q", err, ErrSlotActive)
+	}
+	r.close(t)
+	s.await(t, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, s.options.Slot)
+	s.open(t, 0).close(t)
+}
+
+func TestOpenClosesTheConnectionWhenItFails(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t))
+	s.options.Slot = "missing"
+	s.options.Start = 1
+	if _, err := s.tryOpen(t, 1); sqlState(err) != codeUndefinedObject {
+		t.Errorf("Open: %v", err)
+	}
+	s.await(t, `SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'walsender' AND datname = current_database()`)
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t))
+	conn := replication(t, s.url)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("not any more")
+	cancel(reason)
+	if _, err := Open(ctx, conn, s.options); !errors.Is(err, reason) {
+		t.Errorf("Open: %v; want the context's cause", err)
+	}
+}
+
+// upToCommit returns the messages up to the end of the next transaction.
+func (r *reader) upToCommit(t *testing.T) []Message {
+	t.Helper()
+	return r.until(t, func(m *Message) bool { return m.Kind == Commit })
+}
+
+// commitOf returns the last transaction's end.
+func commitOf(t *testing.T, messages []Message) Message {
+	t.Helper()
+	for i := len(messages) - 1; i >= 0; i-- {
+		if messages[i].Kind == Commit {
+			return messages[i]
+		}
+	}
+	t.Fatal("no transaction")
+	return Message{}
+}
