@@ -46,6 +46,21 @@ type Options struct {
 	Files map[string][]byte
 }
 
+// AllSettings returns Settings and those that the other options stand for.
+func (o Options) AllSettings() map[string]string {
+	all := map[string]string{
+		"wal_level":             "logical",
+		"max_wal_senders":       "20",
+		"max_replication_slots": "20",
+	}
+	if !o.Durable {
+		all["fsync"] = "off"
+		all["full_page_writes"] = "off"
+	}
+	maps.Copy(all, o.Settings)
+	return all
+}
+
 // StopMode is a way to stop the server, as in pg_ctl's option -m.
 type StopMode uint8
 
@@ -215,22 +230,15 @@ func (s *Server) initdb(ctx context.Context) error {
 	return nil
 }
 
-// settings returns the server's settings in a fixed order.
-func (s *Server) settings() []string {
+// arguments returns the server's settings as its command line takes them.
+func (s *Server) arguments() []string {
 	all := map[string]string{
 		"listen_addresses":        "127.0.0.1",
 		"port":                    strconv.Itoa(s.port),
 		"unix_socket_directories": s.dir.path,
 		"unix_socket_permissions": "0700",
-		"wal_level":               "logical",
-		"max_wal_senders":         "20",
-		"max_replication_slots":   "20",
 	}
-	if !s.opts.Durable {
-		all["fsync"] = "off"
-		all["full_page_writes"] = "off"
-	}
-	maps.Copy(all, s.opts.Settings)
+	maps.Copy(all, s.opts.AllSettings())
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		args = append(args, "-c", name+"="+all[name])
@@ -244,7 +252,7 @@ func (s *Server) spawn() (*child.Process, error) {
 		return nil, err
 	}
 	defer log.Close() // the child has its own descriptor
-	args := append([]string{"-D", s.dir.data()}, s.settings()...)
+	args := append([]string{"-D", s.dir.data()}, s.arguments()...)
 	// A relative hba_file is relative to where the server starts, unlike
 	// ssl_cert_file: start it in the data directory.
 	cmd := s.runAs.command(context.Background(), s.dir.data(), filepath.Join(s.opts.BinDir, "postgres"), args...)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
 )
 
 // shared is the server of Shared, started by the first test that asks.
@@ -24,7 +26,10 @@ func Shared(t testing.TB) *Server {
 	shared.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 		defer cancel()
-		shared.server, shared.err = start(ctx)
+		var s server
+		if s, shared.err = start(ctx); shared.err == nil {
+			shared.server = &Server{server: s}
+		}
 	})
 	if shared.err != nil {
 		t.Fatalf("start PostgreSQL: %v", shared.err)
@@ -42,7 +47,7 @@ func Main(m *testing.M, opts ...goleak.Option) {
 			code = 1
 		}
 	}
-	if err := goleak.Find(append(opts, containerGoroutines()...)...); err != nil && code == 0 {
+	if err := goleak.Find(append(opts, container.Goroutines()...)...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
 		code = 1
 	}

@@ -74,30 +74,22 @@ func Start(t testing.TB, opts ...Option) *Server {
 		t.Fatalf("start PostgreSQL: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := s.server.Close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Errorf("remove PostgreSQL: %v", err)
 		}
 	})
-	return s
+	return &Server{server: s}
 }
 
-func start(ctx context.Context, opts ...Option) (*Server, error) {
+func start(ctx context.Context, opts ...Option) (server, error) {
 	o := pgserver.Options{Settings: map[string]string{}, Files: map[string][]byte{}}
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if dockerAnswers() {
-		c, err := startContainer(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		return &Server{server: c}, nil
+	if useDocker() {
+		return startContainer(ctx, o)
 	}
-	s, err := startLocal(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	return &Server{server: s}, nil
+	return startLocal(ctx, o)
 }
 
 // URL returns the connection URL of a database, as superuser and over TCP.

@@ -1,0 +1,143 @@
+// Package container runs one container for a test, with testcontainers-go. No
+// other package knows that library.
+//
+// Invariants:
+//
+//  1. A container keeps its host port, on the loopback address, over Stop and
+//     Start.
+//  2. It is removed by Close or, when the process is killed, by
+//     testcontainers' reaper.
+//
+// Non-goals: networks of containers, engines on other machines.
+package container
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	mobycontainer "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/log"
+	"go.uber.org/goleak"
+)
+
+// DisableEnv is the environment variable that, set to 0, keeps the tests off
+// Docker.
+const DisableEnv = "CDC_OUTBOX_TEST_DOCKER"
+
+const (
+	pingTimeout = 3 * time.Second
+	stopTimeout = 60 * time.Second // until the engine kills what does not stop
+)
+
+// Answers reports whether a Docker engine answers and is not to be left alone.
+var Answers = sync.OnceValue(func() (ok bool) {
+	if os.Getenv(DisableEnv) == "0" {
+		return false
+	}
+	// testcontainers panics where there is no engine.
+	defer func() { ok = recover() == nil && ok }()
+	provider, err := testcontainers.NewDockerProvider(testcontainers.Generic2DockerOptions(
+		testcontainers.WithLogger(log.TestLogger(nil)))...)
+	if err != nil {
+		return false
+	}
+	defer provider.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
+	defer cancel()
+	return provider.Health(ctx) == nil
+})
+
+// Spec says what container to run.
+type Spec struct {
+	Image string
+	// Port is the TCP port in the container that HostPort leads to.
+	Port, HostPort int
+	Env            map[string]string
+	// Command replaces the image's entrypoint and command; empty keeps both.
+	Command []string
+	// Files are copied into the container before its first start, by path.
+	Files map[string][]byte
+}
+
+// Container is a container. Its methods must not be called concurrently.
+type Container struct {
+	inner *testcontainers.DockerContainer
+}
+
+// Run creates and starts a container. It does not wait for what runs in it.
+func Run(ctx context.Context, s Spec) (*Container, error) {
+	port, err := network.ParsePort(strconv.Itoa(s.Port) + "/tcp")
+	if err != nil {
+		return nil, err
+	}
+	opts := []testcontainers.ContainerCustomizer{
+		testcontainers.WithEnv(s.Env),
+		testcontainers.WithExposedPorts(port.String()),
+		testcontainers.WithHostConfigModifier(func(h *mobycontainer.HostConfig) {
+			h.PortBindings = network.PortMap{port: {{
+				HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1}), HostPort: strconv.Itoa(s.HostPort),
+			}}}
+		}),
+	}
+	if len(s.Command) > 0 {
+		opts = append(opts, testcontainers.WithEntrypoint(s.Command...))
+	}
+	for path, content := range s.Files {
+		opts = append(opts, testcontainers.WithFiles(testcontainers.ContainerFile{
+			Reader: bytes.NewReader(content), ContainerFilePath: path, FileMode: 0o644,
+		}))
+	}
+	inner, err := testcontainers.Run(ctx, s.Image, opts...)
+	if err != nil {
+		if inner != nil {
+			err = errors.Join(err, inner.Terminate(ctx))
+		}
+		return nil, fmt.Errorf("run container %s: %w", s.Image, err)
+	}
+	return &Container{inner: inner}, nil
+}
+
+// Stop sends the signal, by name as in kill(1), to the container's first
+// process, and waits until the container has stopped.
+func (c *Container) Stop(ctx context.Context, signal string) error {
+	// The exec ends with the container: its error says nothing.
+	_, _, _ = c.inner.Exec(ctx, []string{"kill", "-" + signal, "1"})
+	timeout := stopTimeout
+	return c.inner.Stop(ctx, &timeout)
+}
+
+// Start starts a stopped container again.
+func (c *Container) Start(ctx context.Context) error { return c.inner.Start(ctx) }
+
+// Close removes the container.
+func (c *Container) Close() error {
+	return testcontainers.TerminateContainer(c.inner)
+}
+
+// Goroutines are those that the library leaves running: its connection to the
+// reaper.
+func Goroutines() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"),
+	}
+}
+
+// FreePort returns a port of the loopback address that nobody listens on.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

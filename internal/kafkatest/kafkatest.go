@@ -1,0 +1,152 @@
+// Package kafkatest gives tests a Kafka broker.
+//
+// It is kfake, in this process, unless CDC_OUTBOX_TEST_KAFKA is "real": then it
+// is Apache Kafka in KRaft mode, in a container where a Docker engine answers
+// (and CDC_OUTBOX_TEST_DOCKER is not 0), else from Maven Central's jars, see
+// scripts/kafka.sh. A test that passes with one passes with all.
+//
+// Invariants:
+//
+//  1. Each broker is one test's own and ends with it.
+//  2. A topic exists only if somebody created it.
+//  3. Stop and Resume keep the broker's address and what it acknowledged.
+//
+// Non-goals: several brokers, faults on the network (see package proxy), TLS
+// and SASL: kfake itself has those.
+package kafkatest
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
+)
+
+// opTimeout bounds each operation on a broker, for slow and busy machines.
+const opTimeout = 2 * time.Minute
+
+// kindEnv chooses the kind of broker; see the package's documentation.
+const kindEnv = "CDC_OUTBOX_TEST_KAFKA"
+
+// Real reports whether the brokers are Apache Kafka rather than kfake.
+func Real() bool { return os.Getenv(kindEnv) == "real" }
+
+// Option changes the broker that Start starts.
+type Option func(*options)
+
+type options struct {
+	settings map[string]string
+}
+
+// Setting sets a broker setting, such as message.max.bytes.
+func Setting(name, value string) Option {
+	return func(o *options) { o.settings[name] = value }
+}
+
+// Broker is a running broker. Its methods fail the test they are given when
+// they cannot do what they say.
+type Broker struct {
+	// Brokers are the addresses to give a client.
+	Brokers []string
+	broker  broker
+}
+
+// broker is what the kinds of broker have in common.
+type broker interface {
+	address() string
+	stop(ctx context.Context) error
+	resume(ctx context.Context) error
+	close() error
+}
+
+// Start starts a broker that ends with the test.
+func Start(t testing.TB, opts ...Option) *Broker {
+	t.Helper()
+	o := options{settings: map[string]string{}}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	inner, err := start(ctx, t, o)
+	if err != nil {
+		t.Fatalf("start Kafka: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := inner.close(); err != nil {
+			t.Errorf("stop Kafka: %v", err)
+		}
+	})
+	b := &Broker{Brokers: []string{inner.address()}, broker: inner}
+	b.awaitReady(ctx, t)
+	return b
+}
+
+func start(ctx context.Context, t testing.TB, o options) (broker, error) {
+	switch {
+	case !Real():
+		return startFake(t.TempDir(), o)
+	case container.Answers():
+		return startContainer(ctx, o)
+	default:
+		return startReal(t, o)
+	}
+}
+
+// Stop stops the broker; clients see connections refused.
+func (b *Broker) Stop(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	if err := b.broker.stop(ctx); err != nil {
+		t.Fatalf("stop Kafka: %v", err)
+	}
+}
+
+// Resume starts a stopped broker again.
+func (b *Broker) Resume(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	if err := b.broker.resume(ctx); err != nil {
+		t.Fatalf("start Kafka again: %v", err)
+	}
+	b.awaitReady(ctx, t)
+}
+
+// Restart stops the broker and starts it again.
+func (b *Broker) Restart(t testing.TB) {
+	t.Helper()
+	b.Stop(t)
+	b.Resume(t)
+}
+
+// awaitReady returns once the broker takes part in a cluster with a controller:
+// it accepts connections earlier.
+func (b *Broker) awaitReady(ctx context.Context, t testing.TB) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers...), kgo.RetryTimeout(time.Second))
+	if err != nil {
+		t.Fatalf("Kafka client: %v", err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		meta, err := admin.BrokerMetadata(ctx)
+		if err == nil && len(meta.Brokers) > 0 && meta.Controller >= 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("Kafka does not answer: %v", err)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package kafkatest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// CreateTopic creates a topic. settings are topic settings; nil means none.
+func (b *Broker) CreateTopic(t testing.TB, name string, partitions int32, settings map[string]string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	configs := make(map[string]*string, len(settings))
+	for k, v := range settings {
+		configs[k] = &v
+	}
+	client := b.Client(t)
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreateTopic(ctx, partitions, 1, configs, name); err != nil {
+		t.Fatalf("create topic %s: %v", name, err)
+	}
+}
+
+// Client returns a client of the broker, which is closed when the test ends.
+func (b *Broker) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Brokers...)}, opts...)...)
+	if err != nil {
+		t.Fatalf("Kafka client: %v", err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Consume reads the topics from their beginnings, as a read_committed consumer,
+// until enough says so, and returns all that it read: in order within a
+// partition. It waits for topics that do not exist yet.
+func (b *Broker) Consume(t testing.TB, topics []string, enough func([]*kgo.Record) bool) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	client := b.Client(t,
+		kgo.ConsumeTopics(topics...),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.MetadataMinAge(50*time.Millisecond), // a topic may be created meanwhile
+		kgo.UnknownTopicRetries(-1),
+	)
+	defer client.Close()
+	var records []*kgo.Record
+	for !enough(records) {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("consume %v: not enough after %d records", topics, len(records))
+		}
+		// Other errors pass: the client retries what it can.
+		fetches.EachRecord(func(r *kgo.Record) { records = append(records, r) })
+	}
+	return records
+}
+
+// Count is the condition of Consume that waits for n records.
+func Count(n int) func([]*kgo.Record) bool {
+	return func(records []*kgo.Record) bool { return len(records) >= n }
+}
