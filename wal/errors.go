@@ -27,18 +27,15 @@ var ErrShutdown = errors.New("the server is shutting down")
 // SQLSTATE codes that decide a class (PostgreSQL documentation, "PostgreSQL
 // Error Codes").
 const (
-	codeObjectInUse          = "55006"
-	codeObjectNotInState     = "55000"
-	codeUndefinedObject      = "42704"
-	codeUndefinedFile        = "58P01"
-	codeInsufficientRights   = "42501"
-	codeUndefinedDatabase    = "3D000"
-	codeAdminShutdown        = "57P01"
-	codeCannotConnectNow     = "57P03"
-	codeConfigurationLimit   = "53400"
-	classAuthorization       = "28"
-	classSyntaxOrAccess      = "42"
-	classFeatureNotSupported = "0A"
+	codeObjectInUse        = "55006"
+	codeObjectNotInState   = "55000"
+	codeUndefinedObject    = "42704"
+	codeUndefinedFile      = "58P01"
+	codeInsufficientRights = "42501"
+	codeUndefinedDatabase  = "3D000"
+	codeAdminShutdown      = "57P01"
+	codeCannotConnectNow   = "57P03"
+	classAuthorization     = "28"
 )
 
 // routinePublication is the server's function (14 to 18) that reports a missing

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -66,6 +67,7 @@ type Stream struct {
 	liveness  time.Duration
 	deadlined time.Time // when the read deadline was last set
 	lastRead  int       // bytes of the last read
+	encrypted bool      // conn reads one TLS record at a time
 	received  atomic.Uint64
 	ctx       context.Context // interrupts reads; see interruptible
 	release   func()          // undoes the last interruptible
@@ -82,10 +84,12 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take over replication connection: %w", err), conn.Close(ctx))
 	}
+	_, encrypted := hijacked.Conn.(*tls.Conn)
 	s := &Stream{
-		conn:     hijacked.Conn,
-		decoder:  newDecoder(),
-		liveness: o.LivenessTimeout,
+		conn:      hijacked.Conn,
+		decoder:   newDecoder(),
+		liveness:  o.LivenessTimeout,
+		encrypted: encrypted,
 	}
 	s.frames.src = (*pacedReader)(s)
 	s.received.Store(uint64(o.Start))
