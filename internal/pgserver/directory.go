@@ -123,7 +123,10 @@ func removeAbandoned(parent string) {
 			continue // another user's
 		}
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			_ = os.RemoveAll(filepath.Dir(path))
+			// The lock goes last, so that a failure leaves it to be found again.
+			if os.RemoveAll(filepath.Join(filepath.Dir(path), "data")) == nil {
+				_ = os.RemoveAll(filepath.Dir(path))
+			}
 		}
 		_ = f.Close()
 	}

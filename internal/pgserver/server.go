@@ -25,9 +25,10 @@ const superuser = "postgres"
 
 // Limits of waiting for the server, for slow and busy machines.
 const (
-	startTimeout = 60 * time.Second
-	pollInterval = 20 * time.Millisecond
-	portAttempts = 10
+	startTimeout   = 60 * time.Second
+	attemptTimeout = time.Second
+	pollInterval   = 20 * time.Millisecond
+	portAttempts   = 10
 )
 
 // Options says what server to start. The zero value is valid.
@@ -266,9 +267,9 @@ func (s *Server) awaitReady(ctx context.Context, p *child.Process) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		conn, err := pgconn.Connect(ctx, s.URL(superuser)+"?sslmode=disable")
+		err := s.attempt(ctx)
 		if err == nil {
-			return conn.Close(ctx)
+			return nil
 		}
 		select {
 		case <-p.Exited():
@@ -278,6 +279,18 @@ func (s *Server) awaitReady(ctx context.Context, p *child.Process) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// attempt connects to the server. Its time is short: somebody else's server may
+// have our port and never answer.
+func (s *Server) attempt(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	conn, err := pgconn.Connect(ctx, s.URL(superuser)+"?sslmode=disable")
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
 }
 
 // errPortTaken marks a start that failed because another process has the port.

@@ -1,0 +1,211 @@
+package pgserver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/goleak"
+)
+
+// parentEnv makes the test binary a program that starts a server, prints its
+// URL and directory, and waits to be killed.
+const parentEnv = "CDC_OUTBOX_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(parentEnv) != "" {
+		actAsParent()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func actAsParent() {
+	s, err := Start(context.Background(), Options{})
+	if err != nil {
+		_, _ = io.WriteString(os.Stderr, err.Error()+"\n")
+		os.Exit(1)
+	}
+	_, _ = io.WriteString(os.Stdout, s.URL("postgres")+"\n"+s.dir.path+"\n")
+	select {}
+}
+
+// start starts a server that is closed when the test ends.
+func start(t *testing.T, o Options) *Server {
+	t.Helper()
+	bin, err := Ensure(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.BinDir = bin
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// connects reports whether the server at url lets us in.
+func connects(t *testing.T, url string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := pgconn.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+func TestServerAnswersOnLoopbackAndSocket(t *testing.T) {
+	s := start(t, Options{})
+	for _, url := range []string{s.URL("postgres"), s.SocketURL("postgres")} {
+		if err := connects(t, url); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestServerAsksForItsPassword(t *testing.T) {
+	s := start(t, Options{})
+	wrong := strings.Replace(s.URL("postgres"), s.password, "guess", 1)
+	var refused *pgconn.PgError
+	if err := connects(t, wrong); !errors.As(err, &refused) || refused.Code != "28P01" {
+		t.Errorf("error = %v, want 28P01 (invalid password)", err)
+	}
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	s := start(t, Options{})
+	for range 2 { // the second time does nothing
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(s.dir.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory: %v, want it gone", err)
+	}
+	if err := connects(t, s.URL("postgres")); err == nil {
+		t.Error("the server still answers")
+	}
+}
+
+func TestStartSaysWhyTheServerRefuses(t *testing.T) {
+	bin, err := Ensure(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(t.Context(), Options{BinDir: bin, Settings: map[string]string{"wal_level": "nonsense"}})
+	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "wal_level"`) {
+		t.Errorf("error = %v, want the server's own words", err)
+	}
+}
+
+func TestResumeSaysThatThePortIsTaken(t *testing.T) {
+	s := start(t, Options{})
+	if err := s.Stop(t.Context(), Fast); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", addressOf(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Resume(t.Context()); !errors.Is(err, errPortTaken) {
+		t.Errorf("error = %v, want %v", err, errPortTaken)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Resume(t.Context()); err != nil {
+		t.Errorf("after the port was free again: %v", err)
+	}
+}
+
+func addressOf(t *testing.T, s *Server) string {
+	t.Helper()
+	c, err := pgconn.ParseConfig(s.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, address := pgconn.NetworkAddress(c.Host, c.Port)
+	return address
+}
+
+func TestKilledOwnerLeavesNothing(t *testing.T) {
+	if _, err := Ensure(t.Context(), os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	owner := exec.Command(os.Args[0])
+	owner.Env = append(os.Environ(), parentEnv+"=1")
+	owner.Stderr = os.Stderr
+	out, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	url := lines.Text()
+	lines.Scan()
+	dir := lines.Text()
+	if err := connects(t, url); err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = owner.Wait() // killed
+
+	await(t, "the server is gone", func() bool { return connects(t, url) != nil })
+	// The next server to be started clears the directory away; a server that
+	// is still ending may write into it meanwhile.
+	await(t, "the directory is gone", func() bool {
+		removeAbandoned(filepath.Dir(dir))
+		_, err := os.Stat(dir)
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
+func TestDirectoryInUseIsNotAbandoned(t *testing.T) {
+	d, err := newDirectory(account{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	removeAbandoned(filepath.Dir(d.path))
+	if _, err := os.Stat(d.path); err != nil {
+		t.Error(err)
+	}
+	if err := d.remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+// await returns once the condition holds.
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
