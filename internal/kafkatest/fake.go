@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -23,19 +24,14 @@ func startFake(dir string, o options) (*fake, error) {
 	if err := f.run(); err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(f.cluster.ListenAddrs()[0])
-	if err != nil {
-		return nil, err
-	}
-	if f.port, err = strconv.Atoi(port); err != nil {
-		return nil, err
-	}
 	return f, nil
 }
 
 // run starts the cluster on its port, the first time on any.
 func (f *fake) run() (err error) {
-	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(f.dir), kfake.BrokerConfigs(f.options.settings)}
+	opts := []kfake.Opt{
+		kfake.NumBrokers(1), kfake.DataDir(f.dir), kfake.BrokerConfigs(f.options.settings), kfake.ListenFn(f.listen),
+	}
 	if f.port != 0 {
 		opts = append(opts, kfake.Ports(f.port))
 	}
@@ -44,6 +40,31 @@ func (f *fake) run() (err error) {
 	}
 	return nil
 }
+
+// listen notes the port. kfake advertises what the listener says of itself.
+func (f *fake) listen(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return nil, err
+	}
+	f.port = l.Addr().(*net.TCPAddr).Port
+	if f.options.advertised == "" {
+		return l, nil
+	}
+	advertised, err := net.ResolveTCPAddr(network, f.options.advertised)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return disguised{l, advertised}, nil
+}
+
+// disguised is a listener that gives another address for its own.
+type disguised struct {
+	net.Listener
+	address net.Addr
+}
+
+func (d disguised) Addr() net.Addr { return d.address }
 
 func (f *fake) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port)) }
 

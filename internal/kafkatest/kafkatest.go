@@ -40,12 +40,19 @@ func Real() bool { return os.Getenv(kindEnv) == "real" }
 type Option func(*options)
 
 type options struct {
-	settings map[string]string
+	settings   map[string]string
+	advertised string // "" for the broker's own address
 }
 
 // Setting sets a broker setting, such as message.max.bytes.
 func Setting(name, value string) Option {
 	return func(o *options) { o.settings[name] = value }
+}
+
+// Advertised makes the broker tell its clients to connect to the address, where
+// a proxy in front of it listens. Clients that this package makes do not.
+func Advertised(address string) Option {
+	return func(o *options) { o.advertised = address }
 }
 
 // Broker is a running broker. Its methods fail the test they are given when
@@ -88,9 +95,13 @@ func Start(t testing.TB, opts ...Option) *Broker {
 }
 
 func start(ctx context.Context, t testing.TB, o options) (broker, error) {
-	switch {
-	case !Real():
+	if !Real() {
 		return startFake(t.TempDir(), o)
+	}
+	if o.advertised != "" {
+		o.settings["advertised.listeners"] = "PLAINTEXT://" + o.advertised
+	}
+	switch {
 	case container.Answers():
 		return startContainer(ctx, o)
 	default:
@@ -130,7 +141,7 @@ func (b *Broker) Restart(t testing.TB) {
 // it accepts connections earlier.
 func (b *Broker) awaitReady(ctx context.Context, t testing.TB) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers...), kgo.RetryTimeout(time.Second))
+	client, err := b.newClient(kgo.RetryTimeout(time.Second))
 	if err != nil {
 		t.Fatalf("Kafka client: %v", err)
 	}

@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -28,12 +29,20 @@ func (b *Broker) CreateTopic(t testing.TB, name string, partitions int32, settin
 // Client returns a client of the broker, which is closed when the test ends.
 func (b *Broker) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Brokers...)}, opts...)...)
+	client, err := b.newClient(opts...)
 	if err != nil {
 		t.Fatalf("Kafka client: %v", err)
 	}
 	t.Cleanup(client.Close)
 	return client
+}
+
+// newClient connects to the broker whatever address it advertises.
+func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
+	direct := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, b.Brokers[0])
+	}
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Brokers...), kgo.Dialer(direct)}, opts...)...)
 }
 
 // Consume reads the topics from their beginnings, as a read_committed consumer,
