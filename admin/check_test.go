@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // find returns the finding of a name with the worst outcome.
@@ -50,50 +51,54 @@ func TestCheckFinds(t *testing.T) {
 		outcome Outcome
 		words   string
 		mends   bool // the remedy is SQL that mends it
+		since   int  // the major version that has what is broken
 	}{
-		{"nothing wrong", func(*fixture) {}, "slot", OK, "nobody is reading it", false},
-		{"missing table", func(f *fixture) { f.exec(`DROP TABLE outbox`) }, "table public.outbox", Fail, "does not exist", false},
+		{"nothing wrong", func(*fixture) {}, "slot", OK, "nobody is reading it", false, 14},
+		{"missing table", func(f *fixture) { f.exec(`DROP TABLE outbox`) }, "table public.outbox", Fail, "does not exist", false, 14},
 		{"missing column", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP COLUMN aggregateid`) },
-			"columns public.outbox", Fail, "no column", false},
-		{"wrong type", func(f *fixture) { f.Event.Timestamp = "payload" }, "columns public.outbox", Fail, "timestamptz", false},
+			"columns public.outbox", Fail, "no column", false, 14},
+		{"wrong type", func(f *fixture) { f.Event.Timestamp = "payload" }, "columns public.outbox", Fail, "timestamptz", false, 14},
 		{"publication without the table", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`) },
-			"publication", Fail, "is not in publication", true},
+			"publication", Fail, "is not in publication", true, 14},
 		{"publication without inserts", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox SET (publish = 'update')`) },
-			"publication", Fail, "does not publish inserts", true},
+			"publication", Fail, "does not publish inserts", true, 14},
 		{"row filter", func(f *fixture) {
 			f.exec(`ALTER PUBLICATION cdc_outbox SET (publish = 'insert')`, `ALTER PUBLICATION cdc_outbox SET TABLE outbox WHERE (type = 'x')`)
-		}, "publication", Fail, "row filter", true},
+		}, "publication", Fail, "row filter", true, 15},
 		{"column list without the key", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id, aggregatetype, payload)`) },
-			"publication", Fail, "aggregateid", true},
+			"publication", Fail, "aggregateid", true, 15},
 		{"column list without an optional column", func(f *fixture) {
 			f.exec(`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id, aggregatetype, aggregateid, payload)`)
-		}, "publication", Warn, "only these columns", false},
+		}, "publication", Warn, "only these columns", false, 15},
 		{"publication dropped beside its slot", func(f *fixture) { f.exec(`DROP PUBLICATION cdc_outbox`) },
-			"publication", Fail, "lost to the stream", false},
+			"publication", Fail, "lost to the stream", false, 14},
 		{"no replica identity", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP CONSTRAINT outbox_pkey`) },
-			"publication", Warn, "no replica identity", false},
-		{"slot missing, to be created", func(f *fixture) { f.exec(dropSlot(f)) }, "slot", OK, "run will create it", false},
-		{"slot missing, not to be created", func(f *fixture) { f.exec(dropSlot(f)); f.Source.Create = false }, "slot", Fail, "source.create is false", false},
+			"publication", Warn, "no replica identity", false, 14},
+		{"slot missing, to be created", func(f *fixture) { f.exec(dropSlot(f)) }, "slot", OK, "run will create it", false, 14},
+		{"slot missing, not to be created", func(f *fixture) { f.exec(dropSlot(f)); f.Source.Create = false }, "slot", Fail, "source.create is false", false, 14},
 		{"slot of another plugin", func(f *fixture) {
 			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'test_decoding')`)
-		}, "slot", Fail, "test_decoding", false},
+		}, "slot", Fail, "test_decoding", false, 14},
 		{"table taken out and added again", func(f *fixture) {
 			f.save()
 			f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`, `ALTER PUBLICATION cdc_outbox ADD TABLE outbox`)
-		}, "checkpoint", Fail, "publication was recreated", false},
+		}, "checkpoint", Fail, "publication was recreated", false, 14},
 		{"slot recreated", func(f *fixture) {
 			f.save()
 			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput')`)
-		}, "checkpoint", Fail, "recreated", false},
-		{"slot dropped", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, "checkpoint", Fail, "is gone", false},
-		{"checkpoint that fits", func(f *fixture) { f.save() }, "checkpoint", OK, "fits the database", false},
-		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = config.StoreNone }, "checkpoint", Warn, "not noticed", false},
-		{"rows that cannot be published", func(f *fixture) { f.insert("order", "", "{}") }, "rows public.outbox", Warn, "null_key", false},
-		{"status too rare", func(f *fixture) { f.Source.StatusInterval *= 100 }, "postgresql.wal_sender_timeout", Fail, "status_interval", false},
+		}, "checkpoint", Fail, "recreated", false, 14},
+		{"slot dropped", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, "checkpoint", Fail, "is gone", false, 14},
+		{"checkpoint that fits", func(f *fixture) { f.save() }, "checkpoint", OK, "fits the database", false, 14},
+		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = config.StoreNone }, "checkpoint", Warn, "not noticed", false, 14},
+		{"rows that cannot be published", func(f *fixture) { f.insert("order", "", "{}") }, "rows public.outbox", Warn, "null_key", false, 14},
+		{"status too rare", func(f *fixture) { f.Source.StatusInterval *= 100 }, "postgresql.wal_sender_timeout", Fail, "status_interval", false, 14},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			if server, err := wal.ReadServer(f.ctx(), f.conn); err != nil || server.Major() < tt.since {
+				t.Skipf("needs PostgreSQL %d: %v", tt.since, err)
+			}
 			f.setup()
 			tt.do(f)
 			got := wantFinding(t, Check(f.ctx(), f.Config), tt.check, tt.outcome, tt.words)

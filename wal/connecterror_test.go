@@ -39,7 +39,7 @@ func TestConnectErrors(t *testing.T) {
 			failure.Config, `database "nowhere" does not exist`, "correct the database", false},
 		{"nobody listens", "postgres://x@127.0.0.1:1/x", failure.Transient, "connection refused", "start PostgreSQL", false},
 		{"role without REPLICATION", with(func(u *url.URL) { u.User = url.UserPassword("poor", "pw") }),
-			failure.Config, "replication role", `ALTER ROLE "poor" WITH REPLICATION;`, true},
+			failure.Config, "(SQLSTATE 42501)", `ALTER ROLE "poor" WITH REPLICATION;`, true},
 		{"TLS asked for in vain", with(func(u *url.URL) { u.RawQuery = "sslmode=require" }),
 			failure.Transient, "server refused TLS connection", "", false},
 	}
