@@ -30,10 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 func actAsParent() {
-	cmd := command("cat")
-	if _, err := cmd.StdinPipe(); err != nil { // never written to: cat waits
-		os.Exit(1)
-	}
+	cmd := command("sleep", "300")
 	if _, err := child.Start(cmd); err != nil {
 		os.Exit(1)
 	}

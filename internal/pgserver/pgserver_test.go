@@ -145,6 +145,7 @@ func addressOf(t *testing.T, s *Server) string {
 }
 
 func TestKilledOwnerLeavesNothing(t *testing.T) {
+	ownTemp(t)
 	if _, err := Ensure(t.Context(), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +183,7 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 }
 
 func TestDirectoryInUseIsNotAbandoned(t *testing.T) {
+	ownTemp(t)
 	d, err := newDirectory(account{})
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +195,26 @@ func TestDirectoryInUseIsNotAbandoned(t *testing.T) {
 	if err := d.remove(); err != nil {
 		t.Error(err)
 	}
+}
+
+// ownTemp gives the test a temporary directory of its own: a mistake in
+// removeAbandoned must not hit others' servers. Unlike t.TempDir's it is short
+// and open to the server's user.
+func ownTemp(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pgserver-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("TMPDIR", dir)
 }
 
 // await returns once the condition holds.
