@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/orders"
 )
 
 // screen prints the demo in at most 100 columns. Errors of writing are not
@@ -67,6 +69,9 @@ func (s *screen) ready(st *stage) {
 	s.printf("  psql '%s'", st.postgres.URL(database))
 	s.printf("  kcat -b %s -C -t %s -f 'key %%k  %%h\\n%%s\\n'", st.brokers[0], topic)
 	s.printf("  curl -s http://%s/status", st.config.HTTP.Listen)
+	s.printf("  and in psql, an event of your own:")
+	s.printf("  INSERT INTO outbox (aggregatetype, aggregateid, type, payload)")
+	s.printf("         VALUES ('%s', '42', 'Mine', '{\"hello\": \"world\"}');", orders.AggregateType)
 	s.heading("Orders being placed, their events arriving")
 	s.printf("%s", s.paint(dim, s.row("time", "who", "order", "event", "WAL → topic/partition@offset", "event id", "latency")))
 }
@@ -126,7 +131,7 @@ func (s *screen) summary(r report, whole bool) {
 	}
 	line("events", "%d committed, %d arrived%s", r.committed, r.arrived, s.either(r.arrived == r.committed, ", all of them", ""))
 	line("duplicates", "%d", r.duplicates)
-	line("rolled back", "%d transactions, %s", r.rolledBack,
+	line("rolled back", "%s, %s", plural(r.rolledBack, "transaction"),
 		s.either(r.ghosts == 0, "never seen in Kafka", fmt.Sprintf("%d OF THEIR EVENTS ARRIVED", r.ghosts)))
 	line("order", "%s", s.either(r.disorder == 0,
 		fmt.Sprintf("verified: the events of each of %d keys arrived as committed", r.keys),
@@ -141,8 +146,8 @@ func (s *screen) summary(r report, whole bool) {
 	} else {
 		s.printf("  make demo EVENTS=10000                    how fast it goes")
 	}
-	s.printf("  cdc-outbox setup --print                  the SQL for your own database")
-	s.printf("  cdc-outbox check -c cdc-outbox.yaml       is everything ready?")
+	s.printf("  cdc-outbox setup -c FILE --print          the SQL for your own database")
+	s.printf("  cdc-outbox check -c FILE                  is everything ready?")
 	s.printf("  docker compose up --build                 the same with Apache Kafka")
 }
 
@@ -163,6 +168,13 @@ func money(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cents%
 
 // short is enough of an event id to find it again.
 func short(id string) string { return id[:min(8, len(id))] }
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
 
 func millis(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
