@@ -1,0 +1,97 @@
+package checker
+
+import (
+	"sync"
+	"time"
+)
+
+// Header is a record's header.
+type Header struct{ Key, Value string }
+
+// Event is what one outbox row must become.
+type Event struct {
+	ID    string
+	Topic string
+	Key   string
+	Value string
+	// Headers are the record's first headers. Those of the position follow,
+	// and after them others may.
+	Headers []Header
+}
+
+// Outcome is how a transaction ended, as far as its writer knows.
+type Outcome uint8
+
+// The outcomes. Unknown is that of a COMMIT whose answer was lost.
+const (
+	Unknown Outcome = iota
+	Committed
+	RolledBack
+)
+
+// Transaction is what a writer did.
+type Transaction struct {
+	XID uint32 // 0 where the writer does not know it
+	// Events are those that a commit publishes, in the order of their inserts:
+	// not those of rolled-back savepoints.
+	Events  []Event
+	Outcome Outcome
+	// Began and Ended are readings of the Ledger's clock from before the COMMIT
+	// was sent and after it was answered: one that ended before another began
+	// was committed before it.
+	Began, Ended uint64
+}
+
+// Record is what a topic holds.
+type Record struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Timestamp time.Time
+	Key       string
+	Value     string
+	Headers   []Header
+}
+
+// id is the event's id, or "" where the record has none.
+func (r *Record) id() string {
+	for _, h := range r.Headers {
+		if h.Key == "id" {
+			return h.Value
+		}
+	}
+	return ""
+}
+
+// Ledger is where writers note their transactions. Its methods may be called
+// from any goroutine.
+type Ledger struct {
+	mu           sync.Mutex
+	clock        uint64
+	transactions []Transaction
+}
+
+// Now reads the clock, a counter that no two readings share. A writer calls it
+// before it sends COMMIT.
+func (l *Ledger) Now() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clock++
+	return l.clock
+}
+
+// Add notes a transaction that has just ended, and sets its Ended.
+func (l *Ledger) Add(tx Transaction) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clock++
+	tx.Ended = l.clock
+	l.transactions = append(l.transactions, tx)
+}
+
+// Transactions returns those noted so far.
+func (l *Ledger) Transactions() []Transaction {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.transactions[:len(l.transactions):len(l.transactions)]
+}

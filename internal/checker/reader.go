@@ -1,0 +1,135 @@
+package checker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Reader reads topics into memory. Run is its goroutine; the other methods may
+// be called from any.
+type Reader struct {
+	client *kgo.Client
+
+	mu      sync.Mutex
+	records []Record
+	seen    map[string]bool            // ids
+	next    map[string]map[int32]int64 // offsets
+	grown   chan struct{}              // closed and replaced when records arrive
+}
+
+// NewReader returns a reader of the topics that the client consumes, from their
+// beginnings and without a group. The client stays the caller's.
+func NewReader(client *kgo.Client) *Reader {
+	return &Reader{
+		client: client,
+		seen:   map[string]bool{},
+		next:   map[string]map[int32]int64{},
+		grown:  make(chan struct{}),
+	}
+}
+
+// Run reads until ctx ends. What fails meanwhile is tried again.
+func (r *Reader) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		fetches := r.client.PollFetches(ctx)
+		if fetches.NumRecords() > 0 {
+			r.add(fetches)
+		}
+	}
+}
+
+func (r *Reader) add(fetches kgo.Fetches) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fetches.EachRecord(func(kr *kgo.Record) {
+		rec := record(kr)
+		r.records = append(r.records, rec)
+		r.seen[rec.id()] = true
+		if r.next[rec.Topic] == nil {
+			r.next[rec.Topic] = map[int32]int64{}
+		}
+		r.next[rec.Topic][rec.Partition] = rec.Offset + 1
+	})
+	close(r.grown)
+	r.grown = make(chan struct{})
+}
+
+func record(kr *kgo.Record) Record {
+	rec := Record{
+		Topic: kr.Topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: kr.Timestamp,
+		Key: string(kr.Key), Value: string(kr.Value),
+	}
+	for _, h := range kr.Headers {
+		rec.Headers = append(rec.Headers, Header{h.Key, string(h.Value)})
+	}
+	return rec
+}
+
+// Records returns what was read so far.
+func (r *Reader) Records() []Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.records[:len(r.records):len(r.records)]
+}
+
+// AwaitEvents returns once a record of each event was read. The error says how
+// many are missing when ctx ends.
+func (r *Reader) AwaitEvents(ctx context.Context, ids []string) error {
+	missing := ids
+	err := r.await(ctx, func() bool {
+		var left []string
+		for _, id := range missing {
+			if !r.seen[id] {
+				left = append(left, id)
+			}
+		}
+		missing = left
+		return len(missing) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d events did not arrive: %w", len(missing), len(ids), err)
+	}
+	return nil
+}
+
+// AwaitCount returns once n records were read.
+func (r *Reader) AwaitCount(ctx context.Context, n int) error {
+	if err := r.await(ctx, func() bool { return len(r.records) >= n }); err != nil {
+		return fmt.Errorf("%d of %d records were read: %w", len(r.Records()), n, err)
+	}
+	return nil
+}
+
+// AwaitEnds returns once every partition was read up to its end.
+func (r *Reader) AwaitEnds(ctx context.Context, ends map[string][]int64) error {
+	return r.await(ctx, func() bool {
+		for topic, partitions := range ends {
+			for p, end := range partitions {
+				if r.next[topic][int32(p)] < end {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// await returns once enough, which is called under the lock, says so.
+func (r *Reader) await(ctx context.Context, enough func() bool) error {
+	for {
+		r.mu.Lock()
+		done, grown := enough(), r.grown
+		r.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
