@@ -101,7 +101,7 @@ func TestStatusConfirmsOnlyWhatWasReceivedAndNeverLess(t *testing.T) {
 		sender.confirm(step.confirm)
 		server.wantFlushed(t, step.want)
 	}
-	for _, earlier := range []LSN{0, 0x120, 0x250} {
+	for _, earlier := range []LSN{0x250, 0x120, 0} {
 		sender.confirm(earlier)
 	}
 	server.received.Store(0x300)
