@@ -37,9 +37,10 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// Main runs a package's tests, removes the shared server, fails if a goroutine
-// is left and exits. Call it from TestMain.
-func Main(m *testing.M, opts ...goleak.Option) {
+// Main runs a package's tests, m being TestMain's or a wrapper that prepares
+// something for it, removes the shared server, fails if a goroutine is left and
+// exits. Call it from TestMain.
+func Main(m interface{ Run() int }, opts ...goleak.Option) {
 	code := m.Run()
 	if shared.server != nil {
 		if err := shared.server.server.Close(); err != nil {
