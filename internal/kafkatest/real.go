@@ -17,8 +17,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
 )
 
-// real is Apache Kafka as a process of its own, run by scripts/kafka.sh.
-type real struct {
+// apache is Apache Kafka as a process of its own, run by scripts/kafka.sh.
+type apache struct {
 	script           string
 	dir              string
 	port, controller int
@@ -27,31 +27,31 @@ type real struct {
 	process          *child.Process // nil while stopped
 }
 
-func startReal(t testing.TB, o options) (*real, error) {
+func startReal(t testing.TB, o options) (*apache, error) {
 	script, err := findScript()
 	if err != nil {
 		return nil, err
 	}
-	r := &real{script: script, dir: t.TempDir()}
-	if r.port, err = container.FreePort(); err != nil {
+	a := &apache{script: script, dir: t.TempDir()}
+	if a.port, err = container.FreePort(); err != nil {
 		return nil, err
 	}
-	if r.controller, err = container.FreePort(); err != nil {
+	if a.controller, err = container.FreePort(); err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.settings)) {
-		r.settings = append(r.settings, name+"="+o.settings[name])
+		a.settings = append(a.settings, name+"="+o.settings[name])
 	}
-	if r.log, err = os.Create(filepath.Join(r.dir, "log")); err != nil {
+	if a.log, err = os.Create(filepath.Join(a.dir, "log")); err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			text, _ := os.ReadFile(r.log.Name())
+			text, _ := os.ReadFile(a.log.Name())
 			t.Logf("Kafka's log:\n%s", text)
 		}
 	})
-	return r, r.resume(context.Background())
+	return a, a.resume(context.Background())
 }
 
 // findScript looks for scripts/kafka.sh in the module's root, above the
@@ -74,38 +74,38 @@ func findScript() (string, error) {
 	}
 }
 
-func (r *real) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
+func (a *apache) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(a.port)) }
 
-func (r *real) stop(ctx context.Context) error { return r.end(ctx, syscall.SIGTERM) }
+func (a *apache) stop(ctx context.Context) error { return a.end(ctx, syscall.SIGTERM) }
 
-func (r *real) end(ctx context.Context, sig syscall.Signal) error {
-	if r.process == nil {
+func (a *apache) end(ctx context.Context, sig syscall.Signal) error {
+	if a.process == nil {
 		return nil
 	}
-	if err := r.process.Stop(ctx, sig); err != nil {
+	if err := a.process.Stop(ctx, sig); err != nil {
 		return err
 	}
-	r.process = nil
+	a.process = nil
 	return nil
 }
 
 // resume starts the broker; that it answers is awaited elsewhere.
-func (r *real) resume(context.Context) error {
-	args := append([]string{"run", r.dir, strconv.Itoa(r.port), strconv.Itoa(r.controller)}, r.settings...)
-	cmd := exec.Command(r.script, args...)
-	cmd.Stdout, cmd.Stderr = r.log, r.log
+func (a *apache) resume(context.Context) error {
+	args := append([]string{"run", a.dir, strconv.Itoa(a.port), strconv.Itoa(a.controller)}, a.settings...)
+	cmd := exec.Command(a.script, args...)
+	cmd.Stdout, cmd.Stderr = a.log, a.log
 	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	p, err := child.Start(cmd)
 	if err != nil {
 		return err
 	}
-	r.process = p
+	a.process = p
 	return nil
 }
 
 // close kills the broker: nobody needs its data any more.
-func (r *real) close() error {
+func (a *apache) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
-	return errors.Join(r.end(ctx, syscall.SIGKILL), r.log.Close())
+	return errors.Join(a.end(ctx, syscall.SIGKILL), a.log.Close())
 }

@@ -202,7 +202,7 @@ func TestDirectoryInUseIsNotAbandoned(t *testing.T) {
 // and open to the server's user.
 func ownTemp(t *testing.T) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pgserver-")
+	dir, err := os.MkdirTemp("", "pgserver-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
