@@ -99,9 +99,11 @@ type reader struct {
 	closed bool
 }
 
-// open streams from start, or from where the slot is if that is 0.
+// open streams from start, or from where the slot is if that is 0. It waits for
+// the walsender of an earlier stream to be gone.
 func (s *source) open(t *testing.T, start LSN) *reader {
 	t.Helper()
+	s.await(t, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, s.options.Slot)
 	r, err := s.tryOpen(t, start)
 	if err != nil {
 		t.Fatalf("open: %v", err)
