@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
@@ -51,7 +52,15 @@ func unpack(release embeddedpostgres.PostgresVersion, cache, home string) (err e
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	logs := libraryLogs()
+	defer func() {
+		err = errors.Join(err, os.RemoveAll(work))
+		for _, path := range libraryLogs() {
+			if !slices.Contains(logs, path) {
+				err = errors.Join(err, os.Remove(path))
+			}
+		}
+	}()
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -81,4 +90,11 @@ func unpack(release embeddedpostgres.PostgresVersion, cache, home string) (err e
 		return err
 	}
 	return os.Rename(unpacked, home)
+}
+
+// libraryLogs lists the log files of embedded-postgres, which it leaves in the
+// temporary directory.
+func libraryLogs() []string {
+	logs, _ := filepath.Glob(filepath.Join(os.TempDir(), "embedded_postgres_log*")) // the pattern is good
+	return logs
 }

@@ -38,6 +38,7 @@ func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 			return Find()
 		}
 		errs = append(errs, err)
+		fmt.Fprintln(progress, "that failed:", err)
 	}
 	dir, err := download(MaxVersion, progress)
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
@@ -30,10 +31,16 @@ func installPackages(ctx context.Context, progress io.Writer) (err error) {
 	if err := apt(ctx, "install", "--yes", "--quiet", "--no-install-recommends", "postgresql-common"); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(filepath.Dir(noMainCluster), 0o755); err != nil {
+		return err
+	}
 	if err := os.WriteFile(noMainCluster, []byte("create_main_cluster = false\n"), 0o644); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.Remove(noMainCluster)) }()
+	defer func() {
+		err = errors.Join(err, os.Remove(noMainCluster))
+		_ = os.Remove(filepath.Dir(noMainCluster)) // unless others use it
+	}()
 	return apt(ctx, "install", "--yes", "--quiet", "--no-install-recommends", "postgresql")
 }
 
