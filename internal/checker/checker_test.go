@@ -116,15 +116,15 @@ func TestErrNamesAFewOfManyAndCountsTheRest(t *testing.T) {
 	}
 }
 
-func TestRepetitionsPairsEachWithItsFirst(t *testing.T) {
+func TestRepetitionsPairsEachWithTheOneBefore(t *testing.T) {
 	h := generate(1)
 	all := checker.Repetitions(h.Records)
 	if len(all) != checker.Verify(h).Repeated {
 		t.Fatalf("%d repetitions, want %d", len(all), checker.Verify(h).Repeated)
 	}
 	for _, rep := range all {
-		if id(rep.First) != id(rep.Again) || rep.First.Offset >= rep.Again.Offset {
-			t.Errorf("%v is repeated by %v", rep.First, rep.Again)
+		if id(rep.Before) != id(rep.Again) || rep.Before.Offset >= rep.Again.Offset {
+			t.Errorf("%v is repeated by %v", rep.Before, rep.Again)
 		}
 	}
 }

@@ -68,23 +68,3 @@ func lowestFrom(ds []delivery) []*delivery {
 	}
 	return lowest
 }
-
-// Repetition is a record that its topic had already.
-type Repetition struct {
-	First, Again Record
-}
-
-// Repetitions returns the records that came again, in the order read.
-func Repetitions(records []Record) []Repetition {
-	first := map[string]int{}
-	var again []Repetition
-	for i := range records {
-		id := records[i].id()
-		if f, ok := first[id]; ok {
-			again = append(again, Repetition{records[f], records[i]})
-		} else {
-			first[id] = i
-		}
-	}
-	return again
-}

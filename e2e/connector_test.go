@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
+)
+
+// connector is a run of the program as a process.
+type connector struct {
+	t       testing.TB
+	cmd     *exec.Cmd
+	process *child.Process
+	log     string // path of what it wrote to standard error
+	started time.Time
+}
+
+// startConnector runs the program with the configuration file. It is killed
+// when the test ends; if that has failed, its log is shown.
+func startConnector(t testing.TB, config string) *connector {
+	t.Helper()
+	c := &connector{t: t, log: filepath.Join(t.TempDir(), "log")}
+	log, err := os.Create(c.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	c.cmd = exec.Command(binary, "run", "-c", config)
+	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	c.cmd.Stderr = log
+	c.cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
+	c.started = time.Now()
+	if c.process, err = child.Start(c.cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.kill()
+		if t.Failed() {
+			t.Logf("log of process %d:\n%s", c.cmd.Process.Pid, c.lastLines(30))
+		}
+	})
+	return c
+}
+
+// kill kills the process and waits for its end.
+func (c *connector) kill() { c.end(syscall.SIGKILL) }
+
+// stop ends the process as operators do, and wants it to drain.
+func (c *connector) stop() {
+	c.t.Helper()
+	if code := c.end(syscall.SIGTERM); code != 0 {
+		c.t.Errorf("exit code %d after SIGTERM, want 0", code)
+	}
+}
+
+// end signals the process, waits for its end and returns the exit code, -1 for
+// a signal's.
+func (c *connector) end(sig syscall.Signal) int {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := c.process.Stop(ctx, sig); err != nil {
+		c.t.Errorf("stop the connector: %v", err)
+		return -1
+	}
+	return c.cmd.ProcessState.ExitCode()
+}
+
+// wait waits until the process has ended by itself, and returns the exit code.
+func (c *connector) wait() int {
+	c.t.Helper()
+	select {
+	case <-c.process.Exited():
+	case <-time.After(patience):
+		c.t.Fatal("the connector does not end")
+	}
+	return c.cmd.ProcessState.ExitCode()
+}
+
+// running fails the test if the process has ended.
+func (c *connector) running() {
+	c.t.Helper()
+	select {
+	case <-c.process.Exited():
+		c.t.Fatalf("the connector ended by itself: %s", c.cmd.ProcessState)
+	default:
+	}
+}
+
+func (c *connector) signal(sig syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		c.t.Fatalf("%s to the connector: %v", sig, err)
+	}
+}
+
+// awaitLog returns once the process has logged the text.
+func (c *connector) awaitLog(text string) {
+	c.t.Helper()
+	await(c.t, fmt.Sprintf("%q in the log", text), func() bool {
+		c.running()
+		log, err := os.ReadFile(c.log)
+		return err == nil && bytes.Contains(log, []byte(text))
+	})
+}
+
+func (c *connector) lastLines(n int) string {
+	log, err := os.ReadFile(c.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.SplitAfter(string(log), "\n")
+	return strings.Join(lines[max(0, len(lines)-n-1):], "")
+}
+
+// peakRSS is the most memory that the process, which still runs, has had.
+func (c *connector) peakRSS() int64 {
+	c.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	c.t.Fatalf("no VmHWM in %s", status)
+	return 0
+}
+
+// await returns once the condition holds.
+func await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	awaitWithin(t, patience, what, condition)
+}
+
+func awaitWithin(t testing.TB, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("no %s within %s", what, limit)
+		}
+	}
+}

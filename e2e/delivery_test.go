@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+)
+
+// TestEveryEventOnceAndAsWritten is life without trouble.
+func TestEveryEventOnceAndAsWritten(t *testing.T) {
+	w := newWorld(t, options{})
+	c := w.start()
+	load := w.write(seed(t), 8*time.Millisecond, 0)
+	load.await(2500)
+	load.stop()
+	w.arrived()
+	c.stop()
+	h, report := w.verify()
+	if report.Repeated > 0 {
+		t.Errorf("%d records came again without a reason", report.Repeated)
+	}
+	w.wantDrained(h)
+}
+
+// TestRefusedEventsBecomeDeadLetters gives the broker payloads over the topics'
+// limit, in the midst of others (failure modes 29 to 31).
+func TestRefusedEventsBecomeDeadLetters(t *testing.T) {
+	w := newWorld(t, options{
+		topicConfig: map[string]string{"max.message.bytes": "50000"},
+		kafka:       "compression: none", // or they would fit
+		config:      "errors:\n  on_bad_event: dead_letter\n",
+	})
+	c := w.start()
+	load := w.write(seed(t), 8*time.Millisecond, 50_000)
+	load.await(1000)
+	load.stop()
+	w.arrived()
+	c.stop()
+	_, report := w.verify()
+	if report.Repeated > 0 {
+		t.Errorf("%d records came again without a reason", report.Repeated)
+	}
+	if letters := w.ends()[deadLetter][0]; letters == 0 {
+		t.Error("no payload was over the limit")
+	}
+}
+
+// wantDrained wants the slot to be beyond all that was delivered.
+func (w *world) wantDrained(h checker.History) {
+	w.t.Helper()
+	var last pglogrepl.LSN
+	for _, rec := range h.Records {
+		for _, header := range rec.Headers {
+			if header.Key == "cdc-lsn" {
+				lsn, err := pglogrepl.ParseLSN(header.Value)
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				last = max(last, lsn)
+			}
+		}
+	}
+	if s, ok := w.look(); !ok || s.confirmed <= last {
+		w.t.Errorf("after the drain the slot is confirmed to %s, the last event is at %s", s.confirmed, last)
+	}
+}

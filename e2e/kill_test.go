@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+)
+
+// repeatWindow is how much a kill -9 may repeat: what was committed, or became
+// readable at the broker, in the time before it. The rest is confirmed.
+const repeatWindow = 250 * time.Millisecond
+
+// TestKilled kills the connector at random moments under load (failure mode 37).
+func TestKilled(t *testing.T) {
+	kills := 10
+	if testing.Short() {
+		kills = 4
+	}
+	w := newWorld(t, options{})
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 100))
+	c := w.start()
+	load := w.write(s, 5*time.Millisecond, 0)
+	var deaths []death
+	for range number(t, killsEnv, kills) {
+		load.await(20 + random.IntN(600)) // also before the connector is ready
+		deaths = append(deaths, w.kill(c))
+		c = startConnector(t, w.config)
+	}
+	load.stop()
+	w.arrived()
+	c.stop()
+	h, _ := w.verify()
+	w.wantDrained(h)
+	judge(t, deaths, h)
+}
+
+// death is a kill -9.
+type death struct {
+	at   time.Time
+	ends map[string][]int64 // of the topics after it; what repeats lies beyond
+}
+
+// kill kills the connector and waits until the broker has dealt with what the
+// dead process had sent.
+func (w *world) kill(c *connector) death {
+	w.t.Helper()
+	c.running()
+	d := death{at: time.Now()}
+	c.kill()
+	await(w.t, "end of what was in flight", func() bool {
+		before := d.ends
+		d.ends = w.ends()
+		return maps.EqualFunc(before, d.ends, slices.Equal[[]int64])
+	})
+	return d
+}
+
+// beyond tells whether the record was written after the death.
+func (d *death) beyond(r checker.Record) bool { return r.Offset >= d.ends[r.Topic][r.Partition] }
+
+// judge compares each repetition with the death that caused it.
+func judge(t *testing.T, deaths []death, h checker.History) {
+	t.Helper()
+	repeated := make([]int, len(deaths))
+	oldest := make([]time.Duration, len(deaths))
+	for _, rep := range checker.Repetitions(h.Records) {
+		n := -1
+		for i := range deaths {
+			if deaths[i].beyond(rep.Again) {
+				n = i
+			}
+		}
+		if n < 0 {
+			t.Errorf("%s[%d]@%d came again before any kill", rep.Again.Topic, rep.Again.Partition, rep.Again.Offset)
+			continue
+		}
+		at := deaths[n].at
+		age := min(at.Sub(rep.Before.Timestamp), at.Sub(readable(rep.Before, h.Samples)))
+		repeated[n]++
+		oldest[n] = max(oldest[n], age)
+		if limit := repeatWindow + starvation(at, h.Samples); age > limit {
+			t.Errorf("kill %d repeated an event that was %s old, committed at %s, readable at %s; want at most %s", n, age,
+				rep.Before.Timestamp, readable(rep.Before, h.Samples), limit)
+		}
+	}
+	for n := range deaths {
+		t.Logf("kill %d repeated %d events, the oldest published %s before it (the machine stalled for %s)",
+			n, repeated[n], oldest[n].Round(time.Millisecond), starvation(deaths[n].at, h.Samples).Round(time.Millisecond))
+	}
+	slices.Sort(repeated)
+	t.Log(fmt.Sprintf("repeated by a kill: median %d, most %d", repeated[len(repeated)/2], repeated[len(repeated)-1]))
+}
+
+// readable is a time at which the record was not readable yet: that of the last
+// look at the topics without it.
+func readable(r checker.Record, samples []checker.Sample) time.Time {
+	n, _ := slices.BinarySearchFunc(samples, r, func(s checker.Sample, r checker.Record) int {
+		return cmp.Compare(s.Ends[r.Topic][r.Partition], r.Offset+1)
+	})
+	if n == 0 {
+		return time.Time{}
+	}
+	return samples[n-1].At
+}
+
+// starvation is the longest time between two looks in the second before the
+// moment: it tells how late everything else on this machine may have been.
+func starvation(at time.Time, samples []checker.Sample) time.Duration {
+	var longest time.Duration
+	for i := 1; i < len(samples); i++ {
+		if s := samples[i]; s.At.After(at.Add(-time.Second)) && samples[i-1].At.Before(at) {
+			longest = max(longest, s.At.Sub(samples[i-1].At))
+		}
+	}
+	return longest
+}

@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// patience bounds every wait for something that must happen.
+const patience = 60 * time.Second
+
+// Environment variables; see the package's documentation.
+const (
+	binaryEnv  = "CDC_OUTBOX_E2E_BINARY"
+	killsEnv   = "CDC_OUTBOX_E2E_KILLS"
+	seedEnv    = "CDC_OUTBOX_SEED"
+	soakEnv    = "CDC_OUTBOX_SOAK"
+	mutantsEnv = "CDC_OUTBOX_MUTANTS"
+)
+
+// binary is the path of the program under test.
+var binary = os.Getenv(binaryEnv)
+
+func TestMain(m *testing.M) { pgtest.Main(building{m}) }
+
+// building runs tests with a program built for them.
+type building struct{ *testing.M }
+
+func (b building) Run() int {
+	if binary != "" {
+		return b.M.Run()
+	}
+	dir, err := os.MkdirTemp("", "cdc-outbox-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "cdc-outbox")
+	if err := build(binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return b.M.Run()
+}
+
+// build builds the program, as it is released but with its symbols.
+func build(path string, flags ...string) error {
+	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-buildvcs=false", "-o", path, "../cmd/cdc-outbox")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// seed is where the random choices of the test begin.
+func seed(t testing.TB) uint64 {
+	t.Helper()
+	s := uint64(time.Now().UnixNano())
+	if text := os.Getenv(seedEnv); text != "" {
+		var err error
+		if s, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", seedEnv, err)
+		}
+	}
+	t.Logf("%s=%d", seedEnv, s)
+	return s
+}
+
+// number is an environment variable's value, or what it is without.
+func number(t testing.TB, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}

@@ -1,0 +1,278 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const (
+	partitions = 3
+	deadLetter = "outbox.dead-letter"
+	// sampling is how often the slot and the topics are looked at.
+	sampling = 10 * time.Millisecond
+)
+
+// aggregates are the values of aggregatetype; each has a topic.
+var aggregates = []string{"order", "payment", "customer"}
+
+func topicOf(aggregate string) string { return "outbox.event." + aggregate }
+
+// world is what a connector lives in: a database with an outbox, a broker with
+// the topics, a proxy before each of the two, and those who watch.
+type world struct {
+	t        testing.TB
+	url      string // of the database, past the proxy
+	slot     string
+	broker   *kafkatest.Broker
+	postgres *proxy.Proxy // between the connector and the two servers
+	kafka    *proxy.Proxy
+	config   string // path of the configuration file
+	admin    *kadm.Client
+	sql      *pgx.Conn
+
+	ledger  *checker.Ledger
+	reader  *checker.Reader
+	watcher *checker.Watcher
+	settle  func() // ends reader and watcher
+}
+
+// options are where a world differs from the usual one.
+type options struct {
+	server      *pgtest.Server // nil: the shared one
+	kafka       string         // a line more under sink.kafka
+	config      string         // sections more of the configuration file
+	topicConfig map[string]string
+	direct      bool // no proxies
+	unread      bool // nobody reads or watches: what arrives is too much
+}
+
+// worlds numbers the slots, which all databases of a server share.
+var worlds atomic.Int64
+
+func newWorld(t testing.TB, o options) *world {
+	t.Helper()
+	if o.server == nil {
+		o.server = pgtest.Shared(t)
+	}
+	w := &world{
+		t:      t,
+		url:    o.server.NewDatabase(t),
+		slot:   fmt.Sprintf("e2e_%d", worlds.Add(1)),
+		ledger: &checker.Ledger{},
+	}
+	w.startBroker(o)
+	w.postgres = listen(t, "127.0.0.1:0", w.address())
+	w.writeConfig(o)
+	w.sql = connect(t, w.url)
+	w.exec(
+		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text, note text)`,
+		`CREATE TABLE stock (id int PRIMARY KEY, n int, filler text)`,
+		`INSERT INTO stock SELECT n, 0, '' FROM generate_series(1, 100) n`,
+	)
+	if !o.unread {
+		w.watch()
+	}
+	return w
+}
+
+// startBroker starts a broker that sends its clients through the proxy.
+func (w *world) startBroker(o options) {
+	w.t.Helper()
+	port, err := container.FreePort()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	front := fmt.Sprintf("127.0.0.1:%d", port)
+	var opts []kafkatest.Option
+	if !o.direct {
+		opts = append(opts, kafkatest.Advertised(front))
+	}
+	w.broker = kafkatest.Start(w.t, opts...)
+	w.kafka = listen(w.t, front, w.broker.Brokers[0])
+	for _, aggregate := range aggregates {
+		w.broker.CreateTopic(w.t, topicOf(aggregate), partitions, o.topicConfig)
+	}
+	w.broker.CreateTopic(w.t, deadLetter, 1, nil)
+	w.admin = kadm.NewClient(w.broker.Client(w.t, kgo.MetadataMinAge(10*time.Millisecond)))
+}
+
+func listen(t testing.TB, address, target string) *proxy.Proxy {
+	t.Helper()
+	p, err := proxy.Listen(address, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// address is the PostgreSQL server's.
+func (w *world) address() string {
+	u, err := url.Parse(w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return net.JoinHostPort(u.Hostname(), u.Port())
+}
+
+func (w *world) writeConfig(o options) {
+	w.t.Helper()
+	database, broker := w.url, w.broker.Brokers[0]
+	if !o.direct {
+		database = strings.Replace(w.url, w.address(), w.postgres.Addr(), 1)
+		broker = w.kafka.Addr()
+	}
+	text := fmt.Sprintf(`source:
+  url: %s
+  slot: %s
+  publication: %[2]s
+event:
+  additional: ["note:header"]
+sink:
+  kafka:
+    brokers: [%s]
+    %s
+http:
+  listen: ""
+%s`, database, w.slot, broker, o.kafka, o.config)
+	w.config = filepath.Join(w.t.TempDir(), "cdc-outbox.yaml")
+	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// connect connects to a database until the test ends.
+func connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeConn(conn) })
+	return conn
+}
+
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // nothing is pending on it
+}
+
+// watch starts those who read the topics and look at the slot.
+func (w *world) watch() {
+	topics := w.topics()
+	w.reader = checker.NewReader(w.broker.Client(w.t,
+		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond)))
+	w.watcher = &checker.Watcher{URL: w.url, Slot: w.slot, Kafka: w.admin, Topics: topics, Interval: sampling}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.reader.Run(ctx) })
+	running.Go(func() { w.watcher.Run(ctx) })
+	w.settle = func() {
+		cancel()
+		running.Wait()
+	}
+	w.t.Cleanup(w.settle)
+}
+
+func (w *world) topics() []string {
+	topics := []string{deadLetter}
+	for _, aggregate := range aggregates {
+		topics = append(topics, topicOf(aggregate))
+	}
+	return topics
+}
+
+// ends are the topics' ends of this moment.
+func (w *world) ends() map[string][]int64 {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ends, err := checker.Ends(ctx, w.admin, w.topics()...)
+	if err != nil {
+		w.t.Fatalf("ends of the topics: %v", err)
+	}
+	return ends
+}
+
+func (w *world) exec(sql ...string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, stmt := range sql {
+		if _, err := w.sql.Exec(ctx, stmt); err != nil {
+			w.t.Fatalf("%.100s: %v", stmt, err)
+		}
+	}
+}
+
+// slotState is what pg_replication_slots says of the slot.
+type slotState struct {
+	pid       int // of the walsender; 0 while nobody reads the slot
+	confirmed wal.LSN
+	lag       int64 // bytes of log behind the end
+}
+
+// look reads the slot's state; ok is false while there is no slot or no server.
+func (w *world) look() (s slotState, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if w.sql.IsClosed() {
+		conn, err := pgx.Connect(ctx, w.url)
+		if err != nil {
+			return s, false
+		}
+		w.t.Cleanup(func() { closeConn(conn) })
+		w.sql = conn
+	}
+	err := w.sql.QueryRow(ctx, `SELECT coalesce(active_pid, 0), confirmed_flush_lsn, (pg_current_wal_insert_lsn() - confirmed_flush_lsn)::bigint
+		FROM pg_replication_slots WHERE slot_name = $1 AND confirmed_flush_lsn IS NOT NULL`, w.slot).Scan(&s.pid, &s.confirmed, &s.lag)
+	return s, err == nil
+}
+
+// start runs the connector and returns once it reads the slot.
+func (w *world) start() *connector {
+	w.t.Helper()
+	c := startConnector(w.t, w.config)
+	w.awaitReader(c, 0)
+	return c
+}
+
+// awaitReader returns the pid of the walsender once there is one that is not
+// the old one.
+func (w *world) awaitReader(c *connector, old int) (pid int) {
+	w.t.Helper()
+	await(w.t, "reader of the slot", func() bool {
+		c.running()
+		s, _ := w.look()
+		pid = s.pid
+		return pid != 0 && pid != old
+	})
+	return pid
+}

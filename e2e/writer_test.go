@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+)
+
+const (
+	writers = 4
+	// bigPayload is more than fits a page: PostgreSQL stores it apart.
+	bigPayload = 60_000
+)
+
+// entityKeys are aggregateids, after their aggregate; several writers write
+// each.
+var entityKeys = []string{"1", "-2", "клиент-3", "顧客-4", "a b", "ünï", "7", "Καλημέρα"}
+
+// writer does random transactions, as services do, and notes what it did. One
+// goroutine uses it.
+type writer struct {
+	t        testing.TB
+	url      string
+	number   int
+	random   *rand.Rand
+	ledger   *checker.Ledger
+	deadSize int // payloads of this size and more must become dead letters; 0: none
+
+	conn *pgx.Conn
+	tx   checker.Transaction // in progress
+}
+
+// run does a transaction at each tick until ctx ends. Errors are part of the
+// game: servers restart.
+func (w *writer) run(ctx context.Context, pace time.Duration) {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	defer func() { w.disconnect() }()
+	for {
+		if err := w.transaction(); err != nil {
+			w.disconnect()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *writer) disconnect() {
+	if w.conn != nil {
+		closeConn(w.conn)
+		w.conn = nil
+	}
+}
+
+// transaction does one transaction and notes it.
+func (w *writer) transaction() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if w.conn == nil {
+		if w.conn, err = pgx.Connect(ctx, w.url); err != nil {
+			return err
+		}
+	}
+	w.tx = checker.Transaction{Outcome: checker.RolledBack}
+	defer func() { w.ledger.Add(w.tx) }()
+	if _, err := w.conn.Exec(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	for range 1 + w.random.IntN(5) {
+		if err := w.step(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.conn.QueryRow(ctx, "SELECT pg_current_xact_id()::xid::text::bigint").Scan(&w.tx.XID); err != nil {
+		return err
+	}
+	if w.random.IntN(8) == 0 {
+		_, err := w.conn.Exec(ctx, "ROLLBACK")
+		return err
+	}
+	w.tx.Began = w.ledger.Now()
+	w.tx.Outcome = checker.Unknown // until the server answers
+	if _, err := w.conn.Exec(ctx, "COMMIT"); err != nil {
+		return err
+	}
+	w.tx.Outcome = checker.Committed
+	return nil
+}
+
+// step does one of the things that transactions do.
+func (w *writer) step(ctx context.Context) error {
+	switch w.random.IntN(10) {
+	case 0: // a savepoint that is rolled back
+		before := len(w.tx.Events)
+		defer func() { w.tx.Events = w.tx.Events[:before] }()
+		return w.all(ctx, "SAVEPOINT s", w.insert, "ROLLBACK TO SAVEPOINT s")
+	case 1: // one that is kept, with one inside that is not
+		return w.all(ctx, "SAVEPOINT s", w.insert, "RELEASE SAVEPOINT s")
+	case 2: // insert and delete: keeps the table empty, must publish
+		if err := w.insert(ctx); err != nil {
+			return err
+		}
+		_, err := w.conn.Exec(ctx, "DELETE FROM outbox WHERE id = $1", w.tx.Events[len(w.tx.Events)-1].ID)
+		return err
+	case 3, 4: // other tables
+		_, err := w.conn.Exec(ctx, "UPDATE stock SET n = n + 1, filler = repeat('x', $2) WHERE id = $1",
+			1+w.number*10+w.random.IntN(10), w.random.IntN(500))
+		return err
+	}
+	return w.insert(ctx)
+}
+
+// all does statements and functions in turn.
+func (w *writer) all(ctx context.Context, steps ...any) error {
+	for _, step := range steps {
+		var err error
+		switch step := step.(type) {
+		case string:
+			_, err = w.conn.Exec(ctx, step)
+		case func(context.Context) error:
+			err = step(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insert inserts an outbox row and notes the event it must become.
+func (w *writer) insert(ctx context.Context) error {
+	ev, row := w.event()
+	w.tx.Events = append(w.tx.Events, ev)
+	_, err := w.conn.Exec(ctx,
+		"INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, note) VALUES ($1, $2, $3, $4, $5, $6)", row...)
+	return err
+}
+
+// event makes a random event, and the row for it.
+func (w *writer) event() (ev checker.Event, row []any) {
+	aggregate := aggregates[w.random.IntN(len(aggregates))]
+	kind := []string{"Placed", "Größer", "Изменён"}[w.random.IntN(3)]
+	note := w.text(w.random.IntN(20))
+	ev = checker.Event{
+		ID:    w.id(),
+		Topic: topicOf(aggregate),
+		// No two topics share a key: only within one is there an order, also of
+		// dead letters.
+		Key:   aggregate + entityKeys[w.random.IntN(len(entityKeys))],
+		Value: w.text(1 + w.random.IntN(400)),
+	}
+	if w.random.IntN(40) == 0 {
+		ev.Value = w.text(bigPayload)
+	}
+	if w.deadSize > 0 && len(ev.Value) >= w.deadSize {
+		ev.Topic = deadLetter
+	}
+	ev.Headers = []checker.Header{{Key: "id", Value: ev.ID}, {Key: "eventType", Value: kind}, {Key: "note", Value: note}}
+	return ev, []any{ev.ID, aggregate, ev.Key, kind, ev.Value, note}
+}
+
+// id is a random UUID (RFC 9562, version 4).
+func (w *writer) id() string {
+	var b [16]byte
+	for i := range b {
+		b[i] = byte(w.random.Uint32())
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// letters are of one to four bytes, and some need care: in JSON, in SQL, in
+// COPY, at the ends of a value.
+var letters = []rune("abcdefghijklmnop 0123456789\"\\'{}[]:,\t\n\räßéñжщ漢字ひ🎈\u200b\ufeff")
+
+// text is random and has n bytes or a few more; it is blank only if n is 0.
+func (w *writer) text(n int) string {
+	if n == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteByte('p')
+	for b.Len() < n {
+		b.WriteRune(letters[w.random.IntN(len(letters))])
+	}
+	return b.String()
+}
+
+// load are the writers at work.
+type load struct {
+	world  *world
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// write starts the writers; each begins a transaction at each pace.
+func (w *world) write(seed uint64, pace time.Duration, deadSize int) *load {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{world: w, cancel: cancel}
+	for n := range writers {
+		writer := &writer{t: w.t, url: w.url, number: n, ledger: w.ledger, deadSize: deadSize,
+			random: rand.New(rand.NewPCG(seed, uint64(n)))}
+		l.done.Go(func() { writer.run(ctx, pace) })
+	}
+	w.t.Cleanup(l.stop)
+	return l
+}
+
+// stop lets each writer end its transaction. It may be called more than once.
+func (l *load) stop() {
+	l.cancel()
+	l.done.Wait()
+}
+
+// await returns once so many more events were committed.
+func (l *load) await(events int) {
+	l.world.t.Helper()
+	from := len(l.world.committed())
+	await(l.world.t, fmt.Sprintf("%d more events", events), func() bool {
+		return len(l.world.committed()) >= from+events
+	})
+}
+
+// committed are the ids of the events that must arrive.
+func (w *world) committed() []string {
+	var ids []string
+	for _, tx := range w.ledger.Transactions() {
+		if tx.Outcome == checker.Committed {
+			for _, ev := range tx.Events {
+				ids = append(ids, ev.ID)
+			}
+		}
+	}
+	return ids
+}
+
+// arrived returns once all that is committed has been delivered; the load must
+// have been stopped.
+func (w *world) arrived() {
+	w.t.Helper()
+	ids := w.committed()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := w.reader.AwaitEvents(ctx, ids); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		w.t.Fatal(err)
+	} // or else Verify says what is missing
+}
+
+// verify ends the world's history and judges it: load and connectors must have
+// been stopped.
+func (w *world) verify() (checker.History, *checker.Report) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := w.reader.AwaitEnds(ctx, w.ends()); err != nil {
+		w.t.Fatalf("read the topics: %v", err)
+	}
+	w.settle()
+	h := checker.History{
+		Transactions: w.ledger.Transactions(),
+		Records:      w.reader.Records(),
+		Samples:      w.watcher.Samples(),
+	}
+	report := checker.Verify(h)
+	w.t.Log(report)
+	if err := report.Err(); err != nil {
+		w.t.Error(err)
+	}
+	if report.Committed == 0 || report.Samples == 0 {
+		w.t.Error("nothing was tested")
+	}
+	return h, report
+}

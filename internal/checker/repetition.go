@@ -1,0 +1,21 @@
+package checker
+
+// Repetition is a record that its topic had already.
+type Repetition struct {
+	Before Record // the last one of the same event before it
+	Again  Record
+}
+
+// Repetitions returns the records that came again, in the order read.
+func Repetitions(records []Record) []Repetition {
+	last := map[string]int{}
+	var all []Repetition
+	for i := range records {
+		id := records[i].id()
+		if before, ok := last[id]; ok {
+			all = append(all, Repetition{records[before], records[i]})
+		}
+		last[id] = i
+	}
+	return all
+}
