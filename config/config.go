@@ -289,7 +289,7 @@ func Default() Config {
 			Mode:            ModeWAL,
 			Snapshot:        SnapshotNever,
 			StatusInterval:  time.Second,
-			LivenessTimeout: 30 * time.Second,
+			LivenessTimeout: time.Minute,
 		},
 		Event: Event{
 			AdditionalMissing:  MissingError,

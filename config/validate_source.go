@@ -41,7 +41,7 @@ func (l *loader) validateSource() {
 	l.wantBetween("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
 	l.wantBetween("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
 	if s.LivenessTimeout <= s.StatusInterval {
-		l.report("source.liveness_timeout", "must be longer than source.status_interval", "raise it; 30s is the default")
+		l.report("source.liveness_timeout", "must be longer than source.status_interval", "raise it; 1m is the default")
 	}
 }
 
