@@ -53,7 +53,6 @@ test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 18 (downloaded 
 
 .PHONY: test-kafka
 test-kafka: postgres ## the tests that use Kafka, against Apache Kafka (downloaded once; needs Java 17, Maven)
-	@scripts/kafka.sh fetch >/dev/null
 	@CDC_OUTBOX_TEST_KAFKA=real GOTESTSUM="$(GOTESTSUM)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS) $(call users_of,kafkatest)
 
 .PHONY: postgres

@@ -1,6 +1,7 @@
 package pgserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -80,7 +81,7 @@ func unpack(release embeddedpostgres.PostgresVersion, cache, home string) (err e
 		}
 	}
 	if _, err := Version(filepath.Join(unpacked, "bin")); err != nil {
-		return errors.Join(startErr, err)
+		return cmp.Or(startErr, err)
 	}
 	// The temporary directory is ours alone; its contents are for everybody.
 	if err := os.Chmod(unpacked, 0o755); err != nil {
