@@ -9,10 +9,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 var _ Sink = (*Kafka)(nil)
+
+// waits are those between attempts, of ours and of the client.
+var waits = backoff.Range{First: 100 * time.Millisecond, Longest: 2 * time.Second}
 
 // Kafka is the Sink that writes to a Kafka cluster with an idempotent producer
 // that waits for all in-sync replicas.
@@ -124,7 +128,7 @@ func clientOpts(cfg config.Kafka, dial dialFunc) ([]kgo.Opt, error) {
 		// A broken connection or a leader's move costs a quarter of a second
 		// instead of five.
 		kgo.MetadataMinAge(250 * time.Millisecond),
-		kgo.RetryBackoffFn(jittered),
+		kgo.RetryBackoffFn(waits.Wait),
 	}
 	if cfg.ClientID != "" {
 		opts = append(opts, kgo.ClientID(cfg.ClientID))

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -108,7 +109,7 @@ func missingPolicy(cfg config.Kafka) missing {
 // resolve returns once the topic exists. The error is a *transform.BadEvent
 // where the topic is the event's fault.
 func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topic, error) {
-	var retry backoff
+	retry := backoff.Series{Range: waits}
 	warned := false
 	for {
 		n, err := k.lookup(ctx, name)
@@ -128,7 +129,7 @@ func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topi
 			warned = true
 			k.log.Warn("cannot resolve topic, retrying", zap.String("topic", name), zap.Error(err))
 		}
-		if err := retry.wait(ctx); err != nil {
+		if err := retry.Pause(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -260,14 +261,14 @@ func (k *Kafka) changed(t *topic, partitions int32) {
 // learn waits until the client has loaded all partitions of a topic that it has
 // written to.
 func (k *Kafka) learn(ctx context.Context, t *topic) error {
-	var retry backoff
+	retry := backoff.Series{Range: waits}
 	for {
 		leader, _, err := k.client.PartitionLeader(t.name, t.partitions-1)
 		if t.fresh() || leader >= 0 || err != nil {
 			return nil
 		}
 		k.client.ForceMetadataRefresh()
-		if err := retry.wait(ctx); err != nil {
+		if err := retry.Pause(ctx); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
 // share is what one partition has of a round, from the first event that is not
@@ -23,7 +25,7 @@ func (s *share) topic() string { return s.events[0].Record.Topic }
 // or topicGone. Each partition must have at most one batch of it.
 func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
 	var open []share
-	var retry backoff
+	retry := backoff.Series{Range: waits}
 	for {
 		if err := k.send(ctx, round); err != nil {
 			return nil, err
@@ -49,7 +51,7 @@ func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
 		}
 		round = again
 		k.client.ForceMetadataRefresh()
-		if err := retry.wait(ctx); err != nil {
+		if err := retry.Pause(ctx); err != nil {
 			return nil, err
 		}
 	}

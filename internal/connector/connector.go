@@ -15,12 +15,14 @@ package connector
 import (
 	"context"
 	"io"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
@@ -125,10 +127,13 @@ func (c *connector) openSink(state *relay.Health) (sink.Sink, error) {
 	return sink.NewKafka(*kafka, opts...)
 }
 
+// storeWaits are those between attempts to reach the checkpoint store.
+var storeWaits = backoff.Range{First: 250 * time.Millisecond, Longest: 5 * time.Second}
+
 // openStore opens the checkpoint store, and tries again for as long as ctx
 // lives when it cannot be reached.
 func (c *connector) openStore(ctx context.Context) (checkpoint.Store, error) {
-	var retry backoff
+	retry := backoff.Series{Range: storeWaits}
 	for {
 		store, err := wiring.OpenStore(ctx, c.Config)
 		if err == nil {
@@ -138,10 +143,10 @@ func (c *connector) openStore(ctx context.Context) (checkpoint.Store, error) {
 			return nil, err
 		}
 		c.health.waitFor(err)
-		wait := retry.next()
+		wait := retry.Next()
 		c.Log.Warn("checkpoint store is not available, will retry", zap.Error(err),
 			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
-		if err := sleep(ctx, wait); err != nil {
+		if err := backoff.Sleep(ctx, wait); err != nil {
 			return nil, err
 		}
 	}

@@ -137,17 +137,6 @@ func TestRunRefusesAnAddressInUse(t *testing.T) {
 	}
 }
 
-func TestBackoffGrowsToItsLimit(t *testing.T) {
-	var b backoff
-	limit := shortestWait
-	for range 10 {
-		if got := b.next(); got < limit/2 || got > limit {
-			t.Errorf("wait %v, want between %v and %v", got, limit/2, limit)
-		}
-		limit = min(2*limit, longestWait)
-	}
-}
-
 func stdoutConfig(url string) config.Config {
 	cfg := config.Default()
 	cfg.Source.URL = config.Secret(url)
