@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -21,18 +22,19 @@ const standbyPoll = 500 * time.Millisecond
 
 // acquire becomes the slot's reader: it creates what is missing on a first
 // start, stands by while another process holds the slot, compares the server
-// with the checkpoint, and starts streaming.
-func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (*wal.Stream, wal.Identity, error) {
+// with the checkpoint, and starts streaming. It returns the stream and the
+// checkpoint to begin with.
+func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (*wal.Stream, checkpoint.Checkpoint, error) {
 	for {
-		stream, id, err := s.tryAcquire(ctx, sql)
+		stream, cp, err := s.tryAcquire(ctx, sql)
 		if !errors.Is(err, wal.ErrSlotActive) {
-			return stream, id, err
+			return stream, cp, err
 		}
 		if s.health.standby() {
 			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.cfg.Source.Slot))
 		}
 		if err := s.waitForSlot(ctx, sql); err != nil {
-			return nil, id, err
+			return nil, cp, err
 		}
 	}
 }
@@ -40,8 +42,8 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (*wal.Stream, wal.I
 // waitForSlot returns when nobody streams from the slot.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 	for {
-		if !sleep(ctx, standbyPoll) {
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
+			return err
 		}
 		slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
 		if err != nil || !slot.Active {
@@ -53,89 +55,95 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 // tryAcquire is acquire without the waiting. It looks at the slot, the
 // checkpoint and the server's position in the order that checkpoint.Server asks
 // for.
-func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Stream, id wal.Identity, err error) {
+func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Stream, cp checkpoint.Checkpoint, err error) {
 	repl, err := wal.ConnectReplication(ctx, s.cfg.Source.URL.Reveal())
 	if err != nil {
-		return nil, id, fmt.Errorf("open replication connection: %w", err)
+		return nil, cp, fmt.Errorf("open replication connection: %w", err)
 	}
 	defer func() { closeReplication(repl) }() // of no effect once Open took it over
 
 	seen, err := s.inspect(ctx, sql)
 	if err != nil {
-		return nil, id, err
+		return nil, cp, err
 	}
 	if seen.Slot.Active {
-		return nil, id, wal.ErrSlotActive
+		return nil, cp, wal.ErrSlotActive
 	}
-	stored, err := s.load(ctx)
+	stored, err := s.load(ctx, seen.Slot.ConfirmedFlush)
 	if err != nil {
-		return nil, id, err
-	}
-	if id, err = wal.Identify(ctx, repl); err != nil {
-		return nil, id, err
+		return nil, cp, err
 	}
 	if stored == nil {
 		if err := s.bind(ctx, sql); err != nil {
-			return nil, id, err
+			return nil, cp, err
 		}
 	}
 	if stored == nil && !seen.Exists {
-		if stored, err = s.firstStart(ctx, sql, repl, id); err != nil {
-			return nil, id, err
+		if stored, err = s.firstStart(ctx, sql, repl); err != nil {
+			return nil, cp, err
 		}
 		if seen, err = s.inspect(ctx, sql); err != nil {
-			return nil, id, err
+			return nil, cp, err
 		}
-		if id, err = wal.Identify(ctx, repl); err != nil {
-			return nil, id, err
-		}
+	}
+	id, err := wal.Identify(ctx, repl)
+	if err != nil {
+		return nil, cp, err
 	}
 	identify(&seen, id)
 	if err := timelineSwitch(ctx, repl, stored, &seen); err != nil {
-		return nil, id, err
+		return nil, cp, err
 	}
-	start, err := checkpoint.Verify(stored, seen)
+	durable, start, err := s.verify(stored, seen)
 	if err != nil {
-		return nil, id, err
+		return nil, cp, err
 	}
-
 	stream, err = wal.Open(ctx, repl, wal.Options{
 		Slot:            s.cfg.Source.Slot,
 		Publication:     s.cfg.Source.Publication,
-		Start:           max(start, s.intake.end),
+		Start:           start,
+		Confirmed:       durable,
 		StatusInterval:  s.cfg.Source.StatusInterval,
 		LivenessTimeout: s.cfg.Source.LivenessTimeout,
 	})
 	if err != nil {
-		return nil, id, err
+		return nil, cp, err
 	}
-	if err := s.begin(ctx, sql, stored, seen, start); err != nil {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		return nil, id, errors.Join(err, stream.Close(closing))
-	}
-	return stream, id, nil
-}
-
-// begin starts an epoch of checkpoints as the slot's holder, from the position
-// that was found, and publishes the snapshot where one is still owed.
-func (s *source) begin(ctx context.Context, sql *pgx.Conn, stored *checkpoint.Checkpoint, seen checkpoint.Server, start wal.LSN) error {
-	cp := s.checkpoint(seen, start)
+	cp = s.checkpoint(seen, durable)
 	if stored != nil {
 		cp.Epoch = stored.Epoch + 1
 		cp.Snapshot = stored.Snapshot
 	}
-	s.epoch = cp.Epoch
-	if acked := s.intake.tracker.Position(); acked > start {
-		cp.LSN = acked // by this process, before the connection broke
-	} else if err := s.intake.tracker.Idle(start); err != nil {
-		return fmt.Errorf("start position: %w", err)
+	return stream, cp, nil
+}
+
+// verify compares the server with the checkpoint, and with what this process
+// has taken in since: after a reconnect, that is still in flight. It returns the
+// position that is durable downstream, and where to start.
+func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable, start wal.LSN, err error) {
+	durable, err = checkpoint.Verify(stored, seen)
+	if err != nil || s.intake.end <= durable {
+		return durable, durable, err
 	}
+	read := *stored // this process has had a session, hence a checkpoint
+	read.LSN = s.intake.end
+	start, err = checkpoint.Verify(&read, seen)
+	return durable, start, err
+}
+
+// begin starts an epoch of checkpoints as the slot's holder, and publishes the
+// snapshot where one is still owed.
+func (s *source) begin(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint) error {
+	s.epoch = cp.Epoch // even a save that fails may reach the store
 	if err := s.keeper.begin(ctx, cp); err != nil {
 		return err
 	}
+	s.health.active()
+	if err := s.intake.tracker.Idle(cp.LSN); err != nil {
+		return fmt.Errorf("start position: %w", err)
+	}
 	s.log.Info("streaming", zap.String("slot", cp.Slot), zap.String("publication", s.cfg.Source.Publication),
-		zap.Stringer("start", start), zap.Int32("timeline", cp.Timeline))
+		zap.Stringer("start", max(cp.LSN, s.intake.end)), zap.Int32("timeline", cp.Timeline))
 	if !cp.Snapshot {
 		return nil
 	}
@@ -171,16 +179,20 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	return s.keeper.begin(ctx, cp)
 }
 
-// load returns the stored checkpoint, or nil where there is none.
-func (s *source) load(ctx context.Context) (*checkpoint.Checkpoint, error) {
+// load returns the checkpoint, or nil where there is none. Where the store
+// keeps none, this process still knows what it read, though not whether another
+// instance has confirmed more since.
+func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Checkpoint, error) {
 	cp, ok, err := s.store.Load(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("load checkpoint: %w", err)
-	}
-	if !ok {
+	case !ok && s.keeper.last().Epoch == 0:
 		return nil, nil
-	}
-	if s.epoch != 0 && cp.Epoch > s.epoch {
+	case !ok:
+		cp = s.keeper.last()
+		cp.LSN = max(cp.LSN, confirmed)
+	case s.epoch != 0 && cp.Epoch > s.epoch:
 		return nil, errTakenOver
 	}
 	return &cp, nil
@@ -253,7 +265,7 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 // firstStart creates publication and slot, in this order (a slot's position
 // must not lie before its publication), publishes the snapshot if the
 // configuration asks for one, and returns the checkpoint it saved.
-func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn, id wal.Identity) (*checkpoint.Checkpoint, error) {
+func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*checkpoint.Checkpoint, error) {
 	src := s.cfg.Source
 	if !src.Create {
 		return nil, failure.Configf("run `cdc-outbox setup`, or set source.create: true",
@@ -264,18 +276,23 @@ func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgC
 		return nil, err
 	}
 	if err := s.ensurePublication(ctx, sql); err != nil {
-		return nil, err
+		return nil, yieldTo(err)
 	}
 	seen, err := s.inspect(ctx, sql)
 	if err != nil {
 		return nil, err
 	}
+	id, err := wal.Identify(ctx, repl)
+	if err != nil {
+		return nil, err
+	}
 	identify(&seen, id)
+	s.log.Info("creating slot, which waits for every transaction that is running now", zap.String("slot", src.Slot))
 	snapshot := src.Snapshot == config.SnapshotInitial
 	start, name, err := wal.CreateSlot(ctx, repl, src.Slot, server.Version,
 		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
 	if err != nil {
-		return nil, err
+		return nil, yieldTo(err)
 	}
 	s.log.Info("created slot", zap.String("slot", src.Slot), zap.Stringer("start", start))
 
@@ -289,6 +306,24 @@ func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgC
 	}
 	return &cp, err
 }
+
+// yieldTo turns the error of a creation that another instance was faster with
+// into that of a slot which is active elsewhere. What is to be created was
+// missing a moment ago.
+func yieldTo(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if ok && (pg.Code == codeDuplicateObject || pg.Code == codeUniqueViolation) {
+		return fmt.Errorf("%w: %w", wal.ErrSlotActive, err)
+	}
+	return err
+}
+
+// SQLSTATE codes of two creations at once (PostgreSQL documentation,
+// "PostgreSQL Error Codes"): which one it is depends on how close they were.
+const (
+	codeDuplicateObject = "42710"
+	codeUniqueViolation = "23505"
+)
 
 func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 	name := s.cfg.Source.Publication

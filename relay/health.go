@@ -85,7 +85,13 @@ func (h *Health) active() {
 }
 
 // standby reports whether the role is new.
-func (h *Health) standby() bool { return h.setRole(RoleStandby) }
+func (h *Health) standby() bool {
+	changed := h.setRole(RoleStandby)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pgErr = ""
+	return changed
+}
 
 func (h *Health) stopping() { h.setRole(RoleStopping) }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -162,14 +163,15 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []wal.Tabl
 	if err := in.tracker.Seal(lsn); err != nil {
 		return 0, err
 	}
+	in.taken = false // the stream's first transaction may have the position lsn too
 	return int(next.Seq), in.settled(ctx)
 }
 
 // settled waits until everything taken in is acked.
 func (in *intake) settled(ctx context.Context) error {
 	for in.tracker.InFlight() > 0 {
-		if !sleep(ctx, settlePoll) {
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, settlePoll); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -21,13 +22,17 @@ const (
 	// quietInterval is how often a position is saved that moved by less than
 	// saveBytes and past none of our events.
 	quietInterval = 10 * time.Second
-	// saveRetry is the pause after a save that failed.
-	saveRetry = time.Second
 )
+
+// saveWaits are those between attempts at a save.
+var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
 // keeper makes the acked position durable and then has it confirmed, in this
 // order: the slot's confirmed position never passes the checkpoint, so a slot
 // that did was moved by somebody else.
+//
+// begin comes before the tracker hears of any position, as only then is it
+// known what a checkpoint has to say besides.
 type keeper struct {
 	store    checkpoint.Store
 	tracker  *checkpoint.Locked
@@ -35,31 +40,57 @@ type keeper struct {
 	metrics  Metrics
 	log      *zap.Logger
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
+	saving   chan struct{} // capacity 1: full during a save, which may last as long as an outage
+	failed   bool          // run returned an error; read after run
 
 	acked  atomic.Bool                // an event was acked since the last save
 	saved  atomic.Uint64              // LSN of the last save
 	stream atomic.Pointer[wal.Stream] // to confirm on; nil between connections
 
-	mu      sync.Mutex            // one save at a time
+	mu      sync.Mutex            // never held during a save
 	current checkpoint.Checkpoint // as last saved
+}
+
+func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *keeper {
+	return &keeper{
+		store:    store,
+		tracker:  tracker,
+		interval: interval,
+		metrics:  m,
+		log:      log,
+		wake:     make(chan struct{}, 1),
+		saving:   make(chan struct{}, 1),
+	}
 }
 
 // begin sets what the next checkpoints say besides the position, and saves the
 // first of them.
 func (k *keeper) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
-	k.mu.Lock()
-	k.current = cp
-	k.mu.Unlock()
-	return k.save(ctx, cp.LSN)
+	return k.exclusive(ctx, func() error { return k.save(ctx, cp) })
+}
+
+// advance saves the tracker's position.
+func (k *keeper) advance(ctx context.Context) error {
+	return k.exclusive(ctx, func() error { return k.save(ctx, k.last()) })
+}
+
+// exclusive calls fn while no other save is in progress.
+func (k *keeper) exclusive(ctx context.Context, fn func() error) error {
+	select {
+	case k.saving <- struct{}{}:
+		defer func() { <-k.saving }()
+		return fn()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // finish saves the last position, once run has ended.
 func (k *keeper) finish(ctx context.Context) {
-	pos := k.tracker.Position()
-	if begun := k.last().Slot != ""; !begun || pos <= wal.LSN(k.saved.Load()) {
+	if k.failed || k.tracker.Position() <= wal.LSN(k.saved.Load()) {
 		return
 	}
-	if err := k.save(ctx, pos); err != nil {
+	if err := k.advance(ctx); err != nil {
 		k.log.Warn("the last checkpoint was not saved; some events may be sent again", zap.Error(err))
 	}
 }
@@ -85,6 +116,8 @@ func (k *keeper) idle() { signal(k.wake) }
 func (k *keeper) run(ctx context.Context) error {
 	timer := time.NewTimer(quietInterval)
 	defer timer.Stop()
+	retry := backoff.Series{Range: saveWaits}
+	var notBefore time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -92,19 +125,21 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-k.wake:
 		case <-timer.C:
 		}
-		wait := k.wait()
-		if wait == 0 {
-			if err := k.save(ctx, k.tracker.Position()); err != nil {
-				if ctx.Err() != nil {
-					return nil
-				}
-				if failure.ClassOf(err) != failure.Transient {
-					return err
-				}
-				k.log.Warn("saving the checkpoint failed, will retry", zap.Error(err))
-				wait = saveRetry
-			} else {
-				wait = quietInterval
+		wait := max(k.wait(), time.Until(notBefore))
+		if wait <= 0 {
+			wait = quietInterval
+			switch err := k.advance(ctx); {
+			case err == nil:
+				retry.Reset()
+			case ctx.Err() != nil:
+				return nil
+			case failure.ClassOf(err) != failure.Transient:
+				k.failed = true
+				return err
+			default:
+				wait = retry.Next()
+				notBefore = time.Now().Add(wait)
+				k.log.Warn("saving the checkpoint failed, will retry", zap.Error(err), zap.Duration("wait", wait))
 			}
 		}
 		timer.Reset(wait)
@@ -127,21 +162,21 @@ func (k *keeper) wait() time.Duration {
 	return max(0, limit-time.Since(k.last().SavedAt))
 }
 
-// save makes pos durable and confirms it.
-func (k *keeper) save(ctx context.Context, pos wal.LSN) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.acked.Store(false)
-	cp := k.current
-	cp.LSN, cp.SavedAt = pos, time.Now()
+// save makes cp durable, at the tracker's position where that is further, and
+// confirms it. It is called through exclusive.
+func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	k.acked.Store(false) // before the position is read: an ack in between counts for the next save
+	cp.LSN, cp.SavedAt = max(cp.LSN, k.tracker.Position()), time.Now()
 	err := k.store.Save(ctx, cp)
 	k.metrics.CheckpointSaved(err)
 	if err != nil {
 		k.acked.Store(true)
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
+	k.mu.Lock()
 	k.current = cp
-	k.saved.Store(uint64(pos))
+	k.mu.Unlock()
+	k.saved.Store(uint64(cp.LSN))
 	k.confirm()
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -17,42 +18,64 @@ import (
 const (
 	// monitorPoll is how often slot and publication are looked at.
 	monitorPoll = 2 * time.Second
+	// lookTimeout bounds one look, so that a dead connection is noticed.
+	lookTimeout = 10 * time.Second
 	// shutdownGrace is how long a server that is stopping may wait for us. A
 	// fast shutdown waits without end for a walsender whose client keeps
 	// replying but cannot confirm (failure mode 4).
 	shutdownGrace = 3 * time.Second
 )
 
-// monitor watches, beside the stream, what the stream cannot show: a slot that
-// is about to be lost, a publication that leaves rows out, a server that wants
-// to stop. It returns why the session must end, or nil when ctx ended it.
-func (s *source) monitor(ctx context.Context, conn *pgx.Conn, id wal.Identity) error {
-	for sleep(ctx, monitorPoll) {
-		err := s.look(ctx, conn, id)
+// monitor watches, beside the stream and on a connection of its own, what the
+// stream cannot show: a slot that is about to be lost, a publication that leaves
+// rows out, a server that wants to stop. cp is what the session began with. It
+// returns why the session must end, or nil when ctx ended it.
+func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
+	var conn *pgx.Conn
+	defer func() { closeConn(conn) }()
+	blind := false
+	for backoff.Sleep(ctx, monitorPoll) == nil {
+		fresh, err := s.look(ctx, conn, cp)
+		conn = fresh
 		switch {
-		case err == nil, ctx.Err() != nil:
-			continue
-		case failure.ClassOf(err) != failure.Transient:
-			return err
-		}
-		s.log.Debug("monitor query failed, will reconnect", zap.Error(err))
-		fresh, err := wal.Connect(ctx, s.cfg.Source.URL.Reveal())
-		if err == nil {
-			defer closeConn(fresh)
-			conn = fresh
-			continue
-		}
-		if errors.Is(err, wal.ErrShutdown) {
-			sleep(ctx, shutdownGrace)
+		case err == nil:
+			blind = false
+		case ctx.Err() != nil:
+		case errors.Is(err, wal.ErrShutdown):
+			_ = backoff.Sleep(ctx, shutdownGrace)
 			return fmt.Errorf("leave the slot so that the server can stop: %w", err)
+		case failure.ClassOf(err) != failure.Transient && conn != nil:
+			return err
+		case !blind: // but the stream may be well
+			blind = true
+			s.log.Warn("cannot watch slot and publication beside the stream, will retry", zap.Error(err))
 		}
 	}
 	return nil
 }
 
-// look compares the server with the checkpoint once more, and publishes what
+// look checks the server, on conn or, where that is broken or nil, on a new
+// connection. It returns the connection to use next, nil if there is none.
+func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if conn != nil && conn.Ping(ctx) != nil {
+		closeConn(conn)
+		conn = nil
+	}
+	if conn == nil {
+		fresh, err := wal.Connect(ctx, s.cfg.Source.URL.Reveal())
+		if err != nil {
+			return nil, err
+		}
+		conn = fresh
+	}
+	return conn, s.check(ctx, conn, cp)
+}
+
+// check compares the server with the checkpoint once more, and publishes what
 // the metrics and the health endpoint show of it.
-func (s *source) look(ctx context.Context, conn *pgx.Conn, id wal.Identity) error {
+func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) error {
 	seen, err := s.inspect(ctx, conn)
 	if err != nil {
 		if failure.ClassOf(err) == failure.Config { // valid when we started
@@ -60,13 +83,12 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, id wal.Identity) erro
 		}
 		return err
 	}
-	cp := s.keeper.last()
+	cp.LSN = max(cp.LSN, wal.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
 	server, err := wal.ReadServer(ctx, conn)
 	if err != nil {
 		return err
 	}
-	identify(&seen, id)
-	seen.CurrentLSN = server.FlushLSN
+	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = cp.SystemID, cp.Timeline, cp.Database, server.FlushLSN
 	if _, err := checkpoint.Verify(&cp, seen); err != nil {
 		return err
 	}

@@ -80,14 +80,7 @@ func New(o Options) (*Relay, error) {
 		tracker: checkpoint.NewLocked(0),
 		log:     o.Log,
 	}
-	r.keeper = &keeper{
-		store:    o.Store,
-		tracker:  r.tracker,
-		interval: o.Config.Checkpoint.Interval,
-		metrics:  o.Metrics,
-		log:      o.Log,
-		wake:     make(chan struct{}, 1),
-	}
+	r.keeper = newKeeper(o.Store, r.tracker, o.Config.Checkpoint.Interval, o.Metrics, o.Log)
 	r.delivery = &delivery{
 		queue:   r.queue,
 		sink:    o.Sink,
@@ -140,25 +133,34 @@ var errDrained = errors.New("drained")
 // returns nil. It returns early with an error that it cannot mend; the error's
 // failure.Class is the process's exit code.
 func (r *Relay) Run(ctx context.Context) error {
-	reading, stopReading := context.WithCancelCause(ctx)
-	defer stopReading(nil)
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWorking(nil)
 
-	workers, _ := errgroup.WithContext(working)
+	var workers errgroup.Group
+	work := func(run func(context.Context) error) error { // the failure of one ends all
+		err := run(working)
+		if err == nil || errors.Is(err, context.Cause(working)) {
+			return nil
+		}
+		stopWorking(err)
+		stopReading()
+		return err
+	}
 	delivered := make(chan struct{})
 	workers.Go(func() error {
 		defer close(delivered)
-		return r.work(stopReading, r.delivery.run(working))
+		return work(r.delivery.run)
 	})
-	workers.Go(func() error { return r.work(stopReading, r.keeper.run(working)) })
+	workers.Go(func() error { return work(r.keeper.run) })
 
 	err := r.source.run(reading)
-	if err != nil {
-		r.log.Debug("reading ended", zap.Error(err))
-	}
 	r.health.stopping()
-	r.drain(working, stopWorking, delivered)
+	if errors.Is(err, errTakenOver) {
+		stopWorking(err)
+	}
+	r.drain(stopWorking, delivered)
 	stopWorking(errDrained)
 	workErr := workers.Wait()
 
@@ -172,24 +174,14 @@ func (r *Relay) Run(ctx context.Context) error {
 // closeTimeout bounds the last checkpoint and the last standby status.
 const closeTimeout = 3 * time.Second
 
-// work passes a worker's result on; a failure also stops the reading.
-func (r *Relay) work(stopReading context.CancelCauseFunc, err error) error {
-	if err == nil || errors.Is(err, errDrained) {
-		return nil
-	}
-	stopReading(err)
-	return err
-}
-
 // drain waits until the delivery has emptied the queue, or gives up on it after
 // errors.drain_timeout.
-func (r *Relay) drain(working context.Context, stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
+func (r *Relay) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
 	timer := time.NewTimer(r.cfg.Errors.DrainTimeout)
 	defer timer.Stop()
 	select {
 	case <-delivered:
-	case <-working.Done():
 	case <-timer.C:
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int("events", r.tracker.InFlight()))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -18,9 +19,12 @@ import (
 // sessionReset: a session that lasted this long starts the backoff anew.
 const sessionReset = 30 * time.Second
 
+// sessionWaits are those between sessions.
+var sessionWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
+
 // errTakenOver ends an instance whose slot another one has read meanwhile: what
 // this one has in flight is old.
-var errTakenOver = errors.New("another instance has read the slot in the meantime; starting over")
+var errTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date; restart it")
 
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
 // reader, streams into the intake, and begins again when the connection breaks.
@@ -34,7 +38,7 @@ type source struct {
 	health *Health
 	log    *zap.Logger
 
-	epoch     int64       // of our checkpoints; 0 before the first session
+	epoch     int64       // of our checkpoints; 0 before the first stream
 	connected bool        // a connection succeeded once
 	stream    *wal.Stream // of the last session that ended because ctx did
 }
@@ -42,7 +46,7 @@ type source struct {
 // run streams until ctx ends (nil; the stream stays open for close) or an error
 // that a new session cannot mend.
 func (s *source) run(ctx context.Context) error {
-	var retry backoff
+	retry := backoff.Series{Range: sessionWaits}
 	for {
 		started := time.Now()
 		err := s.session(ctx)
@@ -56,13 +60,13 @@ func (s *source) run(ctx context.Context) error {
 			return failure.Configf("correct the host in source.url", "%w", err)
 		}
 		if time.Since(started) > sessionReset {
-			retry.reset()
+			retry.Reset()
 		}
-		wait := retry.next()
+		wait := retry.Next()
 		s.health.postgresDown(err)
 		s.log.Warn("PostgreSQL session ended, will reconnect", zap.Error(err), remedy(err), zap.Duration("wait", wait))
 		s.intake.metrics.Reconnected("postgres")
-		if !sleep(ctx, wait) {
+		if backoff.Sleep(ctx, wait) != nil {
 			return nil
 		}
 	}
@@ -77,13 +81,12 @@ func (s *source) session(ctx context.Context) error {
 	s.connected = true
 	defer closeConn(sql)
 
-	stream, id, err := s.acquire(ctx, sql)
+	stream, cp, err := s.acquire(ctx, sql)
 	if err != nil {
 		return err
 	}
 	s.keeper.attach(stream)
-	s.health.active()
-	err = s.consume(ctx, sql, id, stream)
+	err = s.consume(ctx, sql, stream, cp)
 	if ctx.Err() != nil {
 		s.stream = stream // close confirms what is drained by then
 		return nil
@@ -97,22 +100,34 @@ func (s *source) session(ctx context.Context) error {
 	return err
 }
 
-// consume runs the intake and, beside it, the monitor; the first to fail ends
-// the other.
-func (s *source) consume(ctx context.Context, sql *pgx.Conn, id wal.Identity, stream *wal.Stream) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watched := make(chan struct{})
+// consume publishes and, beside it, monitors; the first to fail ends the other
+// and is the reason returned.
+func (s *source) consume(ctx context.Context, sql *pgx.Conn, stream *wal.Stream, cp checkpoint.Checkpoint) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watched := make(chan error, 1)
 	go func() { // owner: this call, which joins it below
-		defer close(watched)
-		if err := s.monitor(ctx, sql, id); err != nil {
-			cancel(err)
+		err := s.monitor(ctx, cp)
+		if err != nil {
+			cancel()
 		}
+		watched <- err
 	}()
-	err := s.intake.consume(ctx, stream)
-	cancel(err)
-	<-watched
+	err := s.publish(ctx, sql, stream, cp)
+	cancel()
+	if alarm := <-watched; alarm != nil {
+		return alarm
+	}
 	return err
+}
+
+// publish begins with cp and takes in the stream until it ends.
+func (s *source) publish(ctx context.Context, sql *pgx.Conn, stream *wal.Stream, cp checkpoint.Checkpoint) error {
+	if err := s.begin(ctx, sql, cp); err != nil {
+		return err
+	}
+	closeConn(sql) // the monitor has its own
+	return s.intake.consume(ctx, stream)
 }
 
 // close confirms the last saved position to the server and ends the session
@@ -128,7 +143,11 @@ func (s *source) close(ctx context.Context) {
 	}
 }
 
+// closeConn closes a connection that may be nil or closed already.
 func closeConn(conn *pgx.Conn) {
+	if conn == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx) // nothing is pending on it

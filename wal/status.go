@@ -32,15 +32,15 @@ type statusSender struct {
 }
 
 // startStatusSender starts the sender's goroutine. The confirmed position
-// begins at start, never at 0, which would not mean "nothing" (LSN rule b).
-func startStatusSender(conn net.Conn, received *atomic.Uint64, start LSN, interval time.Duration) *statusSender {
+// begins at confirmed, never at 0, which would not mean "nothing" (LSN rule b).
+func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed LSN, interval time.Duration) *statusSender {
 	s := &statusSender{
 		conn:     conn,
 		received: received,
 		wake:     make(chan struct{}, 1),
 		quit:     make(chan struct{}),
 	}
-	s.confirmed.Store(uint64(start))
+	s.confirmed.Store(uint64(confirmed))
 	s.done.Go(func() { s.run(interval) })
 	return s
 }

@@ -39,6 +39,10 @@ type Options struct {
 	// to the slot's confirmed one and silently skips to a newer one: the caller
 	// has compared them.
 	Start LSN
+	// Confirmed is what is durable downstream at the start. It is before Start
+	// where what lies between was read on an earlier connection and is still in
+	// flight; 0 means Start.
+	Confirmed LSN
 	// Messages asks for logical messages too.
 	Messages bool
 	// StatusInterval is the longest time between standby status updates. It is
@@ -98,7 +102,11 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		_ = s.conn.Close()
 		return nil, err
 	}
-	s.status = startStatusSender(s.conn, &s.received, o.Start, o.StatusInterval)
+	confirmed := o.Start
+	if o.Confirmed != 0 {
+		confirmed = min(confirmed, o.Confirmed)
+	}
+	s.status = startStatusSender(s.conn, &s.received, confirmed, o.StatusInterval)
 	return s, nil
 }
 
