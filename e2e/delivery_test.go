@@ -63,7 +63,9 @@ func (w *world) wantDrained(h checker.History) {
 			}
 		}
 	}
-	if s, ok := w.look(); !ok || s.confirmed <= last {
+	var s slotState
+	await(w.t, "slot", func() (ok bool) { s, ok = w.look(); return ok })
+	if s.confirmed <= last {
 		w.t.Errorf("after the drain the slot is confirmed to %s, the last event is at %s", s.confirmed, last)
 	}
 }

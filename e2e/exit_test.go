@@ -1,0 +1,45 @@
+package e2e
+
+import (
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestExitCodes looks at the process as a supervisor does. The code after
+// SIGTERM is looked at by every other test.
+func TestExitCodes(t *testing.T) {
+	t.Run("wrong_password", func(t *testing.T) {
+		w := newWorld(t, options{direct: true, unread: true})
+		u, err := url.Parse(w.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(u.User.Username(), "wrong")
+		w.rewriteConfig(w.url, u.String())
+		if code := startConnector(t, w.config).wait(); code != 2 {
+			t.Errorf("exit code %d, want 2", code)
+		}
+	})
+	t.Run("slot_dropped", func(t *testing.T) {
+		w := newWorld(t, options{direct: true, unread: true})
+		w.start().stop()
+		w.exec("SELECT pg_drop_replication_slot('" + w.slot + "')")
+		if code := startConnector(t, w.config).wait(); code != 3 {
+			t.Errorf("exit code %d, want 3", code)
+		}
+	})
+}
+
+// rewriteConfig replaces text in the configuration file.
+func (w *world) rewriteConfig(old, new string) {
+	w.t.Helper()
+	text, err := os.ReadFile(w.config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(w.config, []byte(strings.Replace(string(text), old, new, 1)), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}

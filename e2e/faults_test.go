@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+// TestServerRestarts crashes and restarts PostgreSQL under load (failure modes
+// 1 and 2). The connector lives on, and knows what it has taken in.
+func TestServerRestarts(t *testing.T) {
+	server := pgtest.Start(t)
+	w := newWorld(t, options{server: server})
+	c := w.start()
+	load := w.write(seed(t), 10*time.Millisecond, 0)
+	modes := []pgtest.Mode{pgtest.Immediate, pgtest.Immediate, pgtest.Fast, pgtest.Immediate}
+	if testing.Short() {
+		modes = modes[1:3]
+	}
+	for _, mode := range modes {
+		load.await(200)
+		server.Restart(t, mode)
+	}
+	load.await(200)
+	load.stop()
+	w.arrived()
+	c.stop()
+	h, report := w.verify()
+	w.wantDrained(h)
+	if report.Repeated > 0 {
+		t.Errorf("%d records came again, though the connector had them", report.Repeated)
+	}
+}
+
+// TestConnectionsCut cuts the connections to either server, with and without
+// losing answers on the way (failure modes 3, 16, 26).
+func TestConnectionsCut(t *testing.T) {
+	w := newWorld(t, options{})
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 100))
+	c := w.start()
+	load := w.write(s, 10*time.Millisecond, 0)
+	cuts := 12
+	if testing.Short() {
+		cuts = 4
+	}
+	for range cuts {
+		load.await(20 + random.IntN(200))
+		p := []*proxy.Proxy{w.postgres, w.kafka}[random.IntN(2)]
+		switch random.IntN(3) {
+		case 0:
+			p.Cut()
+		case 1: // what was asked is done, the answer is lost
+			p.Set(proxy.Down, proxy.Fault{Cut: true})
+			load.await(10)
+			p.Set(proxy.Down, proxy.Fault{})
+		case 2: // frames end anywhere
+			p.Set(proxy.Down, proxy.Fault{Slice: 100})
+			p.Set(proxy.Up, proxy.Fault{Slice: 100})
+			load.await(50)
+			p.Cut()
+			p.Set(proxy.Down, proxy.Fault{})
+			p.Set(proxy.Up, proxy.Fault{})
+		}
+	}
+	load.stop()
+	w.arrived()
+	c.stop()
+	h, report := w.verify()
+	w.wantDrained(h)
+	if report.Repeated > 0 {
+		t.Errorf("%d records came again, though the producer is idempotent", report.Repeated)
+	}
+}
+
+// TestSilentBroker has a broker that answers nothing five times longer than
+// wal_sender_timeout (failure mode 14).
+func TestSilentBroker(t *testing.T) {
+	t.Parallel()
+	timeout := 2 * time.Second
+	if testing.Short() {
+		timeout = time.Second
+	}
+	w := newWorld(t, options{})
+	w.setSenderTimeout(timeout)
+	c := w.start()
+	load := w.write(seed(t), 40*time.Millisecond, 0)
+	load.await(50)
+	before, _ := w.look()
+
+	w.kafka.Set(proxy.Down, proxy.Fault{Swallow: true})
+	silence := time.NewTimer(5 * timeout)
+	defer silence.Stop()
+	var during slotState
+	for silent := true; silent; {
+		select {
+		case <-silence.C:
+			silent = false
+		default:
+			load.await(1)
+			during, _ = w.look()
+			if during.pid != before.pid {
+				t.Fatalf("the walsender is process %d, was %d: the replication connection did not stay up", during.pid, before.pid)
+			}
+		}
+	}
+	if during.lag < 10_000 {
+		t.Errorf("the slot's lag after the silence is %d bytes: the broker was not silent", during.lag)
+	}
+	w.kafka.Set(proxy.Down, proxy.Fault{})
+	w.kafka.Cut() // what was swallowed is lost
+
+	load.stop()
+	w.arrived()
+	after, _ := w.look()
+	if after.pid != before.pid {
+		t.Errorf("the walsender is process %d, was %d: the replication connection did not stay up", after.pid, before.pid)
+	}
+	c.stop()
+	_, report := w.verify()
+	if report.Repeated > 0 {
+		t.Errorf("%d records came again, though the producer is idempotent", report.Repeated)
+	}
+}
+
+// TestSuspended stops the process for longer than the server waits for it, and
+// has a spare take over; then the old one comes back (failure mode 39).
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	w.setSenderTimeout(time.Second)
+	old := w.start()
+	load := w.write(seed(t), 20*time.Millisecond, 0)
+	spare := startConnector(t, w.config)
+	spare.awaitLog("standing by")
+	load.await(100)
+	before, _ := w.look()
+
+	old.signal(syscall.SIGSTOP)
+	w.awaitReader(spare, before.pid)
+	load.await(100)
+	old.signal(syscall.SIGCONT)
+	load.await(300)
+	load.stop()
+	w.arrived()
+	spare.stop()
+	if code := old.end(syscall.SIGTERM); code != 0 && code != 1 {
+		t.Errorf("exit code %d of the one that was suspended, want 0 (it stood by) or 1 (it starts over)", code)
+	}
+	w.verify()
+}
+
+// TestSpareTakesOver kills the holder of the slot beside a warm spare, several
+// times (failure modes 9 and 42).
+func TestSpareTakesOver(t *testing.T) {
+	const limit = 3 * time.Second
+	w := newWorld(t, options{})
+	holder := w.start()
+	load := w.write(seed(t), 10*time.Millisecond, 0)
+	rounds := 4
+	if testing.Short() {
+		rounds = 2
+	}
+	for range rounds {
+		spare := startConnector(t, w.config)
+		spare.awaitLog("standing by")
+		load.await(50)
+		before, _ := w.look()
+		died := time.Now()
+		holder.kill()
+		w.awaitReader(spare, before.pid)
+		took := time.Since(died)
+		t.Logf("taken over in %s", took.Round(time.Millisecond))
+		if took > limit {
+			t.Errorf("the spare took over in %s, want at most %s", took, limit)
+		}
+		holder = spare
+	}
+	load.stop()
+	w.arrived()
+	holder.stop()
+	h, _ := w.verify()
+	w.wantDrained(h)
+}
+
+// setSenderTimeout sets wal_sender_timeout for connections from now on.
+func (w *world) setSenderTimeout(d time.Duration) {
+	w.t.Helper()
+	var database string
+	if err := w.sql.QueryRow(w.t.Context(), "SELECT current_database()").Scan(&database); err != nil {
+		w.t.Fatal(err)
+	}
+	w.exec(fmt.Sprintf("ALTER DATABASE %s SET wal_sender_timeout = '%s'", database, d))
+}

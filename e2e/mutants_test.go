@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mutant is the program with a mistake in it, which the test must find.
+type mutant struct {
+	mistake string
+	patches []patch
+	test    string
+	finds   string // regular expression of what the test says
+}
+
+// patch replaces a piece of a source file, which must be there once.
+type patch struct{ file, old, new string }
+
+var mutants = []mutant{
+	{
+		mistake: "confirms what it received",
+		patches: []patch{{"wal/status.go", "flushed := min(s.confirmed.Load(), received)", "flushed := received"}},
+		test:    "TestSilentBroker",
+		finds:   "premature: ",
+	},
+	{
+		mistake: "saves and confirms the last transaction's end, not that of the last one before which all is acked",
+		patches: []patch{{"checkpoint/tracker.go", "{ return t.position }", "{ return t.last }"}},
+		test:    "TestKilled",
+		finds:   "(lost|torn|premature): ",
+	},
+	{
+		mistake: "takes the newest ack for all before it",
+		patches: []patch{{"sink/write.go", "if len(k.failed) == 0 {", "if k.failed[&round[len(round)-1].Record] == nil {"}},
+		test:    "TestRefusedEventsBecomeDeadLetters",
+		finds:   "lost: ",
+	},
+	{
+		mistake: "confirms position 0",
+		patches: []patch{{"wal/status.go", "flushed := min(s.confirmed.Load(), received)", "flushed := uint64(0)"}},
+		test:    "TestEveryEventOnceAndAsWritten",
+		finds:   "after the drain the slot is confirmed to",
+	},
+	{
+		mistake: "skips a record that failed",
+		patches: []patch{{"relay/delivery.go", "err := d.sink.DeadLetter(ctx, ev, bad)", "err := error(nil)"}},
+		test:    "TestRefusedEventsBecomeDeadLetters",
+		finds:   "lost: ",
+	},
+	{
+		mistake: "starts where the server is, not where the checkpoint is",
+		patches: []patch{{"relay/acquire.go", "max(start, s.intake.end)", "seen.CurrentLSN"}},
+		test:    "TestKilled",
+		finds:   "lost: ",
+	},
+	{
+		mistake: "forgets at a reconnect what it has taken in",
+		patches: []patch{
+			{"relay/acquire.go", "max(start, s.intake.end)", "start"},
+			{"relay/intake.go", "return in.outbox && !(in.taken && row.Position.Compare(in.last) <= 0)", "return in.outbox"},
+		},
+		test:  "TestConnectionsCut",
+		finds: "came again",
+	},
+	{
+		mistake: "answers the server only when there is something to confirm",
+		patches: []patch{
+			{"wal/status.go", "\t\t\trequestReply = true\n", "\t\t\tcontinue\n"},
+			{"wal/stream.go", "replyRequested := b[16] != 0; replyRequested", "replyRequested := b[16] != 0; replyRequested && false"},
+		},
+		test:  "TestSilentBroker",
+		finds: "did not stay up",
+	},
+	{
+		mistake: "saves checkpoints every second",
+		patches: []patch{{"config/config.go", "100 * time.Millisecond", "time.Second"}},
+		test:    "TestKilled",
+		finds:   "repeated an event that was",
+	},
+}
+
+// TestMutants shows that the tests of this package find mistakes.
+func TestMutants(t *testing.T) {
+	if os.Getenv(mutantsEnv) == "" {
+		t.Skip("runs other tests with broken programs; " + mutantsEnv + "=1 or make mutants turns it on")
+	}
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.mistake, " ", "_"), func(t *testing.T) {
+			path := m.build(t)
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+m.test+"$", "-test.v", "-test.count=1")
+			cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, mutantsEnv) }),
+				binaryEnv+"="+path)
+			out, err := cmd.CombinedOutput()
+			found := regexp.MustCompile(".*("+m.finds+").*").FindAllString(string(out), 2)
+			if err == nil || found == nil {
+				t.Fatalf("%s does not find it: %v\n%s", m.test, err, out)
+			}
+			t.Logf("%s: %s", m.test, strings.TrimSpace(found[0]))
+		})
+	}
+}
+
+// build builds the mutant and returns its path.
+func (m mutant) build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := map[string]string{}
+	for _, p := range m.patches {
+		source := filepath.Join(root, p.file)
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), p.old); n != 1 {
+			t.Fatalf("%s has %q %d times, want once: the mutant must follow the source", p.file, p.old, n)
+		}
+		replace[source] = filepath.Join(dir, strings.ReplaceAll(p.file, "/", "_"))
+		if err := os.WriteFile(replace[source], []byte(strings.Replace(string(text), p.old, p.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "cdc-outbox")
+	if err := build(path, "-overlay", filepath.Join(dir, "overlay.json")); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
