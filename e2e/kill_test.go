@@ -29,7 +29,7 @@ func TestKilled(t *testing.T) {
 	load := w.write(s, 5*time.Millisecond, 0)
 	var deaths []death
 	for range number(t, killsEnv, kills) {
-		load.await(20 + random.IntN(600)) // also before the connector is ready
+		load.await(20 + random.IntN(1500)) // also before the connector is ready
 		deaths = append(deaths, w.kill(c))
 		c = startConnector(t, w.config)
 	}

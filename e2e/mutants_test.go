@@ -30,7 +30,7 @@ var mutants = []mutant{
 		finds:   "premature: ",
 	},
 	{
-		mistake: "saves and confirms the last transaction's end, not that of the last one before which all is acked",
+		mistake: "saves and confirms what it received",
 		patches: []patch{{"checkpoint/tracker.go", "{ return t.position }", "{ return t.last }"}},
 		test:    "TestKilled",
 		finds:   "(lost|torn|premature): ",
@@ -55,18 +55,24 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "starts where the server is, not where the checkpoint is",
-		patches: []patch{{"relay/acquire.go", "max(start, s.intake.end)", "seen.CurrentLSN"}},
+		patches: []patch{{"relay/acquire.go", "Start:           start,", "Start: max(start, seen.CurrentLSN),"}},
 		test:    "TestKilled",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "forgets at a reconnect what it has taken in",
 		patches: []patch{
-			{"relay/acquire.go", "max(start, s.intake.end)", "start"},
+			{"relay/acquire.go", "Start:           start,", "Start: min(start, durable),"},
 			{"relay/intake.go", "return in.outbox && !(in.taken && row.Position.Compare(in.last) <= 0)", "return in.outbox"},
 		},
 		test:  "TestConnectionsCut",
 		finds: "came again",
+	},
+	{
+		mistake: "confirms at a reconnect what is still in flight",
+		patches: []patch{{"relay/acquire.go", "Confirmed:       durable,", "Confirmed: start,"}},
+		test:    "TestReconnectBesideSilentBroker",
+		finds:   "(lost|premature): |ended by itself",
 	},
 	{
 		mistake: "answers the server only when there is something to confirm",
