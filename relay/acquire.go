@@ -62,16 +62,16 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 	}
 	defer func() { closeReplication(repl) }() // of no effect once Open took it over
 
-	seen, err := s.inspect(ctx, sql)
-	if err != nil {
-		return nil, cp, err
-	}
+	seen, invalid := s.inspect(ctx, sql)
 	if seen.Slot.Active {
 		return nil, cp, wal.ErrSlotActive
 	}
 	stored, err := s.load(ctx, seen.Slot.ConfirmedFlush)
 	if err != nil {
 		return nil, cp, err
+	}
+	if invalid != nil {
+		return nil, cp, sinceCheckpoint(stored, invalid)
 	}
 	if stored == nil {
 		if err := s.bind(ctx, sql); err != nil {
@@ -199,7 +199,8 @@ func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Check
 }
 
 // inspect asks the server for what the checkpoint is compared with, except who
-// it is and how far its log goes.
+// it is and how far its log goes. An error of class failure.Config says why the
+// tables cannot be read through the publication.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
 	slot, exists, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
 	if err != nil {
@@ -224,6 +225,18 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	failures, _ := wal.CheckPublication(pub, infos, nil)
 	return seen, errors.Join(failures...)
 }
+
+// sinceCheckpoint makes a loss of a publication or table that is not as it must
+// be, where it was read before: rows may have been left out since.
+func sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
+	if cp == nil || failure.ClassOf(err) != failure.Config {
+		return err
+	}
+	return failure.Lossf(failure.RemedyOf(err)+"; then "+acceptGap,
+		"%w; events committed after the checkpoint at %s may be left out", err, cp.LSN)
+}
+
+const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from the present, with --snapshot it first publishes the rows still in the outbox table"
 
 func identify(seen *checkpoint.Server, id wal.Identity) {
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
@@ -353,8 +366,8 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 
 func missingPublication(src config.Source) error {
 	return failure.Lossf(
-		fmt.Sprintf("rows committed while it is missing never reach the slot; `cdc-outbox setup --accept-gap --yes` creates it and goes on from the present, with --snapshot it first publishes the rows still in the outbox table (slot %s)", src.Slot),
-		"slot %s exists but publication %s does not", src.Slot, src.Publication)
+		"rows committed while it is missing never reach the slot: "+acceptGap+"; it creates the publication",
+		"publication %q does not exist, but slot %q does", src.Publication, src.Slot)
 }
 
 func closeReplication(conn *pgconn.PgConn) {

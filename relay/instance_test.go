@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -220,6 +221,15 @@ func (i *instance) wantEnd(class failure.Class, text string) {
 		i.t.Errorf("Run = %v, without a remedy", err)
 	}
 	i.t.Logf("an operator reads: %v", err)
+}
+
+func mustParse(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }
 
 // eventually waits for a condition.

@@ -77,13 +77,10 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 // the metrics and the health endpoint show of it.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) error {
 	seen, err := s.inspect(ctx, conn)
-	if err != nil {
-		if failure.ClassOf(err) == failure.Config { // valid when we started
-			return failure.Lossf(failure.RemedyOf(err), "while streaming: %w", err)
-		}
-		return err
-	}
 	cp.LSN = max(cp.LSN, wal.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
+	if err != nil {
+		return sinceCheckpoint(&cp, err)
+	}
 	server, err := wal.ReadServer(ctx, conn)
 	if err != nil {
 		return err

@@ -1,0 +1,247 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Failure modes 9 and 42.
+func TestSpareStandsByAndTakesOver(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, to := &store{}, &topic{}
+	holder := d.start(s, &gate{topic: to}).streams()
+	ids := d.insert(5, 1)
+	arrive(t, to, 5)
+
+	spare := d.start(s, &gate{topic: to})
+	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+	if ok, reasons := spare.health.Ready(); !ok {
+		t.Errorf("the spare is not ready: %v", reasons)
+	}
+	ids = append(ids, d.insert(5, 1)...)
+	arrive(t, to, 10)
+
+	holder.stop()
+	began := time.Now()
+	ids = append(ids, d.insert(5, 1)...)
+	arrive(t, to, 15)
+	t.Logf("the spare published %v after the holder's end", time.Since(began).Round(time.Millisecond))
+	if took := time.Since(began); took > 15*time.Second { // 3 s on a machine with nothing else to do
+		t.Errorf("the spare took over after %v", took)
+	}
+	spare.stop()
+	wantOnce(t, to, ids)
+}
+
+// Two instances find nothing and create everything at the same time.
+func TestTwoFirstStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, to := &store{}, &topic{}
+	a, b := d.start(s, &gate{topic: to}), d.start(s, &gate{topic: to})
+	eventually(t, "one to stream and one to stand by", func() bool {
+		return a.role() == RoleActive && b.role() == RoleStandby || b.role() == RoleActive && a.role() == RoleStandby
+	})
+	ids := d.insert(5, 1)
+	arrive(t, to, 5)
+	a.stop()
+	b.streams()
+	ids = append(ids, d.insert(5, 1)...)
+	arrive(t, to, 10)
+	b.stop()
+	wantOnce(t, to, ids)
+}
+
+// A spare that is cut off from PostgreSQL for a moment is ready again after.
+func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, to := &store{}, &topic{}
+	d.start(s, &gate{topic: to}).streams()
+	p, behind := behindProxy(t, d)
+	spare := behind.start(s, &gate{topic: to})
+	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+	p.Cut()
+	eventually(t, "a reconnect", func() bool { return spare.metrics.reconnected() > 0 })
+	eventually(t, "the spare to be ready", func() bool { ok, _ := spare.health.Ready(); return ok })
+	if st := spare.health.Status().(Status); st.Role != RoleStandby || st.PostgresError != "" {
+		t.Errorf("the spare is %s, with error %q", st.Role, st.PostgresError)
+	}
+}
+
+// Failure mode 39: the holder is cut off, a spare takes over, the old holder
+// comes back with acks and positions of its own.
+func TestOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, to := &store{}, &topic{}
+	p, behind := behindProxy(t, d)
+	oldGate := &gate{topic: to}
+	old := behind.start(s, oldGate).streams()
+	ids := d.insert(3, 1)
+	arrive(t, to, 3)
+	oldGate.hold()
+	ids = append(ids, d.insert(3, 1)...)
+	eventually(t, "events in flight", func() bool { _, waiting := oldGate.unacked(); return waiting })
+
+	p.Refuse(true)
+	p.Cut()
+	spare := d.start(s, &gate{topic: to}).streams()
+	ids = append(ids, d.insert(3, 1)...)
+	arrive(t, to, 9)
+	eventually(t, "the spare's checkpoint", func() bool { return s.stored().LSN > to.all()[8].position.CommitLSN })
+	taken := s.stored()
+
+	oldGate.open() // what was in flight is acked after all, and saved
+	arrive(t, to, 10)
+	if got := s.stored(); got.LSN < taken.LSN || got.Epoch != taken.Epoch {
+		t.Errorf("the checkpoint went from %s in epoch %d to %s in epoch %d", taken.LSN, taken.Epoch, got.LSN, got.Epoch)
+	}
+	p.Refuse(false)
+	spare.stop()
+	if err := old.wait(); !errors.Is(err, errTakenOver) || failure.ClassOf(err) != failure.Transient {
+		t.Errorf("the old holder's Run = %v, want it to start over", err)
+	}
+	if got := s.stored(); got.LSN < taken.LSN {
+		t.Errorf("the checkpoint went from %s to %s", taken.LSN, got.LSN)
+	}
+	d.start(s, &gate{topic: to}).streams()
+	ids = append(ids, d.insert(1, 1)...)
+	eventually(t, "the last event", func() bool { all := to.ids(); return all[len(all)-1] == ids[len(ids)-1] })
+	wantAll(t, to, ids)
+}
+
+// behindProxy returns the same database through a proxy.
+func behindProxy(t *testing.T, d *database) (*proxy.Proxy, *database) {
+	t.Helper()
+	at, behind := mustParse(t, d.url), *d
+	p, err := proxy.Listen("127.0.0.1:0", at.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	at.Host = p.Addr()
+	behind.cfg.Source.URL = config.Secret(at.String())
+	return p, &behind
+}
+
+// A slot that somebody created, for example `cdc-outbox setup`, is adopted.
+func TestAdoptsASlotWithoutCheckpoint(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
+	d.exec("SELECT pg_create_logical_replication_slot('" + d.cfg.Source.Slot + "', 'pgoutput')")
+	ids := d.insert(3, 1)
+	g := &gate{topic: &topic{}}
+	i := d.start(&store{}, g).streams()
+	ids = append(ids, d.insert(3, 1)...)
+	arrive(t, g.topic, 6)
+	i.stop()
+	wantOnce(t, g.topic, ids)
+}
+
+func TestSnapshotPublishesWhatIsThereOnceAndThenStreams(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.cfg.Source.Snapshot = config.SnapshotInitial
+	s, g := &store{}, &gate{topic: &topic{}}
+	ids := d.insert(50, 50)
+	i := d.start(s, g)
+	arrive(t, g.topic, 50)
+	i.streams()
+	ids = append(ids, d.insert(5, 1)...)
+	arrive(t, g.topic, 55)
+	i.stop()
+	i = d.start(s, g).streams() // no second snapshot
+	ids = append(ids, d.insert(5, 1)...)
+	arrive(t, g.topic, 60)
+	i.stop()
+	wantOnce(t, g.topic, ids)
+}
+
+// A crash in the middle of the snapshot, with nothing drained.
+func TestSnapshotIsRepeatedAfterACrash(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.cfg.Source.Snapshot = config.SnapshotInitial
+	d.cfg.Errors.DrainTimeout = time.Millisecond
+	s, g := &store{}, &gate{topic: &topic{}}
+	ids := d.insert(50, 50)
+	g.hold()
+	i := d.start(s, g)
+	eventually(t, "the snapshot to be in flight", func() bool { _, waiting := g.unacked(); return waiting })
+	ids = append(ids, d.insert(1, 1)...)
+	i.stop()
+	if !s.stored().Snapshot {
+		t.Error("the checkpoint says that the snapshot is done")
+	}
+	g.open()
+	i = d.start(s, g).streams()
+	ids = append(ids, d.insert(5, 1)...)
+	eventually(t, "the last event", func() bool { all := g.topic.ids(); return len(all) > 0 && all[len(all)-1] == ids[len(ids)-1] })
+	i.stop()
+	wantAll(t, g.topic, ids)
+	if s.stored().Snapshot {
+		t.Error("the checkpoint says that the snapshot is not done")
+	}
+}
+
+// The snapshot survives a broken connection within one process.
+func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.cfg.Source.Snapshot = config.SnapshotInitial
+	ids := d.insert(3000, 3000)
+	d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
+	p, behind := behindProxy(t, d)
+	s, g := &store{}, &gate{topic: &topic{}}
+	g.hold()
+	i := behind.start(s, g)
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 19_000 })
+	p.Cut()
+	g.open()
+	i.streams()
+	ids = append(ids, d.insert(5, 1)...)
+	eventually(t, "the last event", func() bool { all := g.topic.ids(); return len(all) > 0 && all[len(all)-1] == ids[len(ids)-1] })
+	i.stop()
+	wantAll(t, g.topic, ids)
+}
+
+// A save that may have reached the store although it failed is not taken for
+// another instance's.
+func TestSaveOfUnknownOutcomeIsOurOwn(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	i := d.start(s, g).streams()
+	ids := d.insert(1, 1)
+	arrive(t, g.topic, 1)
+	lost := false
+	s.hook(func(_ context.Context, cp checkpoint.Checkpoint) error {
+		if lost || cp.Epoch == s.stored().Epoch {
+			return nil
+		}
+		lost = true
+		s.mu.Lock()
+		s.cp = &cp
+		s.mu.Unlock()
+		return errors.New("the answer was lost")
+	})
+	d.kill()
+	ids = append(ids, d.insert(1, 1)...)
+	arrive(t, g.topic, 2)
+	i.stop()
+	wantOnce(t, g.topic, ids)
+	if got := s.stored().LSN; got <= wal.LSN(g.topic.all()[1].position.CommitLSN) {
+		t.Errorf("the checkpoint stayed at %s", got)
+	}
+}
