@@ -65,7 +65,7 @@ var mutants = []mutant{
 			{"relay/acquire.go", "Start:           start,", "Start: min(start, durable),"},
 			{"relay/intake.go", "return in.outbox && !(in.taken && row.Position.Compare(in.last) <= 0)", "return in.outbox"},
 		},
-		test:  "TestConnectionsCut",
+		test:  "TestReconnectBesideSilentBroker",
 		finds: "came again",
 	},
 	{
@@ -84,8 +84,8 @@ var mutants = []mutant{
 		finds: "did not stay up",
 	},
 	{
-		mistake: "saves checkpoints every second",
-		patches: []patch{{"config/config.go", "100 * time.Millisecond", "time.Second"}},
+		mistake: "saves checkpoints too seldom",
+		patches: []patch{{"config/config.go", "100 * time.Millisecond", "5 * time.Second"}},
 		test:    "TestKilled",
 		finds:   "repeated an event that was",
 	},

@@ -233,6 +233,15 @@ func (l *load) await(events int) {
 	})
 }
 
+// during returns once the time has passed and an event been committed since. It
+// looks in, after each event, at what may end it early.
+func (l *load) during(d time.Duration, goOn func() bool) {
+	l.world.t.Helper()
+	for until := time.Now().Add(d); time.Now().Before(until) && goOn(); {
+		l.await(1)
+	}
+}
+
 // committed are the ids of the events that must arrive.
 func (w *world) committed() []string {
 	var ids []string
