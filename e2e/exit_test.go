@@ -33,13 +33,13 @@ func TestExitCodes(t *testing.T) {
 }
 
 // rewriteConfig replaces text in the configuration file.
-func (w *world) rewriteConfig(old, new string) {
+func (w *world) rewriteConfig(from, to string) {
 	w.t.Helper()
 	text, err := os.ReadFile(w.config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := os.WriteFile(w.config, []byte(strings.Replace(string(text), old, new, 1)), 0o600); err != nil {
+	if err := os.WriteFile(w.config, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }

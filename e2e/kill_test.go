@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -95,7 +94,7 @@ func judge(t *testing.T, deaths []death, h checker.History) {
 			n, repeated[n], oldest[n].Round(time.Millisecond), starvation(deaths[n].at, h.Samples).Round(time.Millisecond))
 	}
 	slices.Sort(repeated)
-	t.Log(fmt.Sprintf("repeated by a kill: median %d, most %d", repeated[len(repeated)/2], repeated[len(repeated)-1]))
+	t.Logf("repeated by a kill: median %d, most %d", repeated[len(repeated)/2], repeated[len(repeated)-1])
 }
 
 // readable is a time at which the record was not readable yet: that of the last

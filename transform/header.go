@@ -38,7 +38,8 @@ func (b *builder) headers(room []kgo.RecordHeader, row *wal.Row) {
 	if p.headerCount > cap(room) {
 		room = make([]kgo.RecordHeader, 0, p.headerCount)
 	}
-	b.event.Record.Headers = append(room, kgo.RecordHeader{Key: headerID, Value: b.event.ID})
+	b.event.Record.Headers = room
+	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: headerID, Value: b.event.ID})
 	if p.eventType.present {
 		b.header(p.eventType, r.event.TypeHeader)
 	}

@@ -181,7 +181,7 @@ func classifyPublicationError(err error) error {
 	if !ok {
 		return err
 	}
-	remedy := ""
+	var remedy string
 	switch pg.Code {
 	case "42501": // insufficient_privilege: CREATE on the database, or not the tables' owner
 		remedy = "let the tables' owner create it: cdc-outbox setup --print prints the SQL"

@@ -192,7 +192,7 @@ func classifySlotError(err error) error {
 	if !ok {
 		return err
 	}
-	remedy := ""
+	var remedy string
 	switch pg.Code {
 	case "53400": // configuration_limit_exceeded
 		remedy = "drop a slot nobody needs (SELECT slot_name, active FROM pg_replication_slots; SELECT pg_drop_replication_slot('…');), " +

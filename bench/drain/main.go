@@ -27,7 +27,6 @@ type options struct {
 	tcp                          bool
 	binary                       string
 	set                          settings
-	profile                      string
 }
 
 // settings are --set flags handed to the connector.

@@ -10,7 +10,7 @@ import (
 // connections and one batch being compressed need.
 const (
 	baseMemory = 24 << 20
-	gcPercent  = 100
+	gcPercent  = 200
 )
 
 // boundMemory makes the garbage collector keep the process small rather than
