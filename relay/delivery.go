@@ -151,7 +151,7 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 	switch d.policy {
 	case config.BadEventDeadLetter:
 		if err := d.sink.DeadLetter(ctx, ev, bad); err != nil {
-			return fmt.Errorf("write dead letter of event %s: %w", ev.ID, err)
+			return fmt.Errorf("event %s: %w", ev.ID, err)
 		}
 		d.metrics.DeadLettered(bad.Reason)
 		d.log.Warn("event written to the dead-letter topic", fields...)

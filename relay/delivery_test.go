@@ -137,7 +137,7 @@ func TestDeliveryStopsWhenADeadLetterCannotBeWritten(t *testing.T) {
 			d.gate.deadErr = failure.Configf("grant it", "not allowed to write the dead-letter topic")
 			d.send(t, letters)
 			err := d.run(t.Context())
-			if !errors.Is(err, d.gate.deadErr) || !strings.Contains(err.Error(), "dead letter of event 1") {
+			if !errors.Is(err, d.gate.deadErr) || !strings.Contains(err.Error(), "event 1") {
 				t.Errorf("run = %v, want the dead letter's error", err)
 			}
 			if d.tracker.Position() != 0 || len(d.metrics.dead) != 0 {

@@ -110,6 +110,19 @@ func (s *store) hook(fn func(context.Context, checkpoint.Checkpoint) error) {
 	s.onSave = fn
 }
 
+// blockSaves makes saves wait, as for a broker that is down, until release is
+// closed.
+func blockSaves(s *store, release <-chan struct{}) {
+	s.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
 // stored is the checkpoint that counts.
 func (s *store) stored() checkpoint.Checkpoint {
 	s.mu.Lock()

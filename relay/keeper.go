@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -171,7 +170,7 @@ func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.metrics.CheckpointSaved(err)
 	if err != nil {
 		k.acked.Store(true)
-		return fmt.Errorf("save checkpoint: %w", err)
+		return err
 	}
 	k.mu.Lock()
 	k.current = cp

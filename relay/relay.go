@@ -164,14 +164,15 @@ func (r *Relay) Run(ctx context.Context) error {
 	stopWorking(errDrained)
 	workErr := workers.Wait()
 
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	r.keeper.finish(ending)
-	r.source.close(ending)
+	for _, last := range []func(context.Context){r.keeper.finish, r.source.close} {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		last(ending)
+		cancel()
+	}
 	return errors.Join(err, workErr)
 }
 
-// closeTimeout bounds the last checkpoint and the last standby status.
+// closeTimeout bounds the last checkpoint, and then the last standby status.
 const closeTimeout = 3 * time.Second
 
 // drain waits until the delivery has emptied the queue, or gives up on it after

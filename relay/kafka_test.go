@@ -1,0 +1,151 @@
+package relay
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// withKafka returns a broker, and a sink and a checkpoint store that use it.
+func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store) {
+	d.t.Helper()
+	b := kafkatest.Start(d.t)
+	b.CreateTopic(d.t, "outbox.event.order", 1, nil)
+	d.cfg.Sink.Kafka.Brokers = b.Brokers
+	out, err := sink.NewKafka(*d.cfg.Sink.Kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.cfg.Errors.DeadLetterTopic))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(out.Close)
+	opts, err := sink.ClientOpts(*d.cfg.Sink.Kafka)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.cfg.Checkpoint.Topic, d.cfg.Source.Slot)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(store.Close)
+	return b, out, store
+}
+
+func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
+	for _, r := range b.Consume(d.t, []string{"outbox.event.order"}, kafkatest.Count(n)) {
+		i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
+		ids = append(ids, string(r.Headers[i].Value))
+	}
+	return ids
+}
+
+// Failure modes 14 and 25: the broker is away for five times wal_sender_timeout.
+// The intake blocks at its bound, the connection to PostgreSQL stays, and a stop
+// or a question about health is answered. Then everything arrives once.
+func TestBrokerOutage(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	const senderTimeout = time.Second
+	d.cfg.Source.URL += "?wal_sender_timeout=1s"
+	d.cfg.Sink.Kafka.MaxBufferedBytes = 100_000
+	b, out, s := d.withKafka()
+	i := d.start(s, out).streams()
+	ids := d.insert(5, 1)
+	eventually(t, "the first events", func() bool { i.metrics.mu.Lock(); defer i.metrics.mu.Unlock(); return i.metrics.published == 5 })
+	pid := d.walsender()
+
+	b.Stop(t)
+	ids = append(ids, d.insert(3000, 100)...)
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 99_000 })
+	most := int64(0)
+	for until := time.Now().Add(5 * senderTimeout); time.Now().Before(until); {
+		most = max(most, i.metrics.inFlight())
+		if got := d.walsender(); got != pid {
+			t.Fatalf("the walsender changed from %d to %d", pid, got)
+		}
+		_ = i.health.Status() // must not block
+	}
+	if most > 100_000 {
+		t.Errorf("%d bytes in flight, the bound is 100000", most)
+	}
+	b.Resume(t)
+	if got := d.published(b, len(ids)); !slices.Equal(got, ids) {
+		t.Errorf("the topic holds %d records, want %d: %v", len(got), len(ids), abbreviated(got))
+	}
+	if got := i.metrics.reconnected(); got != 0 {
+		t.Errorf("%d reconnects to PostgreSQL", got)
+	}
+	i.stop()
+}
+
+// Failure modes 25 and 38: a stop during an outage, after a reconnect that waits
+// for the broker, ends after the drain's timeout.
+func TestStopDuringABrokerOutage(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.cfg.Errors.DrainTimeout = 100 * time.Millisecond
+	b, out, s := d.withKafka()
+	i := d.start(s, out).streams()
+	d.insert(5, 1)
+	b.Stop(t)
+	d.insert(5, 1)
+	eventually(t, "events in flight", func() bool { return i.health.Status().(Status).InFlightEvents > 0 })
+	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'")
+	eventually(t, "a reconnect", func() bool { return i.metrics.reconnected() > 0 })
+	began := time.Now()
+	i.stop()
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+}
+
+// Failure mode 31.
+func TestDeadLetterThatCannotBeWrittenHalts(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.cfg.Errors.OnBadEvent = config.BadEventDeadLetter
+	d.cfg.Errors.DeadLetterTopic = "no/such topic"
+	_, out, s := d.withKafka()
+	i := d.start(s, out).streams()
+	before := d.lsn("SELECT pg_current_wal_insert_lsn()::text")
+	d.exec(`INSERT INTO outbox VALUES ('bad', 'order', NULL, 'Placed', '{}')`)
+	i.wantEnd(failure.Config, `event bad: write dead letter`)
+	if got := d.confirmed(); got > before {
+		t.Errorf("confirmed %s, beyond the bad event, which came after %s", got, before)
+	}
+}
+
+// Failure mode 36.
+func TestCheckpointTopicDeletedWhileRunning(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	b, out, s := d.withKafka()
+	i := d.start(s, out).streams()
+	d.insert(1, 1)
+	admin := kadm.NewClient(b.Client(t))
+	if _, err := admin.DeleteTopics(t.Context(), d.cfg.Checkpoint.Topic); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of Run", func() bool {
+		d.insert(1, 1) // something to save
+		select {
+		case <-i.done:
+			return true
+		default:
+			return false
+		}
+	})
+	i.wantEnd(failure.Loss, `topic was deleted`)
+	if strings.Contains(i.err.Error(), "\n") {
+		t.Errorf("the error has several lines: %q", i.err)
+	}
+}
