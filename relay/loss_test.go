@@ -57,6 +57,7 @@ func TestLosses(t *testing.T) {
 				arrive(t, g.topic, 2)
 				if when == stopped {
 					i.stop()
+					eventually(t, "the slot to be free", func() bool { return d.walsender() == 0 })
 				}
 				for _, sql := range c.sql {
 					d.exec(fmt.Sprintf(sql+"/* %[1]s */", d.cfg.Source.Slot))
