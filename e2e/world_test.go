@@ -256,11 +256,12 @@ func (w *world) look() (s slotState, ok bool) {
 	return s, err == nil
 }
 
-// start runs the connector and returns once it reads the slot.
+// start runs the connector and returns once it streams. (The slot is active for
+// a moment while it is created, too.)
 func (w *world) start() *connector {
 	w.t.Helper()
 	c := startConnector(w.t, w.config)
-	w.awaitReader(c, 0)
+	c.awaitLog(`"streaming"`)
 	return c
 }
 
