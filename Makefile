@@ -63,6 +63,14 @@ postgres: ## find PostgreSQL's binaries, or install them
 fuzz: ## each fuzz test for FUZZTIME
 	@scripts/fuzz.sh $(FUZZTIME) $(PKG)
 
+.PHONY: soak
+soak: postgres ## the broker down for 10 minutes, and a transaction of 1,000,000 rows
+	@CDC_OUTBOX_SOAK=1 go test -count=1 -v -timeout 40m -run TestBrokerOutDuringHugeTransaction $(ARGS) ./e2e
+
+.PHONY: mutants
+mutants: postgres ## programs with known mistakes: the end-to-end tests must find each
+	@CDC_OUTBOX_MUTANTS=1 go test -count=1 -v -timeout $(TIMEOUT) -run TestMutants $(ARGS) ./e2e
+
 .PHONY: bench
 bench: ## throughput against pg_recvlogical's, the server's limit
 	@go run -buildvcs=false ./bench/drain $(ARGS)
