@@ -105,6 +105,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 		Confirmed:       durable,
 		StatusInterval:  s.cfg.Source.StatusInterval,
 		LivenessTimeout: s.cfg.Source.LivenessTimeout,
+		Recycle:         true,
 	})
 	if err != nil {
 		return nil, cp, err

@@ -122,7 +122,8 @@ func (d *delivery) flush(ctx context.Context) error {
 	return nil
 }
 
-// settle reports the batch as dealt with, one transaction at a time.
+// settle reports the batch as dealt with, one transaction at a time, and gives
+// its memory back: nobody reads an event after this.
 func (d *delivery) settle(batch []item) {
 	var bytes int64
 	for i := 0; i < len(batch); {
@@ -132,6 +133,13 @@ func (d *delivery) settle(batch []item) {
 			n++
 		}
 		d.tracker.Done(ticket, n)
+	}
+	for i := 0; i < len(batch); {
+		chunk, n := batch[i].chunk, 0
+		for ; i < len(batch) && batch[i].chunk == chunk; i++ {
+			n++
+		}
+		chunk.Release(n)
 	}
 	clear(batch)
 	d.queue.release(bytes)

@@ -55,7 +55,7 @@ func (in *intake) consume(ctx context.Context, s *wal.Stream) error {
 func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 	switch msg.Kind {
 	case wal.Insert:
-		return in.insert(ctx, &msg.Row)
+		return in.insert(ctx, &msg.Row, msg.Chunk)
 	case wal.Commit:
 		if err := in.tracker.Seal(msg.End); err != nil {
 			return fmt.Errorf("end of transaction %d: %w", msg.Row.XID, err)
@@ -85,7 +85,7 @@ func (in *intake) concerns(row *wal.Row) bool {
 	return in.outbox && !(in.taken && row.Position.Compare(in.last) <= 0)
 }
 
-func (in *intake) insert(ctx context.Context, row *wal.Row) error {
+func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) error {
 	if !in.concerns(row) {
 		return nil
 	}
@@ -97,8 +97,10 @@ func (in *intake) insert(ctx context.Context, row *wal.Row) error {
 	if ev.Warning != "" {
 		in.metrics.Warned(ev.Warning)
 	}
-	it := item{event: ev, bad: bad, ticket: in.tracker.Add(), size: ev.Size()}
+	it := item{event: ev, chunk: chunk, bad: bad, ticket: in.tracker.Add(), size: ev.Size()}
+	chunk.Retain() // delivery releases it
 	if err := in.queue.push(ctx, it); err != nil {
+		chunk.Release(1)
 		in.tracker.Done(it.ticket, 1) // never queued: the repetition adds it again
 		return err
 	}
@@ -154,7 +156,7 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []wal.Tabl
 		from := wal.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
 		err = wal.ReadSnapshot(ctx, sql, from, func(row *wal.Row) error {
 			next.Seq++
-			return in.insert(ctx, row)
+			return in.insert(ctx, row, nil)
 		})
 		if err != nil {
 			return 0, err

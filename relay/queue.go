@@ -7,12 +7,14 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // item is an event on its way from intake to delivery. bad is set where the row
 // could not become a record.
 type item struct {
 	event  *transform.Event
+	chunk  *wal.Chunk // retained for the event's bytes; nil for a snapshot's
 	bad    *transform.BadEvent
 	ticket checkpoint.Ticket
 	size   int64

@@ -22,12 +22,15 @@ var errGarbled = errors.New("garbled frame from the server")
 
 // frameReader cuts the server's byte stream into protocol frames (PostgreSQL
 // documentation, "Message Formats") without copying: a frame's body is a slice
-// of the chunk it was read into, and no byte of a chunk is written twice, so
-// bodies may be kept for as long as the caller likes.
+// of the chunk it was read into. No byte of a chunk is written twice before the
+// chunk goes back to the pool, if there is one; without one, bodies may be kept
+// for as long as the caller likes.
 type frameReader struct {
-	src  io.Reader
-	buf  []byte // the current chunk
-	r, w int    // buf[r:w] is read from src and not yet returned
+	src   io.Reader
+	pool  *chunkPool // may be nil
+	chunk *Chunk     // that buf is of
+	buf   []byte
+	r, w  int // buf[r:w] is read from src and not yet returned
 }
 
 // next returns the next frame, reading from src only when no whole frame is
@@ -72,8 +75,9 @@ func (f *frameReader) fill(n int) error {
 // cannot exhaust memory.
 func (f *frameReader) grow(n int) {
 	rest := f.buf[f.r:f.w]
-	size := max(chunkSize, min(n, 2*len(rest)))
-	f.buf = make([]byte, size)
-	f.w = copy(f.buf, rest)
+	chunk := f.pool.get(min(n, 2*len(rest)))
+	f.w = copy(chunk.buf, rest)
 	f.r = 0
+	f.chunk.Release(1)
+	f.chunk, f.buf = chunk, chunk.buf
 }

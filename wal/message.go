@@ -20,9 +20,12 @@ const (
 
 // Message is one step of the stream. The struct and its slices belong to the
 // stream and are valid until the next call to Next; the bytes that the slices'
-// elements point to are never written again and may be kept.
+// elements point to are never written again and may be kept, unless the stream
+// was opened with Options.Recycle: then for as long as Chunk is retained.
 type Message struct {
 	Kind Kind
+	// Chunk is the memory that the bytes lie in.
+	Chunk *Chunk
 	// Row is set for row operations. Its position, transaction id and commit
 	// time are also set for LogicalMessage and Commit.
 	Row Row

@@ -54,6 +54,8 @@ type Options struct {
 	// sends nothing: only every half of its wal_sender_timeout (walsender.c,
 	// WalSndUpdateProgress), so a shorter one may never get past it.
 	LivenessTimeout time.Duration
+	// Recycle uses the memory of messages again that nobody retains; see Chunk.
+	Recycle bool
 }
 
 // Stream reads the changes of committed transactions from a replication slot.
@@ -96,6 +98,9 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		encrypted: encrypted,
 	}
 	s.frames.src = (*pacedReader)(s)
+	if o.Recycle {
+		s.frames.pool = newChunkPool()
+	}
 	s.received.Store(uint64(o.Start))
 	if err := s.start(ctx, o); err != nil {
 		s.release()
@@ -158,6 +163,7 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 			return nil, s.fail(err)
 		}
 		if msg != nil {
+			msg.Chunk = s.frames.chunk
 			return msg, nil
 		}
 	}

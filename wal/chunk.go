@@ -1,0 +1,64 @@
+package wal
+
+import "sync/atomic"
+
+// Chunk is memory that the bytes of messages lie in. With Options.Recycle it is
+// used again once nobody needs it: the stream holds it while it reads into it,
+// and whoever keeps a message's bytes past the next call of Next retains it
+// until done. Without Recycle nothing is used again, and retaining has no
+// effect. The methods may be called from any goroutine, also on nil.
+//
+// Memory that is used again is memory that the processor still has at hand, and
+// that the garbage collector need not find.
+type Chunk struct {
+	buf  []byte
+	refs atomic.Int32
+	pool *chunkPool // nil: left to the garbage collector
+}
+
+// Retain keeps the chunk's bytes from being overwritten. The caller holds it
+// already, or is between two calls of Next.
+func (c *Chunk) Retain() {
+	if c != nil && c.pool != nil {
+		c.refs.Add(1)
+	}
+}
+
+// Release undoes n calls of Retain. Forgetting it costs memory reuse, no more;
+// releasing early corrupts messages.
+func (c *Chunk) Release(n int) {
+	if c != nil && c.pool != nil && c.refs.Add(int32(-n)) == 0 {
+		c.pool.put(c)
+	}
+}
+
+// chunkPool keeps chunks that nobody holds, up to poolSize of them.
+type chunkPool struct{ free chan *Chunk }
+
+const poolSize = 16
+
+func newChunkPool() *chunkPool { return &chunkPool{free: make(chan *Chunk, poolSize)} }
+
+// get returns a chunk of at least size bytes that the caller holds. Only chunks
+// of the usual size are pooled; on a nil pool none is.
+func (p *chunkPool) get(size int) *Chunk {
+	if p == nil || size > chunkSize {
+		return &Chunk{buf: make([]byte, max(size, chunkSize))}
+	}
+	select {
+	case c := <-p.free:
+		c.refs.Store(1)
+		return c
+	default:
+	}
+	c := &Chunk{buf: make([]byte, chunkSize), pool: p}
+	c.refs.Store(1)
+	return c
+}
+
+func (p *chunkPool) put(c *Chunk) {
+	select {
+	case p.free <- c:
+	default: // enough of them
+	}
+}
