@@ -64,34 +64,29 @@ func (w *world) kill(c *connector) death {
 // beyond tells whether the record was written after the death.
 func (d *death) beyond(r checker.Record) bool { return r.Offset >= d.ends[r.Topic][r.Partition] }
 
-// judge compares each repetition with the death that caused it.
+// judge compares each repetition with the death that caused it: the first after
+// the record that is repeated.
 func judge(t *testing.T, deaths []death, h checker.History) {
 	t.Helper()
 	repeated := make([]int, len(deaths))
-	oldest := make([]time.Duration, len(deaths))
+	oldest := make([]time.Duration, len(deaths)) // at the death
 	for _, rep := range checker.Repetitions(h.Records) {
-		n := -1
-		for i := range deaths {
-			if deaths[i].beyond(rep.Again) {
-				n = i
-			}
-		}
-		if n < 0 {
-			t.Errorf("%s[%d]@%d came again before any kill", rep.Again.Topic, rep.Again.Partition, rep.Again.Offset)
+		n := slices.IndexFunc(deaths, func(d death) bool { return !d.beyond(rep.Before) })
+		if n < 0 || !deaths[n].beyond(rep.Again) {
+			t.Errorf("%s[%d]@%d came again without a kill", rep.Again.Topic, rep.Again.Partition, rep.Again.Offset)
 			continue
 		}
 		at := deaths[n].at
-		age := min(at.Sub(rep.Before.Timestamp), at.Sub(readable(rep.Before, h.Samples)))
 		repeated[n]++
-		oldest[n] = max(oldest[n], age)
-		if limit := repeatWindow + starvation(at, h.Samples); age > limit {
-			t.Errorf("kill %d repeated an event that was %s old, committed at %s, readable at %s; want at most %s", n, age,
-				rep.Before.Timestamp, readable(rep.Before, h.Samples), limit)
-		}
+		oldest[n] = max(oldest[n], min(at.Sub(rep.Before.Timestamp), at.Sub(readable(rep.Before, h.Samples))))
 	}
-	for n := range deaths {
+	for n, d := range deaths {
+		stall := starvation(d.at, h.Samples)
 		t.Logf("kill %d repeated %d events, the oldest published %s before it (the machine stalled for %s)",
-			n, repeated[n], oldest[n].Round(time.Millisecond), starvation(deaths[n].at, h.Samples).Round(time.Millisecond))
+			n, repeated[n], oldest[n].Round(time.Millisecond), stall.Round(time.Millisecond))
+		if limit := repeatWindow + stall; oldest[n] > limit {
+			t.Errorf("kill %d repeated an event published %s before it; want at most %s", n, oldest[n], limit)
+		}
 	}
 	slices.Sort(repeated)
 	t.Logf("repeated by a kill: median %d, most %d", repeated[len(repeated)/2], repeated[len(repeated)-1])
