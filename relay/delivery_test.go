@@ -136,6 +136,7 @@ func TestDeliveryStopsWhenADeadLetterCannotBeWritten(t *testing.T) {
 			d := newDelivering(config.BadEventDeadLetter)
 			d.gate.deadErr = failure.Configf("grant it", "not allowed to write the dead-letter topic")
 			d.send(t, letters)
+			d.queue.close()
 			err := d.run(t.Context())
 			if !errors.Is(err, d.gate.deadErr) || !strings.Contains(err.Error(), "event 1") {
 				t.Errorf("run = %v, want the dead letter's error", err)

@@ -117,6 +117,15 @@ func (d *database) kill() {
 	eventually(d.t, "another walsender", func() bool { pid := d.walsender(); return pid != 0 && pid != old })
 }
 
+// heard returns once the present walsender has had a status update.
+func (d *database) heard() {
+	d.t.Helper()
+	pid := d.walsender()
+	eventually(d.t, "a status update", func() bool {
+		return d.text(fmt.Sprintf("SELECT count(flush_lsn)::text FROM pg_stat_replication WHERE pid = %d", pid)) == "1"
+	})
+}
+
 // insert commits n events in transactions of per and returns their ids.
 func (d *database) insert(n, per int) (ids []string) {
 	d.t.Helper()

@@ -50,6 +50,7 @@ func TestKilledWalsenderWithEventsInFlight(t *testing.T) {
 	}
 	ids = append(ids, d.insert(5, 1)...)
 	eventually(t, "the events to be taken in", func() bool { return i.health.Status().(Status).InFlightEvents == 35 })
+	d.heard()
 	first, _ := g.unacked()
 	if got := d.confirmed(); got > first {
 		t.Errorf("confirmed %s, beyond the first event in flight at %s", got, first)
