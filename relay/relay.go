@@ -5,10 +5,11 @@
 // them all:
 //
 //	intake      Run's own: reads the stream, transforms, fills the queue
-//	monitor     one per PostgreSQL connection: watches slot and publication
+//	monitor     one per session, on its own connection: watches slot and publication
 //	delivery    empties the queue into the sink, settles the tracker
 //	keeper      saves the tracker's position, then has it confirmed
-//	http        serves health and metrics
+//
+// (wal.Stream owns one more, which sends the standby status.)
 //
 // Invariants:
 //
@@ -16,6 +17,7 @@
 //     only after every event of every transaction up to it was acked, dead
 //     lettered or skipped by order.
 //  2. Whatever blocks delivery blocks the intake, never the standby status.
+//     A save that waits for a broker blocks neither stop, health nor monitor.
 //  3. Bytes between the slot and the broker's ack are bounded by the queue.
 //  4. An error that is not transient ends Run with its class; nothing is marked
 //     done on the way out.

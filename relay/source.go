@@ -28,7 +28,8 @@ var errTakenOver = errors.New("another instance has read the slot in the meantim
 
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
 // reader, streams into the intake, and begins again when the connection breaks.
-// run is its only goroutine, and owns all of it.
+// run is its only goroutine, and owns all of it; the monitor beside it only reads
+// what never changes.
 type source struct {
 	cfg    config.Config
 	tables []wal.Table
