@@ -45,8 +45,8 @@ func TestConnectionsCut(t *testing.T) {
 	s := seed(t)
 	random := rand.New(rand.NewPCG(s, 100))
 	c := w.start()
-	load := w.write(s, 10*time.Millisecond, 0)
-	cuts := 12
+	load := w.write(s, 5*time.Millisecond, 0)
+	cuts := 16
 	if testing.Short() {
 		cuts = 4
 	}

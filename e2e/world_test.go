@@ -139,11 +139,14 @@ func (w *world) address() string {
 	return net.JoinHostPort(u.Hostname(), u.Port())
 }
 
+// proxied is the URL of the database through the proxy.
+func (w *world) proxied() string { return strings.Replace(w.url, w.address(), w.postgres.Addr(), 1) }
+
 func (w *world) writeConfig(o options) {
 	w.t.Helper()
 	database, broker := w.url, w.broker.Brokers[0]
 	if !o.direct {
-		database = strings.Replace(w.url, w.address(), w.postgres.Addr(), 1)
+		database = w.proxied()
 		broker = w.kafka.Addr()
 	}
 	text := fmt.Sprintf(`source:

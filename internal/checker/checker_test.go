@@ -103,6 +103,20 @@ func TestSlotAtTheBeginningOfACommitConfirmsNothingOfIt(t *testing.T) {
 	}
 }
 
+func TestUnansweredCommitMayBeCarriedOutLate(t *testing.T) {
+	h := generate(1)
+	for i := range h.Transactions {
+		tx := &h.Transactions[i]
+		if tx.Began, tx.Ended = 0, 0; tx.Outcome == checker.Committed && i > 0 {
+			tx.Outcome = checker.Unknown // before all others, as far as their writers know
+		}
+	}
+	h.Transactions[0].Began, h.Transactions[0].Ended = 10, 11
+	if err := checker.Verify(h).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestErrNamesAFewOfManyAndCountsTheRest(t *testing.T) {
 	h := generate(1)
 	h.Records, h.Samples = nil, nil
