@@ -1,0 +1,125 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// bind finds out before a first start whether the tables have the columns that
+// the configuration needs. Later the stream tells: rows from before a change of
+// the table may be waiting in it.
+func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
+	for _, t := range s.tables {
+		rel, ok, err := wal.ReadColumns(ctx, sql, t)
+		if err == nil && ok { // readTables reports a missing table
+			err = s.intake.router.Bind(rel)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstStart creates publication and slot, in this order (a slot's position
+// must not lie before its publication), publishes the snapshot if the
+// configuration asks for one, and returns the checkpoint it saved.
+func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*checkpoint.Checkpoint, error) {
+	src := s.cfg.Source
+	if !src.Create {
+		return nil, failure.Configf("run `cdc-outbox setup`, or set source.create: true",
+			"slot %s does not exist, and source.create is false", src.Slot)
+	}
+	server, err := wal.ReadServer(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.ensurePublication(ctx, sql); err != nil {
+		return nil, yieldTo(err)
+	}
+	seen, err := s.inspect(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	id, err := wal.Identify(ctx, repl)
+	if err != nil {
+		return nil, err
+	}
+	identify(&seen, id)
+	s.log.Info("creating slot, which waits for every transaction that is running now", zap.String("slot", src.Slot))
+	snapshot := src.Snapshot == config.SnapshotInitial
+	start, name, err := wal.CreateSlot(ctx, repl, src.Slot, server.Version,
+		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
+	if err != nil {
+		return nil, yieldTo(err)
+	}
+	s.log.Info("created slot", zap.String("slot", src.Slot), zap.Stringer("start", start))
+
+	cp := s.checkpoint(seen, start)
+	if err := s.keeper.begin(ctx, cp); err != nil {
+		return nil, err
+	}
+	if snapshot {
+		err = s.snapshot(ctx, sql, cp, name)
+		cp.Snapshot = false
+	}
+	return &cp, err
+}
+
+// yieldTo turns the error of a creation that another instance was faster with
+// into that of a slot which is active elsewhere. What is to be created was
+// missing a moment ago.
+func yieldTo(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if ok && (pg.Code == codeDuplicateObject || pg.Code == codeUniqueViolation) {
+		return fmt.Errorf("%w: %w", wal.ErrSlotActive, err)
+	}
+	return err
+}
+
+// SQLSTATE codes of two creations at once (PostgreSQL documentation,
+// "PostgreSQL Error Codes"): which one it is depends on how close they were.
+const (
+	codeDuplicateObject = "42710"
+	codeUniqueViolation = "23505"
+)
+
+func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
+	name := s.cfg.Source.Publication
+	if _, ok, err := wal.ReadPublication(ctx, sql, name); ok || err != nil {
+		return err
+	}
+	infos, err := s.readTables(ctx, sql)
+	if err != nil {
+		return err
+	}
+	if err := wal.CreatePublication(ctx, sql, name, infos); err != nil {
+		return err
+	}
+	s.log.Info("created publication", zap.String("publication", name))
+	return nil
+}
+
+// snapshot publishes the rows that are in the outbox tables: those of the named
+// exported snapshot, or those visible now, and notes that it is done once all
+// are acked. A crash before that repeats it.
+func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, name string) error {
+	s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
+	rows, err := s.intake.snapshot(ctx, sql, s.tables, name, cp.LSN)
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	s.log.Info("published the rows that were in the outbox", zap.Int("rows", rows))
+	cp.Snapshot = false
+	return s.keeper.begin(ctx, cp)
+}
