@@ -58,8 +58,9 @@ func (k keeping) idleTo(t *testing.T, pos wal.LSN) {
 	k.idle()
 }
 
+// pass lets the bubble's clock go on by d.
 func pass(d time.Duration) {
-	time.Sleep(d) // of the bubble's clock
+	<-time.After(d)
 	synctest.Wait()
 }
 

@@ -239,7 +239,7 @@ func TestSaveOfUnknownOutcomeIsOurOwn(t *testing.T) {
 	arrive(t, g.topic, 2)
 	i.stop()
 	wantOnce(t, g.topic, ids)
-	if got := s.stored().LSN; got <= wal.LSN(g.topic.all()[1].position.CommitLSN) {
+	if got := s.stored().LSN; got <= g.topic.all()[1].position.CommitLSN {
 		t.Errorf("the checkpoint stayed at %s", got)
 	}
 }
