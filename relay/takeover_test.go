@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Failure modes 9 and 42.
