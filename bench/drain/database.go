@@ -32,9 +32,9 @@ func startDatabase(ctx context.Context, o options) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &database{server: server, url: server.SocketURL("postgres")}
-	if o.tcp {
-		db.url = server.URL("postgres")
+	db := &database{server: server, url: server.URL("postgres")}
+	if o.socket {
+		db.url = server.SocketURL("postgres")
 	}
 	if err := db.fill(ctx, o); err != nil {
 		db.close()
