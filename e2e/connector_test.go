@@ -59,7 +59,7 @@ func (c *connector) kill() { c.end(syscall.SIGKILL) }
 func (c *connector) stop() {
 	c.t.Helper()
 	if code := c.end(syscall.SIGTERM); code != 0 {
-		c.t.Errorf("exit code %d after SIGTERM, want 0", code)
+		c.t.Errorf("%s after SIGTERM, want exit status 0", c.cmd.ProcessState)
 	}
 }
 

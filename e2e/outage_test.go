@@ -106,12 +106,17 @@ func (w *world) wantSeries(rows int) {
 			last[key] = row
 		})
 	}
+	if n := w.seriesLength(); n != rows {
+		w.t.Errorf("the topic has %d records, want %d", n, rows)
+	}
+}
+
+// seriesLength is how many records the topic of the series has.
+func (w *world) seriesLength() (n int) {
 	for _, end := range w.ends()[topicOf("order")] {
-		rows -= int(end)
+		n += int(end)
 	}
-	if rows != 0 {
-		w.t.Errorf("%d records too many", -rows)
-	}
+	return n
 }
 
 // next is the row of the key that must come next.
