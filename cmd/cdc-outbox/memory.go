@@ -9,7 +9,7 @@ import (
 // Limits of the heap beside the bytes in flight: what the runtime, the
 // connections and one batch being compressed need.
 const (
-	baseMemory = 24 << 20
+	baseMemory = 16 << 20
 	gcPercent  = 200
 )
 

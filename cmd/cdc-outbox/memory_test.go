@@ -9,12 +9,12 @@ import (
 
 func TestMemoryLimit(t *testing.T) {
 	cfg := config.Default()
-	if got := memoryLimit(&cfg); got != 40<<20 {
-		t.Errorf("limit of the default configuration is %d MiB, want 40", got>>20)
+	if got := memoryLimit(&cfg); got != 32<<20 {
+		t.Errorf("limit of the default configuration is %d MiB, want 32", got>>20)
 	}
 	cfg.Sink.Kafka = nil
-	if got := memoryLimit(&cfg); got != 48<<20 {
-		t.Errorf("limit without Kafka is %d MiB, want 48", got>>20)
+	if got := memoryLimit(&cfg); got != 32<<20 {
+		t.Errorf("limit without Kafka is %d MiB, want 32", got>>20)
 	}
 }
 
