@@ -11,6 +11,7 @@ package child
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,7 +61,7 @@ func (p *Process) Stop(ctx context.Context, sig syscall.Signal) error {
 		return nil
 	default:
 	}
-	if err := p.proc.Signal(sig); err != nil {
+	if err := p.proc.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal process %d: %w", p.proc.Pid, err)
 	}
 	select {
