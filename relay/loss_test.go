@@ -32,7 +32,7 @@ func TestLosses(t *testing.T) {
 			`SELECT pg_replication_slot_advance('%[1]s', pg_current_wal_lsn())`}, `advanced or recreated .* between .* and`},
 		"11 publication dropped": {stopped | running, []string{
 			`DROP PUBLICATION cdc_outbox`, `INSERT INTO outbox VALUES ('lost', 'order', 'o', 'Placed', '{}')`},
-			`publication "?cdc_outbox"? does not exist`},
+			`publication .*does not exist`},
 		"11 publication recreated": {stopped | running, []string{
 			`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR TABLE outbox`}, `publication was recreated`},
 		"12 table taken out": {running, []string{
@@ -51,6 +51,9 @@ func TestLosses(t *testing.T) {
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
 				d := sharedDatabase(t)
+				if name == "13 row filter" {
+					d.needs15(t)
+				}
 				s, g := &store{}, &gate{topic: &topic{}}
 				i := d.start(s, g).streams()
 				ids := d.insert(2, 1)
@@ -70,6 +73,14 @@ func TestLosses(t *testing.T) {
 				wantOnce(t, g.topic, ids)
 			})
 		}
+	}
+}
+
+// needs15 skips a test of what publications can do from PostgreSQL 15 on.
+func (d *database) needs15(t *testing.T) {
+	t.Helper()
+	if d.text("SELECT (current_setting('server_version_num')::int >= 150000)::text") != "true" {
+		t.Skip("row filters and column lists came with PostgreSQL 15")
 	}
 }
 
@@ -124,6 +135,9 @@ func TestPublicationThatLeavesRowsOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
+			if name == "row filter" || name == "column list" {
+				d.needs15(t)
+			}
 			d.exec(c.sql)
 			d.insert(1, 1)
 			g := &gate{topic: &topic{}}
