@@ -243,10 +243,6 @@ func (s *Stream) keepalive(b []byte) (*Message, error) {
 // It may be called from any goroutine.
 func (s *Stream) Received() LSN { return LSN(s.received.Load()) }
 
-// Buffered reports whether the next message may be had without waiting for the
-// server.
-func (s *Stream) Buffered() bool { return s.frames.w > s.frames.r }
-
 // Confirm tells the server that everything up to and including lsn is durable
 // downstream. It never blocks and may be called from any goroutine; a position
 // beyond what the server sent on this connection is cut to that (LSN rule c),
