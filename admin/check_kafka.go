@@ -178,17 +178,8 @@ func (c *cluster) lookup(ctx context.Context, topic string) (topicState, error) 
 
 // creatable asks the cluster to check a topic's creation without doing it.
 func (c *cluster) creatable(ctx context.Context, topic string) error {
-	req := kmsg.NewPtrCreateTopicsRequest()
+	req := sink.CreateRequest(c.cfg, topic, pingPatience)
 	req.ValidateOnly = true
-	req.TimeoutMillis = int32(pingPatience / time.Millisecond)
-	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions, t.ReplicationFactor = topic, c.cfg.TopicPartitions, c.cfg.ReplicationFactor
-	for key, value := range c.cfg.TopicConfig {
-		entry := kmsg.NewCreateTopicsRequestTopicConfig()
-		entry.Name, entry.Value = key, &value
-		t.Configs = append(t.Configs, entry)
-	}
-	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, c.client)
 	if err == nil && len(resp.Topics) == 1 {
 		answer := resp.Topics[0]

@@ -186,19 +186,25 @@ func (k *Kafka) lookupFailed(err error, name string) error {
 	return passingError{wrapped}
 }
 
-// create asks the cluster for the topic. That it exists by now is no error.
-func (k *Kafka) create(ctx context.Context, name string) error {
+// CreateRequest returns the request for a topic as cfg wants topics to be; the
+// broker gives up on it after timeout.
+func CreateRequest(cfg config.Kafka, name string, timeout time.Duration) *kmsg.CreateTopicsRequest {
 	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = int32(createTimeout / time.Millisecond)
+	req.TimeoutMillis = int32(timeout / time.Millisecond)
 	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions, t.ReplicationFactor = name, k.cfg.TopicPartitions, k.cfg.ReplicationFactor
-	for key, value := range k.cfg.TopicConfig {
+	t.Topic, t.NumPartitions, t.ReplicationFactor = name, cfg.TopicPartitions, cfg.ReplicationFactor
+	for key, value := range cfg.TopicConfig {
 		c := kmsg.NewCreateTopicsRequestTopicConfig()
 		c.Name, c.Value = key, &value
 		t.Configs = append(t.Configs, c)
 	}
 	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, k.client)
+	return req
+}
+
+// create asks the cluster for the topic. That it exists by now is no error.
+func (k *Kafka) create(ctx context.Context, name string) error {
+	resp, err := CreateRequest(k.cfg, name, createTimeout).RequestWith(ctx, k.client)
 	if err != nil {
 		return passingError{fmt.Errorf("create topic %q: %w", name, err)}
 	}
