@@ -1,0 +1,24 @@
+// Package idempotency lets a consumer of at-least-once messages act once.
+//
+// A message's key is claimed in a Store before the work and completed after it;
+// between the two a lease, on the server's clock, keeps others away, and a
+// fencing number tells a holder that was paused too long from its successor.
+// A Processor does the claiming, extending and settling around a handler; the
+// package consumer does it for records of franz-go.
+//
+// Invariants:
+//
+//  1. A completed key is never run again within its retention.
+//  2. At most one owner has a live lease, and no two claims have one fence.
+//  3. A message is done only when its key is completed, was completed before,
+//     or its dead letter is durable. Whatever else happens, it is run again.
+//  4. An attempt is counted when it is claimed, so that one which takes the
+//     process down counts too.
+//
+// What no store can give: work outside the store's own transaction may happen
+// twice when a process dies between the work and the completion. Only
+// postgres.Transactional closes that gap, for work in the same database; the
+// package guard helps where the work is a change of state.
+//
+// Non-goals: ordering, delivery, distributed locks for other purposes.
+package idempotency

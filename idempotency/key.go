@@ -1,0 +1,45 @@
+package idempotency
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxIDBytes bounds Key.ID. DynamoDB's limit for a partition key, 2048 bytes,
+// leaves room for it and the scope.
+const MaxIDBytes = 1024
+
+// scopeForm leaves out the characters that separate the parts of a key in the
+// stores, and the braces of Redis Cluster's hash tags.
+var scopeForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
+// Key identifies a message for one consumer. It is a value; the zero Key is not
+// valid.
+type Key struct {
+	// Scope names the consumer: two that read the same topic each act once.
+	// 1 to 100 letters, digits, dots, underscores and hyphens.
+	Scope string
+	// ID names the message within the scope, e.g. the header id. 1 to
+	// MaxIDBytes bytes of UTF-8 without NUL.
+	ID string
+}
+
+// String returns scope/id.
+func (k Key) String() string { return k.Scope + "/" + k.ID }
+
+// Validate returns an error that wraps ErrBadKey unless the key can be stored.
+func (k Key) Validate() error {
+	switch {
+	case !scopeForm.MatchString(k.Scope):
+		return fmt.Errorf("%w: scope %q must be 1 to 100 letters, digits, dots, underscores or hyphens", ErrBadKey, k.Scope)
+	case k.ID == "":
+		return fmt.Errorf("%w: the id is empty", ErrBadKey)
+	case len(k.ID) > MaxIDBytes:
+		return fmt.Errorf("%w: the id has %d bytes, more than %d", ErrBadKey, len(k.ID), MaxIDBytes)
+	case !utf8.ValidString(k.ID) || strings.ContainsRune(k.ID, 0):
+		return fmt.Errorf("%w: the id is not UTF-8 without NUL", ErrBadKey)
+	}
+	return nil
+}

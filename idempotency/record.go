@@ -1,0 +1,52 @@
+package idempotency
+
+import "time"
+
+// State is where a key stands.
+type State uint8
+
+// The states.
+//
+//	Absent ──claim──▶ Processing ──complete──▶ Completed
+//	                   │   ▲  ▲ └──fail, terminal──▶ Failed
+//	      lease ends:  └───┘  └──claim, when due── Retryable ◀──fail──
+//	      claim again
+const (
+	Absent     State = iota // unknown, or forgotten after its retention
+	Processing              // somebody holds the lease, or held it and vanished
+	Completed               // done; duplicates get the result
+	Retryable               // the last attempt failed; to be claimed again when due
+	Failed                  // given up; only an operator brings it back
+)
+
+var stateNames = [...]string{"absent", "processing", "completed", "retryable", "failed"}
+
+// String returns the state's name in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "unknown"
+}
+
+// Record is what a store knows of a key. Times are the store's clock.
+type Record struct {
+	Key         Key
+	State       State
+	Fingerprint Fingerprint
+	// Owner and Fence are those of the last claim.
+	Owner string
+	Fence int64
+	// Attempts counts the claims that were granted.
+	Attempts int
+	// LeaseUntil is set while Processing, RetryAt while Retryable.
+	LeaseUntil time.Time
+	RetryAt    time.Time
+	// Result is the completed attempt's. It belongs to the caller.
+	Result []byte
+	// Reason is the last failure's.
+	Reason    string
+	UpdatedAt time.Time
+	// ExpiresAt is when the store may forget the key.
+	ExpiresAt time.Time
+}

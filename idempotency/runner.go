@@ -1,0 +1,96 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+)
+
+// Message is one delivery of a message.
+type Message struct {
+	Key         Key
+	Fingerprint Fingerprint
+}
+
+// Handler does the work of one message. Its result, which may be nil, is kept
+// for duplicates. The context ends before the lease can be lost; FenceFrom
+// gives the fencing token. An error wrapped by Terminal is not tried again.
+type Handler func(ctx context.Context) (result []byte, err error)
+
+// Runner runs a handler at most once to completion per key. Processor is one
+// around a Store; postgres.Transactional another, whose handler's writes commit
+// together with the completion.
+type Runner interface {
+	// Run claims the message's key, runs the handler and settles the key. It
+	// blocks until then and may be called concurrently; handler is called at
+	// most once, on the caller's goroutine.
+	//
+	// The error is nil when the message is finished (Result.Done). Otherwise
+	// the message must be given to Run again, after Result.Wait.
+	Run(ctx context.Context, m Message, handler Handler) (Result, error)
+}
+
+// Result is what came of a Run.
+type Result struct {
+	Disposition Disposition
+	// Attempt is the number of the attempt that ended here, from 1; 0 when the
+	// handler did not run.
+	Attempt int
+	// Value is the handler's result: this run's or, for a duplicate, the
+	// stored one.
+	Value []byte
+	// Wait is how long not to try again, where the message is not done.
+	Wait time.Duration
+	// Layer is that of the claim.
+	Layer Layer
+}
+
+// Disposition says what became of a message.
+type Disposition uint8
+
+// The dispositions. A message is done after the first three.
+const (
+	Handled      Disposition = iota + 1 // the handler ran and the key is completed
+	Skipped                             // a duplicate of a completed message
+	DeadLettered                        // given up, now or before
+	Elsewhere                           // somebody else holds the lease
+	Retry                               // the attempt failed, or is not due yet
+	Lost                                // the lease was lost; what the handler did is not recorded
+	Unavailable                         // the store could not be asked
+)
+
+var dispositionNames = [...]string{"unknown", "handled", "skipped", "dead_lettered", "elsewhere", "retry", "lost", "unavailable"}
+
+// String returns the disposition's name in snake case, as metrics show it.
+func (d Disposition) String() string {
+	if int(d) < len(dispositionNames) {
+		return dispositionNames[d]
+	}
+	return dispositionNames[0]
+}
+
+// Done tells whether the message is finished: its offset may be committed.
+func (r Result) Done() bool {
+	switch r.Disposition {
+	case Handled, Skipped, DeadLettered:
+		return true
+	default:
+		return false
+	}
+}
+
+// DeadLetter is a message that is given up.
+type DeadLetter struct {
+	Message  Message
+	Attempts int
+	Reason   error
+}
+
+// Loss is a lease that was lost while, or after, the handler ran: its side
+// effects may have happened although somebody else acts, or will act, too.
+type Loss struct {
+	Message Message
+	Lease   Lease
+	// Result and Err are the handler's.
+	Result []byte
+	Err    error
+}

@@ -1,0 +1,162 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps one Record per key. Each method is one atomic compare-and-set on
+// the server, durable (as far as the server is) when it returns, and safe for
+// concurrent use, also by several processes. "Now" is the server's clock.
+//
+// A method that fails with an error other than those of this package may have
+// been carried out. Each may be repeated with the same arguments: it then
+// answers as it would have.
+//
+// A record is forgotten a retention after its last change and is then Absent.
+// A fence still never repeats: it is the greater of the last fence plus one and
+// the server's clock in microseconds, so that it grows beyond a forgotten
+// record, an emptied server or an empty replica, as long as clocks do not jump
+// back further.
+type Store interface {
+	// Claim asks for the key. A record with another fingerprint (when both are
+	// set) is ErrMismatch in every state. Otherwise:
+	//
+	//	Absent                              → Claimed, first attempt
+	//	Processing, lease over              → Claimed, one more attempt
+	//	Processing, by the same Owner       → Claimed, as before: the first answer was lost
+	//	Processing, lease live              → InProgress, Wait until its end
+	//	Retryable, due                      → Claimed, one more attempt
+	//	Retryable, not due                  → NotDue, Wait until then
+	//	Completed                           → Duplicate with Result
+	//	Failed                              → GivenUp with Reason
+	Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error)
+
+	// Extend makes the lease end d from now. A lease that ran out but was not
+	// claimed by somebody else is extended too. ErrLeaseLost otherwise.
+	Extend(ctx context.Context, lease Lease, d time.Duration) error
+
+	// Complete stores the result, which may be nil, for the retention. A lease
+	// that ran out but was not claimed by somebody else still completes.
+	// ErrLeaseLost and ErrResultTooLarge leave the record as it is.
+	Complete(ctx context.Context, lease Lease, result []byte, retention time.Duration) error
+
+	// Fail gives the lease up. ErrLeaseLost leaves the record as it is.
+	Fail(ctx context.Context, lease Lease, f Failure) error
+
+	// Inspect returns the record, with State Absent when there is none. It
+	// reads what was written last, not a replica.
+	Inspect(ctx context.Context, key Key) (Record, error)
+}
+
+// Operator is what an operator may do to a Store beside.
+type Operator interface {
+	// Release makes the key claimable at once: Processing, Retryable and
+	// Failed become Retryable, due, with no attempts counted; a former owner's
+	// lease is lost. Absent stays so. ErrCompleted otherwise: Purge such a key
+	// to have it run again. It returns the record as it was before.
+	Release(ctx context.Context, key Key) (Record, error)
+
+	// Purge forgets the records that match, in batches, and returns how many.
+	Purge(ctx context.Context, f Filter) (int, error)
+}
+
+// Filter selects records.
+type Filter struct {
+	// Scope is required.
+	Scope string
+	// ID selects one key; empty means all of the scope.
+	ID string
+	// States selects by state; empty means Completed and Failed: what is
+	// neither running nor still to be run.
+	States []State
+	// UnchangedFor selects records whose last change is at least this old.
+	UnchangedFor time.Duration
+}
+
+// ClaimRequest is a request for a key.
+type ClaimRequest struct {
+	// Owner is a token, unique to this claim (see NewOwner). Required.
+	Owner string
+	// Fingerprint is the payload's; empty is not compared.
+	Fingerprint Fingerprint
+	// Lease is how long the claim excludes others. Required, at least 1 ms.
+	Lease time.Duration
+	// Retention is how long the record, with its count of attempts, is kept if
+	// nobody ever settles it. Required, at least Lease.
+	Retention time.Duration
+}
+
+// Claim is the answer to a ClaimRequest.
+type Claim struct {
+	Outcome Outcome
+	// Lease is set when Claimed.
+	Lease Lease
+	// Attempts counts the granted claims, this one included.
+	Attempts int
+	// Wait is set for InProgress and NotDue, above 0.
+	Wait time.Duration
+	// Result is a Duplicate's. It belongs to the caller.
+	Result []byte
+	// Reason is that of the last failure, where there was one.
+	Reason string
+	// Layer names what answered: LayerStore, or LayerMemory for a Duplicate
+	// that memory alone vouches for.
+	Layer Layer
+}
+
+// Layer names the part of a layered store that gave an answer.
+type Layer string
+
+// The layers. The empty Layer is LayerStore.
+const (
+	LayerStore  Layer = "store"
+	LayerMemory Layer = "memory"
+)
+
+// Outcome is what a claim came to.
+type Outcome uint8
+
+// The outcomes of a claim.
+const (
+	Claimed    Outcome = iota + 1 // the caller holds the lease
+	Duplicate                     // completed before
+	InProgress                    // somebody else holds the lease
+	NotDue                        // failed; not to be tried again yet
+	GivenUp                       // failed for good
+)
+
+var outcomeNames = [...]string{"unknown", "claimed", "duplicate", "in_progress", "not_due", "given_up"}
+
+// String returns the outcome's name in snake case, as metrics show it.
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return outcomeNames[0]
+}
+
+// Lease is the right to settle a key. It is a value that may be copied.
+type Lease struct {
+	Key   Key
+	Owner string
+	// Fence is the fencing token: greater than that of every earlier claim of
+	// the key. A resource that remembers the greatest it has seen can refuse a
+	// holder that was paused beyond its lease.
+	Fence int64
+}
+
+// Failure says how an attempt failed.
+type Failure struct {
+	// Terminal makes the key Failed; otherwise it is Retryable.
+	Terminal bool
+	// RetryAfter is the least time until the next claim is granted.
+	RetryAfter time.Duration
+	// Reason is for people; stores keep its first MaxReasonBytes.
+	Reason string
+	// Retention is how long the record is kept. Required.
+	Retention time.Duration
+}
+
+// MaxReasonBytes bounds the reason that is stored.
+const MaxReasonBytes = 1024
