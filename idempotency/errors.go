@@ -11,11 +11,41 @@ var (
 	// share an id, or the payload was changed on the way; neither the stored
 	// result nor a second run would be right.
 	ErrMismatch = errors.New("idempotency key is known with another payload")
+	// ErrBadRequest: an argument other than the key breaks the contract. That
+	// is a mistake in the program; nothing was changed.
+	ErrBadRequest = errors.New("bad request to the idempotency store")
 	// ErrLeaseLost: the record is no longer the caller's: its lease ran out and
-	// somebody else claimed it, or an operator released or purged it.
+	// somebody else claimed it, an operator released or purged it, or it was
+	// forgotten.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrResultTooLarge: the store cannot hold the result. Nothing was changed.
 	ErrResultTooLarge = errors.New("result too large for the store")
 	// ErrCompleted: the operator's request does not apply to a completed key.
 	ErrCompleted = errors.New("key is completed")
 )
+
+// The errors that only a Runner returns, wrapped, beside those of its store and
+// of the handler.
+var (
+	// ErrInProgress: somebody else holds the lease.
+	ErrInProgress = errors.New("message is being handled elsewhere")
+	// ErrNotDue: the last attempt failed and the next is not due.
+	ErrNotDue = errors.New("next attempt is not due")
+	// ErrExhausted: the message was claimed as often as it may be.
+	ErrExhausted = errors.New("attempts exhausted")
+)
+
+// Answered tells whether a store's error, or nil, is an answer: what it says
+// about the key is certain. Otherwise the store could not be asked, or what it
+// did is unknown.
+func Answered(err error) bool {
+	if err == nil {
+		return true
+	}
+	for _, answer := range []error{ErrBadKey, ErrBadRequest, ErrMismatch, ErrLeaseLost, ErrResultTooLarge, ErrCompleted} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}

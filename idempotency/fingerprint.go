@@ -3,6 +3,7 @@ package idempotency
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"strings"
 )
 
 // Fingerprint identifies a payload: a version, a colon, and a digest in that
@@ -16,4 +17,16 @@ type Fingerprint string
 func FingerprintBytes(payload []byte) Fingerprint {
 	sum := sha256.Sum256(payload)
 	return Fingerprint("b1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
+}
+
+// Version returns what stands before the colon.
+func (f Fingerprint) Version() string {
+	version, _, _ := strings.Cut(string(f), ":")
+	return version
+}
+
+// Conflicts tells whether the two are of different payloads for sure: both set,
+// of one version, and not equal.
+func (f Fingerprint) Conflicts(other Fingerprint) bool {
+	return f != "" && other != "" && f != other && f.Version() == other.Version()
 }

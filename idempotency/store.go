@@ -24,7 +24,8 @@ type Store interface {
 	//
 	//	Absent                              → Claimed, first attempt
 	//	Processing, lease over              → Claimed, one more attempt
-	//	Processing, by the same Owner       → Claimed, as before: the first answer was lost
+	//	Processing, by the same Owner       → Claimed, as before, but the lease starts anew:
+	//	                                      the first answer was lost
 	//	Processing, lease live              → InProgress, Wait until its end
 	//	Retryable, due                      → Claimed, one more attempt
 	//	Retryable, not due                  → NotDue, Wait until then
@@ -32,16 +33,20 @@ type Store interface {
 	//	Failed                              → GivenUp with Reason
 	Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error)
 
-	// Extend makes the lease end d from now. A lease that ran out but was not
-	// claimed by somebody else is extended too. ErrLeaseLost otherwise.
+	// Extend makes the lease end d from now, and keeps the record until then at
+	// least. A lease that ran out but was not claimed by somebody else is
+	// extended too. ErrLeaseLost otherwise, also for a forgotten record.
 	Extend(ctx context.Context, lease Lease, d time.Duration) error
 
 	// Complete stores the result, which may be nil, for the retention. A lease
 	// that ran out but was not claimed by somebody else still completes.
-	// ErrLeaseLost and ErrResultTooLarge leave the record as it is.
+	// ErrLeaseLost and ErrResultTooLarge leave the record as it is. Repeated by
+	// the same lease on a Completed key it is nil and changes nothing.
 	Complete(ctx context.Context, lease Lease, result []byte, retention time.Duration) error
 
 	// Fail gives the lease up. ErrLeaseLost leaves the record as it is.
+	// Repeated by the same lease on the state it made (Failed if terminal,
+	// Retryable if not) it is nil and changes nothing.
 	Fail(ctx context.Context, lease Lease, f Failure) error
 
 	// Inspect returns the record, with State Absent when there is none. It
@@ -53,8 +58,9 @@ type Store interface {
 type Operator interface {
 	// Release makes the key claimable at once: Processing, Retryable and
 	// Failed become Retryable, due, with no attempts counted; a former owner's
-	// lease is lost. Absent stays so. ErrCompleted otherwise: Purge such a key
-	// to have it run again. It returns the record as it was before.
+	// lease is lost (the record's Owner is emptied, its fence and fingerprint
+	// stay). Absent stays so. ErrCompleted otherwise: Purge such a key to have
+	// it run again. It returns the record as it was before.
 	Release(ctx context.Context, key Key) (Record, error)
 
 	// Purge forgets the records that match, in batches, and returns how many.
@@ -78,7 +84,8 @@ type Filter struct {
 type ClaimRequest struct {
 	// Owner is a token, unique to this claim (see NewOwner). Required.
 	Owner string
-	// Fingerprint is the payload's; empty is not compared.
+	// Fingerprint is the payload's; empty is not compared. A granted claim that
+	// has one leaves it in the record.
 	Fingerprint Fingerprint
 	// Lease is how long the claim excludes others. Required, at least 1 ms.
 	Lease time.Duration
@@ -150,7 +157,10 @@ type Lease struct {
 type Failure struct {
 	// Terminal makes the key Failed; otherwise it is Retryable.
 	Terminal bool
-	// RetryAfter is the least time until the next claim is granted.
+	// Uncounted takes back the attempt that the claim counted: it was
+	// interrupted through no fault of the message. Not for Terminal.
+	Uncounted bool
+	// RetryAfter is the least time until the next claim is granted; 0 is at once.
 	RetryAfter time.Duration
 	// Reason is for people; stores keep its first MaxReasonBytes.
 	Reason string

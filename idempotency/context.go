@@ -1,0 +1,49 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+)
+
+type leaseKey struct{}
+
+// ContextWithLease returns a context for which LeaseFrom returns the lease. A
+// Runner gives such a context to its handler.
+func ContextWithLease(ctx context.Context, lease Lease) context.Context {
+	return context.WithValue(ctx, leaseKey{}, lease)
+}
+
+// LeaseFrom returns the lease under which the handler with this context runs.
+// There is none where it runs unclaimed (FailOpen).
+func LeaseFrom(ctx context.Context) (Lease, bool) {
+	lease, ok := ctx.Value(leaseKey{}).(Lease)
+	return lease, ok
+}
+
+// FenceFrom returns the fencing token of the lease under which the handler with
+// this context runs: to be stored with what the handler writes elsewhere, and
+// compared there.
+func FenceFrom(ctx context.Context) (int64, bool) {
+	lease, ok := LeaseFrom(ctx)
+	return lease.Fence, ok
+}
+
+type terminalError struct{ error }
+
+// Unwrap returns the handler's error.
+func (e terminalError) Unwrap() error { return e.error }
+
+// Terminal wraps a handler's error: trying again would not help. It returns nil
+// for nil. The text of the error stays as it is.
+func Terminal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return terminalError{err}
+}
+
+// IsTerminal tells whether the error was wrapped by Terminal, at any depth.
+func IsTerminal(err error) bool {
+	var t terminalError
+	return errors.As(err, &t)
+}

@@ -1,0 +1,122 @@
+package idempotency
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds of what a store is asked to keep, beside MaxIDBytes and MaxReasonBytes.
+const (
+	// MaxTokenBytes bounds an owner and a fingerprint.
+	MaxTokenBytes = 128
+	// MinLease is the shortest lease; coarser clocks than milliseconds are not
+	// expected of a server.
+	MinLease = time.Millisecond
+)
+
+// Validate returns an error that wraps ErrBadRequest unless the request is one
+// that a Store must answer. Stores call it before anything else.
+func (r ClaimRequest) Validate() error {
+	if err := checkOwner(r.Owner); err != nil {
+		return err
+	}
+	if len(r.Fingerprint) > MaxTokenBytes || !isText(string(r.Fingerprint)) {
+		return fmt.Errorf("%w: the fingerprint is not at most %d bytes of UTF-8 without NUL", ErrBadRequest, MaxTokenBytes)
+	}
+	if err := CheckLease(r.Lease); err != nil {
+		return err
+	}
+	if r.Retention < r.Lease {
+		return fmt.Errorf("%w: the retention, %s, is shorter than the lease, %s", ErrBadRequest, r.Retention, r.Lease)
+	}
+	return nil
+}
+
+// Validate returns an error that wraps ErrBadKey or ErrBadRequest unless the
+// lease is one that a Store may have granted.
+func (l Lease) Validate() error {
+	if err := l.Key.Validate(); err != nil {
+		return err
+	}
+	return checkOwner(l.Owner)
+}
+
+// Validate returns an error that wraps ErrBadRequest unless the failure can be
+// stored.
+func (f Failure) Validate() error {
+	switch {
+	case f.RetryAfter < 0:
+		return fmt.Errorf("%w: RetryAfter, %s, is negative", ErrBadRequest, f.RetryAfter)
+	case f.Terminal && f.Uncounted:
+		return fmt.Errorf("%w: a terminal failure cannot be uncounted", ErrBadRequest)
+	}
+	return CheckRetention(f.Retention)
+}
+
+// Validate returns an error that wraps ErrBadKey or ErrBadRequest unless the
+// filter can be applied.
+func (f Filter) Validate() error {
+	key := Key{Scope: f.Scope, ID: f.ID}
+	if f.ID == "" {
+		key.ID = "any"
+	}
+	if err := key.Validate(); err != nil {
+		return err
+	}
+	if f.UnchangedFor < 0 {
+		return fmt.Errorf("%w: UnchangedFor, %s, is negative", ErrBadRequest, f.UnchangedFor)
+	}
+	return nil
+}
+
+// CheckLease returns an error that wraps ErrBadRequest unless d can be a lease.
+func CheckLease(d time.Duration) error {
+	if d < MinLease {
+		return fmt.Errorf("%w: the lease, %s, is shorter than %s", ErrBadRequest, d, MinLease)
+	}
+	return nil
+}
+
+// CheckRetention returns an error that wraps ErrBadRequest unless d can be the
+// retention of a settled record.
+func CheckRetention(d time.Duration) error {
+	if d < MinLease {
+		return fmt.Errorf("%w: the retention, %s, is shorter than %s", ErrBadRequest, d, MinLease)
+	}
+	return nil
+}
+
+// StoredReason returns Reason as stores keep it: UTF-8 without NUL, cut to
+// MaxReasonBytes between two characters.
+func (f Failure) StoredReason() string {
+	s := strings.ToValidUTF8(f.Reason, string(utf8.RuneError))
+	s = strings.ReplaceAll(s, "\x00", string(utf8.RuneError))
+	if len(s) <= MaxReasonBytes {
+		return s
+	}
+	end := MaxReasonBytes
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}
+
+// StatesOrDefault returns States, or what an empty States means.
+func (f Filter) StatesOrDefault() []State {
+	if len(f.States) == 0 {
+		return []State{Completed, Failed}
+	}
+	return f.States
+}
+
+func checkOwner(owner string) error {
+	if owner == "" || len(owner) > MaxTokenBytes || !isText(owner) {
+		return fmt.Errorf("%w: the owner is not 1 to %d bytes of UTF-8 without NUL", ErrBadRequest, MaxTokenBytes)
+	}
+	return nil
+}
+
+// isText tells whether every store can keep s as text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
