@@ -27,6 +27,10 @@ type Config struct {
 	Errors     Errors     `yaml:"errors"`
 	HTTP       HTTP       `yaml:"http"`
 	Log        Log        `yaml:"log"`
+	// Pipelines are several connectors in one process, by name under the key
+	// pipelines; empty for one connector, which the rest describes. With
+	// pipelines, the rest holds what they have in common.
+	Pipelines []Pipeline `yaml:"-"`
 }
 
 // Source says which database, tables, slot and publication to read.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -42,6 +43,9 @@ func fieldsOf(cfg *Config) *fields {
 func (fs *fields) add(section reflect.Value, prefix string) {
 	for i := range section.NumField() {
 		tag := section.Type().Field(i).Tag
+		if tag.Get("yaml") == "-" {
+			continue
+		}
 		key, value := join(prefix, tag.Get("yaml")), section.Field(i)
 		if nested, ok := nestedSection(value); ok {
 			fs.sections[key] = true
@@ -68,6 +72,17 @@ func nestedSection(value reflect.Value) (reflect.Value, bool) {
 		return value.Elem(), true
 	}
 	return reflect.Value{}, false
+}
+
+// drop takes sections out: their keys are then unknown.
+func (fs *fields) drop(sections ...string) {
+	within := func(key string) bool {
+		first, _, _ := strings.Cut(key, ".")
+		return slices.Contains(sections, first)
+	}
+	fs.keys = slices.DeleteFunc(fs.keys, within)
+	maps.DeleteFunc(fs.byKey, func(key string, _ *field) bool { return within(key) })
+	maps.DeleteFunc(fs.sections, func(key string, _ bool) bool { return within(key) })
 }
 
 func join(prefix, name string) string {

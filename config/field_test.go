@@ -56,7 +56,8 @@ func TestEveryKeyIsSettable(t *testing.T) {
 			"environment": {Environ: []string{environmentName(key) + "=" + c.text}},
 			"flag":        {Set: []string{key + "=" + c.text}},
 		} {
-			cfg, l := read(opts)
+			l := read(opts, "")
+			cfg := l.cfg
 			if len(l.problems.List) > 0 {
 				t.Errorf("%s by %s: %v", key, how, &l.problems)
 				continue

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -74,7 +75,7 @@ func (l *loader) section(path, prefix string, node *yaml.Node) {
 		return
 	}
 	if node.Kind != yaml.MappingNode {
-		l.given[prefix] = given{origin: at(path, node)}
+		l.note(prefix, given{origin: at(path, node)})
 		l.report(prefix, fmt.Sprintf("wants keys (%s), got %s", strings.Join(l.fields.children(prefix), ", "), shape(node)),
 			"put each key on a line of its own, indented, as key: value")
 		return
@@ -85,7 +86,7 @@ func (l *loader) section(path, prefix string, node *yaml.Node) {
 		key := join(prefix, name.Value)
 		if line, ok := seen[key]; ok {
 			l.problems.List = append(l.problems.List, Problem{
-				Origin: at(path, name), Key: printableKey(key), Text: fmt.Sprintf("is set twice, first on line %d", line), Remedy: "keep one",
+				Origin: at(path, name), Key: l.name(printableKey(key)), Text: fmt.Sprintf("is set twice, first on line %d", line), Remedy: "keep one",
 			})
 			continue
 		}
@@ -96,9 +97,13 @@ func (l *loader) section(path, prefix string, node *yaml.Node) {
 
 func (l *loader) entry(path, key string, name, value *yaml.Node) {
 	origin := at(path, name)
+	if key == pipelinesKey && l.pipeline == "" {
+		l.readPipelines(path, origin, value)
+		return
+	}
 	if l.fields.sections[key] {
 		if !isNull(resolve(value)) {
-			l.given[key] = given{origin: origin}
+			l.note(key, given{origin: origin})
 		}
 		l.section(path, key, value)
 		return
@@ -116,7 +121,7 @@ func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
 	if isNull(node) && f.value.Type() != stdoutType {
 		return
 	}
-	l.given[f.key] = given{origin: origin, shown: shown(f, node)}
+	l.note(f.key, given{origin: origin, shown: shown(f, node)})
 	v, err := plain(node)
 	if err != nil {
 		l.reportError(f.key, err)
@@ -124,7 +129,7 @@ func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
 	}
 	if !f.verbatim {
 		if v, err = v.substitute(l.environ); err != nil {
-			l.given[f.key] = given{origin: origin}
+			l.note(f.key, given{origin: origin})
 			l.reportError(f.key, err)
 			return
 		}
@@ -147,19 +152,25 @@ func shown(f *field, node *yaml.Node) string {
 // then for the same last name anywhere.
 func (l *loader) suggestKey(key string) string {
 	parent, name := cutLast(key)
+	if first, _, _ := strings.Cut(key, "."); l.pipeline != "" && slices.Contains(processSections, first) {
+		return "set it at the top level, for all pipelines"
+	}
 	siblings := l.fields.children(parent)
 	if sibling := nearest.To(name, siblings); sibling != "" {
-		return "did you mean " + join(parent, sibling) + "?"
+		return "did you mean " + l.name(join(parent, sibling)) + "?"
 	}
 	for _, known := range l.fields.all() {
 		if _, last := cutLast(known); last == name {
-			return "did you mean " + known + "?"
+			return "did you mean " + l.name(known) + "?"
 		}
 	}
 	if full := nearest.To(key, l.fields.all()); full != "" {
-		return "did you mean " + full + "?"
+		return "did you mean " + l.name(full) + "?"
 	}
-	if parent == "" {
+	switch {
+	case parent == "" && l.pipeline != "":
+		return "a pipeline has " + strings.Join(siblings, ", ")
+	case parent == "":
 		return "the top level has " + strings.Join(siblings, ", ")
 	}
 	return parent + " has " + strings.Join(siblings, ", ")

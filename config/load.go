@@ -27,19 +27,29 @@ type Options struct {
 // Load reads, merges and validates the configuration. Its error is a *Problems
 // with all that is wrong, of class failure.Config.
 func Load(opts Options) (*Config, error) {
-	cfg, l := read(opts)
-	if !l.unread {
+	l := read(opts, "")
+	switch {
+	case l.unread:
+	case len(l.pipelines) > 0:
+		l.loadPipelines(opts)
+	default:
 		l.validate()
-	}
-	if opts.Check != nil && len(l.problems.List) == 0 {
-		for _, err := range opts.Check(cfg) {
-			l.problems.List = append(l.problems.List, Problem{Text: err.Error(), Remedy: failure.RemedyOf(err)})
-		}
+		l.check(opts.Check)
 	}
 	if err := l.problems.err(); err != nil {
 		return nil, err
 	}
-	return cfg, nil
+	return l.cfg, nil
+}
+
+// check runs Options.Check on a configuration that is in order otherwise.
+func (l *loader) check(judge func(*Config) []error) {
+	if judge == nil || len(l.problems.List) > 0 {
+		return
+	}
+	for _, err := range judge(l.cfg) {
+		l.problems.List = append(l.problems.List, Problem{Key: l.name(""), Text: err.Error(), Remedy: failure.RemedyOf(err)})
+	}
 }
 
 // Validate reports every value and combination that cannot work as a
@@ -56,6 +66,8 @@ type given struct {
 	origin string
 	shown  string
 	failed bool // a problem was reported; the default is still in place
+	// within is the pipeline that sets the key; empty for the top level.
+	within string
 }
 
 // loader merges the layers into cfg and collects what is wrong.
@@ -66,10 +78,14 @@ type loader struct {
 	given    map[string]given // by key, sections included
 	problems Problems
 	unread   bool // the file could not be read: what it would set is unknown
+
+	pipelines []pipelineNode // those in the file
+	pipeline  string         // the one that is being read; empty for the top level
 }
 
-// read merges defaults, file, environment and flags.
-func read(opts Options) (*Config, *loader) {
+// read merges defaults, file, environment and flags, then the same of a
+// pipeline, unless that is empty.
+func read(opts Options, pipeline string) *loader {
 	cfg := Default()
 	l := &loader{
 		cfg:     &cfg,
@@ -82,8 +98,17 @@ func read(opts Options) (*Config, *loader) {
 	}
 	l.readEnvironment(opts.Environ)
 	l.readFlags(opts.Set)
+	if pipeline != "" {
+		l.overlay(opts, pipeline)
+	}
 	l.chooseSink()
-	return l.cfg, l
+	return l
+}
+
+// note remembers where a key's value comes from.
+func (l *loader) note(key string, g given) {
+	g.within = l.pipeline
+	l.given[key] = g
 }
 
 func environment(environ []string) map[string]string {
@@ -96,14 +121,24 @@ func environment(environ []string) map[string]string {
 }
 
 // chooseSink drops the default Kafka sink when another one is named, and with
-// it the default checkpoint store, which lives in Kafka.
+// it the default checkpoint store, which lives in Kafka. A pipeline's own sink
+// takes the place of the top level's.
 func (l *loader) chooseSink() {
 	if l.cfg.Sink.Stdout == nil {
 		return
 	}
+	stdout := l.given["sink.stdout"]
 	for _, key := range l.fields.all() {
-		if g, ok := l.given[key]; ok && strings.HasPrefix(key, "sink.kafka") {
-			l.report("sink.stdout", "is a second sink beside "+key+" ("+g.origin+")", "remove one of the two")
+		g, ok := l.given[key]
+		if !ok || !strings.HasPrefix(key, "sink.kafka") {
+			continue
+		}
+		switch {
+		case g.within == stdout.within:
+			l.report("sink.stdout", "is a second sink beside "+l.name(key)+" ("+g.origin+")", "remove one of the two")
+			return
+		case g.within != "":
+			l.cfg.Sink.Stdout = nil
 			return
 		}
 	}
@@ -120,10 +155,14 @@ func (l *loader) report(key, text, remedy string) {
 	if g.failed {
 		return
 	}
+	name := key
+	if g.within != "" || g.origin == "" {
+		name = l.name(key) // not set, or set in the pipeline
+	}
 	g.failed = true
 	l.given[key] = g
 	l.problems.List = append(l.problems.List, Problem{
-		Origin: g.origin, Key: key, Value: g.shown, Text: text, Remedy: remedy,
+		Origin: g.origin, Key: name, Value: g.shown, Text: text, Remedy: remedy,
 	})
 }
 
@@ -139,5 +178,5 @@ func (l *loader) reportError(key string, err error) {
 // unknown adds a problem about a key that does not exist. Its value is never
 // shown: it may be the secret of a mistyped key.
 func (l *loader) unknown(origin, key, remedy string) {
-	l.problems.List = append(l.problems.List, Problem{Origin: origin, Key: key, Text: "unknown key", Remedy: remedy})
+	l.problems.List = append(l.problems.List, Problem{Origin: origin, Key: l.name(key), Text: "unknown key", Remedy: remedy})
 }

@@ -155,6 +155,9 @@ func dump(t *testing.T, cfg *Config) string {
 		}
 	}
 	fmt.Fprintf(&b, "kafka sink: %t\n", cfg.Sink.Kafka != nil)
+	for _, p := range cfg.Pipelines {
+		fmt.Fprintf(&b, "\npipeline %s:\n%s", p.Name, dump(t, p.Config))
+	}
 	return b.String()
 }
 

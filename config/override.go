@@ -35,6 +35,13 @@ func (l *loader) readEnvironment(environ []string) {
 			l.override("environment variable "+name, l.fields.byKey[key], text)
 		}
 	}
+	for _, pipeline := range l.pipelineNames() {
+		for _, key := range l.fields.keys {
+			name := environmentName(join(join(pipelinesKey, pipeline), key))
+			keys[name] = true
+			names = append(names, name)
+		}
+	}
 	for _, assignment := range environ {
 		name, _, _ := strings.Cut(assignment, "=")
 		if !strings.HasPrefix(name, environmentPrefix) || keys[name] || foreignVariable.MatchString(name) {
@@ -51,20 +58,33 @@ func (l *loader) readEnvironment(environ []string) {
 // readFlags merges key=value overrides. An argument that is not of that form
 // is not repeated in the message: it may be a secret.
 func (l *loader) readFlags(set []string) {
-	const origin = "flag --set"
 	for _, assignment := range set {
 		key, text, ok := strings.Cut(assignment, "=")
 		if !ok {
-			l.problems.List = append(l.problems.List, Problem{Origin: origin, Text: "wants key=value", Remedy: "for example --set log.level=debug"})
+			l.problems.List = append(l.problems.List, Problem{Origin: flagOrigin, Text: "wants key=value", Remedy: "for example --set log.level=debug"})
 			continue
 		}
-		f, ok := l.fields.byKey[key]
-		if !ok {
-			l.unknown(origin, printableKey(key), l.suggestKey(key))
+		if _, ok := l.pipelineOf(key); ok {
+			continue // overlay's
+		}
+		if strings.HasPrefix(key, pipelinesKey+".") {
+			l.unknown(flagOrigin, printableKey(key), l.suggestPipelineKey(key))
 			continue
 		}
-		l.override(origin, f, text)
+		l.flag(key, text)
 	}
+}
+
+const flagOrigin = "flag --set"
+
+// flag stores the value of one --set.
+func (l *loader) flag(key, text string) {
+	f, ok := l.fields.byKey[key]
+	if !ok {
+		l.unknown(flagOrigin, printableKey(key), l.suggestKey(key))
+		return
+	}
+	l.override(flagOrigin, f, text)
 }
 
 // override stores a value that comes as one string. It is taken as it is,
@@ -74,7 +94,7 @@ func (l *loader) override(origin string, f *field, text string) {
 	if !f.secret() {
 		g.shown = display(text)
 	}
-	l.given[f.key] = g
+	l.note(f.key, g)
 	v, err := textValue(f, text)
 	if err == nil {
 		err = f.set(v)

@@ -14,12 +14,17 @@ import (
 
 // validate judges the values and their combinations.
 func (l *loader) validate() {
+	l.validateConnector()
+	l.validateObservability()
+}
+
+// validateConnector judges what each pipeline has of its own.
+func (l *loader) validateConnector() {
 	l.validateSource()
 	l.validateEvent()
 	l.validateSink()
 	l.validateCheckpoint()
 	l.validateErrors()
-	l.validateObservability()
 }
 
 func (l *loader) validateEvent() {

@@ -1,0 +1,196 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+)
+
+// Pipeline is one of several connectors in a process.
+type Pipeline struct {
+	// Name is the key under pipelines; empty for a configuration without.
+	Name string
+	// Config is complete: what the pipeline does not set comes from the top
+	// level. HTTP and Log are the process's, and it has no pipelines itself.
+	Config *Config
+}
+
+// Each returns the connectors to run: the pipelines or, where there are none,
+// the configuration itself without a name.
+func (c *Config) Each() []Pipeline {
+	if len(c.Pipelines) == 0 {
+		return []Pipeline{{Config: c}}
+	}
+	return c.Pipelines
+}
+
+const pipelinesKey = "pipelines"
+
+// pipelineName leaves room for a slot's prefix, and upper case for the
+// environment's variables.
+var pipelineName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
+
+// processSections are set once for all pipelines.
+var processSections = []string{"http", "log"}
+
+// pipelineNode is a pipeline as the file has it.
+type pipelineNode struct {
+	name string
+	node *yaml.Node
+}
+
+// readPipelines notes the pipelines of the file, in its order.
+func (l *loader) readPipelines(path, origin string, node *yaml.Node) {
+	node = resolve(node)
+	if isNull(node) {
+		return
+	}
+	l.given[pipelinesKey] = given{origin: origin}
+	if node.Kind != yaml.MappingNode {
+		l.report(pipelinesKey, "wants a name for each pipeline, got "+shape(node), "write the name, indented, as name: and its keys below it")
+		return
+	}
+	for i := 0; i < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		problem := func(text, remedy string) {
+			l.problems.List = append(l.problems.List, Problem{
+				Origin: at(path, name), Key: printableKey(join(pipelinesKey, name.Value)), Text: text, Remedy: remedy,
+			})
+		}
+		switch {
+		case !pipelineName.MatchString(name.Value):
+			problem("is not a legal pipeline name", "use 1 to 40 lower-case letters, digits or underscores, a letter first")
+		case slices.Contains(l.pipelineNames(), name.Value):
+			problem("is set twice", "keep one")
+		default:
+			l.pipelines = append(l.pipelines, pipelineNode{name: name.Value, node: value})
+		}
+	}
+}
+
+func (l *loader) pipelineNames() []string {
+	names := make([]string, len(l.pipelines))
+	for i, p := range l.pipelines {
+		names[i] = p.name
+	}
+	return names
+}
+
+// overlay merges a pipeline's own keys over the top level's, whose problems have
+// been reported already.
+func (l *loader) overlay(opts Options, pipeline string) {
+	l.problems.List = nil
+	l.pipeline = pipeline
+	l.fields.drop(processSections...)
+	if _, given := l.given["source.slot"]; !given {
+		l.cfg.Source.Slot += "_" + pipeline
+	}
+	if _, given := l.given["source.publication"]; !given {
+		l.cfg.Source.Publication += "_" + pipeline
+	}
+	for _, p := range l.pipelines {
+		if p.name == pipeline {
+			l.section(opts.File, "", p.node)
+		}
+	}
+	for _, key := range l.fields.keys {
+		name := environmentName(l.name(key))
+		if text, ok := l.environ[name]; ok {
+			l.override("environment variable "+name, l.fields.byKey[key], text)
+		}
+	}
+	for _, assignment := range opts.Set {
+		key, text, _ := strings.Cut(assignment, "=")
+		if key, ok := strings.CutPrefix(key, l.name("")+"."); ok {
+			l.flag(key, text)
+		}
+	}
+}
+
+// name is a key's full path: within its pipeline, where the loader reads one.
+func (l *loader) name(key string) string {
+	if l.pipeline == "" {
+		return key
+	}
+	within := pipelinesKey + "." + l.pipeline
+	if key == "" {
+		return within
+	}
+	return within + "." + key
+}
+
+// pipelineOf returns the pipeline that a full path names, if it exists.
+func (l *loader) pipelineOf(key string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, pipelinesKey+".")
+	if !ok {
+		return "", false
+	}
+	name, _, _ = strings.Cut(rest, ".")
+	return name, slices.Contains(l.pipelineNames(), name)
+}
+
+// suggestPipelineKey is the remedy for a flag that names no pipeline.
+func (l *loader) suggestPipelineKey(key string) string {
+	names := l.pipelineNames()
+	if len(names) == 0 {
+		return "pipelines are named in the file"
+	}
+	rest := strings.TrimPrefix(key, pipelinesKey+".")
+	name, key, _ := strings.Cut(rest, ".")
+	if near := nearest.To(name, names); near != "" {
+		return "did you mean " + pipelinesKey + "." + near + "." + key + "?"
+	}
+	return "the file has the pipelines " + strings.Join(names, ", ")
+}
+
+// loadPipelines reads each pipeline and judges them, alone and together.
+func (l *loader) loadPipelines(opts Options) {
+	for _, p := range l.pipelines {
+		own := read(opts, p.name)
+		own.validateConnector()
+		own.check(opts.Check)
+		l.adopt(own.problems)
+		l.cfg.Pipelines = append(l.cfg.Pipelines, Pipeline{Name: p.name, Config: own.cfg})
+	}
+	l.validateObservability()
+	l.validatePipelines()
+}
+
+// adopt adds a pipeline's problems; one of a key at the top level is every
+// pipeline's.
+func (l *loader) adopt(found Problems) {
+	for _, p := range found.List {
+		if !slices.Contains(l.problems.List, p) {
+			l.problems.List = append(l.problems.List, p)
+		}
+	}
+}
+
+// validatePipelines finds pipelines that would take each other's place.
+func (l *loader) validatePipelines() {
+	type place struct{ key, value, remedy string }
+	taken := map[place]string{}
+	for _, p := range l.cfg.Pipelines {
+		places := []place{{"source.slot", p.Config.Source.Slot, "give each pipeline a slot of its own, in all databases"}}
+		if p.Config.Checkpoint.Store == StoreFile {
+			places = append(places, place{"checkpoint.path", p.Config.Checkpoint.Path, "give each pipeline a file of its own"})
+		}
+		if key := p.Config.Checkpoint.Key; key != "" {
+			places = append(places, place{"checkpoint.key", key, "leave it out: the default names database and slot"})
+		}
+		for _, at := range places {
+			if other, ok := taken[at]; ok {
+				l.problems.List = append(l.problems.List, Problem{
+					Key: pipelinesKey + "." + p.Name + "." + at.key, Value: fmt.Sprintf("%q", at.value),
+					Text: "is that of pipeline " + other + " too", Remedy: at.remedy,
+				})
+			}
+			taken[at] = p.Name
+		}
+	}
+}
