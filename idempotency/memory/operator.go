@@ -1,0 +1,51 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// Release implements idempotency.Operator.
+func (s *Store) Release(_ context.Context, key idempotency.Key) (idempotency.Record, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Record{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.options.Now()
+	before := s.record(key).At(now)
+	after, err := before.Release(now)
+	if err == nil && after.State != idempotency.Absent {
+		s.records.Add(key, after)
+	}
+	before.Result = slices.Clone(before.Result)
+	return before, err
+}
+
+// Purge implements idempotency.Operator. It blocks other calls while it looks at
+// all records.
+func (s *Store) Purge(_ context.Context, f idempotency.Filter) (int, error) {
+	if err := f.Validate(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, purged := s.options.Now(), 0
+	if f.ID != "" {
+		key := idempotency.Key{Scope: f.Scope, ID: f.ID}
+		if r, ok := s.records.Peek(key); ok && f.Matches(r, now) {
+			s.drop(key, r)
+			purged++
+		}
+		return purged, nil
+	}
+	for _, key := range s.records.Keys() {
+		if r, _ := s.records.Peek(key); f.Matches(r, now) {
+			s.drop(key, r)
+			purged++
+		}
+	}
+	return purged, nil
+}

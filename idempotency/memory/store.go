@@ -1,0 +1,191 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// The defaults of StoreOptions.
+const (
+	DefaultRecords        = 100_000
+	DefaultMaxResultBytes = 4096
+)
+
+// evictionTries bounds how many records a claim looks at to make room.
+const evictionTries = 16
+
+// StoreOptions are all optional.
+type StoreOptions struct {
+	// Records bounds how many are kept; DefaultRecords if 0. Beyond it the
+	// least recently used is forgotten, unless its lease is live: those are
+	// bounded by how many messages the process works on at a time.
+	Records int
+	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0.
+	MaxResultBytes int
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+}
+
+// Store is an idempotency.Store and Operator in the memory of one process. It
+// does not survive a restart and forgets the least recently used keys: a
+// duplicate that arrives later is run again. Its methods do not block and
+// ignore the context. Make one with NewStore.
+type Store struct {
+	options StoreOptions
+
+	mu      sync.Mutex
+	records *simplelru.LRU[idempotency.Key, idempotency.Record]
+	// floor is the greatest fence of a record that was dropped.
+	floor int64
+}
+
+var (
+	_ idempotency.Store    = (*Store)(nil)
+	_ idempotency.Operator = (*Store)(nil)
+)
+
+// NewStore returns an empty store.
+func NewStore(o StoreOptions) *Store {
+	if o.Records <= 0 {
+		o.Records = DefaultRecords
+	}
+	if o.MaxResultBytes <= 0 {
+		o.MaxResultBytes = DefaultMaxResultBytes
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	// The list's own bound would evict live leases.
+	records, err := simplelru.NewLRU[idempotency.Key, idempotency.Record](math.MaxInt, nil)
+	if err != nil {
+		panic(err) //nolint:forbidigo // only a size below 1 is refused
+	}
+	return &Store{options: o, records: records}
+}
+
+// Claim implements idempotency.Store.
+func (s *Store) Claim(_ context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Claim{}, err
+	}
+	if err := req.Validate(); err != nil {
+		return idempotency.Claim{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.options.Now()
+	record, claim, err := s.record(key).Claim(now, req)
+	if err == nil && claim.Outcome == idempotency.Claimed {
+		s.records.Add(key, record)
+		s.evict(now)
+	}
+	return claim, err
+}
+
+// Extend implements idempotency.Store.
+func (s *Store) Extend(_ context.Context, lease idempotency.Lease, d time.Duration) error {
+	if err := idempotency.CheckLease(d); err != nil {
+		return err
+	}
+	return s.change(lease, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		return r.Extend(now, lease, d)
+	})
+}
+
+// Complete implements idempotency.Store.
+func (s *Store) Complete(_ context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
+	if err := idempotency.CheckRetention(retention); err != nil {
+		return err
+	}
+	if len(result) > s.options.MaxResultBytes {
+		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
+			lease.Key, idempotency.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
+	}
+	return s.change(lease, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		return r.Complete(now, lease, result, retention)
+	})
+}
+
+// Fail implements idempotency.Store.
+func (s *Store) Fail(_ context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	return s.change(lease, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		return r.Fail(now, lease, f)
+	})
+}
+
+// Inspect implements idempotency.Store.
+func (s *Store) Inspect(_ context.Context, key idempotency.Key) (idempotency.Record, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Record{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.record(key).At(s.options.Now())
+	r.Result = slices.Clone(r.Result)
+	return r, nil
+}
+
+// Len returns how many records are kept, forgotten ones that were not touched
+// since included.
+func (s *Store) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records.Len()
+}
+
+// change applies a transition of a lease's holder.
+func (s *Store) change(lease idempotency.Lease, transition func(idempotency.Record, time.Time) (idempotency.Record, error)) error {
+	if err := lease.Validate(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	record, err := transition(s.record(lease.Key), s.options.Now())
+	if err != nil {
+		return err
+	}
+	s.records.Add(lease.Key, record)
+	return nil
+}
+
+// record returns the key's record, or an absent one whose next fence is beyond
+// all that were dropped.
+func (s *Store) record(key idempotency.Key) idempotency.Record {
+	if r, ok := s.records.Get(key); ok {
+		return r
+	}
+	return idempotency.Record{Key: key, Fence: s.floor}
+}
+
+// evict drops the least recently used records beyond the bound. One with a live
+// lease is put off instead; if there are too many of them, the bound gives way
+// until the next claim.
+func (s *Store) evict(now time.Time) {
+	for range evictionTries {
+		if s.records.Len() <= s.options.Records {
+			return
+		}
+		key, r, _ := s.records.GetOldest()
+		if r.State == idempotency.Processing && now.Before(r.LeaseUntil) {
+			s.records.Get(key) // now the most recently used
+			continue
+		}
+		s.drop(key, r)
+	}
+}
+
+func (s *Store) drop(key idempotency.Key, r idempotency.Record) {
+	s.floor = max(s.floor, r.Fence)
+	s.records.Remove(key)
+}
