@@ -1,0 +1,118 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+)
+
+// Operation names a method of Store, as metrics show it.
+type Operation string
+
+// The operations.
+const (
+	OpClaim    Operation = "claim"
+	OpExtend   Operation = "extend"
+	OpComplete Operation = "complete"
+	OpFail     Operation = "fail"
+	OpInspect  Operation = "inspect"
+)
+
+// Observer is told what a Processor does. Each function is optional. They are
+// called on the goroutine of Run, StoreCall also on that which extends the
+// lease, and concurrently for concurrent Runs; they must not block.
+type Observer struct {
+	// Claim: the store answered a claim.
+	Claim func(m Message, c Claim)
+	// Run: a Run ends with this result and error after elapsed.
+	Run func(m Message, r Result, err error, elapsed time.Duration)
+	// LeaseLost: the lease was lost while, or after, the handler ran. It comes
+	// before the compensation.
+	LeaseLost func(l Loss)
+	// ResultDropped: the store cannot hold a result of so many bytes; the key
+	// is completed without.
+	ResultDropped func(m Message, size int)
+	// FailOpen: the handler is about to run unclaimed, because of err.
+	FailOpen func(m Message, err error)
+	// StoreCall: a call of the store took so long, with this error. Tell answers
+	// from failures by Answered.
+	StoreCall func(op Operation, elapsed time.Duration, err error)
+}
+
+func (o Observer) claim(m Message, c Claim) {
+	if o.Claim != nil {
+		o.Claim(m, c)
+	}
+}
+
+func (o Observer) run(m Message, r Result, err error, elapsed time.Duration) {
+	if o.Run != nil {
+		o.Run(m, r, err, elapsed)
+	}
+}
+
+func (o Observer) leaseLost(l Loss) {
+	if o.LeaseLost != nil {
+		o.LeaseLost(l)
+	}
+}
+
+func (o Observer) resultDropped(m Message, size int) {
+	if o.ResultDropped != nil {
+		o.ResultDropped(m, size)
+	}
+}
+
+func (o Observer) failOpen(m Message, err error) {
+	if o.FailOpen != nil {
+		o.FailOpen(m, err)
+	}
+}
+
+// observed reports each call of a store.
+type observed struct {
+	store Store
+	call  func(op Operation, elapsed time.Duration, err error)
+}
+
+// observe returns the store itself if nobody wants to know.
+func observe(s Store, o Observer) Store {
+	if o.StoreCall == nil {
+		return s
+	}
+	return observed{store: s, call: o.StoreCall}
+}
+
+func (s observed) Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error) {
+	begun := time.Now()
+	c, err := s.store.Claim(ctx, key, req)
+	s.call(OpClaim, time.Since(begun), err)
+	return c, err
+}
+
+func (s observed) Extend(ctx context.Context, lease Lease, d time.Duration) error {
+	begun := time.Now()
+	err := s.store.Extend(ctx, lease, d)
+	s.call(OpExtend, time.Since(begun), err)
+	return err
+}
+
+func (s observed) Complete(ctx context.Context, lease Lease, result []byte, retention time.Duration) error {
+	begun := time.Now()
+	err := s.store.Complete(ctx, lease, result, retention)
+	s.call(OpComplete, time.Since(begun), err)
+	return err
+}
+
+func (s observed) Fail(ctx context.Context, lease Lease, f Failure) error {
+	begun := time.Now()
+	err := s.store.Fail(ctx, lease, f)
+	s.call(OpFail, time.Since(begun), err)
+	return err
+}
+
+func (s observed) Inspect(ctx context.Context, key Key) (Record, error) {
+	begun := time.Now()
+	r, err := s.store.Inspect(ctx, key)
+	s.call(OpInspect, time.Since(begun), err)
+	return r, err
+}
