@@ -61,8 +61,8 @@ func (p *Process) Stop(ctx context.Context, sig syscall.Signal) error {
 		return nil
 	default:
 	}
-	if err := p.proc.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal process %d: %w", p.proc.Pid, err)
+	if err := p.Signal(sig); err != nil {
+		return err
 	}
 	select {
 	case <-p.exited:
@@ -70,4 +70,12 @@ func (p *Process) Stop(ctx context.Context, sig syscall.Signal) error {
 	case <-ctx.Done():
 		return fmt.Errorf("process %d does not stop: %w", p.proc.Pid, context.Cause(ctx))
 	}
+}
+
+// Signal sends the signal and does not wait. A program that has ended gets none.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if err := p.proc.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal process %d: %w", p.proc.Pid, err)
+	}
+	return nil
 }

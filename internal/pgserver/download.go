@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
 )
 
 // releases are the downloads of each major version, pinned by
@@ -29,7 +31,7 @@ func download(version int, progress io.Writer) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("no download of PostgreSQL %d, only of %d to %d", version, MinVersion, MaxVersion)
 	}
-	cache, err := cacheDir()
+	cache, err := cachedir.Path()
 	if err != nil {
 		return "", err
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"syscall"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -22,7 +20,7 @@ func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 	if dir, err := Find(); !errors.Is(err, errNotInstalled) {
 		return dir, err
 	}
-	unlock, err := lockCache()
+	unlock, err := cachedir.Lock()
 	if err != nil {
 		return "", err
 	}
@@ -50,42 +48,10 @@ func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 // Download returns the directory of the binaries of a major version, which it
 // downloads into the user's cache unless they are there.
 func Download(version int, progress io.Writer) (string, error) {
-	unlock, err := lockCache()
+	unlock, err := cachedir.Lock()
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 	return download(version, progress)
-}
-
-// cacheDir is where downloads go. Root's own cache is closed to the user that
-// the server runs as, hence the system's.
-func cacheDir() (string, error) {
-	if os.Geteuid() == 0 {
-		return "/var/cache/cdc-outbox", nil
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "cdc-outbox"), nil
-}
-
-// lockCache waits for the lock that other processes of this user respect.
-func lockCache() (unlock func(), err error) {
-	dir, err := cacheDir()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
-	}
-	return func() { _ = f.Close() }, nil // which releases the lock
 }

@@ -1,0 +1,176 @@
+// Package redistest gives tests a real Redis server.
+//
+// A package whose tests need one calls Main from its TestMain and Shared in its
+// tests, which keep apart by prefixes of their own. A test that restarts its
+// server, or needs other settings, starts one with Start.
+//
+// The server comes from the programs on this machine, or from Debian's packages
+// (see package redisserver; CDC_OUTBOX_REDIS_BIN chooses), or else, where a
+// Docker engine answers and CDC_OUTBOX_TEST_DOCKER is not 0, from a container.
+//
+// Invariants:
+//
+//  1. No server outlives its test or, when shared, its package's tests.
+//  2. A test is skipped, with the reason, only where there is no Redis to be had.
+package redistest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
+)
+
+// opTimeout bounds each operation on a server, for slow and busy machines.
+const opTimeout = 2 * time.Minute
+
+// Option changes the server that Start starts.
+type Option func(*redisserver.Options)
+
+// Setting sets a server setting (redis.conf). Without any, nothing is kept on
+// disk: a restarted server is empty.
+func Setting(name, value string) Option {
+	return func(o *redisserver.Options) { o.Settings[name] = value }
+}
+
+// Server is a running Redis server. Its methods fail the test they are given
+// when they cannot do what they say.
+type Server struct{ server server }
+
+// server is what a local server and a container have in common.
+type server interface {
+	Addr() string
+	Stop(ctx context.Context, sig syscall.Signal) error
+	Resume(ctx context.Context) error
+	Close() error
+}
+
+// Start starts a server that is removed when the test ends.
+func Start(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	s, err := start(opts...)
+	if err != nil {
+		giveUp(t, err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("remove Redis: %v", err)
+		}
+	})
+	return &Server{server: s}
+}
+
+// errNoRedis says that there is no way to get a server.
+var errNoRedis = errors.New("no Redis to be had")
+
+func start(opts ...Option) (server, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	o := redisserver.Options{Settings: map[string]string{}}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	program, err := redisserver.Ensure(ctx, os.Stderr)
+	switch {
+	case err == nil:
+		o.Program = program
+		return redisserver.Start(ctx, o)
+	case os.Getenv(redisserver.BinEnv) != "":
+		return nil, err
+	case container.Answers():
+		return startContainer(ctx, o)
+	default:
+		return nil, errors.Join(errNoRedis, err)
+	}
+}
+
+func giveUp(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, errNoRedis) {
+		t.Skip(err)
+	}
+	t.Fatalf("start Redis: %v", err)
+}
+
+// Addr returns the server's host and port.
+func (s *Server) Addr() string { return s.server.Addr() }
+
+// Client returns a client of the server, closed when the test ends. Options
+// other than the address may be changed first.
+func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
+	t.Helper()
+	o := &redis.Options{Addr: s.Addr()}
+	for _, c := range change {
+		c(o)
+	}
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Stop stops the server in order: it writes to disk what its settings say.
+func (s *Server) Stop(t testing.TB) { t.Helper(); s.stop(t, syscall.SIGTERM) }
+
+// Kill stops the server as a crash does.
+func (s *Server) Kill(t testing.TB) { t.Helper(); s.stop(t, syscall.SIGKILL) }
+
+func (s *Server) stop(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	if err := s.server.Stop(ctx, sig); err != nil {
+		t.Fatalf("stop Redis: %v", err)
+	}
+}
+
+// Resume starts a stopped server again, at the same address, with what it has
+// on disk.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	if err := s.server.Resume(ctx); err != nil {
+		t.Fatalf("start Redis again: %v", err)
+	}
+}
+
+// Restart is Stop and Resume.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop(t)
+	s.Resume(t)
+}
+
+// Pause stops the server's process as it stands; clients see silence.
+func (s *Server) Pause(t testing.TB) {
+	t.Helper()
+	if err := s.local(t).Pause(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Continue ends a Pause.
+func (s *Server) Continue(t testing.TB) {
+	t.Helper()
+	if err := s.local(t).Continue(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// local skips the test if the server is in a container: what is asked for needs
+// its process, or several servers that reach one another.
+func (s *Server) local(t testing.TB) *redisserver.Server {
+	t.Helper()
+	local, ok := s.server.(*redisserver.Server)
+	if !ok {
+		t.Skip("needs a redis-server on this machine: set " + redisserver.BinEnv)
+	}
+	return local
+}

@@ -1,0 +1,129 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
+)
+
+// masters is the least number of masters that Redis Cluster is made for.
+const masters = 3
+
+// slots is the number of hash slots (Redis Cluster specification).
+const slots = 16384
+
+// Replica starts a replica of the server and waits until it has a copy.
+func Replica(t testing.TB, master *Server, opts ...Option) *Server {
+	t.Helper()
+	master.local(t)
+	host, port, _ := net.SplitHostPort(master.Addr())
+	replica := Start(t, append(opts, Setting("replicaof", host+" "+port), Setting("repl-diskless-sync-delay", "0"))...)
+	replica.Await(t, "replication", "master_link_status:up")
+	return replica
+}
+
+// Await waits until a section of INFO has the line.
+func (s *Server) Await(t testing.TB, section, line string) {
+	t.Helper()
+	client := s.Client(t)
+	await(t, func(ctx context.Context) error {
+		info, err := client.Info(ctx, section).Result()
+		if err == nil && !strings.Contains(info, line) {
+			err = fmt.Errorf("no %s in INFO %s:\n%s", line, section, info)
+		}
+		return err
+	})
+}
+
+// Cluster is a Redis Cluster of three masters without replicas.
+type Cluster struct{ Nodes []*Server }
+
+// StartCluster starts a cluster that is removed when the test ends.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	bus := make([]int, masters)
+	for i := range masters {
+		port, err := container.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bus[i] = port
+		node := Start(t, Setting("cluster-enabled", "yes"), Setting("cluster-port", strconv.Itoa(port)))
+		node.local(t)
+		c.Nodes = append(c.Nodes, node)
+	}
+	for i, node := range c.Nodes {
+		client := node.Client(t)
+		do(t, client, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		do(t, client, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
+	}
+	first := c.Nodes[0].Client(t)
+	for i, node := range c.Nodes[1:] {
+		host, port, _ := net.SplitHostPort(node.Addr())
+		do(t, first, "CLUSTER", "MEET", host, port, bus[i+1])
+	}
+	for _, node := range c.Nodes {
+		client := node.Client(t)
+		await(t, func(ctx context.Context) error {
+			info, err := client.ClusterInfo(ctx).Result()
+			if err == nil && !strings.Contains(info, "cluster_state:ok") {
+				err = fmt.Errorf("cluster is not ready:\n%s", info)
+			}
+			return err
+		})
+	}
+	return c
+}
+
+// Client returns a client of the cluster, closed when the test ends.
+func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+	t.Helper()
+	o := &redis.ClusterOptions{}
+	for _, node := range c.Nodes {
+		o.Addrs = append(o.Addrs, node.Addr())
+	}
+	for _, f := range change {
+		f(o)
+	}
+	client := redis.NewClusterClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func do(t testing.TB, client *redis.Client, args ...any) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	if err := client.Do(ctx, args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// await repeats the attempt until it succeeds.
+func await(t testing.TB, attempt func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := attempt(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal(err)
+		}
+	}
+}
