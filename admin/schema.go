@@ -53,6 +53,7 @@ func (s Schema) columns(cfg *config.Config) []column {
 		{or(ev.Key, names[1]), "varchar(255) NOT NULL"},
 		{or(ev.Type, names[2]), "varchar(255) NOT NULL"},
 		{or(ev.Payload, "payload"), payload},
+		{headersColumn(ev.Headers), "jsonb"},
 		{ev.SchemaVersion, "integer"},
 		{ev.Tracing, "text"},
 		{ev.Timestamp, "timestamptz NOT NULL DEFAULT now()"},
@@ -65,6 +66,14 @@ func (s Schema) columns(cfg *config.Config) []column {
 			column{"published_at", "timestamptz"})
 	}
 	return distinct(cols)
+}
+
+// headersColumn is the name of the headers column, "" where there is to be none.
+func headersColumn(option string) string {
+	if option == config.HeadersNone {
+		return ""
+	}
+	return or(option, "headers")
 }
 
 // additionalColumns reads "column:placement[:alias]".
@@ -109,7 +118,7 @@ func (s Schema) createTable(cfg *config.Config, table wal.Table) string {
 
 // unquoted are the names that setup itself chooses; none is a reserved word.
 var unquoted = []string{
-	"id", "aggregatetype", "aggregateid", "type", "payload",
+	"id", "aggregatetype", "aggregateid", "type", "payload", "headers",
 	"aggregate_type", "aggregate_id", "event_type", "created_at", "published", "published_at",
 }
 

@@ -60,7 +60,7 @@ func TestSetupFollowsTheConfiguration(t *testing.T) {
 	for _, c := range rel.Columns {
 		names = append(names, c.Name)
 	}
-	want := []string{"event-id", "Aggregate", "order", "type", "payload", "v", "occurred_at", "tenant", "shard", "created_at"}
+	want := []string{"event-id", "Aggregate", "order", "type", "payload", "headers", "v", "occurred_at", "tenant", "shard", "created_at"}
 	if !slices.Equal(names, want) {
 		t.Errorf("columns %v, want %v", names, want)
 	}

@@ -87,6 +87,9 @@ type Event struct {
 	// Tracing is a column with a W3C traceparent or Debezium's
 	// tracingspancontext; empty means detect by those two names.
 	Tracing string `yaml:"tracing"`
+	// Headers is a json or jsonb column whose object's members become headers;
+	// empty means detect by the name headers, HeadersNone that there is none.
+	Headers string `yaml:"headers"`
 	// Additional fields, each "column:header|envelope|partition[:alias]".
 	Additional []string `yaml:"additional"`
 	// AdditionalMissing is MissingError or MissingIgnore: what an additional
@@ -117,6 +120,9 @@ type Event struct {
 	// such header.
 	TypeHeader string `yaml:"type_header"`
 }
+
+// HeadersNone as Event.Headers turns the headers column off.
+const HeadersNone = "-"
 
 // Values of the enumerations in Event.
 const (

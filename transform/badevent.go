@@ -14,6 +14,7 @@ const (
 	ReasonInvalidUTF8        Reason = "invalid_utf8"
 	ReasonInvalidTimestamp   Reason = "invalid_timestamp"
 	ReasonPartitionRange     Reason = "partition_out_of_range"
+	ReasonInvalidHeaders     Reason = "invalid_headers"
 	ReasonHeadersTooLarge    Reason = "headers_too_large"
 	ReasonRecordTooLarge     Reason = "record_too_large"
 	ReasonRejectedByBroker   Reason = "rejected_by_broker"

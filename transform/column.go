@@ -16,11 +16,13 @@ const (
 	typeInt8        = 20
 	typeInt2        = 21
 	typeInt4        = 23
+	typeJSON        = 114
 	typeFloat4      = 700
 	typeFloat8      = 701
 	typeTimestamp   = 1114
 	typeTimestamptz = 1184
 	typeNumeric     = 1700
+	typeJSONB       = 3802
 )
 
 // column is a column of a bound table; the zero column is absent.

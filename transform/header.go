@@ -32,7 +32,7 @@ func isPositionHeader(name string) bool {
 const maxHeaderBytes = 256 << 10
 
 // headers appends the record's headers to room: id, event type, schema version,
-// trace context, the additional ones, the position.
+// trace context, those of the headers column, the additional ones, the position.
 func (b *builder) headers(room []kgo.RecordHeader, row *wal.Row) {
 	p, r := b.plan, b.router
 	if p.headerCount > cap(room) {
@@ -46,7 +46,7 @@ func (b *builder) headers(room []kgo.RecordHeader, row *wal.Row) {
 	if p.version.present {
 		b.header(p.version, headerSchemaVersion)
 	}
-	b.trace()
+	b.objectHeaders(b.trace())
 	for _, h := range p.headers {
 		b.header(h.column, h.alias)
 	}
@@ -69,17 +69,20 @@ func (b *builder) header(c column, name string) {
 	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: name, Value: value})
 }
 
-func (b *builder) trace() {
+// trace appends the trace context of the tracing column. It reports whether the
+// record has its traceparent now, or gets it from an additional column.
+func (b *builder) trace() (traced bool) {
 	v := b.get(b.plan.tracing)
 	if v.Kind == wal.Null {
-		return
+		return b.plan.traced
 	}
 	parent := traceparent(v.Data)
 	if parent == nil {
 		b.warn(WarningNoTrace)
-		return
+		return false
 	}
 	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: headerTraceparent, Value: parent})
+	return true
 }
 
 func (b *builder) checkHeaders() {

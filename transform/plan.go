@@ -21,10 +21,11 @@ var (
 	typeNames    = []string{"type", "event_type"}
 	payloadNames = []string{"payload"}
 	tracingNames = []string{"tracingspancontext", "traceparent"}
+	objectNames  = []string{"headers"}
 )
 
 // plan says where in a table's rows the parts of a record are. The columns
-// eventType, timestamp, version, tracing and partition may be absent.
+// eventType, timestamp, version, tracing, partition and object may be absent.
 type plan struct {
 	rel   *wal.Relation
 	table string
@@ -32,8 +33,10 @@ type plan struct {
 	id, key, route, payload     column
 	eventType, timestamp        column
 	version, tracing, partition column
+	object                      column // a JSON object of headers
+	traced                      bool   // an additional column is the traceparent
 	headers, envelope           []namedColumn
-	headerCount                 int // the most that a row can have
+	headerCount                 int // the most that a row can have, without object's
 }
 
 // namedColumn is an additional column with its name in the record.
@@ -65,6 +68,7 @@ func (r *Router) bind(rel *wal.Relation) (*plan, error) {
 		typeTimestamptz, typeTimestamp, typeInt8)
 	b.fields(p, r.fields, r.event.AdditionalMissing == config.MissingIgnore)
 	b.builtInHeaders(p, r.event)
+	p.object = b.object(r.event, r.fields)
 	p.headerCount = len(p.headers) + builtInHeaders
 	if err := errors.Join(b.errs...); err != nil {
 		return nil, err
@@ -84,9 +88,28 @@ func (b *binder) builtInHeaders(p *plan, ev config.Event) {
 	if !taken(headerSchemaVersion) {
 		p.version = b.optional("event.schema_version", ev.SchemaVersion, nil)
 	}
-	if !taken(headerTraceparent) {
+	if p.traced = taken(headerTraceparent); !p.traced {
 		p.tracing = b.optional("event.tracing", ev.Tracing, tracingNames)
 	}
+}
+
+// object finds the headers column. One that is only detected must be of a JSON
+// type, and is not placed otherwise by the configuration.
+func (b *binder) object(ev config.Event, fields []field) column {
+	switch ev.Headers {
+	case config.HeadersNone:
+		return column{}
+	case "":
+		c := b.optional("event.headers", "", objectNames)
+		placed := slices.ContainsFunc(fields, func(f field) bool { return f.column == c.name })
+		if placed || c.oid != typeJSON && c.oid != typeJSONB {
+			return column{}
+		}
+		return c
+	}
+	c := b.optional("event.headers", ev.Headers, nil)
+	b.wantType("event.headers", c, "json or jsonb", typeJSON, typeJSONB)
+	return c
 }
 
 func (b *binder) fields(p *plan, fields []field, ignoreMissing bool) {

@@ -23,6 +23,7 @@ type Router struct {
 	plans map[uint32]*plan
 	last  *plan
 	tx    transactionHeaders
+	names interned
 }
 
 // New compiles the options. ev and route have passed the configuration's own
@@ -41,6 +42,7 @@ func New(ev config.Event, route config.Route) (*Router, error) {
 		fields:  fields,
 		topics:  topics,
 		plans:   make(map[uint32]*plan),
+		names:   make(interned),
 	}
 	for _, f := range fields {
 		r.envelope = r.envelope || f.placement == placeEnvelope

@@ -1,0 +1,193 @@
+package transform
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// reservedPrefix begins the names of headers that are the connector's alone.
+const reservedPrefix = "cdc-"
+
+// mostHeaders bounds the room that is made for the headers of an object before
+// they are read.
+const mostHeaders = 32
+
+var errNoObject = errors.New("it is no JSON object")
+
+// objectHeaders appends a header for each member of the headers column's
+// object, in the order of its text (jsonb has one of its own). Where the object
+// is not as it must be, its text becomes a header under the column's name
+// instead, so that a dead letter holds it.
+func (b *builder) objectHeaders(traced bool) {
+	v := b.get(b.plan.object)
+	if v.Kind == wal.Null {
+		return
+	}
+	headers := b.event.Record.Headers
+	if n := b.plan.headerCount + min(bytes.Count(v.Data, []byte{':'}), mostHeaders); n > cap(headers) {
+		headers = append(make([]kgo.RecordHeader, 0, n), headers...)
+	}
+	before := len(headers)
+	headers, err := b.appendMembers(headers, v.Data, traced)
+	if err != nil {
+		reason := ReasonInvalidHeaders
+		if errors.Is(err, errNotUTF8) {
+			reason = ReasonInvalidUTF8
+		}
+		b.reject(reason, fmt.Errorf("column %q: %w", b.plan.object.name, err))
+		headers = append(headers[:before], kgo.RecordHeader{Key: b.plan.object.name, Value: v.Data})
+	}
+	b.event.Record.Headers = headers
+}
+
+// appendMembers appends the members of the JSON object src. traced tells that
+// the record has its traceparent already.
+func (b *builder) appendMembers(headers []kgo.RecordHeader, src []byte, traced bool) ([]kgo.RecordHeader, error) {
+	if !utf8.Valid(src) {
+		return headers, errNotUTF8
+	}
+	if !json.Valid(src) {
+		return headers, errNoObject
+	}
+	r := jsonReader{src: src}
+	if r.peek() != '{' {
+		return headers, errNoObject
+	}
+	r.pos++
+	for r.peek() != '}' {
+		if r.peek() == ',' {
+			r.pos++
+			r.peek()
+		}
+		name := b.router.names.of(unquoted(r.text()))
+		if err := b.nameable(name); err != nil {
+			return headers, err
+		}
+		r.peek()
+		r.pos++ // the colon
+		value, err := r.scalar()
+		if err != nil {
+			return headers, fmt.Errorf("header %.40q: %w", name, err)
+		}
+		if name == headerTraceparent {
+			parent := traceparent(value)
+			if traced || parent == nil {
+				if !traced && value != nil {
+					b.warn(WarningNoTrace)
+				}
+				continue
+			}
+			value, traced = parent, true
+		}
+		headers = append(headers, kgo.RecordHeader{Key: name, Value: value})
+	}
+	return headers, nil
+}
+
+// nameable returns why a header of an object must not have that name.
+func (b *builder) nameable(name string) error {
+	ev := &b.router.event
+	switch {
+	case name == "":
+		return errors.New("a header has an empty name")
+	case name == headerID, name == ev.TypeHeader, strings.HasPrefix(name, reservedPrefix),
+		name == headerSchemaVersion && b.plan.version.present:
+		return fmt.Errorf("the header name %.40q is reserved", name)
+	}
+	return nil
+}
+
+// unquoted returns what a JSON string says: a part of it where it has no
+// escapes.
+func unquoted(text []byte) []byte {
+	if bytes.IndexByte(text, '\\') < 0 {
+		return text[1 : len(text)-1]
+	}
+	var s string
+	_ = json.Unmarshal(text, &s) // text is a valid string
+	return []byte(s)
+}
+
+// jsonReader reads a JSON document that is known to be valid.
+type jsonReader struct {
+	src []byte
+	pos int
+}
+
+// peek returns the next byte that is not space.
+func (r *jsonReader) peek() byte {
+	for {
+		switch c := r.src[r.pos]; c {
+		case ' ', '\t', '\n', '\r':
+			r.pos++
+		default:
+			return c
+		}
+	}
+}
+
+// text reads the string that is next, with its quotes.
+func (r *jsonReader) text() []byte {
+	start := r.pos
+	r.pos++
+	for {
+		end := r.pos + bytes.IndexByte(r.src[r.pos:], '"')
+		r.pos = end + 1
+		if !escaped(r.src[start+1 : end]) {
+			return r.src[start:r.pos]
+		}
+	}
+}
+
+var errNested = errors.New("its value is an object or array; write it as a string")
+
+// scalar reads the value that is next as a header shows it: strings without
+// their quotes, numbers and bools as they are written, null as nil.
+func (r *jsonReader) scalar() ([]byte, error) {
+	switch r.peek() {
+	case '{', '[':
+		return nil, errNested
+	case '"':
+		return unquoted(r.text()), nil
+	}
+	start := r.pos
+	for bytes.IndexByte([]byte(" \t\n\r,}"), r.src[r.pos]) < 0 {
+		r.pos++
+	}
+	value := r.src[start:r.pos:r.pos]
+	if string(value) == "null" {
+		return nil, nil
+	}
+	return value, nil
+}
+
+// interned keeps the strings of header names, of which an outbox has few.
+type interned map[string]string
+
+// Bounds of interned: names beyond them are made anew each time.
+const (
+	maxInterned       = 1024
+	maxInternedLength = 64
+)
+
+func (n interned) of(name []byte) string {
+	if known, ok := n[string(name)]; ok {
+		return known
+	}
+	s := string(name)
+	if len(s) <= maxInternedLength {
+		if len(n) >= maxInterned {
+			clear(n)
+		}
+		n[s] = s
+	}
+	return s
+}
