@@ -126,13 +126,14 @@ func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
 // exported returns the names of the connector's metrics.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
-	m := metrics.New("", "")
+	set := metrics.New("", "")
+	m := set.Pipeline("")
 	m.Published([]*transform.Event{{}})
 	m.DeadLettered(transform.ReasonNullKey)
 	m.Skipped(transform.ReasonNullKey)
 	m.Warned(transform.WarningNotExpanded)
 	m.PartitionsGrown("topic")
-	families, err := m.Gatherer().Gather()
+	families, err := set.Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

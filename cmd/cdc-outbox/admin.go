@@ -30,22 +30,20 @@ func setupVerb() verb {
 
 // setupFlags are the flags of setup.
 type setupFlags struct {
-	cfg                            *configFlags
-	asJSON                         *bool
+	*adminFlags
 	print, acceptGap, yes, publish *bool
 	schema, role                   *string
 }
 
 func declareSetup(flags *flag.FlagSet) setupFlags {
 	return setupFlags{
-		cfg:       declareConfig(flags),
-		asJSON:    declareJSON(flags),
-		print:     flags.Bool("print", false, "only print the SQL; connect to nothing"),
-		schema:    flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
-		role:      flags.String("role", "", "create or complete the `ROLE` that the connector logs in as"),
-		acceptGap: flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from the present; events in the gap may never be published"),
-		yes:       flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
-		publish:   flags.Bool("snapshot", false, "with --accept-gap: the next run publishes the rows that are in the outbox first"),
+		adminFlags: declareAdmin(flags),
+		print:      flags.Bool("print", false, "only print the SQL; connect to nothing"),
+		schema:     flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
+		role:       flags.String("role", "", "create or complete the `ROLE` that the connector logs in as"),
+		acceptGap:  flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from the present; events in the gap may never be published"),
+		yes:        flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
+		publish:    flags.Bool("snapshot", false, "with --accept-gap: the next run publishes the rows that are in the outbox first"),
 	}
 }
 
@@ -56,27 +54,33 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 	if *o.print && *o.acceptGap {
 		return failure.Configf("leave out --print; without --yes nothing is changed", "setup cannot print what --accept-gap does")
 	}
-	cfg, err := o.cfg.load(p)
-	if err != nil {
-		return err
-	}
 	if *o.acceptGap {
-		gap, err := admin.AcceptGap(ctx, cfg, admin.GapOptions{Yes: *o.yes, Snapshot: *o.publish})
-		if gap != nil {
-			err = errors.Join(err, p.show(gap, *o.asJSON))
-		}
-		return err
+		return acceptGap(ctx, p, o)
 	}
 	schema, err := admin.ParseSchema(*o.schema)
 	if err != nil {
 		return err
 	}
 	opts := admin.SetupOptions{Schema: schema, Role: *o.role}
-	if *o.print {
-		return printScript(p, cfg, opts)
+	return o.each(p, func(cfg *config.Config) (report, error) {
+		if *o.print {
+			return nil, printScript(p, cfg, opts)
+		}
+		return admin.Setup(ctx, cfg, opts)
+	})
+}
+
+// acceptGap is about one pipeline: each gap needs a decision of its own.
+func acceptGap(ctx context.Context, p *program, o setupFlags) error {
+	cfg, err := o.loadOne(p)
+	if err != nil {
+		return err
 	}
-	steps, err := admin.Setup(ctx, cfg, opts)
-	return errors.Join(err, p.show(steps, *o.asJSON))
+	gap, err := admin.AcceptGap(ctx, cfg, admin.GapOptions{Yes: *o.yes, Snapshot: *o.publish})
+	if gap != nil {
+		err = errors.Join(err, p.show(gap, *o.asJSON))
+	}
+	return err
 }
 
 func printScript(p *program, cfg *config.Config, opts admin.SetupOptions) error {
@@ -95,15 +99,10 @@ func teardownVerb() verb {
 		detail:  "What was not published by then is lost to the connector; the outbox table stays.",
 		example: "cdc-outbox teardown -c cdc-outbox.yaml --yes",
 		prepare: func(flags *flag.FlagSet) action {
-			cfg, asJSON := declareConfig(flags), declareJSON(flags)
+			o := declareAdmin(flags)
 			yes := flags.Bool("yes", false, "do it; otherwise only say what would be dropped")
 			return func(ctx context.Context, p *program) error {
-				loaded, err := cfg.load(p)
-				if err != nil {
-					return err
-				}
-				steps, err := admin.Teardown(ctx, loaded, *yes)
-				return errors.Join(err, p.show(steps, *asJSON))
+				return o.each(p, func(cfg *config.Config) (report, error) { return admin.Teardown(ctx, cfg, *yes) })
 			}
 		},
 	}
@@ -116,14 +115,12 @@ func checkVerb() verb {
 		detail:  "It changes nothing. Exit code 2 if a check fails.",
 		example: "cdc-outbox check -c cdc-outbox.yaml",
 		prepare: func(flags *flag.FlagSet) action {
-			cfg, asJSON := declareConfig(flags), declareJSON(flags)
+			o := declareAdmin(flags)
 			return func(ctx context.Context, p *program) error {
-				loaded, err := cfg.load(p)
-				if err != nil {
-					return err
-				}
-				report := admin.Check(ctx, loaded)
-				return errors.Join(report.Err(), p.show(report, *asJSON))
+				return o.each(p, func(cfg *config.Config) (report, error) {
+					found := admin.Check(ctx, cfg)
+					return found, found.Err()
+				})
 			}
 		},
 	}
@@ -136,14 +133,12 @@ func statusVerb() verb {
 		detail:  "It asks PostgreSQL and the checkpoint's store, not a running connector, and changes\nnothing. Exit code 3 if the slot is lost.",
 		example: "cdc-outbox status -c cdc-outbox.yaml --json",
 		prepare: func(flags *flag.FlagSet) action {
-			cfg, asJSON := declareConfig(flags), declareJSON(flags)
+			o := declareAdmin(flags)
 			return func(ctx context.Context, p *program) error {
-				loaded, err := cfg.load(p)
-				if err != nil {
-					return err
-				}
-				report := admin.Status(ctx, loaded)
-				return errors.Join(report.Err(), p.show(report, *asJSON))
+				return o.each(p, func(cfg *config.Config) (report, error) {
+					found := admin.Status(ctx, cfg)
+					return found, found.Err()
+				})
 			}
 		},
 	}
@@ -157,24 +152,20 @@ func tailVerb() verb {
 		example: "cdc-outbox tail -c cdc-outbox.yaml\n" +
 			"cdc-outbox tail -c cdc-outbox.yaml --from-table --limit 10 --json",
 		prepare: func(flags *flag.FlagSet) action {
-			cfg, asJSON := declareConfig(flags), declareJSON(flags)
+			o := declareAdmin(flags)
 			fromTable := flags.Bool("from-table", false, "print the rows that are in the tables now, and end")
 			limit := flags.Uint("limit", 0, "end after `N` events; 0 means no limit")
 			return func(ctx context.Context, p *program) error {
-				loaded, err := cfg.load(p)
+				cfg, err := o.loadOne(p)
 				if err != nil {
 					return err
 				}
-				return admin.Tail(ctx, loaded, admin.TailOptions{
-					FromTable: *fromTable, JSON: *asJSON, Limit: int(*limit), Out: p.stdout, Notes: p.stderr,
+				return admin.Tail(ctx, cfg, admin.TailOptions{
+					FromTable: *fromTable, JSON: *o.asJSON, Limit: int(*limit), Out: p.stdout, Notes: p.stderr,
 				})
 			}
 		},
 	}
-}
-
-func declareJSON(flags *flag.FlagSet) *bool {
-	return flags.Bool("json", false, "print JSON")
 }
 
 // report is what a verb found or did.

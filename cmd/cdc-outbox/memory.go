@@ -29,8 +29,14 @@ func (p *program) boundMemory(cfg *config.Config) {
 // batches made of them. It is soft: the collector works harder near it and
 // never refuses memory.
 func memoryLimit(cfg *config.Config) int64 {
-	if cfg.Sink.Kafka == nil {
-		return 2 * baseMemory
+	var limit int64
+	for _, p := range cfg.Each() {
+		limit += baseMemory
+		if kafka := p.Config.Sink.Kafka; kafka != nil {
+			limit += 2 * kafka.MaxBufferedBytes
+		} else {
+			limit += baseMemory
+		}
 	}
-	return baseMemory + 2*cfg.Sink.Kafka.MaxBufferedBytes
+	return limit
 }

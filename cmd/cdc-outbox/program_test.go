@@ -313,3 +313,40 @@ func TestBrokenStdoutIsAnError(t *testing.T) {
 		t.Errorf("code %d, stderr %q", code, stderr.String())
 	}
 }
+
+func TestVerbsActOnTheChosenPipeline(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cdc-outbox.yaml")
+	text := "source: {url: 'postgres://nobody@127.0.0.1:1/app'}\nsink: {stdout: {}}\npipelines: {orders: {}, billing: {}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args   string
+		code   int
+		stdout []string
+		stderr string
+	}{
+		{"setup --print", 0, []string{`"cdc_outbox_orders"`, `"cdc_outbox_billing"`}, ""},
+		{"setup --print --pipeline orders", 0, []string{`"cdc_outbox_orders"`}, ""},
+		{"setup --print --pipeline order", 2, nil, `no pipeline "order"` + "\nremedy: did you mean orders?"},
+		{"tail", 2, nil, "remedy: choose one with --pipeline"},
+		{"status", 1, []string{"pipeline orders\n", "pipeline billing\n"}, "pipeline billing: "},
+		{"status --json", 1, []string{`"pipelines"`, `"orders": {`, `"billing": {`}, "pipeline orders: "},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			args := append(strings.Fields(tt.args), "-c", file)
+			got := execute(t.Context(), nil, args...)
+			if got.code != tt.code || !strings.Contains(got.stderr, tt.stderr) {
+				t.Errorf("code %d, stderr %q", got.code, got.stderr)
+			}
+			for _, want := range tt.stdout {
+				if !strings.Contains(got.stdout, want) {
+					t.Errorf("stdout has no %q:\n%s", want, got.stdout)
+				}
+			}
+			if tt.args == "setup --print --pipeline orders" && strings.Contains(got.stdout, "billing") {
+				t.Errorf("acts on another pipeline:\n%s", got.stdout)
+			}
+		})
+	}
+}

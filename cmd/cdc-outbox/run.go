@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"flag"
+	"strings"
 
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 )
@@ -36,8 +38,7 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	}
 	p.boundMemory(cfg)
 	ver, rev := build()
-	log.Info("starting", zap.String("version", ver), zap.String("commit", rev),
-		zap.String("slot", cfg.Source.Slot), zap.Strings("tables", cfg.Source.Tables))
+	log.Info("starting", zap.String("version", ver), zap.String("commit", rev), sources(cfg))
 	connect := p.connect
 	if connect == nil {
 		connect = connector.Run
@@ -48,4 +49,16 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	}
 	log.Info("stopped", zap.NamedError("cause", context.Cause(ctx)))
 	return nil
+}
+
+// sources is a log field that says what will be read: slot and tables of each
+// pipeline.
+func sources(cfg *config.Config) zap.Field {
+	each := cfg.Each()
+	read := make([]string, len(each))
+	for i, p := range each {
+		source := p.Config.Source
+		read[i] = source.Slot + ": " + strings.Join(source.Tables, ", ")
+	}
+	return zap.Strings("sources", read)
 }

@@ -1,35 +1,30 @@
-// Package connector makes a running connector of a configuration: it opens the
-// sink and the checkpoint store, gives them to a relay, and answers HTTP beside
-// it.
+// Package connector makes running connectors of a configuration: it opens a
+// sink and a checkpoint store for each pipeline, gives them to a relay, and
+// answers HTTP beside them.
 //
 // Invariants:
 //
 //  1. HTTP answers from before the first connection is made until after the
 //     drain: /livez is well while a broker is awaited.
 //  2. What was opened is closed, in the reverse order, however Run ends.
+//  3. Pipelines share nothing but the process: one that fails is started again
+//     or, where that cannot help, stays down; the others do not notice.
 //
-// Non-goals: reading the configuration, exit codes, several relays in one
-// process.
+// Non-goals: reading the configuration, exit codes.
 package connector
 
 import (
 	"context"
 	"io"
-	"time"
+	"sync"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
-	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
-	"github.com/cdc-outbox/cdc-outbox/relay"
-	"github.com/cdc-outbox/cdc-outbox/sink"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Options say what to run. All are required.
@@ -37,20 +32,22 @@ type Options struct {
 	// Config has passed validation.
 	Config  *config.Config
 	Log     *zap.Logger
-	Metrics *metrics.Metrics
+	Metrics *metrics.Set
 	// Stdout is where sink.stdout writes.
 	Stdout io.Writer
 }
 
-// Run runs the connector until ctx ends, then drains and returns nil. It
-// returns early with an error that retrying does not mend, whose failure.Class
-// is the process's exit code.
+// Run runs the connector, or all pipelines, until ctx ends, then drains and
+// returns nil. It returns early with an error that retrying does not mend,
+// whose failure.Class is the process's exit code; with pipelines, when the last
+// of them has failed so. A pipeline that failed makes the result of a stop its
+// error too.
 func Run(ctx context.Context, o Options) error {
-	c := &connector{Options: o, health: &health{}}
+	pipelines, health := newPipelines(o)
 	if o.Config.HTTP.Listen == "" {
-		return c.relay(ctx)
+		return runAll(ctx, pipelines)
 	}
-	server, err := httpapi.Listen(o.Config.HTTP.Listen, c.health, o.Metrics.Gatherer(), o.Log)
+	server, err := httpapi.Listen(o.Config.HTTP.Listen, health, o.Metrics.Gatherer(), o.Log)
 	if err != nil {
 		return err
 	}
@@ -64,90 +61,58 @@ func Run(ctx context.Context, o Options) error {
 	both.Go(func() error { return server.Serve(serving) })
 	both.Go(func() error {
 		defer stopServing()
-		return c.relay(ctx)
+		return runAll(ctx, pipelines)
 	})
 	return both.Wait()
 }
 
-// connector is one call of Run.
-type connector struct {
-	Options
-	health *health
+// newPipelines makes the pipelines, and the health that speaks for all.
+func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
+	out := &lockedWriter{to: o.Stdout}
+	each := o.Config.Each()
+	pipelines := make([]*pipeline, len(each))
+	for i, p := range each {
+		pipelines[i] = &pipeline{
+			name:    p.Name,
+			cfg:     p.Config,
+			log:     o.Log,
+			metrics: o.Metrics.Pipeline(p.Name),
+			stdout:  out,
+			health:  &health{},
+		}
+		if p.Name != "" {
+			pipelines[i].log = o.Log.With(zap.String("pipeline", p.Name))
+		}
+	}
+	if len(o.Config.Pipelines) == 0 {
+		return pipelines, pipelines[0].health
+	}
+	return pipelines, allHealth(pipelines)
 }
 
-// relay opens what a relay needs and runs it.
-func (c *connector) relay(ctx context.Context) error {
-	router, err := transform.New(c.Config.Event, c.Config.Route)
-	if err != nil {
-		return err
+// runAll runs the pipelines until each has ended. Its goroutines, one for each,
+// have ended when it returns.
+func runAll(ctx context.Context, pipelines []*pipeline) error {
+	if len(pipelines) == 1 && pipelines[0].name == "" {
+		return pipelines[0].run(ctx)
 	}
-	state := relay.NewHealth(c.Metrics)
-	out, err := c.openSink(state)
-	if err != nil {
-		return err
+	errs := make([]error, len(pipelines))
+	var all sync.WaitGroup
+	for i, p := range pipelines {
+		all.Go(func() { errs[i] = p.supervise(ctx, p.run) })
 	}
-	defer out.Close()
-	store, err := c.openStore(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil // stopped before anything was read
-		}
-		return err
-	}
-	defer store.Close()
-	r, err := relay.New(relay.Options{
-		Config:  *c.Config,
-		Router:  router,
-		Sink:    out,
-		Store:   store,
-		Metrics: c.Metrics,
-		Health:  state,
-		Log:     c.Log,
-	})
-	if err != nil {
-		return err
-	}
-	c.health.set(state)
-	return r.Run(ctx)
+	all.Wait()
+	return failure.Join(errs...)
 }
 
-func (c *connector) openSink(state *relay.Health) (sink.Sink, error) {
-	kafka := c.Config.Sink.Kafka
-	if kafka == nil {
-		return sink.NewStdout(c.Stdout), nil
-	}
-	opts := []sink.Option{sink.WithLogger(c.Log), sink.WithObserver(sink.Observer{
-		Reconnect:         func() { c.Metrics.Reconnected("kafka") },
-		PartitionsChanged: func(topic string, _, _ int32) { c.Metrics.PartitionsGrown(topic) },
-		TopicWaiting:      state.TopicWaiting,
-	})}
-	if c.Config.Errors.OnBadEvent == config.BadEventDeadLetter {
-		opts = append(opts, sink.WithDeadLetterTopic(c.Config.Errors.DeadLetterTopic))
-	}
-	return sink.NewKafka(*kafka, opts...)
+// lockedWriter keeps the lines of several pipelines apart.
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
 }
 
-// storeWaits are those between attempts to reach the checkpoint store.
-var storeWaits = backoff.Range{First: 250 * time.Millisecond, Longest: 5 * time.Second}
-
-// openStore opens the checkpoint store, and tries again for as long as ctx
-// lives when it cannot be reached.
-func (c *connector) openStore(ctx context.Context) (checkpoint.Store, error) {
-	retry := backoff.Series{Range: storeWaits}
-	for {
-		store, err := wiring.OpenStore(ctx, c.Config)
-		if err == nil {
-			return store, nil
-		}
-		if ctx.Err() != nil || failure.ClassOf(err) != failure.Transient {
-			return nil, err
-		}
-		c.health.waitFor(err)
-		wait := retry.Next()
-		c.Log.Warn("checkpoint store is not available, will retry", zap.Error(err),
-			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
-		if err := backoff.Sleep(ctx, wait); err != nil {
-			return nil, err
-		}
-	}
+func (w *lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
 }

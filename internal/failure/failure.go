@@ -3,8 +3,10 @@
 package failure
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Class says what an error means for the running connector.
@@ -70,4 +72,12 @@ func RemedyOf(err error) string {
 		err = e.Err
 	}
 	return ""
+}
+
+// Join is errors.Join with the worst error first, whose class is then that of
+// all.
+func Join(errs ...error) error {
+	errs = slices.Clone(errs)
+	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(ClassOf(b), ClassOf(a)) })
+	return errors.Join(errs...)
 }

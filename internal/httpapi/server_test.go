@@ -56,7 +56,9 @@ func TestEndpoints(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			answer := httptest.NewRecorder()
-			handler(tt.health, metrics.New("", "").Gatherer()).ServeHTTP(answer, httptest.NewRequest(tt.method, tt.path, nil))
+			set := metrics.New("", "")
+			set.Pipeline("")
+			handler(tt.health, set.Gatherer()).ServeHTTP(answer, httptest.NewRequest(tt.method, tt.path, nil))
 			if answer.Code != tt.code {
 				t.Errorf("code %d, want %d", answer.Code, tt.code)
 			}

@@ -6,20 +6,18 @@
 //     the help texts say what each means.
 //  2. Nothing on the hot path looks a label up per event: a delivery is counted
 //     by runs of one topic.
-//  3. A registry of its own: two connectors in one process do not share
-//     numbers.
+//  3. Pipelines of one process do not share numbers: with several, each
+//     series of a pipeline has the label pipeline.
 //
 // Non-goals: logging, deciding what is healthy.
 package metrics
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -27,11 +25,11 @@ import (
 
 const namespace = "cdc_outbox"
 
-// Metrics are the connector's metrics. All methods may be called concurrently
+// Metrics are those of one pipeline; Set.Pipeline makes them. All methods may be called concurrently
 // and none blocks for longer than a map look-up. They keep nothing of what they
 // are given.
 type Metrics struct {
-	registry *prometheus.Registry
+	registry prometheus.Registerer
 
 	published       *prometheus.CounterVec
 	publishedBytes  prometheus.Counter
@@ -53,26 +51,6 @@ type Metrics struct {
 	mu      sync.Mutex
 	byTopic map[string]prometheus.Counter // of published; guarded by mu
 }
-
-// New returns metrics at zero, with every series whose labels are known in
-// advance, and the Go runtime's and the process's own.
-func New(version, commit string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), byTopic: map[string]prometheus.Counter{}}
-	m.registerEvents()
-	m.registerConnector()
-	m.registerProgress()
-	m.slot.register(m)
-	build := m.gaugeVec("build_info", "Always 1; the labels say what is running.", "version", "commit", "goversion")
-	build.WithLabelValues(version, commit, runtime.Version()).Set(1)
-	m.registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	return m
-}
-
-// Gatherer returns what an HTTP handler serves.
-func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
 func (m *Metrics) registerEvents() {
 	m.published = m.counterVec("events_published_total", "Events that the broker acknowledged.", "topic")
@@ -97,7 +75,7 @@ func (m *Metrics) registerConnector() {
 	for _, side := range []string{"postgres", "kafka"} {
 		m.reconnects.WithLabelValues(side)
 	}
-	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active or stopping.", "role")
+	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active, stopping, or failed (only with pipelines: it needs an operator while others go on).", "role")
 	m.Role("starting")
 	m.partitionsGrown = m.counterVec("topic_partitions_grown_total", "Times that a topic was seen with more partitions: keys are placed anew.", "topic")
 	m.topicsMissing = m.gauge("topics_missing", "Topics that events wait for and that do not exist.")
@@ -157,9 +135,9 @@ func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operatio
 // kafka.
 func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).Inc() }
 
-// Role sets the present role: starting, standby, active or stopping.
+// Role sets the present role: starting, standby, active, stopping or failed.
 func (m *Metrics) Role(role string) {
-	for _, other := range []string{"starting", "standby", "active", "stopping"} {
+	for _, other := range []string{"starting", "standby", "active", "stopping", "failed"} {
 		m.role.WithLabelValues(other).Set(0)
 	}
 	m.role.WithLabelValues(role).Set(1)

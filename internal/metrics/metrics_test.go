@@ -25,7 +25,8 @@ var update = flag.Bool("update", false, "rewrite the golden file")
 // TestExposition plays a short life and compares everything that Prometheus
 // would see of our own metrics, names and help texts included.
 func TestExposition(t *testing.T) {
-	m := New("1.2.3", "abcdef0")
+	set := New("1.2.3", "abcdef0")
+	m := set.Pipeline("")
 	commit := time.Now().Add(-20 * time.Hour)
 	m.Published([]*transform.Event{
 		event("orders", "key", commit), event("orders", "k", time.Now().Add(time.Hour)),
@@ -45,7 +46,7 @@ func TestExposition(t *testing.T) {
 	m.Slot(wal.Slot{ConfirmedFlush: 0x1000, RestartLSN: 0x800}, 0x1800, 3*time.Second)
 	m.Observe(lsn(0x2000), lsn(0x1000), number(7), number(700))
 
-	got := exposition(t, m.Gatherer())
+	got := exposition(t, set.Gatherer())
 	// Sums of latencies and the Go version are not ours to fix.
 	got = keepLines(got, func(line string) bool {
 		return strings.Contains(line, "cdc_outbox_") && !strings.Contains(line, "latency_seconds_sum") && !strings.Contains(line, "build_info{")
@@ -54,7 +55,9 @@ func TestExposition(t *testing.T) {
 }
 
 func TestContractNamesExistFromTheStart(t *testing.T) {
-	text := exposition(t, New("", "").Gatherer())
+	set := New("", "")
+	set.Pipeline("")
+	text := exposition(t, set.Gatherer())
 	for _, name := range []string{
 		"bytes_published_total", "publish_latency_seconds_count", "received_lsn", "confirmed_lsn", "slot_lag_bytes",
 		"slot_retained_bytes", "slot_lag_seconds", "in_flight_events", "in_flight_bytes",
@@ -70,9 +73,9 @@ func TestContractNamesExistFromTheStart(t *testing.T) {
 }
 
 func TestLatencyIsNeverNegative(t *testing.T) {
-	m := New("", "")
-	m.Published([]*transform.Event{event("orders", "", time.Now().Add(time.Hour))})
-	if text := exposition(t, m.Gatherer()); !strings.Contains(text, "\ncdc_outbox_publish_latency_seconds_sum 0\n") {
+	set := New("", "")
+	set.Pipeline("").Published([]*transform.Event{event("orders", "", time.Now().Add(time.Hour))})
+	if text := exposition(t, set.Gatherer()); !strings.Contains(text, "\ncdc_outbox_publish_latency_seconds_sum 0\n") {
 		t.Error("a commit in this clock's future counts as a negative latency")
 	}
 }
@@ -91,9 +94,9 @@ func TestSlot(t *testing.T) {
 		{"moved on since", wal.Slot{ConfirmedFlush: 2000, RestartLSN: 2000}, "0", "0", "+Inf"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := New("", "")
-			m.Slot(tt.slot, 1000, 0)
-			text := exposition(t, m.Gatherer())
+			set := New("", "")
+			set.Pipeline("").Slot(tt.slot, 1000, 0)
+			text := exposition(t, set.Gatherer())
 			for name, want := range map[string]string{"lag": tt.lag, "retained": tt.retained, "safe_wal": tt.safe} {
 				if line := "\ncdc_outbox_slot_" + name + "_bytes " + want + "\n"; !strings.Contains(text, line) {
 					t.Errorf("no line %q", line)
@@ -103,8 +106,26 @@ func TestSlot(t *testing.T) {
 	}
 }
 
+func TestPipelinesDoNotShareNumbers(t *testing.T) {
+	set := New("", "")
+	set.Pipeline("orders").Role("active")
+	set.Pipeline("billing").Role("failed")
+	text := exposition(t, set.Gatherer())
+	for _, line := range []string{
+		`role{pipeline="orders",role="active"} 1`, `role{pipeline="orders",role="failed"} 0`,
+		`role{pipeline="billing",role="active"} 0`, `role{pipeline="billing",role="failed"} 1`,
+		`in_flight_events{pipeline="orders"} 0`,
+	} {
+		if !strings.Contains(text, "\ncdc_outbox_"+line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+}
+
 func TestNamesFollowPrometheusConventions(t *testing.T) {
-	problems, err := testutil.GatherAndLint(New("v", "c").Gatherer())
+	set := New("v", "c")
+	set.Pipeline("orders")
+	problems, err := testutil.GatherAndLint(set.Gatherer())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +136,7 @@ func TestNamesFollowPrometheusConventions(t *testing.T) {
 
 // BenchmarkPublished shows the cost for each event of a delivery.
 func BenchmarkPublished(b *testing.B) {
-	m := New("", "")
+	m := New("", "").Pipeline("")
 	events := make([]*transform.Event, 1000)
 	for i := range events {
 		events[i] = event([]string{"orders", "customers"}[i/100%2], "key", time.Now())

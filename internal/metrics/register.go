@@ -21,7 +21,11 @@ func (m *Metrics) gauge(name, help string) prometheus.Gauge {
 }
 
 func (m *Metrics) gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
+	return gaugeVec(m.registry, name, help, labels...)
+}
+
+func gaugeVec(to prometheus.Registerer, name, help string, labels ...string) *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
-	m.registry.MustRegister(g)
+	to.MustRegister(g)
 	return g
 }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+)
+
+// adminFlags are the flags of the operator's verbs.
+type adminFlags struct {
+	cfg      *configFlags
+	pipeline *string
+	asJSON   *bool
+}
+
+func declareAdmin(flags *flag.FlagSet) *adminFlags {
+	return &adminFlags{
+		cfg:      declareConfig(flags),
+		pipeline: flags.String("pipeline", "", "only the pipeline of that `NAME`, where the configuration has several"),
+		asJSON:   flags.Bool("json", false, "print JSON"),
+	}
+}
+
+// load returns the pipelines that the verb is about.
+func (a *adminFlags) load(p *program) ([]config.Pipeline, error) {
+	cfg, err := a.cfg.load(p)
+	if err != nil {
+		return nil, err
+	}
+	if *a.pipeline == "" {
+		return cfg.Each(), nil
+	}
+	names := make([]string, len(cfg.Pipelines))
+	for i, candidate := range cfg.Pipelines {
+		if candidate.Name == *a.pipeline {
+			return cfg.Pipelines[i : i+1], nil
+		}
+		names[i] = candidate.Name
+	}
+	remedy := "the configuration has no pipelines; leave --pipeline out"
+	if len(names) > 0 {
+		remedy = "it has " + strings.Join(names, ", ")
+	}
+	if near := nearest.To(*a.pipeline, names); near != "" {
+		remedy = "did you mean " + near + "?"
+	}
+	return nil, failure.Configf(remedy, "the configuration has no pipeline %q", *a.pipeline)
+}
+
+// loadOne returns the one pipeline that the verb is about.
+func (a *adminFlags) loadOne(p *program) (*config.Config, error) {
+	chosen, err := a.load(p)
+	if err != nil {
+		return nil, err
+	}
+	if len(chosen) > 1 {
+		return nil, failure.Configf("choose one with --pipeline, for example --pipeline "+chosen[0].Name,
+			"the configuration has several pipelines")
+	}
+	return chosen[0].Config, nil
+}
+
+// each does a verb's work for each pipeline and shows what it found or did; a
+// nil report is not shown.
+func (a *adminFlags) each(p *program, work func(*config.Config) (report, error)) error {
+	chosen, err := a.load(p)
+	if err != nil {
+		return err
+	}
+	var reports pipelineReports
+	var errs []error
+	for _, pipeline := range chosen {
+		found, err := work(pipeline.Config)
+		if err != nil && pipeline.Name != "" {
+			err = fmt.Errorf("pipeline %s: %w", pipeline.Name, err)
+		}
+		errs = append(errs, err)
+		if found != nil {
+			reports = append(reports, pipelineReport{pipeline.Name, found})
+		}
+	}
+	switch {
+	case len(reports) == 1 && reports[0].name == "":
+		errs = append(errs, p.show(reports[0].report, *a.asJSON))
+	case len(reports) > 0:
+		errs = append(errs, p.show(reports, *a.asJSON))
+	}
+	return failure.Join(errs...)
+}
+
+// pipelineReports are the reports of several pipelines, in the configuration's
+// order.
+type pipelineReports []pipelineReport
+
+type pipelineReport struct {
+	name string
+	report
+}
+
+// WriteText implements report, with a heading for each.
+func (all pipelineReports) WriteText(w io.Writer) error {
+	for i, r := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "pipeline %s\n", r.name)
+		if err := r.WriteText(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler: an object by name.
+func (all pipelineReports) MarshalJSON() ([]byte, error) {
+	byName := make(map[string]report, len(all))
+	for _, r := range all {
+		byName[r.name] = r.report
+	}
+	return json.Marshal(map[string]any{"pipelines": byName})
+}

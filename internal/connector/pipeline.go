@@ -1,0 +1,106 @@
+package connector
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/relay"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// pipeline is one connector: a source, a sink and a policy.
+type pipeline struct {
+	name    string // empty for the only one of a configuration without pipelines
+	cfg     *config.Config
+	log     *zap.Logger
+	metrics *metrics.Metrics
+	stdout  io.Writer
+	health  *health
+}
+
+// run opens what a relay needs and runs it.
+func (p *pipeline) run(ctx context.Context) error {
+	router, err := transform.New(p.cfg.Event, p.cfg.Route)
+	if err != nil {
+		return err
+	}
+	state := relay.NewHealth(p.metrics)
+	out, err := p.openSink(state)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	store, err := p.openStore(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before anything was read
+		}
+		return err
+	}
+	defer store.Close()
+	r, err := relay.New(relay.Options{
+		Config:  *p.cfg,
+		Router:  router,
+		Sink:    out,
+		Store:   store,
+		Metrics: p.metrics,
+		Health:  state,
+		Log:     p.log,
+	})
+	if err != nil {
+		return err
+	}
+	p.health.set(state)
+	return r.Run(ctx)
+}
+
+func (p *pipeline) openSink(state *relay.Health) (sink.Sink, error) {
+	kafka := p.cfg.Sink.Kafka
+	if kafka == nil {
+		return sink.NewStdout(p.stdout), nil
+	}
+	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
+		Reconnect:         func() { p.metrics.Reconnected("kafka") },
+		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
+		TopicWaiting:      state.TopicWaiting,
+	})}
+	if p.cfg.Errors.OnBadEvent == config.BadEventDeadLetter {
+		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))
+	}
+	return sink.NewKafka(*kafka, opts...)
+}
+
+// storeWaits are those between attempts to reach the checkpoint store.
+var storeWaits = backoff.Range{First: 250 * time.Millisecond, Longest: 5 * time.Second}
+
+// openStore opens the checkpoint store, and tries again for as long as ctx
+// lives when it cannot be reached.
+func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
+	retry := backoff.Series{Range: storeWaits}
+	for {
+		store, err := wiring.OpenStore(ctx, p.cfg)
+		if err == nil {
+			return store, nil
+		}
+		if ctx.Err() != nil || failure.ClassOf(err) != failure.Transient {
+			return nil, err
+		}
+		p.health.waitFor(err)
+		wait := retry.Next()
+		p.log.Warn("checkpoint store is not available, will retry", zap.Error(err),
+			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
+		if err := backoff.Sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}

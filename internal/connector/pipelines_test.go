@@ -1,0 +1,120 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// TestPipelinesAreIsolated drops the slot of one of three pipelines and lets
+// another wait for a topic that does not exist: the third goes on, and
+// readiness, metrics and status tell which is which.
+func TestPipelinesAreIsolated(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	broker := kafkatest.Start(t)
+	var cfg config.Config
+	for _, name := range []string{"orders", "billing", "audit"} {
+		pgtest.Exec(t, db, fmt.Sprintf(`CREATE TABLE %s (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+			aggregatetype text DEFAULT '%[1]s', aggregateid text DEFAULT '1', type text DEFAULT 'Done', payload jsonb DEFAULT '{}')`, name))
+		cfg.Pipelines = append(cfg.Pipelines, config.Pipeline{Name: name, Config: pipelineConfig(db, broker.Brokers[0], name)})
+	}
+	cfg.Pipelines[2].Config.Sink.Kafka.CreateTopics = false
+	cfg.Pipelines[2].Config.Errors.DrainTimeout = 100 * time.Millisecond
+	cfg.HTTP.Listen = "127.0.0.1:0"
+	c := start(t, cfg)
+	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+
+	pgtest.Exec(t, db, `INSERT INTO orders DEFAULT VALUES`, `INSERT INTO billing DEFAULT VALUES`, `INSERT INTO audit DEFAULT VALUES`)
+	wait(t, "the first events", func() bool {
+		text := body(c.base + "/metrics")
+		return strings.Contains(text, published("orders", 1)) && strings.Contains(text, published("billing", 1))
+	})
+	wait(t, "the slot to be dropped", func() bool {
+		pgtest.Exec(t, db, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'isolated_billing' AND active`)
+		pgtest.Exec(t, db, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 'isolated_billing' AND NOT active`)
+		return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_role{pipeline="billing",role="failed"} 1`)
+	})
+	pgtest.Exec(t, db, `INSERT INTO orders DEFAULT VALUES`)
+	wait(t, "the third pipeline's next event", func() bool { return strings.Contains(body(c.base+"/metrics"), published("orders", 2)) })
+
+	ready := body(c.base + "/readyz")
+	for _, want := range []string{"pipeline billing: role is failed", "pipeline audit: topic does not exist: isolated.audit"} {
+		if !strings.Contains(ready, want) {
+			t.Errorf("/readyz does not say %q:\n%s", want, ready)
+		}
+	}
+	if strings.Contains(ready, "orders") || code(c.base+"/readyz") != http.StatusServiceUnavailable {
+		t.Errorf("/readyz = %s", ready)
+	}
+	if got := code(c.base + "/livez"); got != http.StatusOK {
+		t.Errorf("/livez answers %d: a restart does not bring a slot back", got)
+	}
+	if status := body(c.base + "/status"); !strings.Contains(status, `"role": "failed"`) || !strings.Contains(status, `"remedy"`) {
+		t.Errorf("/status = %s", status)
+	}
+	err := c.stop()
+	if failure.ClassOf(err) != failure.Loss || !strings.Contains(err.Error(), "pipeline billing: ") {
+		t.Errorf("Run = %v, want the loss of pipeline billing", err)
+	}
+}
+
+func TestPipelineIsStartedAgainAfterWhatMayPass(t *testing.T) {
+	p := &pipeline{name: "orders", log: zap.NewNop(), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	runs := 0
+	err := p.supervise(t.Context(), func(context.Context) error {
+		runs++
+		if runs == 1 {
+			return errors.New("taken over")
+		}
+		if _, reasons := p.health.Ready(); !slices.Contains(reasons, "taken over") {
+			t.Errorf("readiness says %q, want why it is started again", reasons)
+		}
+		return nil
+	})
+	if runs != 2 || err != nil {
+		t.Errorf("ran %d times, supervise = %v", runs, err)
+	}
+}
+
+func pipelineConfig(url, broker, name string) *config.Config {
+	cfg := config.Default()
+	cfg.Source.URL = config.Secret(url)
+	cfg.Source.Tables = []string{"public." + name}
+	cfg.Source.Slot = "isolated_" + name
+	cfg.Source.Publication = "isolated_" + name
+	cfg.Route.Topic = "isolated.${routedByValue}"
+	cfg.Sink.Kafka.Brokers = []string{broker}
+	cfg.Sink.Kafka.CreateTopics = true
+	cfg.Checkpoint.Interval = 10 * time.Millisecond
+	return &cfg
+}
+
+func published(name string, n int) string {
+	return fmt.Sprintf("cdc_outbox_events_published_total{pipeline=%q,topic=\"isolated.%s\"} %d\n", name, name, n)
+}
+
+// body asks for url and returns the answer, or "".
+func body(url string) string {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, _ := io.ReadAll(answer.Body)
+	return string(text)
+}

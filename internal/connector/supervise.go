@@ -1,0 +1,57 @@
+package connector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// roleFailed is the role of a pipeline that only an operator brings back.
+const roleFailed = "failed"
+
+// restartWaits are those between two runs of a pipeline that gave up on an error
+// that may pass: what a supervisor of processes does after exit code 1.
+var restartWaits = backoff.Range{First: time.Second, Longest: time.Minute}
+
+// restartReset: a run that lasted this long starts the backoff anew.
+const restartReset = 5 * time.Minute
+
+// supervise runs the pipeline beside others until ctx ends or it fails for good;
+// run is its method, except in tests.
+func (p *pipeline) supervise(ctx context.Context, run func(context.Context) error) error {
+	retry := backoff.Series{Range: restartWaits}
+	for {
+		started := time.Now()
+		err := run(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || failure.ClassOf(err) != failure.Transient {
+			return p.fail(err)
+		}
+		if time.Since(started) > restartReset {
+			retry.Reset()
+		}
+		wait := retry.Next()
+		p.health.waitFor(err)
+		p.log.Error("pipeline gave up, will start again", zap.Error(err),
+			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
+		if backoff.Sleep(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+// fail makes the error the pipeline's last state, and names the pipeline in it.
+func (p *pipeline) fail(err error) error {
+	p.metrics.Role(roleFailed)
+	p.health.fail(err)
+	p.log.Error("pipeline failed; the others go on", zap.Error(err), zap.String("remedy", failure.RemedyOf(err)),
+		zap.Int("exit_code", failure.ClassOf(err).ExitCode()))
+	return fmt.Errorf("pipeline %s: %w", p.name, err)
+}
