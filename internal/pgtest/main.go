@@ -23,6 +23,14 @@ var shared struct {
 // wal_level=logical. Main must be the package's TestMain.
 func Shared(t testing.TB) *Server {
 	t.Helper()
+	s, err := startShared()
+	if err != nil {
+		t.Fatalf("start PostgreSQL: %v", err)
+	}
+	return s
+}
+
+func startShared() (*Server, error) {
 	shared.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 		defer cancel()
@@ -31,10 +39,7 @@ func Shared(t testing.TB) *Server {
 			shared.server = &Server{server: s}
 		}
 	})
-	if shared.err != nil {
-		t.Fatalf("start PostgreSQL: %v", shared.err)
-	}
-	return shared.server
+	return shared.server, shared.err
 }
 
 // Main runs a package's tests, m being TestMain's or a wrapper that prepares

@@ -1,0 +1,52 @@
+package outbox
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// Event is what becomes one Kafka record.
+type Event struct {
+	// ID is the event's identity, by which consumers recognise a repetition; it
+	// becomes the header id. The zero value is replaced by a new one, see NewID.
+	// Give your own to be able to repeat a transaction whose commit got no
+	// answer: the second one then fails if the first was carried out.
+	ID uuid.UUID
+	// AggregateType says what kind of thing the event is about, such as order. It
+	// chooses the topic. Required; at most 255 characters. A topic name takes
+	// letters, digits, dot, underscore and hyphen; the connector stops at an
+	// event whose topic cannot exist.
+	AggregateType string
+	// AggregateID is the thing's own id. It becomes the record's key: events with
+	// the same one keep their order. Required; at most 255 characters.
+	AggregateID string
+	// Type says what happened, such as OrderPlaced; it becomes the header
+	// eventType. Required; at most 255 characters.
+	Type string
+	// Payload becomes the record's value: a json.RawMessage or []byte as it is,
+	// anything else as encoding/json has it. NoPayload is for none at all; nil is
+	// refused, as it is more often forgotten than meant. See PayloadType.
+	Payload any
+	// Headers become headers of the record; at most 128 KiB of them. The names that
+	// the connector sets itself are refused: id, eventType, schemaVersion and all
+	// that begin with cdc-. The map is only read.
+	Headers map[string]string
+}
+
+// NoPayload as an event's payload is SQL's NULL, and so a record without a
+// value: in a compacted topic, a tombstone that deletes its key.
+var NoPayload = noPayload{}
+
+type noPayload struct{}
+
+// NewID returns a new event id, a UUID of version 7. Those of one process
+// ascend; they start with the time, which keeps the index of the table compact.
+// It is safe for concurrent use.
+func NewID() (uuid.UUID, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("make event id: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,39 @@
+package outbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+)
+
+// maxMaxBytes keeps a statement below the gigabyte that PostgreSQL allows for a
+// value: bytes are written as two hexadecimal digits, text may be escaped.
+const maxMaxBytes = 256 << 20
+
+func (o Options) withDefaults() Options {
+	o.Table = o.Table.withDefaults()
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
+	return o
+}
+
+// validate returns what is wrong with options that have their defaults.
+func (o Options) validate() error {
+	errs := []error{o.Table.validate()}
+	if err := storable(o.Prefix); err != nil {
+		errs = append(errs, fmt.Errorf("Prefix: %q %w", o.Prefix, err))
+	}
+	if int(o.Payload) >= len(payloadTypes) {
+		errs = append(errs, fmt.Errorf("Payload: %s is none of JSONB, JSON, Text, Bytes", o.Payload))
+	}
+	if o.MaxBytes < 1 || o.MaxBytes > maxMaxBytes {
+		errs = append(errs, fmt.Errorf("MaxBytes: %d is not between 1 and %d", o.MaxBytes, maxMaxBytes))
+	}
+	if o.ContextHeaders != nil && o.Table.NoHeaders {
+		errs = append(errs, errors.New("ContextHeaders: Table.NoHeaders says that headers cannot be written"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("invalid options of an outbox writer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package outbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// PayloadType says what payloads are, and so what their column must be. For
+// messages JSONB and JSON are the same but for what is refused.
+type PayloadType uint8
+
+// The types of payload.
+const (
+	// JSONB is JSON for a column of type jsonb. PostgreSQL stores its meaning:
+	// consumers see other spaces, and members in another order. It refuses more
+	// than JSON does, so that is refused here: the escape \u0000, half a surrogate
+	// pair, numbers beyond numeric, nesting deeper than 1000.
+	JSONB PayloadType = iota
+	// JSON is JSON for a column of type json or text, kept byte for byte.
+	JSON
+	// Text is any text, for a column of type text.
+	Text
+	// Bytes are any bytes, such as Avro or Protocol Buffers, for a column of type
+	// bytea.
+	Bytes
+)
+
+// payloadTypes are the names of the types that a parameter is cast to. PostgreSQL
+// casts json to text and jsonb, too, in an assignment.
+var payloadTypes = [...]string{JSONB: "jsonb", JSON: "json", Text: "text", Bytes: "bytea"}
+
+// String returns the type's name in SQL.
+func (t PayloadType) String() string {
+	if int(t) < len(payloadTypes) {
+		return payloadTypes[t]
+	}
+	return fmt.Sprintf("PayloadType(%d)", uint8(t))
+}
+
+var (
+	errNotJSON = errors.New("is not valid JSON")
+	errTooDeep = errors.New("is JSON nested deeper than 1000")
+)
+
+// encode returns the bytes that are stored, nil for NULL.
+func (t PayloadType) encode(payload any) ([]byte, error) {
+	var encoded []byte
+	switch p := payload.(type) {
+	case noPayload:
+		return nil, nil
+	case nil:
+		return nil, errNoValue
+	case json.RawMessage:
+		encoded = p
+	case []byte:
+		encoded = p
+	default:
+		var err error
+		if encoded, err = json.Marshal(payload); err != nil {
+			return nil, fmt.Errorf("cannot be JSON: %w", err)
+		}
+	}
+	if encoded == nil {
+		return nil, errNoValue
+	}
+	return encoded, t.check(encoded)
+}
+
+// check returns why PostgreSQL would refuse the payload, or the connector take
+// it for something else.
+func (t PayloadType) check(payload []byte) error {
+	switch t {
+	case Bytes:
+		return nil
+	case Text:
+		return storable(string(payload))
+	}
+	// json.Valid looks at syntax only and takes any bytes in a string.
+	if !utf8.Valid(payload) {
+		return errNotUTF8
+	}
+	if !json.Valid(payload) {
+		return errNotJSON
+	}
+	scan := jsonScanner{rest: payload, strict: t == JSONB}
+	return scan.run()
+}

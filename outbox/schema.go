@@ -1,0 +1,16 @@
+package outbox
+
+import _ "embed" // for the SQL
+
+// Schema is the SQL that creates the default table where it is missing. Give it
+// to your migrations, or run it: it is one statement.
+//
+//go:embed schema.sql
+var Schema string
+
+// PartitionedSchema is the SQL that creates the default table partitioned by
+// time where it is missing: two statements, which drivers run at once when there
+// are no parameters. See Table.Partition for the partitions.
+//
+//go:embed partitioned.sql
+var PartitionedSchema string

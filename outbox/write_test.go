@@ -1,0 +1,345 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+)
+
+// stored is a row as PostgreSQL has it.
+type stored struct {
+	ID, AggregateType, AggregateID, Type string
+	Payload                              []byte
+	Headers                              map[string]string
+}
+
+// readRows returns the rows of a table in the order of their insertion.
+func readRows(t testing.TB, url, table string, columns ...string) []stored {
+	t.Helper()
+	rows, err := connect(t, url).Query(t.Context(),
+		`SELECT `+strings.Join(columns, ", ")+` FROM `+table+` ORDER BY tableoid, ctid`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[stored])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+var debezium = []string{"id::text", "aggregatetype", "aggregateid", "type", "convert_to(payload::text, 'UTF8')", "headers"}
+
+// awkward are texts that some encoding on the way could spoil.
+var awkward = []string{
+	"plain", " ", `quote " and backslash \`, `\x41`, `\\`, `{"a","b"}`, "NULL", "null", "comma, brace }", "line\nand\ttab\r",
+	"apostrophe '", "$1", "$$", "Grüße 茶筅 🍵", "\u2028", "\x01\x7f", "'; DROP TABLE outbox; --",
+}
+
+func TestAllClientsStoreWhatWasGiven(t *testing.T) {
+	url := newDB(t, outbox.Schema)
+	var events []outbox.Event
+	for i, text := range awkward {
+		events = append(events, outbox.Event{
+			AggregateType: text, AggregateID: fmt.Sprintf("%d %s", i, text), Type: text,
+			Payload: map[string]string{"text": text},
+			Headers: map[string]string{"text": text, text: "name"},
+		})
+	}
+	events = append(events, outbox.Event{AggregateType: "order", AggregateID: "none", Type: "Removed", Payload: outbox.NoPayload})
+	w := newWriter(t, outbox.Options{})
+
+	for name, begin := range clients(t, url) {
+		t.Run(name, func(t *testing.T) {
+			_, err := connect(t, url).Exec(t.Context(), `TRUNCATE outbox`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, commit := begin(t)
+			ids, err := w.Write(t.Context(), tx, events...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := commit(); err != nil {
+				t.Fatal(err)
+			}
+			got := readRows(t, url, "outbox", debezium...)
+			if len(got) != len(events) {
+				t.Fatalf("%d rows, want %d", len(got), len(events))
+			}
+			for i, e := range events {
+				wantRow(t, got[i], ids[i], e)
+			}
+		})
+	}
+}
+
+func wantRow(t *testing.T, got stored, id uuid.UUID, e outbox.Event) {
+	t.Helper()
+	if got.ID != id.String() || got.AggregateType != e.AggregateType || got.AggregateID != e.AggregateID || got.Type != e.Type {
+		t.Errorf("stored %+v, want %s %+v", got, id, e)
+	}
+	if e.Payload == outbox.NoPayload {
+		if got.Payload != nil || got.Headers != nil {
+			t.Errorf("stored payload %s and headers %v, want NULL", got.Payload, got.Headers)
+		}
+		return
+	}
+	var payload map[string]string
+	if err := json.Unmarshal(got.Payload, &payload); err != nil || !maps.Equal(payload, e.Payload.(map[string]string)) {
+		t.Errorf("stored payload %s (%v), want %v", got.Payload, err, e.Payload)
+	}
+	if !maps.Equal(got.Headers, e.Headers) {
+		t.Errorf("stored headers %v, want %v", got.Headers, e.Headers)
+	}
+}
+
+func TestPayloadTypesKeepTheirBytes(t *testing.T) {
+	allBytes := make([]byte, 256)
+	for i := range allBytes {
+		allBytes[i] = byte(i)
+	}
+	spaced := []byte("{ \"b\": 1.0,\n\"a\": \"\\u0000\\ud800\" }")
+	for name, tt := range map[string]struct {
+		payload    outbox.PayloadType
+		column     string
+		back       string // what is read back, as bytea
+		give, want []byte
+	}{
+		"jsonb":                {outbox.JSONB, "jsonb", "convert_to(payload::text, 'UTF8')", []byte(`{"b":1.0,"a":[]}`), []byte(`{"a": [], "b": 1.0}`)},
+		"json":                 {outbox.JSON, "json", "convert_to(payload::text, 'UTF8')", spaced, spaced},
+		"json in text":         {outbox.JSON, "text", "convert_to(payload, 'UTF8')", spaced, spaced},
+		"json in varchar":      {outbox.JSON, "varchar(100)", "convert_to(payload, 'UTF8')", spaced, spaced},
+		"text":                 {outbox.Text, "text", "convert_to(payload, 'UTF8')", []byte(`no "JSON" \ at all 茶`), []byte(`no "JSON" \ at all 茶`)},
+		"empty text":           {outbox.Text, "text", "convert_to(payload, 'UTF8')", []byte{}, []byte{}},
+		"bytes":                {outbox.Bytes, "bytea", "payload", allBytes, allBytes},
+		"no bytes, not NULL":   {outbox.Bytes, "bytea", "payload", []byte{}, []byte{}},
+		"bytes, hex lookalike": {outbox.Bytes, "bytea", "payload", []byte(`\x41`), []byte(`\x41`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := newDB(t, `CREATE TABLE outbox (id text PRIMARY KEY, aggregatetype text, aggregateid varchar(9), type text, headers json, payload `+tt.column+`)`)
+			w := newWriter(t, outbox.Options{Payload: tt.payload})
+			for client, begin := range clients(t, url) {
+				tx, commit := begin(t)
+				e := order("1")
+				e.Payload, e.Headers = tt.give, map[string]string{"a": "b"}
+				if _, err := w.Write(t.Context(), tx, e); err != nil {
+					t.Fatalf("%s: %v", client, err)
+				}
+				if err := commit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, row := range readRows(t, url, "outbox", "id", "aggregatetype", "aggregateid", "type", tt.back, "headers") {
+				if !bytes.Equal(row.Payload, tt.want) || row.Payload == nil || row.Headers["a"] != "b" {
+					t.Errorf("stored %q and %v, want %q", row.Payload, row.Headers, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestTableTakesOtherNames(t *testing.T) {
+	for name, tt := range map[string]struct {
+		table   outbox.Table
+		ddl     []string
+		from    string
+		columns []string
+	}{
+		"snake case without headers": {
+			outbox.Table{Schema: "app", Columns: outbox.SnakeCase(), NoHeaders: true},
+			[]string{`CREATE SCHEMA app`, `CREATE TABLE app.outbox (id uuid PRIMARY KEY, aggregate_type varchar(255) NOT NULL,
+				aggregate_id varchar(255) NOT NULL, event_type varchar(255) NOT NULL, payload jsonb NOT NULL,
+				created_at timestamptz NOT NULL DEFAULT now(), published boolean NOT NULL DEFAULT false, published_at timestamptz)`},
+			"app.outbox",
+			[]string{"id::text", "aggregate_type", "aggregate_id", "event_type", "convert_to(payload::text, 'UTF8')", "NULL::jsonb"},
+		},
+		"names that need quotes": {
+			outbox.Table{Schema: `My "Schema"`, Name: `out; box'$1`, Columns: outbox.Columns{
+				ID: "Id", AggregateType: "aggregate type", AggregateID: `"`, Type: "select", Payload: "a", Headers: "position",
+			}},
+			[]string{`CREATE SCHEMA "My ""Schema"""`, `CREATE TABLE "My ""Schema"""."out; box'$1"
+				("Id" uuid, "aggregate type" text, """" text, "select" text, a jsonb, position jsonb)`},
+			`"My ""Schema"""."out; box'$1"`,
+			[]string{`"Id"::text`, `"aggregate type"`, `""""`, `"select"`, "convert_to(a::text, 'UTF8')", "position"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := newDB(t, tt.ddl...)
+			w := newWriter(t, outbox.Options{Table: tt.table})
+			tx := begin(t, url)
+			e := order("7")
+			if !tt.table.NoHeaders {
+				e.Headers = map[string]string{"k": "v"}
+			}
+			ids, err := w.Write(t.Context(), outbox.PGX(tx), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got := readRows(t, url, tt.from, tt.columns...)
+			if len(got) != 1 {
+				t.Fatalf("%d rows, want 1", len(got))
+			}
+			wantRow(t, got[0], ids[0], e)
+		})
+	}
+}
+
+func TestManyEventsKeepTheirOrder(t *testing.T) {
+	url := newDB(t, outbox.Schema, `ALTER TABLE outbox ADD COLUMN n bigint GENERATED ALWAYS AS IDENTITY`)
+	const n = 2500 // several statements
+	events := make([]outbox.Event, n)
+	for i := range events {
+		events[i] = order(fmt.Sprint(n - i))
+	}
+	tx := begin(t, url)
+	ids, err := outbox.Write(t.Context(), tx, events...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := tx.Query(t.Context(), `SELECT id, aggregateid FROM outbox ORDER BY n`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type pair struct {
+		ID          uuid.UUID
+		AggregateID string
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[pair])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != n || len(ids) != n {
+		t.Fatalf("%d rows and %d ids, want %d", len(got), len(ids), n)
+	}
+	for i, row := range got {
+		if row.ID != ids[i] || row.AggregateID != events[i].AggregateID {
+			t.Fatalf("row %d is %v, want %s %s", i, row, ids[i], events[i].AggregateID)
+		}
+	}
+}
+
+func TestLargeEventsAreSplitIntoStatements(t *testing.T) {
+	tx := &recorder{}
+	w := newWriter(t, outbox.Options{Payload: outbox.Text, MaxBytes: 5 << 20})
+	events := make([]outbox.Event, 5)
+	for i, size := range []int{3 << 20, 3 << 20, 1 << 18, 1 << 18, 5<<20 - 1} {
+		events[i] = order("1")
+		events[i].Payload = bytes.Repeat([]byte{'x'}, size)
+	}
+	if _, err := w.Write(t.Context(), outbox.SQL(tx), events...); err != nil {
+		t.Fatal(err)
+	}
+	var counts []int
+	for _, args := range tx.args {
+		counts = append(counts, strings.Count(args[1].(string), "order"))
+	}
+	if fmt.Sprint(counts) != "[1 3 1]" {
+		t.Errorf("events in statements: %v, want [1 3 1]", counts)
+	}
+}
+
+func TestIDsAreKnownToTheCaller(t *testing.T) {
+	given := uuid.MustParse("0190b8f0-0000-7000-8000-000000000001")
+	a, b, c := order("1"), order("2"), order("3")
+	b.ID = given
+	ids, err := outbox.WriteSQL(t.Context(), &recorder{}, a, b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ids) != 3 || ids[1] != given {
+		t.Fatalf("ids %v, want the given one in the middle", ids)
+	}
+	if ids[0].Version() != 7 || ids[2].Version() != 7 || bytes.Compare(ids[0][:], ids[2][:]) >= 0 {
+		t.Errorf("made ids %s and %s, want ascending ones of version 7", ids[0], ids[2])
+	}
+}
+
+func TestRolledBackEventsAreGone(t *testing.T) {
+	url := newDB(t, outbox.Schema)
+	tx := begin(t, url)
+	if _, err := outbox.Write(t.Context(), tx, order("1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := readRows(t, url, "outbox", debezium...); len(got) != 0 {
+		t.Errorf("%d rows after a rollback", len(got))
+	}
+}
+
+func TestNoTransactionIsAnError(t *testing.T) {
+	var (
+		sqlTx *sql.Tx
+		pgxTx pgx.Tx
+	)
+	for name, write := range map[string]func() ([]uuid.UUID, error){
+		"nil *sql.Tx":      func() ([]uuid.UUID, error) { return outbox.WriteSQL(t.Context(), sqlTx, order("1")) },
+		"nil pgx.Tx":       func() ([]uuid.UUID, error) { return outbox.Write(t.Context(), pgxTx, order("1")) },
+		"emit nil *sql.Tx": func() ([]uuid.UUID, error) { return outbox.EmitSQL(t.Context(), sqlTx) },
+		"emit nil pgx.Tx":  func() ([]uuid.UUID, error) { return outbox.Emit(t.Context(), pgxTx) },
+	} {
+		if _, err := write(); err == nil || !strings.Contains(err.Error(), "transaction is nil") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNoEventsAskNothing(t *testing.T) {
+	tx := &recorder{}
+	if ids, err := outbox.WriteSQL(t.Context(), tx); err != nil || len(ids) != 0 || len(tx.statements) != 0 {
+		t.Errorf("ids %v, error %v, statements %v", ids, err, tx.statements)
+	}
+}
+
+func TestContextHeadersYieldToTheEventsOwn(t *testing.T) {
+	type tenant struct{}
+	shared := map[string]string{}
+	w := newWriter(t, outbox.Options{ContextHeaders: func(ctx context.Context) map[string]string {
+		shared["tenant"], shared["region"] = ctx.Value(tenant{}).(string), "eu"
+		return shared
+	}})
+	own := order("1")
+	own.Headers = map[string]string{"tenant": "own"}
+	tx := &recorder{}
+	ctx := context.WithValue(t.Context(), tenant{}, "acme")
+	if _, err := w.Write(ctx, outbox.SQL(tx), own, order("2")); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"{\"region\":\"eu\",\"tenant\":\"own\"}","{\"region\":\"eu\",\"tenant\":\"acme\"}"}`
+	if got := tx.args[0][5]; got != want {
+		t.Errorf("headers %v\nwant    %s", got, want)
+	}
+	if len(own.Headers) != 1 || shared["tenant"] != "acme" {
+		t.Errorf("a map was changed: %v, %v", own.Headers, shared)
+	}
+}
+
+// recorder is a transaction that only notes what it is asked.
+type recorder struct {
+	statements []string
+	args       [][]any
+	err        error
+}
+
+func (r *recorder) ExecContext(_ context.Context, statement string, args ...any) (sql.Result, error) {
+	r.statements, r.args = append(r.statements, statement), append(r.args, args)
+	return nil, r.err
+}
+
+func (*recorder) Commit() error   { return nil }
+func (*recorder) Rollback() error { return nil }
