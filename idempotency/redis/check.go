@@ -1,0 +1,180 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// minVersion is the first major version of Redis whose scripts declare what
+// they do.
+const minVersion = 7
+
+// Problem is something about a server because of which keys can be forgotten
+// before their retention is over, or the store cannot work.
+type Problem struct {
+	// Server is the server's address.
+	Server string
+	// Text says what is the matter and what it leads to.
+	Text string
+	// Remedy is what to do about it.
+	Remedy string
+}
+
+// String returns all of it in one line.
+func (p Problem) String() string { return p.Server + ": " + p.Text + " (" + p.Remedy + ")" }
+
+// Check looks at the settings of the server, or of each master of a cluster: at
+// the start of a program, to log what it finds. No problem found means that only
+// what the package's documentation lists as unavoidable remains. An error means
+// that a server could not be asked. Settings that a managed service does not
+// tell are a Problem of their own.
+func (s *Store) Check(ctx context.Context) ([]Problem, error) {
+	var (
+		mu       sync.Mutex // the cluster client calls look concurrently
+		problems []Problem
+	)
+	look := func(ctx context.Context, node *goredis.Client) error {
+		found, err := inspectServer(ctx, node)
+		mu.Lock()
+		defer mu.Unlock()
+		problems = append(problems, found...)
+		return err
+	}
+	var err error
+	switch client := s.client.(type) {
+	case *goredis.ClusterClient:
+		err = client.ForEachMaster(ctx, look)
+	case *goredis.Client:
+		if err = look(ctx, client); err == nil {
+			problems = append(problems, routing(ctx, client)...)
+		}
+	default:
+		err = fmt.Errorf("a client of type %T cannot be asked for its servers", s.client)
+	}
+	if err != nil {
+		if hint := hintFor(err); hint != "" {
+			return problems, fmt.Errorf("check Redis: %w (%s)", err, hint)
+		}
+		return problems, fmt.Errorf("check Redis: %w", err)
+	}
+	return problems, nil
+}
+
+// routing finds a client that cannot follow the keys.
+func routing(ctx context.Context, client *goredis.Client) []Problem {
+	info, err := readInfo(ctx, client, "cluster")
+	if err != nil || info["cluster_enabled"] != "1" {
+		return nil
+	}
+	return []Problem{{client.Options().Addr, "the server is part of a Redis Cluster, the client is for one server",
+		"use redis.NewClusterClient"}}
+}
+
+// inspectServer finds the problems of one server. INFO tells most of it, also
+// where CONFIG is refused.
+func inspectServer(ctx context.Context, node *goredis.Client) ([]Problem, error) {
+	v := view{server: node.Options().Addr, config: make(map[string]string)}
+	var err error
+	if v.info, err = readInfo(ctx, node); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"save", "appendfsync"} {
+		values, err := node.ConfigGet(ctx, name).Result()
+		if err != nil {
+			if _, refused := err.(goredis.Error); !refused { //nolint:errorlint // go-redis returns it as it is
+				return nil, err
+			}
+			v.refused = true
+			break
+		}
+		v.config[name] = values[name]
+	}
+	v.version()
+	v.eviction()
+	v.persistence()
+	v.replication()
+	return v.problems, nil
+}
+
+// view is what a server tells of itself, and what is wrong with it.
+type view struct {
+	server       string
+	info, config map[string]string
+	refused      bool // CONFIG is
+	problems     []Problem
+}
+
+func (v *view) add(text, remedy string) {
+	v.problems = append(v.problems, Problem{Server: v.server, Text: text, Remedy: remedy})
+}
+
+func (v *view) version() {
+	version := v.info["redis_version"] // Valkey gives the version that it is compatible with
+	major, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(major); err == nil && n < minVersion {
+		v.add("version "+version+" is older than 7: scripts with flags are refused", "upgrade to Redis 7 or later, or Valkey")
+	}
+}
+
+func (v *view) eviction() {
+	policy := v.info["maxmemory_policy"]
+	if policy == "noeviction" {
+		return
+	}
+	text := "maxmemory-policy is " + policy + ": at maxmemory keys vanish, and their messages are run again"
+	if n := v.info["evicted_keys"]; n != "" && n != "0" {
+		text += "; " + n + " keys have been evicted since the start"
+	}
+	v.add(text, "set maxmemory-policy to noeviction: the server then refuses new claims instead, and consumers wait")
+}
+
+func (v *view) persistence() {
+	switch {
+	case v.info["aof_enabled"] == "1" && v.config["appendfsync"] == "no":
+		v.add("appendfsync is no: a crash of the machine forgets up to half a minute",
+			"set appendfsync to everysec, or to always")
+	case v.info["aof_enabled"] == "1":
+	case v.refused:
+		v.add("appendonly is off, and whether snapshots are saved cannot be checked, as CONFIG is refused: a restart may forget all keys",
+			"look up the service's persistence settings")
+	case v.config["save"] == "":
+		v.add("nothing is kept on disk (appendonly no, save \"\"): a restart forgets all keys, and their messages are run again",
+			"set appendonly to yes")
+	default:
+		v.add("only snapshots are kept on disk (appendonly no): a crash forgets what came after the last",
+			"set appendonly to yes")
+	}
+}
+
+func (v *view) replication() {
+	if v.info["role"] != "master" {
+		v.add("the server is a replica: it refuses scripts", "connect to the master (Sentinel: redis.NewFailoverClient)")
+		return
+	}
+	// The field is there if, and only if, min-replicas-to-write is set.
+	_, guarded := v.info["min_slaves_good_slaves"]
+	if n := v.info["connected_slaves"]; n != "0" && !guarded {
+		v.add("min-replicas-to-write is 0, with "+n+" replicas: a master that is cut off goes on granting claims that a failover then forgets",
+			"set min-replicas-to-write to 1 or more and min-replicas-max-lag to a few seconds; see also Options.WaitReplicas")
+	}
+}
+
+// readInfo returns the fields of INFO.
+func readInfo(ctx context.Context, node *goredis.Client, section ...string) (map[string]string, error) {
+	text, err := node.Info(ctx, section...).Result()
+	if err != nil {
+		return nil, err
+	}
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info, nil
+}

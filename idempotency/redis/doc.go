@@ -1,0 +1,2 @@
+// Package redis keeps idempotency keys in Redis.
+package redis

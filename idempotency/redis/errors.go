@@ -1,0 +1,53 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// ErrTooFewReplicas: the master did as asked, but fewer than WaitReplicas had it
+// within WaitTimeout. What was written stays; the call may be repeated.
+var ErrTooFewReplicas = errors.New("too few replicas have the write")
+
+// hints tell an operator what to do about an error of the server, by the word
+// that it begins with.
+var hints = []struct{ prefix, hint string }{
+	{"OOM", "the server is at maxmemory: give it more, purge, or shorten the retention"},
+	{"READONLY", "the server is a replica, or was demoted: let the client follow the master (Sentinel's FailoverOptions, ClusterOptions)"},
+	{"LOADING", "the server is reading its data after a start: wait"},
+	{"MASTERDOWN", "the server is a replica that lost its master: let the client follow the master"},
+	{"CLUSTERDOWN", "not all hash slots are served: see CLUSTER INFO on each node"},
+	{"TRYAGAIN", "hash slots are being moved: try again"},
+	{"MOVED", "the server is part of a Redis Cluster: use redis.NewClusterClient; if you do, see CLUSTER SLOTS on each node"},
+	{"ASK", "hash slots are being moved: try again"},
+	{"MISCONF", "the server cannot write to its disk: see its log"},
+	{"NOREPLICAS", "fewer replicas are connected than min-replicas-to-write"},
+	{"BUSY", "a script runs too long on the server: see SCRIPT KILL"},
+	{"WRONGTYPE", "the key belongs to something else: choose another Prefix"},
+	{"NOAUTH", "give the client a password"},
+	{"WRONGPASS", "give the client the right user name and password"},
+	{"NOPERM", "the user needs ACL rules: +evalsha +eval +time +hmget +hset +hdel +pexpireat +del +script|load +scan +wait +info +config|get ~prefix:*"},
+	{"Error compiling script", "the server is older than Redis 7"},
+}
+
+// failed wraps what is not an answer about the key, and says what to do about
+// it.
+func failed(verb string, key idempotency.Key, err error) error {
+	if hint := hintFor(err); hint != "" {
+		return fmt.Errorf("%s %s: %w (%s)", verb, key, err, hint)
+	}
+	return fmt.Errorf("%s %s: %w", verb, key, err)
+}
+
+func hintFor(err error) string {
+	for _, h := range hints {
+		if goredis.HasErrorPrefix(err, h.prefix) {
+			return h.hint
+		}
+	}
+	return ""
+}

@@ -1,0 +1,25 @@
+package redis
+
+import (
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// escapeID keeps a closing brace in an id from ending the hash tag. No two ids
+// become one.
+var escapeID = strings.NewReplacer("%", "%25", "}", "%7D")
+
+// escapePattern makes what SCAN takes for a pattern stand for itself.
+var escapePattern = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "^", `\^`, "-", `\-`)
+
+// name returns the server's key. What is in braces is the hash tag of Redis
+// Cluster: keys of your own with the same tag are on the same node.
+func (s *Store) name(key idempotency.Key) string {
+	return s.options.Prefix + ":{" + key.Scope + "/" + escapeID.Replace(key.ID) + "}"
+}
+
+// scopePattern matches the names of all keys of a scope, which has no slash.
+func (s *Store) scopePattern(scope string) string {
+	return escapePattern.Replace(s.options.Prefix) + ":{" + escapePattern.Replace(scope) + "/*}"
+}

@@ -1,0 +1,84 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// newStore returns a store with keys of its own.
+func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *redis.Store {
+	t.Helper()
+	if o.Prefix == "" {
+		o.Prefix = t.Name()
+	}
+	s, err := redis.New(client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// key is that of most tests.
+var key = idempotency.Key{Scope: "shipping", ID: "order-1"}
+
+// request asks for a lease that no test outlives.
+func request() idempotency.ClaimRequest {
+	return idempotency.ClaimRequest{Owner: idempotency.NewOwner(), Lease: time.Hour, Retention: 24 * time.Hour}
+}
+
+// shortLease is one that a test can wait for.
+func shortLease(d time.Duration) idempotency.ClaimRequest {
+	r := request()
+	r.Lease = d
+	return r
+}
+
+// claim claims the key, and the claim must be granted.
+func claim(t testing.TB, s *redis.Store, k idempotency.Key, req idempotency.ClaimRequest) idempotency.Lease {
+	t.Helper()
+	c, err := s.Claim(t.Context(), k, req)
+	if err != nil || c.Outcome != idempotency.Claimed {
+		t.Fatalf("claim %s: %s, %v, want claimed", k, c.Outcome, err)
+	}
+	return c.Lease
+}
+
+func complete(t testing.TB, s *redis.Store, lease idempotency.Lease, result string) {
+	t.Helper()
+	if err := s.Complete(t.Context(), lease, []byte(result), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outcome claims the key for somebody else.
+func outcome(t testing.TB, s *redis.Store, k idempotency.Key) idempotency.Outcome {
+	t.Helper()
+	c, err := s.Claim(t.Context(), k, request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Outcome
+}
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}

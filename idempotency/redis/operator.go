@@ -1,0 +1,123 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// scanCount is how many keys the server looks at per step of a Purge.
+const scanCount = 1000
+
+// Release implements idempotency.Operator.
+func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Record{}, err
+	}
+	reply, err := s.run(ctx, releaseScript, key)
+	if err != nil {
+		return idempotency.Record{}, failed("release", key, err)
+	}
+	before, err := readRecord(reply, key)
+	if err != nil {
+		return idempotency.Record{}, failed("release", key, err)
+	}
+	if before.State == idempotency.Completed {
+		return before, fmt.Errorf("release %s: %w", key, idempotency.ErrCompleted)
+	}
+	return before, nil
+}
+
+// Purge implements idempotency.Operator. For a whole scope it looks at all keys
+// of the server, or of each master of a cluster, in steps that do not block
+// others for long. Keys that are added meanwhile, or move to another node, may
+// be missed. With an error it returns how many were forgotten until then.
+func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
+	if err := f.Validate(); err != nil {
+		return 0, err
+	}
+	args := []any{micros(f.UnchangedFor)}
+	for _, state := range f.StatesOrDefault() {
+		args = append(args, state.String())
+	}
+	var purged atomic.Int64
+	if f.ID != "" {
+		key := idempotency.Key{Scope: f.Scope, ID: f.ID}
+		if err := s.purgeOne(ctx, s.name(key), args, &purged); err != nil {
+			return 0, failed("purge", key, err)
+		}
+		return int(purged.Load()), nil
+	}
+	purge := func(ctx context.Context, node *goredis.Client) error {
+		return s.purgeNode(ctx, node, f.Scope, args, &purged)
+	}
+	var err error
+	switch client := s.client.(type) {
+	case *goredis.ClusterClient:
+		err = client.ForEachMaster(ctx, purge)
+	case *goredis.Client:
+		err = purge(ctx, client)
+	default:
+		err = fmt.Errorf("a client of type %T cannot be asked for its keys", s.client)
+	}
+	if err != nil {
+		return int(purged.Load()), failed("purge", idempotency.Key{Scope: f.Scope, ID: "*"}, err)
+	}
+	return int(purged.Load()), nil
+}
+
+// purgeNode forgets what matches on one server.
+func (s *Store) purgeNode(ctx context.Context, node *goredis.Client, scope string, args []any, purged *atomic.Int64) error {
+	if err := purgeScript.Load(ctx, node).Err(); err != nil {
+		return err
+	}
+	pattern := s.scopePattern(scope)
+	for cursor := uint64(0); ; {
+		names, next, err := node.Scan(ctx, cursor, pattern, scanCount).Result()
+		if err != nil {
+			return err
+		}
+		if err := s.purgeBatch(ctx, node, names, args, purged); err != nil {
+			return err
+		}
+		if next == 0 {
+			return nil
+		}
+		cursor = next
+	}
+}
+
+// purgeBatch looks at the keys in one round trip. Each is judged and forgotten
+// by a script of its own, as a cluster demands and fairness to others.
+func (s *Store) purgeBatch(ctx context.Context, node *goredis.Client, names []string, args []any, purged *atomic.Int64) error {
+	if len(names) == 0 {
+		return nil
+	}
+	pipe := node.Pipeline()
+	cmds := make([]*goredis.Cmd, len(names))
+	for i, name := range names {
+		cmds[i] = purgeScript.EvalSha(ctx, pipe, []string{name}, args...)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, cmd := range cmds {
+		n, err := cmd.Int64()
+		if err != nil { // a flushed script, a slot that moved: those have a longer way
+			if err := s.purgeOne(ctx, names[i], args, purged); err != nil {
+				return err
+			}
+			continue
+		}
+		purged.Add(n)
+	}
+	return nil
+}
+
+func (s *Store) purgeOne(ctx context.Context, name string, args []any, purged *atomic.Int64) error {
+	n, err := purgeScript.Run(ctx, s.client, []string{name}, args...).Int64()
+	purged.Add(n)
+	return err
+}

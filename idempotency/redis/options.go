@@ -1,0 +1,78 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// The defaults of Options.
+const (
+	DefaultPrefix         = "idempotency"
+	DefaultMaxResultBytes = 1 << 20
+	DefaultWaitTimeout    = time.Second
+)
+
+// Options are all optional.
+type Options struct {
+	// Prefix begins the server's keys, "prefix:{scope/id}"; DefaultPrefix if
+	// empty. It must not contain braces.
+	Prefix string
+	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0. Results are
+	// the server's memory for the retention, and Redis, which does one thing at
+	// a time, serves nobody else while it reads one.
+	MaxResultBytes int
+	// WaitReplicas makes a granted Claim and a Complete wait until so many
+	// replicas have it too (WAIT), and fail with ErrTooFewReplicas if they have
+	// not after WaitTimeout. 0, the default, does not wait.
+	//
+	// It narrows, and does not close, the gap of a failover: Redis may promote a
+	// replica that is not among them, and what failed is not taken back.
+	WaitReplicas int
+	// WaitTimeout is DefaultWaitTimeout if 0. It must be shorter than the
+	// client's ReadTimeout, and at least 1 ms.
+	WaitTimeout time.Duration
+}
+
+// withDefaults returns the options with the defaults filled in, or why they
+// cannot be used with the client.
+func (o Options) withDefaults(client goredis.UniversalClient) (Options, error) {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.MaxResultBytes == 0 {
+		o.MaxResultBytes = DefaultMaxResultBytes
+	}
+	if o.WaitTimeout == 0 {
+		o.WaitTimeout = DefaultWaitTimeout
+	}
+	switch {
+	case strings.ContainsAny(o.Prefix, "{}"):
+		return o, fmt.Errorf("option Prefix %q contains braces, which Redis Cluster takes for a hash tag", o.Prefix)
+	case o.MaxResultBytes < 0:
+		return o, fmt.Errorf("option MaxResultBytes, %d, is negative", o.MaxResultBytes)
+	case o.WaitReplicas < 0:
+		return o, fmt.Errorf("option WaitReplicas, %d, is negative", o.WaitReplicas)
+	case o.WaitTimeout < time.Millisecond: // WAIT takes 0 for ever
+		return o, fmt.Errorf("option WaitTimeout, %s, is shorter than 1ms", o.WaitTimeout)
+	}
+	var readTimeout time.Duration
+	switch c := client.(type) {
+	case nil:
+		return o, errors.New("a Redis client is required")
+	case *goredis.Ring:
+		return o, errors.New("a redis.Ring moves keys to another server when one is down, where they are unknown: " +
+			"use Redis Cluster, Sentinel or one server")
+	case *goredis.Client:
+		readTimeout = c.Options().ReadTimeout
+	case *goredis.ClusterClient:
+		readTimeout = c.Options().ReadTimeout
+	}
+	if o.WaitReplicas > 0 && readTimeout > 0 && o.WaitTimeout >= readTimeout {
+		return o, fmt.Errorf("option WaitTimeout, %s, is not shorter than the client's ReadTimeout, %s", o.WaitTimeout, readTimeout)
+	}
+	return o, nil
+}

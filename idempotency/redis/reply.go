@@ -1,0 +1,144 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// fields is a script's reply, read from the front: strings, and nil for what the
+// record does not have. The first that is not as expected is kept as the error.
+type fields struct {
+	rest []any
+	err  error
+}
+
+func readFields(reply any) *fields {
+	list, ok := reply.([]any)
+	if !ok {
+		return &fields{err: unexpected(reply)}
+	}
+	return &fields{rest: list}
+}
+
+func unexpected(reply any) error { return fmt.Errorf("unexpected reply of type %T", reply) }
+
+// text takes a string; one that is not there is empty.
+func (f *fields) text() string {
+	if f.err != nil {
+		return ""
+	}
+	if len(f.rest) == 0 {
+		f.err = fmt.Errorf("the reply is too short")
+		return ""
+	}
+	value := f.rest[0]
+	f.rest = f.rest[1:]
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	default:
+		f.err = unexpected(value)
+		return ""
+	}
+}
+
+// number takes an integer; one that is not there is 0.
+func (f *fields) number() int64 {
+	text := f.text()
+	if text == "" || f.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		f.err = err
+	}
+	return n
+}
+
+// bytes takes a string; nil if it is not there.
+func (f *fields) bytes() []byte {
+	if text := f.text(); text != "" {
+		return []byte(text)
+	}
+	return nil
+}
+
+// time takes a point of the server's time; one that is not there is zero.
+func (f *fields) time() time.Time {
+	if n := f.number(); n != 0 {
+		return time.UnixMicro(n)
+	}
+	return time.Time{}
+}
+
+func (f *fields) duration() time.Duration { return time.Duration(f.number()) * time.Microsecond }
+
+// readClaim reads the reply of claim.lua.
+func readClaim(reply any, key idempotency.Key, owner string) (idempotency.Claim, error) {
+	f := readFields(reply)
+	claim := idempotency.Claim{Layer: idempotency.LayerStore}
+	switch outcome := f.text(); outcome {
+	case "mismatch":
+		return idempotency.Claim{}, idempotency.ErrMismatch
+	case "claimed":
+		claim.Outcome = idempotency.Claimed
+		claim.Lease = idempotency.Lease{Key: key, Owner: owner, Fence: f.number()}
+		claim.Attempts, claim.Reason = int(f.number()), f.text()
+	case "duplicate":
+		claim.Outcome = idempotency.Duplicate
+		claim.Attempts, claim.Result = int(f.number()), f.bytes()
+	case "given_up":
+		claim.Outcome = idempotency.GivenUp
+		claim.Attempts, claim.Reason = int(f.number()), f.text()
+	case "not_due", "in_progress":
+		claim.Outcome = idempotency.NotDue
+		if outcome == "in_progress" {
+			claim.Outcome = idempotency.InProgress
+		}
+		claim.Attempts, claim.Reason, claim.Wait = int(f.number()), f.text(), f.duration()
+	default:
+		if f.err == nil {
+			f.err = fmt.Errorf("unexpected outcome %q", outcome)
+		}
+	}
+	return claim, f.err
+}
+
+// states are the states by their names, as the scripts keep them.
+var states = map[string]idempotency.State{
+	idempotency.Absent.String():     idempotency.Absent,
+	idempotency.Processing.String(): idempotency.Processing,
+	idempotency.Completed.String():  idempotency.Completed,
+	idempotency.Retryable.String():  idempotency.Retryable,
+	idempotency.Failed.String():     idempotency.Failed,
+}
+
+// readRecord reads a record in the order of record.lua's fields.
+func readRecord(reply any, key idempotency.Key) (idempotency.Record, error) {
+	f := readFields(reply)
+	name := f.text()
+	state, ok := states[name]
+	if !ok && f.err == nil {
+		f.err = fmt.Errorf("unknown state %q", name)
+	}
+	record := idempotency.Record{
+		Key:         key,
+		State:       state,
+		Fingerprint: idempotency.Fingerprint(f.text()),
+		Owner:       f.text(),
+		Fence:       f.number(),
+		Attempts:    int(f.number()),
+		LeaseUntil:  f.time(),
+		RetryAt:     f.time(),
+		Result:      f.bytes(),
+		Reason:      f.text(),
+		UpdatedAt:   f.time(),
+		ExpiresAt:   f.time(),
+	}
+	return record, f.err
+}

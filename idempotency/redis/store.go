@@ -1,0 +1,160 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// Store is an idempotency.Store and Operator in a Redis 7 server or later, a
+// master watched by Sentinel, a Redis Cluster, or Valkey. Make one with New.
+type Store struct {
+	client  goredis.UniversalClient
+	options Options
+}
+
+var (
+	_ idempotency.Store    = (*Store)(nil)
+	_ idempotency.Operator = (*Store)(nil)
+)
+
+// New returns a store on the client, which stays the caller's to close. It does
+// not ask the server; Check does.
+//
+// Give the client ContextTimeoutEnabled, or its calls outlive their contexts by
+// up to ReadTimeout.
+func New(client goredis.UniversalClient, o Options) (*Store, error) {
+	o, err := o.withDefaults(client)
+	if err != nil {
+		return nil, fmt.Errorf("make idempotency store: %w", err)
+	}
+	return &Store{client: client, options: o}, nil
+}
+
+// Claim implements idempotency.Store.
+func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Claim{}, err
+	}
+	if err := req.Validate(); err != nil {
+		return idempotency.Claim{}, err
+	}
+	reply, replicas, err := s.runDurably(ctx, claimScript, key,
+		req.Owner, string(req.Fingerprint), micros(req.Lease), micros(req.Retention))
+	if err != nil {
+		return idempotency.Claim{}, failed("claim", key, err)
+	}
+	claim, err := readClaim(reply, key, req.Owner)
+	if err == nil && claim.Outcome == idempotency.Claimed {
+		err = s.enough(replicas)
+	}
+	if err != nil {
+		return idempotency.Claim{}, failed("claim", key, err)
+	}
+	return claim, nil
+}
+
+// Extend implements idempotency.Store.
+func (s *Store) Extend(ctx context.Context, lease idempotency.Lease, d time.Duration) error {
+	if err := lease.Validate(); err != nil {
+		return err
+	}
+	if err := idempotency.CheckLease(d); err != nil {
+		return err
+	}
+	reply, err := s.run(ctx, extendScript, lease.Key, lease.Owner, lease.Fence, micros(d))
+	return settled("extend", lease.Key, reply, err)
+}
+
+// Complete implements idempotency.Store. An empty result is kept as none.
+func (s *Store) Complete(ctx context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
+	if err := lease.Validate(); err != nil {
+		return err
+	}
+	if err := idempotency.CheckRetention(retention); err != nil {
+		return err
+	}
+	if len(result) > s.options.MaxResultBytes {
+		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
+			lease.Key, idempotency.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
+	}
+	reply, replicas, err := s.runDurably(ctx, completeScript, lease.Key,
+		lease.Owner, lease.Fence, micros(retention), result)
+	if err := settled("complete", lease.Key, reply, err); err != nil {
+		return err
+	}
+	if err := s.enough(replicas); err != nil {
+		return failed("complete", lease.Key, err)
+	}
+	return nil
+}
+
+// Fail implements idempotency.Store.
+func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+	if err := lease.Validate(); err != nil {
+		return err
+	}
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	state, uncounted := idempotency.Retryable, 0
+	if f.Terminal {
+		state = idempotency.Failed
+	}
+	if f.Uncounted {
+		uncounted = 1
+	}
+	reply, err := s.run(ctx, failScript, lease.Key, lease.Owner, lease.Fence, micros(f.Retention),
+		state.String(), uncounted, micros(f.RetryAfter), f.StoredReason())
+	return settled("fail", lease.Key, reply, err)
+}
+
+// Inspect implements idempotency.Store. It is a script, too, as those are never
+// sent to a replica.
+func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Record{}, err
+	}
+	reply, err := s.run(ctx, inspectScript, key)
+	if err != nil {
+		return idempotency.Record{}, failed("inspect", key, err)
+	}
+	record, err := readRecord(reply, key)
+	if err != nil {
+		return idempotency.Record{}, failed("inspect", key, err)
+	}
+	return record, nil
+}
+
+// run runs a script on the key.
+func (s *Store) run(ctx context.Context, script *goredis.Script, key idempotency.Key, args ...any) (any, error) {
+	return script.Run(ctx, s.client, []string{s.name(key)}, args...).Result()
+}
+
+// settled reads the reply of a script that says whether the lease was held.
+func settled(verb string, key idempotency.Key, reply any, err error) error {
+	switch {
+	case err != nil:
+		return failed(verb, key, err)
+	case reply == int64(1):
+		return nil
+	case reply == int64(0):
+		return fmt.Errorf("%s %s: %w", verb, key, idempotency.ErrLeaseLost)
+	default:
+		return failed(verb, key, unexpected(reply))
+	}
+}
+
+// longest bounds durations so that the scripts' numbers stay exact. The server
+// will not keep anything that long.
+const longest = 100 * 365 * 24 * time.Hour
+
+// micros returns a duration as the scripts take it, rounded up.
+func micros(d time.Duration) string {
+	return strconv.FormatInt(int64((min(d, longest)+time.Microsecond-1)/time.Microsecond), 10)
+}
