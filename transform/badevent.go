@@ -19,6 +19,7 @@ const (
 	ReasonRecordTooLarge     Reason = "record_too_large"
 	ReasonRejectedByBroker   Reason = "rejected_by_broker"
 	ReasonUnreadableContents Reason = "unreadable"
+	ReasonNotTransactional   Reason = "not_transactional"
 )
 
 // BadEvent is the error of a row that cannot become a record, or of a record

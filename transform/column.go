@@ -16,6 +16,7 @@ const (
 	typeInt8        = 20
 	typeInt2        = 21
 	typeInt4        = 23
+	typeText        = 25
 	typeJSON        = 114
 	typeFloat4      = 700
 	typeFloat8      = 701
@@ -48,7 +49,7 @@ func (c column) text(v wal.Value) ([]byte, error) {
 	switch {
 	case v.Kind == wal.Null:
 		return nil, nil
-	case c.oid == typeBytea:
+	case c.oid == typeBytea && v.Kind == wal.Text:
 		return decodeBytea(v.Data)
 	case c.oid == typeBool && len(v.Data) == 1:
 		if v.Data[0] == 't' {

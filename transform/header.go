@@ -33,7 +33,7 @@ const maxHeaderBytes = 256 << 10
 
 // headers appends the record's headers to room: id, event type, schema version,
 // trace context, those of the headers column, the additional ones, the position.
-func (b *builder) headers(room []kgo.RecordHeader, row *wal.Row) {
+func (b *builder) headers(room []kgo.RecordHeader) {
 	p, r := b.plan, b.router
 	if p.headerCount > cap(room) {
 		room = make([]kgo.RecordHeader, 0, p.headerCount)
@@ -51,10 +51,10 @@ func (b *builder) headers(room []kgo.RecordHeader, row *wal.Row) {
 		b.header(h.column, h.alias)
 	}
 	if r.event.PositionHeaders {
-		lsn, xid := r.tx.of(row.Position.CommitLSN, row.XID)
+		lsn, xid := r.tx.of(b.event.Position.CommitLSN, b.event.XID)
 		b.event.Record.Headers = append(b.event.Record.Headers,
 			kgo.RecordHeader{Key: headerLSN, Value: lsn},
-			kgo.RecordHeader{Key: headerSeq, Value: sequence(row.Position.Seq)},
+			kgo.RecordHeader{Key: headerSeq, Value: sequence(b.event.Position.Seq)},
 			kgo.RecordHeader{Key: headerXID, Value: xid})
 	}
 	b.checkHeaders()

@@ -31,7 +31,7 @@ func appendJSON(dst []byte, oid uint32, v wal.Value) ([]byte, error) {
 		}
 		return append(dst, "false"...), nil
 	case typeBytea:
-		raw, err := decodeBytea(v.Data)
+		raw, err := column{oid: oid}.text(v)
 		if err != nil {
 			return nil, err
 		}

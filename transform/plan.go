@@ -28,7 +28,7 @@ var (
 // eventType, timestamp, version, tracing, partition and object may be absent.
 type plan struct {
 	rel   *wal.Relation
-	table string
+	table string // for events: schema.table, or what messages have instead
 
 	id, key, route, payload     column
 	eventType, timestamp        column
@@ -45,6 +45,14 @@ type namedColumn struct {
 	alias string
 }
 
+// options are those that name columns.
+type options struct {
+	event   config.Event
+	routeBy string
+	fields  []field
+	table   string // what errors call the table: "table public.outbox"
+}
+
 // binder looks up columns and collects what is wrong.
 type binder struct {
 	rel   *wal.Relation
@@ -52,23 +60,21 @@ type binder struct {
 	errs  []error
 }
 
-func (r *Router) bind(rel *wal.Relation) (*plan, error) {
-	table := wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
-	b := &binder{rel: rel, table: table}
+func bind(rel *wal.Relation, o options) (*plan, error) {
+	b := &binder{rel: rel, table: o.table}
 	p := &plan{
 		rel:       rel,
-		table:     table,
-		id:        b.required("event.id", r.event.ID, idNames),
-		key:       b.required("event.key", r.event.Key, keyNames),
-		route:     b.required("route.by", r.routeBy, routeNames),
-		payload:   b.required("event.payload", r.event.Payload, payloadNames),
-		timestamp: b.optional("event.timestamp", r.event.Timestamp, nil),
+		id:        b.required("event.id", o.event.ID, idNames),
+		key:       b.required("event.key", o.event.Key, keyNames),
+		route:     b.required("route.by", o.routeBy, routeNames),
+		payload:   b.required("event.payload", o.event.Payload, payloadNames),
+		timestamp: b.optional("event.timestamp", o.event.Timestamp, nil),
 	}
 	b.wantType("event.timestamp", p.timestamp, "timestamptz, timestamp or int8 (milliseconds)",
 		typeTimestamptz, typeTimestamp, typeInt8)
-	b.fields(p, r.fields, r.event.AdditionalMissing == config.MissingIgnore)
-	b.builtInHeaders(p, r.event)
-	p.object = b.object(r.event, r.fields)
+	b.fields(p, o.fields, o.event.AdditionalMissing == config.MissingIgnore)
+	b.builtInHeaders(p, o.event)
+	p.object = b.object(o.event, o.fields)
 	p.headerCount = len(p.headers) + builtInHeaders
 	if err := errors.Join(b.errs...); err != nil {
 		return nil, err
@@ -143,7 +149,7 @@ func (b *binder) required(key, configured string, names []string) column {
 	if !c.present {
 		b.errs = append(b.errs, failure.Configf(
 			b.suggest(key, names...),
-			"table %s has no column %s, and %s names no other", b.table, quotedOr(names), key))
+			"%s has no column %s, and %s names no other", b.table, quotedOr(names), key))
 	}
 	return c
 }
@@ -178,13 +184,13 @@ func (b *binder) find(name string) (column, bool) {
 
 func (b *binder) missing(key, name, otherwise string) {
 	b.errs = append(b.errs, failure.Configf(b.suggest(key, name)+otherwise,
-		"%s: table %s has no column %q", key, b.table, name))
+		"%s: %s has no column %q", key, b.table, name))
 }
 
 func (b *binder) wantType(key string, c column, want string, oids ...uint32) {
 	if c.present && !slices.Contains(oids, c.oid) {
 		b.errs = append(b.errs, failure.Configf("name a column of one of these types",
-			"%s: column %q of table %s is of the type with OID %d; it must be %s", key, c.name, b.table, c.oid, want))
+			"%s: column %q of %s is of the type with OID %d; it must be %s", key, c.name, b.table, c.oid, want))
 	}
 }
 

@@ -31,30 +31,12 @@ func (r *Router) Route(row *wal.Row) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	room := &eventWithHeaders{}
-	b := builder{router: r, plan: p, values: row.Values, event: &room.event}
-	b.event.Table = p.table
-	b.event.Position = row.Position
-	b.event.XID = row.XID
-	b.event.CommitTime = row.CommitTime
-	b.event.Record.Partition = PartitionByKey
-	b.event.Record.Timestamp = row.CommitTime
-
+	b, room := r.begin(p, row)
 	if len(row.Values) != len(p.rel.Columns) {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("the row has %d values, its table %d columns", len(row.Values), len(p.rel.Columns)))
 		return b.event, b.bad
 	}
-	b.event.ID = b.text(p.id)
-	b.key()
-	b.topic()
-	b.value()
-	b.partition()
-	b.timestamp()
-	b.headers(room.headers[:0], row)
-	if b.bad != nil {
-		return b.event, b.bad
-	}
-	return b.event, nil
+	return b.build(room)
 }
 
 // builder fills one event. Its parts go on after a problem, so that the event
@@ -65,6 +47,31 @@ type builder struct {
 	values []wal.Value
 	event  *Event
 	bad    *BadEvent
+}
+
+// begin makes an event of which only the origin is known.
+func (r *Router) begin(p *plan, row *wal.Row) (builder, *eventWithHeaders) {
+	room := &eventWithHeaders{}
+	room.event = Event{Table: p.table, Position: row.Position, XID: row.XID, CommitTime: row.CommitTime}
+	room.event.Record.Partition = PartitionByKey
+	room.event.Record.Timestamp = row.CommitTime
+	return builder{router: r, plan: p, values: row.Values, event: &room.event}, room
+}
+
+// build fills the event from the values, as many as the plan's table has
+// columns.
+func (b *builder) build(room *eventWithHeaders) (*Event, error) {
+	b.event.ID = b.text(b.plan.id)
+	b.key()
+	b.topic()
+	b.value()
+	b.partition()
+	b.timestamp()
+	b.headers(room.headers[:0])
+	if b.bad != nil {
+		return b.event, b.bad
+	}
+	return b.event, nil
 }
 
 // reject makes the event a bad one; the first reason stays.
@@ -88,7 +95,7 @@ func (b *builder) get(c column) wal.Value {
 		return wal.Value{Kind: wal.Null}
 	}
 	v := b.values[c.index]
-	if v.Kind != wal.Text && v.Kind != wal.Null {
+	if v.Kind == wal.UnchangedToast {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("the value of column %q was not sent", c.name))
 		return wal.Value{Kind: wal.Null}
 	}

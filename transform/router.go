@@ -22,6 +22,9 @@ type Router struct {
 	// of the previous row.
 	plans map[uint32]*plan
 	last  *plan
+	// messages is for logical messages, which have no table.
+	messages messages
+
 	tx    transactionHeaders
 	names interned
 }
@@ -68,9 +71,12 @@ func (r *Router) plan(rel *wal.Relation) (*plan, error) {
 	p := r.plans[rel.OID]
 	if p == nil || p.rel != rel {
 		var err error
-		if p, err = r.bind(rel); err != nil {
+		table := wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
+		o := options{event: r.event, routeBy: r.routeBy, fields: r.fields, table: "table " + table}
+		if p, err = bind(rel, o); err != nil {
 			return nil, err
 		}
+		p.table = table
 		r.plans[rel.OID] = p
 	}
 	r.last = p

@@ -107,10 +107,14 @@ func (b *builder) appendExpanded(dst []byte, v wal.Value) ([]byte, error) {
 }
 
 // blank reports whether a payload counts as empty: NULL, or nothing but what
-// Java's String.trim removes, characters up to the space.
+// Java's String.trim removes, characters up to the space. Bytes are never blank:
+// the text of empty bytea is \x.
 func blank(v wal.Value) bool {
-	if v.Kind == wal.Null {
+	switch v.Kind {
+	case wal.Null:
 		return true
+	case wal.Binary:
+		return false
 	}
 	for _, c := range v.Data {
 		if c > ' ' {

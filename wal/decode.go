@@ -34,6 +34,7 @@ var (
 // protocol spreads over messages: the open transaction, the relations and the
 // domains announced so far. It does no I/O and is used by one goroutine.
 type decoder struct {
+	prefix    string // of logical messages that are delivered; empty: all
 	msg       Message
 	open      bool // between Begin and Commit
 	next      uint32
@@ -203,23 +204,32 @@ func (d *decoder) truncate(c *cursor) (*Message, error) {
 	return msg, err
 }
 
-// logicalMessage delivers transactional messages; a non-transactional one
-// belongs to no commit, has therefore no position, and is passed over.
+// logicalMessage delivers the messages of the prefix; others count as changes
+// of their transaction, but are not looked at.
 func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	transactional := c.byte() == 1
-	c.uint64() // LSN of the message itself
+	lsn := LSN(c.uint64())
 	prefix := c.string()
 	content := c.bytes(int(c.uint32()))
-	if !transactional {
+	seq := d.next
+	switch {
+	case c.short:
+		return nil, errShort
+	case transactional && !d.open:
+		return nil, fmt.Errorf("%w: transactional message outside a transaction", errProtocol)
+	case transactional:
+		d.next++
+	}
+	if d.prefix != "" && d.prefix != string(prefix) {
 		return nil, nil
 	}
-	if !d.open && !c.short {
-		return nil, fmt.Errorf("%w: transactional message outside a transaction", errProtocol)
-	}
 	d.msg.Kind = LogicalMessage
+	d.msg.Loose = !transactional
 	d.msg.Row.Relation = nil
-	d.msg.Row.Position.Seq = d.next
-	d.next++
+	d.msg.Row.Position.Seq = seq
+	if !d.open {
+		d.msg.Row = Row{Position: Position{CommitLSN: lsn}, Values: d.msg.Row.Values}
+	}
 	if d.msg.Prefix != string(prefix) { // it is most often the one before
 		d.msg.Prefix = string(prefix)
 	}

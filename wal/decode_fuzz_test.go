@@ -214,11 +214,14 @@ func (s *model) apply(m pglogrepl.Message) *Message {
 	case *pglogrepl.TruncateMessage:
 		return s.message(Truncate, m.RelationIDs[0], nil)
 	case *pglogrepl.LogicalDecodingMessage:
-		if !m.Transactional {
-			return nil
+		msg := &Message{Kind: LogicalMessage, Row: Row{Position: Position{CommitLSN: m.LSN}}}
+		if s.begin != nil {
+			msg = s.message(LogicalMessage, 0, nil)
 		}
-		msg := s.message(LogicalMessage, 0, nil)
-		msg.Prefix, msg.Content = m.Prefix, m.Content
+		if !m.Transactional && s.begin != nil {
+			s.seq-- // it is no change of the transaction that is open
+		}
+		msg.Prefix, msg.Content, msg.Loose = m.Prefix, m.Content, !m.Transactional
 		return msg
 	}
 	return nil
@@ -280,7 +283,7 @@ func wantMessage(t *testing.T, got, want *Message) {
 		t.Fatalf("change %d of its transaction; want %d", got.Row.Position.Seq, want.Row.Position.Seq)
 	}
 	if want.Kind == LogicalMessage {
-		if got.Prefix != want.Prefix || !bytes.Equal(got.Content, want.Content) {
+		if got.Loose != want.Loose || got.Prefix != want.Prefix || !bytes.Equal(got.Content, want.Content) {
 			t.Fatalf("message %q %q; want %q %q", got.Prefix, got.Content, want.Prefix, want.Content)
 		}
 		return

@@ -2,6 +2,8 @@ package wal
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,9 +120,43 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodePassesOverNonTransactionalMessages(t *testing.T) {
-	if got := decodeAll(t, newDecoder(), logical(false, "outbox", "x")); len(got) != 0 {
-		t.Errorf("got %+v", got)
+// A loose message must not take over what is known of a transaction.
+func TestDecodeLooseMessages(t *testing.T) {
+	var got []string
+	for _, m := range decodeAll(t, newDecoder(),
+		logical(false, "outbox", "x"),
+		begin(0x100, 7), logical(true, "outbox", "y"), commit(0x100, 0x130),
+		logical(false, "outbox", "z"),
+	) {
+		got = append(got, fmt.Sprint(m.Kind, m.Loose, string(m.Content), m.Row.Position, m.Row.XID, m.Row.CommitTime.IsZero()))
+	}
+	want := []string{
+		fmt.Sprint(LogicalMessage, true, "x", Position{CommitLSN: 7}, 0, true),
+		fmt.Sprint(LogicalMessage, false, "y", Position{CommitLSN: 0x100}, 7, false),
+		fmt.Sprint(Commit, false, "y", Position{CommitLSN: 0x100}, 7, false),
+		fmt.Sprint(LogicalMessage, true, "z", Position{CommitLSN: 7}, 0, true),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestDecodeMessagesOfOnePrefix(t *testing.T) {
+	d := newDecoder()
+	d.prefix = "outbox"
+	var got []string
+	for _, m := range decodeAll(t, d,
+		logical(false, "other", "no"),
+		begin(0x100, 7),
+		logical(true, "other", "no"), logical(true, "outbox", "x"), logical(true, "outboxes", "no"), logical(true, "outbox", "y"),
+		commit(0x100, 0x130),
+	) {
+		if m.Kind == LogicalMessage {
+			got = append(got, fmt.Sprint(string(m.Content), m.Row.Position.Seq))
+		}
+	}
+	if want := []string{"x1", "y3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

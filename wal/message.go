@@ -35,6 +35,11 @@ type Message struct {
 	// Prefix and Content are those of a LogicalMessage.
 	Prefix  string
 	Content []byte
+	// Loose is a LogicalMessage that belongs to no transaction
+	// (pg_logical_emit_message(false, …)): it is in the log whatever becomes of
+	// the transaction that wrote it. Of its Row, only the position's LSN is
+	// known, which is the message's own and may be that of the next commit.
+	Loose bool
 }
 
 // Row is one changed row of a committed transaction.
@@ -75,9 +80,12 @@ const (
 	Null           ValueKind = 'n'
 	UnchangedToast ValueKind = 'u' // an UPDATE left it alone; not sent
 	Text           ValueKind = 't'
+	// Binary does not come from a stream, which is asked for text: it is for
+	// bytes that have no text form.
+	Binary ValueKind = 'b'
 )
 
-// Value is a column's value in PostgreSQL's text form.
+// Value is a column's value in PostgreSQL's text form, or bytes.
 type Value struct {
 	Kind ValueKind
 	Data []byte

@@ -208,7 +208,11 @@ func lines(messages []Message) []string {
 		case Truncate:
 			out = append(out, "truncate "+rowText(&m.Row))
 		case LogicalMessage:
-			out = append(out, "message "+m.Prefix+" "+string(m.Content))
+			kind := "message "
+			if m.Loose {
+				kind = "loose message "
+			}
+			out = append(out, kind+m.Prefix+" "+string(m.Content))
 		case Commit:
 			out = append(out, "commit")
 		}

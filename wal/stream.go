@@ -43,8 +43,10 @@ type Options struct {
 	// where what lies between was read on an earlier connection and is still in
 	// flight; 0 means Start.
 	Confirmed LSN
-	// Messages asks for logical messages too.
+	// Messages asks for logical messages too, those of Prefix, or all where that
+	// is empty. The position counts all.
 	Messages bool
+	Prefix   string
 	// StatusInterval is the longest time between standby status updates. It is
 	// required.
 	StatusInterval time.Duration
@@ -91,9 +93,11 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		return nil, errors.Join(fmt.Errorf("take over replication connection: %w", err), conn.Close(ctx))
 	}
 	_, encrypted := hijacked.Conn.(*tls.Conn)
+	decoder := newDecoder()
+	decoder.prefix = o.Prefix
 	s := &Stream{
 		conn:      hijacked.Conn,
-		decoder:   newDecoder(),
+		decoder:   decoder,
 		liveness:  o.LivenessTimeout,
 		encrypted: encrypted,
 	}
