@@ -1,0 +1,2 @@
+// Package postgres keeps idempotency keys in PostgreSQL.
+package postgres

@@ -1,0 +1,145 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// patience bounds every wait of a test.
+const patience = time.Minute
+
+// The usual times of a test that lets none of them pass.
+const (
+	long      = time.Hour
+	retention = 24 * time.Hour
+)
+
+// limited returns the test's context with a deadline.
+func limited(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// connect returns a pool on a database; change may alter its configuration.
+func connect(t testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 10
+	for _, f := range change {
+		f(config)
+	}
+	pool, err := pgxpool.NewWithConfig(limited(t), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// database returns a pool on a new database that has the table.
+func database(t testing.TB, o postgres.StoreOptions, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	pool := connect(t, pgtest.Shared(t).NewDatabase(t), change...)
+	create(t, pool, o)
+	return pool
+}
+
+// create creates the table.
+func create(t testing.TB, pool *pgxpool.Pool, o postgres.StoreOptions) {
+	t.Helper()
+	ddl, err := postgres.DDL(o.Table, o.Partitioned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, pool, ddl)
+}
+
+func exec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(limited(t), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// query returns the one value of a query.
+func query[V any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) V {
+	t.Helper()
+	rows, err := pool.Query(limited(t), sql, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[V])
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+func newStore(t testing.TB, db postgres.DB, o postgres.StoreOptions) *postgres.Store {
+	t.Helper()
+	s, err := postgres.NewStore(db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func key(id string) idempotency.Key { return idempotency.Key{Scope: "test", ID: id} }
+
+// request is a claim that outlives the test.
+func request() idempotency.ClaimRequest {
+	return idempotency.ClaimRequest{Owner: idempotency.NewOwner(), Lease: long, Retention: retention}
+}
+
+// claim claims a key that is to be had.
+func claim(t testing.TB, s *postgres.Store, k idempotency.Key, r idempotency.ClaimRequest) idempotency.Claim {
+	t.Helper()
+	c, err := s.Claim(limited(t), k, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Outcome != idempotency.Claimed {
+		t.Fatalf("claim of %s: %s, want claimed", k, c.Outcome)
+	}
+	return c
+}
+
+// isolation sets the default isolation level of a pool's connections.
+func isolation(level string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
+	}
+}
+
+func newDatabase(t testing.TB) string {
+	t.Helper()
+	return pgtest.Shared(t).NewDatabase(t)
+}
+
+func contextWithTimeout(t testing.TB, d time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), d)
+}
+
+// sameTransaction lets a store work in a transaction, so that a test can see
+// what it locked.
+type sameTransaction struct{ pgx.Tx }
+
+func (tx sameTransaction) BeginTx(ctx context.Context, _ pgx.TxOptions) (pgx.Tx, error) {
+	return tx.Begin(ctx)
+}

@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	_ "embed" // the DDL
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DefaultTable is the table's name unless an option gives another.
+const DefaultTable = "idempotency_keys"
+
+// maxTableName leaves room for a partition's suffix within PostgreSQL's 63
+// bytes of a name.
+const maxTableName = 50
+
+var (
+	//go:embed schema.sql
+	plainSchema string
+	//go:embed schema_partitioned.sql
+	partitionedSchema string
+
+	// schemaName matches the table's and the partitions' names in the DDL.
+	schemaName = regexp.MustCompile(`\bidempotency_keys(_\w+)?\b`)
+)
+
+// DDL returns the statements that create the table where it is missing. They
+// may be run as one. The name is DefaultTable if empty, otherwise table or
+// schema.table, taken as it is: "Keys" is not "keys".
+func DDL(table string, partitioned bool) (string, error) {
+	name, err := parseTable(table)
+	if err != nil {
+		return "", err
+	}
+	schema := plainSchema
+	if partitioned {
+		schema = partitionedSchema
+	}
+	return schemaName.ReplaceAllStringFunc(schema, func(s string) string {
+		return name.suffixed(strings.TrimPrefix(s, DefaultTable))
+	}), nil
+}
+
+// tableName is a table's name, with or without a schema.
+type tableName pgx.Identifier
+
+func parseTable(s string) (tableName, error) {
+	if s == "" {
+		s = DefaultTable
+	}
+	parts := strings.Split(s, ".")
+	for _, part := range parts {
+		if part == "" {
+			return nil, fmt.Errorf("table %q: want table or schema.table", s)
+		}
+	}
+	if len(parts) > 2 {
+		return nil, fmt.Errorf("table %q: want table or schema.table", s)
+	}
+	if len(parts[len(parts)-1]) > maxTableName {
+		return nil, errors.New("table: the name is longer than 50 bytes")
+	}
+	return parts, nil
+}
+
+// String returns the name as SQL.
+func (n tableName) String() string { return pgx.Identifier(n).Sanitize() }
+
+// suffixed returns, as SQL, the name with a suffix.
+func (n tableName) suffixed(suffix string) string {
+	parts := append(pgx.Identifier(nil), n...)
+	parts[len(parts)-1] += suffix
+	return parts.Sanitize()
+}

@@ -1,0 +1,114 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+)
+
+func TestTableNames(t *testing.T) {
+	for _, bad := range []string{".", "a.", ".a", "a.b.c", strings.Repeat("x", 51)} {
+		if ddl, err := postgres.DDL(bad, false); err == nil {
+			t.Errorf("DDL(%q): %s", bad, ddl)
+		}
+		if _, err := postgres.NewStore(nil, postgres.StoreOptions{Table: bad}); err == nil {
+			t.Errorf("NewStore with table %q: no error", bad)
+		}
+	}
+}
+
+func TestDDLCanBeRepeated(t *testing.T) {
+	for _, o := range []postgres.StoreOptions{{}, {Table: "Other", Partitioned: true}} {
+		pool := database(t, o)
+		create(t, pool, o)
+		if warnings, err := newStore(t, pool, o).Check(limited(t)); err != nil {
+			t.Errorf("%+v: %v, %v", o, warnings, err)
+		}
+	}
+}
+
+// Whatever the id, the partition that the client computes is the one that the
+// table's check asks for.
+func FuzzSlot(f *testing.F) {
+	for _, id := range []string{
+		"0190163d-8694-739b-aea5-966c26f8ad90", "0190163D-8694-739B-AEA5-966C26F8AD90", "0190163d-8694-439b-aea5-966c26f8ad90",
+		"ffffffff-ffff-7fff-ffff-ffffffffffff", "00000000-0000-7000-0000-000000000000", "0190163d8694739baea5966c26f8ad90",
+		"order-1", "0190163d-8694-739b-aea5-966c26f8ad9g", "0190163d-8694-739b-aea5-966c26f8ad90\n", "ä190163d-8694-739b-aea5-966c26f8ad9",
+	} {
+		f.Add(id)
+	}
+	o := postgres.StoreOptions{Partitioned: true}
+	pool := database(f, o)
+	s := newStore(f, pool, o)
+	f.Fuzz(func(t *testing.T, id string) {
+		k := key(id)
+		if k.Validate() != nil {
+			return
+		}
+		states := []idempotency.State{idempotency.Processing}
+		claim(t, s, k, request())
+		if n, err := s.Purge(limited(t), idempotency.Filter{Scope: k.Scope, ID: id, States: states}); n != 1 || err != nil {
+			t.Errorf("purge %q: %d, %v", id, n, err)
+		}
+	})
+}
+
+// The table refuses a key in a partition that is not its own.
+func TestWrongPartition(t *testing.T) {
+	pool := database(t, postgres.StoreOptions{Partitioned: true})
+	_, err := pool.Exec(limited(t), `INSERT INTO idempotency_keys
+		VALUES (3, 'test', 'order-1', 'processing', '', '', 1, 1, '', NULL, NULL, now(), now())`)
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code != "23514" {
+		t.Errorf("a wrong slot: %v, want a violated check", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		options postgres.StoreOptions
+		before  string
+		want    string // in the error, or the warnings
+	}{
+		"fine":            {},
+		"missing":         {before: `DROP TABLE idempotency_keys`, want: `apply DDL("", false)`},
+		"column":          {before: `ALTER TABLE idempotency_keys DROP COLUMN reason`, want: "no column reason text"},
+		"type":            {before: `ALTER TABLE idempotency_keys ALTER attempts TYPE bigint`, want: "no column attempts integer"},
+		"key":             {before: `ALTER TABLE idempotency_keys DROP CONSTRAINT idempotency_keys_pkey`, want: "its primary key is ()"},
+		"not partitioned": {options: postgres.StoreOptions{Partitioned: true}, want: "no column slot smallint"},
+		"rights": {before: `DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'keys_reader')
+			THEN CREATE ROLE keys_reader; END IF; END $$; GRANT SELECT ON idempotency_keys TO keys_reader;
+			ALTER ROLE postgres IN DATABASE {db} SET role = 'keys_reader'`, want: "GRANT INSERT, UPDATE ON"},
+		"read only":   {before: `ALTER DATABASE {db} SET default_transaction_read_only = on`, want: "connect to the primary"},
+		"not durable": {before: `ALTER DATABASE {db} SET synchronous_commit = off`, want: "synchronous_commit is off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := newDatabase(t)
+			first := connect(t, url)
+			create(t, first, postgres.StoreOptions{})
+			if c.before != "" {
+				exec(t, first, strings.ReplaceAll(c.before, "{db}", query[string](t, first, `SELECT current_database()::text`)))
+			}
+			warnings, err := newStore(t, connect(t, url), c.options).Check(limited(t))
+			if got := fmt.Sprint(err, warnings); !strings.Contains(got, c.want) {
+				t.Errorf("%s, want %q", got, c.want)
+			}
+			if wantError := c.want != "" && name != "not durable"; wantError != (err != nil) {
+				t.Errorf("error: %v", err)
+			}
+		})
+	}
+	t.Run("partitioned", func(t *testing.T) {
+		pool := database(t, postgres.StoreOptions{Partitioned: true})
+		_, err := newStore(t, pool, postgres.StoreOptions{}).Check(limited(t))
+		if err == nil || !strings.Contains(err.Error(), "set StoreOptions.Partitioned") {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// Extend implements idempotency.Store.
+func (s *Store) Extend(ctx context.Context, lease idempotency.Lease, d time.Duration) error {
+	if err := idempotency.CheckLease(d); err != nil {
+		return err
+	}
+	return s.settle(ctx, "extend", lease, idempotency.Processing, s.sql(lease.Key).extend, micros(d))
+}
+
+// Complete implements idempotency.Store.
+func (s *Store) Complete(ctx context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
+	if err := s.checkCompletion(lease, result, retention); err != nil {
+		return err
+	}
+	return s.settle(ctx, "complete", lease, idempotency.Completed, s.sql(lease.Key).complete, result, micros(retention))
+}
+
+func (s *Store) checkCompletion(lease idempotency.Lease, result []byte, retention time.Duration) error {
+	if err := idempotency.CheckRetention(retention); err != nil {
+		return err
+	}
+	if len(result) > s.options.MaxResultBytes {
+		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
+			lease.Key, idempotency.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
+	}
+	return nil
+}
+
+// Fail implements idempotency.Store.
+func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	next, uncounted, after := idempotency.Retryable, 0, any(micros(f.RetryAfter))
+	if f.Terminal {
+		next, after = idempotency.Failed, nil
+	}
+	if f.Uncounted {
+		uncounted = 1
+	}
+	return s.settle(ctx, "fail", lease, next, s.sql(lease.Key).fail,
+		next.String(), f.StoredReason(), uncounted, after, micros(f.Retention))
+}
+
+// settle changes the record that the lease holds. If there is none, the call may
+// be a repetition of one whose answer was lost; the record, read anew, tells.
+func (s *Store) settle(ctx context.Context, verb string, lease idempotency.Lease, next idempotency.State, sql string, args ...any) error {
+	if err := lease.Validate(); err != nil {
+		return err
+	}
+	args = append([]any{lease.Key.Scope, lease.Key.ID, lease.Owner, lease.Fence}, args...)
+	var tag pgconn.CommandTag
+	err := retry(ctx, func() (err error) {
+		tag, err = s.db.Exec(ctx, sql, args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", verb, lease.Key, err)
+	}
+	if tag.RowsAffected() == 1 {
+		return nil
+	}
+	if next != idempotency.Processing {
+		record, err := s.Inspect(ctx, lease.Key)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", verb, lease.Key, err)
+		}
+		if record.State == next && record.HeldBy(lease) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s %s: %w", verb, lease.Key, idempotency.ErrLeaseLost)
+}

@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"strconv"
+	"strings"
+)
+
+// statements are the texts for one table, or for one partition of it. A
+// partition is named by a literal: a parameter would make the server's generic
+// plans lock every partition.
+type statements struct {
+	claim, claimLocked, extend, complete, fail, inspect, lock, release, purge string
+}
+
+// newStatements writes the statements for a table and, if partitioned, a slot.
+func newStatements(table string, partitioned bool, slot int) statements {
+	var slotColumn, slotValue, slotIs string
+	if partitioned {
+		literal := strconv.Itoa(slot)
+		slotColumn, slotValue, slotIs = "slot, ", literal+"::smallint, ", " AND k.slot = "+literal
+	}
+	fill := func(sql string, more ...string) string {
+		for {
+			next := strings.NewReplacer(append([]string{
+				"{table}", table,
+				"{slot column}", slotColumn,
+				"{slot value}", slotValue,
+				"{row}", "k.scope = $1::text AND k.id = $2::text" + slotIs,
+				"{claimable}", claimable,
+				"{mismatch}", mismatch,
+				"{held}", "{row} AND k.owner = $3::text AND k.fence = $4::bigint AND k.expires_at > clock_timestamp()",
+				"{record}", recordColumns,
+			}, more...)...).Replace(sql)
+			if next == sql {
+				return sql
+			}
+			sql = next
+		}
+	}
+	return statements{
+		claim:       fill(claimSQL, "{lock}", "true"),
+		claimLocked: fill(claimSQL, "{lock}", "pg_try_advisory_xact_lock($7::bigint)"),
+		extend:      fill(extendSQL),
+		complete:    fill(completeSQL),
+		fail:        fill(failSQL),
+		inspect:     fill(inspectSQL),
+		lock:        fill(inspectSQL + ` FOR UPDATE`),
+		release:     fill(releaseSQL),
+		purge:       fill(purgeSQL),
+	}
+}
+
+// What the statements have in common. A claim is judged at one time: that of
+// clock, which excluded.updated_at repeats in the conflict's branch.
+const (
+	// mismatch follows idempotency.Fingerprint.Conflicts.
+	mismatch = `(k.fingerprint <> '' AND $3::text <> '' AND k.fingerprint <> $3::text
+		AND split_part(k.fingerprint, ':', 1) = split_part($3::text, ':', 1))`
+
+	// claimable tells whether a claim of row k is granted at {now}.
+	claimable = `(k.expires_at <= {now} OR NOT {mismatch} AND (
+		k.state = 'processing' AND (k.owner = $4::text OR k.blocked_until <= {now})
+		OR k.state = 'retryable' AND k.blocked_until <= {now}))`
+
+	recordColumns = `k.state, k.fingerprint, k.owner, k.fence, k.attempts, k.blocked_until,
+		k.result, k.reason, k.updated_at, k.expires_at, k.expires_at <= clock_timestamp()`
+)
+
+// claimSQL claims a key in one statement. If the row says no, nothing is written
+// and no transaction id is taken: a duplicate costs a read. If it says yes, or
+// is missing, the insert decides, on the row as it is then. It returns no row
+// when somebody was faster in between, so that the answer has to be read anew.
+//
+// Parameters: scope, id, fingerprint, owner, lease and retention in µs; with an
+// advisory lock, its key.
+var claimSQL = `
+WITH clock AS MATERIALIZED (
+	SELECT clock_timestamp() AS now
+), known AS MATERIALIZED (
+	SELECT k.state, k.fence, k.attempts, k.reason, k.result, {mismatch} AS mismatch,
+		greatest(1, ceil(extract(epoch FROM k.blocked_until - clock.now) * 1000000))::bigint AS wait
+	FROM {table} AS k, clock
+	WHERE {row} AND NOT ` + strings.ReplaceAll(claimable, "{now}", "clock.now") + `
+), gate AS MATERIALIZED (
+	SELECT CASE WHEN EXISTS (SELECT FROM known) THEN false ELSE {lock} END AS open
+), claimed AS (
+	INSERT INTO {table} AS k ({slot column}scope, id, state, fingerprint, owner, fence, attempts, reason,
+		blocked_until, updated_at, expires_at)
+	SELECT {slot value}$1::text, $2::text, 'processing', $3::text, $4::text,
+		(extract(epoch FROM now) * 1000000)::bigint, 1, '',
+		now + $5::bigint * interval '1 microsecond', now, now + $6::bigint * interval '1 microsecond'
+	FROM clock, gate WHERE gate.open
+	ON CONFLICT ({slot column}scope, id) DO UPDATE SET
+		state = 'processing',
+		fingerprint = CASE WHEN k.expires_at <= excluded.updated_at OR excluded.fingerprint <> ''
+			THEN excluded.fingerprint ELSE k.fingerprint END,
+		owner = excluded.owner,
+		fence = CASE WHEN k.expires_at > excluded.updated_at AND k.state = 'processing' AND k.owner = excluded.owner
+			THEN k.fence ELSE greatest(k.fence + 1, excluded.fence) END,
+		attempts = CASE WHEN k.expires_at <= excluded.updated_at THEN 1
+			WHEN k.state = 'processing' AND k.owner = excluded.owner THEN k.attempts
+			ELSE k.attempts + 1 END,
+		reason = CASE WHEN k.expires_at <= excluded.updated_at THEN '' ELSE k.reason END,
+		result = NULL,
+		blocked_until = clock_timestamp() + $5::bigint * interval '1 microsecond', -- the row's lock was waited for
+		updated_at = clock_timestamp(),
+		expires_at = clock_timestamp() + $6::bigint * interval '1 microsecond'
+	WHERE ` + strings.ReplaceAll(claimable, "{now}", "excluded.updated_at") + `
+	RETURNING k.fence, k.attempts, k.reason
+)
+SELECT 'claimed', fence, attempts, reason, NULL::bytea, false, 0 FROM claimed
+UNION ALL
+SELECT state, fence, attempts, reason, result, mismatch, wait FROM known
+UNION ALL
+SELECT 'locked', 0, 0, '', NULL, false, 0 FROM gate WHERE NOT open AND NOT EXISTS (SELECT FROM known)`
+
+// The changes by a lease's holder. The first four parameters are scope, id,
+// owner and fence.
+const (
+	extendSQL = `
+UPDATE {table} AS k SET
+	blocked_until = clock_timestamp() + $5::bigint * interval '1 microsecond',
+	expires_at = greatest(k.expires_at, clock_timestamp() + $5::bigint * interval '1 microsecond'),
+	updated_at = clock_timestamp()
+WHERE {held} AND k.state = 'processing'`
+
+	completeSQL = `
+UPDATE {table} AS k SET
+	state = 'completed', result = $5::bytea, reason = '', blocked_until = NULL, updated_at = clock_timestamp(),
+	expires_at = clock_timestamp() + $6::bigint * interval '1 microsecond'
+WHERE {held} AND k.state = 'processing'`
+
+	failSQL = `
+UPDATE {table} AS k SET
+	state = $5::text, reason = $6::text, attempts = k.attempts - $7::integer,
+	blocked_until = clock_timestamp() + $8::bigint * interval '1 microsecond', -- null if terminal
+	updated_at = clock_timestamp(),
+	expires_at = clock_timestamp() + $9::bigint * interval '1 microsecond'
+WHERE {held} AND k.state = 'processing'`
+)
+
+// What an operator asks for. The first two parameters are scope and id.
+const (
+	inspectSQL = `
+SELECT {record} FROM {table} AS k WHERE {row}`
+
+	releaseSQL = `
+UPDATE {table} AS k SET
+	state = 'retryable', owner = '', attempts = 0, blocked_until = clock_timestamp(), updated_at = clock_timestamp()
+WHERE {row}`
+
+	purgeSQL = `
+DELETE FROM {table} AS k WHERE {row} AND k.expires_at > clock_timestamp()
+	AND k.state = ANY ($3::text[])
+	AND k.updated_at <= clock_timestamp() - $4::bigint * interval '1 microsecond'`
+
+	// purgeScopeSQL takes the next batch of a scope's keys, in the order of ids,
+	// and returns the last of them. Rows that are being changed right now are
+	// not waited for.
+	purgeScopeSQL = `
+WITH doomed AS MATERIALIZED (
+	SELECT k.id FROM {table} AS k
+	WHERE k.scope = $1::text AND k.id > $2::text AND k.expires_at > clock_timestamp()
+		AND k.state = ANY ($3::text[])
+		AND k.updated_at <= clock_timestamp() - $4::bigint * interval '1 microsecond'
+	ORDER BY k.id LIMIT $5::bigint
+	FOR UPDATE SKIP LOCKED
+), deleted AS (
+	DELETE FROM {table} AS k USING doomed WHERE k.scope = $1::text AND k.id = doomed.id
+	RETURNING k.id
+)
+SELECT count(*), (SELECT max(id) FROM doomed) FROM deleted`
+)

@@ -1,0 +1,199 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// DefaultMaxResultBytes bounds a result unless an option says otherwise. A
+// larger one belongs where large values belong, and its address in the result.
+const DefaultMaxResultBytes = 1 << 20
+
+// DB is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by one
+// goroutine at a time. Not a transaction: what the store answers must be
+// committed.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
+}
+
+// StoreOptions are those of NewStore. The zero value is valid.
+type StoreOptions struct {
+	// Table is table or schema.table, taken as it is; DefaultTable if empty.
+	Table string
+	// Partitioned says that the table was made by DDL(Table, true). It is a
+	// property of the table: a store that is told wrong fails at once.
+	Partitioned bool
+	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0.
+	MaxResultBytes int
+}
+
+// Store is an idempotency.Store and Operator on a table. Its methods block for
+// one round trip (two where somebody else was faster in between), retry by
+// themselves what PostgreSQL asks to be retried, and may be called concurrently
+// if those of the DB may.
+type Store struct {
+	db      DB
+	table   tableName
+	options StoreOptions
+	// texts by slot; otherSlot is the first. One if not partitioned.
+	texts []statements
+	scope string // purgeScopeSQL
+}
+
+var (
+	_ idempotency.Store    = (*Store)(nil)
+	_ idempotency.Operator = (*Store)(nil)
+)
+
+// NewStore returns a store on a table that DDL made. The DB stays the caller's.
+// It asks the server nothing; see Check.
+func NewStore(db DB, o StoreOptions) (*Store, error) {
+	table, err := parseTable(o.Table)
+	if err != nil {
+		return nil, err
+	}
+	if o.MaxResultBytes <= 0 {
+		o.MaxResultBytes = DefaultMaxResultBytes
+	}
+	s := &Store{db: db, table: table, options: o}
+	first, last := otherSlot, otherSlot
+	if o.Partitioned {
+		last = slots - 1
+	}
+	for slot := first; slot <= last; slot++ {
+		s.texts = append(s.texts, newStatements(table.String(), o.Partitioned, slot))
+	}
+	s.scope = newScopeStatement(table.String())
+	return s, nil
+}
+
+// sql returns the statements for a key.
+func (s *Store) sql(key idempotency.Key) *statements {
+	if !s.options.Partitioned {
+		return &s.texts[0]
+	}
+	return &s.texts[slotOf(key.ID)-otherSlot]
+}
+
+// Claim implements idempotency.Store.
+func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+	claim, _, err := s.claim(ctx, key, req, nil)
+	return claim, err
+}
+
+// claim claims under an advisory lock, if there is one to be had: locked tells
+// that somebody else has it, so that the key could not be claimed.
+func (s *Store) claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest, lock *int64) (_ idempotency.Claim, locked bool, err error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Claim{}, false, err
+	}
+	if err := req.Validate(); err != nil {
+		return idempotency.Claim{}, false, err
+	}
+	sql := s.sql(key).claim
+	args := []any{key.Scope, key.ID, string(req.Fingerprint), req.Owner, micros(req.Lease), micros(req.Retention)}
+	if lock != nil {
+		sql, args = s.sql(key).claimLocked, append(args, *lock)
+	}
+	var a claimAnswer
+	err = retry(ctx, func() error {
+		return s.db.QueryRow(ctx, sql, args...).
+			Scan(&a.state, &a.fence, &a.attempts, &a.reason, &a.result, &a.mismatch, &a.wait)
+	})
+	if err != nil {
+		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, err)
+	}
+	if a.mismatch {
+		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, idempotency.ErrMismatch)
+	}
+	return a.claim(key, req.Owner), a.state == "locked", nil
+}
+
+// claimAnswer is the row that claimSQL returns.
+type claimAnswer struct {
+	state    string
+	fence    int64
+	attempts int
+	reason   string
+	result   []byte
+	mismatch bool
+	wait     int64 // µs; meaningless for states that do not wait
+}
+
+func (a claimAnswer) claim(key idempotency.Key, owner string) idempotency.Claim {
+	c := idempotency.Claim{Attempts: a.attempts, Reason: a.reason, Layer: idempotency.LayerStore}
+	switch a.state {
+	case "claimed":
+		c.Outcome = idempotency.Claimed
+		c.Lease = idempotency.Lease{Key: key, Owner: owner, Fence: a.fence}
+	case "completed":
+		c.Outcome, c.Result = idempotency.Duplicate, a.result
+	case "processing":
+		c.Outcome, c.Wait = idempotency.InProgress, time.Duration(a.wait)*time.Microsecond
+	case "retryable":
+		c.Outcome, c.Wait = idempotency.NotDue, time.Duration(a.wait)*time.Microsecond
+	case "failed":
+		c.Outcome = idempotency.GivenUp
+	}
+	return c
+}
+
+// retryLimit bounds how often one call is repeated on conflicts. Each conflict
+// means that somebody else got on, so that more than a few are rare.
+const retryLimit = 100
+
+// retry repeats f on the errors that mean: somebody else was faster, ask anew.
+// The pauses are random, below a bound that doubles up to 64 ms.
+func retry(ctx context.Context, f func() error) error {
+	pause := time.Millisecond
+	for try := 1; ; try++ {
+		err := f()
+		if !conflicted(err) || try == retryLimit {
+			return err
+		}
+		timer := time.NewTimer(rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(context.Cause(ctx), err)
+		}
+		pause = min(2*pause, 64*time.Millisecond)
+	}
+}
+
+// SQLSTATE codes.
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	lockNotAvailable     = "55P03"
+)
+
+func conflicted(err error) bool {
+	return errors.Is(err, pgx.ErrNoRows) || hasCode(err, serializationFailure) || hasCode(err, deadlockDetected)
+}
+
+func hasCode(err error, code string) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == code
+}
+
+// micros returns d in microseconds, rounded up: a lease of 1 ns is not none.
+func micros(d time.Duration) int64 {
+	us := d.Microseconds()
+	if time.Duration(us)*time.Microsecond < d {
+		us++
+	}
+	return us
+}

@@ -1,0 +1,190 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+)
+
+// variants are the ways in which a store can be used.
+var variants = map[string]struct {
+	options postgres.StoreOptions
+	pool    func(*pgxpool.Config)
+}{
+	"plain":              {},
+	"partitioned":        {options: postgres.StoreOptions{Partitioned: true}},
+	"schema":             {options: postgres.StoreOptions{Table: `Odd "Schema".The Keys`}},
+	"repeatable read":    {pool: isolation("repeatable read")},
+	"serializable":       {pool: isolation("serializable")},
+	"simple protocol":    {pool: protocol(pgx.QueryExecModeSimpleProtocol)},
+	"unnamed statements": {pool: protocol(pgx.QueryExecModeExec)},
+}
+
+func protocol(mode pgx.QueryExecMode) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }
+}
+
+// each runs a test for each variant.
+func each(t *testing.T, test func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions)) {
+	for name, v := range variants {
+		t.Run(name, func(t *testing.T) {
+			change := v.pool
+			if change == nil {
+				change = func(*pgxpool.Config) {}
+			}
+			pool := connect(t, newDatabase(t), change)
+			if name == "schema" {
+				exec(t, pool, `CREATE SCHEMA "Odd ""Schema"""`)
+			}
+			create(t, pool, v.options)
+			test(t, pool, v.options)
+		})
+	}
+}
+
+// Of 64 that claim at once, in different orders, one gets each key, and nobody
+// gets an error: neither a deadlock nor a serialization failure.
+func TestClaimsAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions) {
+		s := newStore(t, pool, o)
+		const claimers, keys = 64, 20
+		var granted [keys]atomic.Int32
+		var running sync.WaitGroup
+		for range claimers {
+			running.Go(func() {
+				for _, n := range rand.Perm(keys) {
+					k := key(fmt.Sprintf("0190163d-8694-7%03d-aeb5-c26963954471", n))
+					c, err := s.Claim(limited(t), k, request())
+					switch {
+					case err != nil:
+						t.Error(err)
+					case c.Outcome == idempotency.Claimed:
+						granted[n].Add(1)
+					case c.Outcome != idempotency.InProgress && c.Outcome != idempotency.Duplicate:
+						t.Errorf("%s: %s", k, c.Outcome)
+					}
+					if err == nil && c.Outcome == idempotency.Claimed && n%2 == 0 {
+						if err := s.Complete(limited(t), c.Lease, []byte("done"), retention); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+		running.Wait()
+		for n := range granted {
+			if got := granted[n].Load(); got != 1 {
+				t.Errorf("key %d was granted %d times", n, got)
+			}
+		}
+	})
+}
+
+// A refused claim reads: it neither writes a row version nor takes a
+// transaction id, which would cost a flush of the log.
+func TestRefusalsWriteNothing(t *testing.T) {
+	pool := database(t, postgres.StoreOptions{})
+	s := newStore(t, pool, postgres.StoreOptions{})
+	c := claim(t, s, key("a"), request())
+	version := func() string {
+		return query[string](t, pool, `SELECT xmin::text || xmax || ctid FROM idempotency_keys`)
+	}
+
+	before := version()
+	if c, err := s.Claim(limited(t), key("a"), request()); err != nil || c.Outcome != idempotency.InProgress {
+		t.Fatal(c, err)
+	}
+	if after := version(); after != before {
+		t.Errorf("in progress: the row was %s and is %s", before, after)
+	}
+	if err := s.Complete(limited(t), c.Lease, nil, retention); err != nil {
+		t.Fatal(err)
+	}
+	before = version()
+	if c, err := s.Claim(limited(t), key("a"), request()); err != nil || c.Outcome != idempotency.Duplicate {
+		t.Fatal(c, err)
+	}
+	if after := version(); after != before {
+		t.Errorf("duplicate: the row was %s and is %s", before, after)
+	}
+}
+
+// Changes of a row touch no index, so that a key costs one index entry.
+func TestChangesAreHOT(t *testing.T) {
+	pool := database(t, postgres.StoreOptions{})
+	s := newStore(t, pool, postgres.StoreOptions{})
+	size := func() int64 { return query[int64](t, pool, `SELECT pg_relation_size('idempotency_keys')`) }
+	c := claim(t, s, key("a"), request())
+	before := size()
+	for range 1000 {
+		if err := s.Extend(limited(t), c.Lease, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := size(); after > 4*before {
+		t.Errorf("1000 changes of one row grew the table from %d to %d bytes", before, after)
+	}
+}
+
+// A fence grows beyond what was forgotten.
+func TestFenceAfterPurge(t *testing.T) {
+	pool := database(t, postgres.StoreOptions{})
+	s := newStore(t, pool, postgres.StoreOptions{})
+	first := claim(t, s, key("a"), request())
+	states := []idempotency.State{idempotency.Processing}
+	if n, err := s.Purge(limited(t), idempotency.Filter{Scope: "test", ID: "a", States: states}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if second := claim(t, s, key("a"), request()); second.Lease.Fence <= first.Lease.Fence {
+		t.Errorf("fence %d after %d", second.Lease.Fence, first.Lease.Fence)
+	}
+	if err := s.Complete(limited(t), first.Lease, nil, retention); !errors.Is(err, idempotency.ErrLeaseLost) {
+		t.Errorf("the first owner completes: %v", err)
+	}
+}
+
+// A claim does not wait longer than the statement that it competes with, and
+// errors that are none of the contract's keep their cause.
+func TestClaimHonoursContext(t *testing.T) {
+	pool := database(t, postgres.StoreOptions{})
+	s := newStore(t, pool, postgres.StoreOptions{})
+	claim(t, s, key("a"), idempotency.ClaimRequest{Owner: "x", Lease: time.Millisecond, Retention: retention})
+	tx, err := pool.Begin(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(limited(t))
+	if _, err := tx.Exec(limited(t), `SELECT FROM idempotency_keys FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := contextWithTimeout(t, 50*time.Millisecond)
+	defer cancel()
+	r := request()
+	_, err = s.Claim(ctx, key("a"), r)
+	if err == nil || idempotency.Answered(err) {
+		t.Errorf("claim of a locked row: %v, want the context's error", err)
+	}
+}
+
+func TestResultTooLarge(t *testing.T) {
+	o := postgres.StoreOptions{MaxResultBytes: 3}
+	pool := database(t, o)
+	s := newStore(t, pool, o)
+	c := claim(t, s, key("a"), request())
+	if err := s.Complete(limited(t), c.Lease, []byte("1234"), retention); !errors.Is(err, idempotency.ErrResultTooLarge) {
+		t.Errorf("four bytes: %v", err)
+	}
+	if err := s.Complete(limited(t), c.Lease, []byte("123"), retention); err != nil {
+		t.Errorf("three bytes: %v", err)
+	}
+}
