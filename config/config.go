@@ -40,15 +40,19 @@ type Source struct {
 	URL Secret `yaml:"url"`
 	// Tables are the outbox tables, each as schema.table; SQL quoting rules
 	// apply ("My Schema"."Outbox"). The schema may be left out and is then
-	// public.
+	// public. With ModeMessage they are read beside the messages, and there is
+	// none by default.
 	Tables      []string `yaml:"tables"`
 	Slot        string   `yaml:"slot"`
 	Publication string   `yaml:"publication"`
 	// Create makes run create the publication and the slot where they are
 	// missing on a first start. It never recreates a slot that was lost.
 	Create bool `yaml:"create"`
-	// Mode is ModeWAL. The contract's other modes are refused until they exist.
+	// Mode is ModeWAL or ModeMessage. ModePoll is refused until it exists.
 	Mode string `yaml:"mode"`
+	// MessagePrefix is that of the logical messages which are events, with
+	// ModeMessage; others are ignored.
+	MessagePrefix string `yaml:"message_prefix"`
 	// Snapshot is SnapshotNever or SnapshotInitial: whether the rows that are
 	// in the table when the slot is created are published too.
 	Snapshot string `yaml:"snapshot"`
@@ -297,6 +301,7 @@ func Default() Config {
 			Publication:     "cdc_outbox",
 			Create:          true,
 			Mode:            ModeWAL,
+			MessagePrefix:   "outbox",
 			Snapshot:        SnapshotNever,
 			StatusInterval:  time.Second,
 			LivenessTimeout: time.Minute,

@@ -102,6 +102,7 @@ func read(opts Options, pipeline string) *loader {
 		l.overlay(opts, pipeline)
 	}
 	l.chooseSink()
+	l.chooseTables()
 	return l
 }
 

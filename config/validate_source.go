@@ -32,11 +32,12 @@ func (l *loader) validateSource() {
 		l.report("source.publication", "is not a legal publication name", "use 1 to 63 bytes")
 	}
 	switch s.Mode {
-	case ModeMessage, ModePoll:
+	case ModePoll:
 		l.report("source.mode", "is not available yet", "set source.mode to wal")
 	default:
-		l.wantOneOf("source.mode", s.Mode, ModeWAL)
+		l.wantOneOf("source.mode", s.Mode, ModeWAL, ModeMessage)
 	}
+	l.validateMessage()
 	l.wantOneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
 	l.wantBetween("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
 	l.wantBetween("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
@@ -46,7 +47,7 @@ func (l *loader) validateSource() {
 }
 
 func (l *loader) validateTables(tables []string) {
-	if len(tables) == 0 {
+	if len(tables) == 0 && l.cfg.Source.Mode != ModeMessage {
 		l.report("source.tables", "is empty", "name the outbox table, for example [public.outbox]")
 	}
 	seen := map[wal.Table]bool{}

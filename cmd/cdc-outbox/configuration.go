@@ -38,7 +38,10 @@ func (c *configFlags) load(p *program) (*config.Config, error) {
 // checkRouting judges what package config cannot, as it does not import
 // transform.
 func checkRouting(cfg *config.Config) []error {
-	_, err := transform.New(cfg.Event, cfg.Route)
+	router, err := transform.New(cfg.Event, cfg.Route)
+	if err == nil && cfg.Source.Mode == config.ModeMessage {
+		err = router.BindMessages(len(cfg.Source.Tables) == 0)
+	}
 	return split(err)
 }
 
