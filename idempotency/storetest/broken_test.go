@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// reference is a store that is right unless a fault is put in: a map of records
+// under a lock.
+type reference struct {
+	data  *data
+	now   func() time.Time
+	fault fault
+}
+
+type data struct {
+	sync.Mutex
+	records map[idempotency.Key]idempotency.Record
+	fences  map[idempotency.Key]int64
+}
+
+// fault alters what a reference store does; each part is optional.
+type fault struct {
+	// seen alters the record that a call is about to change.
+	seen func(v verb, r idempotency.Record, now time.Time) idempotency.Record
+	// lease alters the lease of a call.
+	lease func(r idempotency.Record, l idempotency.Lease) idempotency.Lease
+	// kept alters the record after a change; false drops it.
+	kept func(v verb, before, after idempotency.Record) (idempotency.Record, bool)
+	// claim alters the answer to a claim.
+	claim func(c *idempotency.Claim)
+	// request alters what is asked for.
+	request func(r *idempotency.ClaimRequest)
+	// failure likewise.
+	failure func(f *idempotency.Failure)
+	// races makes reading and writing two steps.
+	races bool
+	// amnesia forgets the fences of forgotten records, and does not look at the
+	// clock for new ones.
+	amnesia bool
+}
+
+func newReference(now func() time.Time, f fault) *reference {
+	return &reference{now: now, fault: f, data: &data{
+		records: make(map[idempotency.Key]idempotency.Record),
+		fences:  make(map[idempotency.Key]int64),
+	}}
+}
+
+// skewed returns another client whose clock is off.
+func (s *reference) skewed(offset time.Duration) idempotency.Store {
+	return &reference{data: s.data, fault: s.fault, now: func() time.Time { return s.now().Add(offset) }}
+}
+
+type transition func(r idempotency.Record, now time.Time) (idempotency.Record, error)
+
+// change does one transition and returns what it made of the record.
+func (s *reference) change(v verb, key idempotency.Key, f transition) (idempotency.Record, error) {
+	s.data.Lock()
+	defer s.data.Unlock()
+	now := s.now()
+	before, ok := s.data.records[key]
+	if !ok {
+		before = idempotency.Record{Key: key, Fence: s.data.fences[key]}
+	}
+	before = before.At(now)
+	if s.fault.amnesia && before.State == idempotency.Absent {
+		before.Fence = 0
+	}
+	if s.fault.races {
+		s.data.Unlock()
+		<-time.After(time.Millisecond)
+		s.data.Lock()
+	}
+	seen := before
+	if s.fault.seen != nil {
+		seen = s.fault.seen(v, seen, now)
+	}
+	after, err := f(seen, now)
+	if err != nil {
+		return after, err
+	}
+	if s.fault.amnesia && v == claim && after.Fence != before.Fence {
+		after.Fence = before.Fence + 1
+	}
+	write := true
+	if s.fault.kept != nil {
+		after, write = s.fault.kept(v, before, after)
+	}
+	if write {
+		s.data.records[key] = after
+		s.data.fences[key] = max(s.data.fences[key], after.Fence)
+	}
+	return after, nil
+}
+
+func (s *reference) Claim(_ context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+	if s.fault.request != nil {
+		s.fault.request(&req)
+	}
+	var answer idempotency.Claim
+	after, err := s.change(claim, key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		after, c, err := r.Claim(now, req)
+		answer = c
+		return after, err
+	})
+	if err != nil {
+		return idempotency.Claim{}, err
+	}
+	if answer.Outcome == idempotency.Claimed {
+		answer.Lease.Fence = after.Fence // a fault may have changed it
+	}
+	if s.fault.claim != nil {
+		s.fault.claim(&answer)
+	}
+	return answer, nil
+}
+
+func (s *reference) Extend(_ context.Context, l idempotency.Lease, d time.Duration) error {
+	_, err := s.change(extend, l.Key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		return r.Extend(now, s.lease(r, l), d)
+	})
+	return err
+}
+
+func (s *reference) Complete(_ context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
+	_, err := s.change(complete, l.Key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		return r.Complete(now, s.lease(r, l), result, retention)
+	})
+	return err
+}
+
+func (s *reference) Fail(_ context.Context, l idempotency.Lease, f idempotency.Failure) error {
+	if s.fault.failure != nil {
+		s.fault.failure(&f)
+	}
+	_, err := s.change(fail, l.Key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		return r.Fail(now, s.lease(r, l), f)
+	})
+	return err
+}
+
+func (s *reference) lease(r idempotency.Record, l idempotency.Lease) idempotency.Lease {
+	if s.fault.lease != nil {
+		return s.fault.lease(r, l)
+	}
+	return l
+}
+
+func (s *reference) Inspect(_ context.Context, key idempotency.Key) (idempotency.Record, error) {
+	s.data.Lock()
+	defer s.data.Unlock()
+	return s.data.records[key].At(s.now()), nil
+}
+
+func (s *reference) Release(_ context.Context, key idempotency.Key) (before idempotency.Record, err error) {
+	_, err = s.change(release, key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		before = r
+		return r.Release(now)
+	})
+	return before, err
+}
+
+func (s *reference) Purge(_ context.Context, f idempotency.Filter) (int, error) {
+	key, purged := idempotency.Key{Scope: f.Scope, ID: f.ID}, 0
+	_, err := s.change(purge, key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+		if !f.Matches(r, now) {
+			return r, nil
+		}
+		purged = 1
+		return idempotency.Record{Key: key, Fence: r.Fence}, nil
+	})
+	return purged, err
+}

@@ -1,0 +1,117 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// verb is what a call asks.
+type verb uint8
+
+const (
+	claim verb = iota + 1
+	extend
+	complete
+	fail
+	inspect
+	release
+	purge
+)
+
+// call is one call of a store about one key, and its answer.
+type call struct {
+	verb   verb
+	client int
+	key    idempotency.Key
+	// from and to enclose the moment at which the server carried it out,
+	// counted from the start of the history.
+	from, to time.Duration
+
+	request   idempotency.ClaimRequest
+	lease     idempotency.Lease
+	duration  time.Duration // of extend's lease
+	result    string
+	retention time.Duration // of complete
+	failure   idempotency.Failure
+	filter    idempotency.Filter
+
+	answer answer
+}
+
+// answer is what came back; which fields matter depends on the verb.
+type answer struct {
+	err    error // one of idempotency's, unwrapped; nil for none
+	claim  idempotency.Claim
+	record idempotency.Record
+	purged int
+}
+
+// answers are the errors that a history may contain.
+var answers = []error{idempotency.ErrMismatch, idempotency.ErrLeaseLost, idempotency.ErrCompleted}
+
+// plain returns the error of the contract that err wraps.
+func plain(err error) (error, bool) {
+	for _, known := range answers {
+		if errors.Is(err, known) {
+			return known, true
+		}
+	}
+	return err, err == nil
+}
+
+// String says it in one line.
+func (c call) String() string {
+	var asks, gets string
+	switch c.verb {
+	case claim:
+		asks = fmt.Sprintf("claim owner=%s fingerprint=%q lease=%s retention=%s",
+			c.request.Owner, c.request.Fingerprint, c.request.Lease, c.request.Retention)
+		a := c.answer.claim
+		gets = fmt.Sprintf("%s attempts=%d", a.Outcome, a.Attempts)
+		switch a.Outcome {
+		case idempotency.Claimed:
+			gets += fmt.Sprintf(" owner=%s fence=%d", a.Lease.Owner, a.Lease.Fence)
+		case idempotency.Duplicate:
+			gets += fmt.Sprintf(" result=%q", a.Result)
+		default:
+			gets += fmt.Sprintf(" wait=%s", a.Wait)
+		}
+		if a.Reason != "" {
+			gets += fmt.Sprintf(" reason=%q", a.Reason)
+		}
+	case extend:
+		asks = fmt.Sprintf("extend %s by %s", holder(c.lease), c.duration)
+	case complete:
+		asks = fmt.Sprintf("complete %s result=%q retention=%s", holder(c.lease), c.result, c.retention)
+	case fail:
+		f := c.failure
+		asks = fmt.Sprintf("fail %s terminal=%t uncounted=%t after=%s retention=%s reason=%q",
+			holder(c.lease), f.Terminal, f.Uncounted, f.RetryAfter, f.Retention, f.Reason)
+	case inspect:
+		asks, gets = "inspect", describe(c.answer.record)
+	case release:
+		asks, gets = "release", "was "+describe(c.answer.record)
+	case purge:
+		asks = fmt.Sprintf("purge states=%v unchanged for %s", c.filter.States, c.filter.UnchangedFor)
+		gets = fmt.Sprintf("%d", c.answer.purged)
+	}
+	if c.answer.err != nil {
+		gets = c.answer.err.Error()
+	}
+	when := c.from.String()
+	if c.to != c.from {
+		when += "–" + c.to.String()
+	}
+	return fmt.Sprintf("%s  client %d: %s → %s", when, c.client, asks, strings.TrimSpace(gets))
+}
+
+func holder(l idempotency.Lease) string { return fmt.Sprintf("owner=%s fence=%d", l.Owner, l.Fence) }
+
+func describe(r idempotency.Record) string {
+	return fmt.Sprintf("%s owner=%s fence=%d attempts=%d fingerprint=%q result=%q reason=%q",
+		r.State, r.Owner, r.Fence, r.Attempts, r.Fingerprint, r.Result, r.Reason)
+}

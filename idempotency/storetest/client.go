@@ -1,0 +1,199 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// client is one process that works on keys, and misbehaves. It is for one
+// goroutine.
+type client struct {
+	number   int
+	store    idempotency.Store
+	operator idempotency.Operator // nil if there is none
+	random   *rand.Rand
+	lease    time.Duration // the usual one; other times are made from it
+	claims   int
+	keys     map[idempotency.Key]*notes
+}
+
+// notes is what a client knows of a key.
+type notes struct {
+	held   idempotency.Lease   // zero if it holds none, or crashed
+	former []idempotency.Lease // to be settled by a zombie
+	last   call                // to be repeated, as if its answer was lost
+}
+
+// formerLeases bounds what a zombie remembers of a key.
+const formerLeases = 4
+
+func (c *client) notes(key idempotency.Key) *notes {
+	m := c.keys[key]
+	if m == nil {
+		m = &notes{}
+		c.keys[key] = m
+	}
+	return m
+}
+
+// next chooses what to do about the key.
+func (c *client) next(key idempotency.Key) call {
+	m := c.notes(key)
+	held := m.held.Owner != ""
+	switch n := c.random.IntN(100); {
+	case n < 6 && m.last.verb != 0:
+		return m.last
+	case n < 40 && held:
+		return c.use(m.held)
+	case n < 46 && len(m.former) > 0:
+		return c.use(m.former[c.random.IntN(len(m.former))])
+	case n < 50 && held:
+		return c.use(c.forge(m.held))
+	case n < 54:
+		c.crash(m)
+	case n < 62:
+		return call{verb: inspect}
+	case n < 64 && c.operator != nil:
+		return call{verb: release}
+	case n < 66 && c.operator != nil:
+		return call{verb: purge, filter: c.filter(key)}
+	}
+	return call{verb: claim, request: c.request()}
+}
+
+// crash makes the client forget its lease; now and then it comes back as a
+// zombie that knows it.
+func (c *client) crash(m *notes) {
+	if m.held.Owner == "" {
+		return
+	}
+	if len(m.former) == formerLeases {
+		m.former = append(m.former[:0], m.former[1:]...)
+	}
+	m.former = append(m.former, m.held)
+	m.held = idempotency.Lease{}
+}
+
+func (c *client) request() idempotency.ClaimRequest {
+	c.claims++
+	r := idempotency.ClaimRequest{
+		Owner: fmt.Sprintf("c%d-%d", c.number, c.claims),
+		Lease: c.lease * time.Duration(1+c.random.IntN(3)) / 2,
+	}
+	switch c.random.IntN(20) {
+	case 0:
+	case 1:
+		r.Fingerprint = "b1:another"
+	case 2:
+		r.Fingerprint = "j1:payload"
+	default:
+		r.Fingerprint = "b1:payload"
+	}
+	r.Retention = c.retention(r.Lease)
+	return r
+}
+
+// retention is long enough to outlive the history, or so short that the key is
+// forgotten in it.
+func (c *client) retention(least time.Duration) time.Duration {
+	if c.random.IntN(3) > 0 {
+		return 1000*c.lease + least
+	}
+	return least + c.lease*time.Duration(c.random.IntN(4)) + idempotency.MinLease
+}
+
+// use does something with a lease, held or not.
+func (c *client) use(l idempotency.Lease) call {
+	switch c.random.IntN(3) {
+	case 0:
+		return call{verb: extend, lease: l, duration: c.lease * time.Duration(1+c.random.IntN(3)) / 2}
+	case 1:
+		results := []string{"", "done", fmt.Sprintf("result of %s\x00\xff", l.Owner)}
+		return call{verb: complete, lease: l, result: results[c.random.IntN(len(results))], retention: c.retention(0)}
+	default:
+		f := idempotency.Failure{
+			Terminal:   c.random.IntN(5) == 0,
+			RetryAfter: c.lease * time.Duration(c.random.IntN(3)) / 2,
+			Reason:     "failed by " + l.Owner,
+		}
+		f.Uncounted = !f.Terminal && c.random.IntN(4) == 0
+		f.Retention = c.retention(f.RetryAfter)
+		return call{verb: fail, lease: l, failure: f}
+	}
+}
+
+// forge alters a lease.
+func (c *client) forge(l idempotency.Lease) idempotency.Lease {
+	switch c.random.IntN(3) {
+	case 0:
+		l.Owner += "x"
+	case 1:
+		l.Fence++
+	default:
+		l.Fence--
+	}
+	return l
+}
+
+func (c *client) filter(key idempotency.Key) idempotency.Filter {
+	f := idempotency.Filter{Scope: key.Scope, ID: key.ID}
+	switch c.random.IntN(3) {
+	case 0:
+		f.States = []idempotency.State{
+			idempotency.Processing, idempotency.Completed, idempotency.Retryable, idempotency.Failed,
+		}
+	case 1:
+		f.UnchangedFor = c.lease
+	}
+	return f
+}
+
+// do carries the call out and takes in the answer. now is the history's clock.
+// An error is one that is no answer.
+func (c *client) do(ctx context.Context, ask call, key idempotency.Key, now func() time.Duration) (call, error) {
+	ask.client, ask.key, ask.answer = c.number, key, answer{}
+	ask.from = now()
+	err := c.ask(ctx, &ask)
+	ask.to = now()
+	var known bool
+	if ask.answer.err, known = plain(err); !known {
+		return ask, err
+	}
+	c.takeIn(ask)
+	return ask, nil
+}
+
+func (c *client) ask(ctx context.Context, ask *call) (err error) {
+	switch ask.verb {
+	case claim:
+		ask.answer.claim, err = c.store.Claim(ctx, ask.key, ask.request)
+	case extend:
+		err = c.store.Extend(ctx, ask.lease, ask.duration)
+	case complete:
+		err = c.store.Complete(ctx, ask.lease, []byte(ask.result), ask.retention)
+	case fail:
+		err = c.store.Fail(ctx, ask.lease, ask.failure)
+	case inspect:
+		ask.answer.record, err = c.store.Inspect(ctx, ask.key)
+	case release:
+		ask.answer.record, err = c.operator.Release(ctx, ask.key)
+	case purge:
+		ask.answer.purged, err = c.operator.Purge(ctx, ask.filter)
+	}
+	return err
+}
+
+func (c *client) takeIn(done call) {
+	m := c.notes(done.key)
+	m.last = done
+	if done.verb == claim && done.answer.err == nil && done.answer.claim.Outcome == idempotency.Claimed {
+		if m.held != done.answer.claim.Lease {
+			c.crash(m)
+		}
+		m.held = done.answer.claim.Lease
+	}
+}

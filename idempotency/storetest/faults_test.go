@@ -1,0 +1,164 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// named is a fault that the oracle must see.
+type named struct {
+	name string
+	fault
+	// exact faults show only to a fake clock.
+	exact bool
+}
+
+// keep is a fault in what one verb leaves behind.
+func keep(v verb, alter func(before, after *idempotency.Record)) fault {
+	return fault{kept: func(got verb, before, after idempotency.Record) (idempotency.Record, bool) {
+		if got == v {
+			alter(&before, &after)
+		}
+		return after, true
+	}}
+}
+
+// see is a fault in what one verb finds.
+func see(v verb, alter func(r *idempotency.Record, now time.Time)) fault {
+	return fault{seen: func(got verb, r idempotency.Record, now time.Time) idempotency.Record {
+		if got == v && r.State != idempotency.Absent {
+			alter(&r, now)
+		}
+		return r
+	}}
+}
+
+// takenOver tells whether a claim was granted to another owner than before.
+func takenOver(before, after *idempotency.Record) bool {
+	return before.State != idempotency.Absent && before.Fence != after.Fence
+}
+
+var faults = []named{
+	{name: "anybody settles", fault: fault{lease: func(r idempotency.Record, l idempotency.Lease) idempotency.Lease {
+		l.Owner, l.Fence = r.Owner, r.Fence
+		return l
+	}}},
+	{name: "the owner is not compared", fault: fault{lease: func(r idempotency.Record, l idempotency.Lease) idempotency.Lease {
+		l.Owner = r.Owner
+		return l
+	}}},
+	{name: "the fence is not compared", fault: fault{lease: func(r idempotency.Record, l idempotency.Lease) idempotency.Lease {
+		l.Fence = r.Fence
+		return l
+	}}},
+	{name: "completed keys are claimed", fault: see(claim, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Completed {
+			r.State = idempotency.Retryable
+		}
+	})},
+	{name: "failed keys are claimed", fault: see(claim, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Failed {
+			r.State = idempotency.Retryable
+		}
+	})},
+	{name: "live leases are taken", fault: see(claim, func(r *idempotency.Record, _ time.Time) { r.LeaseUntil = time.Time{} })},
+	{name: "leases never end", fault: see(claim, func(r *idempotency.Record, now time.Time) { r.LeaseUntil = now.Add(time.Millisecond) })},
+	{name: "leases end late", exact: true, fault: see(claim, func(r *idempotency.Record, now time.Time) {
+		if r.LeaseUntil.Equal(now) {
+			r.LeaseUntil = now.Add(1)
+		}
+	})},
+	{name: "leases are halved", fault: fault{request: func(r *idempotency.ClaimRequest) { r.Lease /= 2 }}},
+	{name: "retries are not put off", fault: see(claim, func(r *idempotency.Record, _ time.Time) { r.RetryAt = time.Time{} })},
+	{name: "waits are too long", fault: fault{claim: func(c *idempotency.Claim) { c.Wait *= 3 }}},
+	{name: "waits are nothing", fault: fault{claim: func(c *idempotency.Claim) { c.Wait = 0 }}},
+	{name: "fences stand still", fault: keep(claim, func(before, after *idempotency.Record) {
+		if before.Fence > 0 {
+			after.Fence = before.Fence
+		}
+	})},
+	{name: "fences begin anew", fault: fault{amnesia: true}},
+	{name: "a repeated claim has a new fence", fault: keep(claim, func(before, after *idempotency.Record) {
+		if before.Owner == after.Owner {
+			after.Fence++
+		}
+	})},
+	{name: "a repeated claim counts", fault: see(claim, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Processing {
+			r.Attempts++
+		}
+	})},
+	{name: "a repeated claim keeps the lease", fault: keep(claim, func(before, after *idempotency.Record) {
+		if before.State == idempotency.Processing && before.Owner == after.Owner {
+			after.LeaseUntil = before.LeaseUntil
+		}
+	})},
+	{name: "attempts are not counted", fault: keep(claim, func(before, after *idempotency.Record) {
+		if takenOver(before, after) {
+			after.Attempts = before.Attempts
+		}
+	})},
+	{name: "crashes are not counted", fault: see(claim, func(r *idempotency.Record, now time.Time) {
+		if r.State == idempotency.Processing && !now.Before(r.LeaseUntil) {
+			r.Attempts--
+		}
+	})},
+	{name: "uncounted attempts count", fault: fault{failure: func(f *idempotency.Failure) { f.Uncounted = false }}},
+	{name: "terminal failures are retried", fault: fault{failure: func(f *idempotency.Failure) { f.Terminal = false }}},
+	{name: "payloads are not compared", fault: see(claim, func(r *idempotency.Record, _ time.Time) { r.Fingerprint = "" })},
+	{name: "payloads of completed keys are not compared", fault: see(claim, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Completed {
+			r.Fingerprint = ""
+		}
+	})},
+	{name: "methods of fingerprints are mixed up", fault: fault{request: func(r *idempotency.ClaimRequest) {
+		if r.Fingerprint != "" {
+			r.Fingerprint = "b1" + r.Fingerprint[2:]
+		}
+	}}},
+	{name: "results are lost", fault: keep(complete, func(_, after *idempotency.Record) { after.Result = nil })},
+	{name: "results are overwritten", fault: see(complete, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Completed {
+			r.State = idempotency.Processing
+		}
+	})},
+	{name: "completions are lost", fault: fault{kept: func(v verb, _, after idempotency.Record) (idempotency.Record, bool) {
+		return after, v != complete
+	}}},
+	{name: "completions are late", fault: see(complete, func(r *idempotency.Record, now time.Time) {
+		if r.State == idempotency.Processing && !now.Before(r.LeaseUntil) {
+			r.Owner = ""
+		}
+	})},
+	{name: "completed keys are forgotten early", fault: keep(complete, func(_, after *idempotency.Record) {
+		after.ExpiresAt = after.UpdatedAt.Add(after.ExpiresAt.Sub(after.UpdatedAt) / 3)
+	})},
+	{name: "retention begins at the claim", fault: keep(complete, func(before, after *idempotency.Record) { after.ExpiresAt = before.ExpiresAt })},
+	{name: "extending does nothing", fault: fault{kept: func(v verb, _, after idempotency.Record) (idempotency.Record, bool) {
+		return after, v != extend
+	}}},
+	{name: "failed leases are extended", fault: see(extend, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Retryable {
+			r.State = idempotency.Processing
+		}
+	})},
+	{name: "reasons are lost", fault: keep(fail, func(_, after *idempotency.Record) { after.Reason = "" })},
+	{name: "released leases stay valid", fault: keep(release, func(before, after *idempotency.Record) {
+		if before.State == idempotency.Processing {
+			after.State, after.Owner = before.State, before.Owner
+		}
+	})},
+	{name: "releasing keeps the attempts", fault: keep(release, func(before, after *idempotency.Record) { after.Attempts = before.Attempts })},
+	{name: "completed keys are released", fault: see(release, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Completed {
+			r.State = idempotency.Failed
+		}
+	})},
+	{name: "purging does nothing", fault: fault{kept: func(v verb, before, after idempotency.Record) (idempotency.Record, bool) {
+		return after, v != purge
+	}}},
+	{name: "too much is purged", fault: keep(purge, func(before, after *idempotency.Record) {
+		*after = idempotency.Record{Key: before.Key, Fence: before.Fence}
+	})},
+}

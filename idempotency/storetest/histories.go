@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// Options of Histories. All are optional.
+type Options struct {
+	// Steps is how many calls to make; 100,000 with a fake clock, 3,000 without.
+	Steps int
+	// Seed repeats a history with a fake clock; without one it repeats only the
+	// clients' choices. A random one if 0. A failure names it.
+	Seed uint64
+	// Clients work at the same time; 8 if 0, 32 at most.
+	Clients int
+	// Skew bounds how far the clocks of the clients are off, where the subject
+	// can be had with such clocks; 10 minutes if 0.
+	Skew time.Duration
+	// Lease is the usual lease, on which all other times depend; 40 ms if 0.
+	// It should be many times as long as a call.
+	Lease time.Duration
+}
+
+// maxClients is what a bit mask has room for.
+const maxClients = 32
+
+func (o Options) withDefaults(fake bool) Options {
+	if o.Steps == 0 {
+		o.Steps = 3000
+		if fake {
+			o.Steps = 100_000
+		}
+	}
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	if o.Clients == 0 {
+		o.Clients = 8
+	}
+	o.Clients = min(o.Clients, maxClients)
+	if o.Skew == 0 {
+		o.Skew = 10 * time.Minute
+	}
+	if o.Lease == 0 {
+		o.Lease = 40 * time.Millisecond
+	}
+	return o
+}
+
+// Histories fails the test if the store answers a random history of calls in a
+// way that the oracle cannot explain. With a fake clock the calls are made one
+// after another and time passes between them only.
+func Histories(t *testing.T, s Subject, o Options) {
+	t.Helper()
+	o = o.withDefaults(s.Advance != nil)
+	if err := histories(t, s, o); err != nil {
+		t.Fatalf("seed %d, %d steps, %d clients: %v", o.Seed, o.Steps, o.Clients, err)
+	}
+}
+
+func histories(t testing.TB, s Subject, o Options) error {
+	if s.Advance != nil {
+		return sequential(t.Context(), s, o)
+	}
+	return concurrent(t.Context(), s, o)
+}
+
+// newClient returns the nth client, with a clock of its own.
+func (s Subject) newClient(n int, o Options) *client {
+	random := rand.New(rand.NewPCG(o.Seed, uint64(n)))
+	c := &client{
+		number: n, store: s.Store, operator: s.Operator, random: random, lease: o.Lease,
+		keys: make(map[idempotency.Key]*notes),
+	}
+	if s.Skewed != nil && n > 0 {
+		c.store = s.Skewed(time.Duration(random.Int64N(int64(2*o.Skew)+1)) - o.Skew)
+	}
+	return c
+}
+
+// violation says what the oracle cannot explain.
+func violation(wrong call, before []call, beliefs []belief) error {
+	text := fmt.Sprintf("key %q: the store contradicts its contract at\n  %s\nafter\n", wrong.key.ID, wrong)
+	for _, c := range tail(before) {
+		text += "  " + c.String() + "\n"
+	}
+	text += "when the key could be\n"
+	for i, b := range beliefs {
+		if i == maxBeliefs {
+			text += fmt.Sprintf("  and %d more\n", len(beliefs)-i)
+			break
+		}
+		text += "  " + b.String() + "\n"
+	}
+	return fmt.Errorf("%s", text)
+}
+
+// What a violation shows at most.
+const (
+	maxBeliefs = 4
+	maxTail    = 20
+)
+
+// tail returns the calls since the last claim but one that was granted: what
+// came before hardly matters.
+func tail(calls []call) []call {
+	claims := 0
+	for i := len(calls) - 1; i >= 0; i-- {
+		if calls[i].answer.claim.Outcome == idempotency.Claimed {
+			claims++
+		}
+		if claims == 2 || len(calls)-i == maxTail {
+			return calls[i:]
+		}
+	}
+	return calls
+}
+
+// String shows the times that matter.
+func (b belief) String() string {
+	text := fmt.Sprintf("%s owner=%s fence=%d attempts=%d", b.state, b.owner, b.fence, b.attempts)
+	switch b.state {
+	case idempotency.Absent:
+		return text
+	case idempotency.Processing:
+		text += " lease until " + b.lease.String()
+	case idempotency.Retryable:
+		text += " due at " + b.due.String()
+	}
+	return text + " forgotten at " + b.forgotten.String()
+}
+
+func (s span) String() string {
+	if s.lo == s.hi {
+		return s.lo.String()
+	}
+	return s.lo.String() + "–" + s.hi.String()
+}

@@ -1,0 +1,249 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// span is a time that is known to lie between two.
+type span struct{ lo, hi time.Duration }
+
+func (s span) plus(d time.Duration) span { return span{s.lo + d, s.hi + d} }
+
+// belief is what a key may look like on the server. It is comparable.
+type belief struct {
+	state       idempotency.State
+	fingerprint idempotency.Fingerprint
+	owner       string
+	fence       int64 // the greatest ever, also of a forgotten record
+	attempts    int
+	result      string
+	reason      string
+	lease       span // end of the lease
+	due         span // end of the wait for the next attempt
+	changed     span
+	forgotten   span
+	// last is before or at the moment of the last call.
+	last time.Duration
+}
+
+// oracle tells the contract a second time.
+type oracle struct{ tolerance time.Duration }
+
+// after returns what the key may look like after the call, if the call may be
+// answered as it was at all.
+func (o oracle) after(b belief, c call) []belief {
+	when := span{max(c.from, b.last), c.to}
+	if when.lo > when.hi {
+		return nil
+	}
+	if b.state == idempotency.Absent {
+		return o.known(b, c, when)
+	}
+	var possible []belief
+	if late := o.notBefore(when, b.forgotten); late.lo <= late.hi {
+		possible = o.known(belief{fence: b.fence}, c, late)
+	}
+	if early := o.before(when, b.forgotten); early.lo <= early.hi {
+		possible = append(possible, o.known(b, c, early)...)
+	}
+	return possible
+}
+
+// notBefore narrows when to what may be at or after the limit.
+func (o oracle) notBefore(when, limit span) span {
+	return span{max(when.lo, limit.lo-o.tolerance), when.hi}
+}
+
+// before narrows when to what may be before the limit.
+func (o oracle) before(when, limit span) span {
+	return span{when.lo, min(when.hi, limit.hi+o.tolerance-1)}
+}
+
+// known goes on where it is settled whether the record is forgotten.
+func (o oracle) known(b belief, c call, when span) []belief {
+	b.last = when.lo
+	switch c.verb {
+	case claim:
+		return o.claim(b, c, when)
+	case extend, complete, fail:
+		return o.settle(b, c, when)
+	case inspect:
+		if c.answer.err == nil && b.shownAs(c.answer.record) {
+			return []belief{b}
+		}
+	case release:
+		return o.release(b, c, when)
+	case purge:
+		return o.purge(b, c, when)
+	}
+	return nil
+}
+
+func (o oracle) claim(b belief, c call, when span) []belief {
+	if conflict(b.fingerprint, c.request.Fingerprint) {
+		return only(c.answer.err == idempotency.ErrMismatch, b) //nolint:errorlint // unwrapped by plain
+	}
+	if c.answer.err != nil {
+		return nil
+	}
+	switch b.state {
+	case idempotency.Absent:
+		return granted(b, c, when)
+	case idempotency.Completed:
+		return only(refused(b, c, idempotency.Duplicate) && string(c.answer.claim.Result) == b.result, b)
+	case idempotency.Failed:
+		return only(refused(b, c, idempotency.GivenUp) && c.answer.claim.Reason == b.reason, b)
+	case idempotency.Retryable:
+		return o.afterWait(b, c, when, b.due, idempotency.NotDue)
+	default:
+		if b.owner == c.request.Owner {
+			return again(b, c, when)
+		}
+		return o.afterWait(b, c, when, b.lease, idempotency.InProgress)
+	}
+}
+
+// afterWait is a claim of a key that is not to be had before end.
+func (o oracle) afterWait(b belief, c call, when, end span, refusal idempotency.Outcome) []belief {
+	if late := o.notBefore(when, end); late.lo <= late.hi && c.answer.claim.Outcome == idempotency.Claimed {
+		return granted(b, c, late)
+	}
+	early := o.before(when, end)
+	if early.lo > early.hi || !refused(b, c, refusal) {
+		return nil
+	}
+	wait := c.answer.claim.Wait
+	if wait <= 0 || wait < end.lo-early.hi-o.tolerance || wait > end.hi-early.lo+o.tolerance {
+		return nil
+	}
+	if refusal == idempotency.NotDue && c.answer.claim.Reason != b.reason {
+		return nil
+	}
+	return []belief{b}
+}
+
+func granted(b belief, c call, when span) []belief {
+	a := c.answer.claim
+	b.last = when.lo
+	if a.Lease.Fence <= b.fence || a.Attempts != b.attempts+1 || a.Reason != b.reason {
+		return nil
+	}
+	b.fence, b.attempts, b.owner = a.Lease.Fence, a.Attempts, c.request.Owner
+	return again(b, c, when)
+}
+
+// again is a claim by the owner itself.
+func again(b belief, c call, when span) []belief {
+	a := c.answer.claim
+	want := idempotency.Lease{Key: c.key, Owner: b.owner, Fence: b.fence}
+	if a.Outcome != idempotency.Claimed || a.Lease != want || a.Attempts != b.attempts {
+		return nil
+	}
+	if c.request.Fingerprint != "" {
+		b.fingerprint = c.request.Fingerprint
+	}
+	b.state = idempotency.Processing
+	b.due, b.lease = span{}, when.plus(c.request.Lease)
+	b.changed, b.forgotten = when, when.plus(c.request.Retention)
+	return []belief{b}
+}
+
+func refused(b belief, c call, with idempotency.Outcome) bool {
+	a := c.answer.claim
+	return a.Outcome == with && a.Attempts == b.attempts && a.Lease == idempotency.Lease{}
+}
+
+func (o oracle) settle(b belief, c call, when span) []belief {
+	holder := b.state != idempotency.Absent && b.owner == c.lease.Owner && b.fence == c.lease.Fence
+	repeated := c.verb == complete && b.state == idempotency.Completed ||
+		c.verb == fail && c.failure.Terminal && b.state == idempotency.Failed ||
+		c.verb == fail && !c.failure.Terminal && b.state == idempotency.Retryable
+	switch {
+	case !holder || b.state != idempotency.Processing && !repeated:
+		return only(c.answer.err == idempotency.ErrLeaseLost, b) //nolint:errorlint // unwrapped by plain
+	case c.answer.err != nil:
+		return nil
+	case repeated:
+		return []belief{b}
+	}
+	b.changed = when
+	switch c.verb {
+	case extend:
+		b.lease = when.plus(c.duration)
+		b.forgotten = span{max(b.forgotten.lo, b.lease.lo), max(b.forgotten.hi, b.lease.hi)}
+		return []belief{b}
+	case complete:
+		b.state, b.result, b.reason = idempotency.Completed, c.result, ""
+		b.forgotten = when.plus(c.retention)
+	case fail:
+		b.reason, b.forgotten = c.failure.Reason, when.plus(c.failure.Retention)
+		b.state = idempotency.Failed
+		if !c.failure.Terminal {
+			b.state, b.due = idempotency.Retryable, when.plus(c.failure.RetryAfter)
+		}
+		if c.failure.Uncounted {
+			b.attempts--
+		}
+	}
+	b.lease = span{}
+	return []belief{b}
+}
+
+func (o oracle) release(b belief, c call, when span) []belief {
+	if b.state == idempotency.Completed {
+		return only(c.answer.err == idempotency.ErrCompleted, b) //nolint:errorlint // unwrapped by plain
+	}
+	if c.answer.err != nil || !b.shownAs(c.answer.record) {
+		return nil
+	}
+	if b.state != idempotency.Absent {
+		b.state, b.owner, b.attempts = idempotency.Retryable, "", 0
+		b.lease, b.due, b.changed = span{}, when, when
+	}
+	return []belief{b}
+}
+
+func (o oracle) purge(b belief, c call, when span) []belief {
+	if c.answer.err != nil {
+		return nil
+	}
+	if b.state == idempotency.Absent { // what is forgotten may still have been there to be deleted
+		return only(c.answer.purged <= 1, b)
+	}
+	states := c.filter.States
+	if len(states) == 0 {
+		states = []idempotency.State{idempotency.Completed, idempotency.Failed}
+	}
+	old := b.changed.plus(c.filter.UnchangedFor)
+	if c.answer.purged == 0 {
+		early := o.before(when, old)
+		return only(!slices.Contains(states, b.state) || early.lo <= early.hi, b)
+	}
+	late := o.notBefore(when, old)
+	return only(c.answer.purged == 1 && slices.Contains(states, b.state) && late.lo <= late.hi,
+		belief{fence: b.fence, last: late.lo})
+}
+
+// shownAs tells whether the record is what a reader of b should see.
+func (b belief) shownAs(r idempotency.Record) bool {
+	if b.state == idempotency.Absent || r.State == idempotency.Absent {
+		return b.state == r.State
+	}
+	return r.State == b.state && r.Fingerprint == b.fingerprint && r.Owner == b.owner &&
+		r.Fence == b.fence && r.Attempts == b.attempts && string(r.Result) == b.result &&
+		(r.Reason == b.reason || b.state == idempotency.Completed) // whether it is kept then is left open
+}
+
+func conflict(a, b idempotency.Fingerprint) bool {
+	return a != "" && b != "" && a != b && a[:2] == b[:2] // the clients' versions have two letters
+}
+
+func only(ok bool, b belief) []belief {
+	if !ok {
+		return nil
+	}
+	return []belief{b}
+}

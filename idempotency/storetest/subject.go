@@ -1,0 +1,54 @@
+package storetest
+
+import (
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// Subject is a store under test. It may hold other keys already: the suite
+// works in scopes of its own.
+type Subject struct {
+	// Store is required.
+	Store idempotency.Store
+	// Operator is the store's, if it has one; its tests are skipped if not.
+	Operator idempotency.Operator
+	// Advance moves the clock of a store that has a fake one. Without it the
+	// suite waits for real time to pass.
+	Advance func(d time.Duration)
+	// Skewed returns another client of the same data whose process's clock is
+	// off by offset. Nil if the store never looks at that clock.
+	Skewed func(offset time.Duration) idempotency.Store
+	// Tolerance is by how much times may be off through rounding by the server,
+	// or through clocks of different speed. 0 for a fake clock; 5 ms if 0
+	// otherwise.
+	Tolerance time.Duration
+	// MaxResultBytes is what the store can hold; 0 skips the test of the limit.
+	MaxResultBytes int
+}
+
+// scope returns a new scope.
+func scope() string { return "t-" + rand.Text()[:12] }
+
+func (s Subject) tolerance() time.Duration {
+	if s.Advance == nil && s.Tolerance == 0 {
+		return 5 * time.Millisecond
+	}
+	return s.Tolerance
+}
+
+// pass lets d go by on the store's clock.
+func (s Subject) pass(t testing.TB, d time.Duration) {
+	t.Helper()
+	if s.Advance != nil {
+		s.Advance(d)
+		return
+	}
+	select {
+	case <-time.After(d + s.tolerance()):
+	case <-t.Context().Done():
+		t.Fatal("the test ended while it waited")
+	}
+}
