@@ -1,0 +1,106 @@
+// Package dynamodb keeps idempotency keys in a table of Amazon DynamoDB, by
+// conditional writes.
+//
+// The table has one item per key, with the partition key pk, a string:
+// scope/id. Keys of one scope thus spread over all partitions, and the table's
+// whole throughput is there for each scope. The price is that Purge of a scope
+// reads the table: a partition per scope would bound a consumer to 1000 claims
+// a second.
+//
+// Make the table by CreateTable, by SetupCommands, or in CloudFormation:
+//
+//	IdempotencyTable:
+//	  Type: AWS::DynamoDB::Table
+//	  Properties:
+//	    BillingMode: PAY_PER_REQUEST
+//	    AttributeDefinitions: [{AttributeName: pk, AttributeType: S}]
+//	    KeySchema: [{AttributeName: pk, KeyType: HASH}]
+//	    TimeToLiveSpecification: {AttributeName: ttl, Enabled: true}
+//
+// or in Terraform:
+//
+//	resource "aws_dynamodb_table" "idempotency" {
+//	  name         = "idempotency"
+//	  billing_mode = "PAY_PER_REQUEST"
+//	  hash_key     = "pk"
+//	  attribute {
+//	    name = "pk"
+//	    type = "S"
+//	  }
+//	  ttl {
+//	    attribute_name = "ttl"
+//	    enabled        = true
+//	  }
+//	}
+//
+// A consumer's role needs dynamodb:GetItem, PutItem and UpdateItem on it; an
+// operator's Scan as well, and DescribeTable and DescribeTimeToLive for Check.
+//
+// Invariants:
+//
+//  1. Each change is one conditional write on what was read, or on the lease
+//     that the caller holds. A write that failed because an earlier one of the
+//     same call was carried out, its answer lost, counts as carried out.
+//  2. No read is eventually consistent.
+//  3. Whether a record is forgotten is part of the condition. DynamoDB's time to
+//     live, which may be days late, only clears up, and at the earliest a minute
+//     after the record's end: fences then never repeat.
+//  4. A lease is not taken over before its end by the earliest estimate of the
+//     server's clock, and ends late enough by the latest.
+//
+// # Time
+//
+// DynamoDB offers no clock to its conditions. The header Date of each answer
+// bounds it: at first to a second and a round trip, soon to little more than a
+// round trip. A client that got no answer for a minute, or whose machine was
+// suspended, reads a key first. Of the local clock only differences count, so a
+// client whose clock is off by hours does no harm.
+//
+// Two clients' estimates differ by at most a second and their slower round trip,
+// as long as DynamoDB's servers agree on the time; Options.Margin, a second,
+// covers their disagreement. By the sum of these, mostly little more than the
+// margin, a vanished holder's lease outlasts what was asked for, and a failed
+// key's next attempt is late. Choose leases of ten seconds or more, so that this
+// does not matter. The assumptions break, and two clients may hold a lease at
+// the same time, if servers are further apart than the margin, or if a machine is
+// paused and its wall clock too stands still: fencing tokens are for that.
+//
+// # Cost
+//
+// In write request units, for an item of up to 1 KB; a result adds one for each
+// further KB:
+//
+//	message, handled at the first attempt       2   claim, complete
+//	each heartbeat of a long handler            1
+//	each failed attempt                         3   fail, and two for the next claim, refused at first
+//	duplicate                                   1   the size of the stored item counts
+//	purge                                       1   and a read unit per 4 KB of the table
+//	deletion by time to live                    0
+//
+// Large results make duplicates dear: a refused write is charged by the size of
+// the item, 1 unit per KB. Keep a reference instead of a document, or put
+// package memory's layer in front.
+//
+// # What may happen
+//
+//	event                               what happens                             remedy
+//	throttling, capacity exceeded       the SDK repeats; then an error, and      on-demand billing; more capacity
+//	                                    the message is tried again
+//	region or network down              an error: see the Processor's FailOpen   wait
+//	answer lost                         the repetition answers as the lost one   none needed
+//	table missing, another key          an error that says so                    CreateTable; Check
+//	time to live off, or another        forgotten keys stay and are paid for     Check prints the command
+//	attribute's
+//	table restored from a backup        keys since then are new again, and       restore before consumers start;
+//	                                    so are finished messages                 skip to the backup's offsets
+//	table deleted                       all keys are new                         deletion protection
+//	global table                        two regions can claim one key: each      one region per scope, or
+//	                                    decides alone, the last writer wins      multi-Region strong consistency
+//	global table, strongly consistent   writes of one key in two regions are     none needed
+//	                                    refused with an error, and repeated
+//	DAX in front                        stale reads                              give New the plain client
+//	result over 400 KB less 3 KB        ErrResultTooLarge, nothing is sent       keep a reference
+//	someone else's items in the table   an error that names the item             a table of its own
+//
+// Non-goals: transactions with business data in DynamoDB, several items per key.
+package dynamodb

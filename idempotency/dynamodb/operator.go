@@ -1,0 +1,169 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// purgeConcurrency is how many records are forgotten at a time.
+const purgeConcurrency = 16
+
+// Release implements idempotency.Operator, by a read and a write.
+func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Record{}, err
+	}
+	current, now, err := s.look(ctx, key)
+	for err == nil {
+		before := current.record.At(now.earliest)
+		next, refusal := before.Release(now.earliest)
+		if refusal != nil || before.State == idempotency.Absent {
+			return before, refusal
+		}
+		var done bool
+		if current, done, err = s.replace(ctx, current, next, now); done {
+			return before, nil
+		}
+		if err == nil {
+			now, err = s.now(ctx, key)
+		}
+	}
+	return idempotency.Record{}, fmt.Errorf("release %s: %w", key, err)
+}
+
+// Purge implements idempotency.Operator. Without an ID it reads the whole table,
+// other scopes included. What remains of a forgotten record, its key and fence,
+// is deleted by DynamoDB's time to live. A count with an error says how many
+// were forgotten before it.
+func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
+	if err := f.Validate(); err != nil {
+		return 0, err
+	}
+	if f.ID != "" {
+		found, _, err := s.look(ctx, idempotency.Key{Scope: f.Scope, ID: f.ID})
+		if err != nil {
+			return 0, fmt.Errorf("purge %s/%s: %w", f.Scope, f.ID, err)
+		}
+		return s.forgetAll(ctx, f, []item{found})
+	}
+	// The first look is for the time.
+	if _, err := s.now(ctx, idempotency.Key{Scope: f.Scope, ID: "purge"}); err != nil {
+		return 0, fmt.Errorf("purge %s: %w", f.Scope, err)
+	}
+	pages, purged := sdk.NewScanPaginator(s.client, s.scan(f)), 0
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return purged, fmt.Errorf("purge %s: %w", f.Scope, s.explain(err))
+		}
+		items, err := decodeAll(page.Items)
+		if err != nil {
+			return purged, fmt.Errorf("purge %s: %w", f.Scope, err)
+		}
+		n, err := s.forgetAll(ctx, f, items)
+		purged += n
+		if err != nil {
+			return purged, err
+		}
+	}
+	return purged, nil
+}
+
+// scan returns a request for what the filter may match, without the results.
+func (s *Store) scan(f idempotency.Filter) *sdk.ScanInput {
+	e := expression{}
+	condition := fmt.Sprintf("begins_with(%s, %s) AND %s IN (", e.name(attrKey), e.value("scope", text(f.Scope+"/")), e.name(attrState))
+	for i, state := range f.StatesOrDefault() {
+		if i > 0 {
+			condition += ", "
+		}
+		condition += e.value(fmt.Sprintf("state%d", i), text(state.String()))
+	}
+	return &sdk.ScanInput{
+		TableName:                 &s.table,
+		ConsistentRead:            aws.Bool(true),
+		FilterExpression:          aws.String(condition + ")"),
+		ProjectionExpression:      aws.String(e.list(attrKey, attrState, attrFence, attrVersion, attrUpdatedAt, attrExpiresAt)),
+		ExpressionAttributeNames:  e.names,
+		ExpressionAttributeValues: e.values,
+	}
+}
+
+func decodeAll(found []attributes) ([]item, error) {
+	items := make([]item, 0, len(found))
+	for _, a := range found {
+		key, err := keyOf(a)
+		if err != nil {
+			return nil, err
+		}
+		it, err := decode(key, a)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, it)
+	}
+	return items, nil
+}
+
+// forgetAll forgets those of the items that match, and returns how many. It
+// starts purgeConcurrency goroutines at most and waits for them.
+func (s *Store) forgetAll(ctx context.Context, f idempotency.Filter, items []item) (int, error) {
+	var purged atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(purgeConcurrency)
+	for _, it := range items {
+		group.Go(func() error {
+			forgotten, err := s.forget(ctx, f, it)
+			if err != nil {
+				return fmt.Errorf("purge %s: %w", it.record.Key, err)
+			}
+			if forgotten {
+				purged.Add(1)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	return int(purged.Load()), err
+}
+
+// forget forgets the record if, as it is when that is written, it matches. The
+// key's fence stays: deleted at once, it might be given again by a client whose
+// estimate of the time is earlier than that of the last claim.
+func (s *Store) forget(ctx context.Context, f idempotency.Filter, current item) (bool, error) {
+	key := current.record.Key
+	for {
+		now, err := s.now(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		if !f.Matches(current.record, s.reckon(f, now)) {
+			return false, nil
+		}
+		tombstone := idempotency.Record{
+			Key: key, Fence: current.record.Fence, UpdatedAt: now.earliest, ExpiresAt: now.earliest,
+		}
+		found, done, err := s.replace(ctx, current, tombstone, now)
+		if done || err != nil {
+			return done, err
+		}
+		current = found
+	}
+}
+
+// reckon returns the time by which a filter judges. What may be of any age is
+// taken even if written a moment ago, by a client whose estimate is later.
+func (s *Store) reckon(f idempotency.Filter, now instant) time.Time {
+	if f.UnchangedFor == 0 {
+		return now.latest.Add(s.margin)
+	}
+	return now.earliest
+}

@@ -1,0 +1,93 @@
+package dynamodb_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+)
+
+func TestPurgeTakesTheScopeOnly(t *testing.T) {
+	f := newFixture(t)
+	s := f.store(0)
+	const n = 40
+	for i := range n {
+		for _, scope := range []string{"shipping", "shipping-2"} {
+			k := idempotency.Key{Scope: scope, ID: fmt.Sprint(i)}
+			if err := s.Complete(t.Context(), claimed(t, s, k, "a").Lease, make([]byte, 1<<10), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	claimed(t, s, key("running"), "a")
+	if purged, err := s.Purge(t.Context(), idempotency.Filter{Scope: "shipping"}); err != nil || purged != n {
+		t.Errorf("purged %d, %v; want %d", purged, err, n)
+	}
+	for k, want := range map[idempotency.Key]idempotency.State{
+		key("0"): idempotency.Absent, key("running"): idempotency.Processing, {Scope: "shipping-2", ID: "0"}: idempotency.Completed,
+	} {
+		if r, err := s.Inspect(t.Context(), k); err != nil || r.State != want {
+			t.Errorf("%s is %s, %v; want %s", k, r.State, err, want)
+		}
+	}
+}
+
+// A client that knows little of the time makes no lower fence out of it.
+func TestPurgedKeysKeepTheirFence(t *testing.T) {
+	f := newFixture(t)
+	s, late := f.store(0), dynamodb.New(f.client, f.table, dynamodb.Options{Now: f.clock.now})
+	late.SetResolution(0)
+	first := claimed(t, s, key("1"), "a")
+	all := idempotency.Filter{Scope: "shipping", States: []idempotency.State{idempotency.Processing}}
+	if n, err := s.Purge(t.Context(), all); err != nil || n != 1 {
+		t.Fatalf("purged %d, %v", n, err)
+	}
+	f.clock.advance(-time.Second)
+	second := claimed(t, late, key("1"), "b")
+	if second.Lease.Fence <= first.Lease.Fence || second.Attempts != 1 {
+		t.Errorf("attempt %d with fence %d; want the first, beyond %d", second.Attempts, second.Lease.Fence, first.Lease.Fence)
+	}
+}
+
+func TestPurgeLooksAgainBeforeItWrites(t *testing.T) {
+	f := newFixture(t)
+	s := f.store(0)
+	fail := idempotency.Failure{Terminal: true, Retention: time.Hour}
+	for _, id := range []string{"revived", "failed"} {
+		if err := s.Fail(t.Context(), claimed(t, s, key(id), "a").Lease, fail); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &recorder{Client: f.client, afterScan: func() {
+		if _, err := s.Release(t.Context(), key("revived")); err != nil {
+			t.Error(err)
+		}
+	}}
+	purger := dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now})
+	if n, err := purger.Purge(t.Context(), idempotency.Filter{Scope: "shipping"}); err != nil || n != 1 {
+		t.Errorf("purged %d, %v; want the one that is still failed", n, err)
+	}
+	if rec, err := s.Inspect(t.Context(), key("revived")); err != nil || rec.State != idempotency.Retryable {
+		t.Errorf("revived is %s, %v", rec.State, err)
+	}
+}
+
+// A retry or a release that is due at once is so for a client that takes the
+// time to be a second earlier.
+func TestDueAtOnceForEveryEstimate(t *testing.T) {
+	f := newFixture(t)
+	s := f.store(0)
+	if err := s.Fail(t.Context(), claimed(t, s, key("failed"), "a").Lease, idempotency.Failure{Retention: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	claimed(t, s, key("released"), "a")
+	if _, err := s.Release(t.Context(), key("released")); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.advance(-time.Second)
+	behind := f.store(0)
+	claimed(t, behind, key("failed"), "b")
+	claimed(t, behind, key("released"), "b")
+}

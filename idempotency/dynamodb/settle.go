@@ -1,0 +1,129 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// farAway is beyond every lease.
+var farAway = time.Unix(1<<40, 0)
+
+// The attributes that settling changes, beside version.
+var (
+	onExtend   = []string{attrLeaseUntil, attrUpdatedAt}
+	onComplete = []string{attrState, attrLeaseUntil, attrRetryAt, attrResult, attrReason, attrUpdatedAt, attrExpiresAt, attrTTL}
+	onFail     = onComplete
+)
+
+// settlement is a transition by the holder of a lease.
+type settlement struct {
+	lease idempotency.Lease
+	apply func(r idempotency.Record, now instant) (idempotency.Record, error)
+	// changes are the attributes in which the transition may change a record
+	// that the lease holds and that needs not be read. None if it must be read.
+	changes []string
+}
+
+// Extend implements idempotency.Store.
+func (s *Store) Extend(ctx context.Context, lease idempotency.Lease, d time.Duration) error {
+	if err := idempotency.CheckLease(d); err != nil {
+		return err
+	}
+	return s.settle(ctx, "extend", settlement{
+		lease: lease, changes: onExtend,
+		apply: func(r idempotency.Record, now instant) (idempotency.Record, error) {
+			return r.Extend(now.earliest, lease, s.pad(d, now))
+		},
+	})
+}
+
+// Complete implements idempotency.Store. A result of more than MaxResultBytes is
+// refused before anything is sent.
+func (s *Store) Complete(ctx context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
+	if err := idempotency.CheckRetention(retention); err != nil {
+		return err
+	}
+	if len(result) > MaxResultBytes {
+		return fmt.Errorf("complete %s: %w: %d bytes, more than the %d that fit in an item of DynamoDB",
+			lease.Key, idempotency.ErrResultTooLarge, len(result), MaxResultBytes)
+	}
+	return s.settle(ctx, "complete", settlement{
+		lease: lease, changes: onComplete,
+		apply: func(r idempotency.Record, now instant) (idempotency.Record, error) {
+			return r.Complete(now.earliest, lease, result, s.pad(retention, now))
+		},
+	})
+}
+
+// Fail implements idempotency.Store. An uncounted failure costs a read more.
+func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	how := settlement{
+		lease: lease, changes: onFail,
+		apply: func(r idempotency.Record, now instant) (idempotency.Record, error) {
+			padded := f
+			padded.Retention = s.pad(f.Retention, now)
+			if f.RetryAfter > 0 {
+				padded.RetryAfter = s.pad(f.RetryAfter, now)
+			}
+			return r.Fail(now.earliest, lease, padded)
+		},
+	}
+	if f.Uncounted {
+		how.changes = nil // the count must be known
+	}
+	return s.settle(ctx, "fail", how)
+}
+
+// settle applies a settlement: first unseen, on the condition that the lease
+// holds the record; if that fails, to the record that came back.
+func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
+	key := how.lease.Key
+	if err := how.lease.Validate(); err != nil {
+		return err
+	}
+	current, done, err := s.settleUnseen(ctx, how)
+	for err == nil && !done {
+		var now instant
+		if now, err = s.now(ctx, key); err != nil {
+			break
+		}
+		next, lost := how.apply(current.record, now)
+		if lost != nil || current.record.State != idempotency.Processing {
+			return lost // or it is a repetition
+		}
+		current, done, err = s.replace(ctx, current, next, now)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", verb, key, err)
+	}
+	return nil
+}
+
+// settleUnseen applies a settlement to a record that was not read, if it is as
+// its holder must suppose. Otherwise it is not done and returns the record.
+func (s *Store) settleUnseen(ctx context.Context, how settlement) (found item, done bool, err error) {
+	key := how.lease.Key
+	if how.changes == nil {
+		found, _, err = s.look(ctx, key)
+		return found, false, err
+	}
+	now, err := s.now(ctx, key)
+	if err != nil {
+		return item{}, false, err
+	}
+	supposed := idempotency.Record{
+		Key: key, State: idempotency.Processing,
+		Owner: how.lease.Owner, Fence: how.lease.Fence, ExpiresAt: farAway,
+	}
+	next, err := how.apply(supposed, now)
+	if err != nil {
+		return item{}, false, err
+	}
+	return s.update(ctx, next, how.changes, now)
+}

@@ -1,0 +1,134 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// Client is what a Store needs of the AWS SDK's *dynamodb.Client. Its retries
+// may stay as they are: a write that was carried out although its answer was
+// lost is recognised.
+type Client interface {
+	GetItem(context.Context, *sdk.GetItemInput, ...func(*sdk.Options)) (*sdk.GetItemOutput, error)
+	PutItem(context.Context, *sdk.PutItemInput, ...func(*sdk.Options)) (*sdk.PutItemOutput, error)
+	UpdateItem(context.Context, *sdk.UpdateItemInput, ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error)
+	// Scan is used by Purge only.
+	Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error)
+}
+
+// DefaultMargin is Options.Margin unless that is set.
+const DefaultMargin = time.Second
+
+// Options are all optional.
+type Options struct {
+	// Margin is how far the clocks of DynamoDB's own servers may be apart: all
+	// times that end somebody's right are put off by so much. DefaultMargin if
+	// 0, none if negative.
+	Margin time.Duration
+	// Now is the local clock, of which only differences are used; time.Now if
+	// nil.
+	Now func() time.Time
+}
+
+// Store is an idempotency.Store and Operator in a table of DynamoDB. Its methods
+// block for the calls they make, one unless their comment says otherwise, and
+// are safe for concurrent use. Make one with New.
+type Store struct {
+	client Client
+	table  string
+	margin time.Duration
+	clock  clock
+}
+
+var (
+	_ idempotency.Store    = (*Store)(nil)
+	_ idempotency.Operator = (*Store)(nil)
+)
+
+// New returns a store in the table, which must be as CreateTable makes it; Check
+// tells whether it is. It makes no call yet. The client stays the caller's; it
+// must not be that of DAX, which caches.
+func New(client Client, table string, o Options) *Store {
+	if o.Margin == 0 {
+		o.Margin = DefaultMargin
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Store{
+		client: client, table: table, margin: max(o.Margin, 0),
+		clock: clock{local: o.Now, resolution: dateResolution},
+	}
+}
+
+// Claim implements idempotency.Store: one call for a new key and for a
+// duplicate, two where a key is claimed again. A lease lasts longer for others
+// than for its holder: by Options.Margin, and by how little is known of the
+// server's clock, a second and a round trip at most.
+func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Claim{}, err
+	}
+	if err := req.Validate(); err != nil {
+		return idempotency.Claim{}, err
+	}
+	// Most keys are new: the others come back with the refusal.
+	current := item{record: idempotency.Record{Key: key}}
+	for {
+		now, err := s.now(ctx, key)
+		if err != nil {
+			return idempotency.Claim{}, fmt.Errorf("claim %s: %w", key, err)
+		}
+		padded := req
+		padded.Lease, padded.Retention = s.pad(req.Lease, now), s.pad(req.Retention, now)
+		next, claim, err := due(current.record).Claim(now.earliest, padded)
+		if err != nil || claim.Outcome != idempotency.Claimed {
+			return claim, err
+		}
+		found, done, err := s.replace(ctx, current, next, now)
+		switch {
+		case err != nil:
+			return idempotency.Claim{}, fmt.Errorf("claim %s: %w", key, err)
+		case done:
+			return claim, nil
+		}
+		current = found
+	}
+}
+
+// Inspect implements idempotency.Store, by a consistent read.
+func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+	if err := key.Validate(); err != nil {
+		return idempotency.Record{}, err
+	}
+	current, now, err := s.look(ctx, key)
+	if err != nil {
+		return idempotency.Record{}, fmt.Errorf("inspect %s: %w", key, err)
+	}
+	return current.record.At(now.earliest), nil
+}
+
+// pad lengthens a duration by what the store may misjudge, so that nobody takes
+// it for over too soon.
+func (s *Store) pad(d time.Duration, now instant) time.Duration {
+	pad := now.latest.Sub(now.earliest) + s.margin
+	if d > math.MaxInt64-pad {
+		return math.MaxInt64
+	}
+	return d + pad
+}
+
+// due returns the record with a Retryable key that is due at once due by every
+// estimate of the time.
+func due(r idempotency.Record) idempotency.Record {
+	if r.State == idempotency.Retryable && !r.RetryAt.After(r.UpdatedAt) {
+		r.RetryAt = time.Time{}
+	}
+	return r
+}

@@ -1,0 +1,101 @@
+// Package dynamotest gives tests DynamoDB Local, Amazon's own stand-in for
+// DynamoDB.
+//
+// A package whose tests need it calls Main from its TestMain, and Shared in its
+// tests, which keep apart by tables of their own.
+//
+// It runs in a container where a Docker engine answers (and
+// CDC_OUTBOX_TEST_DOCKER is not 0), else from Maven Central's jars, which need
+// Java 17 and, once, Maven; see scripts/dynamodb.sh.
+//
+// Invariants:
+//
+//  1. No server outlives its package's tests.
+//  2. A test is skipped, with the reason, only where DynamoDB Local is not to be
+//     had.
+//
+// Non-goals: faults (see package proxy), and what DynamoDB Local lacks:
+// throttling, replicas, access control, eventually consistent reads that lag.
+package dynamotest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+)
+
+// Limits of waiting, for slow and busy machines.
+const (
+	// fetchTimeout is for 50 MB from Maven Central, where make has not got them.
+	fetchTimeout = 5 * time.Minute
+	opTimeout    = 2 * time.Minute
+)
+
+// connections bounds those that a client keeps open: tests are concurrent.
+const connections = 64
+
+// Server is a running DynamoDB Local. Its methods fail the test they are given
+// when they cannot do what they say.
+type Server struct {
+	// Address is host:port.
+	Address string
+}
+
+var tables atomic.Int64
+
+// Client returns a client of the server that ends with the test. Options may be
+// changed first.
+func (s *Server) Client(t testing.TB, change ...func(*sdk.Options)) *sdk.Client {
+	t.Helper()
+	transport := newTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	return newClient(s.Address, transport, change...)
+}
+
+// Table creates a table for package idempotency/dynamodb and returns its name.
+func (s *Server) Table(t testing.TB) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	name := "idempotency-" + strconv.FormatInt(tables.Add(1), 10)
+	if err := dynamodb.CreateTable(ctx, s.Client(t), name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: connections}
+}
+
+// newClient returns a client of what listens at an address.
+func newClient(address string, transport *http.Transport, change ...func(*sdk.Options)) *sdk.Client {
+	o := sdk.Options{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String("http://" + address),
+		Credentials:  credentials.NewStaticCredentialsProvider("test", "test", ""), // any will do
+		HTTPClient:   &http.Client{Transport: transport},
+	}
+	return sdk.New(o, change...)
+}
+
+// errNotToBeHad says that there is no way to get DynamoDB Local.
+var errNotToBeHad = errors.New("no DynamoDB Local to be had")
+
+func giveUp(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, errNotToBeHad) {
+		t.Skip(err)
+	}
+	t.Fatalf("start DynamoDB Local: %v", err)
+}
