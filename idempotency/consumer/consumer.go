@@ -1,0 +1,208 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Consumer is a member of a consumer group that handles each record once.
+type Consumer struct {
+	cfg     Config
+	process Process
+}
+
+// New checks the configuration. It connects to nothing.
+func New(cfg Config) (*Consumer, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, fmt.Errorf("check the consumer's configuration: %w", err)
+	}
+	process, err := cfg.process()
+	if err != nil {
+		return nil, fmt.Errorf("check the consumer's configuration: %w", err)
+	}
+	if err := kgo.ValidateOpts(cfg.options()...); err != nil {
+		return nil, fmt.Errorf("check the consumer's client options: %w", err)
+	}
+	return &Consumer{cfg: cfg, process: process}, nil
+}
+
+// Run consumes until ctx ends, and returns nil then, having stopped in order:
+// fetching ends, handlers may go on for Config.DrainTimeout, then their
+// contexts end with ErrStopping; what is finished is committed, and the group
+// left. It returns earlier, in the same order, with an error that trying again
+// does not mend: missing authorization, a topic that Config.RequireTopics asks
+// for, a batch that is too large to decompress.
+//
+// All goroutines have ended when it returns; it therefore waits for a handler
+// that does not heed its context, though the group does not. Run may be called
+// again, also concurrently: each call is a member of its own.
+func (c *Consumer) Run(ctx context.Context) error {
+	s, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// session is one Run.
+type session struct {
+	cfg       *Config
+	process   Process
+	client    *kgo.Client
+	scheduler *scheduler
+	committer *committer
+	room      *room
+	// abandon ends the context of all handlers.
+	abandon context.CancelCauseFunc
+}
+
+// open starts the client, which joins the group by itself.
+func (c *Consumer) open(ctx context.Context) (*session, error) {
+	// The handlers outlive ctx: they may finish.
+	base, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	s := &session{cfg: &c.cfg, process: c.process, abandon: abandon}
+	s.scheduler = newScheduler(base, s.cfg)
+	// The group's callbacks wait for ready: they may come before NewClient
+	// returns.
+	ready := make(chan struct{})
+	client, err := kgo.NewClient(append(c.cfg.options(),
+		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, ids map[string][]int32) { <-ready; s.revoked(ctx, ids) }),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, ids map[string][]int32) { <-ready; s.lost(ids) }),
+	)...)
+	if err != nil {
+		abandon(ErrStopping)
+		return nil, fmt.Errorf("start the Kafka client: %w", err)
+	}
+	s.client = client
+	s.committer = &committer{client: client, scheduler: s.scheduler, observer: &s.cfg.Observer}
+	s.room = &room{client: client, scheduler: s.scheduler}
+	close(ready)
+	return s, nil
+}
+
+// run owns the session's goroutines: the workers, which end when the scheduler
+// is closed, and the commit loop and the retention watch, which end with ctx.
+// The caller's is the poller.
+func (s *session) run(ctx context.Context) error {
+	var workers, loops sync.WaitGroup
+	for range s.cfg.Concurrency {
+		workers.Go(s.work)
+	}
+	loopCtx, fail := context.WithCancelCause(ctx)
+	loops.Go(func() { s.commitLoop(loopCtx, fail) })
+	loops.Go(func() { s.watchRetention(loopCtx) })
+
+	err := s.checkTopics(loopCtx)
+	if err == nil {
+		err = s.poll(loopCtx)
+	}
+	fail(ErrStopping)
+	loops.Wait()
+	s.stop()
+	workers.Wait()
+	s.abandon(ErrStopping)
+	if ctx.Err() != nil && !fatal(err) {
+		return nil
+	}
+	return err
+}
+
+// poll hands records to the scheduler until ctx ends, whose cause it returns,
+// or polling is of no use any more.
+func (s *session) poll(ctx context.Context) error {
+	atMost := max(1, s.cfg.MaxBufferedRecords/2)
+	for {
+		fetches := s.client.PollRecords(ctx, atMost)
+		err := s.take(ctx, fetches)
+		// Rebalances are held up only until here: records and the partition
+		// they are of become known together. No handler runs meanwhile.
+		s.client.AllowRebalance()
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s.room.makeWay(ctx)
+	}
+}
+
+func (s *session) take(ctx context.Context, fetches kgo.Fetches) error {
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		if len(p.Records) > 0 {
+			s.scheduler.add(partitionID{p.Topic, p.Partition}, p.Records)
+		}
+	})
+	var failed error
+	fetches.EachError(func(topic string, partition int32, err error) {
+		if loss, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
+			s.cfg.Logger.Error("records are gone from the topic before they were consumed", "topic", topic, "partition", partition, "error", loss)
+			return
+		}
+		switch {
+		case ctx.Err() != nil:
+		case fatal(err):
+			failed = errors.Join(failed, fmt.Errorf("consume %s: %w", place(topic, partition), err))
+		default:
+			s.cfg.Logger.Warn("cannot fetch, the client tries again", "topic", topic, "partition", partition, "error", err)
+		}
+	})
+	return failed
+}
+
+func place(topic string, partition int32) string {
+	if topic == "" {
+		return "as a member of the group"
+	}
+	return fmt.Sprintf("%s/%d", topic, partition)
+}
+
+func (s *session) commitLoop(ctx context.Context, fail context.CancelCauseFunc) {
+	ticker := time.NewTicker(s.cfg.CommitInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		err := s.commitOnce(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case fatal(err):
+			fail(err)
+		default:
+			s.cfg.Logger.Warn("cannot commit, it is tried again", "error", err)
+		}
+	}
+}
+
+func (s *session) commitOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RevokeTimeout)
+	defer cancel()
+	return s.committer.commit(ctx, nil)
+}
+
+// stop ends what runs, commits and leaves the group.
+func (s *session) stop() {
+	parts := s.scheduler.closePartitions(nil)
+	_, stuck := s.scheduler.settleRunning(parts, s.cfg.DrainTimeout, s.cfg.RevokeTimeout, ErrStopping)
+	if stuck > 0 {
+		s.cfg.Logger.Error("handlers do not heed their contexts", "handlers", stuck)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.RevokeTimeout)
+	defer cancel()
+	if err := s.committer.commitLast(ctx, nil); err != nil {
+		s.cfg.Logger.Warn("cannot commit at the end, records will be consumed again", "error", err)
+	}
+	if err := s.client.LeaveGroupContext(ctx); err != nil {
+		s.cfg.Logger.Warn("cannot leave the group, its partitions rest until the session times out", "error", err)
+	}
+	s.client.CloseAllowingRebalance()
+	s.scheduler.close()
+}

@@ -1,0 +1,101 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// The headers that a dead letter has after the original ones. Values are text.
+const (
+	HeaderReason    = "cdc-dlq-reason"    // a Reason
+	HeaderError     = "cdc-dlq-error"     // what went wrong, for people
+	HeaderScope     = "cdc-dlq-scope"     // the consumer that gave the record up
+	HeaderAttempts  = "cdc-dlq-attempts"  // how often the handler ran; 0 if never
+	HeaderTopic     = "cdc-dlq-topic"     // where the record was read
+	HeaderPartition = "cdc-dlq-partition" // likewise
+	HeaderOffset    = "cdc-dlq-offset"    // likewise
+	HeaderTimestamp = "cdc-dlq-timestamp" // the record's, RFC 3339
+)
+
+// The reasons of dead letters.
+const (
+	ReasonBadKey   = "bad_key"  // no usable id
+	ReasonMismatch = "mismatch" // the id is known with another payload
+	ReasonFailed   = "failed"   // the handler failed for good, or too often
+)
+
+// DeadLetterTopic returns a function that writes dead letters to the topic. It
+// is for Guard.DeadLetter and for the Runner's hook alike. A dead letter has
+// the original key, value and headers, then the headers HeaderReason and so on;
+// its timestamp is now, so that the topic's retention counts from here.
+//
+// The function returns nil when all in-sync replicas have the dead letter. It
+// blocks until then, or until its context ends; one that was cut off may have
+// been written, and is written again by the next attempt. The client remains
+// the caller's; it must require all acks, and it must not be closed before the
+// consumer has stopped. That the topic exists is up to the operator.
+func DeadLetterTopic(client *kgo.Client, topic string) (DeadLetterFunc, error) {
+	if topic == "" {
+		return nil, errors.New("the dead-letter topic has no name")
+	}
+	if acks, ok := client.OptValue(kgo.RequiredAcks).(kgo.Acks); !ok || acks != kgo.AllISRAcks() {
+		return nil, errors.New("the dead letters' client must require acks from all in-sync replicas (kgo.AllISRAcks, the default)")
+	}
+	return func(ctx context.Context, letter idempotency.DeadLetter) error {
+		r := RecordFrom(ctx)
+		if r == nil {
+			return errors.New("write dead letter: the context holds no record")
+		}
+		if err := client.ProduceSync(ctx, deadLetter(topic, r, letter)).FirstErr(); err != nil {
+			return fmt.Errorf("write dead letter to topic %s: %w", topic, err)
+		}
+		return nil
+	}, nil
+}
+
+func deadLetter(topic string, r *kgo.Record, letter idempotency.DeadLetter) *kgo.Record {
+	text := func(key, value string) kgo.RecordHeader {
+		return kgo.RecordHeader{Key: key, Value: []byte(value)}
+	}
+	explanation := ""
+	if letter.Reason != nil {
+		explanation = letter.Reason.Error()
+		explanation = strings.ToValidUTF8(explanation[:min(len(explanation), idempotency.MaxReasonBytes)], "")
+	}
+	return &kgo.Record{
+		Topic:     topic,
+		Key:       r.Key,
+		Value:     r.Value,
+		Timestamp: time.Now(),
+		Headers: append(slices.Clip(r.Headers),
+			text(HeaderReason, reasonOf(letter.Reason)),
+			text(HeaderError, explanation),
+			text(HeaderScope, letter.Message.Key.Scope),
+			text(HeaderAttempts, strconv.Itoa(letter.Attempts)),
+			text(HeaderTopic, r.Topic),
+			text(HeaderPartition, strconv.FormatInt(int64(r.Partition), 10)),
+			text(HeaderOffset, strconv.FormatInt(r.Offset, 10)),
+			text(HeaderTimestamp, r.Timestamp.UTC().Format(time.RFC3339Nano)),
+		),
+	}
+}
+
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, idempotency.ErrBadKey):
+		return ReasonBadKey
+	case errors.Is(err, idempotency.ErrMismatch):
+		return ReasonMismatch
+	default:
+		return ReasonFailed
+	}
+}

@@ -1,0 +1,66 @@
+// Package consumer handles records of Kafka once, as a member of a consumer
+// group (Consumer) or within a poll loop of your own (Guard). It is built on
+// franz-go.
+//
+//	broker ⇄ kgo.Client      fetches, heartbeats, rebalances: its own goroutines
+//	            │ PollRecords, on Run's goroutine; AllowRebalance at once after
+//	            ▼
+//	         scheduler       partition → lanes (a partition's, or a key's) → ready
+//	            │ the first record of a lane, if no breaker holds it
+//	            ▼
+//	         worker          Concurrency of them: middlewares → Guard → Runner → Handler
+//	            │ Done                      │ not Done
+//	            ▼                           ▼
+//	         progress        the lane waits (Wait, or a backoff) and tries the
+//	            │            same record again; other lanes go on
+//	            ▼
+//	         committer       every CommitInterval, and before a partition is
+//	                         given up: the end of what is finished without a gap
+//
+// A partition's life:
+//
+//	polled ─▶ open ──revoked──▶ closed: nothing starts ─▶ handlers end, or are
+//	            │                    cut off by ErrRevoked ─▶ commit ─▶ given up
+//	            ├──lost──▶ closed ─▶ cut off by ErrPartitionLost ─▶ given up
+//	            └──stop──▶ closed ─▶ handlers end, or are cut off by ErrStopping
+//	                                 ─▶ commit ─▶ group left
+//
+// Goroutines: the poller is Run's caller. Run starts and joins Concurrency
+// workers, the commit loop and the retention watch. The rebalance callbacks run
+// on a goroutine of the client.
+//
+// # What becomes of a record
+//
+//	Handled, Skipped, DeadLettered  finished
+//	Elsewhere                       the lane waits for the other's lease, then tries again
+//	Retry, Lost                     the lane waits, then tries again
+//	Unavailable                     all lanes wait; one at a time tries, until the store answers
+//
+// Failing closed, as here, is the default; failing open is an option of the
+// Runner. A record without a usable id, and one whose id is known with another
+// payload, is never run: it goes to Guard.DeadLetter.
+//
+// # Slow handlers
+//
+// Heartbeats are sent in the background, and polling goes on while handlers
+// run, so there is no max.poll.interval.ms: a handler may take hours without
+// the group noticing, and its lease is extended all the while. A rebalance,
+// however, waits for it up to Config.RevokeTimeout and then ends its context.
+//
+// Invariants:
+//
+//  1. No offset is committed beyond a record that is not finished.
+//  2. Records of a partition (PartitionOrder) or of a key in a partition
+//     (KeyOrder) are handled one after another, in the order of their offsets,
+//     also across retries, as long as the partition is not lost.
+//  3. A partition is given up only when none of its handlers runs, or they have
+//     ignored the end of their contexts for RevokeTimeout; nothing is committed
+//     for it afterwards.
+//  4. What is held in memory is bounded per partition: by what is not finished,
+//     and by what is finished behind it.
+//  5. A record is never skipped for want of an id, a store or a dead-letter
+//     topic.
+//
+// Non-goals: transactions that span consuming and producing (GroupTransactSession
+// does that), share groups, reordering, routing retries through topics.
+package consumer

@@ -1,0 +1,32 @@
+package consumer
+
+// fifo is a queue whose memory is used again.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *fifo[T]) len() int { return len(q.items) - q.head }
+
+func (q *fifo[T]) push(item T) {
+	if q.head > 0 && len(q.items) == cap(q.items) && q.head >= len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, item)
+}
+
+// first returns the oldest item of a queue that is not empty.
+func (q *fifo[T]) first() T { return q.items[q.head] }
+
+func (q *fifo[T]) pop() T {
+	var zero T
+	item := q.items[q.head]
+	q.items[q.head] = zero
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return item
+}

@@ -1,0 +1,51 @@
+package consumer
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// Handler does the work of one record. It may be called concurrently, for
+// different records. The record's slices are the handler's to read, not to
+// change: a retry and the dead letter use them again.
+//
+// It must heed its context, which ends, with one of this package's errors as
+// its cause, when the partition is taken away or the consumer stops, and with
+// idempotency.ErrLeaseLost before the lease can be lost.
+type Handler func(ctx context.Context, r *kgo.Record) error
+
+// Process is one attempt at a record: claim, handle, settle. The record is
+// finished if the result is Done; otherwise it must be given to Process again,
+// after the result's Wait. Guard.Protect makes one from a Handler; middlewares,
+// such as that of package tracing, wrap one.
+type Process func(ctx context.Context, r *kgo.Record) (idempotency.Result, error)
+
+// delivery is what the context knows of the record that is being processed.
+type delivery struct {
+	record *kgo.Record
+	// started, which may be nil, is called when the handler is.
+	started func()
+}
+
+type deliveryKey struct{}
+
+func withDelivery(ctx context.Context, d *delivery) context.Context {
+	return context.WithValue(ctx, deliveryKey{}, d)
+}
+
+func deliveryFrom(ctx context.Context) *delivery {
+	d, _ := ctx.Value(deliveryKey{}).(*delivery)
+	return d
+}
+
+// RecordFrom returns the record that is being processed, or nil outside of
+// Process. Hooks of the Runner find their record with it.
+func RecordFrom(ctx context.Context) *kgo.Record {
+	if d := deliveryFrom(ctx); d != nil {
+		return d.record
+	}
+	return nil
+}

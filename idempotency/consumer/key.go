@@ -1,0 +1,102 @@
+package consumer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// DefaultIDHeader is the header with the event id, as cdc-outbox and the
+// Debezium outbox event router write it.
+const DefaultIDHeader = "id"
+
+// KeyFunc returns the id of a record's message. An error means that the record
+// has none, now or ever: it becomes a dead letter. It must be pure, and may be
+// called concurrently.
+type KeyFunc func(r *kgo.Record) (string, error)
+
+// Header takes the id from the header; from the last, if there are several of
+// that name.
+func Header(name string) KeyFunc {
+	return func(r *kgo.Record) (string, error) {
+		for i := len(r.Headers) - 1; i >= 0; i-- {
+			if r.Headers[i].Key == name {
+				return string(r.Headers[i].Value), nil
+			}
+		}
+		return "", fmt.Errorf("%w: the record has no header %q", idempotency.ErrBadKey, name)
+	}
+}
+
+// RecordKey takes the record's key as the id: one message per key, ever. It
+// suits topics whose key is the message's own id, not the aggregate's.
+func RecordKey() KeyFunc {
+	return func(r *kgo.Record) (string, error) { return string(r.Key), nil }
+}
+
+// Position takes topic/partition/offset as the id. It recognises a record that
+// is consumed again, but not a message that was produced twice; and a topic
+// that is deleted and created anew begins with offsets that were seen.
+func Position() KeyFunc {
+	return func(r *kgo.Record) (string, error) {
+		id := make([]byte, 0, len(r.Topic)+len("/2147483647/9223372036854775807"))
+		id = append(append(id, r.Topic...), '/')
+		id = append(strconv.AppendInt(id, int64(r.Partition), 10), '/')
+		return string(strconv.AppendInt(id, r.Offset, 10)), nil
+	}
+}
+
+// JSONPointer takes the id from the value, a JSON document, at the pointer
+// (RFC 6901), e.g. "/payment/id". It must be a string or a number, which is
+// taken as it is written.
+func JSONPointer(pointer string) KeyFunc {
+	var tokens []string
+	if pointer != "" {
+		tokens = strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for i := range tokens {
+		tokens[i] = unescape.Replace(tokens[i])
+	}
+	return func(r *kgo.Record) (string, error) {
+		if pointer != "" && pointer[0] != '/' {
+			return "", fmt.Errorf("%w: the JSON pointer %q does not begin with a slash", idempotency.ErrBadKey, pointer)
+		}
+		decoder := json.NewDecoder(bytes.NewReader(r.Value))
+		decoder.UseNumber()
+		var value any
+		if err := decoder.Decode(&value); err != nil {
+			return "", fmt.Errorf("%w: the value is not JSON: %w", idempotency.ErrBadKey, err)
+		}
+		for _, token := range tokens {
+			value = child(value, token)
+		}
+		switch id := value.(type) {
+		case string:
+			return id, nil
+		case json.Number:
+			return id.String(), nil
+		default:
+			return "", fmt.Errorf("%w: the value has no string or number at %q", idempotency.ErrBadKey, pointer)
+		}
+	}
+}
+
+// child returns the member or element of a decoded JSON value, or nil.
+func child(value any, token string) any {
+	switch v := value.(type) {
+	case map[string]any:
+		return v[token]
+	case []any:
+		if i, err := strconv.ParseUint(token, 10, 31); err == nil && int(i) < len(v) && strconv.FormatUint(i, 10) == token {
+			return v[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// partitionID names a partition.
+type partitionID struct {
+	topic  string
+	number int32
+}
+
+// partition is one assignment of a partition to this consumer. The scheduler's
+// lock guards it.
+type partition struct {
+	partitionID
+	// ctx is that of the partition's handlers; abandon ends it.
+	ctx     context.Context
+	abandon context.CancelCauseFunc
+
+	progress progress
+	lanes    map[string]*lane // those with records
+	running  int              // lanes being worked on
+	waiting  int              // lanes that wait to try again
+	paused   bool             // not fetched, for want of room
+
+	// closing: nothing starts any more. idle is closed when nothing runs.
+	closing bool
+	idle    chan struct{}
+}
+
+// close lets nothing start any more. It returns how many are running.
+func (p *partition) close() int {
+	if p.closing {
+		return p.running
+	}
+	p.closing = true
+	for _, l := range p.lanes {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+	}
+	p.signalIdle()
+	return p.running
+}
+
+func (p *partition) signalIdle() {
+	if p.closing && p.running == 0 {
+		select {
+		case <-p.idle:
+		default:
+			close(p.idle)
+		}
+	}
+}
+
+// laneState is what a lane does.
+type laneState uint8
+
+const (
+	laneEmpty   laneState = iota
+	laneReady             // in the scheduler's queue
+	laneRunning           // its first record is with a worker
+	laneWaiting           // its first record is tried again after a while
+)
+
+// lane holds the records that must be handled one after another: those of a
+// partition, or those of a key in a partition.
+type lane struct {
+	partition *partition
+	key       string
+	queue     fifo[*entry] // the first is running, waiting or next
+	state     laneState
+	failures  int // of the first record, in a row
+	timer     *time.Timer
+}
+
+// laneKey says which lane of its partition a record belongs to.
+func (o Order) laneKey(r *kgo.Record) string {
+	if o == KeyOrder {
+		return string(r.Key)
+	}
+	return ""
+}
+
+// lane returns the lane of the key, a new one if it has no records now.
+func (p *partition) lane(key string) *lane {
+	l := p.lanes[key]
+	if l == nil {
+		l = &lane{partition: p, key: key}
+		p.lanes[key] = l
+	}
+	return l
+}

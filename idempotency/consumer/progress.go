@@ -1,0 +1,64 @@
+package consumer
+
+import "github.com/twmb/franz-go/pkg/kgo"
+
+// entry is one record between its fetch and its commit.
+type entry struct {
+	record *kgo.Record // nil once it is done
+	size   int
+	after  kgo.EpochOffset // the position to commit behind it
+	done   bool
+}
+
+// progress knows how far a partition's records are finished without a gap. It
+// is pure; its owner locks.
+//
+// Offsets have holes (compaction, transaction markers), so it is the order of
+// delivery that counts.
+type progress struct {
+	open  fifo[*entry] // not finished, or behind one that is not
+	bytes int          // the size of what is not finished
+	// next is the position to commit, if known; committed is that which was.
+	next, committed kgo.EpochOffset
+	known           bool
+}
+
+// add takes records on, in the order of the partition, and returns an entry
+// for each.
+func (p *progress) add(records []*kgo.Record) []entry {
+	entries := make([]entry, len(records))
+	for i, r := range records {
+		entries[i] = entry{
+			record: r,
+			size:   recordSize(r),
+			after:  kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1},
+		}
+		p.open.push(&entries[i])
+		p.bytes += entries[i].size
+	}
+	return entries
+}
+
+// finish notes that an entry is done and moves on over all that are.
+func (p *progress) finish(e *entry) {
+	e.done, e.record = true, nil
+	p.bytes -= e.size
+	for p.open.len() > 0 && p.open.first().done {
+		p.next, p.known = p.open.pop().after, true
+	}
+}
+
+// uncommitted returns the position to commit, if there is a new one.
+func (p *progress) uncommitted() (kgo.EpochOffset, bool) {
+	return p.next, p.known && p.next != p.committed
+}
+
+// recordSize is about what a record occupies.
+func recordSize(r *kgo.Record) int {
+	const overhead = 200 // kgo.Record and entry
+	size := overhead + len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		size += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return size
+}

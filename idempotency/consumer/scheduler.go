@@ -1,0 +1,246 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+)
+
+// scheduler hands records to workers: in order within a lane, fairly among
+// lanes, none past a record that is not finished. Its lock guards all that
+// partitions and lanes hold; nothing blocks while it is held.
+type scheduler struct {
+	base     context.Context // of the handlers
+	order    Order
+	limit    limit
+	waits    backoff.Range
+	observer Observer
+
+	mu      sync.Mutex
+	work    sync.Cond // a lane became ready, or the scheduler was closed
+	parts   map[partitionID]*partition
+	ready   fifo[*lane]
+	breaker breaker
+	blocked int // partitions of which a lane waits
+	closed  bool
+
+	// slack is signalled once when slackWanted and a partition has room.
+	slack       chan struct{}
+	slackWanted bool
+}
+
+func newScheduler(base context.Context, cfg *Config) *scheduler {
+	waits := backoff.Range{First: cfg.BackoffFirst, Longest: cfg.BackoffLongest}
+	s := &scheduler{
+		base:     base,
+		order:    cfg.Order,
+		limit:    limit{records: cfg.MaxBufferedRecords, bytes: cfg.MaxBufferedBytes},
+		waits:    waits,
+		observer: cfg.Observer,
+		parts:    map[partitionID]*partition{},
+		breaker:  breaker{waits: waits},
+		slack:    make(chan struct{}, 1),
+	}
+	s.work.L = &s.mu
+	return s
+}
+
+// add takes a partition's records on. The first ones of an assignment make the
+// partition known.
+func (s *scheduler) add(id partitionID, records []*kgo.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.parts[id]
+	if p == nil {
+		p = &partition{partitionID: id, lanes: map[string]*lane{}, idle: make(chan struct{})}
+		p.ctx, p.abandon = context.WithCancelCause(s.base)
+		s.parts[id] = p
+	}
+	entries := p.progress.add(records)
+	for i := range entries {
+		l := p.lane(s.order.laneKey(records[i]))
+		l.queue.push(&entries[i])
+		if l.state == laneEmpty {
+			s.makeReady(l)
+			s.work.Signal()
+		}
+	}
+}
+
+func (s *scheduler) makeReady(l *lane) {
+	l.state = laneReady
+	s.ready.push(l)
+}
+
+// job is a record to be processed.
+type job struct {
+	lane   *lane
+	ctx    context.Context
+	record *kgo.Record
+	probe  bool // whether the store answers is not known
+}
+
+// next returns what to do, waiting for it, or false when the scheduler is
+// closed. Each job must be settled.
+func (s *scheduler) next() (job, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.closed {
+			return job{}, false
+		}
+		if l := s.takeReady(); l != nil {
+			l.state = laneRunning
+			l.partition.running++
+			s.breaker.starts(l)
+			return job{lane: l, ctx: l.partition.ctx, record: l.queue.first().record, probe: s.breaker.open}, true
+		}
+		s.work.Wait()
+	}
+}
+
+// takeReady returns the next lane that may start, or nil.
+func (s *scheduler) takeReady() *lane {
+	for s.ready.len() > 0 {
+		if s.ready.first().partition.closing {
+			s.ready.pop()
+			continue
+		}
+		if s.breaker.open && !s.breaker.allows(time.Now()) {
+			return nil
+		}
+		return s.ready.pop()
+	}
+	return nil
+}
+
+// settlement is what came of settling a job.
+type settlement struct {
+	wait           time.Duration // until the record is tried again
+	opened, closed bool          // the breaker
+	room           bool          // the partition may be fetched again
+}
+
+// settle takes the result of a job.
+func (s *scheduler) settle(j job, result idempotency.Result) settlement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, p := j.lane, j.lane.partition
+	p.running--
+	defer p.signalIdle()
+	var done settlement
+	switch {
+	case result.Disposition == idempotency.Unavailable && !result.Done():
+		done.opened, done.wait = s.breaker.fails(l, time.Now())
+		if done.wait > 0 {
+			time.AfterFunc(done.wait, s.wakeAll)
+		}
+	default:
+		done.closed = s.passed(l)
+	}
+	switch {
+	case result.Done():
+		p.progress.finish(l.queue.pop())
+		l.failures = 0
+		s.proceed(l)
+		s.slackened(p)
+		done.room = p.paused && s.limit.hasRoom(p)
+	case p.closing:
+		l.state = laneEmpty
+	case result.Disposition == idempotency.Unavailable:
+		s.makeReady(l) // the breaker holds it
+		s.pausedChanged()
+	default:
+		l.failures++
+		done.wait = result.Wait
+		if done.wait <= 0 {
+			done.wait = s.waits.Wait(l.failures)
+		}
+		s.park(l, done.wait)
+	}
+	return done
+}
+
+// proceed goes on with a lane whose first record is finished.
+func (s *scheduler) proceed(l *lane) {
+	switch {
+	case l.queue.len() == 0:
+		l.state = laneEmpty
+		delete(l.partition.lanes, l.key)
+	case l.partition.closing:
+		l.state = laneEmpty
+	default:
+		s.makeReady(l) // the caller is a worker and comes for the next job
+	}
+}
+
+// passed lets all lanes go on if the lane was the breaker's prober.
+func (s *scheduler) passed(l *lane) bool {
+	if !s.breaker.passes(l) {
+		return false
+	}
+	s.work.Broadcast()
+	s.pausedChanged()
+	return true
+}
+
+// started is told that a probing job's handler runs: the store answered.
+func (s *scheduler) started(j job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.passed(j.lane)
+}
+
+// park lets a lane wait. Its timer ends with its partition.
+func (s *scheduler) park(l *lane, wait time.Duration) {
+	l.state = laneWaiting
+	if l.partition.waiting++; l.partition.waiting == 1 {
+		s.blocked++
+		s.pausedChanged()
+	}
+	l.timer = time.AfterFunc(wait, func() { s.unpark(l) })
+}
+
+func (s *scheduler) unpark(l *lane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.partition.closing || l.state != laneWaiting {
+		return
+	}
+	if l.partition.waiting--; l.partition.waiting == 0 {
+		s.blocked--
+		s.pausedChanged()
+	}
+	s.makeReady(l)
+	s.work.Signal()
+}
+
+// pausedChanged tells the observer how many partitions stand still.
+func (s *scheduler) pausedChanged() {
+	n := s.blocked
+	if s.breaker.open {
+		n = len(s.parts)
+	}
+	s.observer.pausedPartitions(n)
+}
+
+// wakeAll makes the workers look again. The lock sees to it that none is
+// between looking and waiting.
+func (s *scheduler) wakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.work.Broadcast()
+}
+
+// close ends the workers.
+func (s *scheduler) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.work.Broadcast()
+}

@@ -1,0 +1,60 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// work processes records until the scheduler is closed.
+func (s *session) work() {
+	for {
+		j, ok := s.scheduler.next()
+		if !ok {
+			return
+		}
+		d := &delivery{record: j.record}
+		if j.probe {
+			d.started = func() { s.reachable(s.scheduler.started(j)) }
+		}
+		begun := time.Now()
+		result, err := s.process(withDelivery(j.ctx, d), j.record)
+		s.cfg.Observer.processed(j.record, result, err, begun)
+		done := s.scheduler.settle(j, result)
+		s.reachable(done.closed)
+		if !result.Done() || result.Disposition == idempotency.DeadLettered {
+			s.tell(j, result, err, done)
+		}
+		if done.room {
+			s.room.resume()
+		}
+	}
+}
+
+func (s *session) reachable(closed bool) {
+	if closed {
+		s.cfg.Logger.Info("the idempotency store answers again")
+	}
+}
+
+// tell logs what became of a record that was not simply handled.
+func (s *session) tell(j job, result idempotency.Result, err error, done settlement) {
+	r := j.record
+	log := s.cfg.Logger.With("topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+	switch {
+	case result.Disposition == idempotency.DeadLettered:
+		log.Warn("record is given up, its dead letter is written", "attempt", result.Attempt, "error", err)
+	case j.ctx.Err() != nil:
+		log.Info("handling was cut off", "cause", context.Cause(j.ctx), "error", err)
+	case result.Disposition == idempotency.Elsewhere:
+		log.Info("record is being handled elsewhere", "wait", done.wait)
+	case result.Disposition == idempotency.Unavailable:
+		if done.opened {
+			log.Error("the idempotency store cannot be asked, all partitions wait", "wait", done.wait, "error", err)
+		}
+	default:
+		log.Warn("record is not finished, it is tried again", "disposition", result.Disposition.String(),
+			"attempt", result.Attempt, "wait", done.wait, "error", err)
+	}
+}
