@@ -163,7 +163,7 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 }
 
 func samePublication(stored *Checkpoint, seen *Server) error {
-	if stored.Publication == seen.Publication {
+	if stored.Publication == seen.Publication || wal.NoTables(stored.Publication) && wal.NoTables(seen.Publication) {
 		return nil
 	}
 	return failure.Lossf(acceptGap,

@@ -71,7 +71,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 		return nil, cp, err
 	}
 	if invalid != nil {
-		return nil, cp, sinceCheckpoint(stored, invalid)
+		return nil, cp, s.sinceCheckpoint(stored, invalid)
 	}
 	if stored == nil {
 		if err := s.bind(ctx, sql); err != nil {
@@ -105,6 +105,8 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 		Confirmed:       durable,
 		StatusInterval:  s.cfg.Source.StatusInterval,
 		LivenessTimeout: s.cfg.Source.LivenessTimeout,
+		Messages:        s.cfg.Source.Mode == config.ModeMessage,
+		Prefix:          s.cfg.Source.MessagePrefix,
 		Recycle:         true,
 	})
 	if err != nil {
@@ -200,7 +202,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	seen := checkpoint.Server{Exists: exists, Slot: slot}
 	if !published {
 		if exists {
-			return seen, missingPublication(s.cfg.Source)
+			return seen, s.missingPublication()
 		}
 		return seen, nil
 	}
@@ -214,9 +216,10 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 }
 
 // sinceCheckpoint makes a loss of a publication or table that is not as it must
-// be, where it was read before: rows may have been left out since.
-func sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
-	if cp == nil || failure.ClassOf(err) != failure.Config {
+// be, where it was read before: rows may have been left out since. Messages are
+// not: they pass by the publication.
+func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
+	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.tables) == 0 {
 		return err
 	}
 	return failure.Lossf(failure.RemedyOf(err)+"; then "+acceptGap,
@@ -256,7 +259,13 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 	return err
 }
 
-func missingPublication(src config.Source) error {
+func (s *source) missingPublication() error {
+	src := s.cfg.Source
+	if len(s.tables) == 0 {
+		return failure.Configf("CREATE PUBLICATION "+wal.QuoteIdentifier(src.Publication)+"; (or `cdc-outbox setup`), then start again: "+
+			"messages do not need it, and the slot keeps them; but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
+			"publication %q does not exist, but slot %q does", src.Publication, src.Slot)
+	}
 	return failure.Lossf(
 		"rows committed while it is missing never reach the slot: "+acceptGap+"; it creates the publication",
 		"publication %q does not exist, but slot %q does", src.Publication, src.Slot)

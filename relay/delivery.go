@@ -71,7 +71,7 @@ func (d *delivery) stuck() time.Duration {
 }
 
 func (d *delivery) lag() time.Duration {
-	if f := d.current.Load(); f != nil {
+	if f := d.current.Load(); f != nil && !f.oldest.IsZero() { // zero: a message of no transaction
 		return max(0, time.Since(f.oldest))
 	}
 	return 0

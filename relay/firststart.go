@@ -16,9 +16,14 @@ import (
 )
 
 // bind finds out before a first start whether the tables have the columns that
-// the configuration needs. Later the stream tells: rows from before a change of
+// the configuration needs, and messages the fields. Later the stream tells: rows from before a change of
 // the table may be waiting in it.
 func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
+	if s.cfg.Source.Mode == config.ModeMessage {
+		if err := s.intake.router.BindMessages(len(s.tables) == 0); err != nil {
+			return err
+		}
+	}
 	for _, t := range s.tables {
 		rel, ok, err := wal.ReadColumns(ctx, sql, t)
 		if err == nil && ok { // readTables reports a missing table

@@ -56,6 +56,8 @@ func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 	switch msg.Kind {
 	case wal.Insert:
 		return in.insert(ctx, &msg.Row, msg.Chunk)
+	case wal.LogicalMessage:
+		return in.message(ctx, msg)
 	case wal.Commit:
 		if err := in.tracker.Seal(msg.End); err != nil {
 			return fmt.Errorf("end of transaction %d: %w", msg.Row.XID, err)
@@ -82,17 +84,44 @@ func (in *intake) concerns(row *wal.Row) bool {
 		in.relation = row.Relation
 		in.outbox = in.tables[wal.Table{Schema: row.Relation.Namespace, Name: row.Relation.Name}]
 	}
-	return in.outbox && !(in.taken && row.Position.Compare(in.last) <= 0)
+	return in.outbox && !in.knows(row.Position)
 }
+
+// knows reports whether what is at p was taken in on an earlier connection.
+func (in *intake) knows(p wal.Position) bool { return in.taken && p.Compare(in.last) <= 0 }
 
 func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) error {
 	if !in.concerns(row) {
 		return nil
 	}
 	ev, err := in.router.Route(row)
-	bad, isBad := errors.AsType[*transform.BadEvent](err)
-	if err != nil && !isBad {
+	if err := in.take(ctx, ev, err, chunk); err != nil {
 		return err
+	}
+	in.last, in.taken = row.Position, true
+	return nil
+}
+
+func (in *intake) message(ctx context.Context, msg *wal.Message) error {
+	if in.knows(msg.Row.Position) {
+		return nil
+	}
+	ev, err := in.router.RouteMessage(msg)
+	if err := in.take(ctx, ev, err, msg.Chunk); err != nil {
+		return err
+	}
+	if !msg.Loose { // its position may be that of the next transaction's first change
+		in.last, in.taken = msg.Row.Position, true
+	}
+	return nil
+}
+
+// take queues the event that the router made, or could not make, of a row or
+// message in the chunk.
+func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, chunk *wal.Chunk) error {
+	bad, isBad := errors.AsType[*transform.BadEvent](routed)
+	if routed != nil && !isBad {
+		return routed
 	}
 	if ev.Warning != "" {
 		in.metrics.Warned(ev.Warning)
@@ -104,7 +133,6 @@ func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) er
 		in.tracker.Done(it.ticket, 1) // never queued: the repetition adds it again
 		return err
 	}
-	in.last, in.taken = row.Position, true
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 	seen, err := s.inspect(ctx, conn)
 	cp.LSN = max(cp.LSN, wal.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
 	if err != nil {
-		return sinceCheckpoint(&cp, err)
+		return s.sinceCheckpoint(&cp, err)
 	}
 	server, err := wal.ReadServer(ctx, conn)
 	if err != nil {

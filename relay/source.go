@@ -32,7 +32,7 @@ var errTakenOver = errors.New("another instance has read the slot in the meantim
 // what never changes.
 type source struct {
 	cfg    config.Config
-	tables []wal.Table
+	tables []wal.Table // none where only messages are read
 	intake *intake
 	keeper *keeper
 	store  checkpoint.Store

@@ -12,7 +12,7 @@ import (
 // hide something. needed are the columns that must be published, by table. All
 // errors carry a remedy.
 func CheckPublication(p Publication, tables []TableInfo, needed map[Table][]string) (failures, warnings []error) {
-	if !p.Insert {
+	if !p.Insert && len(tables) > 0 {
 		failures = append(failures, failure.Configf(
 			"ALTER PUBLICATION "+QuoteIdentifier(p.Name)+" SET (publish = 'insert, update');",
 			"publication %q does not publish inserts, so no event would ever arrive", p.Name))

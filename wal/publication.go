@@ -119,6 +119,10 @@ func (p Publication) Fingerprint(tables []Table) string {
 	return fmt.Sprintf("%d:%s", p.OID, strings.Join(parts, ","))
 }
 
+// NoTables reports whether a fingerprint is one of no tables: as messages do not
+// pass through a publication, nothing is missed while there is another or none.
+func NoTables(fingerprint string) bool { return strings.HasSuffix(fingerprint, ":") }
+
 // membership names the reason why a table is published. A table's own entry
 // comes last: in a publication of everything it decides nothing.
 func (p Publication) membership(t Table) string {
@@ -159,7 +163,9 @@ func CreatePublication(ctx context.Context, conn *pgx.Conn, name string, tables 
 	return nil
 }
 
-// CreatePublicationSQL is the statement that CreatePublication runs.
+// CreatePublicationSQL is the statement that CreatePublication runs. Without
+// tables the publication is empty: logical messages pass by it, but the stream
+// asks for one.
 func CreatePublicationSQL(name string, tables []TableInfo) string {
 	names := make([]string, len(tables))
 	operations, viaRoot := "insert, update", ""
@@ -172,8 +178,12 @@ func CreatePublicationSQL(name string, tables []TableInfo) string {
 			viaRoot = ", publish_via_partition_root = true"
 		}
 	}
-	return fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = '%s'%s)",
-		QuoteIdentifier(name), strings.Join(names, ", "), operations, viaRoot)
+	forTables := ""
+	if len(names) > 0 {
+		forTables = " FOR TABLE " + strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("CREATE PUBLICATION %s%s WITH (publish = '%s'%s)",
+		QuoteIdentifier(name), forTables, operations, viaRoot)
 }
 
 func classifyPublicationError(err error) error {
