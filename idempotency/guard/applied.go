@@ -1,0 +1,64 @@
+package guard
+
+import (
+	"context"
+	_ "embed" // the DDL
+	"fmt"
+	"time"
+)
+
+// Schema is the SQL that creates the table of Applied, under DefaultApplied,
+// where it is missing: two statements, which drivers run at once when there are
+// no parameters.
+//
+//go:embed schema.sql
+var Schema string
+
+// DefaultApplied is the table's name unless Applied names another.
+const DefaultApplied = "applied_events"
+
+// Applied remembers which events were applied, in a table that is made by
+// Schema. Use it where a repetition leaves no trace to be recognised by:
+// balances, counters, appended rows. It is a value that may be used
+// concurrently.
+type Applied struct {
+	// Table is table or schema.table; DefaultApplied if empty. Names are taken
+	// as they are.
+	Table string
+}
+
+func (a Applied) table() string {
+	if a.Table == "" {
+		return table(DefaultApplied)
+	}
+	return table(a.Table)
+}
+
+// First remembers the event and tells whether it is the first time within the
+// scope, which names the consumer: two that see the same event each apply it
+// once. While another transaction applies the same event, it waits for that to
+// end.
+func (a Applied) First(ctx context.Context, tx Tx, scope, eventID string) (bool, error) {
+	inserted, err := tx.exec(ctx, `INSERT INTO `+a.table()+` (scope, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+		scope, eventID)
+	if err != nil {
+		return false, fmt.Errorf("remember event %s/%s: %w", scope, eventID, err)
+	}
+	return inserted > 0, nil
+}
+
+// Forget deletes up to limit events that were applied longer than age ago, and
+// returns how many: commit, and call it again until it returns less than limit.
+// The age must exceed the time in which an event can come again: the topic's
+// retention, if somebody may reset the consumer to its beginning. It waits for
+// nobody.
+func (a Applied) Forget(ctx context.Context, tx Tx, age time.Duration, limit int) (int, error) {
+	deleted, err := tx.exec(ctx, `DELETE FROM `+a.table()+` WHERE ctid = ANY (ARRAY(
+		SELECT ctid FROM `+a.table()+`
+		WHERE applied_at < now() - $1::bigint * interval '1 microsecond'
+		LIMIT $2::bigint FOR UPDATE SKIP LOCKED))`, age.Microseconds(), limit)
+	if err != nil {
+		return 0, fmt.Errorf("forget applied events: %w", err)
+	}
+	return int(deleted), nil
+}

@@ -1,0 +1,69 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ErrFenced: somebody with a greater fencing number wrote since. Give up; what
+// the transaction did must be rolled back.
+var ErrFenced = errors.New("fenced off: a later holder of the lease was here")
+
+// Mark is a column, of type bigint, that only grows: a version or a fencing
+// number. It is a value that may be used concurrently.
+type Mark struct {
+	// Table is table or schema.table. Names are taken as they are.
+	Table string
+	// Key is the column that identifies a row.
+	Key string
+	// Column is the mark. NULL is below every number.
+	Column string
+}
+
+// Advance raises the row's mark to the version of an event. True means that the
+// event is the newest so far and is to be applied, false that it, or a newer
+// one, was applied before. A row that does not exist is ErrNoRow. After true the
+// row is locked until the transaction ends.
+//
+// Versions that were passed over come back as false, so that the event must
+// carry the whole state, not a difference.
+func (m Mark) Advance(ctx context.Context, tx Tx, id any, version int64) (bool, error) {
+	advanced, err := m.raise(ctx, tx, id, version, "<")
+	if err != nil {
+		return false, fmt.Errorf("advance row %v of %s to version %d: %w", id, m.Table, version, err)
+	}
+	return advanced, nil
+}
+
+// Fence raises the row's mark to a fencing number (see
+// idempotency.FenceFrom), or returns ErrFenced if it is greater already. The
+// same number may come any number of times: its holder goes on. A row that does
+// not exist is ErrNoRow. After nil the row is locked until the transaction ends,
+// so that later holders write after this one.
+func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
+	raised, err := m.raise(ctx, tx, id, fence, "<=")
+	if err == nil && !raised {
+		err = ErrFenced
+	}
+	if err != nil {
+		return fmt.Errorf("fence row %v of %s with %d: %w", id, m.Table, fence, err)
+	}
+	return nil
+}
+
+// raise sets the mark if it is NULL or compares with the value as asked.
+func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare string) (bool, error) {
+	raised, err := tx.exec(ctx, fmt.Sprintf(`UPDATE %s SET %s = $2 WHERE %s = $1 AND (%[2]s IS NULL OR %[2]s %[4]s $2)`,
+		table(m.Table), column(m.Column), column(m.Key), compare), id, value)
+	if err != nil || raised > 0 {
+		return raised > 0, err
+	}
+	var exists bool
+	err = tx.query(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s WHERE %s = $1)`, table(m.Table), column(m.Key)), id).
+		Scan(&exists)
+	if err == nil && !exists {
+		err = ErrNoRow
+	}
+	return false, err
+}

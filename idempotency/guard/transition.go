@@ -1,0 +1,87 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Transition is a change of status that a message causes, such as an order's
+// from PENDING to PAID. It is a value that may be used concurrently.
+type Transition struct {
+	// Table is table or schema.table. Names are taken as they are.
+	Table string
+	// Key is the column that identifies a row.
+	Key string
+	// Status is the column with the status: text, or an enum.
+	Status string
+	// From are the states in which the change is due. At least one.
+	From []string
+	// To is the state that it leads to.
+	To string
+	// Beyond are states that a row reaches only through To, such as SHIPPED
+	// beyond PAID: in these, the change is a repetition.
+	Beyond []string
+}
+
+// StateError says that a row was in a state from which a Transition does not
+// lead, and which does not come after it either.
+type StateError struct {
+	Table string
+	ID    any
+	// Present is the row's state; empty for NULL.
+	Present string
+	// To is where the transition leads.
+	To string
+}
+
+// Error names the row and both states.
+func (e *StateError) Error() string {
+	return fmt.Sprintf("row %v of %s is %q, which does not lead to %q", e.ID, e.Table, e.Present, e.To)
+}
+
+// Apply changes the row's status. True means that this call did it, false that
+// it was done before. A row in any other state is a *StateError, one that does
+// not exist is ErrNoRow. It takes one statement, and a second to tell these
+// apart; after it the row is locked until the transaction ends.
+func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
+	fail := func(err error) (bool, error) {
+		return false, fmt.Errorf("move row %v of %s to %s: %w", id, t.Table, t.To, err)
+	}
+	args := []any{id, t.To}
+	var from strings.Builder
+	for i, state := range t.From {
+		// As parameters by themselves they get the column's type; an array would not.
+		fmt.Fprintf(&from, "%s$%d", strings.Repeat(", ", min(i, 1)), i+3)
+		args = append(args, state)
+	}
+	update := fmt.Sprintf(`UPDATE %s SET %s = $2 WHERE %s = $1 AND %[2]s IN (%[4]s)`,
+		table(t.Table), column(t.Status), column(t.Key), &from)
+	look := fmt.Sprintf(`SELECT coalesce(max(status), ''), count(*) FROM (
+		SELECT %s::text AS status FROM %s WHERE %s = $1 FOR UPDATE) AS present`,
+		column(t.Status), table(t.Table), column(t.Key))
+	for {
+		changed, err := tx.exec(ctx, update, args...)
+		if err != nil {
+			return fail(err)
+		}
+		if changed > 0 {
+			return true, nil
+		}
+		var present string
+		var rows int64
+		if err := tx.query(ctx, look, id).Scan(&present, &rows); err != nil {
+			return fail(err)
+		}
+		switch {
+		case rows == 0:
+			return fail(ErrNoRow)
+		case present == t.To || slices.Contains(t.Beyond, present):
+			return false, nil
+		case !slices.Contains(t.From, present):
+			return false, &StateError{Table: t.Table, ID: id, Present: present, To: t.To}
+		}
+		// Somebody changed it in between. Now that it is locked, it stays.
+	}
+}

@@ -1,0 +1,83 @@
+package guard
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+)
+
+// PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or what wraps one. R
+// is pgx's command tag and W its row; Go infers both. A pool and a connection
+// have no Commit, and so do not fit.
+type PGXTx[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) error }] interface {
+	Exec(ctx context.Context, sql string, args ...any) (R, error)
+	QueryRow(ctx context.Context, sql string, args ...any) W
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
+}
+
+// SQLTx is an open transaction of database/sql: *sql.Tx or what embeds one.
+// *sql.DB and *sql.Conn have no Commit, and so do not fit. The driver must be
+// one for PostgreSQL that takes $1 for a parameter.
+type SQLTx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	Commit() error
+	Rollback() error
+}
+
+// Tx is an open transaction as the guards take it; PGX and SQL make one. Using it
+// concurrently is as wrong as it is for the transaction inside.
+type Tx struct {
+	exec  func(ctx context.Context, sql string, args ...any) (affected int64, err error)
+	query func(ctx context.Context, sql string, args ...any) interface{ Scan(dest ...any) error }
+}
+
+// PGX makes a Tx of a transaction of pgx, which must not be nil.
+func PGX[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) error }](tx PGXTx[R, W]) Tx {
+	return Tx{
+		exec: func(ctx context.Context, sql string, args ...any) (int64, error) {
+			tag, err := tx.Exec(ctx, sql, args...)
+			if err != nil {
+				return 0, err
+			}
+			return tag.RowsAffected(), nil
+		},
+		query: func(ctx context.Context, sql string, args ...any) interface{ Scan(dest ...any) error } {
+			return tx.QueryRow(ctx, sql, args...)
+		},
+	}
+}
+
+// SQL makes a Tx of a transaction of database/sql, which must not be nil.
+func SQL(tx SQLTx) Tx {
+	return Tx{
+		exec: func(ctx context.Context, sql string, args ...any) (int64, error) {
+			result, err := tx.ExecContext(ctx, sql, args...)
+			if err != nil {
+				return 0, err
+			}
+			return result.RowsAffected()
+		},
+		query: func(ctx context.Context, sql string, args ...any) interface{ Scan(dest ...any) error } {
+			return tx.QueryRowContext(ctx, sql, args...)
+		},
+	}
+}
+
+// ErrNoRow: the row that is to be guarded does not exist (yet). A message that
+// overtook the one that creates the row gets it; trying again later helps.
+var ErrNoRow = errors.New("there is no such row")
+
+// table quotes a table's name, in which a dot separates the schema.
+func table(name string) string {
+	parts := strings.Split(name, ".")
+	for i, part := range parts {
+		parts[i] = column(part)
+	}
+	return strings.Join(parts, ".")
+}
+
+// column quotes a column's name.
+func column(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
