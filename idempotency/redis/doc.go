@@ -1,2 +1,84 @@
-// Package redis keeps idempotency keys in Redis.
+// Package redis keeps idempotency keys in Redis 7 or later, Redis Cluster or
+// Valkey. Each operation is one round trip and one atomic script.
+//
+// Invariants:
+//
+//  1. A key is one hash, which the server forgets when the record's retention is
+//     over. Nothing is kept elsewhere.
+//  2. Every decision is made by the master, on its clock (TIME). The clocks of
+//     clients do not matter.
+//  3. A script that settles a key compares owner and fence in the same step.
+//  4. A script that is sent twice, because an answer was lost, does its work
+//     once.
+//
+// # What Redis can lose
+//
+// Redis answers before its replicas, and usually before its disk, have what was
+// written. A key that is lost is absent: its message is run again, and nobody
+// notices that it is a duplicate. Fences grow beyond what was forgotten all the
+// same, because they follow the clock, and a holder from before the loss gets
+// ErrLeaseLost. So what the message leads to can still refuse the older of two
+// holders (FenceFrom), or be guarded by the state that it changes (package
+// guard). Where a second run must not happen, use package postgres.
+//
+//	event                              what happens                            remedy
+//	restart without persistence        all keys are lost                       appendonly yes
+//	crash of the process,              nothing is lost
+//	  appendonly yes
+//	crash of the machine,              up to a second of writes is lost        appendfsync always, which costs
+//	  appendfsync everysec                                                       a disk write per operation
+//	failover                           what the new master had not got is      min-replicas-to-write, WaitReplicas:
+//	                                   lost; all of it if it was empty           less is lost, not nothing
+//	master cut off from the majority   it goes on granting what the failover   min-replicas-to-write 1: it refuses
+//	                                   then forgets                              claims after min-replicas-max-lag
+//	maxmemory, another policy          keys vanish before their time           maxmemory-policy noeviction
+//	  than noeviction
+//	maxmemory, noeviction              claims fail with OOM; what was claimed  more memory, Purge, a shorter
+//	                                   can be settled, inspected, purged         retention
+//	FLUSHALL, keys deleted by hand     they are lost                           ACL; Purge and Release instead
+//	SCRIPT FLUSH                       nothing: scripts are sent again
+//	server silent beyond the lease     nothing is lost; holder and successor   a lease longer than the usual
+//	                                   are told apart by owner and fence         failover
+//	call without an answer             it may have been carried out, also      repeat it with the same owner
+//	                                   later: a claim then holds the key
+//	                                   until its lease ends
+//	clock of the server jumps ahead    leases end early: their holders are     NTP that slews, on all nodes
+//	                                   told so (ErrLeaseLost) if somebody
+//	                                   else claimed
+//	clock of the server jumps back,    leases last longer; the fence of a key  the same
+//	  or the next master's is behind   that was forgotten may repeat
+//
+// Check finds the settings among these. Tests show each row that a test can
+// bring about.
+//
+// WAIT (Options.WaitReplicas) makes a claim or completion fail unless so many
+// replicas have it in memory. It does not make them agree: the write stays on
+// the master when it fails, a replica without it may be promoted (Sentinel and
+// Cluster prefer, and do not insist on, the most recent), and a replica that
+// restarts without persistence has forgotten it.
+//
+// # Cluster and replicas
+//
+// The hash tag of "prefix:{scope/id}" is the whole key, so keys spread over all
+// nodes; a closing brace in an id becomes %7D, and a percent sign %25. Scripts
+// always go to the master, also with ReadOnly or RouteRandomly set on a cluster
+// client. A redis.Ring is refused: it moves keys when a server is down.
+//
+// # Rights
+//
+// A user needs ~prefix:* and
+//
+//	+evalsha +eval +time +hmget +hset +hdel +pexpireat +del
+//	+script|load +scan          Purge of a scope
+//	+info +config|get           Check
+//	+wait                       Options.WaitReplicas
+//
+// and what go-redis asks for in a cluster (+cluster|slots +command).
+//
+// # Memory
+//
+// A completed key without a result takes about 400 bytes.
+//
+// Non-goals: Redis before 7, proxies that split a cluster for clients that do
+// not know of it.
 package redis

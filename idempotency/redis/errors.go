@@ -30,7 +30,7 @@ var hints = []struct{ prefix, hint string }{
 	{"WRONGTYPE", "the key belongs to something else: choose another Prefix"},
 	{"NOAUTH", "give the client a password"},
 	{"WRONGPASS", "give the client the right user name and password"},
-	{"NOPERM", "the user needs ACL rules: +evalsha +eval +time +hmget +hset +hdel +pexpireat +del +script|load +scan +wait +info +config|get ~prefix:*"},
+	{"NOPERM", "the user needs the ACL rules in the documentation of package idempotency/redis"},
 	{"Error compiling script", "the server is older than Redis 7"},
 }
 

@@ -24,8 +24,10 @@ const slots = 16384
 func Replica(t testing.TB, master *Server, opts ...Option) *Server {
 	t.Helper()
 	master.local(t)
+	// The master would wait for more replicas before it sends its data.
+	do(t, master.Client(t), "CONFIG", "SET", "repl-diskless-sync-delay", 0)
 	host, port, _ := net.SplitHostPort(master.Addr())
-	replica := Start(t, append(opts, Setting("replicaof", host+" "+port), Setting("repl-diskless-sync-delay", "0"))...)
+	replica := Start(t, append(opts, Setting("replicaof", host+" "+port))...)
 	replica.Await(t, "replication", "master_link_status:up")
 	return replica
 }

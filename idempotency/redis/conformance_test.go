@@ -1,0 +1,54 @@
+package redis_test
+
+import (
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
+	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+)
+
+func subject(t *testing.T, client goredis.UniversalClient) storetest.Subject {
+	s := newStore(t, client, redis.Options{})
+	return storetest.Subject{Store: s, Operator: s, MaxResultBytes: redis.DefaultMaxResultBytes}
+}
+
+func TestHistories(t *testing.T) {
+	for name, protocol := range map[string]int{"RESP2": 2, "RESP3": 3} {
+		t.Run(name, func(t *testing.T) {
+			client := redistest.Shared(t).Client(t, func(o *goredis.Options) { o.Protocol = protocol })
+			storetest.Histories(t, subject(t, client), storetest.Options{})
+		})
+	}
+}
+
+func TestHistoriesInCluster(t *testing.T) {
+	storetest.Histories(t, subject(t, redistest.StartCluster(t).Client(t)), storetest.Options{})
+}
+
+func TestHistoriesWhileScriptsAreFlushed(t *testing.T) {
+	server := redistest.Start(t)
+	flusher := server.Client(t)
+	stop, stopped := make(chan struct{}), make(chan int)
+	go func() { // ends with the test, which waits for it
+		n := 0
+		for {
+			select {
+			case <-stop:
+				stopped <- n
+				return
+			default:
+				if flusher.ScriptFlush(t.Context()).Err() == nil {
+					n++
+				}
+			}
+		}
+	}()
+	storetest.Histories(t, subject(t, server.Client(t)), storetest.Options{})
+	close(stop)
+	if n := <-stopped; n == 0 {
+		t.Error("no script was flushed")
+	}
+}

@@ -1,0 +1,242 @@
+package redis_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+)
+
+func TestNewRefuses(t *testing.T) {
+	client := goredis.NewClient(&goredis.Options{})
+	defer client.Close()
+	ring := goredis.NewRing(&goredis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	for name, test := range map[string]struct {
+		client  goredis.UniversalClient
+		options redis.Options
+		want    string
+	}{
+		"no client":                            {want: "client"},
+		"a ring":                               {client: ring, want: "Ring"},
+		"braces in the prefix":                 {client: client, options: redis.Options{Prefix: "{a}"}, want: "Prefix"},
+		"a negative limit":                     {client: client, options: redis.Options{MaxResultBytes: -1}, want: "MaxResultBytes"},
+		"negative replicas":                    {client: client, options: redis.Options{WaitReplicas: -1}, want: "WaitReplicas"},
+		"a wait that the server would not end": {client: client, options: redis.Options{WaitTimeout: 1}, want: "WaitTimeout"},
+		"a wait that the client would cut": {
+			client: client, options: redis.Options{WaitReplicas: 1, WaitTimeout: time.Minute}, want: "ReadTimeout",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := redis.New(test.client, test.options); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("New: %v, want an error that names %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestServerForgetsAfterTheRetention(t *testing.T) {
+	client := redistest.Shared(t).Client(t)
+	s := newStore(t, client, redis.Options{})
+	name := t.Name() + ":{shipping/order-1}"
+	within := func(when string, want time.Duration) {
+		t.Helper()
+		got, err := client.PTTL(t.Context(), name).Result()
+		if err != nil || got > want+time.Millisecond || got < want-time.Minute {
+			t.Errorf("%s the key lives for %s, %v, want %s", when, got, err, want)
+		}
+	}
+	lease := claim(t, s, key, request())
+	within("claimed,", 24*time.Hour)
+	if err := s.Extend(t.Context(), lease, 48*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	within("extended,", 48*time.Hour)
+	if err := s.Complete(t.Context(), lease, []byte("shipped"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	within("completed,", time.Hour)
+}
+
+func TestLongestDurationsStayExact(t *testing.T) {
+	s := newStore(t, redistest.Shared(t).Client(t), redis.Options{})
+	const ever = time.Duration(1<<63 - 1)
+	req := request()
+	req.Lease, req.Retention = ever, ever
+	lease := claim(t, s, key, req)
+	complete(t, s, lease, "")
+	r, err := s.Inspect(t.Context(), key)
+	if err != nil || r.State != idempotency.Completed || r.Fence != lease.Fence {
+		t.Errorf("record %+v, %v, want completed with fence %d", r, err, lease.Fence)
+	}
+}
+
+func TestResultsAreKeptByteForByte(t *testing.T) {
+	s := newStore(t, redistest.Shared(t).Client(t), redis.Options{MaxResultBytes: 1000})
+	for name, result := range map[string][]byte{
+		"none":    nil,
+		"binary":  {0, 0xff, '\r', '\n', 0},
+		"largest": bytes.Repeat([]byte("x"), 1000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := idempotency.Key{Scope: "shipping", ID: name}
+			complete(t, s, claim(t, s, k, request()), string(result))
+			c, err := s.Claim(t.Context(), k, request())
+			if err != nil || c.Outcome != idempotency.Duplicate || !bytes.Equal(c.Result, result) {
+				t.Errorf("%s %q, %v, want the result", c.Outcome, c.Result, err)
+			}
+		})
+	}
+	t.Run("too large", func(t *testing.T) {
+		lease := claim(t, s, key, request())
+		err := s.Complete(t.Context(), lease, make([]byte, 1001), time.Hour)
+		if !errors.Is(err, idempotency.ErrResultTooLarge) {
+			t.Errorf("complete: %v, want %v", err, idempotency.ErrResultTooLarge)
+		}
+		complete(t, s, lease, "smaller")
+	})
+}
+
+func TestKeysDoNotCollide(t *testing.T) {
+	s := newStore(t, redistest.Shared(t).Client(t), redis.Options{})
+	for _, k := range []idempotency.Key{
+		{Scope: "a", ID: "b"}, {Scope: "a", ID: "b}"}, {Scope: "a", ID: "b%7D"}, {Scope: "a", ID: "b%"}, {Scope: "a", ID: "b%25"},
+		{Scope: "a", ID: "}"}, {Scope: "a", ID: "{b}"}, {Scope: "a", ID: "{"}, {Scope: "a", ID: "b/c"}, {Scope: "a.b", ID: "c"},
+		{Scope: "a", ID: " \r\n\tü*?[]^\\"},
+	} {
+		claim(t, s, k, request()) // each for the first time
+	}
+	other := newStore(t, redistest.Shared(t).Client(t), redis.Options{Prefix: t.Name() + "-other"})
+	claim(t, other, idempotency.Key{Scope: "a", ID: "b"}, request())
+}
+
+func TestPurgeKeepsToItsScope(t *testing.T) {
+	for name, client := range map[string]goredis.UniversalClient{
+		"one server": redistest.Shared(t).Client(t),
+		"cluster":    redistest.StartCluster(t).Client(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, client, redis.Options{Prefix: `p*[a-z]?^\` + t.Name()})
+			other := newStore(t, client, redis.Options{Prefix: `pxa?^\` + t.Name()})
+			const many = 2500 // more than a batch
+			for i := range many {
+				k := idempotency.Key{Scope: "a.b", ID: strings.Repeat("i", i%7) + string(rune('a'+i%26)) + time.Duration(i).String()}
+				complete(t, s, claim(t, s, k, request()), "")
+			}
+			stay := map[idempotency.Key]*redis.Store{
+				{Scope: "a-b", ID: "x"}: s, {Scope: "axb", ID: "x"}: s, {Scope: "a.bc", ID: "x"}: s, {Scope: "a", ID: "b/x"}: s,
+				{Scope: "a.b", ID: "x"}: other,
+			}
+			for k, in := range stay {
+				complete(t, in, claim(t, in, k, request()), "")
+			}
+			running := claim(t, s, idempotency.Key{Scope: "a.b", ID: "running"}, request())
+
+			if n, err := s.Purge(t.Context(), idempotency.Filter{Scope: "a.b"}); n != many || err != nil {
+				t.Errorf("purge: %d, %v, want %d", n, err, many)
+			}
+			for k, in := range stay {
+				if got := outcome(t, in, k); got != idempotency.Duplicate {
+					t.Errorf("%s is %s, want %s", k, got, idempotency.Duplicate)
+				}
+			}
+			complete(t, s, running, "")
+			if n, err := s.Purge(t.Context(), idempotency.Filter{Scope: "a.b", ID: "running"}); n != 1 || err != nil {
+				t.Errorf("purge of one: %d, %v, want 1", n, err)
+			}
+		})
+	}
+}
+
+func TestSlotThatMoves(t *testing.T) {
+	for name, replicas := range map[string]int{"calls": 0, "calls that wait for replicas": 1} {
+		t.Run(name, func(t *testing.T) {
+			cluster := redistest.StartCluster(t)
+			s := newStore(t, cluster.Client(t), redis.Options{WaitReplicas: replicas, WaitTimeout: time.Millisecond})
+			// The cluster has no replicas to wait for, which only they may mind.
+			tolerate := func(err error) {
+				t.Helper()
+				if replicas == 0 && err != nil || replicas > 0 && !errors.Is(err, redis.ErrTooFewReplicas) {
+					t.Fatalf("with %d replicas to wait for: %v", replicas, err)
+				}
+			}
+			_, err := s.Claim(t.Context(), key, request())
+			tolerate(err)
+			held, err := s.Inspect(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			moveKey(t, cluster, t.Name()+":{shipping/order-1}")
+			lease := idempotency.Lease{Key: key, Owner: held.Owner, Fence: held.Fence}
+			tolerate(s.Complete(t.Context(), lease, nil, time.Hour))
+			if got := outcome(t, s, key); got != idempotency.Duplicate {
+				t.Errorf("%s, want %s", got, idempotency.Duplicate)
+			}
+		})
+	}
+}
+
+// moveKey moves the key's slot, with it, to another node of the cluster. (Redis
+// Cluster specification, "Live reconfiguration".)
+func moveKey(t *testing.T, cluster *redistest.Cluster, name string) {
+	t.Helper()
+	all := cluster.Client(t)
+	slot := all.ClusterKeySlot(t.Context(), name).Val()
+	owner, err := all.MasterForKey(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var from, to *goredis.Client
+	for _, node := range cluster.Nodes {
+		if client := node.Client(t); node.Addr() == owner.Options().Addr {
+			from = client
+		} else {
+			to = client
+		}
+	}
+	id := func(c *goredis.Client) string {
+		return c.Do(t.Context(), "CLUSTER", "MYID").String()[len("CLUSTER MYID: "):]
+	}
+	fromID, toID := id(from), id(to)
+	host, port, _ := strings.Cut(to.Options().Addr, ":")
+	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	do(t, from, "MIGRATE", host, port, name, 0, 5000)
+	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+}
+
+func TestWaitForReplicas(t *testing.T) {
+	master := redistest.Start(t)
+	replica := redistest.Replica(t, master)
+	s := newStore(t, master.Client(t), redis.Options{WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
+	held := claim(t, s, key, request())
+
+	replica.Pause(t)
+	req, other := request(), idempotency.Key{Scope: "shipping", ID: "order-2"}
+	for range 2 { // also when repeated, which writes nothing new
+		if _, err := s.Claim(t.Context(), other, req); !errors.Is(err, redis.ErrTooFewReplicas) || idempotency.Answered(err) {
+			t.Errorf("claim: %v, want %v", err, redis.ErrTooFewReplicas)
+		}
+		if err := s.Complete(t.Context(), held, nil, time.Hour); !errors.Is(err, redis.ErrTooFewReplicas) {
+			t.Errorf("complete: %v, want %v", err, redis.ErrTooFewReplicas)
+		}
+	}
+	replica.Continue(t)
+	eventually(t, "the replica catches up", func() bool {
+		c, err := s.Claim(t.Context(), other, req)
+		return err == nil && c.Outcome == idempotency.Claimed && c.Attempts == 1
+	})
+	complete(t, s, held, "")
+	got, err := replica.Client(t).HGet(t.Context(), t.Name()+":{shipping/order-1}", "state").Result()
+	if got != "completed" || err != nil {
+		t.Errorf("on the replica: %q, %v, want completed", got, err)
+	}
+}

@@ -1,0 +1,309 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+)
+
+// The tests of this file are the rows of the table in the package's
+// documentation.
+
+// forgotten asserts what follows when the server has lost a record that held
+// and a key that was completed.
+func forgotten(t *testing.T, s *redis.Store, held, completed idempotency.Lease) {
+	t.Helper()
+	for name, before := range map[string]idempotency.Lease{"the held key": held, "the completed key": completed} {
+		again := claim(t, s, before.Key, request()) // a duplicate is not noticed
+		if again.Fence <= before.Fence {
+			t.Errorf("%s: fence %d after %d: it must grow beyond what was forgotten", name, again.Fence, before.Fence)
+		}
+	}
+	if err := s.Complete(t.Context(), held, nil, time.Hour); !errors.Is(err, idempotency.ErrLeaseLost) {
+		t.Errorf("complete by the former holder: %v, want %v", err, idempotency.ErrLeaseLost)
+	}
+	if err := s.Extend(t.Context(), held, time.Hour); !errors.Is(err, idempotency.ErrLeaseLost) {
+		t.Errorf("extend by the former holder: %v, want %v", err, idempotency.ErrLeaseLost)
+	}
+}
+
+// heldAndCompleted claims two keys and completes the second.
+func heldAndCompleted(t *testing.T, s *redis.Store) (held, completed idempotency.Lease) {
+	t.Helper()
+	held = claim(t, s, idempotency.Key{Scope: "shipping", ID: "held"}, request())
+	completed = claim(t, s, idempotency.Key{Scope: "shipping", ID: "completed"}, request())
+	complete(t, s, completed, "shipped")
+	return held, completed
+}
+
+// warns asserts that Check has a problem whose text begins so.
+func warns(t *testing.T, s *redis.Store, text string) {
+	t.Helper()
+	problems, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Text, text) {
+			return
+		}
+	}
+	t.Errorf("Check finds %v, want %q", problems, text)
+}
+
+func TestRestartWithoutPersistenceForgets(t *testing.T) {
+	server := redistest.Start(t)
+	s := newStore(t, server.Client(t), redis.Options{})
+	warns(t, s, "nothing is kept on disk")
+	held, completed := heldAndCompleted(t, s)
+	server.Restart(t)
+	forgotten(t, s, held, completed)
+}
+
+func TestCrashWithAppendOnlyFileForgetsNothing(t *testing.T) {
+	server := redistest.Start(t, redistest.Setting("appendonly", "yes"))
+	s := newStore(t, server.Client(t), redis.Options{})
+	held, completed := heldAndCompleted(t, s)
+	server.Kill(t)
+	server.Resume(t)
+	if got := outcome(t, s, held.Key); got != idempotency.InProgress {
+		t.Errorf("the held key: %s, want %s", got, idempotency.InProgress)
+	}
+	if got := outcome(t, s, completed.Key); got != idempotency.Duplicate {
+		t.Errorf("the completed key: %s, want %s", got, idempotency.Duplicate)
+	}
+	complete(t, s, held, "late")
+}
+
+// failover is a client that is told of another master.
+type failover struct{ addr atomic.Pointer[string] }
+
+func (f *failover) to(s *redistest.Server) {
+	addr := s.Addr()
+	f.addr.Store(&addr)
+}
+
+func (f *failover) client(t *testing.T) *goredis.Client {
+	client := goredis.NewClient(&goredis.Options{
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", *f.addr.Load())
+		},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestFailoverToReplicaThatLagged(t *testing.T) {
+	master := redistest.Start(t)
+	replica := redistest.Replica(t, master)
+	var f failover
+	f.to(master)
+	client := f.client(t)
+	s := newStore(t, client, redis.Options{})
+	warns(t, s, "min-replicas-to-write is 0")
+
+	promote(t, replica) // it has none of what follows
+	held, completed := heldAndCompleted(t, s)
+	waiting := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 10 * time.Millisecond})
+	if _, err := waiting.Claim(t.Context(), key, request()); !errors.Is(err, redis.ErrTooFewReplicas) {
+		t.Errorf("claim that waits for a replica: %v, want %v", err, redis.ErrTooFewReplicas)
+	}
+	master.Kill(t)
+	f.to(replica)
+	forgotten(t, s, held, completed)
+}
+
+func promote(t *testing.T, replica *redistest.Server) {
+	t.Helper()
+	if err := replica.Client(t).ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMasterThatIsCutOffRefusesClaims(t *testing.T) {
+	master := redistest.Start(t, redistest.Setting("appendonly", "yes"), redistest.Setting("min-replicas-to-write", "1"))
+	replica := redistest.Replica(t, master)
+	s := newStore(t, master.Client(t), redis.Options{})
+	master.Await(t, "replication", "min_slaves_good_slaves:1")
+	if problems, err := s.Check(t.Context()); len(problems) > 0 || err != nil {
+		t.Errorf("Check: %v, %v, want nothing", problems, err)
+	}
+	claim(t, s, key, request())
+	promote(t, replica)
+	master.Await(t, "replication", "connected_slaves:0")
+	_, err := s.Claim(t.Context(), idempotency.Key{Scope: "shipping", ID: "later"}, request())
+	if err == nil || !strings.Contains(err.Error(), "NOREPLICAS") || idempotency.Answered(err) {
+		t.Errorf("claim without replicas: %v, want NOREPLICAS", err)
+	}
+}
+
+func TestFlushedScriptsAreSentAgain(t *testing.T) {
+	master := redistest.Start(t)
+	redistest.Replica(t, master)
+	for name, replicas := range map[string]int{"in calls": 0, "in pipelines": 1} {
+		t.Run(name, func(t *testing.T) {
+			client := master.Client(t)
+			flush := func() {
+				if err := master.Client(t).ScriptFlush(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := newStore(t, client, redis.Options{WaitReplicas: replicas})
+			lease := claim(t, s, key, request())
+			flush()
+			if err := s.Extend(t.Context(), lease, time.Hour); err != nil {
+				t.Error(err)
+			}
+			flush()
+			complete(t, s, lease, "shipped")
+			flush()
+			if got := outcome(t, s, key); got != idempotency.Duplicate {
+				t.Errorf("%s, want %s", got, idempotency.Duplicate)
+			}
+			client.AddHook(beforePipeline(flush))
+			if n, err := s.Purge(t.Context(), idempotency.Filter{Scope: key.Scope}); n != 1 || err != nil {
+				t.Errorf("purge: %d, %v, want 1", n, err)
+			}
+		})
+	}
+}
+
+// beforePipeline is a client's hook.
+type beforePipeline func()
+
+func (beforePipeline) DialHook(next goredis.DialHook) goredis.DialHook          { return next }
+func (beforePipeline) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+func (f beforePipeline) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		f()
+		return next(ctx, cmds)
+	}
+}
+
+// fill completes keys with large results until stop or an error says so, and
+// returns their leases.
+func fill(t *testing.T, s *redis.Store, stop func() bool) ([]idempotency.Lease, error) {
+	t.Helper()
+	var leases []idempotency.Lease
+	result := make([]byte, 64<<10)
+	for !stop() {
+		c, err := s.Claim(t.Context(), idempotency.Key{Scope: "fill", ID: fmt.Sprint(len(leases))}, request())
+		if err != nil {
+			return leases, err
+		}
+		if err := s.Complete(t.Context(), c.Lease, result, time.Hour); err != nil {
+			return leases, err
+		}
+		leases = append(leases, c.Lease)
+	}
+	return leases, nil
+}
+
+func TestEvictionForgets(t *testing.T) {
+	server := redistest.Start(t, redistest.Setting("maxmemory", "8mb"), redistest.Setting("maxmemory-policy", "volatile-lru"))
+	client := server.Client(t)
+	s := newStore(t, client, redis.Options{})
+	warns(t, s, "maxmemory-policy is volatile-lru")
+	evicted := func() bool {
+		info, err := client.Info(t.Context(), "stats").Result()
+		return err != nil || !strings.Contains(info, "evicted_keys:0")
+	}
+	leases, err := fill(t, s, evicted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	warns(t, s, "maxmemory-policy is volatile-lru: at maxmemory keys vanish, and their messages are run again; ")
+	again := 0
+	for _, before := range leases {
+		c, err := s.Claim(t.Context(), before.Key, request())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Outcome == idempotency.Claimed {
+			again++
+			if c.Lease.Fence <= before.Fence {
+				t.Errorf("fence %d after %d", c.Lease.Fence, before.Fence)
+			}
+		}
+	}
+	if again == 0 {
+		t.Error("every completed key is still a duplicate, although keys were evicted")
+	}
+}
+
+func TestFullServerRefusesClaimsOnly(t *testing.T) {
+	server := redistest.Start(t, redistest.Setting("maxmemory", "8mb"), redistest.Setting("maxmemory-policy", "noeviction"))
+	s := newStore(t, server.Client(t), redis.Options{})
+	held := claim(t, s, key, request())
+	leases, err := fill(t, s, func() bool { return false })
+	if err == nil || !strings.Contains(err.Error(), "OOM") || !strings.Contains(err.Error(), "maxmemory:") {
+		t.Fatalf("claim on a full server: %v, want OOM with a hint", err)
+	}
+	if len(leases) == 0 {
+		t.Fatal("the server was full from the start")
+	}
+	for _, lease := range leases {
+		if got, err := s.Inspect(t.Context(), lease.Key); err != nil || got.State != idempotency.Completed {
+			t.Fatalf("inspect %s: %s, %v, want %s", lease.Key, got.State, err, idempotency.Completed)
+		}
+	}
+	complete(t, s, held, "settled all the same")
+	if n, err := s.Purge(t.Context(), idempotency.Filter{Scope: "fill"}); n != len(leases) || err != nil {
+		t.Errorf("purge: %d, %v, want %d", n, err, len(leases))
+	}
+	claim(t, s, idempotency.Key{Scope: "fill", ID: "after"}, request())
+}
+
+func TestPauseBeyondTheLease(t *testing.T) {
+	const lease = 100 * time.Millisecond
+	server := redistest.Start(t)
+	s := newStore(t, server.Client(t, func(o *goredis.Options) { o.ContextTimeoutEnabled = true }), redis.Options{})
+	former := claim(t, s, key, shortLease(lease))
+
+	server.Pause(t)
+	successor := request()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*lease)
+	defer cancel()
+	if c, err := s.Claim(ctx, key, successor); err == nil || idempotency.Answered(err) {
+		t.Fatalf("claim on a paused server: %v, %v, want no answer", c, err)
+	}
+	server.Continue(t)
+
+	// What was asked may have been carried out: asking again by the same owner
+	// is safe.
+	got := claim(t, s, key, successor)
+	if got.Fence <= former.Fence {
+		t.Errorf("fence %d after %d", got.Fence, former.Fence)
+	}
+	if err := s.Complete(t.Context(), former, nil, time.Hour); !errors.Is(err, idempotency.ErrLeaseLost) {
+		t.Errorf("complete by the former holder: %v, want %v", err, idempotency.ErrLeaseLost)
+	}
+	complete(t, s, got, "shipped")
+}
+
+func TestPauseBeyondTheLeaseWithoutSuccessor(t *testing.T) {
+	const lease = 50 * time.Millisecond
+	server := redistest.Start(t)
+	s := newStore(t, server.Client(t, func(o *goredis.Options) { o.ContextTimeoutEnabled = true }), redis.Options{})
+	held := claim(t, s, key, shortLease(lease))
+	server.Pause(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*lease)
+	defer cancel()
+	if err := s.Extend(ctx, held, lease); err == nil {
+		t.Fatal("a paused server answered")
+	}
+	server.Continue(t)
+	complete(t, s, held, "nobody else came")
+}
