@@ -1,0 +1,105 @@
+package storetest
+
+import "github.com/cdc-outbox/cdc-outbox/idempotency"
+
+// states brings the key into each state in which it has a record.
+var states = []struct {
+	name  string
+	state idempotency.State
+	enter func(b *bench, req idempotency.ClaimRequest)
+}{
+	{"processing", idempotency.Processing, func(b *bench, req idempotency.ClaimRequest) { b.granted(req, 1) }},
+	{"processing, lease over", idempotency.Processing, func(b *bench, req idempotency.ClaimRequest) {
+		req.Lease = short
+		b.granted(req, 1)
+		b.pass(short)
+	}},
+	{"completed", idempotency.Completed, func(b *bench, req idempotency.ClaimRequest) {
+		b.complete(b.granted(req, 1), "result", nil)
+	}},
+	{"retryable, not due", idempotency.Retryable, func(b *bench, req idempotency.ClaimRequest) {
+		b.fail(b.granted(req, 1), idempotency.Failure{RetryAfter: long}, nil)
+	}},
+	{"retryable, due", idempotency.Retryable, func(b *bench, req idempotency.ClaimRequest) {
+		b.fail(b.granted(req, 1), idempotency.Failure{}, nil)
+	}},
+	{"failed", idempotency.Failed, func(b *bench, req idempotency.ClaimRequest) {
+		b.fail(b.granted(req, 1), idempotency.Failure{Terminal: true}, nil)
+	}},
+}
+
+var fingerprints = func() []scenario {
+	list := []scenario{
+		{"another payload from the same owner", func(b *bench) {
+			req := b.request()
+			b.granted(req, 1)
+			req.Fingerprint = "b1:another"
+			b.mismatch(req)
+		}},
+		{"a granted claim leaves its own", func(b *bench) {
+			req := b.request()
+			req.Fingerprint = ""
+			b.fail(b.granted(req, 1), idempotency.Failure{}, nil)
+			b.fail(b.granted(b.request(), 2), idempotency.Failure{}, nil)
+			other := b.request()
+			other.Fingerprint = "b1:another"
+			b.mismatch(other)
+		}},
+		{"a granted claim without one keeps the record's", func(b *bench) {
+			b.fail(b.granted(b.request(), 1), idempotency.Failure{}, nil)
+			req := b.request()
+			req.Fingerprint = ""
+			b.fail(b.granted(req, 2), idempotency.Failure{}, nil)
+			other := b.request()
+			other.Fingerprint = "b1:another"
+			b.mismatch(other)
+		}},
+		{"a refused claim leaves nothing", func(b *bench) {
+			req := b.request()
+			req.Fingerprint = ""
+			b.granted(req, 1)
+			b.unchanged(func() { b.refused(b.request(), idempotency.InProgress, 1) })
+		}},
+	}
+	for _, s := range states {
+		list = append(list,
+			scenario{"another payload, " + s.name, func(b *bench) {
+				s.enter(b, b.request())
+				other := b.request()
+				other.Fingerprint = "b1:another"
+				b.mismatch(other)
+			}},
+			scenario{"another method, " + s.name, func(b *bench) {
+				s.enter(b, b.request())
+				other := b.request()
+				other.Fingerprint = "j1:payload"
+				b.claim(other)
+			}},
+			scenario{"none, " + s.name, func(b *bench) {
+				s.enter(b, b.request())
+				other := b.request()
+				other.Fingerprint = ""
+				b.claim(other)
+			}},
+			scenario{"none before, " + s.name, func(b *bench) {
+				req := b.request()
+				req.Fingerprint = ""
+				s.enter(b, req)
+				b.claim(b.request())
+			}},
+		)
+	}
+	return list
+}()
+
+// mismatch makes a request that must be refused for its payload.
+func (b *bench) mismatch(r idempotency.ClaimRequest) {
+	b.Helper()
+	b.unchanged(func() {
+		c, err := b.store.Claim(b.ctx, b.key, r)
+		b.expect("claim", err, idempotency.ErrMismatch)
+		if c.Outcome != 0 || len(c.Result) > 0 {
+			b.Fatalf("claim: %s and result %q beside the error", c.Outcome, c.Result)
+		}
+	})
+}

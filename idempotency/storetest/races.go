@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// racers is how many do the same thing at a time.
+const racers = 64
+
+// together runs f on racers goroutines, which end before it returns.
+func together(f func(n int)) {
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for n := range racers {
+		group.Go(func() {
+			<-start
+			f(n)
+		})
+	}
+	close(start)
+	group.Wait()
+}
+
+// oneWinner lets all claim the key and checks that it was granted once, as the
+// nth attempt.
+func (b *bench) oneWinner(attempts int) idempotency.Lease {
+	b.Helper()
+	var got [racers]idempotency.Claim
+	var errs [racers]error
+	together(func(n int) {
+		got[n], errs[n] = b.store.Claim(b.ctx, b.key, idempotency.ClaimRequest{
+			Owner: fmt.Sprintf("racer-%d-%d", attempts, n), Fingerprint: "b1:payload", Lease: long, Retention: retention,
+		})
+	})
+	var won []idempotency.Claim
+	for n, c := range got {
+		if errs[n] != nil {
+			b.Fatalf("claim: %v", errs[n])
+		}
+		if c.Attempts != attempts {
+			b.Fatalf("claim: %s with %d attempts, want %d", c.Outcome, c.Attempts, attempts)
+		}
+		switch c.Outcome {
+		case idempotency.Claimed:
+			won = append(won, c)
+		case idempotency.InProgress:
+			b.waits(c, long)
+		default:
+			b.Fatalf("claim: %s", c.Outcome)
+		}
+	}
+	if len(won) != 1 {
+		b.Fatalf("%d winners", len(won))
+	}
+	return won[0].Lease
+}
+
+var races = []scenario{
+	{"one wins an absent key", func(b *bench) {
+		b.complete(b.oneWinner(1), "won", nil)
+		b.duplicate("won", 1)
+	}},
+	{"one wins after a lease", func(b *bench) {
+		first := b.granted(b.requestFor(short), 1)
+		b.pass(short)
+		b.above(b.oneWinner(2), first)
+	}},
+	{"one wins a retryable key", func(b *bench) {
+		first := b.granted(b.request(), 1)
+		b.fail(first, idempotency.Failure{}, nil)
+		b.above(b.oneWinner(2), first)
+	}},
+	{"one wins a forgotten key", func(b *bench) {
+		req := b.requestFor(short)
+		req.Retention = short
+		first := b.granted(req, 1)
+		b.pass(short)
+		b.above(b.oneWinner(1), first)
+	}},
+	{"completing many times over", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		var errs [racers]error
+		together(func(n int) { errs[n] = b.store.Complete(b.ctx, lease, []byte("result"), retention) })
+		for _, err := range errs {
+			b.expect("complete", err, nil)
+		}
+		b.duplicate("result", 1)
+	}},
+	{"completing against failing", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		var errs [racers]error
+		together(func(n int) {
+			if n%2 == 0 {
+				errs[n] = b.store.Complete(b.ctx, lease, nil, retention)
+			} else {
+				errs[n] = b.store.Fail(b.ctx, lease, idempotency.Failure{Terminal: true, Retention: retention})
+			}
+		})
+		for n, err := range errs {
+			if (err == nil) != (errs[n%2] == nil) || err == nil && errs[1-n%2] == nil {
+				b.Fatalf("both were carried out, or one only in part: %v", errs)
+			}
+			if err != nil {
+				b.expect("settle", err, idempotency.ErrLeaseLost)
+			}
+		}
+	}},
+	{"many keys at a time", func(b *bench) {
+		var errs [racers]error
+		together(func(n int) {
+			key := idempotency.Key{Scope: b.key.Scope, ID: fmt.Sprintf("many-%d", n)}
+			c, err := b.store.Claim(b.ctx, key, idempotency.ClaimRequest{Owner: "owner", Lease: long, Retention: retention})
+			if err == nil && c.Outcome != idempotency.Claimed {
+				err = fmt.Errorf("claim %s: %s", key, c.Outcome)
+			}
+			if err == nil {
+				err = b.store.Complete(b.ctx, c.Lease, nil, retention)
+			}
+			errs[n] = err
+		})
+		for _, err := range errs {
+			b.expect("claim and complete", err, nil)
+		}
+	}},
+}

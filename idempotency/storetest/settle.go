@@ -1,0 +1,254 @@
+package storetest
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// strangers are leases that are not the holder's.
+func strangers(l idempotency.Lease) map[string]idempotency.Lease {
+	owner, above, below, elsewhere := l, l, l, l
+	owner.Owner += "x"
+	above.Fence++
+	below.Fence--
+	elsewhere.Key.ID += "x"
+	return map[string]idempotency.Lease{
+		"another owner": owner, "a greater fence": above, "a smaller fence": below, "another key": elsewhere,
+	}
+}
+
+// lost checks that no lease but the record's can settle it.
+func (b *bench) lost(leases map[string]idempotency.Lease) {
+	b.Helper()
+	for name, l := range leases {
+		b.Logf("with %s", name)
+		b.unchanged(func() {
+			b.extend(l, long, idempotency.ErrLeaseLost)
+			b.complete(l, "stolen", idempotency.ErrLeaseLost)
+			b.fail(l, idempotency.Failure{}, idempotency.ErrLeaseLost)
+			b.fail(l, idempotency.Failure{Terminal: true}, idempotency.ErrLeaseLost)
+		})
+	}
+}
+
+var extensions = []scenario{
+	{"live lease", func(b *bench) {
+		lease := b.granted(b.requestFor(short), 1)
+		b.extend(lease, long, nil)
+		b.extend(lease, long, nil)
+		b.pass(short)
+		b.waits(b.refused(b.request(), idempotency.InProgress, 1), long)
+		r := b.inspect(idempotency.Processing)
+		b.near("lease", r.LeaseUntil.Sub(r.UpdatedAt), long)
+		if r.Attempts != 1 || r.Fence != lease.Fence {
+			b.Fatalf("record %+v", r)
+		}
+	}},
+	{"lease that ran out", func(b *bench) {
+		lease := b.granted(b.requestFor(short), 1)
+		b.pass(short)
+		b.extend(lease, long, nil)
+		b.refused(b.request(), idempotency.InProgress, 1)
+	}},
+	{"shorter than before", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.extend(lease, short, nil)
+		b.pass(short)
+		b.granted(b.request(), 2)
+	}},
+	{"beyond the retention", func(b *bench) {
+		req := b.requestFor(short)
+		req.Retention = 2 * short
+		lease := b.granted(req, 1)
+		b.extend(lease, 8*short, nil)
+		b.pass(3 * short)
+		b.extend(lease, long, nil)
+		b.complete(lease, "late", nil)
+		b.duplicate("late", 1)
+	}},
+	{"not the holder", func(b *bench) { b.lost(strangers(b.granted(b.request(), 1))) }},
+	{"succeeded by another", func(b *bench) {
+		first := b.granted(b.requestFor(short), 1)
+		b.pass(short)
+		b.granted(b.request(), 2)
+		b.lost(map[string]idempotency.Lease{"the former lease": first})
+	}},
+	{"settled before", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.fail(lease, idempotency.Failure{}, nil)
+		b.unchanged(func() { b.extend(lease, long, idempotency.ErrLeaseLost) })
+		lease = b.granted(b.request(), 2)
+		b.complete(lease, "", nil)
+		b.unchanged(func() { b.extend(lease, long, idempotency.ErrLeaseLost) })
+	}},
+	{"absent key", func(b *bench) {
+		b.extend(idempotency.Lease{Key: b.key, Owner: "nobody", Fence: 1}, long, idempotency.ErrLeaseLost)
+		b.inspect(idempotency.Absent)
+	}},
+}
+
+var completions = []scenario{
+	{"with a result", func(b *bench) {
+		var every [256]byte
+		for i := range every {
+			every[i] = byte(i)
+		}
+		lease := b.granted(b.request(), 1)
+		b.complete(lease, string(every[:]), nil)
+		r := b.inspect(idempotency.Completed)
+		if !bytes.Equal(r.Result, every[:]) || r.Owner != lease.Owner || r.Fence != lease.Fence || r.Attempts != 1 {
+			b.Fatalf("record %+v", r)
+		}
+		b.near("retention", r.ExpiresAt.Sub(r.UpdatedAt), retention)
+		b.duplicate(string(every[:]), 1)
+	}},
+	{"without a result", func(b *bench) {
+		b.expect("complete", b.store.Complete(b.ctx, b.granted(b.request(), 1), nil, retention), nil)
+		b.duplicate("", 1)
+	}},
+	{"the bytes stay the caller's", func(b *bench) {
+		result := []byte("result")
+		b.expect("complete", b.store.Complete(b.ctx, b.granted(b.request(), 1), result, retention), nil)
+		copy(result, "xxxxxx")
+		copy(b.claim(b.request()).Result, "yyyyyy")
+		copy(b.inspect(idempotency.Completed).Result, "zzzzzz")
+		b.duplicate("result", 1)
+	}},
+	{"lease that ran out", func(b *bench) {
+		lease := b.granted(b.requestFor(short), 1)
+		b.pass(short)
+		b.complete(lease, "late", nil)
+		b.duplicate("late", 1)
+	}},
+	{"repeated", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.complete(lease, "result", nil)
+		b.unchanged(func() { b.complete(lease, "result", nil) })
+	}},
+	{"not the holder", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.complete(lease, "result", nil)
+		b.lost(strangers(lease))
+		b.duplicate("result", 1)
+	}},
+	{"succeeded by another", func(b *bench) {
+		first := b.granted(b.requestFor(short), 1)
+		b.pass(short)
+		second := b.granted(b.request(), 2)
+		b.complete(second, "second", nil)
+		b.lost(map[string]idempotency.Lease{"the former lease": first})
+		b.duplicate("second", 2)
+	}},
+	{"failed before", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.fail(lease, idempotency.Failure{}, nil)
+		b.unchanged(func() { b.complete(lease, "result", idempotency.ErrLeaseLost) })
+		lease = b.granted(b.request(), 2)
+		b.fail(lease, idempotency.Failure{Terminal: true}, nil)
+		b.unchanged(func() { b.complete(lease, "result", idempotency.ErrLeaseLost) })
+	}},
+	{"absent key", func(b *bench) {
+		b.complete(idempotency.Lease{Key: b.key, Owner: "nobody", Fence: 1}, "result", idempotency.ErrLeaseLost)
+		b.inspect(idempotency.Absent)
+	}},
+	{"too large a result", func(b *bench) {
+		limit := b.subject.MaxResultBytes
+		if limit == 0 {
+			b.Skip("the store has no limit")
+		}
+		lease := b.granted(b.request(), 1)
+		b.unchanged(func() { b.complete(lease, strings.Repeat("x", limit+1), idempotency.ErrResultTooLarge) })
+		b.complete(lease, strings.Repeat("x", limit), nil)
+		b.duplicate(strings.Repeat("x", limit), 1)
+	}},
+}
+
+var failures = []scenario{
+	{"retryable", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.fail(lease, idempotency.Failure{RetryAfter: long, Reason: "no luck"}, nil)
+		r := b.inspect(idempotency.Retryable)
+		if r.Owner != lease.Owner || r.Fence != lease.Fence || r.Attempts != 1 || r.Reason != "no luck" {
+			b.Fatalf("record %+v", r)
+		}
+		b.near("retry", r.RetryAt.Sub(r.UpdatedAt), long)
+		b.near("retention", r.ExpiresAt.Sub(r.UpdatedAt), retention)
+	}},
+	{"terminal", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.fail(lease, idempotency.Failure{Terminal: true, Reason: "hopeless"}, nil)
+		r := b.inspect(idempotency.Failed)
+		if r.Owner != lease.Owner || r.Fence != lease.Fence || r.Attempts != 1 || r.Reason != "hopeless" {
+			b.Fatalf("record %+v", r)
+		}
+	}},
+	{"uncounted", func(b *bench) {
+		b.fail(b.granted(b.request(), 1), idempotency.Failure{}, nil)
+		lease := b.granted(b.request(), 2)
+		f := idempotency.Failure{Uncounted: true}
+		b.fail(lease, f, nil)
+		b.unchanged(func() { b.fail(lease, f, nil) })
+		if r := b.inspect(idempotency.Retryable); r.Attempts != 1 {
+			b.Fatalf("%d attempts", r.Attempts)
+		}
+		b.granted(b.request(), 2)
+	}},
+	{"lease that ran out", func(b *bench) {
+		lease := b.granted(b.requestFor(short), 1)
+		b.pass(short)
+		b.fail(lease, idempotency.Failure{RetryAfter: long}, nil)
+		b.refused(b.request(), idempotency.NotDue, 1)
+	}},
+	{"repeated", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		f := idempotency.Failure{RetryAfter: long, Reason: "no luck"}
+		b.fail(lease, f, nil)
+		b.unchanged(func() { b.fail(lease, f, nil) })
+	}},
+	{"repeated, terminal", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		f := idempotency.Failure{Terminal: true, Reason: "hopeless"}
+		b.fail(lease, f, nil)
+		b.unchanged(func() { b.fail(lease, f, nil) })
+	}},
+	{"otherwise than before", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.fail(lease, idempotency.Failure{}, nil)
+		b.unchanged(func() { b.fail(lease, idempotency.Failure{Terminal: true}, idempotency.ErrLeaseLost) })
+		lease = b.granted(b.request(), 2)
+		b.fail(lease, idempotency.Failure{Terminal: true}, nil)
+		b.unchanged(func() { b.fail(lease, idempotency.Failure{}, idempotency.ErrLeaseLost) })
+	}},
+	{"completed before", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.complete(lease, "result", nil)
+		b.unchanged(func() {
+			b.fail(lease, idempotency.Failure{}, idempotency.ErrLeaseLost)
+			b.fail(lease, idempotency.Failure{Terminal: true}, idempotency.ErrLeaseLost)
+		})
+	}},
+	{"not the holder", func(b *bench) {
+		lease := b.granted(b.request(), 1)
+		b.fail(lease, idempotency.Failure{RetryAfter: long}, nil)
+		b.lost(strangers(lease))
+	}},
+	{"absent key", func(b *bench) {
+		b.fail(idempotency.Lease{Key: b.key, Owner: "nobody", Fence: 1}, idempotency.Failure{}, idempotency.ErrLeaseLost)
+		b.inspect(idempotency.Absent)
+	}},
+	{"a long reason is cut between characters", func(b *bench) {
+		reason := "x" + strings.Repeat("é", idempotency.MaxReasonBytes)
+		b.fail(b.granted(b.request(), 1), idempotency.Failure{Terminal: true, Reason: reason}, nil)
+		got := b.inspect(idempotency.Failed).Reason
+		if want := reason[:idempotency.MaxReasonBytes-1]; got != want || !utf8.ValidString(got) {
+			b.Fatalf("%d bytes, want %d", len(got), len(want))
+		}
+	}},
+	{"a reason that is no text", func(b *bench) {
+		b.fail(b.granted(b.request(), 1), idempotency.Failure{Terminal: true, Reason: "a\xffb\x00c"}, nil)
+		b.reason(b.inspect(idempotency.Failed).Reason, "a\uFFFDb\uFFFDc")
+	}},
+}
