@@ -25,6 +25,7 @@ type Config struct {
 	Sink       Sink       `yaml:"sink"`
 	Checkpoint Checkpoint `yaml:"checkpoint"`
 	Errors     Errors     `yaml:"errors"`
+	Retention  Retention  `yaml:"retention"`
 	HTTP       HTTP       `yaml:"http"`
 	Log        Log        `yaml:"log"`
 	// Pipelines are several connectors in one process, by name under the key
@@ -48,7 +49,8 @@ type Source struct {
 	// Create makes run create the publication and the slot where they are
 	// missing on a first start. It never recreates a slot that was lost.
 	Create bool `yaml:"create"`
-	// Mode is ModeWAL or ModeMessage. ModePoll is refused until it exists.
+	// Mode is ModeWAL, ModeMessage or ModePoll. With ModePoll there is neither a
+	// slot nor a publication.
 	Mode string `yaml:"mode"`
 	// MessagePrefix is that of the logical messages which are events, with
 	// ModeMessage; others are ignored.
@@ -62,6 +64,7 @@ type Source struct {
 	// LivenessTimeout is how long the server may stay silent, although asked
 	// for a reply, before the connection counts as dead.
 	LivenessTimeout time.Duration `yaml:"liveness_timeout"`
+	Poll            Poll          `yaml:"poll"`
 }
 
 // Values of Source.Mode and Source.Snapshot.
@@ -305,6 +308,7 @@ func Default() Config {
 			Snapshot:        SnapshotNever,
 			StatusInterval:  time.Second,
 			LivenessTimeout: time.Minute,
+			Poll:            defaultPoll(),
 		},
 		Event: Event{
 			AdditionalMissing:  MissingError,
@@ -333,8 +337,9 @@ func Default() Config {
 			DeadLetterTopic: "outbox.dead-letter",
 			DrainTimeout:    20 * time.Second,
 		},
-		HTTP: HTTP{Listen: "127.0.0.1:8080"},
-		Log:  Log{Level: "info", Format: "json"},
+		Retention: defaultRetention(),
+		HTTP:      HTTP{Listen: "127.0.0.1:8080"},
+		Log:       Log{Level: "info", Format: "json"},
 	}
 }
 

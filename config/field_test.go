@@ -36,7 +36,7 @@ func sample(t *testing.T, f *field) keyCase {
 		return keyCase{"{a: x, b: y}", "a=x,b=y", map[string]string{"a": "x", "b": "y"}}
 	case *Stdout:
 		return keyCase{"{}", "true", &Stdout{}}
-	case int64, int32, int16:
+	case int, int64, int32, int16:
 		return keyCase{"17", "17", reflect.ValueOf(17).Convert(f.value.Type()).Interface()}
 	}
 	t.Fatalf("%s: no sample for %s", f.key, f.value.Type())

@@ -103,6 +103,7 @@ func read(opts Options, pipeline string) *loader {
 	}
 	l.chooseSink()
 	l.chooseTables()
+	l.choosePolling()
 	return l
 }
 

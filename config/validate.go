@@ -25,6 +25,7 @@ func (l *loader) validateConnector() {
 	l.validateSink()
 	l.validateCheckpoint()
 	l.validateErrors()
+	l.validateRetention()
 }
 
 func (l *loader) validateEvent() {

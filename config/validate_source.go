@@ -31,13 +31,9 @@ func (l *loader) validateSource() {
 	if s.Publication == "" || len(s.Publication) > maxIdentifier {
 		l.report("source.publication", "is not a legal publication name", "use 1 to 63 bytes")
 	}
-	switch s.Mode {
-	case ModePoll:
-		l.report("source.mode", "is not available yet", "set source.mode to wal")
-	default:
-		l.wantOneOf("source.mode", s.Mode, ModeWAL, ModeMessage)
-	}
+	l.wantOneOf("source.mode", s.Mode, ModeWAL, ModeMessage, ModePoll)
 	l.validateMessage()
+	l.validatePoll()
 	l.wantOneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
 	l.wantBetween("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
 	l.wantBetween("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)

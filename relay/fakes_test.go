@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/retention"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -25,6 +26,7 @@ type counts struct {
 	roles      []string
 	saves      int
 	failures   int
+	passes     int          // of retention
 	inFlight   func() int64 // bytes
 }
 
@@ -266,3 +268,12 @@ func (g *gate) DeadLetter(_ context.Context, ev *transform.Event, _ *transform.B
 }
 
 func (*gate) Close() {}
+
+func (c *counts) RetentionDeleted(wal.Table, int64)                       {}
+func (c *counts) RetentionPartition(wal.Table, retention.PartitionChange) {}
+func (c *counts) RetentionPassed(wal.Table, int64, error)                 { c.locked(func() { c.passes++ }) }
+
+func (c *counts) passCount() (n int) {
+	c.locked(func() { n = c.passes })
+	return n
+}

@@ -35,6 +35,8 @@ type Status struct {
 	MissingTopics  []string  `json:"missing_topics,omitempty"`
 	PostgresError  string    `json:"postgres_error,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+	// Retention is by table; empty while retention is off.
+	Retention map[string]RetentionStatus `json:"retention,omitempty"`
 }
 
 // stuckAfter is how long a delivery may take until readiness says so.
@@ -49,6 +51,8 @@ type Health struct {
 	keeper   *keeper
 	delivery *delivery
 
+	retention *retentionHealth
+
 	mu      sync.Mutex
 	role    string
 	since   time.Time
@@ -61,7 +65,7 @@ type Health struct {
 // NewHealth returns the state of a connector that New has yet to wire. Only
 // TopicWaiting may be called before.
 func NewHealth(m Metrics) *Health {
-	h := &Health{metrics: m}
+	h := &Health{metrics: m, retention: &retentionHealth{Observer: m}}
 	h.setRole(RoleStarting)
 	return h
 }
@@ -173,6 +177,7 @@ func (h *Health) Status() any {
 		MissingTopics:  slices.Clone(h.missing),
 		PostgresError:  h.pgErr,
 		UnackedSeconds: h.delivery.stuck().Seconds(),
+		Retention:      h.retention.status(),
 	}
 	if h.flush != 0 {
 		st.ServerLSN = h.flush.String()

@@ -29,7 +29,7 @@ func relation(oid uint32, name string) *wal.Relation {
 	return rel
 }
 
-var outbox, audit = relation(1, "outbox"), relation(2, "audit")
+var outboxRelation, audit = relation(1, "outbox"), relation(2, "audit")
 
 func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 	t.Helper()
@@ -61,7 +61,7 @@ func row(kind wal.Kind, rel *wal.Relation, lsn wal.LSN, seq uint32) *wal.Message
 	return m
 }
 
-func insert(lsn wal.LSN, seq uint32) *wal.Message { return row(wal.Insert, outbox, lsn, seq) }
+func insert(lsn wal.LSN, seq uint32) *wal.Message { return row(wal.Insert, outboxRelation, lsn, seq) }
 func commit(end wal.LSN) *wal.Message             { return &wal.Message{Kind: wal.Commit, End: end} }
 func idle(pos wal.LSN) *wal.Message               { return &wal.Message{Kind: wal.Idle, End: pos} }
 
@@ -94,7 +94,7 @@ func TestIntake(t *testing.T) {
 		"passes over other tables": {
 			[]*wal.Message{row(wal.Insert, audit, 10, 0), insert(10, 1), row(wal.Insert, audit, 10, 2), commit(15)}, []string{"10/1"}, 15},
 		"passes over updates, deletes and truncates": {
-			[]*wal.Message{insert(10, 0), row(wal.Update, outbox, 10, 1), row(wal.Delete, outbox, 10, 2), row(wal.Truncate, outbox, 10, 3), commit(15)},
+			[]*wal.Message{insert(10, 0), row(wal.Update, outboxRelation, 10, 1), row(wal.Delete, outboxRelation, 10, 2), row(wal.Truncate, outboxRelation, 10, 3), commit(15)},
 			[]string{"10/0"}, 15},
 		"takes a whole transaction once after a reconnect": {
 			[]*wal.Message{insert(10, 0), commit(15), insert(20, 0), insert(20, 1) /* cut */, insert(20, 0), insert(20, 1), insert(20, 2), commit(25)},
@@ -159,7 +159,7 @@ func TestIntakeOnUpdate(t *testing.T) {
 	} {
 		t.Run(policy, func(t *testing.T) {
 			in, m := newIntake(t, policy)
-			err := in.accept(t.Context(), row(wal.Update, outbox, 10, 0))
+			err := in.accept(t.Context(), row(wal.Update, outboxRelation, 10, 0))
 			if failure.ClassOf(err) != class || (err != nil) != (class == failure.Config) {
 				t.Errorf("accept = %v", err)
 			}

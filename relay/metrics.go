@@ -3,6 +3,7 @@ package relay
 import (
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/retention"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -10,6 +11,7 @@ import (
 // Metrics is told what happens; package internal/metrics implements it. Its
 // methods are called from several goroutines and must not block.
 type Metrics interface {
+	retention.Observer
 	// Published is told of events that the broker acked just now.
 	Published(events []*transform.Event)
 	DeadLettered(reason transform.Reason)

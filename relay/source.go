@@ -128,6 +128,7 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, stream *wal.Stream,
 		return err
 	}
 	closeConn(sql) // the monitor has its own
+	defer s.startRetention(ctx)()
 	return s.intake.consume(ctx, stream)
 }
 

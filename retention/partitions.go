@@ -109,7 +109,7 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 		if _, err := conn.Exec(ctx, p.SQL()); err != nil {
 			return fmt.Errorf("create partition %s: %w", name, explain(err))
 		}
-		r.opts.Observer.RetentionPartition(parent, "created")
+		r.opts.Observer.RetentionPartition(parent, Created)
 		r.opts.Log.Info("created partition", zap.Stringer("partition", name), zap.Time("from", p.From), zap.Time("to", p.To))
 	}
 	return nil
@@ -206,7 +206,7 @@ func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent wal
 			return fmt.Errorf("drop partition %s: %w", t, explain(err))
 		}
 		delete(r.seen, since{"detached", t})
-		r.opts.Observer.RetentionPartition(parent, "dropped")
+		r.opts.Observer.RetentionPartition(parent, Dropped)
 		r.opts.Log.Info("dropped partition", zap.Stringer("partition", t))
 	}
 	return nil

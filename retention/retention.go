@@ -45,11 +45,20 @@ type Observer interface {
 	// RetentionDeleted is told of rows deleted.
 	RetentionDeleted(table wal.Table, rows int64)
 	// RetentionPartition is told of a partition created or dropped.
-	RetentionPartition(table wal.Table, what string)
+	RetentionPartition(table wal.Table, change PartitionChange)
 	// RetentionPassed is told of each pass through a table, with the size of
 	// the table and its indexes in bytes, and why the pass failed, or nil.
 	RetentionPassed(table wal.Table, bytes int64, err error)
 }
+
+// PartitionChange is what happened to a partition.
+type PartitionChange string
+
+// The changes.
+const (
+	Created PartitionChange = "created"
+	Dropped PartitionChange = "dropped"
+)
 
 // lockTimeout bounds what a lock on a whole table is waited for: meanwhile
 // writers queue up behind us.

@@ -41,7 +41,9 @@ type Metrics struct {
 	reconnects      *prometheus.CounterVec
 	role            *prometheus.GaugeVec
 	slot            slotGauges
+	retention       retentionMetrics
 	partitionsGrown *prometheus.CounterVec
+	backlog         backlogGauges
 	topicsMissing   prometheus.Gauge
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter

@@ -45,5 +45,6 @@ func (s *Set) Pipeline(name string) *Metrics {
 	m.registerConnector()
 	m.registerProgress()
 	m.slot.register(m)
+	m.retention.register(m)
 	return m
 }
