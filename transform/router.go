@@ -62,6 +62,16 @@ func (r *Router) Bind(rel *wal.Relation) error {
 	return err
 }
 
+// KeyColumn returns the name of the column that the key of the table's events is
+// taken from. Its errors are Bind's.
+func (r *Router) KeyColumn(rel *wal.Relation) (string, error) {
+	p, err := r.plan(rel)
+	if err != nil {
+		return "", err
+	}
+	return p.key.name, nil
+}
+
 // plan returns the plan for rel. A relation with a known OID and another
 // address is a new definition of the table and takes the old one's place.
 func (r *Router) plan(rel *wal.Relation) (*plan, error) {

@@ -68,6 +68,11 @@ func prepare(cfg *pgconn.Config) {
 	for name, value := range sessionParams {
 		cfg.RuntimeParams[name] = value
 	}
+	prepareOwn(cfg)
+}
+
+// prepareOwn sets what any connection of ours has.
+func prepareOwn(cfg *pgconn.Config) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = applicationName
 	}

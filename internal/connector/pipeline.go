@@ -30,12 +30,15 @@ type pipeline struct {
 
 // run opens what a relay needs and runs it.
 func (p *pipeline) run(ctx context.Context) error {
+	if p.cfg.Source.Mode == config.ModePoll {
+		return p.poll(ctx)
+	}
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
 		return err
 	}
 	state := relay.NewHealth(p.metrics)
-	out, err := p.openSink(state)
+	out, err := p.openSink(state.TopicWaiting)
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,8 @@ func (p *pipeline) run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-func (p *pipeline) openSink(state *relay.Health) (sink.Sink, error) {
+// openSink opens the sink, which reports the topics that it waits for.
+func (p *pipeline) openSink(topicWaiting func(topic string, waiting bool)) (sink.Sink, error) {
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil {
 		return sink.NewStdout(p.stdout), nil
@@ -72,7 +76,7 @@ func (p *pipeline) openSink(state *relay.Health) (sink.Sink, error) {
 	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
 		Reconnect:         func() { p.metrics.Reconnected("kafka") },
 		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
-		TopicWaiting:      state.TopicWaiting,
+		TopicWaiting:      topicWaiting,
 	})}
 	if p.cfg.Errors.OnBadEvent == config.BadEventDeadLetter {
 		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))

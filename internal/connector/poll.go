@@ -1,0 +1,25 @@
+package connector
+
+import (
+	"context"
+
+	"github.com/cdc-outbox/cdc-outbox/poll"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// poll runs a relay that needs neither slot nor checkpoint.
+func (p *pipeline) poll(ctx context.Context) error {
+	state := poll.NewHealth(p.metrics)
+	r, err := poll.New(poll.Options{
+		Config:  *p.cfg,
+		Open:    func() (sink.Sink, error) { return p.openSink(state.TopicWaiting) },
+		Metrics: p.metrics,
+		Health:  state,
+		Log:     p.log,
+	})
+	if err != nil {
+		return err
+	}
+	p.health.set(state)
+	return r.Run(ctx)
+}

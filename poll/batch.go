@@ -1,0 +1,130 @@
+package poll
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// batch claims rows, publishes and marks them. An error is the database's or one
+// that only an operator mends; a delivery that failed otherwise is waited out.
+func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err error) {
+	c, err := w.claim(ctx, t)
+	if err != nil || c == nil {
+		t.busy = false
+		return false, err
+	}
+	rows, seen, err := c.fetch(w.working, t.limit, w.bytes)
+	if err != nil {
+		rollback(w.working, w.conn.PgConn())
+		return false, err
+	}
+	t.busy = seen == t.limit
+	free := inOrder(rows)
+	w.heldBack.Store(int64(len(rows) - len(free)))
+	t.resize(seen, len(rows), w.cfg.Source.Poll.BatchSize)
+	if len(free) == 0 {
+		c.release(w.working)
+		t.busy = false
+		return false, nil
+	}
+	items, err := route(w.router, t.Table, free)
+	if err != nil {
+		c.release(w.working)
+		return false, err
+	}
+	done, failed := w.publish(items)
+	if done > 0 {
+		err = c.settle(w.working, free[:done])
+	} else {
+		c.release(w.working)
+	}
+	if failed == nil {
+		w.stalls.Reset()
+	} else if err == nil {
+		t.limit = max(1, t.limit/2) // a slow broker must have a batch that it can take in time
+		err = w.outlast(ctx, failed)
+	}
+	return done > 0, err
+}
+
+// claim begins a claim that holds at least one lane; nil where others have them
+// all.
+func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
+	p := w.cfg.Source.Poll
+	lanes := w.share.rotated()
+	limit, count := w.share.limit(t.busy)
+	c, present, err := beginClaim(w.working, w.conn.PgConn(), t.Table, p.ClaimTimeout, lanes, limit, count)
+	if err != nil {
+		return nil, err
+	}
+	if count {
+		w.share.among(present)
+	}
+	if len(c.held) == 0 {
+		if err := c.await(ctx, lanes, limit, p.MaxInterval); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.held) == 0 {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// publish delivers for as long as the claim may last, and returns how many items
+// from the front are dealt with.
+func (w *worker) publish(items []item) (done int, err error) {
+	var bytes int64
+	for _, it := range items {
+		bytes += it.event.Size()
+	}
+	w.inFlightEvents.Add(int64(len(items)))
+	w.inFlightBytes.Add(bytes)
+	defer func() {
+		w.inFlightEvents.Add(-int64(len(items)))
+		w.inFlightBytes.Add(-bytes)
+	}()
+	ctx, cancel := context.WithTimeoutCause(w.working, w.cfg.Source.Poll.ClaimTimeout, errStalled)
+	defer cancel()
+	err = w.outlet.use(ctx, func(out sink.Sink) error {
+		done, err = w.delivery.deliver(ctx, out, items)
+		return err
+	})
+	return done, err
+}
+
+// outlast waits after a failed delivery, and returns its error where only an
+// operator can mend it.
+func (w *worker) outlast(ctx context.Context, failed error) error {
+	if failure.ClassOf(failed) != failure.Transient {
+		return failed
+	}
+	if w.working.Err() != nil {
+		return nil // it was given up
+	}
+	wait := w.stalls.Next()
+	level := w.log.Warn
+	if errors.Is(failed, errStalled) && w.number > 0 {
+		level = w.log.Debug // the other worker says so too
+	}
+	level("events were not delivered, will retry; their rows are free meanwhile", zap.Error(failed), zap.Duration("wait", wait))
+	_ = backoff.Sleep(ctx, wait)
+	return nil
+}
+
+// resize adapts the next batch to what this one was: seen rows, of which as many
+// were read as the bytes allow.
+func (t *tableState) resize(seen, read, most int) {
+	switch {
+	case read < seen:
+		t.limit = read
+	case seen == t.limit:
+		t.limit = min(2*t.limit, most)
+	}
+}

@@ -1,0 +1,182 @@
+package poll
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const (
+	// statementTimeout bounds each exchange with the server, so that a dead
+	// connection is noticed.
+	statementTimeout = 30 * time.Second
+	// claimMargin is how much longer than source.poll.claim_timeout the server
+	// waits for us before it ends the transaction.
+	claimMargin = 2 * time.Second
+)
+
+// claim is a transaction that holds lanes of a table and rows in them. It ends
+// with settle or release. One goroutine uses it.
+type claim struct {
+	conn  *pgconn.PgConn
+	table *Table
+	all   int   // lanes of the table
+	held  []int // those that it holds
+}
+
+// row is one that a claim holds, or that was held back.
+type row struct {
+	key    string // the outbox key's text; "" for NULL
+	rel    string // table's OID; "" for a row that could not be claimed
+	at     string // ctid
+	values []wal.Value
+	time   time.Time // of creation; zero where unknown
+	size   int64
+}
+
+// beginClaim begins the transaction and takes lanes in the order given, up to
+// limit of them; it may end up with none. With count it also counts the workers
+// that have something to do, in all instances.
+func beginClaim(ctx context.Context, conn *pgconn.PgConn, t *Table, holdFor time.Duration, lanes []int, limit int, count bool) (c *claim, present int, err error) {
+	sql := t.beginSQL(holdFor + claimMargin)
+	if count {
+		sql += t.presentSQL()
+	}
+	results, err := execute(ctx, conn, sql+t.lanesSQL(lanes, limit))
+	if err != nil {
+		rollback(ctx, conn)
+		return nil, 0, fmt.Errorf("begin claim: %w", classify(err, t))
+	}
+	c = &claim{conn: conn, table: t, all: len(lanes)}
+	c.take(results[len(results)-1])
+	if count {
+		present, _ = strconv.Atoi(string(results[len(results)-2].Rows[0][0]))
+	}
+	return c, present, nil
+}
+
+// take notes lanes that were locked.
+func (c *claim) take(result *pgconn.Result) {
+	for _, r := range result.Rows {
+		lane, _ := strconv.Atoi(string(r[0])) // we gave the numbers
+		c.held = append(c.held, lane)
+	}
+}
+
+// await waits for one lane and then takes others that are free, up to limit.
+// PostgreSQL serves those who wait in turn. It leaves the claim without lanes
+// when patience runs out, and the transaction is then over.
+func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time.Duration) error {
+	_, err := execute(ctx, c.conn, c.table.awaitLaneSQL(lanes[0], patience))
+	if err == nil {
+		c.held = append(c.held, lanes[0])
+		var results []*pgconn.Result
+		if results, err = execute(ctx, c.conn, c.table.lanesSQL(lanes[1:], limit-1)); err == nil {
+			c.take(results[0])
+			return nil
+		}
+	}
+	c.held = nil
+	rollback(ctx, c.conn)
+	if hasCode(err, codeLockNotAvailable) {
+		return nil
+	}
+	return fmt.Errorf("wait for a lane: %w", classify(err, c.table))
+}
+
+// fetch reads and locks the first rows of the lanes, up to limit rows or as many
+// as fit the bytes, at least one. rows are in order; those without rel are held
+// by another session. seen is how many there are.
+func (c *claim) fetch(ctx context.Context, limit int, bytes int64) (rows []row, seen int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	results := c.conn.Exec(ctx, c.table.fetchSQL(c.held, c.all, limit))
+	for results.NextResult() {
+		reader := results.ResultReader()
+		for reader.NextRow() {
+			seen++
+			if seen > 1 && bytes <= 0 {
+				continue // locked, but left to another batch
+			}
+			r := readRow(reader.Values())
+			bytes -= r.size
+			rows = append(rows, r)
+		}
+	}
+	if err := results.Close(); err != nil {
+		return nil, 0, fmt.Errorf("claim rows of %s: %w", c.table.Name, classify(err, c.table))
+	}
+	return rows, seen, nil
+}
+
+// readRow copies a result row, in one allocation, as pgconn reuses its buffer.
+func readRow(columns [][]byte) row {
+	r := row{key: string(columns[0]), rel: string(columns[1]), at: string(columns[2])}
+	if r.rel == "" {
+		return r
+	}
+	if micros, err := strconv.ParseInt(string(columns[3]), 10, 64); err == nil && micros > 0 {
+		r.time = time.UnixMicro(micros).UTC()
+	}
+	columns = columns[fetchColumns:]
+	for _, v := range columns {
+		r.size += int64(len(v))
+	}
+	buf := make([]byte, 0, r.size)
+	r.values = make([]wal.Value, len(columns))
+	for i, v := range columns {
+		if v == nil {
+			r.values[i] = wal.Value{Kind: wal.Null}
+			continue
+		}
+		start := len(buf)
+		buf = append(buf, v...)
+		r.values[i] = wal.Value{Kind: wal.Text, Data: buf[start:len(buf):len(buf)]}
+	}
+	return r
+}
+
+// settle marks or deletes the rows and commits. An error may mean that it is
+// done nevertheless.
+func (c *claim) settle(ctx context.Context, rows []row) error {
+	places := map[string][]string{}
+	for _, r := range rows {
+		places[r.rel] = append(places[r.rel], r.at)
+	}
+	results, err := execute(ctx, c.conn, c.table.settleSQL(places))
+	if err != nil {
+		rollback(ctx, c.conn)
+		return fmt.Errorf("mark rows of %s as published: %w", c.table.Name, classify(err, c.table))
+	}
+	marked := 0
+	for _, r := range results {
+		marked += int(r.CommandTag.RowsAffected())
+	}
+	if marked != len(rows) {
+		return unmarked(c.table, marked, len(rows))
+	}
+	return nil
+}
+
+// release ends the transaction and changes nothing.
+func (c *claim) release(ctx context.Context) { rollback(ctx, c.conn) }
+
+// rollback leaves a connection that is broken to be found so.
+func rollback(ctx context.Context, conn *pgconn.PgConn) {
+	if !conn.IsClosed() {
+		_, _ = execute(ctx, conn, "ROLLBACK")
+	}
+}
+
+// execute runs statements in the simple protocol, which gives values as text.
+// Running out of statementTimeout closes the connection.
+func execute(ctx context.Context, conn *pgconn.PgConn, sql string) ([]*pgconn.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return conn.Exec(ctx, sql).ReadAll()
+}

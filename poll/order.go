@@ -1,0 +1,171 @@
+package poll
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Order says what the rows of one poll are sorted by, and what that is worth.
+type Order struct {
+	// Columns are sorted by, in this order.
+	Columns []string
+	Kind    OrderKind
+	// unique: no two rows are equal, so no tie has to be broken.
+	unique bool
+}
+
+// OrderKind is what gives the order column its values.
+type OrderKind uint8
+
+// The kinds of Order.
+const (
+	// OrderSequence: a sequence, at the insert. Transactions of a key that take
+	// turns are in commit order.
+	OrderSequence OrderKind = iota + 1
+	// OrderInsertTime: the clock at the insert. The same, unless the clock is
+	// set back.
+	OrderInsertTime
+	// OrderTransactionTime: the clock at the transaction's beginning, which may
+	// be before it waited for its turn.
+	OrderTransactionTime
+	// OrderUnknown: columns whose values the application sets.
+	OrderUnknown
+)
+
+// OIDs of built-in types (PostgreSQL's pg_type.dat).
+const (
+	typeBool        = 16
+	typeInt8        = 20
+	typeInt2        = 21
+	typeInt4        = 23
+	typeTimestamp   = 1114
+	typeTimestamptz = 1184
+)
+
+// column is what the catalogs say of a column.
+type column struct {
+	name     string
+	oid      uint32
+	notNull  bool
+	identity bool
+	def      string // the default's expression
+	unique   bool   // has a unique index of its own
+}
+
+func (c column) integer() bool { return c.oid == typeInt2 || c.oid == typeInt4 || c.oid == typeInt8 }
+func (c column) time() bool    { return c.oid == typeTimestamp || c.oid == typeTimestamptz }
+func (c column) sequence() bool {
+	return c.integer() && (c.identity || strings.HasPrefix(c.def, "nextval("))
+}
+
+// kind is that of an order by this column.
+func (c column) kind() OrderKind {
+	def := strings.ToLower(c.def)
+	switch {
+	case c.sequence():
+		return OrderSequence
+	case c.time() && strings.Contains(def, "clock_timestamp"):
+		return OrderInsertTime
+	case c.time() && (strings.Contains(def, "now(") || strings.Contains(def, "current_timestamp") || strings.Contains(def, "transaction_timestamp")):
+		return OrderTransactionTime
+	}
+	return OrderUnknown
+}
+
+// sequenceNames are looked for first among the columns that a sequence fills;
+// createdNames among those with a time.
+var (
+	sequenceNames = []string{"seq", "sequence", "position"}
+	createdNames  = []string{"created_at", "createdat", "occurred_at"}
+)
+
+// columns are those of a table.
+type columns []column
+
+func (cs columns) find(name string) (column, bool) {
+	i := slices.IndexFunc(cs, func(c column) bool { return c.name == name })
+	if i < 0 {
+		return column{}, false
+	}
+	return cs[i], true
+}
+
+// first returns the first of names that is a column and suits.
+func (cs columns) first(names []string, suits func(column) bool) (column, bool) {
+	for _, name := range names {
+		if c, ok := cs.find(name); ok && suits(c) {
+			return c, true
+		}
+	}
+	return column{}, false
+}
+
+// chooseOrder returns the configured order or else the best that the table
+// offers: an integer id, a column filled by a sequence, the time of creation.
+func chooseOrder(cfg *config.Config, t wal.Table, cs columns) (Order, error) {
+	if by := cfg.Source.Poll.OrderBy; len(by) > 0 {
+		return configuredOrder(by, t, cs)
+	}
+	c, ok := cs.first([]string{idColumn(cfg)}, column.integer)
+	if !ok {
+		c, ok = cs.first(sequenceNames, column.sequence)
+	}
+	if i := slices.IndexFunc(cs, column.sequence); !ok && i >= 0 {
+		c, ok = cs[i], true
+	}
+	if !ok {
+		c, ok = cs.first(createdNames, column.time)
+	}
+	if !ok {
+		return Order{}, failure.Configf("name columns in source.poll.order_by; or, so that rows are in commit order: "+AddSequenceSQL(t),
+			"table %s has no column to order events by: neither an integer id, nor one filled by a sequence, nor created_at", t)
+	}
+	return Order{Columns: []string{c.name}, Kind: c.kind(), unique: c.unique}, nil
+}
+
+func configuredOrder(by []string, t wal.Table, cs columns) (Order, error) {
+	o := Order{Columns: by, Kind: OrderUnknown}
+	for i, name := range by {
+		c, ok := cs.find(name)
+		if !ok {
+			return Order{}, failure.Configf("name columns of the table in source.poll.order_by", "source.poll.order_by: table %s has no column %q", t, name)
+		}
+		if i == 0 {
+			o.Kind = c.kind()
+		}
+		o.unique = o.unique || c.unique
+	}
+	return o, nil
+}
+
+func idColumn(cfg *config.Config) string {
+	if cfg.Event.ID != "" {
+		return cfg.Event.ID
+	}
+	return "id"
+}
+
+// AddSequenceSQL adds a column whose values rise with the inserts. It does not
+// rewrite the table; the rows that are there get 0, and so come first.
+func AddSequenceSQL(t wal.Table) string {
+	seq := wal.Table{Schema: t.Schema, Name: t.Name + "_seq_seq"}.Quoted()
+	return "ALTER TABLE " + t.Quoted() + " ADD COLUMN seq bigint NOT NULL DEFAULT 0; CREATE SEQUENCE " + seq + " OWNED BY " + t.Quoted() + ".seq; " +
+		"ALTER TABLE " + t.Quoted() + " ALTER COLUMN seq SET DEFAULT nextval('" + strings.ReplaceAll(seq, "'", "''") + "');"
+}
+
+// sql is the ORDER BY list. Ties are broken by the command within the inserting
+// transaction and then by the place in the table.
+func (o Order) sql() string {
+	parts := make([]string, len(o.Columns), len(o.Columns)+2)
+	for i, name := range o.Columns {
+		parts[i] = wal.QuoteIdentifier(name)
+	}
+	if !o.unique {
+		parts = append(parts, "cmin::text::bigint", "ctid")
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,73 @@
+package poll
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// outlet is the sink that the workers share. A sink takes one delivery at a time
+// and none after a failed one; the outlet makes the workers take turns, and
+// opens a new sink in place of one that failed.
+type outlet struct {
+	open    func() (sink.Sink, error)
+	turn    chan struct{} // has an element while nobody delivers
+	sink    sink.Sink     // nil: to be opened; guarded by turn
+	began   atomic.Int64  // when the delivery in progress began, in Unix nanoseconds; 0: none
+	renewed func()        // is told of a new sink
+}
+
+func newOutlet(open func() (sink.Sink, error), renewed func()) *outlet {
+	o := &outlet{open: open, turn: make(chan struct{}, 1), renewed: renewed}
+	o.turn <- struct{}{}
+	return o
+}
+
+// use waits for the turn and calls fn. It returns ctx's cause if that ends
+// first.
+func (o *outlet) use(ctx context.Context, fn func(sink.Sink) error) error {
+	select {
+	case <-o.turn:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { o.turn <- struct{}{} }()
+	if o.sink == nil {
+		opened, err := o.open()
+		if err != nil {
+			return err
+		}
+		o.sink = opened
+		o.renewed()
+	}
+	o.began.CompareAndSwap(0, time.Now().UnixNano())
+	err := fn(o.sink)
+	if err != nil {
+		o.sink.Close()
+		o.sink = nil
+		return err // began stays: nothing has been acknowledged since
+	}
+	o.began.Store(0)
+	return nil
+}
+
+// stuck is for how long nothing has been acknowledged although it was tried; 0
+// where there is nothing to deliver.
+func (o *outlet) stuck() time.Duration {
+	if began := o.began.Load(); began != 0 {
+		return time.Since(time.Unix(0, began))
+	}
+	return 0
+}
+
+// idle notes that there is nothing to deliver.
+func (o *outlet) idle() { o.began.Store(0) }
+
+// close closes the sink. No worker may be left.
+func (o *outlet) close() {
+	if o.sink != nil {
+		o.sink.Close()
+	}
+}

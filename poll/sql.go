@@ -1,0 +1,129 @@
+package poll
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Advisory locks are pairs: the table's OID, and a lane's number counted from
+// laneBase. The base keeps them apart from the application's.
+const (
+	laneBase = 0x0CDC0000
+	// presence is held by every claim and by whoever waits for a lane; how often
+	// it is held is how many workers have something to do.
+	presence = laneBase + MaxLanes
+	// MaxLanes is the most that source.poll.lanes may be.
+	MaxLanes = 1024
+)
+
+// lockClass is the first number of the table's advisory locks.
+func (t *Table) lockClass() int32 { return int32(t.OID) }
+
+// anySQL asks whether there is an unpublished row.
+func (t *Table) anySQL() string {
+	return "SELECT EXISTS (SELECT FROM " + t.Name.Quoted() + " WHERE " + t.pending + ")"
+}
+
+// beginSQL begins a claim's transaction and takes the presence.
+func (t *Table) beginSQL(holdFor time.Duration) string {
+	return "BEGIN ISOLATION LEVEL READ COMMITTED;\n" +
+		wal.TextForm + ";\n" +
+		fmt.Sprintf("SELECT set_config('idle_in_transaction_session_timeout', '%d', true), set_config('row_security', 'off', true);\n", holdFor.Milliseconds()) +
+		fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d, %d);\n", t.lockClass(), presence)
+}
+
+// presentSQL counts the presences.
+func (t *Table) presentSQL() string {
+	return fmt.Sprintf("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND classid = %d AND objid = %d"+
+		" AND database = (SELECT oid FROM pg_database WHERE datname = current_database());\n", t.OID, presence)
+}
+
+// lanesSQL takes lanes that nobody has, in the order given, up to limit.
+func (t *Table) lanesSQL(lanes []int, limit int) string {
+	return fmt.Sprintf("SELECT lane FROM unnest('{%s}'::int[]) lane WHERE pg_try_advisory_xact_lock(%d, %d + lane) LIMIT %d",
+		joinInts(lanes), t.lockClass(), laneBase, limit)
+}
+
+// awaitLaneSQL waits until it has the lane.
+func (t *Table) awaitLaneSQL(lane int, patience time.Duration) string {
+	return fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true);\nSELECT pg_advisory_xact_lock(%d, %d);\nSELECT set_config('lock_timeout', '0', true)",
+		patience.Milliseconds(), t.lockClass(), laneBase+lane)
+}
+
+// fetchColumns is how many columns precede the table's own in fetchSQL's result:
+// key, tableoid, ctid, microseconds of creation.
+const fetchColumns = 4
+
+// fetchSQL reads the first rows of the lanes and locks them. A row that is
+// locked elsewhere, or changed since the statement began, comes with its key
+// only. held names the lanes out of all; it may be all of them.
+func (t *Table) fetchSQL(held []int, all, limit int) string {
+	row := []string{"t.tableoid", "t.ctid", t.createdSQL()}
+	for _, c := range t.Relation.Columns {
+		row = append(row, "t."+wal.QuoteIdentifier(c.Name))
+	}
+	return "SELECT cdc_head.cdc_key, cdc_row.* FROM (" + t.headSQL(held, all, limit) + ") cdc_head\n" +
+		" LEFT JOIN LATERAL (SELECT " + strings.Join(row, ", ") + " FROM " + t.Name.Quoted() + " t\n" +
+		"   WHERE t.ctid = cdc_head.cdc_at AND t.tableoid = cdc_head.cdc_rel AND " + t.pending + " FOR UPDATE SKIP LOCKED) cdc_row ON true"
+}
+
+// headSQL lists the rows to claim. Rows of other lanes are passed over, but not
+// more than would be claimed with all lanes: a long backlog of one lane must not
+// be read through again and again by those who have the others.
+func (t *Table) headSQL(held []int, all, limit int) string {
+	key := wal.QuoteIdentifier(t.key)
+	sql := "SELECT tableoid AS cdc_rel, ctid AS cdc_at, " + key + "::text AS cdc_key"
+	rest := fmt.Sprintf(" FROM %s WHERE %s ORDER BY %s LIMIT ", t.Name.Quoted(), t.pending, t.Order.sql())
+	if len(held) == all {
+		return sql + rest + strconv.Itoa(limit)
+	}
+	lane := fmt.Sprintf(", COALESCE((hashtext(%s::text COLLATE \"C\") & 2147483647) %% %d, 0) AS cdc_lane", key, all)
+	return "SELECT * FROM (" + sql + lane + rest + strconv.Itoa(limit*all) + ") cdc_rows WHERE cdc_lane = ANY ('{" + joinInts(held) + "}') LIMIT " + strconv.Itoa(limit)
+}
+
+// createdSQL is the time of creation in microseconds since 1970. A timestamp
+// without a zone counts as UTC.
+func (t *Table) createdSQL() string {
+	if t.CreatedAt == "" {
+		return "NULL::bigint"
+	}
+	c := "t." + wal.QuoteIdentifier(t.CreatedAt)
+	return "CASE WHEN isfinite(" + c + ") THEN (extract(epoch FROM " + c + ") * 1000000)::bigint END"
+}
+
+// settleSQL marks or deletes rows, given by table and place, one statement for
+// each table, and commits.
+func (t *Table) settleSQL(places map[string][]string) string {
+	var b strings.Builder
+	for rel, at := range places {
+		fmt.Fprintf(&b, "%s WHERE tableoid = %s AND ctid = ANY ('{\"%s\"}'::tid[]);\n", t.changeSQL(), rel, strings.Join(at, `","`))
+	}
+	b.WriteString("COMMIT")
+	return b.String()
+}
+
+func (t *Table) changeSQL() string {
+	if t.deletes {
+		return "DELETE FROM " + t.Name.Quoted()
+	}
+	var set []string
+	if t.published != "" {
+		set = append(set, wal.QuoteIdentifier(t.published)+" = true")
+	}
+	if t.publishedAt != "" {
+		set = append(set, wal.QuoteIdentifier(t.publishedAt)+" = now()")
+	}
+	return "UPDATE " + t.Name.Quoted() + " SET " + strings.Join(set, ", ")
+}
+
+func joinInts(numbers []int) string {
+	texts := make([]string, len(numbers))
+	for i, n := range numbers {
+		texts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(texts, ",")
+}

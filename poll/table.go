@@ -1,0 +1,237 @@
+package poll
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Table is an outbox table as polling needs it.
+type Table struct {
+	Name     wal.Table
+	OID      uint32
+	Relation *wal.Relation
+	Order    Order
+	// Index is the one that claims use; "" where there is none and every poll
+	// reads the whole table.
+	Index string
+	// Nullable: rows may be neither published nor unpublished. They are never
+	// published.
+	Nullable bool
+	// CreatedAt is the column that tells when a row was inserted; "" for none.
+	CreatedAt string
+
+	partitioned   bool
+	deletes       bool   // source.poll.after_publish
+	key           string // column
+	published     string // column; "" for none
+	publishedAt   string // column; "" for none
+	pending       string // SQL condition of unpublished rows
+	pendingWanted string // the same as an index should have it; "" for no condition
+}
+
+// ReadTable finds out about an outbox table: its columns, how its rows are
+// ordered and which index finds the unpublished ones. What an operator must mend
+// is an error of class failure.Config with the SQL that does.
+func ReadTable(ctx context.Context, conn *pgx.Conn, cfg *config.Config, router *transform.Router, name wal.Table) (*Table, error) {
+	info, ok, err := wal.ReadTable(ctx, conn, name)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", name)
+	}
+	rel, _, err := wal.ReadColumns(ctx, conn, name)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{
+		Name:        name,
+		OID:         info.OID,
+		Relation:    rel,
+		partitioned: info.Partitioned,
+		deletes:     cfg.Source.Poll.AfterPublish == config.AfterPublishDelete,
+	}
+	if t.key, err = router.KeyColumn(rel); err != nil {
+		return nil, err
+	}
+	cs, err := readColumns(ctx, conn, info.OID)
+	if err != nil {
+		return nil, fmt.Errorf("read columns of %s: %w", name, err)
+	}
+	if c, ok := cs.first(append([]string{cfg.Event.Timestamp}, createdNames...), column.time); ok {
+		t.CreatedAt = c.name
+	}
+	if err := t.choosePending(cfg, cs); err != nil {
+		return nil, err
+	}
+	if t.Order, err = chooseOrder(cfg, name, cs); err != nil {
+		return nil, err
+	}
+	return t, t.chooseIndex(ctx, conn)
+}
+
+// choosePending decides how a row tells that it is published.
+func (t *Table) choosePending(cfg *config.Config, cs columns) error {
+	p := cfg.Source.Poll
+	published, hasPublished := cs.find(p.Published)
+	at, hasAt := cs.find(p.PublishedAt)
+	if hasAt && at.time() {
+		t.publishedAt = at.name
+	}
+	switch {
+	case hasPublished && published.oid == typeBool:
+		t.published, t.Nullable = published.name, !published.notNull
+		t.pending = "NOT " + wal.QuoteIdentifier(published.name)
+		t.pendingWanted = t.pending
+	case t.publishedAt != "" && !at.notNull:
+		t.pending = wal.QuoteIdentifier(at.name) + " IS NULL"
+		t.pendingWanted = t.pending
+	case t.deletes:
+		t.pending = "true"
+	default:
+		column := wal.QuoteIdentifier(p.Published)
+		return failure.Configf(
+			"ALTER TABLE "+t.Name.Quoted()+" ADD COLUMN "+column+" boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS "+wal.QuoteIdentifier(p.PublishedAt)+" timestamptz; "+
+				"ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT false; (rows that are there count as published; with DEFAULT false at once they are published too), or set source.poll.after_publish: delete",
+			"table %s has no boolean column %q to mark published rows in", t.Name, p.Published)
+	}
+	return nil
+}
+
+const columnsQuery = `
+SELECT a.attname::text, COALESCE(NULLIF(t.typbasetype, 0), t.oid), a.attnotnull, a.attidentity <> '',
+       COALESCE(pg_get_expr(d.adbin, d.adrelid), ''),
+       EXISTS (SELECT FROM pg_index x WHERE x.indrelid = a.attrelid AND x.indisunique AND x.indisvalid
+                  AND x.indnkeyatts = 1 AND x.indkey[0] = a.attnum AND x.indpred IS NULL)
+  FROM pg_attribute a
+  JOIN pg_type t ON t.oid = a.atttypid
+  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+ WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
+ ORDER BY a.attnum`
+
+func readColumns(ctx context.Context, conn *pgx.Conn, table uint32) (columns, error) {
+	rows, err := conn.Query(ctx, columnsQuery, table)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
+		err = row.Scan(&c.name, &c.oid, &c.notNull, &c.identity, &c.def, &c.unique)
+		return c, err
+	})
+}
+
+const indexesQuery = `
+SELECT i.relname::text, pg_get_indexdef(x.indexrelid, 1, false), COALESCE(pg_get_expr(x.indpred, x.indrelid), '')
+  FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_am m ON m.oid = i.relam
+ WHERE x.indrelid = $1 AND x.indisvalid AND x.indisready AND m.amname = 'btree' AND x.indoption[0] & 1 = 0
+ ORDER BY x.indpred IS NULL, i.relname`
+
+// chooseIndex finds an index of the unpublished rows in their order. Where its
+// condition says the same in another form, claims use that form: the planner
+// would not see that they mean the same.
+func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
+	type index struct{ name, column, condition string }
+	rows, err := conn.Query(ctx, indexesQuery, t.OID)
+	if err != nil {
+		return fmt.Errorf("read indexes of %s: %w", t.Name, err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x index, err error) {
+		err = row.Scan(&x.name, &x.column, &x.condition)
+		return x, err
+	})
+	if err != nil {
+		return fmt.Errorf("read indexes of %s: %w", t.Name, err)
+	}
+	for _, x := range list {
+		if x.column != t.Order.Columns[0] && x.column != wal.QuoteIdentifier(t.Order.Columns[0]) {
+			continue
+		}
+		if condition := strings.Trim(x.condition, "()"); t.means(condition) {
+			t.Index = x.name
+			if condition != "" {
+				t.pending = condition
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// means tells whether an index with this condition has all unpublished rows, and
+// not those that were published long ago.
+func (t *Table) means(condition string) bool {
+	if t.pendingWanted == "" || condition == "" {
+		return t.pendingWanted == condition
+	}
+	var forms []string
+	for _, form := range []string{"NOT %s", "%s = false", "%s IS FALSE", "%s IS NOT TRUE"} {
+		forms = append(forms, fmt.Sprintf(form, t.published), fmt.Sprintf(form, wal.QuoteIdentifier(t.published)))
+	}
+	if t.published == "" {
+		forms = []string{t.publishedAt + " IS NULL", wal.QuoteIdentifier(t.publishedAt) + " IS NULL"}
+	}
+	return slices.Contains(forms, condition)
+}
+
+// IndexSQL creates the index that claims need.
+func (t *Table) IndexSQL() string {
+	return indexSQL(t.Name, t.Order.Columns, t.pendingWanted, !t.partitioned)
+}
+
+// Condition is the SQL condition of unpublished rows.
+func (t *Table) Condition() string { return t.pending }
+
+func indexSQL(t wal.Table, columns []string, condition string, concurrently bool) string {
+	const longest = 63 // NAMEDATALEN-1
+	const suffix = "_unpublished_idx"
+	name := t.Name[:min(len(t.Name), longest-len(suffix))] + suffix
+	quoted := make([]string, len(columns))
+	for i, c := range columns {
+		quoted[i] = wal.QuoteIdentifier(c)
+	}
+	sql := "CREATE INDEX "
+	if concurrently {
+		sql += "CONCURRENTLY "
+	}
+	sql += "IF NOT EXISTS " + wal.QuoteIdentifier(name) + " ON " + t.Quoted() + " (" + strings.Join(quoted, ", ") + ")"
+	if condition != "" {
+		sql += " WHERE " + condition
+	}
+	return sql
+}
+
+// Grants are the statements that give a role what polling needs. FOR UPDATE asks
+// for UPDATE on at least one column.
+func (t *Table) Grants(role string) []string {
+	if role != "…" {
+		role = wal.QuoteIdentifier(role)
+	}
+	grants := []string{"GRANT USAGE ON SCHEMA " + wal.QuoteIdentifier(t.Name.Schema) + " TO " + role}
+	var marked []string
+	for _, c := range []string{t.published, t.publishedAt} {
+		if c != "" {
+			marked = append(marked, wal.QuoteIdentifier(c))
+		}
+	}
+	privileges := "SELECT, UPDATE (" + strings.Join(marked, ", ") + ")"
+	if t.deletes {
+		privileges = "SELECT, DELETE, UPDATE (" + wal.QuoteIdentifier(t.Order.Columns[0]) + ")"
+	}
+	return append(grants, "GRANT "+privileges+" ON "+t.Name.Quoted()+" TO "+role)
+}
+
+// equal tells whether claims of both are the same statements for the same rows.
+func (t *Table) equal(o *Table) bool {
+	return t.OID == o.OID && t.pending == o.pending && t.key == o.key && t.CreatedAt == o.CreatedAt &&
+		t.published == o.published && t.publishedAt == o.publishedAt &&
+		slices.Equal(t.Order.Columns, o.Order.Columns) && slices.Equal(t.Relation.Columns, o.Relation.Columns)
+}

@@ -1,0 +1,61 @@
+package poll
+
+import (
+	"errors"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Warnings are what is doubtful about a table, each with a remedy.
+func (t *Table) Warnings() []error {
+	var all []error
+	for _, w := range []error{t.MissingIndex(), t.DoubtfulOrder(), t.nulls(), t.noTime()} {
+		if w != nil {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// MissingIndex is the error of a table whose unpublished rows no index finds.
+func (t *Table) MissingIndex() error {
+	if t.Index != "" {
+		return nil
+	}
+	return failure.Configf(t.IndexSQL()+";", "no index finds the unpublished rows in their order: every poll reads the whole table")
+}
+
+// DoubtfulOrder is an error where the order column's values need not rise with
+// the commits of a key's transactions.
+func (t *Table) DoubtfulOrder() error {
+	column := wal.QuoteIdentifier(t.Order.Columns[0])
+	switch t.Order.Kind {
+	case OrderTransactionTime:
+		return failure.Configf("ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT clock_timestamp(); (rewrites nothing)",
+			"events are ordered by %s, which has the time when a transaction began: events of a key whose transactions waited for one another may be out of order when they are polled together", t.Order.Columns[0])
+	case OrderUnknown:
+		return failure.Configf("let a sequence fill it: "+AddSequenceSQL(t.Name),
+			"events are ordered by %s, whose values the application sets: they are in commit order only as far as these rise with the commits of each key", t.Order.Columns[0])
+	}
+	return nil
+}
+
+func (t *Table) nulls() error {
+	if !t.Nullable {
+		return nil
+	}
+	column := wal.QuoteIdentifier(t.published)
+	return failure.Configf("UPDATE "+t.Name.Quoted()+" SET "+column+" = false WHERE "+column+" IS NULL; ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT false, ALTER COLUMN "+column+" SET NOT NULL;",
+		"column %s may be NULL, and a row in which it is NULL is never published", t.published)
+}
+
+var errNoTime = errors.New("no column tells when a row was inserted: records get the time of publishing, another one in a repetition, and there is no publish latency")
+
+func (t *Table) noTime() error {
+	if t.CreatedAt != "" {
+		return nil
+	}
+	return &failure.Error{Class: failure.Config, Err: errNoTime,
+		Remedy: "ALTER TABLE " + t.Name.Quoted() + " ADD COLUMN created_at timestamptz DEFAULT clock_timestamp(); or name a column in event.timestamp"}
+}

@@ -1,0 +1,254 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const (
+	// sessionReset: a session that lasted this long starts the backoff anew.
+	sessionReset = 30 * time.Second
+	// lookEvery is how often definition and backlog of the tables are looked at.
+	lookEvery = 10 * time.Second
+)
+
+// sessionWaits are those between connections; stallWaits those after a delivery
+// that failed.
+var (
+	sessionWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
+	stallWaits   = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
+)
+
+// worker claims, publishes and marks one batch after the other, on a connection
+// of its own. run is its only goroutine.
+type worker struct {
+	*Relay
+	number  int             // 0 is the one that polls
+	working context.Context // ends when batches in hand are given up
+	router  *transform.Router
+	pace    pace
+
+	conn   *pgx.Conn
+	tables []*tableState
+	looked time.Time // at the tables
+	stalls backoff.Series
+}
+
+// tableState is how a worker is getting on with a table.
+type tableState struct {
+	*Table
+	limit int  // of rows for the next batch
+	busy  bool // the last batch was as large as it could be
+}
+
+func newWorker(r *Relay, number int, working context.Context) (*worker, error) {
+	router, err := transform.New(r.cfg.Event, r.cfg.Route)
+	if err != nil {
+		return nil, err
+	}
+	p := r.cfg.Source.Poll
+	return &worker{
+		Relay: r, number: number, working: working, router: router,
+		pace:   pace{interval: p.Interval, max: p.MaxInterval, wake: r.notified},
+		stalls: backoff.Series{Range: stallWaits},
+	}, nil
+}
+
+// run works until ctx ends (nil) or an error that a new connection cannot mend.
+func (w *worker) run(ctx context.Context) error {
+	retry := backoff.Series{Range: sessionWaits}
+	for {
+		if w.number > 0 && !w.parked(ctx) {
+			return nil
+		}
+		began := time.Now()
+		err := w.session(ctx)
+		if ctx.Err() != nil && failure.ClassOf(err) == failure.Transient {
+			return nil
+		}
+		if failure.ClassOf(err) != failure.Transient {
+			return err
+		}
+		if errors.Is(err, wal.ErrUnknownHost) && !w.connected.Load() {
+			return failure.Configf("correct the host in source.url", "%w", err)
+		}
+		if time.Since(began) > sessionReset {
+			retry.Reset()
+		}
+		wait := retry.Next()
+		w.health.postgres(w.number, err)
+		w.log.Warn("PostgreSQL session ended, will reconnect", zap.Int("worker", w.number), zap.Error(err),
+			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
+		w.metrics.Reconnected("postgres")
+		if backoff.Sleep(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+// parked returns once there is a backlog; false when ctx ends.
+func (w *worker) parked(ctx context.Context) bool {
+	select {
+	case <-w.Relay.backlog:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// session is one connection's life. It returns why it ended.
+func (w *worker) session(ctx context.Context) error {
+	conn, err := wal.ConnectPooled(ctx, w.cfg.Source.URL.Reveal())
+	if err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	defer closeConn(conn)
+	w.connected.Store(true)
+	w.conn, w.looked = conn, time.Time{}
+	if err := w.look(ctx); err != nil {
+		return err
+	}
+	w.health.postgres(w.number, nil)
+	if w.number > 0 {
+		return w.help(ctx)
+	}
+	w.announce()
+	for ctx.Err() == nil {
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		found, err := w.round(ctx)
+		if err != nil {
+			return err
+		}
+		if found {
+			w.pace.found()
+		} else if w.pace.wait(ctx) != nil {
+			break
+		}
+	}
+	return nil
+}
+
+// help works off batches while there are any, and waits for the next backlog.
+func (w *worker) help(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		found, err := w.round(ctx)
+		if err != nil {
+			return err
+		}
+		if found {
+			continue
+		}
+		if backoff.Sleep(ctx, w.cfg.Source.Poll.Interval) != nil || !w.parked(ctx) {
+			break
+		}
+	}
+	return nil
+}
+
+// round does one batch of each table in which there is something, and reports
+// whether anything was published.
+func (w *worker) round(ctx context.Context) (found bool, err error) {
+	waiting := false
+	for _, t := range w.tables {
+		if ctx.Err() != nil {
+			return false, nil
+		}
+		if !t.busy && w.number == 0 {
+			some, err := w.any(t)
+			if err != nil {
+				return false, err
+			}
+			if !some {
+				continue
+			}
+		}
+		waiting = true
+		published, err := w.batch(ctx, t)
+		if err != nil {
+			return false, err
+		}
+		found = found || published
+		if t.busy {
+			signal(w.Relay.backlog)
+		}
+	}
+	if !waiting && w.number == 0 {
+		w.outlet.idle()
+	}
+	return found, nil
+}
+
+// any asks whether the table has an unpublished row, at the least cost.
+func (w *worker) any(t *tableState) (bool, error) {
+	results, err := execute(w.working, w.conn.PgConn(), t.anySQL())
+	if err != nil {
+		return false, fmt.Errorf("look for unpublished rows of %s: %w", t.Name, classify(err, t.Table))
+	}
+	return string(results[0].Rows[0][0]) == "t", nil
+}
+
+// look reads, once in a while, the tables' definitions and their backlog.
+func (w *worker) look(ctx context.Context) error {
+	if time.Since(w.looked) < lookEvery {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	var total Backlog
+	for i, name := range w.Relay.tables {
+		t, err := ReadTable(ctx, w.conn, &w.cfg, w.router, name)
+		if err != nil {
+			return err
+		}
+		switch {
+		case i == len(w.tables):
+			w.tables = append(w.tables, &tableState{Table: t, limit: w.cfg.Source.Poll.BatchSize})
+		case !w.tables[i].equal(t):
+			w.log.Info("the outbox table's definition has changed", zap.Stringer("table", name))
+			w.tables[i].Table = t
+		}
+		if w.number > 0 {
+			continue
+		}
+		b, err := ReadBacklog(ctx, w.conn, t)
+		if err != nil {
+			return err
+		}
+		total.Rows += b.Rows
+		total.Oldest = max(total.Oldest, b.Oldest)
+	}
+	w.looked = time.Now()
+	if w.number == 0 {
+		w.health.backlogSeen(total)
+	}
+	return nil
+}
+
+// announce logs once what an operator should know about the tables.
+func (w *worker) announce() {
+	for _, t := range w.tables {
+		w.log.Info("polling", zap.Stringer("table", t.Name), zap.Strings("order_by", t.Order.Columns), zap.String("index", t.Index))
+	}
+	w.warned.Do(func() {
+		for _, t := range w.tables {
+			for _, warning := range t.Warnings() {
+				w.log.Warn(warning.Error(), zap.Stringer("table", t.Name), zap.String("remedy", failure.RemedyOf(warning)))
+			}
+		}
+	})
+}
