@@ -43,6 +43,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.capacity()
 	d.timeouts()
 	d.outboxTables(ctx)
+	d.emit(ctx)
 	d.publication(ctx)
 	d.slotState(ctx)
 	d.openTransactions(ctx)

@@ -171,15 +171,21 @@ func (d *doctor) missingPublication(ctx context.Context) {
 // missingPublication is the error of a publication that is not there yet.
 func missingPublication(cfg *config.Config, infos []wal.TableInfo) error {
 	remedy := "run `cdc-outbox setup` as the tables' owner"
-	if len(infos) > 0 {
+	if len(infos) > 0 || len(cfg.Source.Tables) == 0 {
 		remedy += ", or: " + wal.CreatePublicationSQL(cfg.Source.Publication, infos) + ";"
 	}
 	return failure.Configf(remedy, "publication %q does not exist", cfg.Source.Publication)
 }
 
 // lostPublication is the error of a publication that is not there although its
-// slot is.
+// slot is. Messages do not pass through it, so nothing is lost where there are
+// no tables.
 func lostPublication(cfg *config.Config) error {
+	if len(cfg.Source.Tables) == 0 {
+		return failure.Configf("run `cdc-outbox setup`, or: "+wal.CreatePublicationSQL(cfg.Source.Publication, nil)+";",
+			"slot %q exists but publication %q does not; its messages are kept, but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
+			cfg.Source.Slot, cfg.Source.Publication)
+	}
 	return failure.Lossf(gapRemedy, "slot %q exists but publication %q does not: events committed meanwhile are lost to the stream",
 		cfg.Source.Slot, cfg.Source.Publication)
 }

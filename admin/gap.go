@@ -32,6 +32,8 @@ type GapReport struct {
 	Done   bool   `json:"done"`
 	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
+
+	messagesOnly bool
 }
 
 // AcceptGap goes on from the present after a loss (exit code 3): it creates a
@@ -39,6 +41,9 @@ type GapReport struct {
 // than its publication, and writes a checkpoint that fits. It refuses while the
 // slot is in use.
 func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapReport, error) {
+	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
+		return nil, noTable("setup --snapshot")
+	}
 	conn, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -70,7 +75,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 // its publication is the one that the checkpoint knows: then all that it still
 // has is published.
 func planGap(v *view) *GapReport {
-	r := &GapReport{To: v.seen.CurrentLSN.String(), Slot: "kept"}
+	r := &GapReport{To: v.seen.CurrentLSN.String(), Slot: "kept", messagesOnly: len(v.tables) == 0}
 	if v.stored != nil {
 		r.From = v.stored.LSN.String()
 	}
@@ -158,7 +163,7 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
 	if r.Snapshot {
 		b.WriteString("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
-	} else {
+	} else if !r.messagesOnly {
 		b.WriteString("Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n")
 	}
 	if r.Done {

@@ -108,7 +108,11 @@ func (f *fixture) publication() string {
 	if err != nil || !ok {
 		f.t.Fatalf("publication: found %v, %v", ok, err)
 	}
-	return p.Fingerprint([]wal.Table{{Schema: "public", Name: "outbox"}})
+	tables, err := parseTables(f.Config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return p.Fingerprint(tables)
 }
 
 // save stores the checkpoint of a connector that is up to date with the slot.

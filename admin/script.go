@@ -17,12 +17,19 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "-- cdc-outbox: outbox table, publication, role and slot.\n"+
+	fmt.Fprintf(&b, "-- cdc-outbox: what the connector and those who write events need.\n"+
 		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n"+
 		"-- Not with --single-transaction: PostgreSQL creates no slot in a transaction that has written.\n"+
 		"-- The server needs wal_level = logical (ALTER SYSTEM SET wal_level = 'logical'; and a restart).\n")
 	for _, t := range tables {
 		writeSection(&b, "Outbox table "+t.String(), createSchema(t), opts.Schema.createTable(cfg, t))
+	}
+	if cfg.Source.Mode == config.ModeMessage {
+		functions, err := emitScript(cfg)
+		if err != nil {
+			return "", err
+		}
+		writeSection(&b, "Functions that write an event as a message; another schema will do", functions...)
 	}
 	writeSection(&b, "Publication: it must exist before the slot", guardedPublication(cfg, tables))
 	if opts.Role != "" {

@@ -29,9 +29,9 @@ type SetupOptions struct {
 
 // Step is one object that setup or teardown looked after.
 type Step struct {
-	Object string `json:"object"` // table, publication, role, slot or checkpoint
+	Object string `json:"object"` // table, function, publication, role, slot or checkpoint
 	Name   string `json:"name"`
-	Action string `json:"action"` // what was done, or found: created, changed, exists, ready, dropped, missing
+	Action string `json:"action"` // what was done, or found: created, changed, exists, ready, dropped, kept, missing
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -57,8 +57,8 @@ type setup struct {
 	steps  Steps
 }
 
-// Setup creates what is missing for the connector to run: outbox tables,
-// publication, role, checkpoint store and slot. It may be repeated. On an error
+// Setup creates what is missing for the connector to run: outbox tables or, in
+// message mode, functions that write messages, publication, role, checkpoint store and slot. It may be repeated. On an error
 // the steps say how far it got.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
 	tables, err := parseTables(cfg)
@@ -75,7 +75,7 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
 	for _, step := range []func(context.Context) error{
-		s.ensureTables, s.ensurePublication, s.ensureRole, s.openCheckpoint, s.ensureSlot,
+		s.ensureTables, s.ensureEmit, s.ensurePublication, s.ensureRole, s.openCheckpoint, s.ensureSlot,
 	} {
 		if err = step(ctx); err != nil {
 			break

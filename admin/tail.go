@@ -39,6 +39,9 @@ var errEnough = errors.New("enough events")
 // own and temporary. A row that would be a bad event is printed with the
 // reason.
 func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
+	if opts.FromTable && len(cfg.Source.Tables) == 0 {
+		return noTable("tail --from-table")
+	}
 	t, err := newTail(cfg, opts)
 	if err != nil {
 		return err
@@ -104,6 +107,11 @@ func (p jsonPrinter) print(ctx context.Context, ev *transform.Event, bad *transf
 // row prints the event of one inserted row.
 func (t *tail) row(ctx context.Context, row *wal.Row) error {
 	ev, err := t.router.Route(row)
+	return t.event(ctx, ev, err)
+}
+
+// event prints what the router made of a row or message.
+func (t *tail) event(ctx context.Context, ev *transform.Event, err error) error {
 	bad, isBad := errors.AsType[*transform.BadEvent](err)
 	if err != nil && !isBad {
 		return err
@@ -177,6 +185,11 @@ func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
 			if err := t.row(ctx, &msg.Row); err != nil {
 				return err
 			}
+		case wal.LogicalMessage:
+			ev, err := t.router.RouteMessage(msg)
+			if err := t.event(ctx, ev, err); err != nil {
+				return err
+			}
 		case wal.Commit, wal.Idle:
 			stream.Confirm(msg.End) // or the temporary slot would retain WAL
 		}
@@ -230,5 +243,7 @@ func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
 		Start:           at,
 		StatusInterval:  t.cfg.Source.StatusInterval,
 		LivenessTimeout: t.cfg.Source.LivenessTimeout,
+		Messages:        t.cfg.Source.Mode == config.ModeMessage,
+		Prefix:          t.cfg.Source.MessagePrefix,
 	})
 }

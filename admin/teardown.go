@@ -24,7 +24,7 @@ func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) 
 	defer closeConn(conn)
 
 	t := teardown{cfg: cfg, conn: conn, yes: yes}
-	for _, step := range []func(context.Context) error{t.slot, t.publication, t.checkpoint} {
+	for _, step := range []func(context.Context) error{t.slot, t.publication, t.checkpoint, t.emit} {
 		if err := step(ctx); err != nil {
 			return t.steps, err
 		}
@@ -66,6 +66,24 @@ func (t *teardown) publication(ctx context.Context) error {
 	return t.drop("publication", name, ok, func() error {
 		return execute(ctx, t.conn, "DROP PUBLICATION "+wal.QuoteIdentifier(name))
 	})
+}
+
+// emit says what becomes of the functions that write messages: like the tables,
+// they are the applications'.
+func (t *teardown) emit(ctx context.Context) error {
+	if t.cfg.Source.Mode != config.ModeMessage {
+		return nil
+	}
+	for _, f := range emitFunctions(t.cfg) {
+		state, _, err := f.find(ctx, t.conn, t.cfg)
+		if err != nil {
+			return err
+		}
+		if state != emitMissing {
+			t.steps = append(t.steps, Step{"function", f.signature(), "kept", "applications may call it; events go nowhere from now on"})
+		}
+	}
+	return nil
 }
 
 // drop records a step and, if told to, does it.

@@ -119,9 +119,11 @@ func (p Publication) Fingerprint(tables []Table) string {
 	return fmt.Sprintf("%d:%s", p.OID, strings.Join(parts, ","))
 }
 
-// NoTables reports whether a fingerprint is one of no tables: as messages do not
-// pass through a publication, nothing is missed while there is another or none.
-func NoTables(fingerprint string) bool { return strings.HasSuffix(fingerprint, ":") }
+// NoTables reports whether a fingerprint is one of no tables, or of no
+// publication: as messages do not pass through one, nothing is missed meanwhile.
+func NoTables(fingerprint string) bool {
+	return fingerprint == "" || strings.HasSuffix(fingerprint, ":")
+}
 
 // membership names the reason why a table is published. A table's own entry
 // comes last: in a publication of everything it decides nothing.
