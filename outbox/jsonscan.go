@@ -15,23 +15,14 @@ const (
 	maxFractionDigits = 16383
 )
 
-// maxDepth is how deep JSON may be nested. PostgreSQL's limit is its stack, some
-// thousand levels; those of parsers at the consumers' may be lower.
-const maxDepth = 1000
-
 var (
 	errZeroEscape = errors.New(`has the escape \u0000, which jsonb cannot hold`)
 	errSurrogate  = errors.New("has an escaped half of a surrogate pair, which jsonb cannot hold")
 	errNumber     = errors.New("has a number beyond those of jsonb")
 )
 
-// jsonScanner walks valid JSON and finds what PostgreSQL would refuse. Without
-// strict it is as lenient as the type json, which looks at syntax and depth.
-type jsonScanner struct {
-	rest   []byte
-	strict bool
-	depth  int
-}
+// jsonScanner walks valid JSON and finds what jsonb would refuse.
+type jsonScanner struct{ rest []byte }
 
 func (s *jsonScanner) run() error {
 	for len(s.rest) > 0 {
@@ -41,15 +32,7 @@ func (s *jsonScanner) run() error {
 			err = s.text()
 		case c == '-' || '0' <= c && c <= '9':
 			err = s.number()
-		case c == '{' || c == '[':
-			s.rest = s.rest[1:]
-			if s.depth++; s.depth > maxDepth {
-				err = errTooDeep
-			}
-		case c == '}' || c == ']':
-			s.rest = s.rest[1:]
-			s.depth--
-		default: // space, comma, colon, a letter of true, false or null
+		default: // a bracket, space, comma, colon, a letter of true, false or null
 			s.rest = s.rest[1:]
 		}
 		if err != nil {
@@ -73,7 +56,7 @@ func (s *jsonScanner) text() error {
 			s.rest = s.rest[2:]
 			continue
 		}
-		if err := s.unicode(); err != nil && s.strict {
+		if err := s.unicode(); err != nil {
 			return err
 		}
 	}
@@ -106,15 +89,9 @@ func (s *jsonScanner) escape() rune {
 
 // number passes over a number.
 func (s *jsonScanner) number() error {
-	end := bytes.IndexFunc(s.rest, func(r rune) bool { return !bytes.ContainsRune([]byte("+-.eE0123456789"), r) })
-	if end < 0 {
-		end = len(s.rest)
-	}
-	number := bytes.TrimPrefix(s.rest[:end], []byte("-"))
-	s.rest = s.rest[end:]
-	if !s.strict {
-		return nil
-	}
+	after := bytes.TrimLeft(s.rest, "+-.eE0123456789")
+	number := bytes.TrimPrefix(s.rest[:len(s.rest)-len(after)], []byte("-"))
+	s.rest = after
 	exponent := 0
 	if e := bytes.IndexAny(number, "eE"); e >= 0 {
 		var err error

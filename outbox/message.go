@@ -7,33 +7,52 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 )
 
-// emitSQL writes any number of messages. The inner query fixes their order, and
-// count spares the server to send a position for each. The third parameter of
-// PostgreSQL 17, flush, has a default.
-const emitSQL = "SELECT count(pg_logical_emit_message(true, $1::text, content)) FROM " +
-	"(SELECT content FROM unnest($2::bytea[]) WITH ORDINALITY AS events (content, position) ORDER BY position) AS ordered"
+// The statements that write messages. In emitMany the inner query fixes their
+// order, and count spares the server to send a position for each. The fourth
+// parameter of PostgreSQL 17's function, flush, has a default.
+const (
+	emitOne  = "SELECT pg_logical_emit_message(true, $1::text, $2::bytea)"
+	emitMany = "SELECT count(pg_logical_emit_message(true, $1::text, content)) FROM " +
+		"(SELECT content FROM unnest($2::bytea[]) WITH ORDINALITY AS events (content, position) ORDER BY position) AS ordered"
+)
 
-// emitRows runs the statement for rows.
+// emitRows emits rows with one statement.
 func (w *Writer) emitRows(ctx context.Context, tx Tx, rows []row) error {
-	var contents array
+	var (
+		content  []byte // of the row at hand
+		contents array
+		err      error
+	)
 	for i := range rows {
-		r := &rows[i]
-		content, err := envelope.Encode(&envelope.Message{
-			ID:            []byte(r.id.String()),
-			AggregateType: []byte(r.aggregateType),
-			AggregateID:   []byte(r.aggregateID),
-			Type:          []byte(r.typ),
-			Payload:       r.payload,
-			Headers:       r.headers,
-			Binary:        w.opts.Payload == Bytes,
-		})
-		if err != nil {
-			return err // only with a limit of more than a gigabyte
+		if content, err = w.envelope(content[:0], &rows[i]); err != nil {
+			return err
 		}
-		contents.bytea(content)
+		if len(rows) > 1 {
+			contents.bytea(content)
+		}
 	}
-	if err := tx.exec(ctx, emitSQL, w.opts.Prefix, contents.String()); err != nil {
+	if len(rows) == 1 {
+		err = tx.exec(ctx, emitOne, w.opts.Prefix, content)
+	} else {
+		err = tx.exec(ctx, emitMany, w.opts.Prefix, contents.String())
+	}
+	if err != nil {
 		return explain(fmt.Errorf("emit events as messages: %w", err))
 	}
 	return nil
+}
+
+// envelope appends the row's message to buf. Its error, content of a gigabyte,
+// is ruled out by the limits of Options.
+func (w *Writer) envelope(buf []byte, r *row) ([]byte, error) {
+	m := envelope.Message{
+		ID:            []byte(r.id.String()),
+		AggregateType: []byte(r.aggregateType),
+		AggregateID:   []byte(r.aggregateID),
+		Type:          []byte(r.typ),
+		Payload:       r.payload,
+		Headers:       r.headers,
+		Binary:        w.opts.Payload == Bytes,
+	}
+	return m.Append(buf)
 }

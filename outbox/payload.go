@@ -16,7 +16,7 @@ const (
 	// JSONB is JSON for a column of type jsonb. PostgreSQL stores its meaning:
 	// consumers see other spaces, and members in another order. It refuses more
 	// than JSON does, so that is refused here: the escape \u0000, half a surrogate
-	// pair, numbers beyond numeric, nesting deeper than 1000.
+	// pair, numbers beyond those of the type numeric.
 	JSONB PayloadType = iota
 	// JSON is JSON for a column of type json or text, kept byte for byte.
 	JSON
@@ -39,10 +39,7 @@ func (t PayloadType) String() string {
 	return fmt.Sprintf("PayloadType(%d)", uint8(t))
 }
 
-var (
-	errNotJSON = errors.New("is not valid JSON")
-	errTooDeep = errors.New("is JSON nested deeper than 1000")
-)
+var errNotJSON = errors.New("is not valid JSON")
 
 // encode returns the bytes that are stored, nil for NULL.
 func (t PayloadType) encode(payload any) ([]byte, error) {
@@ -77,13 +74,16 @@ func (t PayloadType) check(payload []byte) error {
 	case Text:
 		return storable(string(payload))
 	}
-	// json.Valid looks at syntax only and takes any bytes in a string.
+	// json.Valid looks at syntax and depth (10000) only, and takes any bytes in a
+	// string.
 	if !utf8.Valid(payload) {
 		return errNotUTF8
 	}
 	if !json.Valid(payload) {
 		return errNotJSON
 	}
-	scan := jsonScanner{rest: payload, strict: t == JSONB}
-	return scan.run()
+	if t == JSON {
+		return nil
+	}
+	return (&jsonScanner{payload}).run()
 }

@@ -70,15 +70,22 @@ func TestAllClientsStoreWhatWasGiven(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for _, e := range events { // one has a statement of its own
+				id, err := w.Write(t.Context(), tx, e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, id...)
+			}
 			if err := commit(); err != nil {
 				t.Fatal(err)
 			}
 			got := readRows(t, url, "outbox", debezium...)
-			if len(got) != len(events) {
-				t.Fatalf("%d rows, want %d", len(got), len(events))
+			if len(got) != 2*len(events) {
+				t.Fatalf("%d rows, want %d", len(got), 2*len(events))
 			}
-			for i, e := range events {
-				wantRow(t, got[i], ids[i], e)
+			for i := range got {
+				wantRow(t, got[i], ids[i], events[i%len(events)])
 			}
 		})
 	}
@@ -133,14 +140,20 @@ func TestPayloadTypesKeepTheirBytes(t *testing.T) {
 				tx, commit := begin(t)
 				e := order("1")
 				e.Payload, e.Headers = tt.give, map[string]string{"a": "b"}
-				if _, err := w.Write(t.Context(), tx, e); err != nil {
-					t.Fatalf("%s: %v", client, err)
+				for _, events := range [][]outbox.Event{{e}, {e, e}} { // one has a statement of its own
+					if _, err := w.Write(t.Context(), tx, events...); err != nil {
+						t.Fatalf("%s: %v", client, err)
+					}
 				}
 				if err := commit(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for _, row := range readRows(t, url, "outbox", "id", "aggregatetype", "aggregateid", "type", tt.back, "headers") {
+			rows := readRows(t, url, "outbox", "id", "aggregatetype", "aggregateid", "type", tt.back, "headers")
+			if want := 3 * len(clients(t, url)); len(rows) != want {
+				t.Errorf("%d rows, want %d", len(rows), want)
+			}
+			for _, row := range rows {
 				if !bytes.Equal(row.Payload, tt.want) || row.Payload == nil || row.Headers["a"] != "b" {
 					t.Errorf("stored %q and %v, want %q", row.Payload, row.Headers, tt.want)
 				}

@@ -38,7 +38,7 @@ type Options struct {
 // is safe for concurrent use.
 type Writer struct {
 	opts   Options
-	insert string // the statement of Write
+	insert insertSQL
 }
 
 // New returns a Writer, or an error that names each option that cannot be.

@@ -1,0 +1,157 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+)
+
+// patience bounds a wait, for slow and busy machines.
+const patience = time.Minute
+
+// runConnector runs a connector until the test ends, and returns once it reads
+// the slot. change adapts its configuration.
+func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change func(*config.Config)) {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Source.URL = config.Secret(url)
+	cfg.Source.Slot = connect(t, url).Config().Database
+	cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	cfg.Sink.Kafka.Brokers = broker.Brokers
+	cfg.Checkpoint.Store = config.StoreNone
+	cfg.HTTP.Listen = ""
+	if change != nil {
+		change(&cfg)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- connector.Run(ctx, connector.Options{
+			Config: &cfg, Log: zaptest.NewLogger(t), Metrics: metrics.New("", ""), Stdout: io.Discard,
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("connector: %v", err)
+		}
+	})
+	awaitReader(t, url, cfg.Source.Slot)
+}
+
+// awaitReader returns once somebody reads the slot.
+func awaitReader(t *testing.T, url, slot string) {
+	t.Helper()
+	conn := connect(t, url)
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		var active bool
+		err := conn.QueryRow(t.Context(), `SELECT count(*) > 0 FROM pg_replication_slots WHERE slot_name = $1 AND active`, slot).Scan(&active)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if active {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			t.Fatal("nobody reads the slot")
+		}
+	}
+}
+
+// TestWrittenEventsArrive goes all the way: library, PostgreSQL, connector,
+// Kafka.
+func TestWrittenEventsArrive(t *testing.T) {
+	payload := []byte(`{"id": 42}`)
+	for name, tt := range map[string]struct {
+		ddl   []string
+		opts  outbox.Options
+		value string
+		table string
+	}{
+		"table":        {[]string{outbox.Schema}, outbox.Options{}, `{"id": 42}`, "public.outbox"},
+		"partitions":   {partitioned(t), outbox.Options{}, `{"id": 42}`, "public.outbox"},
+		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, `{"id": 42}`, "public.outbox"},
+		"bytes": {[]string{`CREATE SCHEMA app`, `CREATE TABLE app.events (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text,
+				event_type text, payload bytea, headers jsonb)`},
+			outbox.Options{Payload: outbox.Bytes, Table: outbox.Table{Schema: "app", Name: "events", Columns: outbox.SnakeCase()}},
+			`{"id": 42}`, "app.events"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := newDB(t, tt.ddl...)
+			broker := kafkatest.Start(t)
+			broker.CreateTopic(t, "outbox.event.order", 1, nil)
+			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []string{tt.table} })
+
+			tx := begin(t, url)
+			const n = 20
+			events := make([]outbox.Event, n)
+			for i := range events {
+				events[i] = outbox.Event{
+					AggregateType: "order", AggregateID: fmt.Sprint("o-", i%3), Type: "Placed", Payload: payload,
+					Headers: map[string]string{"tenant": "Käse & \"Co\"", "n": fmt.Sprint(i)},
+				}
+			}
+			ids, err := newWriter(t, tt.opts).Write(t.Context(), outbox.PGX(tx), events...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			records := broker.Consume(t, []string{"outbox.event.order"}, kafkatest.Count(n))
+			for i, r := range records {
+				wantRecord(t, r, ids[i].String(), events[i], tt.value)
+			}
+		})
+	}
+}
+
+// partitioned is a table with partitions for today and tomorrow.
+func partitioned(t *testing.T) []string {
+	t.Helper()
+	ddl := []string{outbox.PartitionedSchema}
+	for _, at := range []time.Time{time.Now(), time.Now().AddDate(0, 0, 1)} {
+		p, err := outbox.Table{}.Partition(outbox.Daily, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ddl = append(ddl, p.SQL())
+	}
+	return ddl
+}
+
+func wantRecord(t *testing.T, r *kgo.Record, id string, e outbox.Event, value string) {
+	t.Helper()
+	if string(r.Key) != e.AggregateID || string(r.Value) != value {
+		t.Errorf("key %s, value %s, want %s, %s", r.Key, r.Value, e.AggregateID, value)
+	}
+	want := map[string]string{"id": id, "eventType": e.Type}
+	maps.Copy(want, e.Headers)
+	for _, h := range r.Headers {
+		if w, ok := want[h.Key]; ok && w != string(h.Value) {
+			t.Errorf("header %s is %s, want %s", h.Key, h.Value, w)
+		}
+		delete(want, h.Key)
+	}
+	if len(want) > 0 {
+		t.Errorf("record without headers %v", want)
+	}
+}

@@ -1,0 +1,113 @@
+package outbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+)
+
+// TestJSONBIsRefusedExactlyWhenPostgreSQLDoes compares thousands of documents.
+func TestJSONBIsRefusedExactlyWhenPostgreSQLDoes(t *testing.T) {
+	conn := connect(t, newDB(t))
+	random := rand.New(rand.NewPCG(1, 2))
+	const documents, perBatch = 4000, 400
+	var accepted int
+	for range documents / perBatch {
+		docs := make([]string, perBatch)
+		batch := &pgx.Batch{}
+		for i := range docs {
+			docs[i] = randomJSON(random, 3)
+			batch.Queue(`SELECT pg_temp.takes($1)`, docs[i])
+		}
+		for i, takes := range ask(t, conn, batch, perBatch) {
+			if got := accepts(t, docs[i]); got != takes {
+				t.Errorf("%s: accepted %t, by PostgreSQL %t", docs[i], got, takes)
+			} else if got {
+				accepted++
+			}
+		}
+	}
+	if accepted < documents/10 || accepted > documents*9/10 {
+		t.Errorf("%d of %d documents were accepted: the comparison says little", accepted, documents)
+	}
+}
+
+// ask runs the batch, whose queries tell whether jsonb takes a text.
+func ask(t *testing.T, conn *pgx.Conn, batch *pgx.Batch, n int) []bool {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), `CREATE OR REPLACE FUNCTION pg_temp.takes(doc text) RETURNS boolean LANGUAGE plpgsql AS $$
+		BEGIN PERFORM doc::jsonb; RETURN true; EXCEPTION WHEN data_exception OR untranslatable_character THEN RETURN false; END $$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := conn.SendBatch(t.Context(), batch)
+	defer results.Close()
+	takes := make([]bool, n)
+	for i := range takes {
+		if err := results.QueryRow().Scan(&takes[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return takes
+}
+
+func accepts(t testing.TB, payload string) bool {
+	t.Helper()
+	e := order("1")
+	e.Payload = json.RawMessage(payload)
+	_, err := outbox.WriteSQL(t.Context(), &recorder{}, e)
+	return err == nil
+}
+
+// randomJSON returns what is nearly JSON, and nearly jsonb.
+func randomJSON(r *rand.Rand, depth int) string {
+	pick := func(from ...string) string { return from[r.IntN(len(from))] }
+	text := func() string {
+		var b strings.Builder
+		for range r.IntN(4) {
+			b.WriteString(pick(`a`, `\\`, `\"`, `\n`, `\u00e9`, `\ud83c\udf75`, `\ud83c`, `\udf75`, `\uD83C\u0041`, `\u0000`, `\\u0000`,
+				`u0000`, `茶`, `\u005cu0000`, "\t", `\x`, ` `, `1e999999`, `\uDBFF\uDFFF`))
+		}
+		return `"` + b.String() + `"`
+	}
+	number := func() string {
+		return pick("", "-", "+") + pick("1", "10", "0", "01", "123456") + pick("", ".5", ".", ".050") +
+			pick("", "e5", "E-16382", "e-16383", "e-16384", "e131070", "e131071", "e+131072", "e-99999999", "e99999999999999999999")
+	}
+	switch n := r.IntN(10); {
+	case depth == 0 || n < 2:
+		return pick("true", "null", `""`, "{}", "[]", "tru")
+	case n < 5:
+		return text()
+	case n < 7:
+		// Of zero, PostgreSQL forgets a positive exponent; that we do not is no
+		// difference worth code.
+		for {
+			if s := number(); !strings.HasPrefix(strings.TrimLeft(s, "-+"), "0") {
+				return s
+			}
+		}
+	case n < 8:
+		return "[" + randomJSON(r, depth-1) + pick(",", ", ", " ") + randomJSON(r, depth-1) + "]"
+	default:
+		return fmt.Sprintf("{%s:%s, %s : %s}", text(), randomJSON(r, depth-1), text(), randomJSON(r, depth-1))
+	}
+}
+
+func FuzzAcceptedPayloadIsJSON(f *testing.F) {
+	for _, seed := range []string{`{"a": "\ud83c\udf75"}`, `[1e5, -0.5, "\u0000"]`, `"\u12`, `{`, "\xff", `1e`, `"\\"`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		if accepts(t, string(payload)) && !(json.Valid(payload) && utf8.Valid(payload)) {
+			t.Errorf("accepted %q", payload)
+		}
+	})
+}
