@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -11,9 +10,8 @@ import (
 // leaves room for it and the scope.
 const MaxIDBytes = 1024
 
-// scopeForm leaves out the characters that separate the parts of a key in the
-// stores, and the braces of Redis Cluster's hash tags.
-var scopeForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+// maxScopeBytes bounds Key.Scope.
+const maxScopeBytes = 100
 
 // Key identifies a message for one consumer. It is a value; the zero Key is not
 // valid.
@@ -32,7 +30,7 @@ func (k Key) String() string { return k.Scope + "/" + k.ID }
 // Validate returns an error that wraps ErrBadKey unless the key can be stored.
 func (k Key) Validate() error {
 	switch {
-	case !scopeForm.MatchString(k.Scope):
+	case !validScope(k.Scope):
 		return fmt.Errorf("%w: scope %q must be 1 to 100 letters, digits, dots, underscores or hyphens", ErrBadKey, k.Scope)
 	case k.ID == "":
 		return fmt.Errorf("%w: the id is empty", ErrBadKey)
@@ -42,4 +40,17 @@ func (k Key) Validate() error {
 		return fmt.Errorf("%w: the id is not UTF-8 without NUL", ErrBadKey)
 	}
 	return nil
+}
+
+// validScope leaves out the characters that separate the parts of a key in the
+// stores, and the braces of Redis Cluster's hash tags.
+func validScope(s string) bool {
+	for _, c := range []byte(s) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxScopeBytes
 }

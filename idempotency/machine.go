@@ -39,7 +39,7 @@ func (r Record) HeldBy(lease Lease) bool {
 func (r Record) Claim(now time.Time, req ClaimRequest) (Record, Claim, error) {
 	r = r.At(now)
 	if r.Fingerprint.Conflicts(req.Fingerprint) {
-		return r, Claim{}, fmt.Errorf("claim %s: %w", r.Key, ErrMismatch)
+		return r, Claim{}, fmt.Errorf("claim %q: %w", r.Key, ErrMismatch)
 	}
 	answer := Claim{Attempts: r.Attempts, Reason: r.Reason, Layer: LayerStore}
 	switch {
@@ -76,7 +76,7 @@ func (r Record) Claim(now time.Time, req ClaimRequest) (Record, Claim, error) {
 func (r Record) Extend(now time.Time, lease Lease, d time.Duration) (Record, error) {
 	r = r.At(now)
 	if r.State != Processing || !r.HeldBy(lease) {
-		return r, fmt.Errorf("extend %s: %w", lease.Key, ErrLeaseLost)
+		return r, fmt.Errorf("extend %q: %w", lease.Key, ErrLeaseLost)
 	}
 	r.LeaseUntil, r.UpdatedAt = now.Add(d), now
 	if r.ExpiresAt.Before(r.LeaseUntil) {
@@ -91,7 +91,7 @@ func (r Record) Complete(now time.Time, lease Lease, result []byte, retention ti
 	r = r.At(now)
 	switch {
 	case !r.HeldBy(lease) || r.State != Processing && r.State != Completed:
-		return r, fmt.Errorf("complete %s: %w", lease.Key, ErrLeaseLost)
+		return r, fmt.Errorf("complete %q: %w", lease.Key, ErrLeaseLost)
 	case r.State == Completed: // repeated
 		return r, nil
 	}
@@ -109,7 +109,7 @@ func (r Record) Fail(now time.Time, lease Lease, f Failure) (Record, error) {
 	}
 	switch {
 	case !r.HeldBy(lease) || r.State != Processing && r.State != next:
-		return r, fmt.Errorf("fail %s: %w", lease.Key, ErrLeaseLost)
+		return r, fmt.Errorf("fail %q: %w", lease.Key, ErrLeaseLost)
 	case r.State == next: // repeated
 		return r, nil
 	}
@@ -131,7 +131,7 @@ func (r Record) Release(now time.Time) (Record, error) {
 	case Absent:
 		return r, nil
 	case Completed:
-		return r, fmt.Errorf("release %s: %w", r.Key, ErrCompleted)
+		return r, fmt.Errorf("release %q: %w", r.Key, ErrCompleted)
 	}
 	r.State, r.Owner, r.Attempts = Retryable, "", 0
 	r.LeaseUntil, r.RetryAt, r.UpdatedAt = time.Time{}, now, now

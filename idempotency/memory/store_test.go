@@ -45,8 +45,8 @@ func TestStoreKeepsTheContract(t *testing.T) {
 }
 
 func TestHistories(t *testing.T) {
-	t.Run("a million steps", func(t *testing.T) {
-		storetest.Histories(t, withFakeClock(), storetest.Options{Steps: 1_000_000})
+	t.Run("with a fake clock", func(t *testing.T) {
+		storetest.Histories(t, withFakeClock(), storetest.Options{Steps: steps})
 	})
 	t.Run("in real time", func(t *testing.T) {
 		storetest.Histories(t, inRealTime(), storetest.Options{})

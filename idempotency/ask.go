@@ -1,0 +1,57 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+)
+
+// A call whose answer is unknown is made again, with the same arguments. A
+// claim is so once: the second answer tells whether the first was granted. A
+// settlement is so as long as Timeout lasts.
+const claimTries = 2
+
+// tries is how many calls that hang fit into Timeout.
+const tries = 3
+
+// between are the waits before a call is repeated.
+var between = backoff.Range{First: 20 * time.Millisecond, Longest: time.Second}
+
+func (p *Processor) claim(ctx context.Context, m Message) (claim Claim, err error) {
+	req := ClaimRequest{
+		Owner: NewOwner(), Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
+	}
+	err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
+		claim, err = p.store.Claim(ctx, m.Key, req)
+		return err
+	})
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim key: %w", err)
+	}
+	return claim, nil
+}
+
+// ask makes a call until it is answered: as often as most, if that is above 0,
+// and for Timeout.
+func (p *Processor) ask(ctx context.Context, most int, call func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	defer cancel()
+	for n := 1; ; n++ {
+		err := p.try(ctx, call)
+		if Answered(err) || n == most {
+			return err
+		}
+		if backoff.Sleep(ctx, between.Wait(n)) != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+func (p *Processor) try(ctx context.Context, call func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout/tries)
+	defer cancel()
+	return call(ctx)
+}

@@ -1,0 +1,158 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// attempt is one granted claim, from there to its settlement.
+type attempt struct {
+	*Processor
+	ctx     context.Context // the caller's
+	message Message
+	claim   Claim
+	asked   time.Time // before the claim was
+	ran     bool      // the handler was called
+}
+
+// result returns the Result of this attempt.
+func (a *attempt) result(d Disposition, wait time.Duration) Result {
+	r := Result{Disposition: d, Wait: wait, Layer: a.claim.Layer}
+	if a.ran {
+		r.Attempt = a.claim.Attempts
+	}
+	return r
+}
+
+func (a *attempt) run(handler Handler) (Result, error) {
+	h := newHold(a.ctx, a.store, a.claim.Lease, a.asked, a.options)
+	defer func() { _ = h.release() }() // also when the handler panics
+	if a.exhausted(a.claim.Attempts - 1) {
+		return a.giveUp(h, fmt.Errorf("%w: %d attempts did not end, the last failure was: %q",
+			ErrExhausted, a.claim.Attempts-1, a.claim.Reason))
+	}
+	if err := context.Cause(h.ctx); err != nil { // the claim took too long
+		return a.interrupted(h, err)
+	}
+	a.ran = true
+	value, err := handler(h.ctx)
+	switch {
+	case err == nil:
+		return a.complete(h, value)
+	case h.ctx.Err() != nil:
+		return a.interrupted(h, err)
+	case IsTerminal(err) && a.options.DeadLetter != nil:
+		return a.giveUp(h, err)
+	case a.exhausted(a.claim.Attempts):
+		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", ErrExhausted, a.claim.Attempts, err))
+	default:
+		return a.retry(h, err)
+	}
+}
+
+// exhausted tells whether no attempt is left after so many.
+func (a *attempt) exhausted(attempts int) bool {
+	return a.options.MaxAttempts > 0 && attempts >= a.options.MaxAttempts
+}
+
+// complete settles the key after the handler succeeded. A lease that ran out
+// here may still be had there, so the store is asked unless it said otherwise.
+func (a *attempt) complete(h *hold, value []byte) (Result, error) {
+	err := a.settle(h, "complete key", func(ctx context.Context) error {
+		return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
+	})
+	if errors.Is(err, ErrResultTooLarge) {
+		a.options.Observer.resultDropped(a.message, len(value))
+		err = a.settle(h, "complete key", func(ctx context.Context) error {
+			return a.store.Complete(ctx, a.claim.Lease, nil, a.options.Retention)
+		})
+	}
+	if err != nil {
+		return a.unsettled(err, Loss{Result: value})
+	}
+	r := a.result(Handled, 0)
+	r.Value = value
+	return r, nil
+}
+
+// retry leaves the message for a later attempt, because of err.
+func (a *attempt) retry(h *hold, err error) (Result, error) {
+	wait := a.options.retryAfter(a.claim.Attempts)
+	return a.fail(h, Failure{RetryAfter: wait}, err)
+}
+
+// interrupted leaves the message for whoever comes next. The consumer or the
+// store is the reason, not the message: therefore the attempt is not counted.
+func (a *attempt) interrupted(h *hold, err error) (Result, error) {
+	return a.fail(h, Failure{Uncounted: true}, fmt.Errorf("interrupted: %w", err))
+}
+
+func (a *attempt) fail(h *hold, f Failure, err error) (Result, error) {
+	f.Reason, f.Retention = err.Error(), a.options.Retention
+	if settleErr := a.settleFailure(h, f); settleErr != nil {
+		return a.unsettled(settleErr, Loss{Err: err})
+	}
+	return a.result(Retry, f.RetryAfter), err
+}
+
+// giveUp makes the message durable elsewhere while the lease is held, and only
+// then settles the key.
+func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
+	d := DeadLetter{Message: a.message, Attempts: a.claim.Attempts, Reason: reason}
+	if !a.ran {
+		d.Attempts--
+	}
+	if err := a.deadLetter(h.ctx, d); err != nil {
+		err = errors.Join(reason, err)
+		if h.ctx.Err() != nil {
+			return a.interrupted(h, err)
+		}
+		return a.retry(h, err)
+	}
+	f := Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
+	if err := a.settleFailure(h, f); err != nil {
+		return a.unsettled(err, Loss{Err: reason})
+	}
+	return a.result(DeadLettered, 0), nil
+}
+
+func (a *attempt) settleFailure(h *hold, f Failure) error {
+	return a.settle(h, "fail key", func(ctx context.Context) error { return a.store.Fail(ctx, a.claim.Lease, f) })
+}
+
+// settle ends the hold and asks the store, whether or not ctx has ended.
+func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) error) error {
+	err := h.release()
+	if err == nil {
+		err = a.ask(context.WithoutCancel(a.ctx), 0, call)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// unsettled says what the error of a settlement means for the message.
+func (a *attempt) unsettled(err error, loss Loss) (Result, error) {
+	all := errors.Join(err, loss.Err)
+	if !errors.Is(err, ErrLeaseLost) {
+		return a.result(Unavailable, a.options.retryAfter(1)), all
+	}
+	if a.ran {
+		loss.Message, loss.Lease = a.message, a.claim.Lease
+		a.options.Observer.leaseLost(loss)
+		a.compensate(loss)
+	}
+	return a.result(Lost, 0), all
+}
+
+func (a *attempt) compensate(loss Loss) {
+	if a.options.Compensate == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.options.Timeout)
+	defer cancel()
+	a.options.Compensate(ContextWithLease(ctx, loss.Lease), loss)
+}

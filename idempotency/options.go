@@ -1,0 +1,130 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+)
+
+// The defaults of Options.
+const (
+	DefaultLease       = 30 * time.Second
+	DefaultRetention   = 7 * 24 * time.Hour
+	DefaultMaxAttempts = 5
+	DefaultFirstRetry  = time.Second
+	DefaultLastRetry   = time.Minute
+)
+
+// Options of a Processor.
+type Options struct {
+	// Store is required.
+	Store Store
+	// Lease is how long a claim excludes others; the Processor extends it while
+	// the handler runs. A process that dies is succeeded after it.
+	// DefaultLease if 0.
+	Lease time.Duration
+	// Heartbeat is how often the lease is extended; a third of Lease if 0.
+	Heartbeat time.Duration
+	// Margin is how long before the lease may be lost the handler's context
+	// ends; a tenth of Lease if 0. The handler must stop within it.
+	Margin time.Duration
+	// Timeout bounds the asking of the store: how long a claim or a settlement
+	// is repeated before the store counts as unavailable, and by how much Run
+	// may outlive its context. A third of Lease if 0.
+	Timeout time.Duration
+	// Retention is how long a settled key is kept. It must be longer than a
+	// message can be delivered again: the topic's retention, if its offsets may
+	// be reset. DefaultRetention if 0.
+	Retention time.Duration
+	// MaxAttempts is how many claims are granted to a message before it is
+	// given up; DefaultMaxAttempts if 0, no bound if negative.
+	MaxAttempts int
+	// FirstRetry is the wait after the first failed attempt; it doubles up to
+	// LastRetry and is drawn from the upper half. DefaultFirstRetry and
+	// DefaultLastRetry if 0.
+	FirstRetry, LastRetry time.Duration
+	// DeadLetter makes a message that is given up durable elsewhere; nil means
+	// that it is. It may be called again for a message whose key could not be
+	// settled afterwards. Required unless MaxAttempts is negative: without it
+	// nothing is given up, a terminal error is retried like any other, and a
+	// message that contradicts its key or has a bad one is not done either.
+	DeadLetter func(ctx context.Context, d DeadLetter) error
+	// Compensate is called when the lease was lost while, or after, the handler
+	// ran. Optional. ctx does not end with Run's, but after Timeout.
+	Compensate func(ctx context.Context, l Loss)
+	// OnUnavailable says what to do when a claim cannot be asked for.
+	OnUnavailable Unavailability
+	// Observer is told what happens.
+	Observer Observer
+}
+
+// Unavailability is what to do with messages while the store cannot be asked.
+type Unavailability uint8
+
+const (
+	// FailClosed leaves the message for later: Result.Disposition is
+	// Unavailable.
+	FailClosed Unavailability = iota
+	// FailOpen runs the handler without a claim: there is no lease in its
+	// context, no heartbeat and no count of attempts, and the message may be
+	// handled twice, also at the same time.
+	FailOpen
+)
+
+func (o Options) withDefaults() Options {
+	set(&o.Lease, DefaultLease)
+	set(&o.Heartbeat, o.Lease/3)
+	set(&o.Margin, o.Lease/10)
+	set(&o.Timeout, o.Lease/3)
+	set(&o.Retention, DefaultRetention)
+	set(&o.FirstRetry, DefaultFirstRetry)
+	set(&o.LastRetry, max(DefaultLastRetry, o.FirstRetry))
+	if o.MaxAttempts == 0 {
+		o.MaxAttempts = DefaultMaxAttempts
+	}
+	return o
+}
+
+func set(d *time.Duration, to time.Duration) {
+	if *d == 0 {
+		*d = to
+	}
+}
+
+// validate names what cannot work.
+func (o Options) validate() error {
+	for name, d := range map[string]time.Duration{
+		"Lease": o.Lease, "Heartbeat": o.Heartbeat, "Margin": o.Margin, "Timeout": o.Timeout,
+		"Retention": o.Retention, "FirstRetry": o.FirstRetry, "LastRetry": o.LastRetry,
+	} {
+		if d < time.Millisecond {
+			return fmt.Errorf("%s is %s: it must be at least a millisecond", name, d)
+		}
+	}
+	switch {
+	case o.Store == nil:
+		return errors.New("Store is missing") //nolint:revive // the field's name
+	case o.Heartbeat+o.Margin >= o.Lease:
+		return fmt.Errorf("Heartbeat, %s, and Margin, %s, leave no time within Lease, %s", o.Heartbeat, o.Margin, o.Lease)
+	case o.Timeout+o.Margin >= o.Lease:
+		return fmt.Errorf("Timeout, %s, and Margin, %s, leave no time within Lease, %s", o.Timeout, o.Margin, o.Lease)
+	case o.Retention < o.Lease:
+		return fmt.Errorf("Retention, %s, is shorter than Lease, %s", o.Retention, o.Lease)
+	case o.LastRetry < o.FirstRetry:
+		return fmt.Errorf("LastRetry, %s, is shorter than FirstRetry, %s", o.LastRetry, o.FirstRetry)
+	case o.Retention <= o.LastRetry:
+		return fmt.Errorf("Retention, %s, forgets a message before its retry, after LastRetry, %s", o.Retention, o.LastRetry)
+	case o.DeadLetter == nil && o.MaxAttempts > 0:
+		return errors.New("DeadLetter is missing: give one, or a negative MaxAttempts to give up no message") //nolint:revive // likewise
+	case o.OnUnavailable > FailOpen:
+		return fmt.Errorf("OnUnavailable is %d, neither FailClosed nor FailOpen", o.OnUnavailable)
+	}
+	return nil
+}
+
+func (o Options) retryAfter(attempt int) time.Duration {
+	return backoff.Range{First: o.FirstRetry, Longest: o.LastRetry}.Wait(max(attempt, 1))
+}

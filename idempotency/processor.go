@@ -1,0 +1,135 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Processor is the Runner around a Store. Make one with NewProcessor. It keeps
+// no state between Runs and is safe for concurrent use.
+//
+// A panic of the handler is not recovered: the process goes down, the attempt
+// stays counted, and after the lease the message is tried elsewhere, so that a
+// message that brings processes down ends in the dead letter.
+type Processor struct {
+	options Options
+	store   Store
+}
+
+var _ Runner = (*Processor)(nil)
+
+// NewProcessor returns a Processor, or an error that names the option that
+// cannot work.
+func NewProcessor(o Options) (*Processor, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("configure processor: %w", err)
+	}
+	return &Processor{options: o, store: observe(o.Store, o.Observer)}, nil
+}
+
+// Run implements Runner. What becomes of a message:
+//
+//	claimed before and completed          → Skipped
+//	claimed before and given up           → DeadLettered
+//	somebody else's, or not due           → Elsewhere, Retry
+//	claimed more than MaxAttempts         → DeadLettered, without a run
+//	another payload, bad key              → DeadLettered, the key is left alone
+//	the handler returns nil               → Handled
+//	it returns an error                   → Retry
+//	the same, and it is Terminal or the
+//	last attempt                          → DeadLettered
+//	the dead letter cannot be kept        → Retry
+//	its context ended before it did       → Retry at once, the attempt is not counted
+//	the lease was lost                    → Lost, after Compensate; the result is discarded
+//	a claim or settlement cannot be asked → Unavailable; after a settlement that
+//	                                        may have happened the next Run finds out
+//
+// When ctx ends, the handler's context does, and Run returns after the handler
+// did and Timeout at most.
+func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result, error) {
+	begun := time.Now()
+	r, err := p.run(ctx, m, handler)
+	if err != nil {
+		err = fmt.Errorf("message %q: %w", m.Key, err)
+	}
+	p.options.Observer.run(m, r, err, time.Since(begun))
+	return r, err
+}
+
+func (p *Processor) run(ctx context.Context, m Message, handler Handler) (Result, error) {
+	asked := time.Now()
+	claim, err := p.claim(ctx, m)
+	switch {
+	case errors.Is(err, ErrMismatch), errors.Is(err, ErrBadKey):
+		return p.refuse(ctx, m, err)
+	case err != nil && ctx.Err() != nil:
+		return Result{Disposition: Unavailable}, err
+	case !Answered(err) && p.options.OnUnavailable == FailOpen:
+		return p.runUnclaimed(ctx, m, handler, err)
+	case err != nil:
+		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1)}, err
+	}
+	p.options.Observer.claim(m, claim)
+	r := Result{Layer: claim.Layer, Wait: claim.Wait}
+	switch claim.Outcome {
+	case Claimed:
+		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked}
+		return a.run(handler)
+	case Duplicate:
+		r.Disposition, r.Value = Skipped, claim.Result
+		return r, nil
+	case GivenUp:
+		r.Disposition = DeadLettered
+		return r, nil
+	case InProgress:
+		r.Disposition = Elsewhere
+		return r, ErrInProgress
+	case NotDue:
+		r.Disposition = Retry
+		return r, ErrNotDue
+	default:
+		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1)},
+			fmt.Errorf("store answered a claim with the outcome %d", claim.Outcome)
+	}
+}
+
+// refuse deals with a message that no attempt can be made of. Its key, if it
+// has a record, is another message's.
+func (p *Processor) refuse(ctx context.Context, m Message, reason error) (Result, error) {
+	if err := p.deadLetter(ctx, DeadLetter{Message: m, Reason: reason}); err != nil {
+		return Result{Disposition: Retry, Wait: p.options.retryAfter(1)}, errors.Join(reason, err)
+	}
+	return Result{Disposition: DeadLettered}, nil
+}
+
+// errNoDeadLetter says why a message cannot be given up.
+var errNoDeadLetter = errors.New("no dead letter is configured")
+
+func (p *Processor) deadLetter(ctx context.Context, d DeadLetter) error {
+	if p.options.DeadLetter == nil {
+		return errNoDeadLetter
+	}
+	if err := p.options.DeadLetter(ctx, d); err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+	return nil
+}
+
+// runUnclaimed is FailOpen.
+func (p *Processor) runUnclaimed(ctx context.Context, m Message, handler Handler, cause error) (Result, error) {
+	p.options.Observer.failOpen(m, cause)
+	value, err := handler(ctx)
+	switch {
+	case err == nil:
+		return Result{Disposition: Handled, Value: value}, nil
+	case ctx.Err() != nil:
+		return Result{Disposition: Retry}, err
+	case IsTerminal(err):
+		return p.refuse(ctx, m, err)
+	default:
+		return Result{Disposition: Retry, Wait: p.options.retryAfter(1)}, err
+	}
+}
