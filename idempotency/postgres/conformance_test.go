@@ -9,6 +9,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
 )
 
+func TestContract(t *testing.T) {
+	each(t, func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions) {
+		o.MaxResultBytes = 1 << 16
+		s := newStore(t, pool, o)
+		storetest.Run(t, func(*testing.T) storetest.Subject {
+			return storetest.Subject{Store: s, Operator: s, MaxResultBytes: o.MaxResultBytes}
+		})
+	})
+}
+
 func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions) {
 		s := newStore(t, pool, o)

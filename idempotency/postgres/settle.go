@@ -82,3 +82,12 @@ func (s *Store) settle(ctx context.Context, verb string, lease idempotency.Lease
 	}
 	return fmt.Errorf("%s %s: %w", verb, lease.Key, idempotency.ErrLeaseLost)
 }
+
+// micros returns d in microseconds, rounded up: a lease of 1 ns is not none.
+func micros(d time.Duration) int64 {
+	us := d.Microseconds()
+	if time.Duration(us)*time.Microsecond < d {
+		us++
+	}
+	return us
+}

@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,13 +86,18 @@ func (s *Store) sql(key idempotency.Key) *statements {
 
 // Claim implements idempotency.Store.
 func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
-	claim, _, err := s.claim(ctx, key, req, nil)
+	claim, _, err := s.claim(ctx, s.db, key, req, nil)
 	return claim, err
 }
 
-// claim claims under an advisory lock, if there is one to be had: locked tells
-// that somebody else has it, so that the key could not be claimed.
-func (s *Store) claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest, lock *int64) (_ idempotency.Claim, locked bool, err error) {
+// rowQuerier is a DB or a connection of its pool.
+type rowQuerier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// claim claims through db; if lock is not nil, only while nobody has that
+// advisory lock. locked tells that somebody has, so that the key was not claimed.
+func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, req idempotency.ClaimRequest, lock *int64) (_ idempotency.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return idempotency.Claim{}, false, err
 	}
@@ -108,7 +111,7 @@ func (s *Store) claim(ctx context.Context, key idempotency.Key, req idempotency.
 	}
 	var a claimAnswer
 	err = retry(ctx, func() error {
-		return s.db.QueryRow(ctx, sql, args...).
+		return db.QueryRow(ctx, sql, args...).
 			Scan(&a.state, &a.fence, &a.attempts, &a.reason, &a.result, &a.mismatch, &a.wait)
 	})
 	if err != nil {
@@ -147,53 +150,4 @@ func (a claimAnswer) claim(key idempotency.Key, owner string) idempotency.Claim 
 		c.Outcome = idempotency.GivenUp
 	}
 	return c
-}
-
-// retryLimit bounds how often one call is repeated on conflicts. Each conflict
-// means that somebody else got on, so that more than a few are rare.
-const retryLimit = 100
-
-// retry repeats f on the errors that mean: somebody else was faster, ask anew.
-// The pauses are random, below a bound that doubles up to 64 ms.
-func retry(ctx context.Context, f func() error) error {
-	pause := time.Millisecond
-	for try := 1; ; try++ {
-		err := f()
-		if !conflicted(err) || try == retryLimit {
-			return err
-		}
-		timer := time.NewTimer(rand.N(pause))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return errors.Join(context.Cause(ctx), err)
-		}
-		pause = min(2*pause, 64*time.Millisecond)
-	}
-}
-
-// SQLSTATE codes.
-const (
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-	lockNotAvailable     = "55P03"
-)
-
-func conflicted(err error) bool {
-	return errors.Is(err, pgx.ErrNoRows) || hasCode(err, serializationFailure) || hasCode(err, deadlockDetected)
-}
-
-func hasCode(err error, code string) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == code
-}
-
-// micros returns d in microseconds, rounded up: a lease of 1 ns is not none.
-func micros(d time.Duration) int64 {
-	us := d.Microseconds()
-	if time.Duration(us)*time.Microsecond < d {
-		us++
-	}
-	return us
 }

@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// attempt is one Run. What keeps the effect to once is the fence: the completion
+// changes the record only if it is still that of this claim, and holds its lock
+// until the commit. The advisory lock only spares others the work in vain.
+type attempt struct {
+	*Transactional
+	message idempotency.Message
+	conn    *pgxpool.Conn // nil once released
+	lock    int64
+	claimed idempotency.Claim
+	ran     bool // the handler was called
+}
+
+// release gives the connection back, before anything else is asked of the pool.
+func (a *attempt) release() {
+	if a.conn != nil {
+		a.conn.Release()
+		a.conn = nil
+	}
+}
+
+// claim counts the attempt in a transaction of its own, so that one that takes
+// the process down counts too.
+func (a *attempt) claim(ctx context.Context) (idempotency.Claim, bool, error) {
+	begun := time.Now()
+	claim, locked, err := a.store.claim(ctx, a.conn, a.message.Key, idempotency.ClaimRequest{
+		Owner: idempotency.NewOwner(), Fingerprint: a.message.Fingerprint,
+		Lease: a.options.Lease, Retention: a.options.Retention,
+	}, &a.lock)
+	a.called(idempotency.OpClaim, begun, err)
+	if err == nil && !locked && a.options.Observer.Claim != nil {
+		a.options.Observer.Claim(a.message, claim)
+	}
+	return claim, locked, err
+}
+
+// attempt runs the handler in a transaction and settles the key.
+func (a *attempt) attempt(ctx context.Context, claim idempotency.Claim, handler idempotency.Handler) (idempotency.Result, error) {
+	a.claimed = claim
+	if a.exhausted(claim.Attempts) {
+		a.release()
+		return a.bury(ctx, errExhausted(claim.Reason))
+	}
+	inner, err := a.conn.BeginTx(ctx, pgx.TxOptions{
+		BeginQuery: fmt.Sprintf("%s; select pg_try_advisory_xact_lock(%d)", a.begin, a.lock),
+	})
+	if err != nil {
+		a.release()
+		return a.interrupted(ctx, a.options.BackoffFirst, fmt.Errorf("begin: %w", err))
+	}
+	tx := &lentTx{Tx: inner}
+	defer a.rollback(ctx, inner) // for a handler that panics
+	a.ran = true
+	value, err := handler(context.WithValue(idempotency.ContextWithLease(ctx, claim.Lease), txKey{}, pgx.Tx(tx)))
+	if err == nil {
+		err = tx.check()
+	}
+	if err != nil {
+		a.rollback(ctx, inner)
+		return a.failed(ctx, err)
+	}
+	return a.commit(ctx, inner, value)
+}
+
+// commit completes the key and commits.
+func (a *attempt) commit(ctx context.Context, tx pgx.Tx, value []byte) (idempotency.Result, error) {
+	settleCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	begun := time.Now()
+	completed, err := a.complete(settleCtx, tx, value)
+	if err != nil || !completed {
+		a.called(idempotency.OpComplete, begun, err)
+		a.rollback(ctx, tx)
+		if err == nil {
+			return a.lost(value, nil)
+		}
+		return a.failed(ctx, fmt.Errorf("complete %s: %w", a.message.Key, err))
+	}
+	err = tx.Commit(settleCtx)
+	a.called(idempotency.OpComplete, begun, err)
+	a.release()
+	switch {
+	case err == nil:
+		return a.result(idempotency.Handled, value), nil
+	case rolledBack(err):
+		return a.failed(ctx, fmt.Errorf("commit: %w", err))
+	default:
+		return a.doubted(ctx, value, fmt.Errorf("commit: %w", err))
+	}
+}
+
+// complete changes the record in the transaction, if it still is this claim's.
+func (a *attempt) complete(ctx context.Context, tx pgx.Tx, value []byte) (bool, error) {
+	if size := len(value); size > a.store.options.MaxResultBytes {
+		value = nil
+		if a.options.Observer.ResultDropped != nil {
+			a.options.Observer.ResultDropped(a.message, size)
+		}
+	}
+	l := a.claimed.Lease
+	tag, err := tx.Exec(ctx, a.store.sql(l.Key).complete, l.Key.Scope, l.Key.ID, l.Owner, l.Fence,
+		value, micros(a.options.Retention))
+	return tag.RowsAffected() == 1, err
+}
+
+// rollback ends the transaction, unless it has ended, and gives the connection
+// back.
+func (a *attempt) rollback(ctx context.Context, tx pgx.Tx) {
+	if a.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	_ = tx.Rollback(ctx) // a connection that cannot even do that is closed, to the same end
+	a.release()
+}
+
+// rolledBack tells whether a commit's error is the server's word that nothing
+// was committed. A server that shuts down may say so too late.
+func rolledBack(err error) bool {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return true
+	}
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return false
+	}
+	const connection, intervention, unknown = "08", "57", "40003"
+	return !strings.HasPrefix(e.Code, connection) && !strings.HasPrefix(e.Code, intervention) && e.Code != unknown
+}
+
+// result is that of an attempt.
+func (a *attempt) result(d idempotency.Disposition, value []byte) idempotency.Result {
+	r := idempotency.Result{Disposition: d, Value: value}
+	if a.ran {
+		r.Attempt = a.claimed.Attempts
+	}
+	return r
+}

@@ -1,0 +1,284 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+// tracer calls before and after each statement of a pool; after has the
+// statement's error.
+type tracer struct {
+	before func(conn *pgx.Conn, sql string)
+	after  func(conn *pgx.Conn, sql string)
+}
+
+type sqlKey struct{}
+
+func (tr *tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	tr.before(conn, d.SQL)
+	return context.WithValue(ctx, sqlKey{}, d.SQL)
+}
+
+func (tr *tracer) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if sql, ok := ctx.Value(sqlKey{}).(string); ok {
+		tr.after(conn, sql)
+	}
+}
+
+func traced(tr *tracer) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.Tracer = tr }
+}
+
+// behind returns a proxy to a server, and the URL through it.
+func behind(t testing.TB, rawURL string) (*proxy.Proxy, string) {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.Listen("127.0.0.1:0", net.JoinHostPort(u.Hostname(), u.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	u.Host = p.Addr()
+	return p, u.String()
+}
+
+// steps are the statements of a Run, in their order, each by what tells it.
+var steps = map[string]string{
+	"claim":    "INSERT INTO \"idempotency_keys\"",
+	"begin":    "begin;",
+	"business": "INSERT INTO effects",
+	"event":    "outbox",
+	"complete": "state = 'completed'",
+	"commit":   "commit",
+}
+
+// faults are what can happen at a step, given the proxy and what terminates a
+// connection at the server. Each is armed before the statement is sent.
+var faults = map[string]struct {
+	before, after func(p *proxy.Proxy, kill func())
+}{
+	"request lost":  {before: func(p *proxy.Proxy, _ func()) { p.Set(proxy.Up, proxy.Fault{Cut: true}) }},
+	"answer lost":   {before: func(p *proxy.Proxy, _ func()) { p.Set(proxy.Down, proxy.Fault{Cut: true}) }},
+	"killed before": {before: func(_ *proxy.Proxy, kill func()) { kill() }},
+	"killed after":  {after: func(_ *proxy.Proxy, kill func()) { kill() }},
+}
+
+// The connection is cut, or killed, at each step. The message is then given to
+// Run until it is done, and had its effect once. A commit whose answer was lost
+// is found to have been carried out.
+func TestFaultAtEachStep(t *testing.T) {
+	var p *proxy.Proxy
+	var killer *pgxpool.Pool
+	var armed struct {
+		step  string // empty when done
+		fault string
+	}
+	kill := func(conn *pgx.Conn) func() {
+		return func() { exec(t, killer, `SELECT pg_terminate_backend($1, 10000)`, conn.PgConn().PID()) }
+	}
+	hit := func(sql string) bool { return armed.step != "" && strings.Contains(sql, steps[armed.step]) }
+	tr := &tracer{
+		before: func(conn *pgx.Conn, sql string) {
+			if hit(sql) && faults[armed.fault].before != nil {
+				faults[armed.fault].before(p, kill(conn))
+			}
+		},
+		after: func(conn *pgx.Conn, sql string) {
+			if !hit(sql) {
+				return
+			}
+			if after := faults[armed.fault].after; after != nil {
+				after(p, kill(conn))
+			}
+			p.Set(proxy.Up, proxy.Fault{})
+			p.Set(proxy.Down, proxy.Fault{})
+			armed.step = ""
+		},
+	}
+	through := newDatabase(t)
+	killer = connect(t, through)
+	create(t, killer, postgres.StoreOptions{})
+	exec(t, killer, business)
+	p, through = behind(t, through)
+	pool := connect(t, through, traced(tr))
+	r := runner{pool: killer, Transactional: newTransactional(t, pool, postgres.TransactionalOptions{Lease: 20 * time.Millisecond})}
+
+	for step := range steps {
+		for fault := range faults {
+			t.Run(step+" "+fault, func(t *testing.T) {
+				if err := pool.Ping(limited(t)); err != nil {
+					t.Fatal(err)
+				}
+				id := step + " " + fault
+				armed.step, armed.fault = step, fault
+				result, err := r.Run(limited(t), message(id), effect(id))
+				if armed.step != "" {
+					t.Fatal("the fault did not happen")
+				}
+				committed := step == "commit" && (fault == "answer lost" || fault == "killed after")
+				if committed != (result.Disposition == idempotency.Handled) {
+					t.Errorf("first run: %s, %v", result.Disposition, err)
+				}
+				r.untilDone(t, message(id), effect(id))
+				r.wantEffects(t, id, 1)
+			})
+		}
+	}
+}
+
+// Hundreds of messages, each delivered to two of four consumers, whose
+// connections are cut or killed at random statements: every effect is there
+// once.
+func TestRandomFaults(t *testing.T) {
+	direct := newDatabase(t)
+	admin := connect(t, direct)
+	create(t, admin, postgres.StoreOptions{})
+	exec(t, admin, business)
+	p, through := behind(t, direct)
+
+	var happened, commits atomic.Int64
+	strike := func(conn *pgx.Conn, sql string) {
+		if conn.IsClosed() || rand.IntN(40) > 0 && (sql != "commit" || rand.IntN(4) > 0) {
+			return
+		}
+		happened.Add(1)
+		if sql == "commit" {
+			commits.Add(1)
+		}
+		if rand.IntN(6) == 0 {
+			p.Cut()
+			return
+		}
+		if _, err := admin.Exec(limited(t), `SELECT pg_terminate_backend($1)`, conn.PgConn().PID()); err != nil {
+			t.Error(err)
+		}
+	}
+	pool := connect(t, through, traced(&tracer{before: strike, after: strike}))
+	r := runner{pool: admin, Transactional: newTransactional(t, pool, postgres.TransactionalOptions{Lease: 20 * time.Millisecond})}
+
+	const messages, consumers = 300, 4
+	r.deliver(t, messages, consumers)
+	r.wantEachOnce(t, messages)
+	if happened.Load() < messages/2 || commits.Load() < 20 {
+		t.Errorf("%d faults only, %d of them at commits", happened.Load(), commits.Load())
+	}
+	t.Logf("%d faults, %d of them at commits", happened.Load(), commits.Load())
+}
+
+// deliver gives each message to two of the consumers until it is done there.
+func (r runner) deliver(t *testing.T, messages, consumers int) {
+	t.Helper()
+	var running sync.WaitGroup
+	for n := range consumers {
+		running.Go(func() {
+			for i := n / 2; i < messages; i += consumers / 2 {
+				id := fmt.Sprint("message-", i)
+				r.untilDone(t, message(id), effect(id))
+			}
+		})
+	}
+	running.Wait()
+}
+
+// wantEachOnce asserts that each delivered message had its effect once.
+func (r runner) wantEachOnce(t *testing.T, messages int) {
+	t.Helper()
+	if n := query[int](t, r.pool, `SELECT count(*) FROM effects`); n != messages {
+		t.Errorf("%d effects of %d messages", n, messages)
+	}
+	if n := query[int](t, r.pool, `SELECT count(*) FROM (SELECT id FROM effects GROUP BY id HAVING count(*) <> 1
+		UNION ALL SELECT aggregateid FROM outbox GROUP BY 1 HAVING count(*) <> 1) AS wrong`); n != 0 {
+		t.Errorf("%d messages had their effect, or their event, more than once", n)
+	}
+	if n := query[int](t, r.pool, `SELECT count(*) FROM idempotency_keys WHERE state = 'completed'`); n != messages {
+		t.Errorf("%d keys of %d are completed", n, messages)
+	}
+}
+
+// The server crashes and comes back, again and again, under consumers at work.
+func TestServerCrashes(t *testing.T) {
+	server := pgtest.Start(t)
+	direct := server.URL("postgres")
+	admin := connect(t, direct)
+	create(t, admin, postgres.StoreOptions{})
+	exec(t, admin, business)
+	pool := connect(t, direct)
+	r := runner{pool: admin, Transactional: newTransactional(t, pool, postgres.TransactionalOptions{Lease: 20 * time.Millisecond})}
+
+	const messages, crashes = 600, 4
+	var consuming sync.WaitGroup
+	consuming.Go(func() { r.deliver(t, messages, 4) })
+	for n := 1; n <= crashes; n++ {
+		eventually(t, func() bool {
+			var done int
+			err := admin.QueryRow(limited(t), `SELECT count(*) FROM effects`).Scan(&done)
+			return err == nil && done > messages*n/(crashes+1)
+		})
+		server.Restart(t, pgtest.Immediate)
+	}
+	consuming.Wait()
+	admin.Reset()
+	r.wantEachOnce(t, messages)
+}
+
+// A client that vanished in the middle of a transaction keeps the key from
+// others until the server gives it up, and no longer.
+func TestVanishedClient(t *testing.T) {
+	direct := newDatabase(t)
+	admin := connect(t, direct)
+	create(t, admin, postgres.StoreOptions{})
+	exec(t, admin, business)
+	o := postgres.TransactionalOptions{Lease: time.Millisecond, IdleTimeout: 300 * time.Millisecond}
+	alive := runner{pool: admin, Transactional: newTransactional(t, connect(t, direct), o)}
+
+	p, through := behind(t, direct)
+	t.Cleanup(p.Cut)
+	vanishing := newTransactional(t, connect(t, through), o)
+	began, elsewhere := make(chan struct{}), make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		ctx, cancel := context.WithCancel(limited(t))
+		result, err := vanishing.Run(ctx, message("a"), func(ctx context.Context) ([]byte, error) {
+			if _, err := effect("a")(ctx); err != nil {
+				return nil, err
+			}
+			p.Set(proxy.Up, proxy.Fault{Swallow: true})
+			close(began)
+			<-elsewhere
+			cancel()
+			return nil, ctx.Err()
+		})
+		if result.Done() {
+			t.Errorf("the vanished client: %s, %v", result.Disposition, err)
+		}
+	})
+	<-began
+	if result, err := alive.Run(limited(t), message("a"), never(t)); result.Disposition != idempotency.Elsewhere {
+		t.Errorf("while the server has it: %s, %v", result.Disposition, err)
+	}
+	alive.untilDone(t, message("a"), effect("a"))
+	alive.wantEffects(t, "a", 1)
+	close(elsewhere)
+	p.Cut()
+	p.Refuse(true)
+	running.Wait()
+}

@@ -1,0 +1,72 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var (
+	// ErrTxControl: a handler called Commit or Rollback of the transaction that
+	// Tx gave it. Nothing was committed.
+	ErrTxControl = errors.New("the transaction is Transactional's: return nil to commit it, an error to roll it back, and use its Begin for a part of it")
+	// ErrTxEnded: a handler ended the transaction by SQL of its own. What it
+	// wrote may be committed although its key is not completed.
+	ErrTxEnded = errors.New("the handler ended the transaction by SQL of its own")
+	// ErrTxFailed: a handler returned nil although one of its statements had
+	// failed, after which PostgreSQL commits nothing. Nothing was committed.
+	ErrTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")
+)
+
+type txKey struct{}
+
+// Tx returns the transaction of the handler that runs with this context under
+// Transactional; nil for any other context. It is for the handler's goroutine
+// and ends with the handler. Begin makes a savepoint; Commit and Rollback make
+// the attempt fail with ErrTxControl.
+func Tx(ctx context.Context) pgx.Tx {
+	tx, _ := ctx.Value(txKey{}).(pgx.Tx)
+	return tx
+}
+
+// lentTx is a transaction that its user may not end.
+type lentTx struct {
+	pgx.Tx
+	misused bool
+}
+
+func (tx *lentTx) Commit(context.Context) error {
+	tx.misused = true
+	return ErrTxControl
+}
+
+func (tx *lentTx) Rollback(context.Context) error {
+	tx.misused = true
+	return ErrTxControl
+}
+
+// The status of a connection, as pgconn tells it.
+const (
+	statusInTransaction = 'T'
+	statusIdle          = 'I'
+	statusFailed        = 'E'
+)
+
+// check tells whether the transaction is fit to be committed.
+func (tx *lentTx) check() error {
+	switch {
+	case tx.misused:
+		return ErrTxControl
+	case tx.Conn().IsClosed():
+		return errors.New("the connection was lost")
+	}
+	switch tx.Conn().PgConn().TxStatus() {
+	case statusInTransaction:
+		return nil
+	case statusFailed:
+		return ErrTxFailed
+	default:
+		return ErrTxEnded
+	}
+}
