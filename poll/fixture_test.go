@@ -215,6 +215,7 @@ type fault struct {
 	mu     sync.Mutex
 	block  chan struct{} // nil: deliveries pass
 	began  chan struct{} // capacity 1: a delivery began
+	deaf   bool          // a blocked delivery does not heed its context
 	reject func(*transform.Event) *transform.BadEvent
 }
 
@@ -245,13 +246,19 @@ func (f *fault) pass(ctx context.Context) error {
 	if block == nil {
 		return nil
 	}
+	done := ctx.Done()
+	if f.deaf {
+		done = nil
+	}
 	select {
 	case <-block:
 		return nil
-	case <-ctx.Done():
+	case <-done:
 		return context.Cause(ctx)
 	}
 }
+
+func statusOf(in *instance) poll.Status { return in.health.Status().(poll.Status) }
 
 // producer is a sink that must not be used after an error, as those of package
 // sink.

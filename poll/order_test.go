@@ -1,0 +1,140 @@
+package poll_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLateCommitWithALowerID has a row become visible after a later one of its
+// key was published. It comes in the order of the commits, and is not passed
+// over.
+func TestLateCommitWithALowerID(t *testing.T) {
+	for name, ddl := range map[string]string{"serial": serialOutbox, "uuid": uuidOutbox} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, ddl)
+			w.start(nil)
+			late := w.connect()
+			w.exec(late, "BEGIN")
+			w.insert(late, "k0", 1)
+			for n := range 20 {
+				w.insert(w.conn, "k0", 2+n)
+			}
+			w.published(20)
+			w.exec(late, "COMMIT")
+			w.published(21)
+			values := w.topic.values("k0")
+			if last := values[len(values)-1]; last != "1" || len(values) != 21 {
+				t.Errorf("published %v, want 1 last", values)
+			}
+		})
+	}
+}
+
+// TestTransactionsThatTakeTurns lets one transaction begin first, wait for the
+// aggregate's lock, and write second, with both in one backlog.
+func TestTransactionsThatTakeTurns(t *testing.T) {
+	for name, ddl := range map[string]string{"serial": serialOutbox, "uuid": uuidOutbox} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, ddl, `CREATE TABLE aggregate (id text PRIMARY KEY, n int)`, `INSERT INTO aggregate VALUES ('k0', 0)`)
+			first, second := w.connect(), w.connect()
+			w.exec(second, "BEGIN", "SELECT now()")
+			w.exec(first, "BEGIN", "UPDATE aggregate SET n = 1")
+			w.insert(first, "k0", 1)
+			waited := make(chan error, 1)
+			go func() {
+				_, err := second.Exec(w.ctx(), "UPDATE aggregate SET n = 2")
+				waited <- err
+			}()
+			w.await("the second to wait", func() bool { return w.waiting() == 1 })
+			w.exec(first, "COMMIT")
+			if err := <-waited; err != nil {
+				t.Fatal(err)
+			}
+			w.insert(second, "k0", 2)
+			w.exec(second, "COMMIT")
+			w.start(nil)
+			w.published(2)
+			if got := w.topic.values("k0"); !slices.Equal(got, []string{"1", "2"}) {
+				t.Errorf("published %v, want [1 2]", got)
+			}
+		})
+	}
+}
+
+// waiting counts sessions that wait for a lock.
+func (w *world) waiting() (n int) {
+	w.t.Helper()
+	if err := w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// TestOrderWithinATransaction has rows of one time, in a table with holes to put
+// them in.
+func TestOrderWithinATransaction(t *testing.T) {
+	w := newWorld(t, nil, strings.Replace(uuidOutbox, "clock_timestamp()", "now()", 1))
+	w.exec(w.conn,
+		`INSERT INTO outbox (aggregate_type, aggregate_id, payload, published) SELECT 'order', 'old', to_jsonb(repeat('x', 900)), true FROM generate_series(1, 400) n`,
+		`DELETE FROM outbox WHERE right(ctid::text, 2) IN ('1)', '3)', '5)')`, `BEGIN`)
+	var want []string
+	for n := range 200 {
+		if n == 100 {
+			w.exec(w.connect(), `VACUUM outbox`)
+		}
+		w.exec(w.conn, fmt.Sprintf(`INSERT INTO outbox (aggregate_type, aggregate_id, payload) VALUES ('order', 'k0', to_jsonb(%d || repeat(' ', 500)))`, n))
+		want = append(want, fmt.Sprintf("\"%d%s\"", n, strings.Repeat(" ", 500)))
+	}
+	var inPlace bool
+	err := w.conn.QueryRow(w.ctx(), `SELECT bool_and(n) FROM (SELECT ctid > lag(ctid) OVER (ORDER BY cmin::text::int) FROM outbox WHERE NOT published) AS o(n)`).Scan(&inPlace)
+	if err != nil || inPlace {
+		t.Fatalf("the rows lie in their order (%v): nothing is tested", err)
+	}
+	w.exec(w.conn, "COMMIT")
+	w.start(nil)
+	w.published(200)
+	if got := w.topic.values("k0"); !slices.Equal(got, want) {
+		t.Errorf("rows of a transaction are out of order: %d of %d", len(got), len(want))
+	}
+}
+
+// TestRowHeldElsewhereHoldsBackItsKey has another session lock a row.
+func TestRowHeldElsewhereHoldsBackItsKey(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	for n := range 10 {
+		w.insert(w.conn, fmt.Sprint("k", n%2), n)
+	}
+	holder := w.connect()
+	w.exec(holder, "BEGIN", "SELECT FROM outbox WHERE payload = '2' FOR UPDATE")
+	w.start(nil)
+	w.await("the other key", func() bool { return len(w.topic.values("k1")) == 5 })
+	for n := 10; n < 20; n++ { // more polls
+		w.insert(w.conn, fmt.Sprint("k", n%2), n)
+	}
+	w.await("the other key", func() bool { return len(w.topic.values("k1")) == 10 })
+	if got := w.topic.values("k0"); !slices.Equal(got, []string{"0"}) {
+		t.Errorf("published %v of the key with the row that is held, want [0]", got)
+	}
+	w.exec(holder, "COMMIT")
+	w.published(20)
+	w.wantInOrder(2, 20)
+}
+
+// TestRowDeletedElsewhere has a row go away while it is waiting.
+func TestRowDeletedElsewhere(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	for n := range 3 {
+		w.insert(w.conn, "k0", n)
+	}
+	holder := w.connect()
+	w.exec(holder, "BEGIN", "DELETE FROM outbox WHERE payload = '1'")
+	w.start(nil)
+	w.await("the row before", func() bool { return len(w.topic.values("k0")) == 1 })
+	w.exec(holder, "COMMIT")
+	w.published(2)
+	if got := w.topic.values("k0"); !slices.Equal(got, []string{"0", "2"}) {
+		t.Errorf("published %v, want [0 2]", got)
+	}
+}
