@@ -15,6 +15,7 @@ type attempt struct {
 	claim   Claim
 	asked   time.Time // before the claim was
 	ran     bool      // the handler was called
+	failure error     // the handler's
 }
 
 // result returns the Result of this attempt.
@@ -28,16 +29,17 @@ func (a *attempt) result(d Disposition, wait time.Duration) Result {
 
 func (a *attempt) run(handler Handler) (Result, error) {
 	h := newHold(a.ctx, a.store, a.claim.Lease, a.asked, a.options)
-	defer func() { _ = h.release() }() // also when the handler panics
+	defer func() { _ = h.release() }()           // also when the handler panics
+	if err := context.Cause(h.ctx); err != nil { // the claim took too long
+		return a.interrupted(h, err)
+	}
 	if a.exhausted(a.claim.Attempts - 1) {
 		return a.giveUp(h, fmt.Errorf("%w: %d attempts did not end, the last failure was: %q",
 			ErrExhausted, a.claim.Attempts-1, a.claim.Reason))
 	}
-	if err := context.Cause(h.ctx); err != nil { // the claim took too long
-		return a.interrupted(h, err)
-	}
 	a.ran = true
 	value, err := handler(h.ctx)
+	a.failure = err
 	switch {
 	case err == nil:
 		return a.complete(h, value)
@@ -70,7 +72,7 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 		})
 	}
 	if err != nil {
-		return a.unsettled(err, Loss{Result: value})
+		return a.unsettled(err, nil, value)
 	}
 	r := a.result(Handled, 0)
 	r.Value = value
@@ -92,7 +94,7 @@ func (a *attempt) interrupted(h *hold, err error) (Result, error) {
 func (a *attempt) fail(h *hold, f Failure, err error) (Result, error) {
 	f.Reason, f.Retention = err.Error(), a.options.Retention
 	if settleErr := a.settleFailure(h, f); settleErr != nil {
-		return a.unsettled(settleErr, Loss{Err: err})
+		return a.unsettled(settleErr, err, nil)
 	}
 	return a.result(Retry, f.RetryAfter), err
 }
@@ -113,7 +115,7 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 	}
 	f := Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
 	if err := a.settleFailure(h, f); err != nil {
-		return a.unsettled(err, Loss{Err: reason})
+		return a.unsettled(err, reason, nil)
 	}
 	return a.result(DeadLettered, 0), nil
 }
@@ -134,14 +136,15 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 	return nil
 }
 
-// unsettled says what the error of a settlement means for the message.
-func (a *attempt) unsettled(err error, loss Loss) (Result, error) {
-	all := errors.Join(err, loss.Err)
+// unsettled says what the error of a settlement, for that reason or with that
+// result, means for the message.
+func (a *attempt) unsettled(err, reason error, value []byte) (Result, error) {
+	all := errors.Join(err, reason)
 	if !errors.Is(err, ErrLeaseLost) {
 		return a.result(Unavailable, a.options.retryAfter(1)), all
 	}
 	if a.ran {
-		loss.Message, loss.Lease = a.message, a.claim.Lease
+		loss := Loss{Message: a.message, Lease: a.claim.Lease, Result: value, Err: a.failure}
 		a.options.Observer.leaseLost(loss)
 		a.compensate(loss)
 	}

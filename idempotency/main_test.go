@@ -1,0 +1,201 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errDown = errors.New("store is down")
+
+// faulty is a store whose calls can be made to fail before they are carried
+// out, or after, which loses the answer.
+type faulty struct {
+	idempotency.Store
+	mu            sync.Mutex
+	before, after func(op idempotency.Operation) error
+	calls         []idempotency.Operation
+}
+
+func (s *faulty) fail(before, after func(op idempotency.Operation) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.after = before, after
+}
+
+// count returns how often the operation was asked for.
+func (s *faulty) count(op idempotency.Operation) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c == op {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *faulty) do(op idempotency.Operation, call func() error) error {
+	s.mu.Lock()
+	s.calls = append(s.calls, op)
+	before, after := s.before, s.after
+	s.mu.Unlock()
+	if before != nil {
+		if err := before(op); err != nil {
+			return err
+		}
+	}
+	err := call()
+	if after != nil {
+		if lost := after(op); lost != nil {
+			return lost
+		}
+	}
+	return err
+}
+
+func (s *faulty) Claim(ctx context.Context, k idempotency.Key, r idempotency.ClaimRequest) (c idempotency.Claim, err error) {
+	err = s.do(idempotency.OpClaim, func() (err error) {
+		c, err = s.Store.Claim(ctx, k, r)
+		return err
+	})
+	if err != nil {
+		c = idempotency.Claim{}
+	}
+	return c, err
+}
+
+func (s *faulty) Extend(ctx context.Context, l idempotency.Lease, d time.Duration) error {
+	return s.do(idempotency.OpExtend, func() error { return s.Store.Extend(ctx, l, d) })
+}
+
+func (s *faulty) Complete(ctx context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
+	return s.do(idempotency.OpComplete, func() error { return s.Store.Complete(ctx, l, result, retention) })
+}
+
+func (s *faulty) Fail(ctx context.Context, l idempotency.Lease, f idempotency.Failure) error {
+	return s.do(idempotency.OpFail, func() error { return s.Store.Fail(ctx, l, f) })
+}
+
+// always fails the operations named.
+func always(ops ...idempotency.Operation) func(op idempotency.Operation) error {
+	return func(op idempotency.Operation) error {
+		for _, o := range ops {
+			if o == op {
+				return errDown
+			}
+		}
+		return nil
+	}
+}
+
+// once fails the first call of the operation.
+func once(op idempotency.Operation) func(op idempotency.Operation) error {
+	var done sync.Once
+	return func(got idempotency.Operation) (err error) {
+		if got == op {
+			done.Do(func() { err = errDown })
+		}
+		return err
+	}
+}
+
+// fixture is a Processor around a faulty store in memory.
+type fixture struct {
+	*testing.T
+	memory  *memory.Store
+	store   *faulty
+	options idempotency.Options
+	dead    []idempotency.DeadLetter
+	losses  []idempotency.Loss
+	message idempotency.Message
+}
+
+func newFixture(t *testing.T) *fixture {
+	m := memory.NewStore(memory.StoreOptions{})
+	f := &fixture{T: t, memory: m, store: &faulty{Store: m}}
+	f.message = idempotency.Message{
+		Key: idempotency.Key{Scope: "test", ID: "message"}, Fingerprint: idempotency.FingerprintBytes([]byte("payload")),
+	}
+	f.options = idempotency.Options{
+		Store: f.store,
+		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
+			f.dead = append(f.dead, d)
+			return nil
+		},
+		Compensate: func(_ context.Context, l idempotency.Loss) { f.losses = append(f.losses, l) },
+	}
+	return f
+}
+
+// run handles the message once.
+func (f *fixture) run(h idempotency.Handler) (idempotency.Result, error) {
+	f.Helper()
+	return f.runWith(f.Context(), h)
+}
+
+func (f *fixture) runWith(ctx context.Context, h idempotency.Handler) (idempotency.Result, error) {
+	f.Helper()
+	p, err := idempotency.NewProcessor(f.options)
+	if err != nil {
+		f.Fatal(err)
+	}
+	r, err := p.Run(ctx, f.message, h)
+	if (err == nil) != r.Done() {
+		f.Fatalf("%s and error %v", r.Disposition, err)
+	}
+	return r, err
+}
+
+// becomes handles the message once and checks what becomes of it.
+func (f *fixture) becomes(want idempotency.Disposition, h idempotency.Handler) (idempotency.Result, error) {
+	f.Helper()
+	r, err := f.run(h)
+	if r.Disposition != want {
+		f.Fatalf("%s (%v), want %s", r.Disposition, err, want)
+	}
+	return r, err
+}
+
+func (f *fixture) record() idempotency.Record {
+	f.Helper()
+	r, err := f.memory.Inspect(context.Background(), f.message.Key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return r
+}
+
+// wait lets time pass, in a bubble.
+func wait(d time.Duration) { <-time.After(d) }
+
+func succeed(context.Context) ([]byte, error) { return []byte("result"), nil }
+
+func unreachable(t testing.TB) idempotency.Handler {
+	return func(context.Context) ([]byte, error) {
+		t.Error("the handler ran")
+		return nil, nil
+	}
+}
+
+var errHandler = errors.New("handler failed")
+
+func failing(context.Context) ([]byte, error) { return nil, errHandler }
+
+// until returns a handler that works until its context ends, and the cause.
+func until(cause *error) idempotency.Handler {
+	return func(ctx context.Context) ([]byte, error) {
+		<-ctx.Done()
+		*cause = context.Cause(ctx)
+		return nil, ctx.Err()
+	}
+}

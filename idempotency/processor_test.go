@@ -1,0 +1,246 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// inBubble runs a test on a clock that jumps ahead while all wait.
+func inBubble(t *testing.T, f func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newFixture(t)) })
+}
+
+func TestAMessageIsHandledOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		r, _ := f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
+			lease, ok := idempotency.LeaseFrom(ctx)
+			if !ok || lease.Key != f.message.Key || lease.Fence != f.record().Fence {
+				t.Errorf("lease %+v, %t", lease, ok)
+			}
+			if fence, ok := idempotency.FenceFrom(ctx); !ok || fence != lease.Fence {
+				t.Errorf("fence %d, %t", fence, ok)
+			}
+			return []byte("result"), nil
+		})
+		if r.Attempt != 1 || string(r.Value) != "result" || r.Layer != idempotency.LayerStore {
+			t.Errorf("%+v", r)
+		}
+		for range 3 {
+			if r, _ := f.becomes(idempotency.Skipped, unreachable(t)); string(r.Value) != "result" || r.Attempt != 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
+func TestAFailedAttemptIsRepeatedWhenDue(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		wantWait := time.Second
+		for n := 1; n <= 4; n++ {
+			r, err := f.becomes(idempotency.Retry, failing)
+			if !errors.Is(err, errHandler) || r.Attempt != n || r.Wait < wantWait/2 || r.Wait > wantWait {
+				t.Fatalf("attempt %d: %+v, %v", n, r, err)
+			}
+			early, err := f.becomes(idempotency.Retry, unreachable(t))
+			if !errors.Is(err, idempotency.ErrNotDue) || early.Wait != r.Wait || early.Attempt != 0 {
+				t.Fatalf("early: %+v, %v", early, err)
+			}
+			wait(r.Wait)
+			wantWait *= 2
+		}
+		if r, _ := f.becomes(idempotency.Handled, succeed); r.Attempt != 5 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestTheLastAttemptEndsInTheDeadLetter(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.MaxAttempts = 2
+		r, _ := f.becomes(idempotency.Retry, failing)
+		wait(r.Wait)
+		if r, _ := f.becomes(idempotency.DeadLettered, failing); r.Attempt != 2 {
+			t.Errorf("%+v", r)
+		}
+		if len(f.dead) != 1 || f.dead[0].Attempts != 2 || f.dead[0].Message != f.message ||
+			!errors.Is(f.dead[0].Reason, errHandler) || !errors.Is(f.dead[0].Reason, idempotency.ErrExhausted) {
+			t.Fatalf("%+v", f.dead)
+		}
+		f.becomes(idempotency.DeadLettered, unreachable(t))
+		if r := f.record(); len(f.dead) != 1 || r.State != idempotency.Failed {
+			t.Errorf("%d dead letters, %+v", len(f.dead), r)
+		}
+	})
+}
+
+func TestATerminalErrorEndsInTheDeadLetter(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.becomes(idempotency.DeadLettered, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
+		if len(f.dead) != 1 || f.dead[0].Attempts != 1 || !errors.Is(f.dead[0].Reason, errHandler) || f.dead[0].Reason.Error() != errHandler.Error() {
+			t.Fatalf("%+v", f.dead)
+		}
+	})
+}
+
+func TestTheKeyFailsOnlyBehindItsDeadLetter(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.MaxAttempts = 1
+		keep := f.options.DeadLetter
+		f.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error {
+			if s := f.record().State; s != idempotency.Processing {
+				t.Errorf("the key is %s when its dead letter is kept", s)
+			}
+			return errDown
+		}
+		r, err := f.becomes(idempotency.Retry, failing)
+		if !errors.Is(err, errDown) || !errors.Is(err, errHandler) || f.record().State != idempotency.Retryable {
+			t.Fatalf("%v, %s", err, f.record().State)
+		}
+		f.options.DeadLetter = keep
+		wait(r.Wait)
+		if r, _ := f.becomes(idempotency.DeadLettered, unreachable(t)); r.Attempt != 0 || len(f.dead) != 1 {
+			t.Errorf("%+v, %d dead letters", r, len(f.dead))
+		}
+	})
+}
+
+func TestACrashLoopEndsInTheDeadLetter(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		for range idempotency.DefaultMaxAttempts {
+			_, err := f.memory.Claim(t.Context(), f.message.Key, idempotency.ClaimRequest{
+				Owner: idempotency.NewOwner(), Lease: time.Second, Retention: time.Hour,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wait(time.Second)
+		}
+		f.becomes(idempotency.DeadLettered, unreachable(t))
+		if len(f.dead) != 1 || f.dead[0].Attempts != idempotency.DefaultMaxAttempts || !errors.Is(f.dead[0].Reason, idempotency.ErrExhausted) {
+			t.Errorf("%+v", f.dead)
+		}
+		if f.record().State != idempotency.Failed {
+			t.Error(f.record().State)
+		}
+	})
+}
+
+func TestAMessageThatContradictsItsKeyIsDeadLettered(t *testing.T) {
+	for name, test := range map[string]struct {
+		alter func(m *idempotency.Message)
+		want  error
+	}{
+		"another payload": {func(m *idempotency.Message) { m.Fingerprint = idempotency.FingerprintBytes(nil) }, idempotency.ErrMismatch},
+		"a bad key":       {func(m *idempotency.Message) { m.Key.ID = "\x00" }, idempotency.ErrBadKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fixture) {
+				f.becomes(idempotency.Handled, succeed)
+				before, good := f.record(), f.message
+				test.alter(&f.message)
+				f.becomes(idempotency.DeadLettered, unreachable(t))
+				if len(f.dead) != 1 || !errors.Is(f.dead[0].Reason, test.want) || f.dead[0].Attempts != 0 {
+					t.Errorf("%+v", f.dead)
+				}
+				f.options.DeadLetter = nil
+				f.options.MaxAttempts = -1
+				if r, err := f.becomes(idempotency.Retry, unreachable(t)); !errors.Is(err, test.want) || r.Wait <= 0 {
+					t.Errorf("%+v, %v", r, err)
+				}
+				f.message = good
+				if after := f.record(); after.State != before.State || !after.UpdatedAt.Equal(before.UpdatedAt) {
+					t.Errorf("%+v, before %+v", after, before)
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsGivenUpWithoutADeadLetter(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.DeadLetter, f.options.MaxAttempts = nil, -1
+		for n := 1; n <= 20; n++ {
+			r, _ := f.becomes(idempotency.Retry, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
+			if r.Attempt != n {
+				t.Fatalf("%+v", r)
+			}
+			wait(r.Wait)
+		}
+		f.becomes(idempotency.Handled, succeed)
+	})
+}
+
+func TestSomebodyElsesLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) {
+			r, err := f.becomes(idempotency.Elsewhere, unreachable(t))
+			if !errors.Is(err, idempotency.ErrInProgress) || r.Wait != idempotency.DefaultLease {
+				t.Errorf("%+v, %v", r, err)
+			}
+			return nil, nil
+		})
+	})
+}
+
+func TestAPanicIsNotHeldUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		func() {
+			defer func() {
+				if got := recover(); got != "handler" {
+					t.Errorf("recovered %v", got)
+				}
+			}()
+			_, _ = f.run(func(context.Context) ([]byte, error) { panic("handler") }) //nolint:forbidigo // that is the test
+		}()
+		wait(idempotency.DefaultLease) // nobody extends the lease
+		if r, _ := f.becomes(idempotency.Handled, succeed); r.Attempt != 2 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestALargeResultIsDropped(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		dropped := 0
+		f.options.Observer.ResultDropped = func(_ idempotency.Message, size int) { dropped = size }
+		large := strings.Repeat("x", 1<<20)
+		if r, _ := f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) { return []byte(large), nil }); string(r.Value) != large {
+			t.Errorf("%d bytes", len(r.Value))
+		}
+		if r, _ := f.becomes(idempotency.Skipped, unreachable(t)); len(r.Value) != 0 || dropped != len(large) {
+			t.Errorf("%d bytes, %d dropped", len(r.Value), dropped)
+		}
+	})
+}
+
+func TestOptionsAreRefusedByName(t *testing.T) {
+	good := newFixture(t).options
+	for want, alter := range map[string]func(o *idempotency.Options){
+		"Store is missing":      func(o *idempotency.Options) { o.Store = nil },
+		"DeadLetter is missing": func(o *idempotency.Options) { o.DeadLetter = nil },
+		"Lease is -1s":          func(o *idempotency.Options) { o.Lease = -time.Second },
+		"Heartbeat, 30s":        func(o *idempotency.Options) { o.Heartbeat = 30 * time.Second },
+		"Timeout, 29s":          func(o *idempotency.Options) { o.Timeout = 29 * time.Second },
+		"Retention, 1s":         func(o *idempotency.Options) { o.Retention = time.Second },
+		"LastRetry, 1s":         func(o *idempotency.Options) { o.FirstRetry, o.LastRetry = time.Minute, time.Second },
+		"Retention, 1h0m0s":     func(o *idempotency.Options) { o.Retention, o.LastRetry = time.Hour, time.Hour },
+		"OnUnavailable is 7":    func(o *idempotency.Options) { o.OnUnavailable = 7 },
+		"Margin is -1ns":        func(o *idempotency.Options) { o.Margin = -1 },
+	} {
+		o := good
+		alter(&o)
+		if _, err := idempotency.NewProcessor(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if _, err := idempotency.NewProcessor(good); err != nil {
+		t.Error(err)
+	}
+}
