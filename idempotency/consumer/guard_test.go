@@ -1,0 +1,183 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+)
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	r := &kgo.Record{
+		Topic: "orders", Partition: 3, Offset: 42, Key: []byte("key"),
+		Value: []byte(`{"a/b": {"~": ["x", 12345678901234567890, null]}, "": "empty", "n": 1.50}`),
+		Headers: []kgo.RecordHeader{
+			{Key: "id", Value: []byte("first")}, {Key: "other", Value: nil}, {Key: "id", Value: []byte("last")},
+		},
+	}
+	for name, test := range map[string]struct {
+		key  consumer.KeyFunc
+		want string // "" for an error
+	}{
+		"header":                  {consumer.Header("id"), "last"},
+		"no header":               {consumer.Header("ID"), ""},
+		"record key":              {consumer.RecordKey(), "key"},
+		"position":                {consumer.Position(), "orders/3/42"},
+		"pointer, escaped":        {consumer.JSONPointer("/a~1b/~0/0"), "x"},
+		"pointer, large number":   {consumer.JSONPointer("/a~1b/~0/1"), "12345678901234567890"},
+		"pointer, number's form":  {consumer.JSONPointer("/n"), "1.50"},
+		"pointer, empty name":     {consumer.JSONPointer("/"), "empty"},
+		"pointer to null":         {consumer.JSONPointer("/a~1b/~0/2"), ""},
+		"pointer to nothing":      {consumer.JSONPointer("/x/y"), ""},
+		"pointer past the end":    {consumer.JSONPointer("/a~1b/~0/3"), ""},
+		"pointer, index with 0":   {consumer.JSONPointer("/a~1b/~0/00"), ""},
+		"pointer to an object":    {consumer.JSONPointer(""), ""},
+		"pointer without a slash": {consumer.JSONPointer("n"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := test.key(r)
+			if got != test.want || (err == nil) != (test.want != "") {
+				t.Errorf("got %q, %v; want %q", got, err, test.want)
+			}
+			if err != nil && !errors.Is(err, idempotency.ErrBadKey) {
+				t.Errorf("the error %v is not ErrBadKey", err)
+			}
+		})
+	}
+	if _, err := consumer.JSONPointer("/id")(&kgo.Record{Value: []byte("not JSON")}); !errors.Is(err, idempotency.ErrBadKey) {
+		t.Errorf("a value that is not JSON gives %v", err)
+	}
+}
+
+// TestWhatCannotRunIsBuried: never run, never dropped.
+func TestWhatCannotRunIsBuried(t *testing.T) {
+	t.Parallel()
+	mismatch := runnerFunc(func(context.Context, idempotency.Message, idempotency.Handler) (idempotency.Result, error) {
+		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("claim: %w", idempotency.ErrMismatch)
+	})
+	for name, test := range map[string]struct {
+		runner idempotency.Runner
+		key    consumer.KeyFunc
+		reason error
+	}{
+		"no id":               {newLedger(), consumer.Header("missing"), idempotency.ErrBadKey},
+		"empty id":            {newLedger(), func(*kgo.Record) (string, error) { return "", nil }, idempotency.ErrBadKey},
+		"endless id":          {newLedger(), func(*kgo.Record) (string, error) { return strings.Repeat("x", 5000), nil }, idempotency.ErrBadKey},
+		"extractor's error":   {newLedger(), func(*kgo.Record) (string, error) { return "", errDown }, errDown},
+		"id known as another": {mismatch, nil, idempotency.ErrMismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := record(0, "k", "id")
+			var buried []idempotency.DeadLetter
+			letterErr := errDown
+			guard := consumer.Guard{Scope: "s", Runner: test.runner, Key: test.key,
+				DeadLetter: func(ctx context.Context, letter idempotency.DeadLetter) error {
+					if consumer.RecordFrom(ctx) != r {
+						t.Error("the context holds another record")
+					}
+					buried = append(buried, letter)
+					return letterErr
+				}}
+			process, err := guard.Protect(func(context.Context, *kgo.Record) error { t.Error("the handler ran"); return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result, err := process(t.Context(), r); result.Done() || !errors.Is(err, errDown) || !errors.Is(err, test.reason) {
+				t.Errorf("with a dead letter that is not written: %v, %v", result.Disposition, err)
+			}
+			letterErr = nil
+			if result, err := process(t.Context(), r); result.Disposition != idempotency.DeadLettered || err != nil {
+				t.Errorf("with one that is: %v, %v", result.Disposition, err)
+			}
+			if len(buried) != 2 || !errors.Is(buried[1].Reason, test.reason) {
+				t.Errorf("the dead letters are %+v", buried)
+			}
+			guard.DeadLetter = nil
+			process, err = guard.Protect(func(context.Context, *kgo.Record) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result, err := process(t.Context(), r); result.Done() || !errors.Is(err, test.reason) {
+				t.Errorf("without dead letters: %v, %v", result.Disposition, err)
+			}
+		})
+	}
+}
+
+// TestHandlersOwnErrorIsNoMismatch: a handler may use another guard within.
+func TestHandlersOwnErrorIsNoMismatch(t *testing.T) {
+	t.Parallel()
+	guard := consumer.Guard{Scope: "s", Runner: newLedger(), DeadLetter: func(context.Context, idempotency.DeadLetter) error {
+		t.Error("the record was buried")
+		return nil
+	}}
+	handle, err := guard.Idempotent(func(context.Context, *kgo.Record) error { return idempotency.ErrMismatch })
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = handle(t.Context(), record(0, "k", "id"))
+	var notDone *consumer.NotDone
+	if !errors.As(err, &notDone) || notDone.Result.Disposition != idempotency.Retry || !errors.Is(err, idempotency.ErrMismatch) {
+		t.Errorf("the handler returned %v", err)
+	}
+}
+
+func TestIncompleteGuards(t *testing.T) {
+	t.Parallel()
+	nop := func(context.Context, *kgo.Record) error { return nil }
+	for name, test := range map[string]struct {
+		guard   consumer.Guard
+		handler consumer.Handler
+	}{
+		"no handler": {consumer.Guard{Scope: "s", Runner: newLedger()}, nil},
+		"no runner":  {consumer.Guard{Scope: "s"}, nop},
+		"no scope":   {consumer.Guard{Runner: newLedger()}, nop},
+	} {
+		if _, err := test.guard.Protect(test.handler); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if _, err := test.guard.Idempotent(test.handler); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestBadConfigurations(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*consumer.Config){
+		"Brokers":            func(c *consumer.Config) { c.Brokers = nil },
+		"Group":              func(c *consumer.Config) { c.Group = "" },
+		"Topics":             func(c *consumer.Config) { c.Topics = nil },
+		"Order":              func(c *consumer.Config) { c.Order = 9 },
+		"Concurrency":        func(c *consumer.Config) { c.Concurrency = -1 },
+		"MaxBufferedRecords": func(c *consumer.Config) { c.MaxBufferedRecords = -1 },
+		"MaxBufferedBytes":   func(c *consumer.Config) { c.MaxBufferedBytes = -1 },
+		"CommitInterval":     func(c *consumer.Config) { c.CommitInterval = -1 },
+		"RevokeTimeout":      func(c *consumer.Config) { c.RevokeTimeout = -1 },
+		"DrainTimeout":       func(c *consumer.Config) { c.DrainTimeout = -1 },
+		"BackoffFirst":       func(c *consumer.Config) { c.BackoffFirst = -1 },
+		"BackoffLongest":     func(c *consumer.Config) { c.BackoffLongest = 1 },
+		"Retention":          func(c *consumer.Config) { c.Retention = -1 },
+		"Middleware":         func(c *consumer.Config) { c.Middleware = []func(consumer.Process) consumer.Process{nil} },
+		"runner":             func(c *consumer.Config) { c.Guard.Runner = nil },
+		"client options":     func(c *consumer.Config) { c.Options = []kgo.Opt{kgo.FetchMaxWait(-1)} },
+	} {
+		cfg := consumer.Config{Brokers: []string{"localhost:1"}, Group: "g", Topics: []string{"t"},
+			Guard:   consumer.Guard{Scope: "s", Runner: newLedger()},
+			Handler: func(context.Context, *kgo.Record) error { return nil }}
+		if _, err := consumer.New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		change(&cfg)
+		if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: New returned %v", name, err)
+		}
+	}
+}

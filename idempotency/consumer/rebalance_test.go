@@ -1,0 +1,297 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+)
+
+// shortSessions lets the broker expel members that were killed.
+var shortSessions = kafkatest.Setting("group.min.session.timeout.ms", "500")
+
+// tally counts handlers across members, by record and by key.
+type tally struct {
+	mu         sync.Mutex
+	finished   map[string]int
+	running    map[string]int
+	violations []string
+}
+
+func newTally() *tally { return &tally{finished: map[string]int{}, running: map[string]int{}} }
+
+func (c *tally) begin(r *kgo.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running[string(r.Key)]++; c.running[string(r.Key)] > 1 {
+		c.violations = append(c.violations, "two handlers at once of key "+string(r.Key))
+	}
+}
+
+func (c *tally) end(r *kgo.Record, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running[string(r.Key)]--
+	if err == nil {
+		c.finished[string(r.Value)]++
+	}
+}
+
+func (c *tally) distinct() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.finished)
+}
+
+func (c *tally) verify(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, n := range c.finished {
+		if n != 1 {
+			t.Errorf("record %s was handled %d times", id, n)
+		}
+	}
+	for _, v := range c.violations {
+		t.Error(v)
+	}
+}
+
+// TestMembersComeAndGo lets members join, leave and die at random while they
+// work.
+func TestMembersComeAndGo(t *testing.T) {
+	t.Parallel()
+	for name, balancer := range map[string]kgo.GroupBalancer{
+		"cooperative-sticky": kgo.CooperativeStickyBalancer(), "eager range": kgo.RangeBalancer(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const partitions, n, keys = 6, 250, 4
+			b := kafkatest.Start(t, shortSessions)
+			b.CreateTopic(t, "orders", partitions, nil)
+			records := load(t, b, partitions, n, keys)
+			l, c := newLedger(), newTally()
+			handler := func(ctx context.Context, r *kgo.Record) (err error) {
+				c.begin(r)
+				defer func() { c.end(r, err) }()
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-time.After(rand.N(8 * time.Millisecond)):
+				}
+				if rand.N(50) == 0 {
+					return errDown
+				}
+				return nil
+			}
+			members := make([]*hostage, 3)
+			for i := range members {
+				members[i] = join(t, b, l, balancer, handler)
+			}
+			for i := range 6 {
+				before := c.distinct()
+				await(t, "progress", func() bool { return c.distinct() > before+40 || c.distinct() == len(records) })
+				victim := rand.N(len(members))
+				if i%3 == 2 {
+					members[victim].kill()
+				} else {
+					members[victim].stop(t)
+				}
+				members[victim] = join(t, b, l, balancer, handler)
+			}
+			admin := kadm.NewClient(b.Client(t))
+			await(t, "all to be committed", func() bool {
+				for p := range int32(partitions) {
+					if committed(t, admin, p) != n {
+						return false
+					}
+				}
+				return true
+			})
+			c.verify(t)
+			if c.distinct() != len(records) {
+				t.Errorf("%d records were handled, want %d", c.distinct(), len(records))
+			}
+		})
+	}
+}
+
+// hostage is a member whose connections can be cut for good.
+type hostage struct {
+	*member
+	mu    sync.Mutex
+	conns []net.Conn
+	dead  bool
+}
+
+func join(t *testing.T, b *kafkatest.Broker, l *ledger, balancer kgo.GroupBalancer, h consumer.Handler) *hostage {
+	t.Helper()
+	m := &hostage{}
+	cfg := config(b, l, h)
+	cfg.Concurrency = 4
+	cfg.Order = consumer.KeyOrder
+	cfg.RevokeTimeout = 3 * time.Second
+	cfg.Options = append(cfg.Options, kgo.Balancers(balancer), kgo.SessionTimeout(time.Second), kgo.Dialer(m.dial),
+		kgo.RetryTimeout(time.Second), kgo.RequestRetries(3))
+	m.member = start(t, cfg)
+	return m
+}
+
+func (m *hostage) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case m.dead:
+		return nil, errors.Join(errors.New("killed"), conn.Close())
+	}
+	m.conns = append(m.conns, conn)
+	return conn, nil
+}
+
+// kill cuts the member off: for the broker it vanishes. Its handlers stop, as
+// those of a process that is killed do.
+func (m *hostage) kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+	for _, conn := range m.conns {
+		conn.Close()
+	}
+	m.cancel()
+}
+
+func TestRevocationWaitsForTheHandler(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 2, nil)
+	load(t, b, 2, 1, 1)
+	running, finish := make(chan struct{}, 4), make(chan struct{})
+	var handled, cutOff atomic.Int64
+	cfg := config(b, newLedger(), func(ctx context.Context, _ *kgo.Record) error {
+		running <- struct{}{}
+		select {
+		case <-finish:
+			handled.Add(1)
+			return nil
+		case <-ctx.Done():
+			cutOff.Add(1)
+			return context.Cause(ctx)
+		}
+	})
+	cfg.CommitInterval = time.Hour
+	joined := revocations(&cfg)
+	start(t, cfg)
+	receive(t, "a handler", running)
+	receive(t, "a handler", running)
+
+	second := cfg
+	second.Options = append([]kgo.Opt{}, config(b, nil, nil).Options...)
+	start(t, second)
+	receive(t, "the rebalance", joined)
+	close(finish)
+	admin := kadm.NewClient(b.Client(t))
+	await(t, "the revoked partition to be committed before it moved", func() bool {
+		return committed(t, admin, 0)+committed(t, admin, 1) >= 1
+	})
+	if handled.Load() != 2 || cutOff.Load() != 0 {
+		t.Errorf("%d handled, %d cut off; want 2 handled, none cut off", handled.Load(), cutOff.Load())
+	}
+}
+
+// revocations returns a channel that tells when the client logs that it revokes
+// partitions.
+func revocations(cfg *consumer.Config) <-chan struct{} {
+	seen := make(chan struct{}, 100)
+	cfg.Options = append(cfg.Options, kgo.WithLogger(watch{seen}))
+	return seen
+}
+
+type watch struct{ seen chan<- struct{} }
+
+func (watch) Level() kgo.LogLevel { return kgo.LogLevelInfo }
+
+func (w watch) Log(_ kgo.LogLevel, message string, keyvals ...any) {
+	for i, k := range keyvals {
+		if k == "lost" && message == "new group session begun" && fmt.Sprint(keyvals[i+1]) != "" {
+			w.seen <- struct{}{}
+		}
+	}
+}
+
+func TestRevocationCutsOffWhatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 2, nil)
+	load(t, b, 2, 1, 1)
+	running, causes := make(chan struct{}, 10), make(chan error, 10)
+	var second atomic.Bool
+	cfg := config(b, newLedger(), func(ctx context.Context, _ *kgo.Record) error {
+		if second.Load() {
+			return nil
+		}
+		running <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return context.Cause(ctx)
+	})
+	cfg.RevokeTimeout = 200 * time.Millisecond
+	cfg.DrainTimeout = 200 * time.Millisecond
+	cfg.Options = append(cfg.Options, kgo.Balancers(kgo.CooperativeStickyBalancer()))
+	start(t, cfg)
+	receive(t, "a handler", running)
+	receive(t, "a handler", running)
+	other := cfg
+	var taken atomic.Int64
+	other.Handler = func(context.Context, *kgo.Record) error { taken.Add(1); return nil }
+	start(t, other)
+	if cause := receive(t, "the cause", causes); !errors.Is(cause, consumer.ErrRevoked) {
+		t.Errorf("the handler's context ended because %v", cause)
+	}
+	await(t, "the new owner to handle the record", func() bool { return taken.Load() == 1 })
+	second.Store(true)
+}
+
+// TestExpulsionCutsOffAtOnce: a member that the broker does not know any more
+// has lost its partitions.
+func TestExpulsionCutsOffAtOnce(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t, shortSessions)
+	b.CreateTopic(t, "orders", 1, nil)
+	load(t, b, 1, 1, 1)
+	running, causes := make(chan struct{}, 10), make(chan error, 10)
+	var again atomic.Bool
+	cfg := config(b, newLedger(), func(ctx context.Context, _ *kgo.Record) error {
+		if again.Swap(true) {
+			return nil
+		}
+		running <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return context.Cause(ctx)
+	})
+	cfg.Options = append(cfg.Options, kgo.InstanceID("one"))
+	start(t, cfg)
+	receive(t, "the handler", running)
+	admin := kadm.NewClient(b.Client(t))
+	if _, err := admin.LeaveGroup(t.Context(), kadm.LeaveGroup(group).InstanceIDs("one")); err != nil {
+		t.Fatal(err)
+	}
+	if cause := receive(t, "the cause", causes); !errors.Is(cause, consumer.ErrPartitionLost) {
+		t.Errorf("the handler's context ended because %v", cause)
+	}
+	await(t, "the record to be handled again", func() bool { return committed(t, admin, 0) == 1 })
+}
