@@ -1,0 +1,161 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// LayerOptions are all optional.
+type LayerOptions struct {
+	// Trust answers the duplicate of a message that this process completed
+	// within its retention, and that the Window remembers exactly, without
+	// asking the store: with idempotency.LayerMemory. What others did to the
+	// key meanwhile, such as an operator who purged it to have it run again, is
+	// then not seen until the Window forgets it.
+	Trust bool
+	// MaxResultBytes bounds the results that are kept for Trust: a duplicate of
+	// a message with a larger one asks the store. DefaultMaxResultBytes if 0.
+	MaxResultBytes int
+	// Now is the clock by which Trust ends with the retention; time.Now if nil.
+	Now func() time.Time
+}
+
+// Layered is a Store with a Window in front of it. A claim of a message that the
+// Window knows begins with Inspect, a read: if the store confirms it, that is
+// the answer; if not, the claim goes on as without a Window. Make one with
+// Layer. It is safe for concurrent use.
+//
+// It is no Operator: an operator's requests go to the store itself.
+type Layered struct {
+	idempotency.Store // extends and inspects
+	window            *Window
+	options           LayerOptions
+
+	mu sync.Mutex
+	// claims are the granted ones, for when they are completed. Those that
+	// never are are dropped in time.
+	claims *simplelru.LRU[idempotency.Lease, granted]
+}
+
+type granted struct {
+	fingerprint idempotency.Fingerprint
+	attempts    int
+}
+
+// maxClaims bounds the claims at a time whose completion the Window learns of.
+const maxClaims = 4096
+
+// Layer puts the window in front of the store. A window may serve several.
+func Layer(s idempotency.Store, w *Window, o LayerOptions) *Layered {
+	if o.MaxResultBytes <= 0 {
+		o.MaxResultBytes = DefaultMaxResultBytes
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	claims, err := simplelru.NewLRU[idempotency.Lease, granted](maxClaims, nil)
+	if err != nil {
+		panic(err) //nolint:forbidigo // only a size below 1 is refused
+	}
+	return &Layered{Store: s, window: w, options: o, claims: claims}
+}
+
+// Claim implements idempotency.Store.
+func (l *Layered) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+	m := idempotency.Message{Key: key, Fingerprint: req.Fingerprint}
+	hit, known := l.window.lookup(m)
+	if hit == Exact && l.vouches(known) && req.Validate() == nil {
+		return idempotency.Claim{
+			Outcome: idempotency.Duplicate, Attempts: known.attempts,
+			Result: slices.Clone(known.result), Layer: idempotency.LayerMemory,
+		}, nil
+	}
+	if hit != Unknown {
+		c, done, err := l.confirm(ctx, m, req)
+		if done || err != nil {
+			return c, err
+		}
+	}
+	c, err := l.Store.Claim(ctx, key, req)
+	if err != nil {
+		return c, err
+	}
+	switch c.Outcome {
+	case idempotency.Duplicate:
+		l.window.Add(m)
+	case idempotency.Claimed:
+		l.mu.Lock()
+		l.claims.Add(c.Lease, granted{fingerprint: req.Fingerprint, attempts: c.Attempts})
+		l.mu.Unlock()
+	}
+	return c, nil
+}
+
+// confirm asks the store about a message that memory takes for completed.
+func (l *Layered) confirm(ctx context.Context, m idempotency.Message, req idempotency.ClaimRequest) (c idempotency.Claim, done bool, err error) {
+	if err := req.Validate(); err != nil {
+		return c, true, err
+	}
+	r, err := l.Store.Inspect(ctx, m.Key)
+	switch {
+	case err != nil:
+		return c, true, err
+	case r.State != idempotency.Completed:
+		l.window.Forget(m)
+		return c, false, nil
+	case r.Fingerprint.Conflicts(m.Fingerprint):
+		return c, true, fmt.Errorf("claim %q: %w", m.Key, idempotency.ErrMismatch)
+	}
+	l.window.Add(m)
+	return idempotency.Claim{
+		Outcome: idempotency.Duplicate, Attempts: r.Attempts, Result: r.Result, Layer: idempotency.LayerStore,
+	}, true, nil
+}
+
+// vouches tells whether memory alone may answer.
+func (l *Layered) vouches(e entry) bool {
+	return l.options.Trust && e.vouched && l.options.Now().Before(e.until)
+}
+
+// Complete implements idempotency.Store.
+func (l *Layered) Complete(ctx context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
+	until := l.options.Now().Add(retention) // not later than the store forgets
+	if err := l.Store.Complete(ctx, lease, result, retention); err != nil {
+		return err
+	}
+	g, ok := l.take(lease)
+	if !ok {
+		return nil // repeated, or of a claim too long ago
+	}
+	e := entry{attempts: g.attempts}
+	if len(result) <= l.options.MaxResultBytes {
+		e.vouched, e.result, e.until = true, slices.Clone(result), until
+	}
+	l.window.add(idempotency.Message{Key: lease.Key, Fingerprint: g.fingerprint}, e)
+	return nil
+}
+
+// Fail implements idempotency.Store.
+func (l *Layered) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+	err := l.Store.Fail(ctx, lease, f)
+	if err == nil {
+		l.take(lease)
+	}
+	return err
+}
+
+// take returns what is known of a claim, once.
+func (l *Layered) take(lease idempotency.Lease) (granted, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g, ok := l.claims.Peek(lease)
+	l.claims.Remove(lease)
+	return g, ok
+}

@@ -1,0 +1,317 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
+)
+
+// small windows evict and rotate all the time.
+var small = memory.WindowOptions{Exact: 4, Filtered: 8, FalsePositives: 0.3}
+
+func layered(trust bool) storetest.Subject {
+	clock := newFakeClock()
+	s := memory.NewStore(memory.StoreOptions{Now: clock.Now})
+	l := memory.Layer(s, memory.NewWindow(small), memory.LayerOptions{Trust: trust, Now: clock.Now})
+	subject := storetest.Subject{Store: l, Operator: s, Advance: clock.Advance, MaxResultBytes: memory.DefaultMaxResultBytes}
+	if trust {
+		subject.Operator = nil // it is the price of Trust that one is not noticed
+	}
+	return subject
+}
+
+func TestALayerKeepsTheContract(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Subject { return layered(false) })
+	storetest.Histories(t, layered(false), storetest.Options{Steps: steps / 5})
+}
+
+func TestATrustedLayerKeepsTheContractWithoutOperators(t *testing.T) {
+	storetest.Histories(t, layered(true), storetest.Options{Steps: steps / 5})
+}
+
+// counted is a store that counts its calls.
+type counted struct {
+	idempotency.Store
+	claims, inspects int
+	err              error
+}
+
+func (s *counted) Claim(ctx context.Context, k idempotency.Key, r idempotency.ClaimRequest) (idempotency.Claim, error) {
+	s.claims++
+	return s.Store.Claim(ctx, k, r)
+}
+
+func (s *counted) Inspect(ctx context.Context, k idempotency.Key) (idempotency.Record, error) {
+	s.inspects++
+	if s.err != nil {
+		return idempotency.Record{}, s.err
+	}
+	return s.Store.Inspect(ctx, k)
+}
+
+func (s *counted) expect(t *testing.T, claims, inspects int) {
+	t.Helper()
+	if s.claims != claims || s.inspects != inspects {
+		t.Errorf("%d claims and %d inspections, want %d and %d", s.claims, s.inspects, claims, inspects)
+	}
+	s.claims, s.inspects = 0, 0
+}
+
+func TestAHitIsConfirmedByTheStore(t *testing.T) {
+	inner := memory.NewStore(memory.StoreOptions{})
+	s := &counted{Store: inner}
+	l := memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{})
+	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
+	s.expect(t, 1, 0)
+
+	if c := mustClaim(t, l, key(1)); c.Outcome != idempotency.Duplicate || c.Layer != idempotency.LayerStore {
+		t.Errorf("%s by %s", c.Outcome, c.Layer)
+	}
+	s.expect(t, 0, 1)
+
+	if _, err := inner.Purge(t.Context(), idempotency.Filter{Scope: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if c := mustClaim(t, l, key(1)); c.Outcome != idempotency.Claimed {
+		t.Errorf("%s: a hit in memory skipped a message that the store does not know", c.Outcome)
+	}
+	s.expect(t, 1, 1)
+}
+
+func TestAHitThatCannotBeConfirmedIsNoAnswer(t *testing.T) {
+	s := &counted{Store: memory.NewStore(memory.StoreOptions{})}
+	l := memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{})
+	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
+	s.err = errors.New("store is down")
+	_, err := l.Claim(t.Context(), key(1), idempotency.ClaimRequest{
+		Owner: "owner", Fingerprint: "b1:payload", Lease: time.Second, Retention: time.Second,
+	})
+	if !errors.Is(err, s.err) {
+		t.Error(err)
+	}
+}
+
+func TestADuplicateFoundInTheStoreIsRemembered(t *testing.T) {
+	s := &counted{Store: memory.NewStore(memory.StoreOptions{})}
+	mustComplete(t, s, mustClaim(t, s, key(1)).Lease)
+	for _, trust := range []bool{false, true} {
+		s.claims = 0
+		l := memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: trust})
+		mustClaim(t, l, key(1))
+		s.expect(t, 1, 0)
+		if c := mustClaim(t, l, key(1)); c.Outcome != idempotency.Duplicate || c.Layer != idempotency.LayerStore {
+			t.Errorf("%s by %s", c.Outcome, c.Layer)
+		}
+		s.expect(t, 0, 1) // this process did not complete it
+	}
+}
+
+func TestTrustAnswersForWhatThisProcessCompleted(t *testing.T) {
+	clock := newFakeClock()
+	s := &counted{Store: memory.NewStore(memory.StoreOptions{Now: clock.Now})}
+	w := memory.NewWindow(memory.WindowOptions{Exact: 2})
+	l := memory.Layer(s, w, memory.LayerOptions{Trust: true, MaxResultBytes: 5, Now: clock.Now})
+	complete := func(id int, result string) {
+		t.Helper()
+		if err := l.Complete(t.Context(), mustClaim(t, l, key(id)).Lease, []byte(result), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	duplicate := func(id int, layer idempotency.Layer, result string) {
+		t.Helper()
+		c := mustClaim(t, l, key(id))
+		if c.Outcome != idempotency.Duplicate || c.Layer != layer || string(c.Result) != result || c.Attempts != 1 {
+			t.Errorf("%+v", c)
+		}
+		clear(c.Result) // it is the caller's
+	}
+
+	complete(1, "small")
+	s.expect(t, 1, 0)
+	duplicate(1, idempotency.LayerMemory, "small")
+	duplicate(1, idempotency.LayerMemory, "small")
+	s.expect(t, 0, 0)
+
+	complete(2, "too large")
+	duplicate(2, idempotency.LayerStore, "too large")
+	s.expect(t, 1, 1)
+
+	complete(3, "") // 1 is now known to the filter only
+	s.expect(t, 1, 0)
+	duplicate(1, idempotency.LayerStore, "small")
+	s.expect(t, 0, 1)
+
+	_, err := l.Claim(t.Context(), key(3), idempotency.ClaimRequest{
+		Owner: "owner", Fingerprint: "b1:another", Lease: time.Second, Retention: time.Second,
+	})
+	if !errors.Is(err, idempotency.ErrMismatch) {
+		t.Errorf("another payload: %v", err)
+	}
+
+	clock.Advance(time.Hour)
+	if c := mustClaim(t, l, key(3)); c.Outcome != idempotency.Claimed {
+		t.Errorf("after the retention: %s", c.Outcome)
+	}
+}
+
+func message(n int) idempotency.Message {
+	return idempotency.Message{Key: key(n), Fingerprint: "b1:payload"}
+}
+
+func TestWindow(t *testing.T) {
+	const filtered = 1000
+	w := memory.NewWindow(memory.WindowOptions{Exact: 10, Filtered: filtered})
+	for n := range 10 * filtered {
+		w.Add(message(n))
+		if hit := w.Lookup(message(n)); hit != memory.Exact {
+			t.Fatalf("just added: %s", hit)
+		}
+		if old := n - filtered + 1; old >= 0 && w.Lookup(message(old)) == memory.Unknown {
+			t.Fatalf("message %d is unknown after %d", old, n)
+		}
+	}
+	if hit := w.Lookup(message(10*filtered - 50)); hit != memory.Probable {
+		t.Errorf("before the last ten: %s", hit)
+	}
+	known := 0
+	for n := range filtered {
+		if w.Lookup(message(n)) != memory.Unknown {
+			known++
+		}
+	}
+	if known > filtered/20 {
+		t.Errorf("%d of %d are known after nine generations", known, filtered)
+	}
+	other := message(10*filtered - 1)
+	other.Fingerprint = "b1:another"
+	if hit := w.Lookup(other); hit == memory.Exact {
+		t.Error("another payload is the same message")
+	}
+	w.Forget(message(10*filtered - 1))
+	if hit := w.Lookup(message(10*filtered - 1)); hit == memory.Exact {
+		t.Error("forgotten, but exact")
+	}
+}
+
+func BenchmarkWindowLookup(b *testing.B) {
+	for name, first := range map[string]int{"exact": memory.DefaultExact, "unknown": 1 << 40} {
+		b.Run(name, func(b *testing.B) {
+			w := memory.NewWindow(memory.WindowOptions{})
+			messages := make([]idempotency.Message, memory.DefaultExact)
+			for n := range messages {
+				w.Add(message(n + memory.DefaultExact))
+				messages[n] = message(first + n)
+			}
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				w.Lookup(messages[n%len(messages)])
+			}
+		})
+	}
+}
+
+// BenchmarkWindowHitRate repeats messages at distances that are mostly short, as
+// redeliveries are, over three generations.
+func BenchmarkWindowHitRate(b *testing.B) {
+	const filtered = 10_000
+	for _, exact := range []int{100, 1000, 10_000} {
+		b.Run("exact="+strconv.Itoa(exact), func(b *testing.B) {
+			random := rand.New(rand.NewPCG(1, 2))
+			zipf := rand.NewZipf(random, 1.1, 8, 3*filtered)
+			w := memory.NewWindow(memory.WindowOptions{Exact: exact, Filtered: filtered})
+			var hits [3]int
+			n := 0
+			for ; b.Loop(); n++ {
+				w.Add(message(n))
+				hits[w.Lookup(message(max(0, n-int(zipf.Uint64()))))]++
+			}
+			b.ReportMetric(100*float64(hits[memory.Exact])/float64(n), "%exact")
+			b.ReportMetric(100*float64(hits[memory.Probable])/float64(n), "%probable")
+		})
+	}
+}
+
+func BenchmarkTrustedDuplicate(b *testing.B) {
+	l := memory.Layer(memory.NewStore(memory.StoreOptions{}), memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
+	ctx := context.Background()
+	req := idempotency.ClaimRequest{Owner: "owner", Fingerprint: "b1:payload", Lease: time.Minute, Retention: time.Hour}
+	c, err := l.Claim(ctx, key(1), req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.Complete(ctx, c.Lease, nil, time.Hour); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if c, err := l.Claim(ctx, key(1), req); err != nil || c.Layer != idempotency.LayerMemory {
+			b.Fatal(c, err)
+		}
+	}
+}
+
+func ExampleLayer() {
+	store := memory.NewStore(memory.StoreOptions{}) // in earnest one that others share
+	layered := memory.Layer(store, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
+
+	processor, err := idempotency.NewProcessor(idempotency.Options{Store: layered, MaxAttempts: -1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := idempotency.Message{Key: idempotency.Key{Scope: "shipping", ID: "1"}}
+	for range 2 {
+		r, err := processor.Run(context.Background(), m, func(context.Context) ([]byte, error) { return []byte("shipped"), nil })
+		fmt.Println(r.Disposition, r.Layer, strings.ToUpper(string(r.Value)), err)
+	}
+	// Output:
+	// handled store SHIPPED <nil>
+	// skipped memory SHIPPED <nil>
+}
+
+func ExampleWindow() {
+	window := memory.NewWindow(memory.WindowOptions{Exact: 1000, Filtered: 100_000})
+	m := idempotency.Message{Key: idempotency.Key{Scope: "shipping", ID: "1"}}
+	fmt.Println(window.Lookup(m))
+	window.Add(m)
+	fmt.Println(window.Lookup(m))
+	window.Forget(m)
+	fmt.Println(window.Lookup(m))
+	// Output:
+	// unknown
+	// exact
+	// probable
+}
+
+func ExampleNewStore() {
+	store := memory.NewStore(memory.StoreOptions{Records: 10_000})
+	k := idempotency.Key{Scope: "shipping", ID: "1"}
+	ctx := context.Background()
+	for range 2 {
+		claim, err := store.Claim(ctx, k, idempotency.ClaimRequest{
+			Owner: idempotency.NewOwner(), Lease: time.Minute, Retention: time.Hour,
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(claim.Outcome)
+		if claim.Outcome == idempotency.Claimed {
+			err = store.Complete(ctx, claim.Lease, nil, time.Hour)
+			fmt.Println("completed", err)
+		}
+	}
+	// Output:
+	// claimed
+	// completed <nil>
+	// duplicate
+}
