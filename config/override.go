@@ -19,7 +19,7 @@ func environmentName(key string) string {
 // tests use, and the variables that Kubernetes injects for Services whose names
 // start with cdc-outbox
 // (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
-var foreignVariable = regexp.MustCompile(`^CDC_OUTBOX_(CONFIG|PG_BIN|TEST_.*|` +
+var foreignVariable = regexp.MustCompile(`^CDC_OUTBOX_(CONFIG|PG_BIN|IDEMPOTENCY_STORE|TEST_.*|` +
 	`(\w+_)?SERVICE_HOST|(\w+_)?SERVICE_PORT(_\w+)?|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // readEnvironment merges the CDC_OUTBOX_… variables, in the order in which the

@@ -72,6 +72,9 @@ func (p *program) execute(ctx context.Context, args []string) error {
 	return act(ctx, p)
 }
 
+// keyVerbs is the first word of the verbs that have two.
+const keyVerbs = "idempotency"
+
 // choose finds the verb and its arguments.
 func (p *program) choose(args []string) (verb, []string, error) {
 	if len(args) == 0 {
@@ -86,7 +89,12 @@ func (p *program) choose(args []string) (verb, []string, error) {
 			help(p.stdout)
 			return verb{}, nil, errHelp
 		}
-		name, rest = rest[0], []string{"--help"}
+		name, rest = strings.Join(rest, " "), []string{"--help"}
+	case keyVerbs:
+		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+			return verb{}, nil, failure.Configf("for example: cdc-outbox "+keyVerbs+" inspect --help", "%s what? inspect, release or purge", keyVerbs)
+		}
+		name, rest = name+" "+rest[0], rest[1:]
 	}
 	for _, v := range verbs() {
 		if v.name == name {
@@ -98,7 +106,7 @@ func (p *program) choose(args []string) (verb, []string, error) {
 
 // harmless is what can be repeated in a message: not a URL with a password
 // that lost its flag.
-var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
+var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}( [A-Za-z][\w-]{0,30})?$`)
 
 func unknownVerb(name string) error {
 	switch meant := nearest.To(name, verbNames()); {

@@ -10,6 +10,9 @@ func verbs() []verb {
 		checkVerb(),
 		statusVerb(),
 		tailVerb(),
+		inspectVerb(),
+		releaseVerb(),
+		purgeVerb(),
 		healthcheckVerb(),
 		versionVerb(),
 	}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/keystore"
+	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+)
+
+// storeEnv names the store where --store does not: a URL with a password should
+// not be in the list of processes.
+const storeEnv = "CDC_OUTBOX_IDEMPOTENCY_STORE"
+
+const storeDetail = "The store is named by --store or " + storeEnv + ": redis://host:6379/0,\n" +
+	"redis://host:6379?cluster=true, postgres://user@host/database or dynamodb://?region=eu-west-1."
+
+// keyFlags are the flags of the verbs about idempotency keys.
+type keyFlags struct {
+	store, name, scope, id *string
+	asJSON                 *bool
+}
+
+func declareKey(flags *flag.FlagSet) *keyFlags {
+	return &keyFlags{
+		store:  flags.String("store", "", "the `URL` of the store; also "+storeEnv),
+		name:   flags.String("name", "", "the `TABLE` (postgres, dynamodb) or prefix of the keys (redis), where it is not the default"),
+		scope:  flags.String("scope", "", "the consumer's `SCOPE`"),
+		id:     flags.String("id", "", "the message's `ID`"),
+		asJSON: flags.Bool("json", false, "print JSON"),
+	}
+}
+
+// open opens the store, after the key was found to be possible.
+func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.Store, idempotency.Key, error) {
+	key := idempotency.Key{Scope: *k.scope, ID: *k.id}
+	if key.Scope == "" {
+		return nil, key, failure.Configf("add --scope, as the consumer's configuration has it", "no scope given")
+	}
+	if key.ID == "" && needID {
+		return nil, key, failure.Configf("add --id, the message's header id", "no message given")
+	}
+	from := *k.store
+	if from == "" {
+		from = p.getenv(storeEnv)
+	}
+	if from == "" {
+		return nil, key, failure.Configf("add --store URL, or export "+storeEnv, "no store given")
+	}
+	store, err := keystore.Open(ctx, from, *k.name)
+	return store, key, err
+}
+
+func inspectVerb() verb {
+	return verb{
+		name:    "idempotency inspect",
+		summary: "shows what a consumer's store knows of a message",
+		detail:  storeDetail,
+		example: "cdc-outbox idempotency inspect --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
+		prepare: func(flags *flag.FlagSet) action {
+			k := declareKey(flags)
+			return func(ctx context.Context, p *program) error {
+				store, key, err := k.open(ctx, p, true)
+				if err != nil {
+					return err
+				}
+				defer store.Close()
+				record, err := store.Inspect(ctx, key)
+				if err != nil {
+					return explainKey(err)
+				}
+				return p.show(keyReport{record}, *k.asJSON)
+			}
+		},
+	}
+}
+
+func releaseVerb() verb {
+	return verb{
+		name:    "idempotency release",
+		summary: "lets a message that is being processed, waits or was given up be run again at once",
+		detail:  storeDetail + "\n\nWhoever holds its lease loses it. A completed message stays completed.",
+		example: "cdc-outbox idempotency release --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
+		prepare: func(flags *flag.FlagSet) action {
+			k := declareKey(flags)
+			return func(ctx context.Context, p *program) error {
+				store, key, err := k.open(ctx, p, true)
+				if err != nil {
+					return err
+				}
+				defer store.Close()
+				before, err := store.Release(ctx, key)
+				if err != nil {
+					return explainKey(err)
+				}
+				return p.show(releaseReport{Before: keyReport{before}}, *k.asJSON)
+			}
+		},
+	}
+}
+
+func purgeVerb() verb {
+	return verb{
+		name:    "idempotency purge",
+		summary: "forgets messages, so that they would be run again if they came again",
+		detail: storeDetail + "\n\nWithout --id and --state it is all completed and given up messages of the scope.\n" +
+			"Without --yes it changes nothing.",
+		example: "cdc-outbox idempotency purge --store redis://localhost:6379/0 --scope shipping --state failed --older 168h --yes",
+		prepare: func(flags *flag.FlagSet) action {
+			k := declareKey(flags)
+			states := flags.String("state", "", "only messages in these `STATES`: processing, completed, retryable, failed, separated by commas")
+			older := flags.Duration("older", 0, "only messages unchanged for this `DURATION`")
+			yes := flags.Bool("yes", false, "do it")
+			return func(ctx context.Context, p *program) error {
+				chosen, err := parseStates(*states)
+				if err != nil {
+					return err
+				}
+				return k.purge(ctx, p, idempotency.Filter{States: chosen, UnchangedFor: *older}, *yes)
+			}
+		},
+	}
+}
+
+func (k *keyFlags) purge(ctx context.Context, p *program, filter idempotency.Filter, yes bool) error {
+	store, key, err := k.open(ctx, p, false)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	filter.Scope, filter.ID = key.Scope, key.ID
+	if filter.UnchangedFor < 0 {
+		return failure.Configf("write for example --older 168h", "--older %s is negative", filter.UnchangedFor)
+	}
+	if !yes {
+		return failure.Configf("add --yes to do it", "nothing was purged: messages that are forgotten are run again if they come again")
+	}
+	n, err := store.Purge(ctx, filter)
+	if err != nil {
+		return fmt.Errorf("%d messages were purged before this: %w", n, explainKey(err))
+	}
+	return p.show(purgeReport{Purged: n}, *k.asJSON)
+}
+
+// operable are the states that --state takes.
+var operable = []idempotency.State{idempotency.Processing, idempotency.Completed, idempotency.Retryable, idempotency.Failed}
+
+func parseStates(text string) ([]idempotency.State, error) {
+	if text == "" {
+		return nil, nil
+	}
+	byName := map[string]idempotency.State{}
+	var names []string
+	for _, s := range operable {
+		byName[s.String()] = s
+		names = append(names, s.String())
+	}
+	var states []idempotency.State
+	for name := range strings.SplitSeq(text, ",") {
+		state, ok := byName[strings.TrimSpace(name)]
+		if !ok {
+			remedy := "the states are " + strings.Join(names, ", ")
+			if near := nearest.To(name, names); near != "" {
+				remedy = "did you mean " + near + "?"
+			}
+			return nil, failure.Configf(remedy, "--state: unknown state%s", quote(name))
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+// explainKey adds what to do about a store's error.
+func explainKey(err error) error {
+	switch {
+	case errors.Is(err, idempotency.ErrCompleted):
+		return failure.Configf("cdc-outbox idempotency purge with the same flags has it run again when it comes again", "%w", err)
+	case errors.Is(err, idempotency.ErrBadKey):
+		return failure.Configf("correct --scope and --id", "%w", err)
+	}
+	return err
+}
+
+// timeShown is a time for people, "" for none.
+func timeShown(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/keystore"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+)
+
+// TestIdempotencyVerbs lets an operator loose on each store.
+func TestIdempotencyVerbs(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) (url, table string){
+		"redis": func(t *testing.T) (string, string) {
+			return "redis://" + redistest.Shared(t).Addr(), "operator"
+		},
+		"postgres": func(t *testing.T) (string, string) {
+			url := pgtest.Shared(t).NewDatabase(t)
+			ddl, err := postgres.DDL("keys", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pgtest.Exec(t, url, ddl)
+			return url, "keys"
+		},
+		"dynamodb": func(t *testing.T) (string, string) {
+			server := dynamotest.Shared(t)
+			t.Setenv("AWS_ACCESS_KEY_ID", "test")
+			t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+			return "dynamodb://?region=us-east-1&endpoint=http://" + server.Address, server.Table(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, table := open(t)
+			operate(t, url, table)
+		})
+	}
+}
+
+func operate(t *testing.T, url, table string) {
+	store, err := keystore.Open(t.Context(), url, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	key := idempotency.Key{Scope: "shipping", ID: "o-1"}
+	run := func(args string) outcome {
+		all := append(strings.Fields("idempotency "+args), "--name", table, "--scope", key.Scope)
+		return execute(t.Context(), []string{storeEnv + "=" + url}, all...)
+	}
+	want := func(args string, code int, texts ...string) {
+		t.Helper()
+		got := run(args)
+		if got.code != code {
+			t.Errorf("%s: code %d, stderr %q", args, got.code, got.stderr)
+		}
+		for _, text := range texts {
+			if !strings.Contains(got.stdout+got.stderr, text) {
+				t.Errorf("%s: no %q in %q", args, text, got.stdout+got.stderr)
+			}
+		}
+	}
+
+	want("inspect --id o-1", 0, "absent")
+	want("release --id o-1", 0, "nothing to release")
+	claimed, err := store.Claim(t.Context(), key, idempotency.ClaimRequest{Owner: "worker", Lease: time.Hour, Retention: 2 * time.Hour})
+	if err != nil || claimed.Outcome != idempotency.Claimed {
+		t.Fatalf("Claim = %+v, %v", claimed, err)
+	}
+	want("inspect --id o-1", 0, "processing", "worker", "lease_until")
+	want("release --id o-1", 0, "released", "processing", "worker")
+	want("inspect --id o-1", 0, "retryable")
+	claimed, err = store.Claim(t.Context(), key, idempotency.ClaimRequest{Owner: "worker2", Lease: time.Hour, Retention: 2 * time.Hour})
+	if err != nil || claimed.Outcome != idempotency.Claimed || claimed.Attempts != 1 {
+		t.Fatalf("Claim after the release = %+v, %v", claimed, err)
+	}
+	if err := store.Complete(t.Context(), claimed.Lease, []byte("shipped\x1b[2J"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	want("inspect --id o-1", 0, "completed", `"shipped\x1b[2J"`)
+	var record struct {
+		State    string
+		Attempts int
+	}
+	if err := json.Unmarshal([]byte(run("inspect --id o-1 --json").stdout), &record); err != nil || record.State != "completed" || record.Attempts != 1 {
+		t.Errorf("as JSON: %+v, %v", record, err)
+	}
+	want("release --id o-1", 2, "completed", "purge")
+	want("purge", 2, "add --yes")
+	want("purge --state failed --yes", 0, "purged 0")
+	want("purge --older 1h --yes", 0, "purged 0")
+	want("purge --yes", 0, "purged 1")
+	want("inspect --id o-1", 0, "absent")
+}
+
+func TestIdempotencyVerbsRefuseWhatCannotWork(t *testing.T) {
+	for _, tt := range []struct{ args, stderr string }{
+		{"inspect --scope s --id 1", "no store given\nremedy: add --store URL, or export CDC_OUTBOX_IDEMPOTENCY_STORE"},
+		{"inspect --id 1 --store redis://h", "no scope given"},
+		{"inspect --scope s --store redis://h", "no message given"},
+		{"inspect --scope s --id 1 --store h:6379", "not given as a URL"},
+		{"inspect --scope s --id 1 --store mysql://u:xyzzy@h", "no store of that kind"},
+		{"inspect --scope s --id 1 --store redis://u:xyzzy@h:port", "not one of Redis"},
+		{"inspect --scope s --id 1 --store postgres://u:xyzzy@h:port", "not one of PostgreSQL"},
+		{"inspect --scope a/b --id 1 --store redis://127.0.0.1:1", "correct --scope and --id"},
+		{"purge --scope s --state complete --yes", `unknown state "complete"` + "\nremedy: did you mean completed?"},
+		{"purge --scope s --older -1h --yes --store redis://127.0.0.1:1", "negative"},
+		{"", "idempotency what?"},
+		{"forget", `unknown verb "idempotency forget"`},
+	} {
+		got := execute(t.Context(), nil, strings.Fields("idempotency "+tt.args)...)
+		if got.code != 2 || !strings.Contains(got.stderr, tt.stderr) || strings.Contains(got.stderr, "xyzzy") {
+			t.Errorf("%s: code %d, stderr %q, want %q", tt.args, got.code, got.stderr, tt.stderr)
+		}
+	}
+	got := execute(t.Context(), nil, strings.Fields("idempotency inspect --scope s --id 1 --store redis://u:xyzzy@127.0.0.1:1")...)
+	if got.code != 1 || strings.Contains(got.stderr, "xyzzy") {
+		t.Errorf("store out of reach: code %d, stderr %q", got.code, got.stderr)
+	}
+}
