@@ -50,6 +50,11 @@ type CheckReport struct {
 // Kafka. It changes nothing, and one failure does not keep it from the rest.
 func Check(ctx context.Context, cfg *config.Config) *CheckReport {
 	d := &doctor{cfg: cfg}
+	if cfg.Source.Mode == config.ModePoll {
+		d.polling(ctx)
+		d.kafka(ctx)
+		return &d.report
+	}
 	d.postgres(ctx)
 	d.kafka(ctx)
 	d.checkpoint(ctx)

@@ -43,6 +43,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.capacity()
 	d.timeouts()
 	d.outboxTables(ctx)
+	d.retention(ctx)
 	d.emit(ctx)
 	d.publication(ctx)
 	d.slotState(ctx)
@@ -50,7 +51,18 @@ func (d *doctor) postgres(ctx context.Context) {
 }
 
 func (d *doctor) serverItself() {
-	switch major := d.server.Major(); {
+	d.supported(*d.server)
+	if d.server.WALLevel != "logical" {
+		d.fail("postgresql.wal_level", failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL",
+			"wal_level is %s; logical decoding needs logical", d.server.WALLevel))
+	} else {
+		d.ok("postgresql.wal_level", "logical")
+	}
+}
+
+// supported looks at the server's version, and whether it can be written to.
+func (d *doctor) supported(server wal.Server) {
+	switch major := server.Major(); {
 	case major < oldestMajor:
 		d.fail("postgresql.version", failure.Configf("upgrade the server", "PostgreSQL %d is too old; %d is the oldest that works", major, oldestMajor))
 	case major > newestMajor:
@@ -59,18 +71,11 @@ func (d *doctor) serverItself() {
 		d.ok("postgresql.version", "PostgreSQL %d", major)
 	}
 
-	if d.server.InRecovery {
+	if server.InRecovery {
 		d.fail("postgresql.primary", failure.Configf("add target_session_attrs=read-write to source.url, and list all hosts there",
 			"the server is a standby"))
 	} else {
-		d.ok("postgresql.primary", "not in recovery, timeline %d", d.server.Timeline)
-	}
-
-	if d.server.WALLevel != "logical" {
-		d.fail("postgresql.wal_level", failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL",
-			"wal_level is %s; logical decoding needs logical", d.server.WALLevel))
-	} else {
-		d.ok("postgresql.wal_level", "logical")
+		d.ok("postgresql.primary", "not in recovery")
 	}
 }
 

@@ -21,8 +21,8 @@ const (
 // routes finds the topics of rows that are in the table, and bad events among
 // them. It is silent where the role may not read the table: streaming does not
 // need that.
-func (d *doctor) routes(ctx context.Context, t wal.Table, rel *wal.Relation) {
-	name := "rows " + t.String()
+func (d *doctor) routes(ctx context.Context, s wal.Snapshot) {
+	name := "rows " + s.Table.String()
 	router, err := transform.New(d.cfg.Event, d.cfg.Route)
 	if err != nil {
 		d.fail(name, err)
@@ -30,7 +30,7 @@ func (d *doctor) routes(ctx context.Context, t wal.Table, rel *wal.Relation) {
 	}
 	bad := map[transform.Reason]int{}
 	n := 0
-	err = d.someRows(ctx, t, rel, func(row *wal.Row) error {
+	err = d.someRows(ctx, s, func(row *wal.Row) error {
 		n++
 		ev, err := router.Route(row)
 		if b, ok := errors.AsType[*transform.BadEvent](err); ok {
@@ -64,7 +64,7 @@ func countReasons(bad map[transform.Reason]int) string {
 }
 
 // someRows has a connection of its own, which running out of patience closes.
-func (d *doctor) someRows(ctx context.Context, t wal.Table, rel *wal.Relation, fn func(*wal.Row) error) error {
+func (d *doctor) someRows(ctx context.Context, s wal.Snapshot, fn func(*wal.Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()
 	conn, err := connect(ctx, d.cfg)
@@ -72,5 +72,6 @@ func (d *doctor) someRows(ctx context.Context, t wal.Table, rel *wal.Relation, f
 		return err
 	}
 	defer closeConn(conn)
-	return wal.ReadSnapshot(ctx, conn, wal.Snapshot{Table: t, Relation: rel, Limit: routedRows}, fn)
+	s.Limit = routedRows
+	return wal.ReadSnapshot(ctx, conn, s, fn)
 }

@@ -67,7 +67,7 @@ func (d *doctor) columns(ctx context.Context, t wal.Table) {
 		}
 	}
 	d.ok(name, "%s", strings.Join(d.needed[t], ", "))
-	d.routes(ctx, t, rel)
+	d.routes(ctx, wal.Snapshot{Table: t, Relation: rel})
 }
 
 func bind(cfg *config.Config, rel *wal.Relation) error {

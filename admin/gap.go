@@ -41,6 +41,9 @@ type GapReport struct {
 // than its publication, and writes a checkpoint that fits. It refuses while the
 // slot is in use.
 func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapReport, error) {
+	if cfg.Source.Mode == config.ModePoll {
+		return nil, noSlot("setup --accept-gap")
+	}
 	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
 		return nil, noTable("setup --snapshot")
 	}

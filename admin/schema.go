@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -60,7 +61,10 @@ func (s Schema) columns(cfg *config.Config) []column {
 	}
 	cols = append(cols, additionalColumns(ev.Additional)...)
 	cols = append(cols, column{"created_at", "timestamptz NOT NULL DEFAULT now()"})
-	if s == SchemaSnake {
+	switch {
+	case cfg.Source.Mode == config.ModePoll:
+		cols = append(cols, pollColumns(cfg)...)
+	case s == SchemaSnake:
 		cols = append(cols,
 			column{"published", "boolean NOT NULL DEFAULT false"},
 			column{"published_at", "timestamptz"})
@@ -113,13 +117,17 @@ func (s Schema) createTable(cfg *config.Config, table wal.Table) string {
 	for i, c := range cols {
 		lines[i] = fmt.Sprintf("    %-*s  %s", width, plainIdentifier(c.name), c.definition)
 	}
-	return "CREATE TABLE IF NOT EXISTS " + table.Quoted() + " (\n" + strings.Join(lines, ",\n") + "\n)"
+	storage := ""
+	if cfg.Source.Mode == config.ModePoll {
+		storage = pollStorage
+	}
+	return "CREATE TABLE IF NOT EXISTS " + table.Quoted() + " (\n" + strings.Join(lines, ",\n") + "\n)" + storage
 }
 
 // unquoted are the names that setup itself chooses; none is a reserved word.
 var unquoted = []string{
 	"id", "aggregatetype", "aggregateid", "type", "payload", "headers",
-	"aggregate_type", "aggregate_id", "event_type", "created_at", "published", "published_at",
+	"aggregate_type", "aggregate_id", "event_type", "created_at", "published", "published_at", poll.SequenceColumn,
 }
 
 // plainIdentifier quotes a column name unless it is known to need no quotes.

@@ -16,6 +16,9 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if cfg.Source.Mode == config.ModePoll {
+		return pollScript(cfg, opts, tables), nil
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- cdc-outbox: what the connector and those who write events need.\n"+
 		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n"+
@@ -89,6 +92,7 @@ func grants(cfg *config.Config, role string, tables []wal.Table) []string {
 		if cfg.Source.Snapshot == config.SnapshotInitial {
 			sql = append(sql, "GRANT SELECT ON "+t.Quoted()+to)
 		}
+		sql = append(sql, retentionGrants(cfg, t, to)...)
 	}
 	return sql
 }

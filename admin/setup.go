@@ -29,7 +29,7 @@ type SetupOptions struct {
 
 // Step is one object that setup or teardown looked after.
 type Step struct {
-	Object string `json:"object"` // table, function, publication, role, slot or checkpoint
+	Object string `json:"object"` // table, function, index, trigger, publication, role, slot or checkpoint
 	Name   string `json:"name"`
 	Action string `json:"action"` // what was done, or found: created, changed, exists, ready, dropped, kept, missing
 	Detail string `json:"detail,omitempty"`
@@ -74,9 +74,13 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	s := &setup{cfg: cfg, opts: opts, conn: conn, tables: tables}
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
-	for _, step := range []func(context.Context) error{
+	steps := []func(context.Context) error{
 		s.ensureTables, s.ensureEmit, s.ensurePublication, s.ensureRole, s.openCheckpoint, s.ensureSlot,
-	} {
+	}
+	if cfg.Source.Mode == config.ModePoll {
+		steps = []func(context.Context) error{s.ensurePolling}
+	}
+	for _, step := range steps {
 		if err = step(ctx); err != nil {
 			break
 		}
@@ -156,19 +160,24 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 }
 
 func (s *setup) ensureRole(ctx context.Context) error {
-	role := s.opts.Role
-	if role == "" {
+	if s.opts.Role == "" {
 		return nil
 	}
+	return s.giveRole(ctx, "LOGIN REPLICATION", grants(s.cfg, s.opts.Role, s.tables))
+}
+
+// giveRole creates or completes the role.
+func (s *setup) giveRole(ctx context.Context, attributes string, grants []string) error {
+	role := s.opts.Role
 	var exists bool
 	err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, role).Scan(&exists)
 	if err != nil {
 		return fmt.Errorf("look up role %q: %w", role, err)
 	}
-	statements := append([]string{alterRole(role)}, grants(s.cfg, role, s.tables)...)
+	statements := append([]string{"ALTER ROLE " + wal.QuoteIdentifier(role) + " WITH " + attributes}, grants...)
 	action, detail := "exists", "privileges granted"
 	if !exists {
-		statements[0] = "CREATE ROLE " + wal.QuoteIdentifier(role) + " WITH LOGIN REPLICATION"
+		statements[0] = "CREATE ROLE " + wal.QuoteIdentifier(role) + " WITH " + attributes
 		action, detail = "created", `without a password; set one with: \password `+role
 	}
 	for _, sql := range statements {

@@ -57,6 +57,7 @@ type DatabaseStatus struct {
 
 	Slot        *SlotStatus        `json:"slot,omitempty"`
 	Publication *PublicationStatus `json:"publication,omitempty"`
+	Tables      []TableStatus      `json:"tables,omitempty"`
 }
 
 // SlotStatus is how far the slot is behind, and who reads it.
@@ -102,6 +103,9 @@ type CheckpointStatus struct {
 // Status looks at slot, publication and checkpoint. It changes nothing and
 // tells what it can when PostgreSQL or Kafka is down.
 func Status(ctx context.Context, cfg *config.Config) *StatusReport {
+	if cfg.Source.Mode == config.ModePoll {
+		return pollStatus(ctx, cfg)
+	}
 	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: storeName(cfg)}
 	v := &view{}
 	conn, err := connect(ctx, cfg)
@@ -114,7 +118,7 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 		err = v.readServer(ctx, conn, cfg)
 	}
 	if err == nil {
-		r.PostgreSQL, err = describe(ctx, conn, v)
+		r.PostgreSQL, err = describe(ctx, conn, cfg, v)
 	}
 
 	r.Checkpoint = describeStored(v.stored, r.At)
@@ -144,7 +148,7 @@ func (r *StatusReport) Err() error {
 }
 
 // describe turns the database's part of the view into the report's.
-func describe(ctx context.Context, conn *pgx.Conn, v *view) (*DatabaseStatus, error) {
+func describe(ctx context.Context, conn *pgx.Conn, cfg *config.Config, v *view) (*DatabaseStatus, error) {
 	d := &DatabaseStatus{
 		Version:    v.server.Version,
 		Database:   v.server.Database,
@@ -166,7 +170,9 @@ func describe(ctx context.Context, conn *pgx.Conn, v *view) (*DatabaseStatus, er
 		}
 		err = errors.Join(append(failures, err, readErr)...)
 	}
-	return d, err
+	tables, readErr := describeTables(ctx, conn, cfg, v.tables)
+	d.Tables = tables
+	return d, errors.Join(err, readErr)
 }
 
 func describeSlot(ctx context.Context, conn *pgx.Conn, v *view) (*SlotStatus, error) {

@@ -78,6 +78,9 @@ func (d *DatabaseStatus) write(line func(name, format string, args ...any), trou
 	line("postgresql", "%d.%d, database %s, %s on timeline %d, WAL at %s",
 		d.Version/10000, d.Version%10000, d.Database, role, d.Timeline, d.CurrentLSN)
 	d.Slot.write(line)
+	for _, t := range d.Tables {
+		line("table", "%s", t)
+	}
 	if d.Publication == nil {
 		line("publication", "missing")
 		return

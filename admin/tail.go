@@ -42,6 +42,9 @@ func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	if opts.FromTable && len(cfg.Source.Tables) == 0 {
 		return noTable("tail --from-table")
 	}
+	if cfg.Source.Mode == config.ModePoll && !opts.FromTable {
+		return noSlot("tail without --from-table")
+	}
 	t, err := newTail(cfg, opts)
 	if err != nil {
 		return err
@@ -52,9 +55,12 @@ func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	}
 	defer closeConn(conn)
 
-	if opts.FromTable {
+	switch {
+	case cfg.Source.Mode == config.ModePoll:
+		err = t.waiting(ctx, conn)
+	case opts.FromTable:
 		err = t.fromTables(ctx, conn)
-	} else {
+	default:
 		err = t.fromStream(ctx, conn)
 	}
 	if ctx.Err() != nil || errors.Is(err, errEnough) {

@@ -17,6 +17,9 @@ import (
 // slot would keep setup from making another. It refuses while the slot is in
 // use. Without yes it changes nothing, and the steps say what it would drop.
 func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) {
+	if cfg.Source.Mode == config.ModePoll {
+		return teardownPolling(ctx, cfg, yes)
+	}
 	conn, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err

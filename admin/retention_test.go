@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+)
+
+// TestCheckRetention breaks, one at a time, what retention needs; where the
+// remedy is SQL it mends that.
+func TestCheckRetention(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		do      func(*fixture)
+		outcome Outcome
+		words   string
+		mends   bool
+	}{
+		{"nothing wrong", func(*fixture) {}, OK, "published rows go after 24h", false},
+		{"no such column", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP COLUMN created_at`) }, Fail, `no column "created_at"`, true},
+		{"no time", func(f *fixture) { f.Retention.Column = "payload" }, Fail, "of type jsonb", false},
+		{"partitioned", partitioned, OK, "published partitions go after 24h", false},
+		{"default partition", func(f *fixture) { partitioned(f); f.exec(`CREATE TABLE o_rest PARTITION OF outbox DEFAULT`) }, Warn, "exclusive lock", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.Retention.After = 24 * time.Hour
+			f.setup()
+			tt.do(f)
+			found := wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", tt.outcome, tt.words)
+			if tt.mends {
+				_, sql, _ := strings.Cut(found.Remedy, "or: ")
+				f.exec(sql)
+				wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+			}
+		})
+	}
+}
+
+func TestRetentionAsALeastPrivilegedRole(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	t.Cleanup(func() { f.exec(`DROP OWNED BY "cdc keeper"`, `DROP ROLE "cdc keeper"`) })
+	f.exec(`CREATE ROLE "cdc keeper" LOGIN REPLICATION PASSWORD 'pw'`)
+	f.Retention.After = 24 * time.Hour
+	f.setup()
+
+	owner := f.Source.URL
+	f.Source.URL = asRole(owner, "cdc keeper", "pw")
+	found := wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", Fail, "may not delete")
+	f.exec(found.Remedy)
+	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+
+	f.exec(`REVOKE ALL ON outbox FROM "cdc keeper"`)
+	f.Source.URL = owner
+	if _, err := Setup(f.ctx(), f.Config, SetupOptions{Role: "cdc keeper"}); err != nil {
+		t.Fatal(err)
+	}
+	f.Source.URL = asRole(owner, "cdc keeper", "pw")
+	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+
+	partitioned(f)
+	found = wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", Fail, "only by its owner")
+	f.exec(found.Remedy)
+	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+}
+
+func TestStatusShowsTheTablesSize(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Retention.After = 24 * time.Hour
+	f.setup()
+	partitioned(f)
+	var text bytes.Buffer
+	if err := Status(f.ctx(), f.Config).WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	if want := "in 1 partitions, published rows go after 24h0m0s"; !strings.Contains(text.String(), want) {
+		t.Errorf("no %q in:\n%s", want, text.String())
+	}
+}
+
+// partitioned replaces the outbox with a partitioned one.
+func partitioned(f *fixture) {
+	f.exec(`DROP TABLE outbox`, outbox.PartitionedSchema, `DROP TABLE outbox_default`,
+		`CREATE TABLE o_past PARTITION OF outbox FOR VALUES FROM ('2020-01-01') TO ('2030-01-01')`,
+		`ALTER PUBLICATION cdc_outbox SET TABLE outbox`, `ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = true)`)
+}
