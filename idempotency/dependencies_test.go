@@ -1,0 +1,60 @@
+package idempotency_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cdc-outbox/cdc-outbox/"
+
+// dependencies says what importing a package may pull in beside the standard
+// library, the core and internal/backoff: modules, or packages of this module,
+// by the beginnings of their paths. A new package needs a line here.
+var dependencies = map[string][]string{
+	"idempotency":           nil,
+	"idempotency/storetest": nil,
+	"idempotency/guard":     nil,
+	"idempotency/memory":    {"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2/"},
+	"idempotency/breaker":   {"github.com/sony/gobreaker/v2"},
+	"idempotency/redis":     {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
+	"idempotency/postgres":  {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/"},
+	"idempotency/dynamodb":  {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},
+	"idempotency/metrics": {
+		"github.com/prometheus/", "github.com/beorn7/perks/", "github.com/cespare/xxhash/v2", "github.com/munnerz/goautoneg",
+		"go.yaml.in/yaml/", "golang.org/x/sys/", "google.golang.org/protobuf/", "github.com/kylelemons/godebug/",
+	},
+	"idempotency/consumer":  {"github.com/twmb/franz-go/", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"},
+}
+
+// Whoever takes the core or one store gets that store's client and no other's.
+func TestImportingAPackagePullsInItsOwnClientOnly(t *testing.T) {
+	for _, pkg := range list(t, "./...") {
+		name := strings.TrimPrefix(pkg, module)
+		t.Run(name, func(t *testing.T) {
+			allowed, ok := dependencies[name]
+			if !ok {
+				t.Fatal("say in the table above what it may pull in")
+			}
+			for _, dep := range list(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg) {
+				if dep == pkg || dep == module+"idempotency" || dep == module+"internal/backoff" {
+					continue
+				}
+				if !slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(dep, prefix) }) {
+					t.Errorf("pulls in %s", dep)
+				}
+			}
+		})
+	}
+}
+
+// list runs go list.
+func list(t *testing.T, args ...string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("list packages: %v", err)
+	}
+	return strings.Fields(string(out))
+}
