@@ -4,6 +4,7 @@ package deploy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +17,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/retention"
 	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func read(t *testing.T, path string) string {
@@ -133,6 +136,10 @@ func exported(t *testing.T) map[string]bool {
 	m.Skipped(transform.ReasonNullKey)
 	m.Warned(transform.WarningNotExpanded)
 	m.PartitionsGrown("topic")
+	m.RetentionDeleted(wal.Table{}, 1)
+	m.RetentionPartition(wal.Table{}, retention.Created)
+	m.RetentionPassed(wal.Table{}, 1, nil)
+	m.RetentionPassed(wal.Table{}, 1, errors.New("locked"))
 	families, err := set.Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
