@@ -9,6 +9,15 @@ import (
 
 const module = "github.com/cdc-outbox/cdc-outbox/"
 
+// What the clients of Kafka and Prometheus bring along.
+var (
+	kafka      = []string{"github.com/twmb/franz-go/", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}
+	prometheus = []string{
+		"github.com/prometheus/", "github.com/beorn7/perks/", "github.com/cespare/xxhash/v2", "github.com/munnerz/goautoneg",
+		"golang.org/x/sys/", "google.golang.org/protobuf/",
+	}
+)
+
 // dependencies says what importing a package may pull in beside the standard
 // library, the core and internal/backoff: modules, or packages of this module,
 // by the beginnings of their paths. A new package needs a line here.
@@ -21,11 +30,8 @@ var dependencies = map[string][]string{
 	"idempotency/redis":     {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
 	"idempotency/postgres":  {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/"},
 	"idempotency/dynamodb":  {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},
-	"idempotency/metrics": {
-		"github.com/prometheus/", "github.com/beorn7/perks/", "github.com/cespare/xxhash/v2", "github.com/munnerz/goautoneg",
-		"go.yaml.in/yaml/", "golang.org/x/sys/", "google.golang.org/protobuf/", "github.com/kylelemons/godebug/",
-	},
-	"idempotency/consumer":  {"github.com/twmb/franz-go/", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"},
+	"idempotency/metrics":   append(prometheus, append(kafka, module+"idempotency/consumer")...),
+	"idempotency/consumer":  kafka,
 }
 
 // Whoever takes the core or one store gets that store's client and no other's.
