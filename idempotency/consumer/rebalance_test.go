@@ -141,9 +141,9 @@ func join(t *testing.T, b *kafkatest.Broker, l *ledger, balancer kgo.GroupBalanc
 	cfg := config(b, l, h)
 	cfg.Concurrency = 4
 	cfg.Order = consumer.KeyOrder
-	cfg.RevokeTimeout = 3 * time.Second
+	cfg.RevokeTimeout = time.Second // how long the others wait for one that was killed depends on it
 	cfg.Options = append(cfg.Options, kgo.Balancers(balancer), kgo.SessionTimeout(time.Second), kgo.Dialer(m.dial),
-		kgo.RetryTimeout(time.Second), kgo.RequestRetries(3))
+		kgo.RetryTimeout(time.Second), kgo.RequestRetries(3), kgo.RequestTimeoutOverhead(time.Second))
 	m.member = start(t, cfg)
 	return m
 }

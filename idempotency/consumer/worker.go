@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
@@ -53,6 +54,8 @@ func (s *session) tell(j job, result idempotency.Result, err error, done settlem
 		if done.opened {
 			log.Error("the idempotency store cannot be asked, all partitions wait", "wait", done.wait, "error", err)
 		}
+	case errors.Is(err, idempotency.ErrNotDue):
+		log.Info("record is not due yet", "wait", done.wait)
 	default:
 		log.Warn("record is not finished, it is tried again", "disposition", result.Disposition.String(),
 			"attempt", result.Attempt, "wait", done.wait, "error", err)

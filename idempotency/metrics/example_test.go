@@ -1,0 +1,63 @@
+package metrics_test
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
+)
+
+func ExampleNew() {
+	// prometheus.DefaultRegisterer in a service.
+	m, err := metrics.New(prometheus.NewRegistry())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = idempotency.Options{Observer: m.Observer()}     // for NewProcessor
+	_ = consumer.Config{Observer: m.ConsumerObserver()} // for consumer.New
+	fmt.Println("counting")
+	// Output: counting
+}
+
+// Consumers of one process that must be told apart.
+func ExampleMetrics_ConsumerObserver() {
+	registry := prometheus.NewRegistry()
+	for _, group := range []string{"billing", "shipping"} {
+		labelled := prometheus.WrapRegistererWith(prometheus.Labels{"group": group}, registry)
+		m, err := metrics.New(labelled)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = consumer.Config{Group: group, Observer: m.ConsumerObserver()}
+	}
+	families, err := registry.Gather()
+	fmt.Println(len(families) > 0, err)
+	// Output: true <nil>
+}
+
+func ExampleMetrics_Observer() {
+	registry := prometheus.NewRegistry()
+	m, err := metrics.New(registry)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	observer := m.Observer()
+	observer.LeaseLost(idempotency.Loss{}) // a Processor does that
+	families, err := registry.Gather()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, f := range families {
+		if f.GetName() == "idempotency_leases_lost_total" {
+			fmt.Println(f.GetName(), f.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	// Output: idempotency_leases_lost_total 1
+}

@@ -1,0 +1,142 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+const namespace = "idempotency"
+
+// Buckets of the histograms, in seconds. A store answers in microseconds to
+// seconds; handlers take longer.
+var (
+	storeBuckets   = []float64{.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10}
+	handlerBuckets = []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}
+)
+
+// Metrics are the metrics of one process. Several Processors and Consumers may
+// share them. They are safe for concurrent use.
+type Metrics struct {
+	claims        *prometheus.CounterVec
+	duplicates    *prometheus.CounterVec
+	runs          *prometheus.CounterVec
+	runDuration   prometheus.Histogram
+	failures      prometheus.Counter
+	lost          prometheus.Counter
+	dropped       prometheus.Counter
+	failOpen      prometheus.Counter
+	storeDuration *prometheus.HistogramVec
+	storeErrors   *prometheus.CounterVec
+
+	consumer consumerMetrics
+}
+
+// New registers the metrics. It fails if the registry has metrics of these
+// names.
+func New(registry prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		claims:        counters("claims_total", "Claims that the store answered.", "outcome"),
+		duplicates:    counters("duplicates_total", "Claims of completed messages, by the layer that knew them.", "layer"),
+		runs:          counters("runs_total", "Runs, by what became of the message.", "disposition"),
+		runDuration:   histogram("run_duration_seconds", "Time of a run in which the handler ran, claim and settlement included.", handlerBuckets),
+		failures:      counter("handler_failures_total", "Runs in which the handler ran and that ended in an error."),
+		lost:          counter("leases_lost_total", "Leases lost while, or after, the handler ran."),
+		dropped:       counter("results_dropped_total", "Results that were not stored because they are too large."),
+		failOpen:      counter("fail_open_runs_total", "Handlers that ran without a claim because the store was unavailable."),
+		storeDuration: histograms("store_operation_duration_seconds", "Time of an operation of the store.", storeBuckets, "operation"),
+		storeErrors:   counters("store_errors_total", "Operations that the store gave no answer to.", "operation"),
+		consumer:      newConsumerMetrics(),
+	}
+	m.announce()
+	var errs []error
+	for _, c := range append([]prometheus.Collector{
+		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.failOpen, m.storeDuration, m.storeErrors,
+	}, m.consumer.all()...) {
+		errs = append(errs, registry.Register(c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return m, nil
+}
+
+// announce makes the series known whose labels are.
+func (m *Metrics) announce() {
+	for o := idempotency.Claimed; o <= idempotency.GivenUp; o++ {
+		m.claims.WithLabelValues(o.String())
+	}
+	for _, l := range []idempotency.Layer{idempotency.LayerStore, idempotency.LayerMemory} {
+		m.duplicates.WithLabelValues(string(l))
+	}
+	for d := idempotency.Handled; d <= idempotency.Unavailable; d++ {
+		m.runs.WithLabelValues(d.String())
+	}
+	for _, op := range []idempotency.Operation{
+		idempotency.OpClaim, idempotency.OpExtend, idempotency.OpComplete, idempotency.OpFail, idempotency.OpInspect,
+	} {
+		m.storeDuration.WithLabelValues(string(op))
+		m.storeErrors.WithLabelValues(string(op))
+	}
+}
+
+// Observer is for idempotency.Options.
+func (m *Metrics) Observer() idempotency.Observer {
+	return idempotency.Observer{
+		Claim:         m.claim,
+		Run:           m.run,
+		LeaseLost:     func(idempotency.Loss) { m.lost.Inc() },
+		ResultDropped: func(idempotency.Message, int) { m.dropped.Inc() },
+		FailOpen:      func(idempotency.Message, error) { m.failOpen.Inc() },
+		StoreCall:     m.storeCall,
+	}
+}
+
+func (m *Metrics) claim(_ idempotency.Message, c idempotency.Claim) {
+	m.claims.WithLabelValues(c.Outcome.String()).Inc()
+	if c.Outcome == idempotency.Duplicate {
+		layer := c.Layer
+		if layer == "" {
+			layer = idempotency.LayerStore
+		}
+		m.duplicates.WithLabelValues(string(layer)).Inc()
+	}
+}
+
+func (m *Metrics) run(_ idempotency.Message, r idempotency.Result, err error, elapsed time.Duration) {
+	m.runs.WithLabelValues(r.Disposition.String()).Inc()
+	if r.Attempt == 0 {
+		return
+	}
+	m.runDuration.Observe(elapsed.Seconds())
+	if err != nil || r.Disposition == idempotency.DeadLettered {
+		m.failures.Inc()
+	}
+}
+
+func (m *Metrics) storeCall(op idempotency.Operation, elapsed time.Duration, err error) {
+	m.storeDuration.WithLabelValues(string(op)).Observe(elapsed.Seconds())
+	if !idempotency.Answered(err) {
+		m.storeErrors.WithLabelValues(string(op)).Inc()
+	}
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+}
+
+func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+}

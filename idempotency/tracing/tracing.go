@@ -1,0 +1,162 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+)
+
+// The attributes beside those of the semantic conventions.
+const (
+	DispositionKey = attribute.Key("idempotency.disposition")
+	AttemptKey     = attribute.Key("idempotency.attempt")
+	LayerKey       = attribute.Key("idempotency.layer")
+)
+
+const scope = "github.com/cdc-outbox/cdc-outbox/idempotency/tracing"
+
+// operation is the name and the type of what the spans are about.
+const operation = "process"
+
+// Options of the middleware. The zero Options are usable.
+type Options struct {
+	// Provider defaults to the global one.
+	Provider trace.TracerProvider
+	// Propagator reads the producer's context from a record's headers.
+	// Default: propagation.TraceContext. Add propagation.Baggage to have that
+	// in the handler's context.
+	Propagator propagation.TextMapPropagator
+	// Group is the consumer group's name, for the attribute. Optional.
+	Group string
+	// ID returns the message's id, for the attribute. Default:
+	// consumer.Header(consumer.DefaultIDHeader).
+	ID consumer.KeyFunc
+	// Parent makes the producer's span the parent rather than a link.
+	Parent bool
+}
+
+// Middleware returns a middleware for consumer.Config or a Guard's Process. Put
+// it first.
+func Middleware(o Options) func(consumer.Process) consumer.Process {
+	if o.Provider == nil {
+		o.Provider = otel.GetTracerProvider()
+	}
+	if o.Propagator == nil {
+		o.Propagator = propagation.TraceContext{}
+	}
+	if o.ID == nil {
+		o.ID = consumer.Header(consumer.DefaultIDHeader)
+	}
+	tracer := o.Provider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
+	return func(next consumer.Process) consumer.Process {
+		return func(ctx context.Context, r *kgo.Record) (idempotency.Result, error) {
+			ctx, span := o.start(ctx, tracer, r)
+			defer span.End() // also when the handler panics
+			result, err := next(ctx, r)
+			describe(span, result, err)
+			return result, err
+		}
+	}
+}
+
+func (o *Options) start(ctx context.Context, tracer trace.Tracer, r *kgo.Record) (context.Context, trace.Span) {
+	// The context of Run may hold a span, which has nothing to do with it.
+	ctx = o.Propagator.Extract(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), headers{r})
+	opts := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(o.attributes(r)...),
+	}
+	if producer := trace.SpanContextFromContext(ctx); producer.IsValid() && !o.Parent {
+		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: producer}))
+	}
+	return tracer.Start(ctx, operation+" "+r.Topic, opts...)
+}
+
+func (o *Options) attributes(r *kgo.Record) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{
+		semconv.MessagingSystemKafka,
+		semconv.MessagingOperationName(operation),
+		semconv.MessagingOperationTypeProcess,
+		semconv.MessagingDestinationName(r.Topic),
+		semconv.MessagingDestinationPartitionID(strconv.Itoa(int(r.Partition))),
+		semconv.MessagingKafkaOffset(int(r.Offset)),
+		semconv.MessagingMessageBodySize(len(r.Value)),
+	}
+	if o.Group != "" {
+		attributes = append(attributes, semconv.MessagingConsumerGroupName(o.Group))
+	}
+	if id, err := o.ID(r); err == nil && id != "" {
+		attributes = append(attributes, semconv.MessagingMessageID(id))
+	}
+	if len(r.Key) > 0 && utf8.Valid(r.Key) {
+		attributes = append(attributes, semconv.MessagingKafkaMessageKey(string(r.Key)))
+	}
+	if r.Value == nil {
+		attributes = append(attributes, semconv.MessagingKafkaMessageTombstone(true))
+	}
+	return attributes
+}
+
+// describe notes what came of the attempt. That somebody else is at work, or
+// that the time has not come, is no error.
+func describe(span trace.Span, result idempotency.Result, err error) {
+	disposition := result.Disposition.String()
+	span.SetAttributes(DispositionKey.String(disposition))
+	if result.Attempt > 0 {
+		span.SetAttributes(AttemptKey.Int(result.Attempt))
+	}
+	if result.Layer != "" {
+		span.SetAttributes(LayerKey.String(string(result.Layer)))
+	}
+	waits := errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, idempotency.ErrNotDue)
+	if err != nil && !waits {
+		span.RecordError(err)
+	}
+	switch result.Disposition {
+	case idempotency.Handled, idempotency.Skipped, idempotency.Elsewhere:
+		return
+	default:
+		if waits {
+			return
+		}
+		span.SetAttributes(semconv.ErrorTypeKey.String(disposition))
+		span.SetStatus(codes.Error, disposition)
+	}
+}
+
+// headers lets a propagator read a record's headers.
+type headers struct{ record *kgo.Record }
+
+// Get returns the last header of the name.
+func (h headers) Get(name string) string {
+	for i := len(h.record.Headers) - 1; i >= 0; i-- {
+		if h.record.Headers[i].Key == name {
+			return string(h.record.Headers[i].Value)
+		}
+	}
+	return ""
+}
+
+// Set does nothing: what was consumed is not changed.
+func (headers) Set(string, string) {}
+
+// Keys returns the names of the headers.
+func (h headers) Keys() []string {
+	names := make([]string, len(h.record.Headers))
+	for i := range h.record.Headers {
+		names[i] = h.record.Headers[i].Key
+	}
+	return names
+}
