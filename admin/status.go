@@ -29,8 +29,12 @@ type StatusReport struct {
 	CheckpointStore string            `json:"checkpoint_store"`
 	CheckpointError *Problem          `json:"checkpoint_error,omitempty"`
 
+	// Polling is set in poll mode, in place of PostgreSQL and Checkpoint.
+	Polling []PollStatus `json:"polling,omitempty"`
+
 	class failure.Class
 	bad   bool
+	polls bool
 }
 
 // Problem is an error in a report.

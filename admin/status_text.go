@@ -37,6 +37,9 @@ func (r *StatusReport) judge(mismatch error) string {
 // WriteText prints the report for a person: the verdict, then one line for each
 // thing.
 func (r *StatusReport) WriteText(w io.Writer) error {
+	if r.polls {
+		return r.writePolled(w)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.Verdict)
 	line := func(name, format string, args ...any) {

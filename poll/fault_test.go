@@ -20,7 +20,7 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 		w.insert(w.conn, "k0", n)
 	}
 	for range 3 { // the rows become free again and again
-		<-f.began
+		f.awaitDelivery(t)
 		w.await("free rows", func() bool {
 			tag, err := w.conn.Exec(w.ctx(), "UPDATE outbox SET event_type = event_type WHERE id IN (SELECT id FROM outbox FOR UPDATE SKIP LOCKED)")
 			return err == nil && tag.RowsAffected() == 10
@@ -52,7 +52,7 @@ func TestSuspendedInstance(t *testing.T) {
 	f.deaf = true
 	f.down()
 	old := w.start(f)
-	<-f.began
+	f.awaitDelivery(t)
 	spare := w.start(nil)
 	w.published(10)
 	for n := 10; n < 20; n++ {
@@ -84,7 +84,7 @@ func TestConnectionLostDuringDelivery(t *testing.T) {
 	f.down()
 	w.insert(w.conn, "k0", 0)
 	w.start(f)
-	<-f.began
+	f.awaitDelivery(t)
 	w.exec(w.conn, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'")
 	f.up()
 	w.published(2)
@@ -136,7 +136,7 @@ func TestStopFinishesTheBatch(t *testing.T) {
 		w.insert(w.conn, "k0", n)
 	}
 	in := w.start(f)
-	<-f.began
+	f.awaitDelivery(t)
 	in.cancel()
 	f.up()
 	if err := in.end(); err != nil {
@@ -155,7 +155,7 @@ func TestStopGivesUp(t *testing.T) {
 	f.down()
 	w.insert(w.conn, "k0", 0)
 	in := w.start(f)
-	<-f.began
+	f.awaitDelivery(t)
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -221,6 +221,16 @@ type fault struct {
 
 func newFault() *fault { return &fault{began: make(chan struct{}, 1)} }
 
+// awaitDelivery returns once another delivery began.
+func (f *fault) awaitDelivery(t *testing.T) {
+	t.Helper()
+	select {
+	case <-f.began:
+	case <-time.After(patience):
+		t.Fatal("nothing is delivered")
+	}
+}
+
 func (f *fault) down() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

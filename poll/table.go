@@ -217,10 +217,8 @@ func (t *Table) Grants(role string) []string {
 	}
 	grants := []string{"GRANT USAGE ON SCHEMA " + wal.QuoteIdentifier(t.Name.Schema) + " TO " + role}
 	var marked []string
-	for _, c := range []string{t.published, t.publishedAt} {
-		if c != "" {
-			marked = append(marked, wal.QuoteIdentifier(c))
-		}
+	for _, c := range t.Marked() {
+		marked = append(marked, wal.QuoteIdentifier(c))
 	}
 	privileges := "SELECT, UPDATE (" + strings.Join(marked, ", ") + ")"
 	if t.deletes {
@@ -228,6 +226,18 @@ func (t *Table) Grants(role string) []string {
 	}
 	return append(grants, "GRANT "+privileges+" ON "+t.Name.Quoted()+" TO "+role)
 }
+
+// Marked are the columns that a published row is marked in; none where it is
+// deleted.
+func (t *Table) Marked() []string {
+	if t.deletes {
+		return nil
+	}
+	return slices.DeleteFunc([]string{t.published, t.publishedAt}, func(c string) bool { return c == "" })
+}
+
+// OrderBy is the ORDER BY list of claims.
+func (t *Table) OrderBy() string { return t.Order.sql() }
 
 // equal tells whether claims of both are the same statements for the same rows.
 func (t *Table) equal(o *Table) bool {

@@ -26,6 +26,9 @@ type Snapshot struct {
 	Position Position
 	// Limit ends after so many rows; 0 means no limit.
 	Limit int
+	// Where and OrderBy, as SQL text, choose among the rows and order them;
+	// empty means all of them, in the order that ReadSnapshot chooses.
+	Where, OrderBy string
 }
 
 // ReadSnapshot reads the table's rows in the text form of the stream and calls
@@ -71,9 +74,11 @@ func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*R
 	if err != nil {
 		return err
 	}
-	order, err := snapshotOrder(ctx, conn, s.Table)
-	if err != nil {
-		return err
+	order := " ORDER BY " + s.OrderBy
+	if s.OrderBy == "" {
+		if order, err = snapshotOrder(ctx, conn, s.Table); err != nil {
+			return err
+		}
 	}
 	return streamRows(ctx, conn, snapshotSelect(s, order), rowReader(s, at, fn))
 }
@@ -132,7 +137,11 @@ func snapshotSelect(s Snapshot, order string) string {
 	for i, c := range s.Relation.Columns {
 		columns[i] = QuoteIdentifier(c.Name)
 	}
-	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + s.Table.Quoted() + order
+	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + s.Table.Quoted()
+	if s.Where != "" {
+		sql += " WHERE " + s.Where
+	}
+	sql += order
 	if s.Limit > 0 {
 		sql += fmt.Sprintf(" LIMIT %d", s.Limit)
 	}

@@ -1,0 +1,29 @@
+package transform_test
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+func TestKeyColumn(t *testing.T) {
+	cfg := config.Default()
+	router, err := transform.New(cfg.Event, cfg.Route)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rel := &wal.Relation{OID: 1, Namespace: "public", Name: "outbox"}
+	for _, name := range []string{"id", "aggregate_type", "aggregate_id", "payload"} {
+		rel.Columns = append(rel.Columns, wal.Column{Name: name, Type: 25})
+	}
+	if name, err := router.KeyColumn(rel); name != "aggregate_id" || err != nil {
+		t.Errorf("KeyColumn = %q, %v", name, err)
+	}
+	without := &wal.Relation{OID: 2, Name: "outbox", Columns: rel.Columns[:2]}
+	if _, err := router.KeyColumn(without); failure.ClassOf(err) != failure.Config {
+		t.Errorf("without a key: %v", err)
+	}
+}
