@@ -34,39 +34,56 @@ func (a *attempt) release() {
 	}
 }
 
+// claimTries is how often a claim is asked for: the second time, of another
+// connection, after one whose answer was lost. By the same owner that is the
+// same claim.
+const claimTries = 2
+
 // claim counts the attempt in a transaction of its own, so that one that takes
-// the process down counts too.
-func (a *attempt) claim(ctx context.Context) (idempotency.Claim, bool, error) {
-	begun := time.Now()
-	claim, locked, err := a.store.claim(ctx, a.conn, a.message.Key, idempotency.ClaimRequest{
+// the process down counts too. It and the handler share a connection: whoever
+// waits for one holds no lease meanwhile. locked tells that the key could not be
+// claimed, because its handler runs.
+func (a *attempt) claim(ctx context.Context) (locked bool, err error) {
+	req := idempotency.ClaimRequest{
 		Owner: idempotency.NewOwner(), Fingerprint: a.message.Fingerprint,
 		Lease: a.options.Lease, Retention: a.options.Retention,
-	}, &a.lock)
-	a.called(idempotency.OpClaim, begun, err)
-	if err == nil && !locked && a.options.Observer.Claim != nil {
-		a.options.Observer.Claim(a.message, claim)
 	}
-	return claim, locked, err
+	for range claimTries {
+		if a.conn, err = a.pool.Acquire(ctx); err != nil {
+			return false, err
+		}
+		begun := time.Now()
+		a.claimed, locked, err = a.store.claim(ctx, a.conn, a.message.Key, req, &a.lock)
+		a.called(idempotency.OpClaim, begun, err)
+		if idempotency.Answered(err) {
+			break
+		}
+		a.release()
+	}
+	if err == nil && !locked && a.options.Observer.Claim != nil {
+		a.options.Observer.Claim(a.message, a.claimed)
+	}
+	return locked, err
 }
 
-// attempt runs the handler in a transaction and settles the key.
-func (a *attempt) attempt(ctx context.Context, claim idempotency.Claim, handler idempotency.Handler) (idempotency.Result, error) {
-	a.claimed = claim
-	if a.exhausted(claim.Attempts) {
+// run runs the handler in a transaction and settles the key.
+func (a *attempt) run(ctx context.Context, handler idempotency.Handler) (idempotency.Result, error) {
+	if before := a.claimed.Attempts - 1; a.exhausted(before) {
 		a.release()
-		return a.bury(ctx, errExhausted(claim.Reason))
+		return a.bury(ctx, fmt.Errorf("%w: %d attempts did not end, the last failure was: %q",
+			idempotency.ErrExhausted, before, a.claimed.Reason))
 	}
 	inner, err := a.conn.BeginTx(ctx, pgx.TxOptions{
 		BeginQuery: fmt.Sprintf("%s; select pg_try_advisory_xact_lock(%d)", a.begin, a.lock),
 	})
 	if err != nil {
 		a.release()
-		return a.interrupted(ctx, a.options.BackoffFirst, fmt.Errorf("begin: %w", err))
+		return a.interrupted(ctx, a.options.FirstRetry, fmt.Errorf("begin: %w", err))
 	}
 	tx := &lentTx{Tx: inner}
 	defer a.rollback(ctx, inner) // for a handler that panics
 	a.ran = true
-	value, err := handler(context.WithValue(idempotency.ContextWithLease(ctx, claim.Lease), txKey{}, pgx.Tx(tx)))
+	value, err := handler(context.WithValue(idempotency.ContextWithLease(ctx, a.claimed.Lease), txKey{}, pgx.Tx(tx)))
 	if err == nil {
 		err = tx.check()
 	}
@@ -79,7 +96,7 @@ func (a *attempt) attempt(ctx context.Context, claim idempotency.Claim, handler 
 
 // commit completes the key and commits.
 func (a *attempt) commit(ctx context.Context, tx pgx.Tx, value []byte) (idempotency.Result, error) {
-	settleCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	settleCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.options.Timeout)
 	defer cancel()
 	begun := time.Now()
 	completed, err := a.complete(settleCtx, tx, value)
@@ -87,9 +104,9 @@ func (a *attempt) commit(ctx context.Context, tx pgx.Tx, value []byte) (idempote
 		a.called(idempotency.OpComplete, begun, err)
 		a.rollback(ctx, tx)
 		if err == nil {
-			return a.lost(value, nil)
+			return a.unsettled(value, fmt.Errorf("complete key: %w", idempotency.ErrLeaseLost), nil)
 		}
-		return a.failed(ctx, fmt.Errorf("complete %s: %w", a.message.Key, err))
+		return a.failed(ctx, fmt.Errorf("complete key: %w", err))
 	}
 	err = tx.Commit(settleCtx)
 	a.called(idempotency.OpComplete, begun, err)
@@ -124,7 +141,7 @@ func (a *attempt) rollback(ctx context.Context, tx pgx.Tx) {
 	if a.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.options.Timeout)
 	defer cancel()
 	_ = tx.Rollback(ctx) // a connection that cannot even do that is closed, to the same end
 	a.release()

@@ -1,2 +1,91 @@
-// Package postgres keeps idempotency keys in PostgreSQL.
+// Package postgres keeps idempotency keys in PostgreSQL (14 or later), through
+// pgx.
+//
+// There are two ways to use it. Store is an idempotency.Store for a Processor,
+// like those for Redis and DynamoDB. Transactional is a Runner of its own: claim
+// first, then the handler's writes, outgoing events of package outbox and the
+// completion in one transaction. It is exactly once in effect, for everything
+// that is written through Tx, and the only Runner that is. The business tables
+// must therefore be in the same database as the table of keys.
+//
+//	Run ─▶ claim: one statement, committed by itself     counts the attempt
+//	    ─▶ begin, pg_try_advisory_xact_lock              keeps others away from now on
+//	    ─▶ handler(ctx)                                  writes through Tx(ctx)
+//	    ─▶ UPDATE … 'completed' WHERE owner AND fence    holds the row's lock
+//	    ─▶ commit
+//
+// Invariants:
+//
+//  1. A key is claimed by one statement; it is settled by one that changes the
+//     row only if owner and fence are those of the claim.
+//  2. A claim that is refused writes nothing.
+//  3. A statement locks one row at most, except for Sweep and Purge, which pass
+//     over rows that others have locked; so they cannot deadlock.
+//  4. Time is the server's, of one clock_timestamp() per decision.
+//  5. Under Transactional, effects and completion commit together. Neither locks
+//     nor leases are needed for that, only the fence; they spare work in vain.
+//  6. A commit whose outcome is unknown is never reported as handled unless the
+//     record says so.
+//
+// # Claims
+//
+// A claim first reads. Unless the row says no, an INSERT … ON CONFLICT DO UPDATE
+// in the same statement decides, on the newest version of the row; if it finds
+// that somebody was faster, the statement is repeated. That costs one round trip,
+// and is right under every isolation level that the pool may have for its
+// default: serialization failures are repeated as well.
+//
+// # Two consumers at once
+//
+// Transactional's lock is an advisory one, on 64 bits of a hash of table and key,
+// and not the row's: a claim, an operator's Release or a sweep would have to wait
+// for the handler otherwise. A consumer that finds it taken is told Elsewhere at
+// once. The transaction of a handler that dies is rolled back by the server,
+// which frees the lock; the key can be claimed again once the short lease, too,
+// is over. If the client's machine vanishes, the server frees it after
+// TransactionalOptions.IdleTimeout, a server in the middle of a statement after
+// its tcp_keepalives or tcp_user_timeout.
+//
+// Two keys with one hash exclude each other while they run: one is Elsewhere for
+// so long. Nothing else can come of it.
+//
+// A Processor on the same scope does not know of the lock. Both may be mixed, as
+// in a change from one to the other: the fence decides, and the one that is too
+// late has Lost.
+//
+// # Retention
+//
+// A row is without effect from expires_at on, and removed by Sweep, which
+// somebody must call. The plain table is read as a whole by each sweep, and its
+// expired rows are deleted in small batches, found by page rather than by an
+// index: an index over expires_at would have to be changed with every change of a
+// row, and no change would be a HOT update any more. A sweep of ten million rows
+// reads two to three gigabytes.
+//
+// The partitioned table (StoreOptions.Partitioned) is for more than that. Its
+// partitions are 32 slots of a day, by the time within UUIDv7 ids, and one for
+// other ids; schema_partitioned.sql says why. Sweep truncates a slot when its
+// last row has expired. Its limits:
+//
+//   - It helps where ids are UUIDv7 in lower case, as package outbox makes them;
+//     the rest is deleted in batches.
+//   - Retention and the age at which messages arrive must stay below 30 days in
+//     sum. Beyond, a slot is used again before it is empty; then nothing breaks,
+//     but the slot is swept by batch.
+//   - The role that sweeps must have TRUNCATE, or own the partitions; all of
+//     them must be granted by themselves, as the sweep addresses each.
+//   - To change a table from one kind to the other, create the new one under
+//     another name, and let the old one be until its keys have expired only if
+//     no message can come again meanwhile.
+//
+// # Durability
+//
+// What a method answered is as durable as the server's commit: with
+// synchronous_commit=off a crash forgets completions. A failover to a replica
+// that is behind does, too: use synchronous_commit=remote_write or higher with
+// synchronous_standby_names where that matters. Under Transactional the effect is
+// forgotten together with the completion, so that it is still there once.
+//
+// Non-goals: work outside of the database; other clients than pgx, whose
+// transactions package guard can still protect; running DDL by itself.
 package postgres

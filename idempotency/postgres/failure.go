@@ -11,12 +11,15 @@ import (
 
 // failed settles an attempt that was rolled back because of err.
 func (a *attempt) failed(ctx context.Context, err error) (idempotency.Result, error) {
-	final := idempotency.IsTerminal(err) || errors.Is(err, ErrTxEnded)
+	// After ErrTxEnded every further attempt would write its part once more.
+	final := (idempotency.IsTerminal(err) || errors.Is(err, ErrTxEnded)) && a.options.DeadLetter != nil
 	switch {
-	case ctx.Err() != nil && !final:
-		return a.interrupted(ctx, 0, err)
-	case a.options.DeadLetter != nil && final, a.exhausted(a.claimed.Attempts + 1):
+	case ctx.Err() != nil && !errors.Is(err, ErrTxEnded):
+		return a.interrupted(ctx, 0, fmt.Errorf("interrupted: %w", err))
+	case final:
 		return a.bury(ctx, err)
+	case a.exhausted(a.claimed.Attempts):
+		return a.bury(ctx, fmt.Errorf("%w: after %d: %w", idempotency.ErrExhausted, a.claimed.Attempts, err))
 	}
 	return a.again(ctx, err)
 }
@@ -37,11 +40,36 @@ func (a *attempt) interrupted(ctx context.Context, wait time.Duration, err error
 	return a.settled(ctx, result, err, idempotency.Failure{Uncounted: true, RetryAfter: wait, Reason: err.Error()})
 }
 
-// bury gives the message up: the dead letter first, then the key.
+// refuse deals with a message that no attempt can be made of. Its key, if it has
+// a record, is another message's.
+func (a *attempt) refuse(ctx context.Context, reason error) (idempotency.Result, error) {
+	if a.options.DeadLetter == nil {
+		return idempotency.Result{Disposition: idempotency.Retry, Wait: a.waits.Wait(1)}, reason
+	}
+	if err := a.options.DeadLetter(ctx, idempotency.DeadLetter{Message: a.message, Reason: reason}); err != nil {
+		return idempotency.Result{Disposition: idempotency.Retry, Wait: a.waits.Wait(1)},
+			fmt.Errorf("keep dead letter: %w", errors.Join(err, reason))
+	}
+	return idempotency.Result{Disposition: idempotency.DeadLettered}, nil
+}
+
+// bury gives the message up: the dead letter first, then the key. The
+// transaction, which kept others away, is over: the lease has to do so.
 func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, error) {
+	lease := a.claimed.Lease
+	if err := a.store.Extend(ctx, lease, a.options.Lease); err != nil {
+		return a.unsettled(nil, err, reason)
+	}
 	letter := idempotency.DeadLetter{Message: a.message, Attempts: a.claimed.Attempts, Reason: reason}
-	if err := a.options.DeadLetter(ctx, letter); err != nil {
-		return a.again(ctx, fmt.Errorf("write dead letter (%w): %w", reason, err))
+	if !a.ran {
+		letter.Attempts--
+	}
+	if err := a.options.DeadLetter(idempotency.ContextWithLease(ctx, lease), letter); err != nil {
+		err = fmt.Errorf("keep dead letter: %w", errors.Join(err, reason))
+		if ctx.Err() != nil {
+			return a.interrupted(ctx, 0, err)
+		}
+		return a.again(ctx, err)
 	}
 	return a.settled(ctx, a.result(idempotency.DeadLettered, nil), nil, idempotency.Failure{Terminal: true, Reason: reason.Error()})
 }
@@ -49,19 +77,29 @@ func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, e
 // settled records a failure and returns the result, unless that does not work.
 func (a *attempt) settled(ctx context.Context, result idempotency.Result, err error, f idempotency.Failure) (idempotency.Result, error) {
 	f.Retention = a.options.Retention
-	failErr := a.fail(ctx, f)
-	switch {
-	case failErr == nil:
-		return result, err
-	case errors.Is(failErr, idempotency.ErrLeaseLost):
-		return a.lost(nil, err)
-	default:
-		return a.result(idempotency.Unavailable, nil), errors.Join(err, failErr)
+	if failErr := a.fail(ctx, f); failErr != nil {
+		return a.unsettled(nil, failErr, err)
 	}
+	return result, err
+}
+
+// unsettled says what the error of a settlement means for the message. value and
+// reason are the handler's.
+func (a *attempt) unsettled(value []byte, err, reason error) (idempotency.Result, error) {
+	all := errors.Join(err, reason)
+	if !errors.Is(err, idempotency.ErrLeaseLost) {
+		result := a.result(idempotency.Unavailable, nil)
+		result.Wait = a.waits.Wait(1)
+		return result, all
+	}
+	if a.ran && a.options.Observer.LeaseLost != nil {
+		a.options.Observer.LeaseLost(idempotency.Loss{Message: a.message, Lease: a.claimed.Lease, Result: value, Err: reason})
+	}
+	return a.result(idempotency.Lost, nil), all
 }
 
 func (a *attempt) fail(ctx context.Context, f idempotency.Failure) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.options.Timeout)
 	defer cancel()
 	begun := time.Now()
 	err := a.store.Fail(ctx, a.claimed.Lease, f)
@@ -74,33 +112,21 @@ func (a *attempt) fail(ctx context.Context, f idempotency.Failure) error {
 // then finds the record free, so that nothing was committed and never will be,
 // or completed.
 func (a *attempt) doubted(ctx context.Context, value []byte, err error) (idempotency.Result, error) {
-	wait := a.waits.Wait(a.claimed.Attempts)
-	failErr := a.fail(ctx, idempotency.Failure{RetryAfter: wait, Reason: err.Error(), Retention: a.options.Retention})
+	result := a.result(idempotency.Retry, nil)
+	result.Wait = a.waits.Wait(a.claimed.Attempts)
+	failErr := a.fail(ctx, idempotency.Failure{RetryAfter: result.Wait, Reason: err.Error(), Retention: a.options.Retention})
 	if failErr == nil {
-		result := a.result(idempotency.Retry, nil)
-		result.Wait = wait
 		return result, err
 	}
-	if !errors.Is(failErr, idempotency.ErrLeaseLost) {
-		return a.result(idempotency.Unavailable, nil), errors.Join(err, failErr)
+	if errors.Is(failErr, idempotency.ErrLeaseLost) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.options.Timeout)
+		defer cancel()
+		record, inspectErr := a.store.Inspect(ctx, a.message.Key)
+		if inspectErr != nil {
+			failErr = inspectErr
+		} else if record.State == idempotency.Completed && record.HeldBy(a.claimed.Lease) {
+			return a.result(idempotency.Handled, value), nil
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
-	record, inspectErr := a.store.Inspect(ctx, a.message.Key)
-	switch {
-	case inspectErr != nil:
-		return a.result(idempotency.Unavailable, nil), errors.Join(err, inspectErr)
-	case record.State == idempotency.Completed && record.HeldBy(a.claimed.Lease):
-		return a.result(idempotency.Handled, value), nil
-	}
-	return a.lost(value, err)
-}
-
-// lost ends an attempt whose lease went to somebody else. Its transaction was
-// rolled back.
-func (a *attempt) lost(value []byte, err error) (idempotency.Result, error) {
-	if a.ran && a.options.Observer.LeaseLost != nil {
-		a.options.Observer.LeaseLost(idempotency.Loss{Message: a.message, Lease: a.claimed.Lease, Result: value, Err: err})
-	}
-	return a.result(idempotency.Lost, nil), errors.Join(err, fmt.Errorf("%s: %w", a.message.Key, idempotency.ErrLeaseLost))
+	return a.unsettled(value, failErr, err)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,10 +35,14 @@ func protocol(mode pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }
 }
 
-// each runs a test for each variant.
-func each(t *testing.T, test func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions)) {
+// each runs a test for each variant, or those that are named.
+func each(t *testing.T, test func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions), names ...string) {
 	for name, v := range variants {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // much of it is waiting
 			change := v.pool
 			if change == nil {
 				change = func(*pgxpool.Config) {}

@@ -44,8 +44,11 @@ func newRunner(t testing.TB, o postgres.TransactionalOptions, change ...func(*pg
 
 func newTransactional(t testing.TB, pool *pgxpool.Pool, o postgres.TransactionalOptions) *postgres.Transactional {
 	t.Helper()
-	if o.BackoffFirst == 0 {
-		o.BackoffFirst, o.BackoffLongest = time.Millisecond, 4*time.Millisecond
+	if o.FirstRetry == 0 {
+		o.FirstRetry, o.LastRetry = time.Millisecond, 4*time.Millisecond
+	}
+	if o.DeadLetter == nil {
+		o.MaxAttempts = -1
 	}
 	x, err := postgres.NewTransactional(pool, o)
 	if err != nil {
@@ -196,10 +199,10 @@ func TestFailedAttempts(t *testing.T) {
 	var letters []idempotency.DeadLetter
 	var r runner
 	r = newRunner(t, postgres.TransactionalOptions{
-		MaxAttempts: 3, BackoffFirst: time.Minute, BackoffLongest: time.Hour,
+		MaxAttempts: 3, FirstRetry: time.Minute, LastRetry: time.Hour,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 			// Its key is not given up before this returns.
-			r.wantState(t, l.Message.Key.ID, idempotency.Processing, l.Attempts)
+			r.wantState(t, l.Message.Key.ID, idempotency.Processing, 3+len(letters))
 			letters = append(letters, l)
 			if len(letters) == 1 {
 				return errors.New("the dead-letter topic is down")
@@ -224,7 +227,7 @@ func TestFailedAttempts(t *testing.T) {
 		t.Errorf("not due: %+v, %v", result, err)
 	}
 	due()
-	if result, _ = r.want(t, message("a"), fails, idempotency.Retry); result.Attempt != 2 || result.Wait < time.Minute {
+	if result, _ = r.want(t, message("a"), fails, idempotency.Retry); result.Attempt != 2 || result.Wait < time.Minute || result.Wait > 2*time.Minute {
 		t.Errorf("second attempt: %+v", result)
 	}
 	due()
@@ -239,7 +242,7 @@ func TestFailedAttempts(t *testing.T) {
 	if record := r.wantState(t, "a", idempotency.Failed, 4); !strings.Contains(record.Reason, broken.Error()) {
 		t.Errorf("reason %q", record.Reason)
 	}
-	if len(letters) != 2 || !errors.Is(letters[0].Reason, broken) || letters[0].Attempts != 3 || !errors.Is(letters[1].Reason, idempotency.ErrExhausted) {
+	if len(letters) != 2 || !errors.Is(letters[0].Reason, broken) || letters[0].Attempts != 3 || letters[1].Attempts != 3 || !errors.Is(letters[1].Reason, idempotency.ErrExhausted) {
 		t.Errorf("dead letters: %+v", letters)
 	}
 	r.wantEffects(t, "a", 0)
@@ -262,7 +265,7 @@ func TestTerminalError(t *testing.T) {
 
 // Without a place for dead letters nothing is given up.
 func TestNoDeadLetter(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{MaxAttempts: 1})
+	r := newRunner(t, postgres.TransactionalOptions{})
 	attempts := 0
 	result := r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
 		if attempts++; attempts < 4 {
@@ -372,17 +375,46 @@ func TestReleasedMeanwhile(t *testing.T) {
 	}
 }
 
-func TestMismatch(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
-	m := message("a")
-	m.Fingerprint = idempotency.FingerprintBytes([]byte("one"))
-	r.want(t, m, effect("a"), idempotency.Handled)
-	m.Fingerprint = idempotency.FingerprintBytes([]byte("another"))
-	if _, err := r.want(t, m, never(t), idempotency.Retry); !errors.Is(err, idempotency.ErrMismatch) {
-		t.Error(err)
-	}
-	if _, err := r.want(t, idempotency.Message{}, never(t), idempotency.Retry); !errors.Is(err, idempotency.ErrBadKey) {
-		t.Error(err)
+// A message that contradicts its key, or has none, is put aside if that can be
+// done; the key is not touched.
+func TestRefusedMessages(t *testing.T) {
+	for name, c := range map[string]struct {
+		none bool
+		err  error
+		want idempotency.Disposition
+	}{
+		"kept":           {want: idempotency.DeadLettered},
+		"not kept":       {err: errors.New("the topic is full"), want: idempotency.Retry},
+		"no dead letter": {none: true, want: idempotency.Retry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var letters []idempotency.DeadLetter
+			o := postgres.TransactionalOptions{DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
+				letters = append(letters, l)
+				return c.err
+			}}
+			if c.none {
+				o.DeadLetter = nil
+			}
+			r := newRunner(t, o)
+			m := message("a")
+			m.Fingerprint = idempotency.FingerprintBytes([]byte("one"))
+			r.want(t, m, effect("a"), idempotency.Handled)
+
+			m.Fingerprint = idempotency.FingerprintBytes([]byte("another"))
+			result, err := r.want(t, m, never(t), c.want)
+			if !result.Done() && (!errors.Is(err, idempotency.ErrMismatch) || result.Wait == 0) {
+				t.Errorf("another payload: %+v, %v", result, err)
+			}
+			result, err = r.want(t, idempotency.Message{}, never(t), c.want)
+			if !result.Done() && !errors.Is(err, idempotency.ErrBadKey) {
+				t.Errorf("no key: %+v, %v", result, err)
+			}
+			if !c.none && (len(letters) != 2 || letters[0].Message != m || !errors.Is(letters[0].Reason, idempotency.ErrMismatch)) {
+				t.Errorf("dead letters: %+v", letters)
+			}
+			r.wantState(t, "a", idempotency.Completed, 1)
+		})
 	}
 }
 
@@ -490,7 +522,7 @@ func TestObserver(t *testing.T) {
 	want := []string{
 		"claim <nil>", "claimed", "dropped 11", "complete <nil>", "handled <nil>",
 		"claim <nil>", "duplicate", "skipped <nil>",
-		"claim <nil>", "claimed", "fail <nil>", "retry no",
+		"claim <nil>", "claimed", "fail <nil>", `retry message "test/b": no`,
 	}
 	if strings.Join(seen, ", ") != strings.Join(want, ", ") {
 		t.Errorf("seen %s\nwant %s", strings.Join(seen, ", "), strings.Join(want, ", "))
@@ -501,10 +533,15 @@ func TestBadOptions(t *testing.T) {
 	for name, o := range map[string]postgres.TransactionalOptions{
 		"lease":     {Lease: time.Microsecond},
 		"retention": {Lease: time.Hour, Retention: time.Minute},
-		"backoff":   {BackoffFirst: time.Second, BackoffLongest: time.Millisecond},
+		"retries":   {FirstRetry: time.Second, LastRetry: time.Millisecond},
+		"forgotten": {LastRetry: time.Hour, Retention: time.Hour},
 		"isolation": {Isolation: "none; drop table"},
 		"table":     {StoreOptions: postgres.StoreOptions{Table: "a.b.c"}},
+		"letters":   {MaxAttempts: 1},
 	} {
+		if name != "letters" {
+			o.MaxAttempts = -1
+		}
 		if _, err := postgres.NewTransactional(nil, o); err == nil {
 			t.Errorf("%s: no error", name)
 		}

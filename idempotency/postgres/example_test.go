@@ -1,0 +1,136 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+)
+
+// exampleDatabase returns a pool on a database in which the statements were run,
+// and what removes both. An example has no testing.T.
+func exampleDatabase(statements ...string) (pool *pgxpool.Pool, remove func()) {
+	t := &exampleT{}
+	pool, err := pgxpool.New(context.Background(), newDatabase(t))
+	if err != nil {
+		panic(err)
+	}
+	for _, sql := range statements {
+		if _, err := pool.Exec(context.Background(), sql); err != nil {
+			panic(err)
+		}
+	}
+	return pool, func() {
+		pool.Close()
+		for _, f := range t.cleanups {
+			f()
+		}
+	}
+}
+
+// exampleT stands in for the testing.T that pgtest wants.
+type exampleT struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (t *exampleT) Helper()                   {}
+func (t *exampleT) Cleanup(f func())          { t.cleanups = append(t.cleanups, f) }
+func (t *exampleT) Logf(string, ...any)       {}
+func (t *exampleT) Errorf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
+func (t *exampleT) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
+
+// A payment is delivered three times. The order is paid, and the event written,
+// once: with the key's completion, in one transaction.
+func ExampleTransactional() {
+	ctx := context.Background()
+	pool, remove := exampleDatabase(outbox.Schema, `CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status`)
+	defer remove()
+
+	ddl, err := postgres.DDL(postgres.DefaultTable, false)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := pool.Exec(ctx, ddl); err != nil { // or by your migrations
+		fmt.Println(err)
+		return
+	}
+	runner, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{
+		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
+			fmt.Println("given up:", d.Message.Key, d.Reason) // in earnest: a topic's ack
+			return nil
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	markPaid := func(ctx context.Context) ([]byte, error) {
+		tx := postgres.Tx(ctx)
+		if _, err := tx.Exec(ctx, `UPDATE orders SET status = 'PAID' WHERE id = 1`); err != nil {
+			return nil, err
+		}
+		_, err := outbox.Write(ctx, tx, outbox.Event{
+			AggregateType: "order", AggregateID: "1", Type: "OrderReadyForShipment", Payload: map[string]int{"order": 1},
+		})
+		return []byte("paid"), err
+	}
+	for range 3 {
+		m := idempotency.Message{Key: idempotency.Key{Scope: "orders", ID: "payment-7"}}
+		result, err := runner.Run(ctx, m, markPaid)
+		fmt.Println(result.Disposition, string(result.Value), err)
+	}
+	var events int
+	err = pool.QueryRow(ctx, `SELECT count(*) FROM outbox`).Scan(&events)
+	fmt.Println(events, "event", err)
+	// Output:
+	// handled paid <nil>
+	// skipped paid <nil>
+	// skipped paid <nil>
+	// 1 event <nil>
+}
+
+// A store for a Processor, with the checks at the start and the sweep that
+// somebody must do from time to time.
+func ExampleStore() {
+	ctx := context.Background()
+	ddl, err := postgres.DDL("app.keys", true)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pool, remove := exampleDatabase(`CREATE SCHEMA app`, ddl)
+	defer remove()
+
+	store, err := postgres.NewStore(pool, postgres.StoreOptions{Table: "app.keys", Partitioned: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := store.Check(ctx); err != nil { // warnings are for the log
+		fmt.Println(err)
+		return
+	}
+	processor, err := idempotency.NewProcessor(idempotency.Options{Store: store, MaxAttempts: -1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := idempotency.Message{Key: idempotency.Key{Scope: "mails", ID: "0190163d-8694-739b-aea5-966c26f8ad90"}}
+	for range 2 {
+		result, err := processor.Run(ctx, m, func(context.Context) ([]byte, error) { return []byte("sent"), nil })
+		fmt.Println(result.Disposition, string(result.Value), err)
+	}
+	fmt.Println(store.Sweep(ctx, postgres.DefaultSweepBatch))
+	// Output:
+	// handled sent <nil>
+	// skipped sent <nil>
+	// 0 <nil>
+}
