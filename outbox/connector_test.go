@@ -18,9 +18,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// patience bounds a wait, for slow and busy machines.
-const patience = time.Minute
-
 // runConnector runs a connector until the test ends, and returns once it reads
 // the slot. change adapts its configuration.
 func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change func(*config.Config)) {
@@ -48,51 +45,24 @@ func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change fun
 			t.Errorf("connector: %v", err)
 		}
 	})
-	awaitReader(t, url, cfg.Source.Slot)
-}
-
-// awaitReader returns once somebody reads the slot.
-func awaitReader(t *testing.T, url, slot string) {
-	t.Helper()
-	conn := connect(t, url)
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		var active bool
-		err := conn.QueryRow(t.Context(), `SELECT count(*) > 0 FROM pg_replication_slots WHERE slot_name = $1 AND active`, slot).Scan(&active)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if active {
-			return
-		}
-		select {
-		case <-poll.C:
-		case <-deadline.C:
-			t.Fatal("nobody reads the slot")
-		}
-	}
+	awaitTrue(t, url, "the slot is read", `SELECT count(*) > 0 FROM pg_replication_slots WHERE slot_name = $1 AND active`, cfg.Source.Slot)
 }
 
 // TestWrittenEventsArrive goes all the way: library, PostgreSQL, connector,
 // Kafka.
 func TestWrittenEventsArrive(t *testing.T) {
-	payload := []byte(`{"id": 42}`)
 	for name, tt := range map[string]struct {
 		ddl   []string
 		opts  outbox.Options
-		value string
 		table string
 	}{
-		"table":        {[]string{outbox.Schema}, outbox.Options{}, `{"id": 42}`, "public.outbox"},
-		"partitions":   {partitioned(t), outbox.Options{}, `{"id": 42}`, "public.outbox"},
-		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, `{"id": 42}`, "public.outbox"},
+		"table":        {[]string{outbox.Schema}, outbox.Options{}, "public.outbox"},
+		"partitions":   {partitioned(t), outbox.Options{}, "public.outbox"},
+		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, "public.outbox"},
 		"bytes": {[]string{`CREATE SCHEMA app`, `CREATE TABLE app.events (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text,
 				event_type text, payload bytea, headers jsonb)`},
 			outbox.Options{Payload: outbox.Bytes, Table: outbox.Table{Schema: "app", Name: "events", Columns: outbox.SnakeCase()}},
-			`{"id": 42}`, "app.events"},
+			"app.events"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := newDB(t, tt.ddl...)
@@ -102,13 +72,7 @@ func TestWrittenEventsArrive(t *testing.T) {
 
 			tx := begin(t, url)
 			const n = 20
-			events := make([]outbox.Event, n)
-			for i := range events {
-				events[i] = outbox.Event{
-					AggregateType: "order", AggregateID: fmt.Sprint("o-", i%3), Type: "Placed", Payload: payload,
-					Headers: map[string]string{"tenant": "Käse & \"Co\"", "n": fmt.Sprint(i)},
-				}
-			}
+			events := someEvents(n)
 			ids, err := newWriter(t, tt.opts).Write(t.Context(), outbox.PGX(tx), events...)
 			if err != nil {
 				t.Fatal(err)
@@ -118,10 +82,56 @@ func TestWrittenEventsArrive(t *testing.T) {
 			}
 			records := broker.Consume(t, []string{"outbox.event.order"}, kafkatest.Count(n))
 			for i, r := range records {
-				wantRecord(t, r, ids[i].String(), events[i], tt.value)
+				wantRecord(t, r, ids[i].String(), events[i], `{"id": 42}`)
 			}
 		})
 	}
+}
+
+// TestEmittedEventsArrive does so without a table.
+func TestEmittedEventsArrive(t *testing.T) {
+	for name, payload := range map[string]outbox.PayloadType{"JSON": outbox.JSONB, "bytes": outbox.Bytes} {
+		t.Run(name, func(t *testing.T) {
+			url := newDB(t)
+			broker := kafkatest.Start(t)
+			broker.CreateTopic(t, "outbox.event.order", 1, nil)
+			runConnector(t, url, broker, func(c *config.Config) {
+				c.Source.Mode, c.Source.Tables = config.ModeMessage, nil
+			})
+
+			const n = 20
+			w := newWriter(t, outbox.Options{Payload: payload})
+			tx := begin(t, url)
+			events := someEvents(n)
+			one, err := w.Emit(t.Context(), outbox.PGX(tx), events[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest, err := w.Emit(t.Context(), outbox.PGX(tx), events[1:]...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			records := broker.Consume(t, []string{"outbox.event.order"}, kafkatest.Count(n))
+			for i, r := range records {
+				wantRecord(t, r, append(one, rest...)[i].String(), events[i], `{"id": 42}`)
+			}
+		})
+	}
+}
+
+// someEvents returns n events of three keys.
+func someEvents(n int) []outbox.Event {
+	events := make([]outbox.Event, n)
+	for i := range events {
+		events[i] = outbox.Event{
+			AggregateType: "order", AggregateID: fmt.Sprint("o-", i%3), Type: "Placed", Payload: []byte(`{"id": 42}`),
+			Headers: map[string]string{"tenant": "Käse & \"Co\"", "n": fmt.Sprint(i)},
+		}
+	}
+	return events
 }
 
 // partitioned is a table with partitions for today and tomorrow.

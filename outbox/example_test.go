@@ -107,7 +107,7 @@ func ExampleWriteSQL() {
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback() // does nothing after Commit
+		defer func() { _ = tx.Rollback() }() // does nothing after Commit
 		_, err = tx.ExecContext(ctx, `INSERT INTO orders (id, status) VALUES ($1, $2)`, order.ID, order.Status)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -55,6 +56,7 @@ func clients(t testing.TB, url string) map[string]beginner {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // or Close waits for it
 			return outbox.PGX(tx), func() error { return tx.Commit(context.Background()) }
 		},
 	}
@@ -102,6 +104,33 @@ func beginSQL(driver, url string) beginner {
 			t.Fatal(err)
 		}
 		return outbox.SQL(tx), tx.Commit
+	}
+}
+
+// patience bounds a wait, for slow and busy machines.
+const patience = time.Minute
+
+// awaitTrue returns once the query says true.
+func awaitTrue(t testing.TB, url, what, query string, args ...any) {
+	t.Helper()
+	conn := connect(t, url)
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		var is *bool // NULL is not yet
+		if err := conn.QueryRow(t.Context(), query, args...).Scan(&is); err != nil {
+			t.Fatal(err)
+		}
+		if is != nil && *is {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain: %s", what)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package outbox_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -97,43 +96,59 @@ func TestPartitionsTakeTheRowsOfTheirTime(t *testing.T) {
 }
 
 // TestPartitionsAreCreatedBesideWriters: an open transaction that wrote events
-// neither delays a new partition nor is delayed by it, and many may create it.
+// neither delays a new partition nor is delayed by it.
 func TestPartitionsAreCreatedBesideWriters(t *testing.T) {
-	url := newDB(t, outbox.PartitionedSchema)
-	now, err := outbox.Table{}.Partition(outbox.Daily, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	next, err := outbox.Table{}.Partition(outbox.Daily, now.To)
-	if err != nil {
-		t.Fatal(err)
-	}
-	later, err := outbox.Table{}.Partition(outbox.Daily, next.To)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pgtest.Exec(t, url, now.SQL(), next.SQL()) // midnight may pass
+	url := newDB(t, partitioned(t)...)
 	tx := begin(t, url)
 	if _, err := outbox.Write(t.Context(), tx, order("1")); err != nil {
 		t.Fatal(err)
 	}
-
-	const creators = 8
-	errs := make([]error, creators)
-	var all sync.WaitGroup
-	for i := range creators {
-		conn := connect(t, url)
-		all.Go(func() { _, errs[i] = conn.Exec(t.Context(), "SET lock_timeout = '20s'; "+later.SQL()) })
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			t.Error(err)
+	creator := begin(t, url)
+	for _, sql := range []string{"SET LOCAL lock_timeout = '20s'", laterPartition(t).SQL()} {
+		if _, err := creator.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
 		}
+	}
+	// The partition's creation is not committed yet.
+	if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '20s'"); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := outbox.Write(t.Context(), tx, order("2")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestPartitionIsCreatedOnce by two who are at it at the same time.
+func TestPartitionIsCreatedOnce(t *testing.T) {
+	url := newDB(t, outbox.PartitionedSchema)
+	create := laterPartition(t).SQL()
+	first := begin(t, url)
+	if _, err := first.Exec(t.Context(), create); err != nil {
+		t.Fatal(err)
+	}
+	second := connect(t, url)
+	created := make(chan error, 1)
+	go func() {
+		_, err := second.Exec(t.Context(), create)
+		created <- err
+	}()
+	awaitTrue(t, url, "the second waits", `SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1`, second.PgConn().PID())
+	if err := first.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-created; err != nil {
+		t.Error(err)
+	}
+}
+
+// laterPartition is one that no row of today needs.
+func laterPartition(t *testing.T) outbox.Partition {
+	t.Helper()
+	p, err := outbox.Table{}.Partition(outbox.Daily, time.Now().AddDate(0, 0, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func TestDefaultPartitionCatchesWhatHasNoOther(t *testing.T) {
