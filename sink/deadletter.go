@@ -21,8 +21,8 @@ const (
 	headerError     = "cdc-dlq-error"     // what went wrong, for people
 	headerTable     = "cdc-dlq-table"     // schema.table
 	headerID        = "cdc-dlq-id"        // the event id
-	headerLSN       = "cdc-dlq-lsn"       // commit LSN, X/X
-	headerSeq       = "cdc-dlq-seq"       // index within the transaction
+	headerLSN       = "cdc-dlq-lsn"       // commit LSN, X/X; none for a polled row
+	headerSeq       = "cdc-dlq-seq"       // index within the transaction; likewise
 	headerTopic     = "cdc-dlq-topic"     // where the record should have gone; may be empty
 	headerTimestamp = "cdc-dlq-timestamp" // the record's timestamp, RFC 3339
 )
@@ -102,17 +102,24 @@ func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo
 		return kgo.RecordHeader{Key: key, Value: []byte(value)}
 	}
 	original := &ev.Record
+	var position []kgo.RecordHeader
+	if !ev.Position.IsZero() {
+		position = []kgo.RecordHeader{
+			text(headerLSN, ev.Position.CommitLSN.String()),
+			text(headerSeq, strconv.FormatUint(uint64(ev.Position.Seq), 10)),
+		}
+	}
+	headers := append(slices.Clip(original.Headers),
+		text(headerReason, string(bad.Reason)),
+		text(headerError, bad.Err.Error()),
+		text(headerTable, ev.Table),
+		kgo.RecordHeader{Key: headerID, Value: ev.ID})
+	headers = append(headers, position...)
 	return kgo.Record{
 		Key:       original.Key,
 		Value:     original.Value,
 		Timestamp: now,
-		Headers: append(slices.Clip(original.Headers),
-			text(headerReason, string(bad.Reason)),
-			text(headerError, bad.Err.Error()),
-			text(headerTable, ev.Table),
-			kgo.RecordHeader{Key: headerID, Value: ev.ID},
-			text(headerLSN, ev.Position.CommitLSN.String()),
-			text(headerSeq, strconv.FormatUint(uint64(ev.Position.Seq), 10)),
+		Headers: append(headers,
 			text(headerTopic, original.Topic),
 			text(headerTimestamp, original.Timestamp.UTC().Format(time.RFC3339Nano)),
 		),

@@ -68,9 +68,11 @@ func (r *Report) order(first map[string]delivery, txs []Transaction) {
 		k := key{d.Record.Topic, d.Record.Key}
 		keys[k] = append(keys[k], d)
 	}
-	all := slices.Collect(maps.Values(first))
-	slices.SortFunc(all, func(a, b delivery) int { return a.position.Compare(b.position) })
-	r.asCommitted(all, txs, "positioned")
+	if !r.noPositions {
+		all := slices.Collect(maps.Values(first))
+		slices.SortFunc(all, func(a, b delivery) int { return a.position.Compare(b.position) })
+		r.asCommitted(all, txs, "positioned")
+	}
 
 	for _, ds := range keys {
 		slices.SortFunc(ds, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
@@ -79,11 +81,24 @@ func (r *Report) order(first map[string]delivery, txs []Transaction) {
 			if before.Partition != d.Partition {
 				r.problem(Misrouted, "%s: key %.100q was in partition %d before", d.where(), d.Record.Key, before.Partition)
 			}
-			if before.position.Compare(d.position) >= 0 {
+			if !r.noPositions && before.position.Compare(d.position) >= 0 {
 				r.problem(Reordered, "%s: event %s at %s was delivered after %s at %s", d.where(), d.ID, d.place(), before.ID, before.place())
 			}
 		}
 		r.asCommitted(ds, txs, "delivered")
+		r.asInserted(ds)
+	}
+}
+
+// asInserted checks that a transaction's events are in the order of its inserts.
+func (r *Report) asInserted(ds []delivery) {
+	last := map[int]*delivery{} // by transaction
+	for i := range ds {
+		d := &ds[i]
+		if before := last[d.tx]; before != nil && before.index > d.index {
+			r.problem(Reordered, "%s: event %s was delivered after %s, but inserted before it", d.where(), d.ID, before.ID)
+		}
+		last[d.tx] = d
 	}
 }
 
