@@ -30,7 +30,8 @@ var dependencies = map[string][]string{
 	"idempotency/redis":     {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
 	"idempotency/postgres":  {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/"},
 	"idempotency/dynamodb":  {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},
-	"idempotency/metrics":   append(prometheus, append(kafka, module+"idempotency/consumer")...),
+	"idempotency/metrics":   slices.Concat(prometheus, kafka, []string{module + "idempotency/consumer"}),
+	"idempotency/tracing":   slices.Concat(kafka, []string{module + "idempotency/consumer", "go.opentelemetry.io/", "github.com/go-logr/", "github.com/cespare/xxhash/v2"}),
 	"idempotency/consumer":  kafka,
 }
 

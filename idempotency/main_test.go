@@ -23,6 +23,7 @@ type faulty struct {
 	idempotency.Store
 	mu            sync.Mutex
 	before, after func(op idempotency.Operation) error
+	hang          func(op idempotency.Operation) error // an error is not returned: the call lasts as long as it may
 	calls         []idempotency.Operation
 }
 
@@ -44,11 +45,17 @@ func (s *faulty) count(op idempotency.Operation) (n int) {
 	return n
 }
 
-func (s *faulty) do(op idempotency.Operation, call func() error) error {
+func (s *faulty) do(ctx context.Context, op idempotency.Operation, call func() error) error {
 	s.mu.Lock()
 	s.calls = append(s.calls, op)
 	before, after := s.before, s.after
 	s.mu.Unlock()
+	if s.hang != nil && s.hang(op) != nil {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if before != nil {
 		if err := before(op); err != nil {
 			return err
@@ -64,7 +71,7 @@ func (s *faulty) do(op idempotency.Operation, call func() error) error {
 }
 
 func (s *faulty) Claim(ctx context.Context, k idempotency.Key, r idempotency.ClaimRequest) (c idempotency.Claim, err error) {
-	err = s.do(idempotency.OpClaim, func() (err error) {
+	err = s.do(ctx, idempotency.OpClaim, func() (err error) {
 		c, err = s.Store.Claim(ctx, k, r)
 		return err
 	})
@@ -75,15 +82,15 @@ func (s *faulty) Claim(ctx context.Context, k idempotency.Key, r idempotency.Cla
 }
 
 func (s *faulty) Extend(ctx context.Context, l idempotency.Lease, d time.Duration) error {
-	return s.do(idempotency.OpExtend, func() error { return s.Store.Extend(ctx, l, d) })
+	return s.do(ctx, idempotency.OpExtend, func() error { return s.Store.Extend(ctx, l, d) })
 }
 
 func (s *faulty) Complete(ctx context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
-	return s.do(idempotency.OpComplete, func() error { return s.Store.Complete(ctx, l, result, retention) })
+	return s.do(ctx, idempotency.OpComplete, func() error { return s.Store.Complete(ctx, l, result, retention) })
 }
 
 func (s *faulty) Fail(ctx context.Context, l idempotency.Lease, f idempotency.Failure) error {
-	return s.do(idempotency.OpFail, func() error { return s.Store.Fail(ctx, l, f) })
+	return s.do(ctx, idempotency.OpFail, func() error { return s.Store.Fail(ctx, l, f) })
 }
 
 // always fails the operations named.
@@ -156,14 +163,21 @@ func (f *fixture) runWith(ctx context.Context, h idempotency.Handler) (idempoten
 	return r, err
 }
 
-// becomes handles the message once and checks what becomes of it.
-func (f *fixture) becomes(want idempotency.Disposition, h idempotency.Handler) (idempotency.Result, error) {
+// tries handles the message once and checks what becomes of it.
+func (f *fixture) tries(want idempotency.Disposition, h idempotency.Handler) (idempotency.Result, error) {
 	f.Helper()
 	r, err := f.run(h)
 	if r.Disposition != want {
 		f.Fatalf("%s (%v), want %s", r.Disposition, err, want)
 	}
 	return r, err
+}
+
+// becomes is tries for those who need no error.
+func (f *fixture) becomes(want idempotency.Disposition, h idempotency.Handler) idempotency.Result {
+	f.Helper()
+	r, _ := f.tries(want, h)
+	return r
 }
 
 func (f *fixture) record() idempotency.Record {

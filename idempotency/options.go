@@ -96,17 +96,20 @@ func set(d *time.Duration, to time.Duration) {
 
 // validate names what cannot work.
 func (o Options) validate() error {
-	for name, d := range map[string]time.Duration{
-		"Lease": o.Lease, "Heartbeat": o.Heartbeat, "Margin": o.Margin, "Timeout": o.Timeout,
-		"Retention": o.Retention, "FirstRetry": o.FirstRetry, "LastRetry": o.LastRetry,
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Lease", o.Lease}, {"Heartbeat", o.Heartbeat}, {"Margin", o.Margin}, {"Timeout", o.Timeout},
+		{"Retention", o.Retention}, {"FirstRetry", o.FirstRetry}, {"LastRetry", o.LastRetry},
 	} {
-		if d < time.Millisecond {
-			return fmt.Errorf("%s is %s: it must be at least a millisecond", name, d)
+		if d.value < time.Millisecond {
+			return fmt.Errorf("%s is %s: it must be at least a millisecond", d.name, d.value)
 		}
 	}
 	switch {
 	case o.Store == nil:
-		return errors.New("Store is missing") //nolint:revive // the field's name
+		return errors.New("Store is missing")
 	case o.Heartbeat+o.Margin >= o.Lease:
 		return fmt.Errorf("Heartbeat, %s, and Margin, %s, leave no time within Lease, %s", o.Heartbeat, o.Margin, o.Lease)
 	case o.Timeout+o.Margin >= o.Lease:
@@ -118,7 +121,7 @@ func (o Options) validate() error {
 	case o.Retention <= o.LastRetry:
 		return fmt.Errorf("Retention, %s, forgets a message before its retry, after LastRetry, %s", o.Retention, o.LastRetry)
 	case o.DeadLetter == nil && o.MaxAttempts > 0:
-		return errors.New("DeadLetter is missing: give one, or a negative MaxAttempts to give up no message") //nolint:revive // likewise
+		return errors.New("DeadLetter is missing: give one, or a negative MaxAttempts to give up no message")
 	case o.OnUnavailable > FailOpen:
 		return fmt.Errorf("OnUnavailable is %d, neither FailClosed nor FailOpen", o.OnUnavailable)
 	}

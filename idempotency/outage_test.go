@@ -43,7 +43,7 @@ func TestTheHandlerIsToldBeforeTheLeaseCanBeLost(t *testing.T) {
 				f.store.fail(before, nil)
 				var cause error
 				begun := time.Now()
-				r, _ := f.becomes(idempotency.Retry, func(ctx context.Context) ([]byte, error) {
+				r := f.becomes(idempotency.Retry, func(ctx context.Context) ([]byte, error) {
 					v, err := until(&cause)(ctx)
 					if took := time.Since(begun); took != idempotency.DefaultLease*9/10 {
 						t.Errorf("told after %s", took)
@@ -78,7 +78,7 @@ func TestALostLeaseIsCompensatedAndItsResultDiscarded(t *testing.T) {
 				var seen []idempotency.Loss
 				f.options.Observer.LeaseLost = func(l idempotency.Loss) { seen = append(seen, l) }
 				var lease idempotency.Lease
-				r, err := f.becomes(idempotency.Lost, func(ctx context.Context) ([]byte, error) {
+				r, err := f.tries(idempotency.Lost, func(ctx context.Context) ([]byte, error) {
 					lease, _ = idempotency.LeaseFrom(ctx)
 					if _, err := f.memory.Release(ctx, f.message.Key); err != nil {
 						t.Fatal(err)
@@ -142,7 +142,7 @@ func TestACallWhoseAnswerIsLostIsRepeated(t *testing.T) {
 				if op == idempotency.OpFail {
 					want, handler = idempotency.Retry, failing
 				}
-				if r, _ := f.becomes(want, handler); r.Attempt != 1 {
+				if r := f.becomes(want, handler); r.Attempt != 1 {
 					t.Errorf("%+v", r)
 				}
 				if n := f.store.count(op); n != 2 || f.record().Attempts != 1 {
@@ -156,7 +156,7 @@ func TestACallWhoseAnswerIsLostIsRepeated(t *testing.T) {
 func TestAClaimThatCannotBeAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store.fail(always(idempotency.OpClaim), nil)
-		r, err := f.becomes(idempotency.Unavailable, unreachable(t))
+		r, err := f.tries(idempotency.Unavailable, unreachable(t))
 		if !errors.Is(err, errDown) || r.Wait <= 0 || f.store.count(idempotency.OpClaim) != 2 {
 			t.Errorf("%+v, %v, %d calls", r, err, f.store.count(idempotency.OpClaim))
 		}
@@ -173,7 +173,7 @@ func TestFailOpenRunsUnclaimed(t *testing.T) {
 			}
 		}
 		f.store.fail(always(idempotency.OpClaim), nil)
-		r, _ := f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
+		r := f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
 			if _, ok := idempotency.LeaseFrom(ctx); ok {
 				t.Error("a lease without a claim")
 			}
@@ -188,6 +188,8 @@ func TestFailOpenRunsUnclaimed(t *testing.T) {
 		f.becomes(idempotency.Handled, succeed)
 		f.message.Fingerprint = idempotency.FingerprintBytes(nil)
 		f.becomes(idempotency.DeadLettered, unreachable(t)) // an answer is no outage
+		f.message.Fingerprint = "longer than a fingerprint may be " + f.message.Fingerprint + f.message.Fingerprint + f.message.Fingerprint
+		f.becomes(idempotency.Unavailable, unreachable(t)) // nor is a mistake
 	})
 }
 
@@ -203,7 +205,7 @@ func TestAnUnknownCompletionIsFoundOutLater(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
 				f.store.fail(faults.before, faults.after)
 				begun := time.Now()
-				r, err := f.becomes(idempotency.Unavailable, succeed)
+				r, err := f.tries(idempotency.Unavailable, succeed)
 				if !errors.Is(err, errDown) || r.Value != nil || len(f.losses) != 0 {
 					t.Errorf("%+v, %v, %d losses", r, err, len(f.losses))
 				}
@@ -219,17 +221,17 @@ func TestAnUnknownCompletionIsFoundOutLater(t *testing.T) {
 }
 
 func TestACallThatHangsIsRepeated(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		hangs := once(idempotency.OpComplete)
-		f.store.fail(func(op idempotency.Operation) error {
-			if err := hangs(op); err != nil {
-				wait(idempotency.DefaultLease / 9) // as long as it is allowed to
-				return context.DeadlineExceeded
-			}
-			return nil
-		}, nil)
-		f.becomes(idempotency.Handled, succeed)
-	})
+	for _, op := range []idempotency.Operation{idempotency.OpClaim, idempotency.OpComplete} {
+		t.Run(string(op), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fixture) {
+				f.store.hang = once(op)
+				f.becomes(idempotency.Handled, succeed)
+				if n := f.store.count(op); n != 2 {
+					t.Errorf("%d calls", n)
+				}
+			})
+		})
+	}
 }
 
 func TestShutdown(t *testing.T) {
@@ -246,7 +248,7 @@ func TestShutdown(t *testing.T) {
 			if r := f.record(); r.State != idempotency.Retryable || r.Attempts != 0 {
 				t.Errorf("%+v", r)
 			}
-			if r, _ := f.becomes(idempotency.Handled, succeed); r.Attempt != 1 {
+			if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 1 {
 				t.Errorf("%+v", r)
 			}
 		})

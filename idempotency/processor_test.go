@@ -19,7 +19,7 @@ func inBubble(t *testing.T, f func(t *testing.T, f *fixture)) {
 
 func TestAMessageIsHandledOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		r, _ := f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
+		r := f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
 			lease, ok := idempotency.LeaseFrom(ctx)
 			if !ok || lease.Key != f.message.Key || lease.Fence != f.record().Fence {
 				t.Errorf("lease %+v, %t", lease, ok)
@@ -33,7 +33,7 @@ func TestAMessageIsHandledOnce(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		for range 3 {
-			if r, _ := f.becomes(idempotency.Skipped, unreachable(t)); string(r.Value) != "result" || r.Attempt != 0 {
+			if r := f.becomes(idempotency.Skipped, unreachable(t)); string(r.Value) != "result" || r.Attempt != 0 {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -44,18 +44,18 @@ func TestAFailedAttemptIsRepeatedWhenDue(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		wantWait := time.Second
 		for n := 1; n <= 4; n++ {
-			r, err := f.becomes(idempotency.Retry, failing)
+			r, err := f.tries(idempotency.Retry, failing)
 			if !errors.Is(err, errHandler) || r.Attempt != n || r.Wait < wantWait/2 || r.Wait > wantWait {
 				t.Fatalf("attempt %d: %+v, %v", n, r, err)
 			}
-			early, err := f.becomes(idempotency.Retry, unreachable(t))
+			early, err := f.tries(idempotency.Retry, unreachable(t))
 			if !errors.Is(err, idempotency.ErrNotDue) || early.Wait != r.Wait || early.Attempt != 0 {
 				t.Fatalf("early: %+v, %v", early, err)
 			}
 			wait(r.Wait)
 			wantWait *= 2
 		}
-		if r, _ := f.becomes(idempotency.Handled, succeed); r.Attempt != 5 {
+		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 5 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -64,9 +64,9 @@ func TestAFailedAttemptIsRepeatedWhenDue(t *testing.T) {
 func TestTheLastAttemptEndsInTheDeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 2
-		r, _ := f.becomes(idempotency.Retry, failing)
+		r := f.becomes(idempotency.Retry, failing)
 		wait(r.Wait)
-		if r, _ := f.becomes(idempotency.DeadLettered, failing); r.Attempt != 2 {
+		if r := f.becomes(idempotency.DeadLettered, failing); r.Attempt != 2 {
 			t.Errorf("%+v", r)
 		}
 		if len(f.dead) != 1 || f.dead[0].Attempts != 2 || f.dead[0].Message != f.message ||
@@ -99,13 +99,13 @@ func TestTheKeyFailsOnlyBehindItsDeadLetter(t *testing.T) {
 			}
 			return errDown
 		}
-		r, err := f.becomes(idempotency.Retry, failing)
+		r, err := f.tries(idempotency.Retry, failing)
 		if !errors.Is(err, errDown) || !errors.Is(err, errHandler) || f.record().State != idempotency.Retryable {
 			t.Fatalf("%v, %s", err, f.record().State)
 		}
 		f.options.DeadLetter = keep
 		wait(r.Wait)
-		if r, _ := f.becomes(idempotency.DeadLettered, unreachable(t)); r.Attempt != 0 || len(f.dead) != 1 {
+		if r := f.becomes(idempotency.DeadLettered, unreachable(t)); r.Attempt != 0 || len(f.dead) != 1 {
 			t.Errorf("%+v, %d dead letters", r, len(f.dead))
 		}
 	})
@@ -151,7 +151,7 @@ func TestAMessageThatContradictsItsKeyIsDeadLettered(t *testing.T) {
 				}
 				f.options.DeadLetter = nil
 				f.options.MaxAttempts = -1
-				if r, err := f.becomes(idempotency.Retry, unreachable(t)); !errors.Is(err, test.want) || r.Wait <= 0 {
+				if r, err := f.tries(idempotency.Retry, unreachable(t)); !errors.Is(err, test.want) || r.Wait <= 0 {
 					t.Errorf("%+v, %v", r, err)
 				}
 				f.message = good
@@ -167,7 +167,7 @@ func TestNothingIsGivenUpWithoutADeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.DeadLetter, f.options.MaxAttempts = nil, -1
 		for n := 1; n <= 20; n++ {
-			r, _ := f.becomes(idempotency.Retry, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
+			r := f.becomes(idempotency.Retry, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
 			if r.Attempt != n {
 				t.Fatalf("%+v", r)
 			}
@@ -180,7 +180,7 @@ func TestNothingIsGivenUpWithoutADeadLetter(t *testing.T) {
 func TestSomebodyElsesLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) {
-			r, err := f.becomes(idempotency.Elsewhere, unreachable(t))
+			r, err := f.tries(idempotency.Elsewhere, unreachable(t))
 			if !errors.Is(err, idempotency.ErrInProgress) || r.Wait != idempotency.DefaultLease {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -197,10 +197,10 @@ func TestAPanicIsNotHeldUp(t *testing.T) {
 					t.Errorf("recovered %v", got)
 				}
 			}()
-			_, _ = f.run(func(context.Context) ([]byte, error) { panic("handler") }) //nolint:forbidigo // that is the test
+			_, _ = f.run(func(context.Context) ([]byte, error) { panic("handler") })
 		}()
 		wait(idempotency.DefaultLease) // nobody extends the lease
-		if r, _ := f.becomes(idempotency.Handled, succeed); r.Attempt != 2 {
+		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 2 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -211,10 +211,10 @@ func TestALargeResultIsDropped(t *testing.T) {
 		dropped := 0
 		f.options.Observer.ResultDropped = func(_ idempotency.Message, size int) { dropped = size }
 		large := strings.Repeat("x", 1<<20)
-		if r, _ := f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) { return []byte(large), nil }); string(r.Value) != large {
+		if r := f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) { return []byte(large), nil }); string(r.Value) != large {
 			t.Errorf("%d bytes", len(r.Value))
 		}
-		if r, _ := f.becomes(idempotency.Skipped, unreachable(t)); len(r.Value) != 0 || dropped != len(large) {
+		if r := f.becomes(idempotency.Skipped, unreachable(t)); len(r.Value) != 0 || dropped != len(large) {
 			t.Errorf("%d bytes, %d dropped", len(r.Value), dropped)
 		}
 	})

@@ -29,7 +29,7 @@ const (
 	DefaultOpen     = 10 * time.Second
 )
 
-// ErrOpen: the store was not asked, because it could not be asked lately.
+// ErrOpen says that the store was not asked, because it could not be asked lately.
 var ErrOpen = errors.New("circuit breaker is open")
 
 // Options are all optional.

@@ -53,14 +53,14 @@ type answer struct {
 // answers are the errors that a history may contain.
 var answers = []error{idempotency.ErrMismatch, idempotency.ErrLeaseLost, idempotency.ErrCompleted}
 
-// plain returns the error of the contract that err wraps.
-func plain(err error) (error, bool) {
+// plain returns the error of the contract that err wraps, if there is one.
+func plain(err error) (known bool, answer error) {
 	for _, known := range answers {
 		if errors.Is(err, known) {
-			return known, true
+			return true, known
 		}
 	}
-	return err, err == nil
+	return err == nil, err
 }
 
 // String says it in one line.

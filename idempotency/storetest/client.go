@@ -159,10 +159,11 @@ func (c *client) do(ctx context.Context, ask call, key idempotency.Key, now func
 	ask.from = now()
 	err := c.ask(ctx, &ask)
 	ask.to = now()
-	var known bool
-	if ask.answer.err, known = plain(err); !known {
+	known, answer := plain(err)
+	if !known {
 		return ask, err
 	}
+	ask.answer.err = answer
 	c.takeIn(ask)
 	return ask, nil
 }
