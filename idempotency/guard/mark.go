@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// ErrFenced: somebody with a greater fencing number wrote since. Give up; what
-// the transaction did must be rolled back.
+// ErrFenced says that somebody with a greater fencing number wrote since. Give
+// up; what the transaction did must be rolled back.
 var ErrFenced = errors.New("fenced off: a later holder of the lease was here")
 
 // Mark is a column, of type bigint, that only grows: a version or a fencing

@@ -66,8 +66,9 @@ func SQL(tx SQLTx) Tx {
 	}
 }
 
-// ErrNoRow: the row that is to be guarded does not exist (yet). A message that
-// overtook the one that creates the row gets it; trying again later helps.
+// ErrNoRow says that the row that is to be guarded does not exist (yet). A
+// message that overtook the one that creates the row gets it; trying again later
+// helps.
 var ErrNoRow = errors.New("there is no such row")
 
 // table quotes a table's name, in which a dot separates the schema.

@@ -76,6 +76,17 @@ func exec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
+// begin begins a transaction that is rolled back when the test ends.
+func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
 // query returns the one value of a query.
 func query[V any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) V {
 	t.Helper()
@@ -129,11 +140,6 @@ func isolation(level string) func(*pgxpool.Config) {
 func newDatabase(t testing.TB) string {
 	t.Helper()
 	return pgtest.Shared(t).NewDatabase(t)
-}
-
-func contextWithTimeout(t testing.TB, d time.Duration) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithTimeout(t.Context(), d)
 }
 
 // sameTransaction lets a store work in a transaction, so that a test can see

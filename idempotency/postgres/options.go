@@ -94,7 +94,7 @@ func (o TransactionalOptions) validate() error {
 	case o.Retention < o.Lease || o.Retention <= o.LastRetry:
 		return fmt.Errorf("Retention, %s, does not exceed Lease, %s, and LastRetry, %s", o.Retention, o.Lease, o.LastRetry)
 	case o.DeadLetter == nil && o.MaxAttempts > 0:
-		return errors.New("DeadLetter is missing: give one, or a negative MaxAttempts to give up no message") //nolint:revive // the field's name
+		return errors.New("DeadLetter is missing: give one, or a negative MaxAttempts to give up no message")
 	}
 	switch o.Isolation {
 	case "", pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:

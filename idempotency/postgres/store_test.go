@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -158,26 +159,20 @@ func TestFenceAfterPurge(t *testing.T) {
 	}
 }
 
-// A claim does not wait longer than the statement that it competes with, and
-// errors that are none of the contract's keep their cause.
+// A claim that waits for a row ends with its context, and its error is no answer.
 func TestClaimHonoursContext(t *testing.T) {
 	pool := database(t, postgres.StoreOptions{})
 	s := newStore(t, pool, postgres.StoreOptions{})
-	claim(t, s, key("a"), idempotency.ClaimRequest{Owner: "x", Lease: time.Millisecond, Retention: retention})
-	tx, err := pool.Begin(limited(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(limited(t))
+	claim(t, s, key("a"), request())
+	exec(t, pool, `UPDATE idempotency_keys SET blocked_until = clock_timestamp()`)
+	tx := begin(t, pool)
 	if _, err := tx.Exec(limited(t), `SELECT FROM idempotency_keys FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := contextWithTimeout(t, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	r := request()
-	_, err = s.Claim(ctx, key("a"), r)
-	if err == nil || idempotency.Answered(err) {
-		t.Errorf("claim of a locked row: %v, want the context's error", err)
+	if c, err := s.Claim(ctx, key("a"), request()); idempotency.Answered(err) {
+		t.Errorf("claim of a locked row: %s, %v; want the context's error", c.Outcome, err)
 	}
 }
 

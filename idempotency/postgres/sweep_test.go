@@ -65,11 +65,7 @@ func TestSweepPassesOverWhatIsBeingChanged(t *testing.T) {
 	s := newStore(t, pool, postgres.StoreOptions{})
 	fill(t, s, 10, func(n int) string { return fmt.Sprint(n) })
 	expire(t, pool, `true`)
-	tx, err := pool.Begin(limited(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(limited(t))
+	tx := begin(t, pool)
 	if _, err := tx.Exec(limited(t), `UPDATE idempotency_keys SET expires_at = 'infinity' WHERE id = '3'`); err != nil {
 		t.Fatal(err)
 	}
@@ -151,11 +147,7 @@ func TestSweepLeavesPartitionInUse(t *testing.T) {
 	old := query[time.Time](t, pool, `SELECT now()`).Add(-9 * day)
 	fill(t, s, 1, func(n int) string { return idAt(old, n) })
 	expire(t, pool, `true`)
-	tx, err := pool.Begin(limited(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(limited(t))
+	tx := begin(t, pool)
 	if _, err := tx.Exec(limited(t), `SELECT FROM idempotency_keys FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -178,11 +170,7 @@ func TestOneKeyLocksOnePartition(t *testing.T) {
 		c.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 		c.MaxConns = 1
 	})
-	tx, err := pool.Begin(limited(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(limited(t))
+	tx := begin(t, pool)
 	in := newStore(t, sameTransaction{tx}, o)
 	claim(t, in, key(idAt(time.Now(), 1)), request())
 	rows, err := tx.Query(limited(t), `SELECT DISTINCT relation::regclass::text FROM pg_locks WHERE pid = pg_backend_pid()

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// The errors of a handler that mistreats its transaction.
 var (
 	// ErrTxControl: a handler called Commit or Rollback of the transaction that
 	// Tx gave it. Nothing was committed.
