@@ -36,7 +36,7 @@ func startConnector(t testing.TB, config string) *connector {
 	}
 	defer log.Close()
 	c.cmd = exec.Command(binary, "run", "-c", config)
-	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	c.cmd.Env = environment(t)
 	c.cmd.Stderr = log
 	c.cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	c.started = time.Now()
@@ -50,6 +50,11 @@ func startConnector(t testing.TB, config string) *connector {
 		}
 	})
 	return c
+}
+
+// environment is the program's: without what is meant for the tests.
+func environment(t testing.TB) []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 }
 
 // kill kills the process and waits for its end.

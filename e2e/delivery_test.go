@@ -10,8 +10,10 @@ import (
 )
 
 // TestEveryEventOnceAndAsWritten is life without trouble.
-func TestEveryEventOnceAndAsWritten(t *testing.T) {
-	w := newWorld(t, options{})
+func TestEveryEventOnceAndAsWritten(t *testing.T) { everyEventOnce(t, toTable) }
+
+func everyEventOnce(t *testing.T, ways ways) {
+	w := newWorld(t, options{ways: ways})
 	c := w.start()
 	load := w.write(seed(t), 8*time.Millisecond, 0)
 	load.await(2500)

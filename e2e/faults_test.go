@@ -40,8 +40,10 @@ func TestServerRestarts(t *testing.T) {
 
 // TestConnectionsCut cuts the connections to either server, with and without
 // losing answers on the way (failure modes 3, 16, 26).
-func TestConnectionsCut(t *testing.T) {
-	w := newWorld(t, options{})
+func TestConnectionsCut(t *testing.T) { connectionsCut(t, toTable) }
+
+func connectionsCut(t *testing.T, ways ways) {
+	w := newWorld(t, options{ways: ways})
 	s := seed(t)
 	random := rand.New(rand.NewPCG(s, 100))
 	c := w.start()

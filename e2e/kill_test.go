@@ -16,12 +16,14 @@ import (
 const repeatWindow = 250 * time.Millisecond
 
 // TestKilled kills the connector at random moments under load (failure mode 37).
-func TestKilled(t *testing.T) {
+func TestKilled(t *testing.T) { killed(t, toTable) }
+
+func killed(t *testing.T, ways ways) {
 	kills := 10
 	if testing.Short() {
 		kills = 4
 	}
-	w := newWorld(t, options{})
+	w := newWorld(t, options{ways: ways})
 	s := seed(t)
 	random := rand.New(rand.NewPCG(s, 100))
 	c := w.start()

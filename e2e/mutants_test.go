@@ -63,7 +63,7 @@ var mutants = []mutant{
 		mistake: "forgets at a reconnect what it has taken in",
 		patches: []patch{
 			{"relay/acquire.go", "Start:           start,", "Start: min(start, durable),"},
-			{"relay/intake.go", "return in.outbox && !(in.taken && row.Position.Compare(in.last) <= 0)", "return in.outbox"},
+			{"relay/intake.go", "return in.taken && p.Compare(in.last) <= 0", "return false"},
 		},
 		test:  "TestReconnectBesideSilentBroker",
 		finds: "came again",

@@ -50,6 +50,8 @@ type world struct {
 	admin    *kadm.Client
 	sql      *pgx.Conn
 
+	ways    ways
+	polled  bool
 	ledger  *checker.Ledger
 	reader  *checker.Reader
 	watcher *checker.Watcher
@@ -59,6 +61,8 @@ type world struct {
 // options are where a world differs from the usual one.
 type options struct {
 	server      *pgtest.Server // nil: the shared one
+	ways        ways           // in which events are written; 0: to the table
+	polled      string         // DDL of the table that is polled; "" for another mode
 	kafka       string         // a line more under sink.kafka
 	config      string         // sections more of the configuration file
 	topicConfig map[string]string
@@ -78,17 +82,23 @@ func newWorld(t testing.TB, o options) *world {
 		t:      t,
 		url:    o.server.NewDatabase(t),
 		slot:   fmt.Sprintf("e2e_%d", worlds.Add(1)),
+		ways:   max(o.ways, toTable),
+		polled: o.polled != "",
 		ledger: &checker.Ledger{},
 	}
 	w.startBroker(o)
 	w.postgres = listen(t, "127.0.0.1:0", w.address())
 	w.writeConfig(o)
 	w.sql = connect(t, w.url)
-	w.exec(
-		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text, note text)`,
+	outbox := `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text, note text)`
+	if w.polled {
+		outbox = o.polled
+	}
+	w.exec(outbox,
 		`CREATE TABLE stock (id int PRIMARY KEY, n int, filler text)`,
 		`INSERT INTO stock SELECT n, 0, '' FROM generate_series(1, 100) n`,
 	)
+	w.setUpMessages()
 	if !o.unread {
 		w.watch()
 	}
@@ -153,15 +163,14 @@ func (w *world) writeConfig(o options) {
   url: %s
   slot: %s
   publication: %[2]s
-event:
-  additional: ["note:header"]
+%s
 sink:
   kafka:
     brokers: [%s]
     %s
 http:
   listen: ""
-%s`, database, w.slot, broker, o.kafka, o.config)
+%s`, database, w.slot, w.sourceConfig(), broker, o.kafka, o.config)
 	w.config = filepath.Join(w.t.TempDir(), "cdc-outbox.yaml")
 	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
@@ -192,6 +201,10 @@ func (w *world) watch() {
 	topics := w.topics()
 	w.reader = checker.NewReader(w.broker.Client(w.t,
 		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond)))
+	if w.polled {
+		w.watchTopics()
+		return
+	}
 	w.watcher = &checker.Watcher{URL: w.url, Slot: w.slot, Kafka: w.admin, Topics: topics, Interval: sampling}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -264,7 +277,7 @@ func (w *world) look() (s slotState, ok bool) {
 func (w *world) start() *connector {
 	w.t.Helper()
 	c := startConnector(w.t, w.config)
-	c.awaitLog(`"streaming"`)
+	c.awaitLog(w.started())
 	return c
 }
 

@@ -70,11 +70,13 @@ type Stream struct {
 	conn    net.Conn
 	frames  frameReader
 	decoder *decoder
+	order   *sequencer // nil without messages
 	status  *statusSender
 
 	liveness  time.Duration
 	deadlined time.Time // when the read deadline was last set
 	lastRead  int       // bytes of the last read
+	at        LSN       // of the last message from the log
 	encrypted bool      // conn reads one TLS record at a time
 	received  atomic.Uint64
 	ctx       context.Context // interrupts reads; see interruptible
@@ -100,6 +102,9 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		decoder:   decoder,
 		liveness:  o.LivenessTimeout,
 		encrypted: encrypted,
+	}
+	if o.Messages {
+		s.order = &sequencer{}
 	}
 	s.frames.src = (*pacedReader)(s)
 	if o.Recycle {
@@ -157,6 +162,11 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	if s.ctx != ctx {
 		s.interruptible(ctx)
 	}
+	if s.order != nil {
+		if msg := s.order.deliver(); msg != nil {
+			return msg, nil
+		}
+	}
 	for {
 		kind, body, err := s.frames.next()
 		if err != nil {
@@ -168,6 +178,11 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		}
 		if msg != nil {
 			msg.Chunk = s.frames.chunk
+			if s.order != nil {
+				msg = s.order.take(msg, s.at)
+			}
+		}
+		if msg != nil {
 			return msg, nil
 		}
 	}
@@ -214,6 +229,7 @@ func (s *Stream) walData(b []byte) (*Message, error) {
 	if len(b) < walDataHeader {
 		return nil, fmt.Errorf("XLogData: %w", errShort)
 	}
+	s.at = LSN(binary.BigEndian.Uint64(b))
 	msg, err := s.decoder.decode(b[walDataHeader:])
 	if err != nil {
 		return nil, err

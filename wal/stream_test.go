@@ -53,9 +53,9 @@ func TestStreamDelivers(t *testing.T) {
 		run: []string{`BEGIN`, `SELECT pg_logical_emit_message(true, 'outbox', 'héllo')`, `INSERT INTO t VALUES (1, 'a')`,
 			`SELECT pg_logical_emit_message(true, 'outbox', '')`, `COMMIT`,
 			`BEGIN`, `SELECT pg_logical_emit_message(true, 'outbox', 'gone')`, `ROLLBACK`,
-			`SELECT pg_logical_emit_message(false, 'outbox', 'of no transaction')`},
+			`SELECT pg_logical_emit_message(false, 'outbox', 'of no transaction')`, `INSERT INTO t VALUES (2, 'flushed')`},
 		want: []string{"message outbox héllo", "insert public.t id=1 v=a", "message outbox ", "commit",
-			"loose message outbox of no transaction"},
+			"loose message outbox of no transaction", "insert public.t id=2 v=flushed", "commit"},
 	}, {
 		name:  "quoted and non-ASCII identifiers",
 		setup: []string{`CREATE SCHEMA "Schema ""x"""`, `CREATE TABLE "Schema ""x"""."Größe/日本" ("Schlüssel ß" int, "a b" text)`},

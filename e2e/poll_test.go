@@ -1,0 +1,306 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+const (
+	// polledSequence has a sequence to order by, polledClock the time of the
+	// insert.
+	polledSequence = `CREATE TABLE outbox (seq bigint GENERATED ALWAYS AS IDENTITY, id uuid PRIMARY KEY, aggregatetype text, aggregateid text,
+		type text, payload text, note text, created_at timestamptz NOT NULL DEFAULT now(), published boolean NOT NULL DEFAULT false, published_at timestamptz);
+		CREATE INDEX ON outbox (seq) WHERE NOT published`
+	polledClock = `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text, note text,
+		created_at timestamptz NOT NULL DEFAULT clock_timestamp(), published boolean NOT NULL DEFAULT false, published_at timestamptz);
+		CREATE INDEX ON outbox (created_at) WHERE NOT published`
+
+	// claimTimeout is source.poll.claim_timeout.
+	claimTimeout = time.Second
+	// instances are how many poll at once.
+	instances = 3
+)
+
+// TestPollMode does to three instances in poll mode what is done to one that
+// streams.
+func TestPollMode(t *testing.T) {
+	for name, ddl := range map[string]string{"sequence": polledSequence, "clock": polledClock} {
+		t.Run(name+"/every_event_once", func(t *testing.T) { polledOnce(t, ddl) })
+		t.Run(name+"/killed", func(t *testing.T) { polledKilled(t, ddl) })
+	}
+	for name, run := range map[string]func(*testing.T, string){
+		"deleted":         polledDeleted,
+		"suspended":       polledSuspended,
+		"server_restarts": polledRestarts,
+		"silent_broker":   polledSilentBroker,
+		"connections_cut": polledCut,
+		"dead_letters":    polledDeadLetters,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, polledSequence) })
+	}
+}
+
+// fleet starts the instances.
+func (w *world) fleet() []*connector {
+	w.t.Helper()
+	all := make([]*connector, instances)
+	for n := range all {
+		all[n] = w.start()
+	}
+	return all
+}
+
+// finish stops the load and the instances, and judges.
+func (w *world) finish(load *load, fleet []*connector) (checker.History, *checker.Report) {
+	w.t.Helper()
+	load.stop()
+	w.arrived()
+	w.wantMarked()
+	for _, c := range fleet {
+		c.stop()
+	}
+	return w.verify()
+}
+
+// wantMarked wants no row to be left.
+func (w *world) wantMarked() {
+	w.t.Helper()
+	left := -1
+	await(w.t, "end of the backlog", func() bool {
+		if w.sql.IsClosed() {
+			w.sql = connect(w.t, w.url)
+		}
+		err := w.sql.QueryRow(context.Background(), "SELECT count(*) FROM outbox WHERE NOT published").Scan(&left)
+		return err == nil && left == 0
+	})
+}
+
+func polledOnce(t *testing.T, ddl string) {
+	w := newWorld(t, options{polled: ddl})
+	fleet := w.fleet()
+	load := w.write(seed(t), 8*time.Millisecond, 0)
+	load.await(2500)
+	if _, report := w.finish(load, fleet); report.Repeated > 0 {
+		t.Errorf("%d records came again without a reason", report.Repeated)
+	}
+}
+
+func polledDeleted(t *testing.T, ddl string) {
+	w := newWorld(t, options{polled: ddl, config: "  # deletes\n"})
+	w.rewriteConfig("after_publish: mark", "after_publish: delete")
+	fleet := w.fleet()
+	load := w.write(seed(t), 8*time.Millisecond, 0)
+	load.await(1000)
+	if _, report := w.finish(load, fleet); report.Repeated > 0 {
+		t.Errorf("%d records came again without a reason", report.Repeated)
+	}
+}
+
+// polledKilled kills instances at random moments. What a kill repeats is no more
+// than it had in hand.
+func polledKilled(t *testing.T, ddl string) {
+	kills := 12
+	if testing.Short() {
+		kills = 4
+	}
+	w := newWorld(t, options{polled: ddl})
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 100))
+	fleet := w.fleet()
+	load := w.write(s, 5*time.Millisecond, 0)
+	kills = number(t, killsEnv, kills)
+	for range kills {
+		load.await(20 + random.IntN(500))
+		victim := random.IntN(instances)
+		fleet[victim].running()
+		fleet[victim].kill()
+		fleet[victim] = startConnector(t, w.config)
+	}
+	_, report := w.finish(load, fleet)
+	const inHand = 2 * 1000 // two batches
+	if report.Repeated > kills*inHand {
+		t.Errorf("%d records came again after %d kills", report.Repeated, kills)
+	}
+	t.Logf("%d kills repeated %d records", kills, report.Repeated)
+}
+
+// polledSuspended stops an instance for longer than the server waits for it.
+func polledSuspended(t *testing.T, ddl string) {
+	w := newWorld(t, options{polled: ddl})
+	fleet := w.fleet()
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 100))
+	load := w.write(s, 10*time.Millisecond, 0)
+	for range 3 {
+		load.await(100 + random.IntN(100))
+		victim := fleet[random.IntN(instances)]
+		victim.signal(syscall.SIGSTOP)
+		load.during(2*claimTimeout+2*time.Second, func() bool { return true })
+		victim.signal(syscall.SIGCONT)
+	}
+	w.finish(load, fleet)
+}
+
+func polledRestarts(t *testing.T, ddl string) {
+	server := pgtest.Start(t, pgtest.Setting("wal_level", "replica"))
+	w := newWorld(t, options{server: server, polled: ddl})
+	fleet := w.fleet()
+	load := w.write(seed(t), 10*time.Millisecond, 0)
+	modes := []pgtest.Mode{pgtest.Immediate, pgtest.Fast, pgtest.Immediate}
+	if testing.Short() {
+		modes = modes[1:]
+	}
+	for _, mode := range modes {
+		load.await(200)
+		server.Restart(t, mode)
+	}
+	load.await(200)
+	w.finish(load, fleet)
+}
+
+// polledSilentBroker has a broker that answers nothing for several times as long
+// as a claim may last, and then one that is gone.
+func polledSilentBroker(t *testing.T, ddl string) {
+	w := newWorld(t, options{polled: ddl})
+	fleet := w.fleet()
+	load := w.write(seed(t), 20*time.Millisecond, 0)
+	load.await(50)
+	w.kafka.Set(proxy.Down, proxy.Fault{Swallow: true})
+	load.during(3*claimTimeout, func() bool { return true })
+	if held := w.oldestTransaction(); held > 2*claimTimeout+2*time.Second {
+		t.Errorf("a transaction was open for %s", held)
+	}
+	w.kafka.Set(proxy.Down, proxy.Fault{})
+	w.kafka.Cut() // what was swallowed is lost
+	load.await(100)
+	w.broker.Stop(t)
+	load.during(2*claimTimeout, func() bool { return true })
+	w.broker.Resume(t)
+	load.await(100)
+	w.finish(load, fleet)
+}
+
+// oldestTransaction is the age of the oldest that a connector has.
+func (w *world) oldestTransaction() (age time.Duration) {
+	w.t.Helper()
+	var seconds float64
+	err := w.sql.QueryRow(context.Background(), `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8
+		FROM pg_stat_activity WHERE application_name = 'cdc-outbox' AND datname = current_database()`).Scan(&seconds)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+func polledCut(t *testing.T, ddl string) {
+	w := newWorld(t, options{polled: ddl})
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 100))
+	fleet := w.fleet()
+	load := w.write(s, 5*time.Millisecond, 0)
+	cuts := 12
+	if testing.Short() {
+		cuts = 4
+	}
+	for range cuts {
+		load.await(20 + random.IntN(200))
+		p := []*proxy.Proxy{w.postgres, w.kafka}[random.IntN(2)]
+		if random.IntN(2) == 0 { // what was asked is done, the answer is lost
+			p.Set(proxy.Down, proxy.Fault{Cut: true})
+			load.await(10)
+			p.Set(proxy.Down, proxy.Fault{})
+			continue
+		}
+		p.Cut()
+	}
+	w.finish(load, fleet)
+}
+
+func polledDeadLetters(t *testing.T, ddl string) {
+	w := newWorld(t, options{
+		polled:      ddl,
+		topicConfig: map[string]string{"max.message.bytes": "50000"},
+		kafka:       "compression: none",
+		config:      "errors:\n  on_bad_event: dead_letter\n",
+	})
+	fleet := w.fleet()
+	load := w.write(seed(t), 8*time.Millisecond, 50_000)
+	load.await(1000)
+	if _, report := w.finish(load, fleet); report.Repeated > 0 {
+		t.Errorf("%d records came again without a reason", report.Repeated)
+	}
+	if letters := w.ends()[deadLetter][0]; letters == 0 {
+		t.Error("no payload was over the limit")
+	}
+}
+
+// sourceConfig is the rest of the section source, and the section event.
+func (w *world) sourceConfig() string {
+	if !w.polled {
+		return w.ways.config()
+	}
+	return fmt.Sprintf("  mode: poll\n  poll:\n    claim_timeout: %s\n    after_publish: mark\n", claimTimeout) + w.ways.config()
+}
+
+// started is what the program logs once it is at work.
+func (w *world) started() string {
+	if w.polled {
+		return `"polling"`
+	}
+	return `"streaming"`
+}
+
+// watchTopics starts the one who reads the topics; there is no slot to look at.
+func (w *world) watchTopics() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.reader.Run(ctx) })
+	w.settle = func() {
+		cancel()
+		running.Wait()
+	}
+	w.t.Cleanup(w.settle)
+}
+
+// entity is what an event is about.
+type entity struct{ aggregate, key string }
+
+// entity is a random one, in polled mode of those that have been locked.
+func (w *writer) entity() entity {
+	if w.polled {
+		return w.keys[w.random.IntN(len(w.keys))]
+	}
+	aggregate := aggregates[w.random.IntN(len(aggregates))]
+	return entity{aggregate, aggregate + entityKeys[w.random.IntN(len(entityKeys))]}
+}
+
+// takeTurn locks what the transaction is going to write about, in one order, as
+// services do by changing the aggregate's row.
+func (w *writer) takeTurn(ctx context.Context) error {
+	if !w.polled {
+		return nil
+	}
+	w.keys = nil
+	for range 1 + w.random.IntN(3) {
+		aggregate := aggregates[w.random.IntN(len(aggregates))]
+		w.keys = append(w.keys, entity{aggregate, aggregate + entityKeys[w.random.IntN(len(entityKeys))]})
+	}
+	slices.SortFunc(w.keys, func(a, b entity) int { return cmp.Compare(a.key, b.key) })
+	for _, e := range w.keys {
+		if _, err := w.conn.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", e.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
