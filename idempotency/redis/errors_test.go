@@ -3,6 +3,7 @@ package redis_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -90,14 +91,14 @@ func second[T any](_ T, err error) error { return err }
 func TestRightsThatAreEnough(t *testing.T) {
 	server := redistest.Start(t)
 	rules := "+evalsha +eval +time +hmget +hset +hdel +pexpireat +del +script|load +scan +wait +info +config|get"
-	args := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~" + t.Name() + ":*"}
+	args := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~" + prefix(t) + ":*"}
 	for rule := range strings.FieldsSeq(rules) {
 		args = append(args, rule)
 	}
 	do(t, server.Client(t), args...)
 	client := server.Client(t, func(o *goredis.Options) { o.Username, o.Password = "app", "secret" })
 	redistest.Replica(t, server)
-	s := newStore(t, client, redis.Options{WaitReplicas: 1})
+	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second})
 	complete(t, s, claim(t, s, key, request()), "")
 	if _, err := s.Inspect(t.Context(), key); err != nil {
 		t.Error(err)

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -17,13 +18,22 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *redis.Store {
 	t.Helper()
 	if o.Prefix == "" {
-		o.Prefix = t.Name()
+		o.Prefix = prefix(t)
 	}
 	s, err := redis.New(client, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// prefixes are those of the tests that run, by testing.TB.
+var prefixes sync.Map
+
+// prefix returns the test's own, a new one whenever it is run again.
+func prefix(t testing.TB) string {
+	p, _ := prefixes.LoadOrStore(t, t.Name()+"-"+idempotency.NewOwner())
+	return p.(string)
 }
 
 // key is that of most tests.

@@ -45,7 +45,7 @@ func TestNewRefuses(t *testing.T) {
 func TestServerForgetsAfterTheRetention(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})
-	name := t.Name() + ":{shipping/order-1}"
+	name := prefix(t) + ":{shipping/order-1}"
 	within := func(when string, want time.Duration) {
 		t.Helper()
 		got, err := client.PTTL(t.Context(), name).Result()
@@ -105,7 +105,8 @@ func TestResultsAreKeptByteForByte(t *testing.T) {
 }
 
 func TestKeysDoNotCollide(t *testing.T) {
-	s := newStore(t, redistest.Shared(t).Client(t), redis.Options{})
+	client := redistest.Shared(t).Client(t)
+	s := newStore(t, client, redis.Options{})
 	for _, k := range []idempotency.Key{
 		{Scope: "a", ID: "b"}, {Scope: "a", ID: "b}"}, {Scope: "a", ID: "b%7D"}, {Scope: "a", ID: "b%"}, {Scope: "a", ID: "b%25"},
 		{Scope: "a", ID: "}"}, {Scope: "a", ID: "{b}"}, {Scope: "a", ID: "{"}, {Scope: "a", ID: "b/c"}, {Scope: "a.b", ID: "c"},
@@ -113,7 +114,16 @@ func TestKeysDoNotCollide(t *testing.T) {
 	} {
 		claim(t, s, k, request()) // each for the first time
 	}
-	other := newStore(t, redistest.Shared(t).Client(t), redis.Options{Prefix: t.Name() + "-other"})
+	names, err := client.Keys(t.Context(), prefix(t)+":*").Result()
+	if err != nil || len(names) == 0 {
+		t.Fatalf("keys: %q, %v", names, err)
+	}
+	for _, name := range names {
+		if strings.Index(name, "}") != len(name)-1 {
+			t.Errorf("the hash tag of %q is not the whole key", name)
+		}
+	}
+	other := newStore(t, redistest.Shared(t).Client(t), redis.Options{Prefix: prefix(t) + "-other"})
 	claim(t, other, idempotency.Key{Scope: "a", ID: "b"}, request())
 }
 
@@ -123,8 +133,8 @@ func TestPurgeKeepsToItsScope(t *testing.T) {
 		"cluster":    redistest.StartCluster(t).Client(t),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStore(t, client, redis.Options{Prefix: `p*[a-z]?^\` + t.Name()})
-			other := newStore(t, client, redis.Options{Prefix: `pxa?^\` + t.Name()})
+			s := newStore(t, client, redis.Options{Prefix: `p*[a-z]?^\` + prefix(t)})
+			other := newStore(t, client, redis.Options{Prefix: `pxa?^\` + prefix(t)})
 			const many = 2500 // more than a batch
 			for i := range many {
 				k := idempotency.Key{Scope: "a.b", ID: strings.Repeat("i", i%7) + string(rune('a'+i%26)) + time.Duration(i).String()}
@@ -173,13 +183,30 @@ func TestSlotThatMoves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			moveKey(t, cluster, t.Name()+":{shipping/order-1}")
+			moveKey(t, cluster, prefix(t)+":{shipping/order-1}")
 			lease := idempotency.Lease{Key: key, Owner: held.Owner, Fence: held.Fence}
 			tolerate(s.Complete(t.Context(), lease, nil, time.Hour))
 			if got := outcome(t, s, key); got != idempotency.Duplicate {
 				t.Errorf("%s, want %s", got, idempotency.Duplicate)
 			}
 		})
+	}
+}
+
+func TestPurgeTakesThePrefixLiterally(t *testing.T) {
+	client := redistest.Shared(t).Client(t)
+	for prefix, looksLike := range map[string]string{
+		"p*q": "pxxq", "p?q": "pxq", "p[xy]q": "pxq", "p[^x]q": "pyq", "p[x-z]q": "pyq", `p\q`: "pq",
+	} {
+		s, other := newStore(t, client, redis.Options{Prefix: prefix}), newStore(t, client, redis.Options{Prefix: looksLike})
+		complete(t, s, claim(t, s, key, request()), "")
+		complete(t, other, claim(t, other, key, request()), "")
+		if n, err := s.Purge(t.Context(), idempotency.Filter{Scope: key.Scope}); n != 1 || err != nil {
+			t.Errorf("purge with prefix %q: %d, %v, want 1", prefix, n, err)
+		}
+		if n, err := other.Purge(t.Context(), idempotency.Filter{Scope: key.Scope}); n != 1 || err != nil {
+			t.Errorf("purge with prefix %q, after that with %q: %d, %v, want 1", looksLike, prefix, n, err)
+		}
 	}
 }
 
@@ -216,10 +243,12 @@ func moveKey(t *testing.T, cluster *redistest.Cluster, name string) {
 func TestWaitForReplicas(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.Replica(t, master)
-	s := newStore(t, master.Client(t), redis.Options{WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
-	held := claim(t, s, key, request())
+	client := master.Client(t)
+	patient := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second})
+	held := claim(t, patient, key, request())
 
 	replica.Pause(t)
+	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 50 * time.Millisecond})
 	req, other := request(), idempotency.Key{Scope: "shipping", ID: "order-2"}
 	for range 2 { // also when repeated, which writes nothing new
 		if _, err := s.Claim(t.Context(), other, req); !errors.Is(err, redis.ErrTooFewReplicas) || idempotency.Answered(err) {
@@ -234,8 +263,8 @@ func TestWaitForReplicas(t *testing.T) {
 		c, err := s.Claim(t.Context(), other, req)
 		return err == nil && c.Outcome == idempotency.Claimed && c.Attempts == 1
 	})
-	complete(t, s, held, "")
-	got, err := replica.Client(t).HGet(t.Context(), t.Name()+":{shipping/order-1}", "state").Result()
+	complete(t, patient, held, "")
+	got, err := replica.Client(t).HGet(t.Context(), prefix(t)+":{shipping/order-1}", "state").Result()
 	if got != "completed" || err != nil {
 		t.Errorf("on the replica: %q, %v, want completed", got, err)
 	}

@@ -160,7 +160,7 @@ func TestFlushedScriptsAreSentAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s := newStore(t, client, redis.Options{WaitReplicas: replicas})
+			s := newStore(t, client, redis.Options{WaitReplicas: replicas, WaitTimeout: 2 * time.Second})
 			lease := claim(t, s, key, request())
 			flush()
 			if err := s.Extend(t.Context(), lease, time.Hour); err != nil {
@@ -193,12 +193,12 @@ func (f beforePipeline) ProcessPipelineHook(next goredis.ProcessPipelineHook) go
 }
 
 // fill completes keys with large results until stop or an error says so, and
-// returns their leases.
+// returns their leases. It gives up at 1,000 keys.
 func fill(t *testing.T, s *redis.Store, stop func() bool) ([]idempotency.Lease, error) {
 	t.Helper()
 	var leases []idempotency.Lease
 	result := make([]byte, 64<<10)
-	for !stop() {
+	for len(leases) < 1000 && !stop() {
 		c, err := s.Claim(t.Context(), idempotency.Key{Scope: "fill", ID: fmt.Sprint(len(leases))}, request())
 		if err != nil {
 			return leases, err
@@ -245,7 +245,8 @@ func TestEvictionForgets(t *testing.T) {
 
 func TestFullServerRefusesClaimsOnly(t *testing.T) {
 	server := redistest.Start(t, redistest.Setting("maxmemory", "8mb"), redistest.Setting("maxmemory-policy", "noeviction"))
-	s := newStore(t, server.Client(t), redis.Options{})
+	client := server.Client(t)
+	s := newStore(t, client, redis.Options{})
 	held := claim(t, s, key, request())
 	leases, err := fill(t, s, func() bool { return false })
 	if err == nil || !strings.Contains(err.Error(), "OOM") || !strings.Contains(err.Error(), "maxmemory:") {
@@ -254,6 +255,7 @@ func TestFullServerRefusesClaimsOnly(t *testing.T) {
 	if len(leases) == 0 {
 		t.Fatal("the server was full from the start")
 	}
+	do(t, client, "CONFIG", "SET", "maxmemory", "4mb") // full for sure, not just about
 	for _, lease := range leases {
 		if got, err := s.Inspect(t.Context(), lease.Key); err != nil || got.State != idempotency.Completed {
 			t.Fatalf("inspect %s: %s, %v, want %s", lease.Key, got.State, err, idempotency.Completed)

@@ -29,6 +29,8 @@ func Replica(t testing.TB, master *Server, opts ...Option) *Server {
 	host, port, _ := net.SplitHostPort(master.Addr())
 	replica := Start(t, append(opts, Setting("replicaof", host+" "+port))...)
 	replica.Await(t, "replication", "master_link_status:up")
+	_, port, _ = net.SplitHostPort(replica.Addr())
+	master.Await(t, "replication", "port="+port+",state=online") // from here on WAIT counts it
 	return replica
 }
 

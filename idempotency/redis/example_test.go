@@ -1,0 +1,110 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+)
+
+// connect returns a client of a throwaway server, in an empty database.
+func connect() *goredis.Client {
+	addr, err := redistest.SharedAddr()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: addr, DB: 1, ContextTimeoutEnabled: true})
+	if err := client.FlushDB(context.Background()).Err(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return client
+}
+
+func Example() {
+	ctx := context.Background()
+	client := connect()
+	defer client.Close()
+	store, err := redis.New(client, redis.Options{Prefix: "example"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	key := idempotency.Key{Scope: "shipping", ID: "0197d2b4-7c1a-7e3e-9b1f-0123456789ab"}
+	for range 2 { // the message arrives twice
+		claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{
+			Owner:       idempotency.NewOwner(),
+			Fingerprint: idempotency.FingerprintBytes([]byte(`{"order":"1"}`)),
+			Lease:       30 * time.Second,
+			Retention:   7 * 24 * time.Hour,
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if claim.Outcome == idempotency.Duplicate {
+			fmt.Printf("%s: %s\n", claim.Outcome, claim.Result)
+			continue
+		}
+		fmt.Printf("%s, attempt %d\n", claim.Outcome, claim.Attempts)
+		// Here the work is done.
+		if err := store.Complete(ctx, claim.Lease, []byte("shipped"), 7*24*time.Hour); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// claimed, attempt 1
+	// duplicate: shipped
+}
+
+func ExampleStore_Check() {
+	client := connect()
+	defer client.Close()
+	store, err := redis.New(client, redis.Options{Prefix: "example"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	problems, err := store.Check(context.Background())
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, p := range problems {
+		fmt.Println(p.Text)
+		fmt.Println("remedy:", p.Remedy)
+	}
+	// Output:
+	// nothing is kept on disk (appendonly no, save ""): a restart forgets all keys, and their messages are run again
+	// remedy: set appendonly to yes
+}
+
+func ExampleStore_Purge() {
+	ctx := context.Background()
+	client := connect()
+	defer client.Close()
+	store, err := redis.New(client, redis.Options{Prefix: "example"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, id := range []string{"order-1", "order-2"} {
+		claim, err := store.Claim(ctx, idempotency.Key{Scope: "billing", ID: id}, idempotency.ClaimRequest{
+			Owner: idempotency.NewOwner(), Lease: time.Minute, Retention: time.Hour,
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := store.Complete(ctx, claim.Lease, nil, time.Hour); err != nil {
+			fmt.Println(err)
+		}
+	}
+	n, err := store.Purge(ctx, idempotency.Filter{Scope: "billing"})
+	fmt.Println(n, err)
+	// Output: 2 <nil>
+}
