@@ -18,7 +18,7 @@ func TestDocumentationIsWhatRuns(t *testing.T) {
 		return string(text)
 	}
 	sources := map[string]string{
-		"go":  unindented(read("example_test.go") + read("tracing/tracing_test.go")),
+		"go":  unindented(read("example_test.go") + read("example_table_test.go") + read("tracing/tracing_test.go")),
 		"sql": unindented(read("schema.sql") + strings.ReplaceAll(read("partitioned.sql"), "--   ", "")),
 	}
 	sources["sql"] = strings.ReplaceAll(sources["sql"], "--       ", "")
