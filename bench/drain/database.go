@@ -11,18 +11,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
-const (
-	baseSlot    = "bench_base"
-	publication = "cdc_outbox"
-)
+const publication = "cdc_outbox"
 
-// database is the server with the backlog.
+// database is the server with the backlogs, one behind the other in its log.
 type database struct {
-	server  *pgserver.Server
-	conn    *pgx.Conn
-	url     string
-	version string
-	end     string // LSN at the end of the backlog
+	server   *pgserver.Server
+	conn     *pgx.Conn
+	url      string
+	version  string
+	backlogs []backlog
+}
+
+// backlog is what there is to drain.
+type backlog struct {
+	mode string
+	slot string // at its beginning; those that are read are copies
+	end  string // LSN
 }
 
 func startDatabase(ctx context.Context, o options) (*database, error) {
@@ -50,41 +54,77 @@ func (db *database) close() {
 	_ = db.server.Close()
 }
 
-// fill writes the backlog behind a slot that all others are copies of.
+// fill writes the backlogs.
 func (db *database) fill(ctx context.Context, o options) error {
 	var err error
 	if db.conn, err = pgx.Connect(ctx, db.url); err != nil {
 		return err
 	}
-	statements := []string{
+	if err := db.exec(ctx,
 		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL,
 			aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, payload jsonb NOT NULL)`,
 		`CREATE TABLE other (id bigserial PRIMARY KEY, note text)`,
-		`CREATE PUBLICATION ` + publication + ` FOR TABLE outbox WITH (publish = 'insert, update')`,
-		fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`, baseSlot),
-		`CREATE PROCEDURE backlog(txs int, per_tx int, size int, others int) LANGUAGE plpgsql AS $$
-		BEGIN
-			FOR t IN 1..txs LOOP
-				INSERT INTO outbox SELECT gen_random_uuid(), 'order', (random() * 10000)::int::text, 'OrderPlaced',
-					jsonb_build_object('order', t * per_tx + n, 'note', repeat(md5((t * per_tx + n)::text), size / 32))
-					FROM generate_series(1, per_tx) n;
-				INSERT INTO other (note) SELECT 'nothing of interest' FROM generate_series(1, per_tx * others);
-				COMMIT;
-			END LOOP;
-		END $$`,
-		fmt.Sprintf(`CALL backlog(%d, %d, %d, %d)`, o.rows/o.perTx, o.perTx, o.payload, o.others),
-		`CHECKPOINT`,
+		`CREATE PUBLICATION `+publication+` FOR TABLE outbox WITH (publish = 'insert, update')`,
+		fieldSQL, backlogSQL,
+	); err != nil {
+		return err
 	}
+	modes := []string{o.mode}
+	if o.mode == modeBoth {
+		modes = []string{modeTable, modeMessage}
+	}
+	for _, mode := range modes {
+		b := backlog{mode: mode, slot: "bench_" + mode}
+		if err := db.exec(ctx,
+			fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`, b.slot),
+			fmt.Sprintf(`CALL backlog(%d, %d, %d, %d, %t)`, o.rows/o.perTx, o.perTx, o.payload, o.others, mode == modeMessage),
+			`CHECKPOINT`,
+		); err != nil {
+			return err
+		}
+		if err := db.conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&b.end); err != nil {
+			return err
+		}
+		db.backlogs = append(db.backlogs, b)
+	}
+	return db.conn.QueryRow(ctx, `SHOW server_version`).Scan(&db.version)
+}
+
+func (db *database) exec(ctx context.Context, statements ...string) error {
 	for _, sql := range statements {
 		if _, err := db.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return fmt.Errorf("%s: %w", strings.SplitN(sql, "\n", 2)[0], err)
 		}
 	}
-	if err := db.conn.QueryRow(ctx, `SHOW server_version`).Scan(&db.version); err != nil {
-		return err
-	}
-	return db.conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&db.end)
+	return nil
 }
+
+// The events are the same in both modes: a row, or a message with its fields in
+// the envelope that internal/envelope describes.
+const (
+	fieldSQL = `CREATE FUNCTION field(value text) RETURNS bytea LANGUAGE sql AS
+		$$ SELECT int4send(octet_length(value)) || convert_to(value, 'UTF8') $$`
+
+	backlogSQL = `CREATE PROCEDURE backlog(txs int, per_tx int, size int, others int, as_messages boolean) LANGUAGE plpgsql AS $$
+	DECLARE
+		payloads jsonb[];
+	BEGIN
+		FOR t IN 1..txs LOOP
+			payloads := ARRAY(SELECT jsonb_build_object('order', t * per_tx + n, 'note', repeat(md5((t * per_tx + n)::text), size / 32))
+				FROM generate_series(1, per_tx) n);
+			IF as_messages THEN
+				PERFORM pg_logical_emit_message(true, 'outbox', '\x01'::bytea || field(gen_random_uuid()::text) || field('order') ||
+					field((random() * 10000)::int::text) || field('OrderPlaced') || field(p::text) || int4send(-1))
+					FROM unnest(payloads) p;
+			ELSE
+				INSERT INTO outbox SELECT gen_random_uuid(), 'order', (random() * 10000)::int::text, 'OrderPlaced', p
+					FROM unnest(payloads) p;
+			END IF;
+			INSERT INTO other (note) SELECT 'nothing of interest' FROM generate_series(1, per_tx * others);
+			COMMIT;
+		END LOOP;
+	END $$`
+)
 
 func (db *database) describe() string {
 	transport := "Unix socket"
@@ -95,8 +135,8 @@ func (db *database) describe() string {
 }
 
 // copySlot makes a slot at the backlog's beginning.
-func (db *database) copySlot(ctx context.Context, name string) error {
-	_, err := db.conn.Exec(ctx, `SELECT pg_copy_logical_replication_slot($1, $2)`, baseSlot, name)
+func (db *database) copySlot(ctx context.Context, from backlog, name string) error {
+	_, err := db.conn.Exec(ctx, `SELECT pg_copy_logical_replication_slot($1, $2)`, from.slot, name)
 	return err
 }
 
@@ -105,15 +145,14 @@ func (db *database) dropSlot(ctx context.Context, name string) error {
 	return err
 }
 
-// waitConfirmed returns when the slot's confirmed position has reached the
-// backlog's end.
-func (db *database) waitConfirmed(ctx context.Context, slot string) error {
+// waitConfirmed returns when the slot's confirmed position has reached the end.
+func (db *database) waitConfirmed(ctx context.Context, slot, end string) error {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		var done bool
 		err := db.conn.QueryRow(ctx,
-			`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, slot, db.end).Scan(&done)
+			`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, slot, end).Scan(&done)
 		if err != nil || done {
 			return err
 		}

@@ -3,7 +3,11 @@
 // /dev/null. The two take turns on one server in one run, because the speed of
 // a machine drifts; only the ratios of neighbours count.
 //
-//	go run ./bench/drain [-rows N] [-rounds N] …
+//	go run ./bench/drain [-rows N] [-rounds N] [-mode table|message|both] …
+//
+// With -mode message the backlog is of messages without a table; with -mode both
+// there is one of each, of the same events, and the connector drains them by
+// turns: their ratio is what message mode gains.
 //
 // Both read through copies of one replication slot and the same transport, TCP
 // unless told otherwise: that is how a database on another machine is read. The
@@ -25,10 +29,18 @@ import (
 type options struct {
 	rows, perTx, payload, others int
 	rounds, partitions           int
+	mode                         string
 	socket                       bool
 	binary                       string
 	set                          settings
 }
+
+// The values of -mode.
+const (
+	modeTable   = "table"
+	modeMessage = "message"
+	modeBoth    = "both"
+)
 
 // settings are --set flags handed to the connector.
 type settings []string
@@ -47,10 +59,14 @@ func main() {
 	flag.IntVar(&o.others, "others", 0, "rows of another table per outbox row")
 	flag.IntVar(&o.rounds, "rounds", 5, "paired rounds")
 	flag.IntVar(&o.partitions, "partitions", 6, "partitions of the topic")
+	flag.StringVar(&o.mode, "mode", modeTable, "what the backlog is of: table, message, or both, which compares them")
 	flag.BoolVar(&o.socket, "socket", false, "connect over the Unix socket instead of TCP loopback")
 	flag.StringVar(&o.binary, "binary", "", "the connector; built from this tree when empty")
 	flag.Var(&o.set, "set", "a configuration key=value for the connector, repeatable")
 	flag.Parse()
+	if o.mode != modeTable && o.mode != modeMessage && o.mode != modeBoth {
+		exit(fmt.Errorf("-mode %s: want %s, %s or %s", o.mode, modeTable, modeMessage, modeBoth))
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -81,12 +97,15 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer db.close()
-	fmt.Printf("backlog: %d rows of %d+100 bytes, %d per transaction, %d other rows per outbox row; %s\n",
-		o.rows, o.payload, o.perTx, o.others, db.describe())
+	fmt.Printf("backlog of mode %s: %d events of %d+100 bytes, %d per transaction, %d other rows per event; %s\n",
+		o.mode, o.rows, o.payload, o.perTx, o.others, db.describe())
+	if o.mode == modeBoth {
+		return compare(ctx, o, db)
+	}
 
 	var results []round
 	for n := range o.rounds {
-		r, err := measure(ctx, o, db, dir, n)
+		r, err := measure(ctx, o, db, n)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", n+1, err)
 		}

@@ -22,14 +22,14 @@ type round struct {
 }
 
 func (r round) ratio() float64 { return r.limit.Seconds() / r.drained.Seconds() }
+func (r round) rate() float64  { return float64(r.rows) / r.drained.Seconds() }
 func (r round) cpuMicros() float64 {
 	return r.cpu.Seconds() * 1e6 / float64(r.rows)
 }
 
 func (r round) line(n int) string {
-	rate := func(d time.Duration) float64 { return float64(r.rows) / d.Seconds() }
 	return fmt.Sprintf("round %d: pg_recvlogical %6.0f rows/s, cdc-outbox %6.0f rows/s, ratio %.2f, CPU %.1f µs/event, peak RSS %.1f MiB",
-		n, rate(r.limit), rate(r.drained), r.ratio(), r.cpuMicros(), float64(r.peakRSS)/(1<<20))
+		n, float64(r.rows)/r.limit.Seconds(), r.rate(), r.ratio(), r.cpuMicros(), float64(r.peakRSS)/(1<<20))
 }
 
 func summary(rounds []round) string {
@@ -38,7 +38,7 @@ func summary(rounds []round) string {
 		median(rounds, func(r round) float64 { return float64(r.peakRSS) / (1 << 20) }))
 }
 
-func median(rounds []round, of func(round) float64) float64 {
+func median[T any](rounds []T, of func(T) float64) float64 {
 	values := make([]float64, len(rounds))
 	for i, r := range rounds {
 		values[i] = of(r)
@@ -52,11 +52,11 @@ func median(rounds []round, of func(round) float64) float64 {
 }
 
 // measure runs both readers, the first one alternating with n.
-func measure(ctx context.Context, o options, db *database, dir string, n int) (round, error) {
+func measure(ctx context.Context, o options, db *database, n int) (round, error) {
 	r := round{rows: o.rows / o.perTx * o.perTx}
 	steps := []func() error{
 		func() error { return recvlogical(ctx, db, &r) },
-		func() error { return connector(ctx, o, db, dir, &r) },
+		func() error { return connector(ctx, o, db, db.backlogs[0], &r) },
 	}
 	if n%2 == 1 {
 		slices.Reverse(steps)
@@ -72,7 +72,8 @@ func measure(ctx context.Context, o options, db *database, dir string, n int) (r
 // recvlogical times pg_recvlogical.
 func recvlogical(ctx context.Context, db *database, r *round) error {
 	const slot = "bench_limit"
-	if err := db.copySlot(ctx, slot); err != nil {
+	from := db.backlogs[0]
+	if err := db.copySlot(ctx, from, slot); err != nil {
 		return err
 	}
 	bin, err := pgserver.Find()
@@ -81,7 +82,10 @@ func recvlogical(ctx context.Context, db *database, r *round) error {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "pg_recvlogical"),
 		"--dbname", db.url, "--slot", slot, "--start", "--file", "/dev/null", "--no-loop",
-		"--endpos", db.end, "--option", "proto_version=1", "--option", "publication_names="+publication)
+		"--endpos", from.end, "--option", "proto_version=1", "--option", "publication_names="+publication)
+	if from.mode == modeMessage {
+		cmd.Args = append(cmd.Args, "--option", "messages=true")
+	}
 	cmd.Stderr = os.Stderr
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
@@ -91,10 +95,11 @@ func recvlogical(ctx context.Context, db *database, r *round) error {
 	return db.dropSlot(ctx, slot)
 }
 
-// connector times cdc-outbox, with defaults but for where it reads and writes.
-func connector(ctx context.Context, o options, db *database, dir string, r *round) error {
+// connector times cdc-outbox on a backlog, with defaults but for where it reads
+// and writes.
+func connector(ctx context.Context, o options, db *database, from backlog, r *round) error {
 	const slot = "bench_connector"
-	if err := db.copySlot(ctx, slot); err != nil {
+	if err := db.copySlot(ctx, from, slot); err != nil {
 		return err
 	}
 	kafka, err := startBroker(ctx, o.partitions)
@@ -106,6 +111,9 @@ func connector(ctx context.Context, o options, db *database, dir string, r *roun
 	args := []string{"run", "--set", "source.url=" + db.url, "--set", "source.slot=" + slot,
 		"--set", "source.publication=" + publication, "--set", "sink.kafka.brokers=" + kafka.addr,
 		"--set", "http.listen=", "--set", "log.level=warn"}
+	if from.mode == modeMessage {
+		args = append(args, "--set", "source.mode=message")
+	}
 	for _, s := range o.set {
 		args = append(args, "--set", s)
 	}
@@ -115,7 +123,7 @@ func connector(ctx context.Context, o options, db *database, dir string, r *roun
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if err := db.waitConfirmed(ctx, slot); err != nil {
+	if err := db.waitConfirmed(ctx, slot, from.end); err != nil {
 		return err
 	}
 	r.drained = time.Since(began)
