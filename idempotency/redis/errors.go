@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
-// ErrTooFewReplicas: the master did as asked, but fewer than WaitReplicas had it
+// ErrTooFewReplicas says that the master did as asked, but that fewer than WaitReplicas had it
 // within WaitTimeout. What was written stays; the call may be repeated.
 var ErrTooFewReplicas = errors.New("too few replicas have the write")
 
