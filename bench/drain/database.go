@@ -78,11 +78,14 @@ func (db *database) fill(ctx context.Context, o options) error {
 		if err := db.exec(ctx,
 			fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`, b.slot),
 			fmt.Sprintf(`CALL backlog(%d, %d, %d, %d, %t)`, o.rows/o.perTx, o.perTx, o.payload, o.others, mode == modeMessage),
-			`CHECKPOINT`,
 		); err != nil {
 			return err
 		}
+		// Before the checkpoint, whose record the connector confirms at leisure.
 		if err := db.conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&b.end); err != nil {
+			return err
+		}
+		if err := db.exec(ctx, `CHECKPOINT`); err != nil {
 			return err
 		}
 		db.backlogs = append(db.backlogs, b)
