@@ -41,7 +41,8 @@ type Config struct {
 	Topics  []string
 	// Options go to the Kafka client: TLS, SASL, balancers (cooperative-sticky
 	// by default), static membership, fetch sizes and so on. Before them the
-	// isolation level is set to read_committed. The group's callbacks, its
+	// isolation level is set to read_committed, and FetchMaxWait to half a
+	// second. The group's callbacks, its
 	// rebalance timeout and everything about commits and polling are the
 	// consumer's; options for these have no effect.
 	Options []kgo.Opt
@@ -154,7 +155,7 @@ func (c *Config) process() (Process, error) {
 
 // options are the client's.
 func (c *Config) options() []kgo.Opt {
-	opts := []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadCommitted())}
+	opts := []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(fetchMaxWait)}
 	opts = append(opts, c.Options...)
 	return append(opts,
 		kgo.SeedBrokers(c.Brokers...),

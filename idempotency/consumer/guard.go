@@ -23,6 +23,12 @@ func ValueBytes(r *kgo.Record) idempotency.Fingerprint {
 	return idempotency.FingerprintBytes(r.Value)
 }
 
+// CanonicalJSON is the fingerprint of the record's value as a JSON document: its
+// form (spaces, the order of members) does not count.
+func CanonicalJSON(r *kgo.Record) idempotency.Fingerprint {
+	return idempotency.FingerprintJSON(r.Value)
+}
+
 // Guard says how a Handler is made idempotent.
 type Guard struct {
 	// Scope names the consumer in the store: see idempotency.Key. Required.

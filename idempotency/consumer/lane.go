@@ -25,7 +25,9 @@ type partition struct {
 	lanes    map[string]*lane // those with records
 	running  int              // lanes being worked on
 	waiting  int              // lanes that wait to try again
-	paused   bool             // not fetched, for want of room
+	paused   bool             // not fetched, for want of room, since pausedAt
+	pausedAt time.Time
+	slow     bool // the last pause was a long one
 
 	// closing: nothing starts any more. idle is closed when nothing runs.
 	closing bool

@@ -9,9 +9,14 @@ import (
 )
 
 // patience is how long the poller waits for a full partition before it has
-// fetching it paused. A pause throws away what the client has fetched ahead, so
-// fast handlers should rather be waited for.
-const patience = 20 * time.Millisecond
+// fetching it paused. A pause throws away what the client has fetched ahead,
+// and a partition that is resumed waits for the fetch underway, so what is left
+// then should last as long as that: therefore patience is fetchMaxWait. A
+// partition that took longer is slow, and not waited for the next time.
+const (
+	fetchMaxWait = 500 * time.Millisecond // the client's, unless the options say otherwise
+	patience     = fetchMaxWait
+)
 
 // limit bounds what is held of one partition.
 type limit struct{ records, bytes int }
@@ -35,6 +40,7 @@ type room struct {
 
 // makeWay is called by the poller after each poll.
 func (r *room) makeWay(ctx context.Context) {
+	r.pause(func(p *partition) bool { return p.slow })
 	if !r.scheduler.anyFull() {
 		return
 	}
@@ -52,9 +58,21 @@ func (r *room) makeWay(ctx context.Context) {
 			return
 		}
 	}
+	r.pause(func(*partition) bool { return true })
+}
+
+// pause pauses the partitions that are full and chosen.
+func (r *room) pause(chosen func(*partition) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if full := r.scheduler.pauseFull(); len(full) > 0 {
+	full := r.scheduler.mark(func(p *partition, now time.Time) bool {
+		if p.paused || !r.scheduler.limit.full(p) || !chosen(p) {
+			return false
+		}
+		p.paused, p.pausedAt = true, now
+		return true
+	})
+	if len(full) > 0 {
 		r.client.PauseFetchPartitions(full)
 	}
 }
@@ -63,7 +81,14 @@ func (r *room) makeWay(ctx context.Context) {
 func (r *room) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if free := r.scheduler.resumeFree(); len(free) > 0 {
+	free := r.scheduler.mark(func(p *partition, now time.Time) bool {
+		if !p.paused || !r.scheduler.limit.hasRoom(p) {
+			return false
+		}
+		p.paused, p.slow = false, now.Sub(p.pausedAt) >= patience
+		return true
+	})
+	if len(free) > 0 {
 		r.client.ResumeFetchPartitions(free)
 	}
 }
@@ -109,23 +134,14 @@ func (s *scheduler) slackened(p *partition) {
 	}
 }
 
-// pauseFull marks the partitions that are full and returns them.
-func (s *scheduler) pauseFull() map[string][]int32 {
-	return s.mark(true, s.limit.full)
-}
-
-// resumeFree marks those that have room again, and returns them.
-func (s *scheduler) resumeFree() map[string][]int32 {
-	return s.mark(false, s.limit.hasRoom)
-}
-
-func (s *scheduler) mark(paused bool, when func(*partition) bool) map[string][]int32 {
+// mark returns the partitions that set says it has changed.
+func (s *scheduler) mark(set func(p *partition, now time.Time) bool) map[string][]int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	marked := map[string][]int32{}
 	for _, p := range s.parts {
-		if p.paused != paused && when(p) {
-			p.paused = paused
+		if set(p, now) {
 			marked[p.topic] = append(marked[p.topic], p.number)
 		}
 	}

@@ -1,0 +1,199 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+)
+
+// The whole of a service: a store, a dead-letter topic, a handler.
+func ExampleNew() {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "payments", "payments.dead"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	brokers := cluster.ListenAddrs()
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	bury, err := consumer.DeadLetterTopic(client, "payments.dead")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	processor, err := idempotency.NewProcessor(idempotency.Options{
+		Store:      memory.NewStore(memory.StoreOptions{}), // redis.New, postgres.New, … in a service
+		DeadLetter: bury,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	c, err := consumer.New(consumer.Config{
+		Brokers: brokers, Group: "orders", Topics: []string{"payments"},
+		Guard: consumer.Guard{Scope: "orders", Runner: processor, DeadLetter: bury},
+		Handler: func(_ context.Context, r *kgo.Record) error {
+			fmt.Printf("order %s: %s\n", r.Key, r.Value)
+			if string(r.Value) == "refunded" {
+				stop() // the example ends here
+			}
+			return nil
+		},
+		Retention: idempotency.DefaultRetention,
+		Logger:    slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, event := range []struct{ id, value string }{{"1", "paid"}, {"1", "paid"}, {"2", "refunded"}} {
+		client.Produce(ctx, &kgo.Record{
+			Topic: "payments", Key: []byte("o-1"), Value: []byte(event.value),
+			Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(event.id)}},
+		}, nil)
+	}
+	fmt.Println(c.Run(ctx))
+	// Output:
+	// order o-1: paid
+	// order o-1: refunded
+	// <nil>
+}
+
+// For a poll loop of your own.
+func ExampleGuard_Idempotent() {
+	processor, err := idempotency.NewProcessor(idempotency.Options{
+		Store: memory.NewStore(memory.StoreOptions{}), MaxAttempts: -1, FirstRetry: time.Minute, LastRetry: time.Minute,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	guard := consumer.Guard{Scope: "shipping", Runner: processor, Key: consumer.JSONPointer("/id")}
+	handle, err := guard.Idempotent(func(_ context.Context, r *kgo.Record) error {
+		fmt.Printf("ship %s\n", r.Value)
+		if r.Partition == 1 {
+			return errors.New("no box is large enough")
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range []*kgo.Record{
+		{Value: []byte(`{"id": "a"}`)},
+		{Value: []byte(`{"id": "a"}`)}, // skipped
+		{Value: []byte(`{"id": "b"}`), Partition: 1},
+	} {
+		var notDone *consumer.NotDone
+		if err := handle(context.Background(), r); errors.As(err, &notDone) {
+			fmt.Println("do not commit:", notDone.Result.Disposition, notDone.Result.Wait > time.Second)
+		}
+	}
+	// Output:
+	// ship {"id": "a"}
+	// ship {"id": "b"}
+	// do not commit: retry true
+}
+
+func ExampleGuard_Protect() {
+	processor, err := idempotency.NewProcessor(idempotency.Options{Store: memory.NewStore(memory.StoreOptions{}), MaxAttempts: -1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	process, err := consumer.Guard{Scope: "shipping", Runner: processor, Key: consumer.Position(), Fingerprint: consumer.ValueBytes}.
+		Protect(func(ctx context.Context, _ *kgo.Record) error {
+			fmt.Printf("ship %s\n", consumer.RecordFrom(ctx).Value)
+			return nil
+		})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 2 {
+		result, err := process(context.Background(), &kgo.Record{Topic: "orders", Value: []byte("o-1")})
+		fmt.Println(result.Disposition, err)
+	}
+	// Output:
+	// ship o-1
+	// handled <nil>
+	// skipped <nil>
+}
+
+// A handler that does not end its work when it is cut off loses the right to
+// it: ask the cause for the reason.
+func ExampleHandler() {
+	var handler consumer.Handler = func(ctx context.Context, _ *kgo.Record) error {
+		select {
+		case <-time.After(time.Hour): // the work
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(consumer.ErrRevoked)
+	fmt.Println(handler(ctx, nil))
+	// Output: partition revoked
+}
+
+func ExampleHeader() {
+	id := consumer.Header("message-id")
+	fmt.Println(id(&kgo.Record{Headers: []kgo.RecordHeader{{Key: "message-id", Value: []byte("m-1")}}}))
+	// Output: m-1 <nil>
+}
+
+func ExampleRecordKey() {
+	fmt.Println(consumer.RecordKey()(&kgo.Record{Key: []byte("m-1")}))
+	// Output: m-1 <nil>
+}
+
+func ExamplePosition() {
+	fmt.Println(consumer.Position()(&kgo.Record{Topic: "orders", Partition: 3, Offset: 42}))
+	// Output: orders/3/42 <nil>
+}
+
+func ExampleJSONPointer() {
+	fmt.Println(consumer.JSONPointer("/payment/id")(&kgo.Record{Value: []byte(`{"payment": {"id": 17}}`)}))
+	// Output: 17 <nil>
+}
+
+func ExampleDeadLetterTopic() {
+	client, err := kgo.NewClient(kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	_, err = consumer.DeadLetterTopic(client, "orders.dead")
+	fmt.Println(err)
+	// Output: the dead letters' client must require acks from all in-sync replicas (kgo.AllISRAcks, the default)
+}
+
+func ExampleCanonicalJSON() {
+	one := consumer.CanonicalJSON(&kgo.Record{Value: []byte(`{"a": 1, "b": 2}`)})
+	two := consumer.CanonicalJSON(&kgo.Record{Value: []byte(`{"b":2,"a":1}`)})
+	fmt.Println(one == two)
+	// Output: true
+}

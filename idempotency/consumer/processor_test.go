@@ -1,0 +1,97 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+)
+
+// processor returns one around a store in memory.
+func processor(t testing.TB, change func(*idempotency.Options)) *idempotency.Processor {
+	t.Helper()
+	o := idempotency.Options{
+		Store: memory.NewStore(memory.StoreOptions{}), FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond, MaxAttempts: 3,
+		DeadLetter: func(context.Context, idempotency.DeadLetter) error { return nil },
+	}
+	if change != nil {
+		change(&o)
+	}
+	p, err := idempotency.NewProcessor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestWithProcessor has duplicates, passing failures and poison, of which all
+// but the poison is handled once.
+func TestWithProcessor(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	b.CreateTopic(t, "orders.dead", 1, nil)
+	var records []*kgo.Record
+	const n = 30
+	for i := range n {
+		id := fmt.Sprint(i)
+		records = append(records, record(0, "k", id), record(0, "k", id))
+	}
+	contradiction := record(0, "k", "5")
+	contradiction.Value = []byte("another payload")
+	produce(t, b, append(records, contradiction)...)
+
+	bury, err := consumer.DeadLetterTopic(b.Client(t), "orders.dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := metrics.New(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := processor(t, func(o *idempotency.Options) { o.DeadLetter, o.Observer = bury, m.Observer() })
+	var handled, attempts atomic.Int64
+	cfg := config(b, p, func(ctx context.Context, r *kgo.Record) error {
+		if _, ok := idempotency.FenceFrom(ctx); !ok {
+			t.Error("the handler has no fence")
+		}
+		attempts.Add(1)
+		switch {
+		case string(r.Value) == "7":
+			return errDown
+		case string(r.Value) == "9" && attempts.Load()%2 == 0:
+			return errDown
+		}
+		handled.Add(1)
+		return nil
+	})
+	cfg.Guard.DeadLetter, cfg.Observer = bury, m.ConsumerObserver()
+	start(t, cfg)
+	admin := kadm.NewClient(b.Client(t))
+	await(t, "all to be committed", func() bool { return committed(t, admin, 0) == int64(2*n+1) })
+	if handled.Load() != n-1 {
+		t.Errorf("%d records were handled, want %d: each but the poison once", handled.Load(), n-1)
+	}
+	reasons := map[string]string{}
+	for _, letter := range b.Consume(t, []string{"orders.dead"}, kafkatest.Count(2)) {
+		for _, h := range letter.Headers {
+			if h.Key == consumer.HeaderReason || h.Key == consumer.HeaderAttempts {
+				reasons[string(letter.Value)] += string(h.Value) + " "
+			}
+		}
+	}
+	if reasons["7"] != "failed 3 " || reasons["another payload"] != "mismatch 0 " || len(reasons) != 2 {
+		t.Errorf("the dead letters are %q", reasons)
+	}
+}
