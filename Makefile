@@ -39,7 +39,7 @@ build: ## bin/cdc-outbox, a static binary
 	@$(GOBUILD) -o bin/cdc-outbox ./cmd/cdc-outbox
 
 .PHONY: test
-test: postgres ## all tests, with the race detector, in random order; PKG=./wal for some
+test: postgres dynamodb ## all tests, with the race detector, in random order; PKG=./wal for some
 	@GOTESTSUM="$(GOTESTSUM)" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) $(ARGS) $(PKG)
 
 .PHONY: test-fast
@@ -58,6 +58,10 @@ test-kafka: postgres ## the tests that use Kafka, against Apache Kafka (download
 .PHONY: postgres
 postgres: ## find PostgreSQL's binaries, or install them
 	@$(POSTGRES) >/dev/null
+
+.PHONY: dynamodb
+dynamodb: ## download DynamoDB Local, where Java and Maven are; its tests are skipped otherwise
+	@scripts/dynamodb.sh fetch >/dev/null || echo "tests that need DynamoDB run in Docker, or are skipped" >&2
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME

@@ -34,61 +34,86 @@ const (
 // too soon; how far own times are out is made up for by slack.
 type instant struct{ earliest, latest time.Time }
 
-// shift returns the instant d later, or earlier, on a local clock.
-func (i instant) shift(d time.Duration) instant {
-	drift := time.Duration(maxDrift * float64(d.Abs()))
-	return instant{i.earliest.Add(d - drift), i.latest.Add(d + drift)}
+// shift returns the instant d later, or earlier, on a clock that drifts.
+func (i instant) shift(d time.Duration, drift float64) instant {
+	off := time.Duration(drift * float64(d.Abs()))
+	return instant{i.earliest.Add(d - off), i.latest.Add(d + off)}
+}
+
+// rounded returns the instant in microseconds, which is what is stored.
+func (i instant) rounded() instant {
+	r := instant{i.earliest.Truncate(time.Microsecond), i.latest.Truncate(time.Microsecond)}
+	if r.latest.Before(i.latest) {
+		r.latest = r.latest.Add(time.Microsecond)
+	}
+	return r
+}
+
+// reading is one of the local clock: of the monotonic one, and of the wall's.
+type reading struct {
+	elapsed time.Duration
+	wall    time.Time
+}
+
+// readings returns what reads a clock as time.Now is one.
+func readings(now func() time.Time) func() reading {
+	start := now()
+	return func() reading {
+		t := now()
+		return reading{elapsed: t.Sub(start), wall: t.Round(0)} // Round strips the monotonic reading
+	}
+}
+
+// since returns how long ago the earlier reading was. That is not to be trusted
+// if meanwhile the wall clock was set, or the monotonic one stood still.
+func (r reading) since(earlier reading) (d time.Duration, sound bool) {
+	d = r.elapsed - earlier.elapsed
+	return d, (r.wall.Sub(earlier.wall) - d).Abs() <= maxJump
 }
 
 // clock estimates the server's clock. It is safe for concurrent use.
 type clock struct {
-	local      func() time.Time
+	local      func() reading
 	resolution time.Duration // of the server's Date
+	drift      float64       // between the two clocks, at most
 
-	mu   sync.Mutex
-	at   time.Time // on the local clock; zero before the first answer
-	then instant   // on the server's
+	mu    sync.Mutex
+	known bool
+	at    reading // of the last answer, on the local clock
+	then  instant // and on the server's
 }
 
 // read returns what the server's clock shows now; false if too little is known.
 func (c *clock) read() (instant, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.local()
-	if c.at.IsZero() || now.Sub(c.at) > maxAge || jumped(c.at, now) {
+	age, sound := c.local().since(c.at)
+	if !c.known || !sound || age > maxAge {
 		return instant{}, false
 	}
-	i := c.then.shift(now.Sub(c.at))
-	// What is stored has microseconds.
-	return instant{i.earliest.Truncate(time.Microsecond), i.latest.Truncate(time.Microsecond).Add(time.Microsecond)}, true
+	return c.then.shift(age, c.drift).rounded(), true
 }
 
 // observe takes account of an answer with the given Date to a call that was made
-// at sent, on the local clock.
-func (c *clock) observe(date, sent time.Time) {
+// at sent.
+func (c *clock) observe(date time.Time, sent reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	received := c.local()
-	if jumped(sent, received) {
-		return // how long the call took is not known
+	took, sound := received.since(sent)
+	if !sound {
+		return
 	}
-	seen := instant{date, date.Add(c.resolution + received.Sub(sent))}
-	if !c.at.IsZero() && !jumped(c.at, received) {
-		known := c.then.shift(received.Sub(c.at))
-		both := instant{later(seen.earliest, known.earliest), earlier(seen.latest, known.latest)}
+	seen := instant{date, date.Add(c.resolution + took)}
+	if age, sound := received.since(c.at); c.known && sound {
+		before := c.then.shift(age, c.drift)
+		both := instant{later(seen.earliest, before.earliest), earlier(seen.latest, before.latest)}
 		// Otherwise one of the clocks was off: the newest answer counts.
 		if !both.latest.Before(both.earliest) {
 			seen = both
 		}
 	}
-	c.at, c.then = received, seen
-}
-
-// jumped tells whether between two readings of the local clock the wall clock
-// was set, or the monotonic one stood still.
-func jumped(from, to time.Time) bool {
-	wall := to.Round(0).Sub(from.Round(0)) // Round strips the monotonic reading
-	return (wall - to.Sub(from)).Abs() > maxJump
+	c.known, c.at, c.then = true, received, seen
 }
 
 func later(a, b time.Time) time.Time {

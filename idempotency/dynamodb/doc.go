@@ -56,14 +56,14 @@
 // suspended, reads a key first. Of the local clock only differences count, so a
 // client whose clock is off by hours does no harm.
 //
-// Two clients' estimates differ by at most a second and their slower round trip,
-// as long as DynamoDB's servers agree on the time; Options.Margin, a second,
-// covers their disagreement. By the sum of these, mostly little more than the
-// margin, a vanished holder's lease outlasts what was asked for, and a failed
-// key's next attempt is late. Choose leases of ten seconds or more, so that this
-// does not matter. The assumptions break, and two clients may hold a lease at
-// the same time, if servers are further apart than the margin, or if a machine is
-// paused and its wall clock too stands still: fencing tokens are for that.
+// Each estimate is off by a second and a round trip at most, two clients' hence
+// by two seconds and both round trips, as long as DynamoDB's servers agree on the
+// time; Options.Margin, a second, covers their disagreement. So much longer, and
+// mostly little more than the margin, a vanished holder's lease lasts, and a
+// failed key waits for its next attempt. Choose leases of ten seconds or more,
+// so that this does not matter. Two clients may hold a lease at a time if
+// servers are further apart than the margin, or if a machine is paused and its
+// wall clock stands still too: fencing tokens are for that.
 //
 // # Cost
 //

@@ -32,7 +32,7 @@ type ticker struct{ nanos atomic.Int64 }
 
 func newTicker() *ticker {
 	c := &ticker{}
-	c.nanos.Store(time.Now().UnixNano())
+	c.nanos.Store(time.Unix(1_800_000_000, 0).UnixNano())
 	return c
 }
 
@@ -72,12 +72,10 @@ func newFixture(t testing.TB) *fixture {
 // store returns a client of the table that knows the server's clock exactly,
 // with a local clock that is off.
 func (f *fixture) store(offset time.Duration) *dynamodb.Store {
-	s := dynamodb.New(f.client, f.table, dynamodb.Options{
+	return dynamodb.New(f.client, f.table, dynamodb.Options{
 		Margin: -1,
 		Now:    func() time.Time { return f.clock.now().Add(offset) },
-	})
-	s.SetResolution(0)
-	return s
+	}).Exactly()
 }
 
 func key(id string) idempotency.Key { return idempotency.Key{Scope: "shipping", ID: id} }

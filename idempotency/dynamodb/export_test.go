@@ -1,7 +1,14 @@
 package dynamodb
 
-import "time"
+// Exactly makes the store take the server's Date, and the local clock's speed,
+// for exact: a test can make them so.
+func (s *Store) Exactly() *Store {
+	s.clock.resolution, s.clock.drift = 0, 0
+	return s
+}
 
-// SetResolution says how exact the server's Date is, for a test that makes it
-// more exact than it is.
-func (s *Store) SetResolution(d time.Duration) { s.clock.resolution = d }
+// ExactDate is for a server's Date that is exact, and a local clock that is not.
+func (s *Store) ExactDate() *Store {
+	s.clock.resolution = 0
+	return s
+}

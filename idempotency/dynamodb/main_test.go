@@ -1,9 +1,24 @@
 package dynamodb_test
 
 import (
+	"flag"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 )
 
-func TestMain(m *testing.M) { dynamotest.Main(m) }
+// Examples cannot skip themselves, as tests do where DynamoDB Local is not to be
+// had.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if _, err := dynamotest.SharedClient(); err != nil {
+		fmt.Fprintln(os.Stderr, "examples are skipped:", err)
+		if err := flag.Set("test.skip", "^Example"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	dynamotest.Main(m)
+}

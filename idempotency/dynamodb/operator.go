@@ -145,7 +145,7 @@ func (s *Store) forget(ctx context.Context, f idempotency.Filter, current item) 
 		if err != nil {
 			return false, err
 		}
-		if !f.Matches(current.record, s.reckon(f, now)) {
+		if !f.Matches(aged(current.record, f), now.earliest) {
 			return false, nil
 		}
 		tombstone := idempotency.Record{
@@ -159,11 +159,12 @@ func (s *Store) forget(ctx context.Context, f idempotency.Filter, current item) 
 	}
 }
 
-// reckon returns the time by which a filter judges. What may be of any age is
-// taken even if written a moment ago, by a client whose estimate is later.
-func (s *Store) reckon(f idempotency.Filter, now instant) time.Time {
+// aged returns the record as the filter is to judge it: what may be of any age
+// is taken even if a client whose estimate of the time is later wrote it just
+// now.
+func aged(r idempotency.Record, f idempotency.Filter) idempotency.Record {
 	if f.UnchangedFor == 0 {
-		return now.latest.Add(s.margin)
+		r.UpdatedAt = time.Time{}
 	}
-	return now.earliest
+	return r
 }

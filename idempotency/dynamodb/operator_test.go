@@ -34,20 +34,47 @@ func TestPurgeTakesTheScopeOnly(t *testing.T) {
 	}
 }
 
-// A client that knows little of the time makes no lower fence out of it.
+// A client whose estimate of the time is earlier makes no lower fence out of it.
 func TestPurgedKeysKeepTheirFence(t *testing.T) {
 	f := newFixture(t)
-	s, late := f.store(0), dynamodb.New(f.client, f.table, dynamodb.Options{Now: f.clock.now})
-	late.SetResolution(0)
-	first := claimed(t, s, key("1"), "a")
-	all := idempotency.Filter{Scope: "shipping", States: []idempotency.State{idempotency.Processing}}
+	first := claimed(t, f.store(0), key("1"), "a")
+	f.clock.advance(-time.Minute)
+	s, all := f.store(0), idempotency.Filter{Scope: "shipping", States: []idempotency.State{idempotency.Processing}}
 	if n, err := s.Purge(t.Context(), all); err != nil || n != 1 {
 		t.Fatalf("purged %d, %v", n, err)
 	}
+	for _, when := range []struct {
+		name string
+		d    time.Duration
+	}{{"at once", 0}, {"once its end is past", time.Second}, {"by an earlier clock", -time.Hour}} {
+		f.clock.advance(when.d)
+		s := f.store(0)
+		second := claimed(t, s, key("1"), "b")
+		if second.Lease.Fence <= first.Lease.Fence || second.Attempts != 1 {
+			t.Errorf("%s: attempt %d with fence %d; want the first, beyond %d", when.name, second.Attempts, second.Lease.Fence, first.Lease.Fence)
+		}
+		if n, err := s.Purge(t.Context(), all); err != nil || n != 1 {
+			t.Fatalf("purged %d, %v", n, err)
+		}
+		first = second
+	}
+}
+
+// What may be of any age was perhaps written by a client whose estimate of the
+// time is later.
+func TestPurgeTakesWhatWasJustWritten(t *testing.T) {
+	f := newFixture(t)
+	s := f.store(0)
+	if err := s.Complete(t.Context(), claimed(t, s, key("1"), "a").Lease, nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
 	f.clock.advance(-time.Second)
-	second := claimed(t, late, key("1"), "b")
-	if second.Lease.Fence <= first.Lease.Fence || second.Attempts != 1 {
-		t.Errorf("attempt %d with fence %d; want the first, beyond %d", second.Attempts, second.Lease.Fence, first.Lease.Fence)
+	purger := dynamodb.New(f.client, f.table, dynamodb.Options{Now: f.clock.now})
+	if n, err := purger.Purge(t.Context(), idempotency.Filter{Scope: "shipping", UnchangedFor: time.Minute}); err != nil || n != 0 {
+		t.Errorf("purged %d, %v; want none that is a minute old", n, err)
+	}
+	if n, err := purger.Purge(t.Context(), idempotency.Filter{Scope: "shipping"}); err != nil || n != 1 {
+		t.Errorf("purged %d, %v; want the one there is", n, err)
 	}
 }
 

@@ -63,14 +63,14 @@ func New(client Client, table string, o Options) *Store {
 	}
 	return &Store{
 		client: client, table: table, margin: max(o.Margin, 0),
-		clock: clock{local: o.Now, resolution: dateResolution},
+		clock: clock{local: readings(o.Now), resolution: dateResolution, drift: maxDrift},
 	}
 }
 
 // Claim implements idempotency.Store: one call for a new key and for a
 // duplicate, two where a key is claimed again. A lease lasts longer for others
-// than for its holder: by Options.Margin, and by how little is known of the
-// server's clock, a second and a round trip at most.
+// than for its holder: by Options.Margin, and by how little either knows of the
+// server's clock, a second and a round trip each at most.
 func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
 	if err := key.Validate(); err != nil {
 		return idempotency.Claim{}, err

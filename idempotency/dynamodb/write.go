@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
@@ -130,7 +129,7 @@ func (s *Store) update(ctx context.Context, next idempotency.Record, changes []s
 
 // refused returns what is there when a condition failed. That may be what we
 // wrote: the SDK repeats a request whose answer was lost.
-func (s *Store) refused(err error, key idempotency.Key, version string, sent time.Time) (found item, done bool, _ error) {
+func (s *Store) refused(err error, key idempotency.Key, version string, sent reading) (found item, done bool, _ error) {
 	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
 	if !ok {
 		return item{}, false, s.explain(err)
@@ -144,7 +143,7 @@ func (s *Store) refused(err error, key idempotency.Key, version string, sent tim
 	return found, err == nil && found.version == version, err
 }
 
-func (s *Store) observe(answer middleware.Metadata, sent time.Time) {
+func (s *Store) observe(answer middleware.Metadata, sent reading) {
 	if date, ok := awsmiddleware.GetServerTime(answer); ok {
 		s.clock.observe(date, sent)
 	}

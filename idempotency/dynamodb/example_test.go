@@ -1,0 +1,124 @@
+package dynamodb_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+)
+
+// connect stands for the AWS SDK's config.LoadDefaultConfig and
+// dynamodb.NewFromConfig.
+func connect() *sdk.Client {
+	client, _ := dynamotest.SharedClient() // TestMain skips the examples otherwise
+	return client
+}
+
+func Example() {
+	ctx, client := context.Background(), connect()
+	if err := dynamodb.CreateTable(ctx, client, "idempotency"); err != nil {
+		log.Fatal(err)
+	}
+	store := dynamodb.New(client, "idempotency", dynamodb.Options{})
+	key := idempotency.Key{Scope: "shipping", ID: "0199a0c2-7e57-7bbb-8000-000000000001"}
+	for range 2 { // the message is delivered twice
+		claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{
+			Owner: idempotency.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s, attempt %d, result %q\n", claim.Outcome, claim.Attempts, claim.Result)
+		if claim.Outcome == idempotency.Claimed {
+			if err := store.Complete(ctx, claim.Lease, []byte("parcel 7"), 14*24*time.Hour); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	// Output:
+	// claimed, attempt 1, result ""
+	// duplicate, attempt 1, result "parcel 7"
+}
+
+func ExampleStore_Release() {
+	ctx, client := context.Background(), connect()
+	if err := dynamodb.CreateTable(ctx, client, "released"); err != nil {
+		log.Fatal(err)
+	}
+	store := dynamodb.New(client, "released", dynamodb.Options{})
+	key := idempotency.Key{Scope: "shipping", ID: "order-7"}
+	claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{
+		Owner: idempotency.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := store.Fail(ctx, claim.Lease, idempotency.Failure{
+		Terminal: true, Reason: "no such address", Retention: 24 * time.Hour,
+	}); err != nil {
+		log.Fatal(err)
+	}
+	// The address was put right: an operator has the message handled again.
+	before, err := store.Release(ctx, key)
+	if err != nil {
+		log.Fatal(err)
+	}
+	after, err := store.Inspect(ctx, key)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s (%s) → %s\n", before.State, before.Reason, after.State)
+	// Output: failed (no such address) → retryable
+}
+
+func ExampleStore_Purge() {
+	ctx, client := context.Background(), connect()
+	if err := dynamodb.CreateTable(ctx, client, "purged"); err != nil {
+		log.Fatal(err)
+	}
+	store := dynamodb.New(client, "purged", dynamodb.Options{})
+	for _, id := range []string{"1", "2"} {
+		claim, err := store.Claim(ctx, idempotency.Key{Scope: "retired", ID: id}, idempotency.ClaimRequest{
+			Owner: idempotency.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := store.Complete(ctx, claim.Lease, nil, 24*time.Hour); err != nil {
+			log.Fatal(err)
+		}
+	}
+	n, err := store.Purge(ctx, idempotency.Filter{Scope: "retired"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n)
+	// Output: 2
+}
+
+func ExampleCheck() {
+	problems, err := dynamodb.Check(context.Background(), connect(), "not-there")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, p := range problems {
+		fmt.Println(p.Text)
+	}
+	// Output: the table does not exist in this account and region
+}
+
+func ExampleSetupCommands() {
+	fmt.Print(dynamodb.SetupCommands("idempotency"))
+	// Output:
+	// aws dynamodb create-table --table-name 'idempotency' --billing-mode PAY_PER_REQUEST \
+	//   --attribute-definitions AttributeName=pk,AttributeType=S \
+	//   --key-schema AttributeName=pk,KeyType=HASH
+	// aws dynamodb wait table-exists --table-name 'idempotency'
+	// aws dynamodb update-time-to-live --table-name 'idempotency' --time-to-live-specification Enabled=true,AttributeName=ttl
+}

@@ -1,0 +1,120 @@
+package dynamodb_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+)
+
+// stampSeconds makes the server's answers show the clock as real ones do.
+func (c *ticker) stampSeconds() func(*sdk.Options) {
+	return through(func(r *http.Request, next exchange) (*http.Response, error) {
+		resp, err := next(r)
+		if err == nil {
+			resp.Header.Set("Date", c.now().UTC().Format(http.TimeFormat))
+		}
+		return resp, err
+	})
+}
+
+// Two clients whose clocks are hours apart, and who see whole seconds only, keep
+// to a lease.
+func TestLeasesLastForSkewedClients(t *testing.T) {
+	server, clock := dynamotest.Shared(t), newTicker()
+	table, client := server.Table(t), server.Client(t, clock.stampSeconds())
+	skewed := func(offset time.Duration) *dynamodb.Store {
+		return dynamodb.New(client, table, dynamodb.Options{
+			Margin: -1, Now: func() time.Time { return clock.now().Add(offset) },
+		})
+	}
+	const (
+		lease = 5 * time.Second
+		poll  = 100 * time.Millisecond
+		late  = 2*time.Second + 2*poll
+	)
+	for seed := range uint64(16) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		clock.advance(time.Duration(random.Int64N(int64(time.Second))))
+		holder, waiter := skewed(5*time.Hour), skewed(-5*time.Hour)
+		// At worst one of them knows the time well, the other does not.
+		for range 20 * (seed % 2) {
+			if _, err := holder.Inspect(t.Context(), key("1")); err != nil {
+				t.Fatal(err)
+			}
+			clock.advance(poll)
+		}
+		k := idempotency.Key{Scope: "skew", ID: idempotency.NewOwner()}
+		req := idempotency.ClaimRequest{Owner: "holder", Lease: lease, Retention: time.Hour}
+		if c, err := holder.Claim(t.Context(), k, req); err != nil || c.Outcome != idempotency.Claimed {
+			t.Fatal(c.Outcome, err)
+		}
+		begun := clock.now()
+		req.Owner = "waiter"
+		for {
+			clock.advance(time.Duration(random.Int64N(int64(poll))))
+			if seed%4 < 2 {
+				waiter = skewed(-5 * time.Hour) // which has everything to learn
+			}
+			c, err := waiter.Claim(t.Context(), k, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			passed := clock.now().Sub(begun)
+			if c.Outcome == idempotency.Claimed && passed < lease || c.Outcome != idempotency.Claimed && passed > lease+late {
+				t.Fatalf("seed %d: %s after %s of a lease of %s", seed, c.Outcome, passed, lease)
+			}
+			if c.Outcome == idempotency.Claimed {
+				break
+			}
+		}
+	}
+}
+
+// The header is not there for a client that hides it: nothing is claimed then.
+func TestWithoutDateNothingIsClaimed(t *testing.T) {
+	server := dynamotest.Shared(t)
+	client := server.Client(t, through(func(r *http.Request, next exchange) (*http.Response, error) {
+		resp, err := next(r)
+		if err == nil {
+			resp.Header.Del("Date")
+		}
+		return resp, err
+	}))
+	table := server.Table(t)
+	s := dynamodb.New(client, table, dynamodb.Options{})
+	if c, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || idempotency.Answered(err) {
+		t.Errorf("%s, %v; want an error", c.Outcome, err)
+	}
+	plain := dynamodb.New(server.Client(t), table, dynamodb.Options{})
+	if r, err := plain.Inspect(t.Context(), key("1")); err != nil || r.State != idempotency.Absent {
+		t.Errorf("the key is %s, %v", r.State, err)
+	}
+}
+
+// The clocks of DynamoDB's servers may be apart: leases end later by as much.
+func TestMarginPutsOffTheEnd(t *testing.T) {
+	f := newFixture(t)
+	for margin, want := range map[time.Duration]time.Duration{-1: 0, 0: dynamodb.DefaultMargin, 3 * time.Second: 3 * time.Second} {
+		s := dynamodb.New(f.client, f.table, dynamodb.Options{Margin: margin, Now: f.clock.now}).Exactly()
+		k := idempotency.Key{Scope: "margin", ID: want.String()}
+		lease := claimed(t, s, k, "a").Lease
+		c, err := s.Claim(t.Context(), k, request("b"))
+		if more := c.Wait - request("b").Lease; err != nil || more != want {
+			t.Errorf("margin %s: wait %s, %v; want %s more than the lease", margin, c.Wait, err, want)
+		}
+		if err := s.Fail(t.Context(), lease, idempotency.Failure{RetryAfter: time.Minute, Retention: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		c, err = s.Claim(t.Context(), k, request("b"))
+		if more := c.Wait - time.Minute; err != nil || more != want {
+			t.Errorf("margin %s: wait %s, %v; want %s more than the retry's", margin, c.Wait, err, want)
+		}
+	}
+}
