@@ -32,7 +32,6 @@ type ledger struct {
 	down        bool
 	unavailable int
 	elsewhere   int
-	violations  []string
 }
 
 func newLedger() *ledger { return &ledger{state: map[string]string{}} }
@@ -223,7 +222,7 @@ func committed(t testing.TB, admin *kadm.Client, partition int32) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	offsets, err := admin.FetchOffsets(ctx, group)
-	if errors.Is(err, kerr.GroupIDNotFound) {
+	if errors.Is(err, kerr.GroupIDNotFound) || kerr.IsRetriable(err) {
 		return 0
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func (s *session) compareRetention(ctx context.Context, warned map[string]time.D
 		return err
 	}
 	for _, c := range configs {
-		if c.Err == kerr.UnknownTopicOrPartition {
+		if errors.Is(c.Err, kerr.UnknownTopicOrPartition) {
 			continue
 		}
 		if c.Err != nil {
