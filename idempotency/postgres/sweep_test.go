@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
@@ -137,6 +138,36 @@ func TestSweepTruncates(t *testing.T) {
 		t.Errorf("%d bytes are left", n)
 	}
 	claim(t, s, key(idAt(old, 7)), request())
+}
+
+// A partition with a live key is not locked, and one that gets a live key just
+// before it is locked is not truncated.
+func TestSweepLooksTwice(t *testing.T) {
+	o := postgres.StoreOptions{Partitioned: true}
+	pool := database(t, o)
+	s := newStore(t, pool, o)
+	old := query[time.Time](t, pool, `SELECT now()`).Add(-9 * day)
+	fill(t, s, 2, func(n int) string { return idAt(old, n) })
+	locks := 0
+	sweeper := newStore(t, connect(t, pool.Config().ConnString(), traced(&tracer{
+		before: func(_ *pgx.Conn, sql string) {
+			if strings.Contains(sql, "LOCK TABLE") {
+				locks++
+				claim(t, s, key(idAt(old, 2)), request())
+			}
+		},
+		after: func(*pgx.Conn, string) {},
+	})), o)
+	expire(t, pool, `id = '`+idAt(old, 0)+`'`)
+	for _, want := range []int{0, 1} {
+		if n, err := sweeper.Sweep(limited(t), 0); n != 0 || err != nil || locks != want {
+			t.Errorf("swept %d, %v with %d locks; want none with %d", n, err, locks, want)
+		}
+		expire(t, pool, `id <> '`+idAt(old, 2)+`'`)
+	}
+	if n := query[int](t, pool, `SELECT count(*) FROM idempotency_keys`); n != 3 {
+		t.Errorf("%d keys are left of 3", n)
+	}
 }
 
 // Somebody who uses a partition is not disturbed; the next sweep truncates it.

@@ -106,7 +106,7 @@ func (x *Transactional) run(ctx context.Context, m idempotency.Message, handler 
 
 // lockKey returns the advisory lock of a key: 64 bits of a hash, as that is all
 // there is. Two keys with one lock cannot run at the same time, no more: one is
-// Elsewhere meanwhile. With a million running at once, the odds are one in ten
+// Elsewhere meanwhile. With a million running at once, the odds are one in forty
 // million.
 func (x *Transactional) lockKey(k idempotency.Key) int64 {
 	sum := sha256.Sum256([]byte("idempotency\x00" + x.store.table.String() + "\x00" + k.Scope + "\x00" + k.ID))
