@@ -309,6 +309,32 @@ func TestTailOfMessages(t *testing.T) {
 	}
 }
 
+// Whoever drains a table and goes on with messages alone keeps the slot, and so
+// what is in it.
+func TestFromATableToMessages(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Source.Mode = config.ModeMessage
+	f.setup()
+	f.save()
+	before, _ := f.slot()
+	f.exec(`SELECT outbox_emit('order', '7', 'Placed', '{}')`)
+	f.Source.Tables = nil
+	if err := Status(f.ctx(), f.Config).Err(); failure.ClassOf(err) != failure.Loss {
+		t.Errorf("status before: %v", err)
+	}
+	report, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
+	if err != nil || report.Slot != "kept" {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if after, _ := f.slot(); after.ConfirmedFlush != before.ConfirmedFlush {
+		t.Errorf("the slot moved from %s to %s", before.ConfirmedFlush, after.ConfirmedFlush)
+	}
+	f.messages(1)
+	if err := Status(f.ctx(), f.Config).Err(); err != nil {
+		t.Errorf("status: %v", err)
+	}
+}
+
 // After the publication was lost, messages are still there: neither status nor
 // setup speaks of a loss.
 func TestMessagesOutliveThePublication(t *testing.T) {

@@ -251,5 +251,6 @@ func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
 		LivenessTimeout: t.cfg.Source.LivenessTimeout,
 		Messages:        t.cfg.Source.Mode == config.ModeMessage,
 		Prefix:          t.cfg.Source.MessagePrefix,
+		MessagesOnly:    len(t.tables) == 0,
 	})
 }

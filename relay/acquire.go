@@ -107,6 +107,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 		LivenessTimeout: s.cfg.Source.LivenessTimeout,
 		Messages:        s.cfg.Source.Mode == config.ModeMessage,
 		Prefix:          s.cfg.Source.MessagePrefix,
+		MessagesOnly:    len(s.tables) == 0,
 		Recycle:         true,
 	})
 	if err != nil {

@@ -247,6 +247,27 @@ func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
 	wantAll(t, g.topic, []string{"1", "2", "3"})
 }
 
+// Up to PostgreSQL 17, however, a table that changes meanwhile is where decoding
+// ends.
+func TestMessagesWhenATableChangesWithoutThePublication(t *testing.T) {
+	t.Parallel()
+	d := messageDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	d.exec("CREATE TABLE other (id int)")
+	d.start(s, g).streams().stop()
+	d.exec("DROP PUBLICATION cdc_outbox")
+	d.exec("BEGIN; INSERT INTO other VALUES (1);" + emit(t, "1", "{}") + "; COMMIT")
+	d.exec("CREATE PUBLICATION cdc_outbox")
+	i := d.start(s, g)
+	if d.text("SELECT (current_setting('server_version_num')::int >= 180000)::text") != "true" {
+		i.wantEnd(failure.Loss, `publication "cdc_outbox" does not exist`)
+		return
+	}
+	arrive(t, g.topic, 1)
+	i.stop()
+	wantOnce(t, g.topic, []string{"1"})
+}
+
 // Failure modes 11 and 12: for the tables beside messages they are what they are.
 func TestLossesBesideMessages(t *testing.T) {
 	for name, sql := range map[string][]string{

@@ -47,6 +47,9 @@ type Options struct {
 	// is empty. The position counts all.
 	Messages bool
 	Prefix   string
+	// MessagesOnly tells that no rows are wanted: the stream then does not fail
+	// when the server says that it leaves some out, for want of a publication.
+	MessagesOnly bool
 	// StatusInterval is the longest time between standby status updates. It is
 	// required.
 	StatusInterval time.Duration
@@ -78,6 +81,7 @@ type Stream struct {
 	lastRead  int       // bytes of the last read
 	at        LSN       // of the last message from the log
 	encrypted bool      // conn reads one TLS record at a time
+	rowless   bool      // no rows are wanted
 	received  atomic.Uint64
 	ctx       context.Context // interrupts reads; see interruptible
 	release   func()          // undoes the last interruptible
@@ -102,6 +106,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		decoder:   decoder,
 		liveness:  o.LivenessTimeout,
 		encrypted: encrypted,
+		rowless:   o.MessagesOnly,
 	}
 	if o.Messages {
 		s.order = &sequencer{}
@@ -211,6 +216,9 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 	case frameError:
 		return nil, fmt.Errorf("server ended the stream: %w", serverError(body))
 	case frameNotice:
+		if s.rowless {
+			return nil, nil
+		}
 		return nil, serverNotice(body)
 	case frameParameter:
 		return nil, nil
