@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/poll"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// counter is a sink that counts and takes no time.
+type counter struct{ events atomic.Int64 }
+
+func (c *counter) Deliver(_ context.Context, events []*transform.Event, _ sink.Reject) error {
+	c.events.Add(int64(len(events)))
+	return nil
+}
+
+func (c *counter) DeadLetter(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	return fmt.Errorf("bad event %s: %w", ev.ID, bad)
+}
+
+func (c *counter) Close() {}
+
+// cost is what one table's polls took.
+type cost struct {
+	took   time.Duration // from the commit of the new rows until all are marked
+	blocks float64       // of table and indexes, for each new row
+	idle   float64       // blocks for a poll that finds nothing
+}
+
+// compareSizes measures both tables in turn.
+func compareSizes(ctx context.Context, s *server, o options) error {
+	tables := []struct {
+		name string
+		rows int
+	}{{"outbox_small", o.small}, {"outbox_large", o.rows}}
+	for _, t := range tables {
+		began := time.Now()
+		if err := s.createOutbox(ctx, t.name); err != nil {
+			return err
+		}
+		const chunk = 500_000 // a transaction
+		for left := t.rows; left > 0; left -= chunk {
+			if err := s.insert(ctx, t.name, min(left, chunk), o.payload, true); err != nil {
+				return err
+			}
+		}
+		if err := s.exec(ctx, "VACUUM ANALYZE "+t.name); err != nil {
+			return err
+		}
+		fmt.Printf("%s: %d published rows of %d+120 bytes, made in %s\n", t.name, t.rows, o.payload, time.Since(began).Round(time.Second))
+	}
+	if err := s.exec(ctx, "CHECKPOINT"); err != nil {
+		return err
+	}
+
+	results := map[string][]cost{}
+	for n := range o.rounds {
+		order := slices.Clone(tables)
+		if n%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, t := range order {
+			c, err := measureTable(ctx, s, o, t.name)
+			if err != nil {
+				return err
+			}
+			results[t.name] = append(results[t.name], c)
+			fmt.Printf("round %d: %s: %s\n", n+1, t.name, c)
+		}
+	}
+	small, large := middle(results["outbox_small"]), middle(results["outbox_large"])
+	fmt.Printf("median of %d: %d new rows of %d: %s\n", o.rounds, o.fresh, o.small, small)
+	fmt.Printf("median of %d: %d new rows of %d: %s\n", o.rounds, o.fresh, o.rows, large)
+	fmt.Printf("large to small: time %.2f, blocks per row %.2f, blocks per idle poll %.2f\n",
+		large.took.Seconds()/small.took.Seconds(), large.blocks/small.blocks, large.idle/small.idle)
+	return nil
+}
+
+func (c cost) String() string {
+	return fmt.Sprintf("published and marked in %s, %.1f blocks per new row, %.1f blocks per idle poll",
+		c.took.Round(100*time.Microsecond), c.blocks, c.idle)
+}
+
+func middle(cs []cost) cost {
+	pick := func(of func(cost) float64) float64 {
+		values := make([]float64, len(cs))
+		for i, c := range cs {
+			values[i] = of(c)
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	return cost{
+		took:   time.Duration(pick(func(c cost) float64 { return float64(c.took) })),
+		blocks: pick(func(c cost) float64 { return c.blocks }),
+		idle:   pick(func(c cost) float64 { return c.idle }),
+	}
+}
+
+// measureTable lets an instance poll while nothing is new, then one publish rows
+// that wait for it, and then one publish rows that come. Instances end before
+// blocks are counted: sessions report what they did at the latest when they end.
+func measureTable(ctx context.Context, s *server, o options, table string) (c cost, err error) {
+	const idlePolls = 200
+	before, err := s.blocks(ctx, table)
+	if err != nil {
+		return c, err
+	}
+	if err := s.poll(ctx, o, table, func(*counter) error { return waitFor(ctx, idlePolls*time.Millisecond) }); err != nil {
+		return c, err
+	}
+	after, err := s.blocks(ctx, table)
+	if err != nil {
+		return c, err
+	}
+	c.idle = float64(after.blocks-before.blocks) / float64(after.scans-before.scans)
+
+	if err := s.insert(ctx, table, o.fresh, o.payload, false); err != nil {
+		return c, err
+	}
+	if before, err = s.blocks(ctx, table); err != nil {
+		return c, err
+	}
+	if err := s.poll(ctx, o, table, func(out *counter) error { return out.await(ctx, o.fresh) }); err != nil {
+		return c, err
+	}
+	if after, err = s.blocks(ctx, table); err != nil {
+		return c, err
+	}
+	c.blocks = float64(after.blocks-before.blocks) / float64(o.fresh)
+
+	err = s.poll(ctx, o, table, func(out *counter) error {
+		if err := waitFor(ctx, 100*time.Millisecond); err != nil { // it is connected and knows the table
+			return err
+		}
+		if err := s.insert(ctx, table, o.fresh, o.payload, false); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := out.await(ctx, o.fresh); err != nil {
+			return err
+		}
+		for !s.marked(ctx, table) {
+			if err := waitFor(ctx, time.Millisecond); err != nil {
+				return err
+			}
+		}
+		c.took = time.Since(began)
+		return nil
+	})
+	if err != nil {
+		return c, err
+	}
+	return c, s.exec(ctx, "VACUUM "+table)
+}
+
+// await returns once n events were delivered.
+func (c *counter) await(ctx context.Context, n int) error {
+	for c.events.Load() < int64(n) {
+		if err := waitFor(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *server) marked(ctx context.Context, table string) bool {
+	var left bool
+	err := s.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+table+" WHERE NOT published)").Scan(&left)
+	return err == nil && !left
+}
+
+// poll runs an instance while fn does.
+func (s *server) poll(ctx context.Context, o options, table string, fn func(*counter) error) error {
+	cfg := config.Default()
+	cfg.Source.URL = config.Secret(s.URL("postgres"))
+	cfg.Source.Tables = []string{table}
+	cfg.Source.Mode = config.ModePoll
+	cfg.Source.Poll.Notify = ""
+	cfg.Source.Poll.BatchSize = o.fresh
+	cfg.Source.Poll.Interval, cfg.Source.Poll.MaxInterval = time.Millisecond, time.Millisecond
+	cfg.Event.PositionHeaders = false
+	m := metrics.New("", "").Pipeline("")
+	out := &counter{}
+	relay, err := poll.New(poll.Options{
+		Config: cfg, Open: func() (sink.Sink, error) { return out, nil },
+		Metrics: m, Health: poll.NewHealth(m), Log: zap.NewNop(),
+	})
+	if err != nil {
+		return err
+	}
+	polling, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- relay.Run(polling) }()
+	err = fn(out)
+	stop()
+	return errors.Join(err, <-done, s.alone(ctx))
+}
+
+// alone returns once the instance's sessions have ended.
+func (s *server) alone(ctx context.Context) error {
+	for {
+		var others int
+		err := s.conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cdc-outbox'`).Scan(&others)
+		if err != nil || others == 0 {
+			return err
+		}
+		if err := waitFor(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func waitFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// usage is what the statistics say of a table: blocks of it and its indexes that
+// were asked for, and scans of the index of unpublished rows.
+type usage struct{ blocks, scans int64 }
+
+func (s *server) blocks(ctx context.Context, table string) (u usage, err error) {
+	// What this session did is counted too, hence told now.
+	if err := s.exec(ctx, "SELECT pg_stat_force_next_flush()", "SELECT pg_stat_clear_snapshot()"); err != nil {
+		return u, err
+	}
+	err = s.conn.QueryRow(ctx, `
+		SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read,
+		       (SELECT idx_scan FROM pg_stat_user_indexes i WHERE i.relid = t.relid AND indexrelname LIKE '%seq_idx')
+		  FROM pg_statio_user_tables t WHERE relname = $1`, table).Scan(&u.blocks, &u.scans)
+	return u, err
+}

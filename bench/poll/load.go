@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// table is the outbox of the loads.
+const table = "outbox"
+
+// mode is a way to read, or none.
+type mode struct {
+	name     string
+	settings []string // of the connector; nil: it does not run
+	done     string   // query that is true once all is published
+}
+
+var modes = []mode{
+	{name: "writer alone"},
+	{
+		name:     "stream",
+		settings: []string{"source.mode=wal", "source.slot=bench_load"},
+		done:     `SELECT confirmed_flush_lsn >= $1::pg_lsn FROM pg_replication_slots WHERE slot_name = 'bench_load'`,
+	},
+	{
+		name:     "poll, mark",
+		settings: []string{"source.mode=poll"},
+		done:     `SELECT NOT EXISTS (SELECT FROM outbox WHERE NOT published) AND $1::pg_lsn IS NOT NULL`,
+	},
+	{
+		name:     "poll, delete",
+		settings: []string{"source.mode=poll", "source.poll.after_publish=delete"},
+		done:     `SELECT NOT EXISTS (SELECT FROM outbox) AND $1::pg_lsn IS NOT NULL`,
+	},
+}
+
+// effort is what a load took.
+type effort struct {
+	events            int
+	server, connector time.Duration
+	wal               int64
+}
+
+// compareModes measures each mode once and prints what each takes on top of the
+// writer.
+func compareModes(ctx context.Context, s *server, o options, dir string) error {
+	fmt.Printf("load: %d events/s of %d+120 bytes for %s, %d per transaction\n", o.rate, o.payload, o.load, o.perTx)
+	var alone effort
+	for _, m := range modes {
+		e, err := measureMode(ctx, s, o, m, dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		per := func(v float64) float64 { return v / float64(e.events) }
+		if m.settings == nil {
+			alone = e
+			fmt.Printf("%-12s: server %.0f µs and %.0f bytes of log per event\n", m.name, per(e.server.Seconds()*1e6), per(float64(e.wal)))
+			continue
+		}
+		scale := float64(e.events) / float64(alone.events)
+		fmt.Printf("%-12s: server %+.0f µs and %+.0f bytes of log per event, connector %.0f µs per event\n", m.name,
+			per(e.server.Seconds()*1e6-alone.server.Seconds()*1e6*scale), per(float64(e.wal)-float64(alone.wal)*scale), per(e.connector.Seconds()*1e6))
+	}
+	return nil
+}
+
+func measureMode(ctx context.Context, s *server, o options, m mode, dir string) (e effort, err error) {
+	if err := s.createOutbox(ctx, table); err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, s.dropSlot(context.WithoutCancel(ctx))) }()
+	var connector *exec.Cmd
+	if m.settings != nil {
+		if connector, err = startConnector(ctx, s, o, m, dir); err != nil {
+			return e, err
+		}
+	}
+	if err := s.exec(ctx, "CHECKPOINT"); err != nil {
+		return e, err
+	}
+	cpu, err := s.processorTime()
+	if err != nil {
+		return e, err
+	}
+	from, err := s.wal(ctx)
+	if err != nil {
+		return e, err
+	}
+	if e.events, err = s.write(ctx, o); err != nil {
+		return e, err
+	}
+	if connector != nil {
+		if err := s.awaitPublished(ctx, m); err != nil {
+			return e, err
+		}
+		if e.connector, err = stopConnector(connector); err != nil {
+			return e, err
+		}
+	}
+	if err := s.exec(ctx, "VACUUM "+table, "CHECKPOINT"); err != nil {
+		return e, err
+	}
+	to, err := s.wal(ctx)
+	if err != nil {
+		return e, err
+	}
+	e.wal = to - from
+	now, err := s.processorTime()
+	e.server = now - cpu
+	return e, err
+}
+
+// startConnector returns once the connector is at work.
+func startConnector(ctx context.Context, s *server, o options, m mode, dir string) (*exec.Cmd, error) {
+	args := []string{"run", "--set", "source.url=" + s.URL("postgres"), "--set", "sink.stdout=true",
+		"--set", "http.listen=", "--set", "log.level=warn"}
+	for _, set := range m.settings {
+		args = append(args, "--set", set)
+	}
+	cmd := exec.CommandContext(ctx, o.binary, args...)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr // standard output leads nowhere
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return cmd, waitFor(ctx, 3*time.Second)
+}
+
+func stopConnector(cmd *exec.Cmd) (time.Duration, error) {
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return 0, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return 0, fmt.Errorf("cdc-outbox: %w", err)
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+}
+
+// write commits events at the rate, and returns how many.
+func (s *server) write(ctx context.Context, o options) (events int, err error) {
+	const batch = `INSERT INTO ` + table + ` (aggregatetype, aggregateid, type, payload)
+		SELECT 'order', (random() * 10000)::int::text, 'OrderPlaced', jsonb_build_object('order', n, 'note', repeat(md5(n::text), $2 / 32))
+		  FROM generate_series(1, $1) n`
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.Background())
+	began := time.Now()
+	for time.Since(began) < o.load {
+		due := int(time.Since(began).Seconds() * float64(o.rate))
+		if events >= due {
+			if err := waitFor(ctx, time.Millisecond); err != nil {
+				return events, err
+			}
+			continue
+		}
+		if _, err := conn.Exec(ctx, batch, o.perTx, o.payload); err != nil {
+			return events, err
+		}
+		events += o.perTx
+	}
+	return events, nil
+}
+
+func (s *server) awaitPublished(ctx context.Context, m mode) error {
+	var end string
+	if err := s.conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&end); err != nil {
+		return err
+	}
+	for {
+		var done bool
+		err := s.conn.QueryRow(ctx, m.done, end).Scan(&done)
+		if err != nil || done {
+			return err
+		}
+		if err := waitFor(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *server) dropSlot(ctx context.Context) error {
+	return s.exec(ctx, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active`)
+}

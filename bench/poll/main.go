@@ -1,0 +1,94 @@
+// Command poll measures what polling costs the database.
+//
+//	go run ./bench/poll [-rows N] [-new N] [-rounds N] …
+//
+// The first part shows that a poll's cost follows the new rows and not the
+// table: it takes turns between a table of -rows rows and one of -small, in one
+// server and run, and gives for both the time until -new new rows are published
+// and marked, the blocks of table and indexes that this touched, and the same of
+// a poll that finds nothing. Deliveries take no time there.
+//
+// The second part has a writer commit the same load while nobody reads, while
+// the connector streams, and while it polls, and gives the processor time of all
+// of PostgreSQL's processes, the log it wrote, and the connector's own time, each
+// per event and without what the writer alone costs. A VACUUM at the end is part
+// of it: polling leaves dead versions. The connector writes to standard output,
+// which leads nowhere, so that no broker takes part.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	rows, small, fresh, payload int
+	rounds                      int
+	rate, perTx                 int
+	load                        time.Duration
+	binary                      string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.rows, "rows", 10_000_000, "rows in the large table, all published")
+	flag.IntVar(&o.small, "small", 10_000, "rows in the small one")
+	flag.IntVar(&o.fresh, "new", 1000, "rows that are new")
+	flag.IntVar(&o.payload, "payload", 500, "bytes of payload; the row is about 120 more")
+	flag.IntVar(&o.rounds, "rounds", 7, "paired rounds")
+	flag.IntVar(&o.rate, "rate", 2000, "events per second of the load; 0 leaves the second part out")
+	flag.IntVar(&o.perTx, "per-tx", 2, "events per transaction of the load")
+	flag.DurationVar(&o.load, "load", 20*time.Second, "how long each load lasts")
+	flag.StringVar(&o.binary, "binary", "", "the connector; built from this tree when empty")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "poll:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	s, err := startServer(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := compareSizes(ctx, s, o); err != nil {
+		return fmt.Errorf("cost of a poll: %w", err)
+	}
+	if o.rate == 0 {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "cdc-outbox-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if o.binary == "" {
+		if o.binary, err = build(ctx, dir); err != nil {
+			return err
+		}
+	}
+	if err := compareModes(ctx, s, o, dir); err != nil {
+		return fmt.Errorf("load on the server: %w", err)
+	}
+	return nil
+}
+
+func build(ctx context.Context, dir string) (string, error) {
+	out := filepath.Join(dir, "cdc-outbox")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", out, "github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
+	cmd.Stderr = os.Stderr
+	return out, cmd.Run()
+}
