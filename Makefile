@@ -27,7 +27,7 @@ POSTGRES = go run -buildvcs=false ./internal/pgserver/pgbin
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by itself
@@ -78,6 +78,10 @@ mutants: postgres ## programs with known mistakes: the end-to-end tests must fin
 .PHONY: bench
 bench: ## throughput against pg_recvlogical's, the server's limit
 	@go run -buildvcs=false ./bench/drain $(ARGS)
+
+.PHONY: bench-idempotency
+bench-idempotency: ## what each store of the idempotency library costs, against its bare client
+	@go run -buildvcs=false ./bench/idempotency $(ARGS)
 
 .PHONY: vet
 vet: ## go vet

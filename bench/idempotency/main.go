@@ -1,0 +1,108 @@
+// Command idempotency measures what handling a message once costs, per store,
+// against the bare client doing one round trip that writes, which is the least
+// that a home-made answer costs: SET NX, INSERT, a conditional PutItem. It
+// prints tables in Markdown.
+//
+//	go run ./bench/idempotency [-rounds N] [-messages N] [-workers N] [-stores redis,…]
+//
+// In each round every store gets as many new messages: first or last the bare
+// calls, in between the claims, the completions, and a duplicate of each
+// message. All take part in each round, because the speed of a machine drifts;
+// only figures of one round are divided by each other, and what is printed are
+// medians over the rounds.
+//
+// The servers are started for the occasion, with the durability that the stores'
+// documentation asks for: Redis with appendonly yes and everysec, PostgreSQL
+// with fsync. DynamoDB Local stands in for DynamoDB; only its ratios mean
+// anything. A store that is not to be had is left out, with the reason.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+type options struct {
+	rounds, messages, workers int
+	stores                    []string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		err = run(ctx, o, os.Stdout)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "idempotency:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("idempotency", flag.ContinueOnError)
+	flags.IntVar(&o.rounds, "rounds", 15, "rounds, after one to warm up")
+	flags.IntVar(&o.messages, "messages", 320, "new messages per store and round")
+	flags.IntVar(&o.workers, "workers", 16, "concurrent workers of the second table")
+	stores := flags.String("stores", "redis,postgres,dynamodb", "the stores with a server, separated by commas; memory takes part anyway")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 || min(o.rounds, o.messages, o.workers) < 1 {
+		return o, errors.New("takes flags only, and numbers of at least 1")
+	}
+	o.stores = strings.FieldsFunc(*stores, func(r rune) bool { return r == ',' })
+	for _, name := range o.stores {
+		if starters[name] == nil {
+			return o, fmt.Errorf("-stores: %q is not redis, postgres or dynamodb", name)
+		}
+	}
+	return o, nil
+}
+
+// String returns the command line that measures the same.
+func (o options) String() string {
+	return fmt.Sprintf("go run ./bench/idempotency -rounds %d -messages %d -workers %d -stores %s",
+		o.rounds, o.messages, o.workers, strings.Join(o.stores, ","))
+}
+
+// run starts the stores, measures, and prints.
+func run(ctx context.Context, o options, out io.Writer) error {
+	var s stage
+	defer s.close()
+	for _, name := range o.stores {
+		if err := starters[name](ctx, &s, o); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			s.note("%s is left out: %v", name, err)
+		}
+	}
+	s.addMemory()
+
+	one, err := measure(ctx, s.subjects, o, 1)
+	if err != nil {
+		return err
+	}
+	many, err := measure(ctx, s.subjects, o, o.workers)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Measured on %s with `%s`:\n\n", machine(), o)
+	for _, note := range s.notes {
+		fmt.Fprintln(out, "-", note)
+	}
+	printCosts(out, "One message at a time", one)
+	printCosts(out, fmt.Sprintf("%d workers", o.workers), many)
+	printWindow(out, one)
+	return nil
+}

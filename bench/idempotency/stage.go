@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
+)
+
+// stage holds what is measured, and the servers behind it. Close it after use.
+type stage struct {
+	subjects []subject
+	notes    []string // for the report
+	closers  []func()
+}
+
+// starters start a store's server and add its subjects.
+var starters = map[string]func(context.Context, *stage, options) error{
+	"redis": startRedis, "postgres": startPostgres, "dynamodb": startDynamoDB,
+}
+
+func (s *stage) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+// add adds a subject; roundTrip is the bare client's.
+func (s *stage) add(name string, roundTrip call, calls [phases]call) {
+	calls[bare] = roundTrip
+	s.subjects = append(s.subjects, subject{name: name, calls: calls})
+}
+
+// onClose has f called by close; the last first.
+func (s *stage) onClose(f func()) { s.closers = append(s.closers, f) }
+
+func (s *stage) close() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+}
+
+func (s *stage) addMemory() {
+	s.add("memory alone", nil, ofStore(memory.NewStore(memory.StoreOptions{})))
+}
+
+func startRedis(ctx context.Context, s *stage, o options) error {
+	program, err := redisserver.Ensure(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	server, err := redisserver.Start(ctx, redisserver.Options{
+		Program: program, Settings: map[string]string{"appendonly": "yes", "appendfsync": "everysec"},
+	})
+	if err != nil {
+		return err
+	}
+	s.onClose(func() { _ = server.Close() })
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr(), PoolSize: max(o.workers, 2), MinIdleConns: o.workers})
+	s.onClose(func() { _ = client.Close() })
+	store, err := redis.New(client, redis.Options{})
+	if err != nil {
+		return err
+	}
+	version := client.InfoMap(ctx, "server").Item("Server", "redis_version")
+	s.note("Redis %s, appendonly yes, appendfsync everysec, TCP loopback; bare: SET NX", version)
+	setNX := func(ctx context.Context, m *message) error {
+		return client.SetNX(ctx, "bare:"+m.Key.ID, stored, retention).Err()
+	}
+	s.add("Redis", setNX, ofStore(store))
+	s.add("Redis, window in front", setNX, behindWindow(store))
+	return nil
+}
+
+func startPostgres(ctx context.Context, s *stage, o options) error {
+	bin, err := pgserver.Ensure(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	server, err := pgserver.Start(ctx, pgserver.Options{BinDir: bin, Durable: true})
+	if err != nil {
+		return err
+	}
+	s.onClose(func() { _ = server.Close() })
+	config, err := pgxpool.ParseConfig(server.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	config.MaxConns = int32(o.workers)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	s.onClose(pool.Close)
+	keys, err := postgres.DDL("", false)
+	if err != nil {
+		return err
+	}
+	for _, sql := range []string{keys, `CREATE TABLE bare (id text PRIMARY KEY)`, `CREATE TABLE effects (id text)`} {
+		if _, err := pool.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	var version string
+	if err := pool.QueryRow(ctx, `SHOW server_version`).Scan(&version); err != nil {
+		return err
+	}
+	store, err := postgres.NewStore(pool, postgres.StoreOptions{})
+	if err != nil {
+		return err
+	}
+	x, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{MaxAttempts: -1})
+	if err != nil {
+		return err
+	}
+	s.note("PostgreSQL %s, fsync on, TCP loopback; bare: INSERT of a row, committed", version)
+	insert := func(ctx context.Context, m *message) error {
+		_, err := pool.Exec(ctx, `INSERT INTO bare VALUES ($1)`, m.Key.ID)
+		return err
+	}
+	s.add("PostgreSQL", insert, ofStore(store))
+	s.add("PostgreSQL, window in front", insert, behindWindow(store))
+	s.add("PostgreSQL, Transactional", insert, ofTransactional(x, pool))
+	return nil
+}
+
+// machine says what the figures were measured on, and when.
+func machine() string {
+	return fmt.Sprintf("%d CPUs (%s/%s, %s), %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
+		time.Now().UTC().Format(time.DateOnly))
+}

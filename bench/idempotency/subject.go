@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+)
+
+// phase is a kind of call.
+type phase int
+
+const (
+	bare      phase = iota // one round trip of the client that writes
+	work                   // what a handler would do without us
+	claim                  // of a new message; of Transactional the whole Run, work included
+	complete               // of the claimed message
+	duplicate              // the claim of a completed message
+	trusted                // the same, answered by memory alone
+	lookUp                 // the window's answer by itself
+	phases
+)
+
+// message is what the calls of one round are about.
+type message struct {
+	idempotency.Message
+	lease idempotency.Lease
+}
+
+// call is carried out once per message and phase.
+type call func(ctx context.Context, m *message) error
+
+// subject is what is measured; calls that it does not have are nil.
+type subject struct {
+	name  string
+	calls [phases]call
+}
+
+// Times that end during no measurement.
+const (
+	lease     = time.Hour
+	retention = 24 * time.Hour
+)
+
+// stored is a handler's result, as it is kept for duplicates.
+var stored = make([]byte, 100)
+
+// newMessages returns messages that were not seen before.
+func newMessages(scope string, n int) ([]message, error) {
+	all := make([]message, n)
+	for i := range all {
+		id, err := outbox.NewID()
+		if err != nil {
+			return nil, err
+		}
+		all[i].Key = idempotency.Key{Scope: scope, ID: id.String()}
+		all[i].Fingerprint = idempotency.FingerprintBytes(id[:])
+	}
+	return all, nil
+}
+
+// ofStore are the calls of a store.
+func ofStore(s idempotency.Store) (calls [phases]call) {
+	calls[claim] = func(ctx context.Context, m *message) error {
+		c, err := claimed(ctx, s, m, idempotency.Claimed)
+		m.lease = c.Lease
+		return err
+	}
+	calls[complete] = func(ctx context.Context, m *message) error { return s.Complete(ctx, m.lease, stored, retention) }
+	calls[duplicate] = claimDuplicate(s)
+	return calls
+}
+
+func claimDuplicate(s idempotency.Store) call {
+	return func(ctx context.Context, m *message) error {
+		_, err := claimed(ctx, s, m, idempotency.Duplicate)
+		return err
+	}
+}
+
+// claimed claims a message, with the outcome that must come of it.
+func claimed(ctx context.Context, s idempotency.Store, m *message, want idempotency.Outcome) (idempotency.Claim, error) {
+	c, err := s.Claim(ctx, m.Key, idempotency.ClaimRequest{
+		Owner: idempotency.NewOwner(), Fingerprint: m.Fingerprint, Lease: lease, Retention: retention,
+	})
+	if err == nil && c.Outcome != want {
+		err = fmt.Errorf("claim %s: %s instead of %s", m.Key, c.Outcome, want)
+	}
+	return c, err
+}
+
+// behindWindow are the calls of a store with a window in front. The two layers
+// share the window: one trusts it, the other has the store confirm.
+func behindWindow(s idempotency.Store) [phases]call {
+	window := memory.NewWindow(memory.WindowOptions{})
+	trusting := memory.Layer(s, window, memory.LayerOptions{Trust: true})
+	calls := ofStore(trusting)
+	calls[duplicate] = claimDuplicate(memory.Layer(s, window, memory.LayerOptions{}))
+	calls[trusted] = claimDuplicate(trusting)
+	calls[lookUp] = func(_ context.Context, m *message) error {
+		if window.Lookup(m.Message) != memory.Exact {
+			return fmt.Errorf("the window does not know %s", m.Key)
+		}
+		return nil
+	}
+	return calls
+}
+
+// ofTransactional are the calls of the runner whose handler inserts a row,
+// beside a transaction that only does that.
+func ofTransactional(x *postgres.Transactional, pool *pgxpool.Pool) (calls [phases]call) {
+	insert := func(ctx context.Context, tx pgx.Tx, m *message) error {
+		_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, m.Key.ID)
+		return err
+	}
+	run := func(ctx context.Context, m *message, want idempotency.Disposition) error {
+		r, err := x.Run(ctx, m.Message, func(ctx context.Context) ([]byte, error) {
+			return stored, insert(ctx, postgres.Tx(ctx), m)
+		})
+		if err == nil && r.Disposition != want {
+			err = fmt.Errorf("message %s: %s instead of %s", m.Key, r.Disposition, want)
+		}
+		return err
+	}
+	calls[work] = func(ctx context.Context, m *message) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return insert(ctx, tx, m) })
+	}
+	calls[claim] = func(ctx context.Context, m *message) error { return run(ctx, m, idempotency.Handled) }
+	calls[duplicate] = func(ctx context.Context, m *message) error { return run(ctx, m, idempotency.Skipped) }
+	return calls
+}
