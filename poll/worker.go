@@ -199,7 +199,7 @@ func (w *worker) any(t *tableState) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look for unpublished rows of %s: %w", t.Name, classify(err, t.Table))
 	}
-	return string(results[0].Rows[0][0]) == "t", nil
+	return len(results[0].Rows) > 0, nil
 }
 
 // look reads, once in a while, the tables' definitions and their backlog.
