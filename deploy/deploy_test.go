@@ -13,9 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	consumermetrics "github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/retention"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -116,7 +120,7 @@ func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
 			known[r.Record] = true
 		}
 	}
-	name := regexp.MustCompile(`\b(?:job:)?(?:cdc_outbox|process)_\w+(?::active)?`)
+	name := regexp.MustCompile(`\b(?:job:)?(?:cdc_outbox|process|idempotency)_\w+(?::active)?`)
 	for where, expr := range exprs {
 		for _, metric := range name.FindAllString(expr, -1) {
 			if !known[strings.TrimSuffix(metric, "_bucket")] {
@@ -126,7 +130,7 @@ func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-// exported returns the names of the connector's metrics.
+// exported returns the names of the metrics of the connector and of consumers.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	set := metrics.New("", "")
@@ -140,15 +144,29 @@ func exported(t *testing.T) map[string]bool {
 	m.RetentionPartition(wal.Table{}, retention.Created)
 	m.RetentionPassed(wal.Table{}, 1, nil)
 	m.RetentionPassed(wal.Table{}, 1, errors.New("locked"))
-	families, err := set.Gatherer().Gather()
+	names := map[string]bool{}
+	for _, g := range []prometheus.Gatherer{set.Gatherer(), consumers(t)} {
+		families, err := g.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			names[f.GetName()] = true
+		}
+	}
+	return names
+}
+
+// consumers returns the metrics of package idempotency, with one record seen.
+func consumers(t *testing.T) prometheus.Gatherer {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	m, err := consumermetrics.New(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]bool{}
-	for _, f := range families {
-		names[f.GetName()] = true
-	}
-	return names
+	m.ConsumerObserver().Processed(&kgo.Record{Topic: "topic"}, idempotency.Result{Disposition: idempotency.Handled}, nil, 0)
+	return registry
 }
 
 func TestRulesAndDashboardPassPromtool(t *testing.T) {
@@ -219,8 +237,26 @@ func TestImagesArePinned(t *testing.T) {
 func TestOperationsListsEveryMetric(t *testing.T) {
 	operations := read(t, "../docs/operations.md")
 	for name := range exported(t) {
-		if short, ours := strings.CutPrefix(name, "cdc_outbox_"); ours && !regexp.MustCompile("`"+short+"[`{]").MatchString(operations) {
+		shown, connector := strings.CutPrefix(name, "cdc_outbox_")
+		if (connector || strings.HasPrefix(name, "idempotency_")) && !regexp.MustCompile("`"+shown+"[`{]").MatchString(operations) {
 			t.Errorf("docs/operations.md does not list %s", name)
+		}
+	}
+}
+
+func TestOperationsShowsExpressionsAsTheyAre(t *testing.T) {
+	unspaced := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	exprs := map[string]bool{}
+	for _, r := range rules(t, "prometheus/alerts.yml") {
+		exprs[unspaced(r.Expr)] = true
+	}
+	blocks := regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(read(t, "../docs/operations.md"), -1)
+	if len(blocks) == 0 {
+		t.Error("docs/operations.md shows none")
+	}
+	for _, b := range blocks {
+		if !exprs[unspaced(b[1])] {
+			t.Errorf("docs/operations.md shows what no alert has:\n%s", b[1])
 		}
 	}
 }

@@ -70,12 +70,15 @@ func micros(ns float64) string {
 	}
 }
 
-// thousands shows a number with separators, to three digits or so.
-func thousands(n float64) string {
-	i := int64(n)
-	if i >= 1000 {
-		i = (i + 50) / 100 * 100
-		return fmt.Sprintf("%d,%03d", i/1000, i%1000)
+// thousands shows a rate, rounded to hundreds, with separators.
+func thousands(rate float64) string {
+	n := int64(rate)
+	if n >= 1000 {
+		n = (n + 50) / 100 * 100
 	}
-	return fmt.Sprint(i)
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }
