@@ -89,6 +89,27 @@ var mutants = []mutant{
 		test:    "TestKilled",
 		finds:   "repeated an event published",
 	},
+	{
+		mistake: "marks rows as published that were not delivered",
+		patches: []patch{{"poll/batch.go", "done, failed := w.publish(items)", "_, failed := w.publish(items)\n\tdone := len(items)"}},
+		test:    "TestPollMode/silent_broker",
+		finds:   "lost: ",
+	},
+	{
+		mistake: "polls without an order",
+		patches: []patch{{"poll/order.go", `return strings.Join(parts, ", ")`, `return "random()"`}},
+		test:    "TestPollMode/sequence/every_event_once",
+		finds:   "reordered: ",
+	},
+	{
+		mistake: "polls without lanes and holds no key back",
+		patches: []patch{
+			{"poll/holdback.go", "case !held[r.key]:", "default:"},
+			{"poll/sql.go", "WHERE pg_try_advisory_xact_lock(%d, %d + lane) LIMIT %d", "WHERE %d + %d > 0 LIMIT %d"},
+		},
+		test:  "TestPollMode/sequence/killed",
+		finds: "reordered: ",
+	},
 }
 
 // TestMutants shows that the tests of this package find mistakes.
