@@ -101,7 +101,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 	var group errgroup.Group
 	for n := range workers {
-		w, err := newWorker(r, n, working)
+		w, err := newWorker(working, r, n)
 		if err != nil {
 			return err
 		}

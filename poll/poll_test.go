@@ -211,6 +211,14 @@ func TestStatusTellsTheBacklog(t *testing.T) {
 		st := in.health.Status().(poll.Status)
 		return st.UnpublishedRows == 1 && st.InFlightEvents == 1 && st.OldestSeconds >= 0 && st.Role == "active"
 	})
+	holders, err := poll.ReadLanes(w.ctx(), w.conn, w.table())
+	if err != nil || len(holders) != 1 || len(holders[0].Lanes) != 16 || holders[0].Application != "cdc-outbox" {
+		t.Errorf("holders of lanes %+v, %v; want one with all 16", holders, err)
+	}
+	backlog, err := poll.ReadBacklog(w.ctx(), w.conn, w.table())
+	if err != nil || backlog.Rows != 1 {
+		t.Errorf("backlog %+v, %v", backlog, err)
+	}
 	f.up()
 	w.published(1)
 }

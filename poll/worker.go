@@ -51,7 +51,7 @@ type tableState struct {
 	busy  bool // the last batch was as large as it could be
 }
 
-func newWorker(r *Relay, number int, working context.Context) (*worker, error) {
+func newWorker(working context.Context, r *Relay, number int) (*worker, error) {
 	router, err := transform.New(r.cfg.Event, r.cfg.Route)
 	if err != nil {
 		return nil, err
