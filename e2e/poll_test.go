@@ -28,6 +28,8 @@ const (
 
 	// claimTimeout is source.poll.claim_timeout.
 	claimTimeout = time.Second
+	// batchSize is source.poll.batch_size: small, so that there is a backlog often.
+	batchSize = 20
 	// instances are how many poll at once.
 	instances = 3
 )
@@ -118,7 +120,7 @@ func polledKilled(t *testing.T, ddl string) {
 	s := seed(t)
 	random := rand.New(rand.NewPCG(s, 100))
 	fleet := w.fleet()
-	load := w.write(s, 5*time.Millisecond, 0)
+	load := w.write(s, time.Millisecond, 0)
 	kills = number(t, killsEnv, kills)
 	for range kills {
 		load.await(20 + random.IntN(500))
@@ -128,7 +130,7 @@ func polledKilled(t *testing.T, ddl string) {
 		fleet[victim] = startConnector(t, w.config)
 	}
 	_, report := w.finish(load, fleet)
-	const inHand = 2 * 1000 // two batches
+	const inHand = 2 * batchSize // each worker's
 	if report.Repeated > kills*inHand {
 		t.Errorf("%d records came again after %d kills", report.Repeated, kills)
 	}
@@ -250,7 +252,7 @@ func (w *world) sourceConfig() string {
 	if !w.polled {
 		return w.ways.config()
 	}
-	return fmt.Sprintf("  mode: poll\n  poll:\n    claim_timeout: %s\n    after_publish: mark\n", claimTimeout) + w.ways.config()
+	return fmt.Sprintf("  mode: poll\n  poll:\n    claim_timeout: %s\n    batch_size: %d\n    after_publish: mark\n", claimTimeout, batchSize) + w.ways.config()
 }
 
 // started is what the program logs once it is at work.
