@@ -134,6 +134,9 @@ func (d *delivery) settle(batch []item) {
 		}
 		d.tracker.Done(ticket, n)
 	}
+	for i := range batch {
+		batch[i].event.Release()
+	}
 	for i := 0; i < len(batch); {
 		chunk, n := batch[i].chunk, 0
 		for ; i < len(batch) && batch[i].chunk == chunk; i++ {

@@ -34,12 +34,15 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	var conn *pgx.Conn
 	defer func() { closeConn(conn) }()
 	blind := false
+	var end wal.LSN // of the log, at the last look
 	for backoff.Sleep(ctx, monitorPoll) == nil {
-		fresh, err := s.look(ctx, conn, cp)
+		fresh, flushed, err := s.look(ctx, conn, cp)
 		conn = fresh
 		switch {
 		case err == nil:
 			blind = false
+			s.whole.Store(uint64(end)) // a change before that would have shown now
+			end = flushed
 		case ctx.Err() != nil:
 		case errors.Is(err, wal.ErrShutdown):
 			_ = backoff.Sleep(ctx, shutdownGrace)
@@ -55,8 +58,9 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 }
 
 // look checks the server, on conn or, where that is broken or nil, on a new
-// connection. It returns the connection to use next, nil if there is none.
-func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+// connection. It returns the connection to use next, nil if there is none, and
+// the end of the log.
+func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, wal.LSN, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if conn != nil && conn.Ping(ctx) != nil {
@@ -64,31 +68,52 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 		conn = nil
 	}
 	if conn == nil {
-		fresh, err := wal.Connect(ctx, s.cfg.Source.URL.Reveal())
+		fresh, err := s.connectBeside(ctx, cp)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		conn = fresh
 	}
-	return conn, s.check(ctx, conn, cp)
+	flushed, err := s.check(ctx, conn, cp)
+	return conn, flushed, err
+}
+
+// connectBeside opens a connection beside the stream that began with cp, to the
+// same server. The URL may lead to another one by now: it has several hosts, or
+// an address that moved in a failover.
+func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+	conn, err := wal.Connect(ctx, s.cfg.Source.URL.Reveal())
+	if err != nil {
+		return nil, err
+	}
+	server, err := wal.ReadServer(ctx, conn)
+	if err == nil && (server.SystemID != cp.SystemID || server.Timeline != cp.Timeline) {
+		err = fmt.Errorf("connected to system identifier %s on timeline %d, the stream is from %s on timeline %d",
+			server.SystemID, server.Timeline, cp.SystemID, cp.Timeline)
+	}
+	if err != nil {
+		closeConn(conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // check compares the server with the checkpoint once more, and publishes what
-// the metrics and the health endpoint show of it.
-func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) error {
+// the metrics and the health endpoint show of it. It returns the end of the log.
+func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (wal.LSN, error) {
 	seen, err := s.inspect(ctx, conn)
 	cp.LSN = max(cp.LSN, wal.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
 	if err != nil {
-		return s.sinceCheckpoint(&cp, err)
+		return 0, s.sinceCheckpoint(&cp, err)
 	}
 	server, err := wal.ReadServer(ctx, conn)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = cp.SystemID, cp.Timeline, cp.Database, server.FlushLSN
 	if _, err := checkpoint.Verify(&cp, seen); err != nil {
-		return err
+		return 0, err
 	}
 	s.health.slotSeen(seen.Slot, server.FlushLSN)
-	return nil
+	return server.FlushLSN, nil
 }

@@ -59,6 +59,11 @@ func (q *queue) push(ctx context.Context, it item) error {
 		q.items, q.head = q.items[:0], 0
 		q.since = time.Now()
 	}
+	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 { // or it would grow while it is never empty
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
 	q.items = append(q.items, it)
 	q.queued += it.size
 	q.inFlight += it.size

@@ -68,6 +68,40 @@ func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 	})
 }
 
+// A queue that is never empty, because what fills it is faster, must not grow.
+func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
+	q := newQueue(1 << 40)
+	next, want := int64(1), int64(1)
+	push := func(n int) {
+		for range n {
+			if err := q.push(t.Context(), sized(next)); err != nil {
+				t.Fatal(err)
+			}
+			next++
+		}
+	}
+	push(100)
+	var batch []item
+	for range 20_000 {
+		push(1)
+		q.mu.Lock()
+		q.queued = batchBytes // a batch is ready, of the first item
+		q.items[q.head].size += batchBytes
+		q.mu.Unlock()
+		var err error
+		if batch, err = q.take(t.Context(), time.Hour, batch); err != nil || len(batch) != 1 {
+			t.Fatalf("took %d items, %v", len(batch), err)
+		}
+		if got := batch[0].size - batchBytes; got != want {
+			t.Fatalf("took item %d, want %d", got, want)
+		}
+		want++
+	}
+	if n := cap(q.items); n > 1000 {
+		t.Errorf("a queue of 100 items has room for %d", n)
+	}
+}
+
 func TestQueuePushEndsWithItsContext(t *testing.T) {
 	cause := errors.New("asked to stop")
 	ctx, cancel := context.WithCancelCause(t.Context())

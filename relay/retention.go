@@ -6,16 +6,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 	"github.com/cdc-outbox/cdc-outbox/retention"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// startRetention keeps the tables small beside the stream, on a connection and
-// a goroutine of its own, and returns what ends both. It begins after begin: a
-// snapshot's rows are published by then.
-func (s *source) startRetention(ctx context.Context) (stop func()) {
+// startRetention keeps the tables small beside the stream that began with cp, on
+// a connection and a goroutine of its own, and returns what ends both. It begins
+// after begin: a snapshot's rows are published by then.
+func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
 	keep := s.cfg.Retention
 	if keep.After == 0 {
 		return func() {}
@@ -28,14 +29,14 @@ func (s *source) startRetention(ctx context.Context) (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		retention.Run(ctx, retention.Options{
-			Connect:   func(ctx context.Context) (*pgx.Conn, error) { return wal.Connect(ctx, s.cfg.Source.URL.Reveal()) },
+			Connect:   func(ctx context.Context) (*pgx.Conn, error) { return s.connectBeside(ctx, cp) },
 			Tables:    s.tables,
 			After:     keep.After,
 			Column:    keep.Column,
 			Interval:  keep.Interval,
 			Ahead:     keep.PartitionsAhead,
 			Span:      span,
-			Confirmed: s.health.confirmed,
+			Confirmed: s.published,
 			Observer:  s.health.retention,
 			Log:       s.log,
 		})
@@ -44,4 +45,11 @@ func (s *source) startRetention(ctx context.Context) (stop func()) {
 		cancel()
 		running.Wait()
 	}
+}
+
+// published is the position up to which every row that was committed is
+// published. The confirmed position alone does not say so: it also passes what a
+// changed publication left out of the stream, until the monitor notices.
+func (s *source) published() wal.LSN {
+	return min(s.health.confirmed(), wal.LSN(s.whole.Load()))
 }

@@ -1,18 +1,12 @@
 package relay
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
 // Retention runs at full speed beside a sink that acknowledges nothing, then
 // all: every row that goes has arrived.
 func TestRetentionTakesOnlyWhatIsDelivered(t *testing.T) {
 	t.Parallel()
-	d := sharedDatabase(t)
-	d.exec(`ALTER TABLE outbox ADD created_at timestamptz DEFAULT now()`)
-	d.cfg.Retention.After = time.Millisecond
-	d.cfg.Retention.Interval = time.Millisecond
+	d := retained(t)
 	g := &gate{topic: &topic{}}
 	i := d.start(&store{}, g).streams()
 	defer d.watch(g)()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +30,7 @@ var errTakenOver = errors.New("another instance has read the slot in the meantim
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
 // reader, streams into the intake, and begins again when the connection breaks.
 // run is its only goroutine, and owns all of it; the monitor beside it only reads
-// what never changes.
+// what never changes, and sets whole.
 type source struct {
 	cfg    config.Config
 	tables []wal.Table // none where only messages are read
@@ -42,6 +43,8 @@ type source struct {
 	epoch     int64       // of our checkpoints; 0 before the first stream
 	connected bool        // a connection succeeded once
 	stream    *wal.Stream // of the last session that ended because ctx did
+
+	whole atomic.Uint64 // LSN up to which the stream is known to have left nothing out
 }
 
 // run streams until ctx ends (nil; the stream stays open for close) or an error
@@ -106,6 +109,7 @@ func (s *source) session(ctx context.Context) error {
 func (s *source) consume(ctx context.Context, sql *pgx.Conn, stream *wal.Stream, cp checkpoint.Checkpoint) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	s.whole.Store(0) // another server's positions would mislead
 	watched := make(chan error, 1)
 	go func() { // owner: this call, which joins it below
 		err := s.monitor(ctx, cp)
@@ -128,7 +132,7 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, stream *wal.Stream,
 		return err
 	}
 	closeConn(sql) // the monitor has its own
-	defer s.startRetention(ctx)()
+	defer s.startRetention(ctx, cp)()
 	return s.intake.consume(ctx, stream)
 }
 

@@ -38,6 +38,21 @@ type Event struct {
 	XID        uint32
 	CommitTime time.Time
 	Warning    Warning
+
+	room *eventWithHeaders // that the event lies in; nil where Release has no effect
+}
+
+// Release gives the event's memory back to the router that made it, to be used
+// for another. The event, its Record and the Record's Headers are nobody's from
+// then on; the bytes that they referred to stay as they are. It is called at
+// most once, from any goroutine. Forgetting it costs memory reuse, no more.
+func (e *Event) Release() {
+	if e.room == nil {
+		return
+	}
+	room, rooms := e.room, e.room.rooms
+	*room = eventWithHeaders{rooms: rooms}
+	rooms.Put(room)
 }
 
 // Size is the number of bytes that the event counts against a byte bound: key,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -13,10 +14,12 @@ import (
 
 // eventWithHeaders makes an event and its usual headers one allocation. They are not
 // taken from a larger slab: one event in flight would keep the payloads of its
-// whole slab alive, out of any byte bound's sight.
+// whole slab alive, out of any byte bound's sight. But it is used again once the
+// event is released: events are most of what would be garbage.
 type eventWithHeaders struct {
 	event   Event
 	headers [builtInHeaders]kgo.RecordHeader
+	rooms   *sync.Pool // that it goes back to
 }
 
 // Route returns the event of an inserted row. The event refers to the row's
@@ -51,8 +54,11 @@ type builder struct {
 
 // begin makes an event of which only the origin is known.
 func (r *Router) begin(p *plan, row *wal.Row) (builder, *eventWithHeaders) {
-	room := &eventWithHeaders{}
-	room.event = Event{Table: p.table, Position: row.Position, XID: row.XID, CommitTime: row.CommitTime}
+	room, ok := r.rooms.Get().(*eventWithHeaders)
+	if !ok {
+		room = &eventWithHeaders{rooms: &r.rooms}
+	}
+	room.event = Event{Table: p.table, Position: row.Position, XID: row.XID, CommitTime: row.CommitTime, room: room}
 	room.event.Record.Partition = PartitionByKey
 	room.event.Record.Timestamp = row.CommitTime
 	return builder{router: r, plan: p, values: row.Values, event: &room.event}, room

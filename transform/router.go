@@ -2,6 +2,7 @@ package transform
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -27,6 +28,7 @@ type Router struct {
 
 	tx    transactionHeaders
 	names interned
+	rooms sync.Pool // of *eventWithHeaders that were released
 }
 
 // New compiles the options. ev and route have passed the configuration's own

@@ -1,0 +1,61 @@
+package transform_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Events are released on another goroutine, as they are delivered. None has
+// anything of the one whose memory it got, and what a released one referred to
+// is untouched.
+func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
+	router := newRouter(t, nil)
+	released := make(chan *transform.Event, 16)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ev := range released {
+			ev.Record.Offset, ev.Warning = 7, transform.WarningNoTrace
+			ev.Release()
+		}
+	}()
+	plain, rich := headersRow(nil), headersRow([]byte(`{"a": "1", "b": "2", "c": "3", "d": "4"}`))
+	bad := headersRow([]byte(`[]`))
+	want := map[*wal.Row]string{}
+	for i := range 20_000 {
+		row := []*wal.Row{plain, rich, bad}[i%3]
+		ev, err := router.Route(row)
+		got := fmt.Sprintf("%+v %s %s %q %v %v", err, ev.Record.Key, ev.Record.Value, ev.Record.Headers, ev.Warning, ev.Record.Offset)
+		if want[row] == "" {
+			want[row] = got
+		} else if got != want[row] {
+			t.Fatalf("event %d:\n%s, want\n%s", i, got, want[row])
+		}
+		released <- ev
+	}
+	close(released)
+	<-done
+	if got := string(plain.Values[4].Data); got != "payload" {
+		t.Errorf("the row's payload is %q", got)
+	}
+}
+
+// An event that no router made is not any router's to use.
+func TestReleaseOfAnotherEvent(t *testing.T) {
+	(&transform.Event{}).Release()
+}
+
+func BenchmarkRouteReleased(b *testing.B) {
+	router, row := benchmarkRow(b, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		ev, err := router.Route(row)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ev.Release()
+	}
+}
