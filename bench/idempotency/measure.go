@@ -50,9 +50,9 @@ func round(ctx context.Context, s subject, n, workers int, compareFirst bool) (t
 	}
 	order := []phase{claim, complete, duplicate, trusted, lookUp}
 	if compareFirst {
-		order = append([]phase{bare, work}, order...)
+		order = append([]phase{prepare, bare, work}, order...)
 	} else {
-		order = append(order, bare, work)
+		order = append(append([]phase{prepare}, order...), bare, work)
 	}
 	for _, p := range order {
 		if s.calls[p] == nil {

@@ -7,13 +7,10 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 )
 
@@ -77,58 +74,6 @@ func startRedis(ctx context.Context, s *stage, o options) error {
 	}
 	s.add("Redis", setNX, ofStore(store))
 	s.add("Redis, window in front", setNX, behindWindow(store))
-	return nil
-}
-
-func startPostgres(ctx context.Context, s *stage, o options) error {
-	bin, err := pgserver.Ensure(ctx, os.Stderr)
-	if err != nil {
-		return err
-	}
-	server, err := pgserver.Start(ctx, pgserver.Options{BinDir: bin, Durable: true})
-	if err != nil {
-		return err
-	}
-	s.onClose(func() { _ = server.Close() })
-	config, err := pgxpool.ParseConfig(server.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	config.MaxConns = int32(o.workers)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	s.onClose(pool.Close)
-	keys, err := postgres.DDL("", false)
-	if err != nil {
-		return err
-	}
-	for _, sql := range []string{keys, `CREATE TABLE bare (id text PRIMARY KEY)`, `CREATE TABLE effects (id text)`} {
-		if _, err := pool.Exec(ctx, sql); err != nil {
-			return err
-		}
-	}
-	var version string
-	if err := pool.QueryRow(ctx, `SHOW server_version`).Scan(&version); err != nil {
-		return err
-	}
-	store, err := postgres.NewStore(pool, postgres.StoreOptions{})
-	if err != nil {
-		return err
-	}
-	x, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{MaxAttempts: -1})
-	if err != nil {
-		return err
-	}
-	s.note("PostgreSQL %s, fsync on, TCP loopback; bare: INSERT of a row, committed", version)
-	insert := func(ctx context.Context, m *message) error {
-		_, err := pool.Exec(ctx, `INSERT INTO bare VALUES ($1)`, m.Key.ID)
-		return err
-	}
-	s.add("PostgreSQL", insert, ofStore(store))
-	s.add("PostgreSQL, window in front", insert, behindWindow(store))
-	s.add("PostgreSQL, Transactional", insert, ofTransactional(x, pool))
 	return nil
 }
 

@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -18,9 +14,10 @@ import (
 type phase int
 
 const (
-	bare      phase = iota // one round trip of the client that writes
+	prepare   phase = iota // what must be there; not reported
+	bare                   // one round trip of the client that writes
 	work                   // what a handler would do without us
-	claim                  // of a new message; of Transactional the whole Run, work included
+	claim                  // of a new message; where there is work, all of it, work included
 	complete               // of the claimed message
 	duplicate              // the claim of a completed message
 	trusted                // the same, answered by memory alone
@@ -110,29 +107,5 @@ func behindWindow(s idempotency.Store) [phases]call {
 		}
 		return nil
 	}
-	return calls
-}
-
-// ofTransactional are the calls of the runner whose handler inserts a row,
-// beside a transaction that only does that.
-func ofTransactional(x *postgres.Transactional, pool *pgxpool.Pool) (calls [phases]call) {
-	insert := func(ctx context.Context, tx pgx.Tx, m *message) error {
-		_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, m.Key.ID)
-		return err
-	}
-	run := func(ctx context.Context, m *message, want idempotency.Disposition) error {
-		r, err := x.Run(ctx, m.Message, func(ctx context.Context) ([]byte, error) {
-			return stored, insert(ctx, postgres.Tx(ctx), m)
-		})
-		if err == nil && r.Disposition != want {
-			err = fmt.Errorf("message %s: %s instead of %s", m.Key, r.Disposition, want)
-		}
-		return err
-	}
-	calls[work] = func(ctx context.Context, m *message) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return insert(ctx, tx, m) })
-	}
-	calls[claim] = func(ctx context.Context, m *message) error { return run(ctx, m, idempotency.Handled) }
-	calls[duplicate] = func(ctx context.Context, m *message) error { return run(ctx, m, idempotency.Skipped) }
 	return calls
 }
