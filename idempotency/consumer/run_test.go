@@ -154,7 +154,7 @@ func TestOneKeyThatWaitsHoldsUpNoOther(t *testing.T) {
 	cfg.Observer.PausedPartitions = func(n int) { paused.Store(int64(n)) }
 	start(t, cfg)
 	await(t, "the other key's records among those buffered", func() bool { return handled.Load() >= 50 })
-	await(t, "the other's lease to be asked for again", func() bool { return l.count(&l.elsewhere) > 3 })
+	await(t, "the other's lease to be asked for so often that fetching is paused", func() bool { return l.count(&l.elsewhere) > 200 })
 	admin := kadm.NewClient(b.Client(t))
 	if at := committed(t, admin, 0); at != 0 {
 		t.Errorf("offset %d was committed although the first record is not finished", at)
@@ -224,9 +224,7 @@ func TestStopDrains(t *testing.T) {
 	m := start(t, cfg)
 	ctx := receive(t, "the first handler", running)
 	m.cancel()
-	if ctx.Err() != nil {
-		t.Error("the handler's context ended with Run's")
-	}
+	staysOpen(t, ctx)
 	close(finish)
 	m.stop(t)
 	if got, want := committed(t, kadm.NewClient(b.Client(t)), 0), finished.Load(); got != want || got == 0 {
