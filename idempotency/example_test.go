@@ -150,3 +150,21 @@ func ExampleKey_Validate() {
 	// <nil>
 	// bad idempotency key: the id is empty
 }
+
+// A filter without states means those that are neither running nor still to be
+// run.
+func ExampleFilter() {
+	fmt.Println(idempotency.Filter{Scope: "shipping"}.StatesOrDefault())
+	fmt.Println(idempotency.Filter{UnchangedFor: time.Hour}.Validate())
+	// Output:
+	// [completed failed]
+	// bad idempotency key: scope "" must be 1 to 100 letters, digits, dots, underscores or hyphens
+}
+
+func ExampleCheckLease() {
+	fmt.Println(idempotency.CheckLease(idempotency.MinLease))
+	fmt.Println(idempotency.CheckLease(time.Microsecond))
+	// Output:
+	// <nil>
+	// bad request to the idempotency store: the lease, 1µs, is shorter than 1ms
+}

@@ -155,6 +155,7 @@ func TestACallWhoseAnswerIsLostIsRepeated(t *testing.T) {
 
 func TestAClaimThatCannotBeAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.OnUnavailable = idempotency.FailClosed
 		f.store.fail(always(idempotency.OpClaim), nil)
 		r, err := f.tries(idempotency.Unavailable, unreachable(t))
 		if !errors.Is(err, errDown) || r.Wait <= 0 || f.store.count(idempotency.OpClaim) != 2 {

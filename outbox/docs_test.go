@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
 // TestDocumentationIsWhatRuns finds each block of code of the documentation in
@@ -16,4 +17,10 @@ func TestDocumentationIsWhatRuns(t *testing.T) {
 		"go":  docblocks.Read(t, "example_test.go", "example_table_test.go", "tracing/tracing_test.go"),
 		"sql": docblocks.Read(t, "schema.sql") + partitioned,
 	})
+}
+
+func TestDefaultPrefixIsDocumented(t *testing.T) {
+	if want := "The prefix is `" + outbox.DefaultPrefix + "` unless"; !strings.Contains(docblocks.Read(t, "../docs/outbox-library.md"), want) {
+		t.Errorf("the documentation does not say: %s", want)
+	}
 }

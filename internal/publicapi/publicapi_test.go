@@ -1,0 +1,253 @@
+package publicapi
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/cdc-outbox/cdc-outbox/"
+)
+
+// libraries are the public packages' trees.
+var libraries = []string{"outbox", "idempotency"}
+
+// implied are methods that are called for their callers by fmt and errors.
+var implied = map[string]bool{"String": true, "Error": true, "Unwrap": true}
+
+// TestEverySymbolIsUsedFromOutside finds each exported constant, variable, type,
+// function and method in an external test, in an example program or in a package
+// for tests. It goes by names: a method counts where a package that imports its
+// own selects the name. A type counts, too, if it is part of a symbol that does.
+func TestEverySymbolIsUsedFromOutside(t *testing.T) {
+	uses := usesOf(t)
+	found := 0
+	for _, tree := range libraries {
+		for pkg, symbols := range symbolsOf(t, tree) {
+			used := map[string]bool{}
+			for name := range symbols {
+				if uses.has(pkg, name) {
+					symbols.reach(name, used)
+				}
+			}
+			for name := range symbols {
+				if found++; !used[name] {
+					t.Errorf("%s.%s is in no example and in no test from outside", pkg, name)
+				}
+			}
+		}
+	}
+	if found < 300 {
+		t.Errorf("only %d symbols: this test looks in the wrong places", found)
+	}
+}
+
+type file struct {
+	path string // from the root, with slashes
+	tree *ast.File
+}
+
+// parse returns the Go files of a tree.
+func parse(t *testing.T, tree string) (files []file) {
+	t.Helper()
+	set := token.NewFileSet()
+	err := filepath.WalkDir(filepath.Join(root, tree), func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") {
+			return err
+		}
+		parsed, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, name)
+		files = append(files, file{path: filepath.ToSlash(relative), tree: parsed})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// symbols are what a package exports, methods as Type.Method, each with the
+// declaration, in which types stand.
+type symbols map[string]ast.Node
+
+// symbolsOf returns the symbols of a tree's packages.
+func symbolsOf(t *testing.T, tree string) map[string]symbols {
+	t.Helper()
+	packages := map[string]symbols{}
+	for _, f := range parse(t, tree) {
+		if strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		pkg := path.Dir(f.path)
+		if packages[pkg] == nil {
+			packages[pkg] = symbols{}
+		}
+		for _, d := range f.tree.Decls {
+			packages[pkg].add(d)
+		}
+	}
+	return packages
+}
+
+func (s symbols) add(d ast.Decl) {
+	note := func(qualifier string, id *ast.Ident, in ast.Node) {
+		if id.IsExported() {
+			s[qualifier+id.Name] = in
+		}
+	}
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if receiver := receiverOf(d); receiver == "" || ast.IsExported(receiver) {
+			note(strings.TrimPrefix(receiver+".", "."), d.Name, &ast.FuncDecl{Name: d.Name, Recv: d.Recv, Type: d.Type})
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				note("", spec.Name, spec)
+			case *ast.ValueSpec:
+				for _, name := range spec.Names {
+					note("", name, spec)
+				}
+			}
+		}
+	}
+}
+
+// reach adds the symbol, and the types that it is made of, to used.
+func (s symbols) reach(name string, used map[string]bool) {
+	if used[name] {
+		return
+	}
+	used[name] = true
+	ast.Inspect(s[name], func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			if _, isType := s[id.Name].(*ast.TypeSpec); isType {
+				s.reach(id.Name, used)
+			}
+		}
+		return true
+	})
+}
+
+// receiverOf returns the type that a method is of, "" for a function.
+func receiverOf(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	expr := d.Recv.List[0].Type
+	if pointer, ok := expr.(*ast.StarExpr); ok {
+		expr = pointer.X
+	}
+	if generic, ok := expr.(*ast.IndexExpr); ok {
+		expr = generic.X
+	}
+	return expr.(*ast.Ident).Name
+}
+
+// usage is what tests and examples select of the libraries' packages: pkg.Name
+// directly, and for methods all names that are selected beside an import of pkg.
+type usage struct {
+	direct map[string]map[string]bool
+	beside map[string]map[string]bool
+}
+
+func (u usage) has(pkg, symbol string) bool {
+	_, method, ok := strings.Cut(symbol, ".")
+	if !ok {
+		return u.direct[pkg][symbol]
+	}
+	return implied[method] || u.beside[pkg][method]
+}
+
+// suite calls the methods of the stores for their tests.
+const suite = "idempotency/storetest"
+
+// usesOf looks into all users.
+func usesOf(t *testing.T) usage {
+	t.Helper()
+	u := usage{direct: map[string]map[string]bool{}, beside: map[string]map[string]bool{}}
+	imports := map[string]map[string]bool{} // by directory
+	selects := map[string]map[string]bool{}
+	for _, f := range parse(t, ".") {
+		if !uses(f) {
+			continue
+		}
+		dir := path.Dir(f.path)
+		local := imported(f.tree)
+		for _, pkg := range local {
+			note(imports, dir, pkg)
+		}
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				note(selects, dir, s.Sel.Name)
+				if x, ok := s.X.(*ast.Ident); ok && local[x.Name] != "" {
+					note(u.direct, local[x.Name], s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	for dir, packages := range imports {
+		for pkg := range packages {
+			for name := range selects[dir] {
+				note(u.beside, pkg, name)
+			}
+			if packages[suite] {
+				for name := range selects[suite] {
+					note(u.beside, pkg, name)
+				}
+			}
+		}
+	}
+	return u
+}
+
+func note(in map[string]map[string]bool, key, value string) {
+	if in[key] == nil {
+		in[key] = map[string]bool{}
+	}
+	in[key][value] = true
+}
+
+// uses tells whether a file shows how the libraries are used: an external test,
+// an example program, or what tests are made of.
+func uses(f file) bool {
+	testing := slices.ContainsFunc(f.tree.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` })
+	switch {
+	case strings.HasSuffix(f.path, "_test.go"):
+		return strings.HasSuffix(f.tree.Name.Name, "_test") || !slices.Contains(libraries, strings.Split(f.path, "/")[0])
+	default:
+		return testing || strings.HasPrefix(f.path, "examples/")
+	}
+}
+
+// imported returns the module's packages that a file imports, from the root, by
+// their names in the file.
+func imported(f *ast.File) map[string]string {
+	all := map[string]string{}
+	for _, i := range f.Imports {
+		name, _ := strconv.Unquote(i.Path.Value) // the parser saw to it
+		pkg, ours := strings.CutPrefix(name, module)
+		switch {
+		case !ours:
+		case i.Name != nil:
+			all[i.Name.Name] = pkg
+		default:
+			all[path.Base(pkg)] = pkg
+		}
+	}
+	return all
+}
