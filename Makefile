@@ -12,6 +12,9 @@ TIMEOUT  ?= 15m
 RACE     ?= $(if $(shell command -v $(CC)),-race) # the race detector needs a C compiler
 PKG      ?= ./...
 ARGS     ?=
+STORE    ?= redis
+ORDERS   ?= 200
+KILLS    ?= 12
 
 # Stamped by us: go's own stamping fails in a clone that somebody else owns.
 RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -32,6 +35,10 @@ help: ## this list
 .PHONY: demo
 demo: build ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by itself
 	@exec bin/cdc-outbox demo --events $(EVENTS)
+
+.PHONY: example-payments
+example-payments: build postgres ## payments to shipments, each once, while processes are killed; STORE=postgres, dynamodb, memory
+	@go run -buildvcs=false ./examples/payments -store $(STORE) -orders $(ORDERS) -kills $(KILLS)
 
 .PHONY: build
 build: ## bin/cdc-outbox, a static binary

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
+)
+
+// TestMain lets the test's program play the services too, as the stage starts
+// itself in their roles.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "-role" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// TestEachOrderShipsOnce plays the flow with each store.
+func TestEachOrderShipsOnce(t *testing.T) {
+	connector := filepath.Join(t.TempDir(), "cdc-outbox")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", connector, "../../cmd/cdc-outbox").CombinedOutput(); err != nil {
+		t.Fatalf("build the connector: %v: %s", err, out)
+	}
+	for _, store := range []storeKind{inRedis, inPostgres, inDynamoDB, inMemory} {
+		t.Run(string(store), func(t *testing.T) {
+			need(t, store)
+			opts, err := parse([]string{"-store", string(store), "-orders", "40", "-kills", "4", "-connector", connector, "-logs", t.TempDir()}, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			err = act(t.Context(), opts, &out)
+			if err != nil || !strings.HasSuffix(out.String(), "each order shipped once\n") {
+				t.Errorf("play = %v\n%s", err, out.String())
+				showLogs(t, opts.logs)
+			}
+		})
+	}
+}
+
+// need skips the test where the store's server is not to be had.
+func need(t *testing.T, store storeKind) {
+	t.Helper()
+	switch store {
+	case inRedis:
+		if _, err := redisserver.Ensure(t.Context(), io.Discard); err != nil {
+			t.Skip(err)
+		}
+	case inDynamoDB:
+		script, err := dynamoScript()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(script, "fetch").CombinedOutput(); err != nil {
+			t.Skipf("DynamoDB Local is not to be had: %s", out)
+		}
+	}
+}
+
+func showLogs(t *testing.T, dir string) {
+	logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+	for _, path := range logs {
+		if text, err := os.ReadFile(path); err == nil {
+			t.Logf("%s:\n%s", filepath.Base(path), text)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, args := range [][]string{{"-store", "etcd"}, {"-orders", "0"}, {"-kills", "-1"}, {"orders"}, {"-unknown"}} {
+		if _, err := parse(args, io.Discard); err == nil {
+			t.Errorf("%v is accepted", args)
+		}
+	}
+	if err := act(t.Context(), options{role: "audience"}, io.Discard); err == nil {
+		t.Error("an unknown role is played")
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// play runs the whole flow and judges it.
+func play(ctx context.Context, o options, out io.Writer) (err error) {
+	s, err := setUp(ctx, o.store, out)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	logs := o.logs
+	if logs == "" {
+		if logs, err = os.MkdirTemp("", "cdc-outbox-payments-"); err != nil {
+			return err
+		}
+		defer func() {
+			if err == nil {
+				err = os.RemoveAll(logs)
+			}
+		}()
+	}
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return err
+	}
+	c, err := newCast(s, o, logs)
+	if err != nil {
+		return err
+	}
+	if err := c.setUpConnector(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		for _, a := range c.all() {
+			err = errors.Join(err, a.stop())
+		}
+	}()
+	for _, a := range c.all() {
+		if err := a.start(); err != nil {
+			return err
+		}
+	}
+	s.say("orders, shipping and cdc-outbox, processes of their own; their logs are in %s\n", logs)
+
+	world, err := newWorld(ctx, s, o.orders)
+	if err != nil {
+		return err
+	}
+	defer world.close()
+	return errors.Join(scenes(ctx, s, c, world, o), world.judge(context.WithoutCancel(ctx), s, c))
+}
+
+// scenes lets customers pay while processes are killed, and returns when
+// everything that was sent is handled. Its goroutines have ended then.
+func scenes(ctx context.Context, s *stage, c cast, w *world, o options) error {
+	acting, stop := context.WithCancel(ctx)
+	defer stop()
+	var all errgroup.Group
+	run := func(part func(context.Context) error) {
+		all.Go(func() error {
+			err := part(acting)
+			if err != nil {
+				stop() // the others have nothing to wait for
+			}
+			return err
+		})
+	}
+	killed := make(chan struct{})
+	run(w.repeat)
+	run(func(ctx context.Context) error {
+		defer close(killed)
+		return killInTurn(ctx, s, c, o.kills)
+	})
+	run(func(ctx context.Context) error {
+		defer stop()
+		if err := w.pay(ctx, killed); err != nil {
+			return err
+		}
+		select {
+		case <-killed: // the processes are ours to look at from here
+		case <-ctx.Done():
+			return nil
+		}
+		return w.settled(ctx, s, c)
+	})
+	return all.Wait()
+}
+
+// killInTurn kills the processes one after another, at random moments, and
+// starts each again; Redis comes back empty.
+func killInTurn(ctx context.Context, s *stage, c cast, kills int) error {
+	victims := []func() error{
+		func() error { return c.orders.kill(ctx) },
+		func() error { return c.connector.kill(ctx) },
+		func() error { return c.shipping.kill(ctx) },
+	}
+	if s.redis != nil {
+		victims = append(victims, func() error {
+			if err := s.redis.Stop(ctx, syscall.SIGKILL); err != nil {
+				return err
+			}
+			s.redisKills++
+			return s.redis.Resume(ctx)
+		})
+	}
+	for i := range kills {
+		pause := time.NewTimer(time.Duration(500+rand.IntN(1500)) * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		case <-pause.C:
+		}
+		if err := victims[i%len(victims)](); err != nil {
+			return fmt.Errorf("kill: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+)
+
+// storeKind is where a consumer keeps what it has handled.
+type storeKind string
+
+const (
+	inRedis    storeKind = "redis"
+	inPostgres storeKind = "postgres"
+	inDynamoDB storeKind = "dynamodb"
+	inMemory   storeKind = "memory"
+)
+
+func (k storeKind) known() bool {
+	return k == inRedis || k == inPostgres || k == inDynamoDB || k == inMemory
+}
+
+// lease is short, so that a killed process is succeeded soon. Real consumers
+// take half a minute or so.
+const lease = 3 * time.Second
+
+// newRunner returns what handles a message once.
+func newRunner(o options, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc) (idempotency.Runner, error) {
+	if o.store == inPostgres {
+		// The claim is a row in the service's own database. What the handler
+		// writes commits with it: nothing can come between the two.
+		return postgres.NewTransactional(pool, postgres.TransactionalOptions{Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts})
+	}
+	store, err := newStore(o)
+	if err != nil {
+		return nil, err
+	}
+	return idempotency.NewProcessor(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts})
+}
+
+// attempts is generous: here each kill costs the message in hand one.
+const attempts = 1000
+
+func newStore(o options) (idempotency.Store, error) {
+	switch o.store {
+	case inRedis:
+		return redis.New(goredis.NewClient(&goredis.Options{Addr: o.storeURL}), redis.Options{})
+	case inDynamoDB:
+		return dynamodb.New(dynamoClient(o.storeURL), dynamoTable, dynamodb.Options{}), nil
+	case inMemory:
+		// Forgotten whenever the process dies: the guard in the database is all
+		// there is then.
+		return memory.NewStore(memory.StoreOptions{}), nil
+	default:
+		return nil, fmt.Errorf("no store %q", o.store)
+	}
+}
+
+const dynamoTable = "idempotency"
+
+func dynamoClient(address string) *sdk.Client {
+	return sdk.New(sdk.Options{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String("http://" + address),
+		Credentials:  credentials.NewStaticCredentialsProvider("test", "test", ""), // DynamoDB Local takes any
+	})
+}
+
+// inTx runs fn in the handler's transaction, where the runner has one, or in one
+// of its own. guarded says that the message may be handled a second time, after
+// a crash between this commit and the completion in the store, or because the
+// store forgot it: fn must then recognise it.
+func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx, guarded bool) error) error {
+	if tx := postgres.Tx(ctx); tx != nil {
+		return fn(tx, false)
+	}
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return fn(tx, true) })
+}
