@@ -1,9 +1,9 @@
 package transform_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -218,7 +218,7 @@ func TestBindMessages(t *testing.T) {
 				t.Errorf("alone: %q, want %q", got, tt.unknown)
 			}
 			ev, err := router.RouteMessage(message(t, order()))
-			if err != nil || string(ev.Record.Key) != "42" || !strings.Contains(fmt.Sprintf("%s", ev.Record.Value), `{"id": 42}`) {
+			if err != nil || string(ev.Record.Key) != "42" || !bytes.Contains(ev.Record.Value, []byte(`{"id": 42}`)) {
 				t.Errorf("event %+v, %v", ev, err)
 			}
 		})
