@@ -154,10 +154,13 @@ func ExampleKey_Validate() {
 // A filter without states means those that are neither running nor still to be
 // run.
 func ExampleFilter() {
-	fmt.Println(idempotency.Filter{Scope: "shipping"}.StatesOrDefault())
+	for _, state := range (idempotency.Filter{Scope: "shipping"}).StatesOrDefault() {
+		fmt.Println(state)
+	}
 	fmt.Println(idempotency.Filter{UnchangedFor: time.Hour}.Validate())
 	// Output:
-	// [completed failed]
+	// completed
+	// failed
 	// bad idempotency key: scope "" must be 1 to 100 letters, digits, dots, underscores or hyphens
 }
 
