@@ -29,6 +29,9 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 			for _, sql := range change {
 				d.exec(sql)
 			}
+			for range 10 { // until the confirmed position has passed the row
+				d.exec(`SELECT pg_logical_emit_message(false, 'filler', repeat('x', 400000)), pg_sleep(0.05)`)
+			}
 			i.wantEnd(failure.Loss, "")
 			if got := d.text("SELECT count(*)::text FROM outbox"); got != "1" {
 				t.Error("the row that was not published went")

@@ -13,13 +13,13 @@ import (
 // horizon is a moment in the database's life: every transaction before xmin had
 // ended by then, and its end lies before lsn in the log.
 type horizon struct {
-	xmin string // a 32-bit transaction id
+	xmin int64 // with its epoch: not what a row has, which is the lower half
 	lsn  wal.LSN
 }
 
 // The snapshot is taken before the functions run, so the position is read after
 // the end of every transaction that the snapshot takes for ended.
-const horizonQuery = `SELECT pg_snapshot_xmin(pg_current_snapshot())::xid::text, pg_current_wal_insert_lsn()::text`
+const horizonQuery = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_wal_insert_lsn()::text`
 
 func readHorizon(ctx context.Context, conn *pgx.Conn) (horizon, error) {
 	var h horizon

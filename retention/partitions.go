@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,34 +17,37 @@ import (
 // partition is a partition of an outbox table.
 type partition struct {
 	table     wal.Table
+	oid       uint32
 	isDefault bool
 	// expired: all its times are older than asked.
 	expired bool
 	// pending: a DETACH … CONCURRENTLY was interrupted.
 	pending bool
+	// marked: it has the comment that dropDetached looks for.
+	marked bool
 }
 
 // The upper bound is a time for the tables we know how to treat; other
 // partitions have a bound that is no time, and are left alone.
 const partitionsQuery = `
-SELECT n.nspname, c.relname, bound.text = 'DEFAULT',
+SELECT n.nspname, c.relname, c.oid, bound.text = 'DEFAULT',
        COALESCE(upper.text::timestamptz < clock_timestamp() - $2::interval, false),
-       i.inhdetachpending
+       i.inhdetachpending, COALESCE(obj_description(c.oid, 'pg_class') = $3::text, false)
   FROM pg_inherits i
   JOIN pg_class c ON c.oid = i.inhrelid
   JOIN pg_namespace n ON n.oid = c.relnamespace
  CROSS JOIN LATERAL (SELECT COALESCE(pg_get_expr(c.relpartbound, c.oid), '') AS text) bound
- CROSS JOIN LATERAL (SELECT substring(bound.text FROM 'TO \(''(\d{4}-[^'']+)''\)$') AS text) upper
+ CROSS JOIN LATERAL (SELECT substring(bound.text FROM 'TO \(''(\d{4,}-\d\d-\d\d(?: \d\d:\d\d:\d\d[-+:.\d]*)?)''\)$') AS text) upper
  WHERE i.inhparent = $1::regclass
  ORDER BY upper.text NULLS LAST, 2`
 
 func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent wal.Table) ([]partition, error) {
-	rows, err := conn.Query(ctx, partitionsQuery, parent.Quoted(), r.opts.After)
+	rows, err := conn.Query(ctx, partitionsQuery, parent.Quoted(), r.opts.After, detachedFrom(parent))
 	if err != nil {
 		return nil, fmt.Errorf("read the partitions of %s: %w", parent, err)
 	}
 	partitions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p partition, err error) {
-		err = row.Scan(&p.table.Schema, &p.table.Name, &p.isDefault, &p.expired, &p.pending)
+		err = row.Scan(&p.table.Schema, &p.table.Name, &p.oid, &p.isDefault, &p.expired, &p.pending, &p.marked)
 		return p, err
 	})
 	if err != nil {
@@ -53,26 +57,26 @@ func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent w
 }
 
 // keepPartitions creates partitions ahead, detaches expired ones, and drops
-// those that were detached before a horizon that is settled now.
+// those that were detached before a horizon that is settled now. Each is tried
+// whatever becomes of the others.
 func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent wal.Table, h horizon) error {
-	if err := r.createAhead(ctx, conn, parent); err != nil {
-		return err
-	}
+	errs := []error{r.createAhead(ctx, conn, parent)}
 	partitions, err := r.readPartitions(ctx, conn, parent)
 	if err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
-	hasDefault := false
+	hasDefault := slices.ContainsFunc(partitions, func(p partition) bool { return p.isDefault })
+	held := false // what holds one partition holds the others: they have the table in common
 	for _, p := range partitions {
-		hasDefault = hasDefault || p.isDefault
-	}
-	var errs []error
-	for _, p := range partitions {
+		delete(r.seen, since{detached, p.oid}) // somebody has attached it again
 		switch {
 		case p.isDefault:
 			_, err = r.deleteRows(ctx, conn, p.table, h)
-		case p.expired || p.pending:
+		case (p.expired || p.pending) && !held:
 			err = r.expire(ctx, conn, parent, p, hasDefault)
+			held = err != nil
+		case p.marked && !p.expired && !p.pending:
+			err = mark(ctx, conn, p.table, "NULL")
 		default:
 			continue
 		}
@@ -107,7 +111,7 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 			continue
 		}
 		if _, err := conn.Exec(ctx, p.SQL()); err != nil {
-			return fmt.Errorf("create partition %s: %w", name, explain(err))
+			return fmt.Errorf("create partition %s: %w", name, err)
 		}
 		r.opts.Observer.RetentionPartition(parent, Created)
 		r.opts.Log.Info("created partition", zap.Stringer("partition", name), zap.Time("from", p.From), zap.Time("to", p.To))
@@ -118,21 +122,27 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 // expire detaches a partition once what was written before it expired is
 // published: until then a repair may want to read it through the table.
 func (r *retention) expire(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition, hasDefault bool) error {
-	published, err := r.confirmedSince(ctx, conn, since{"expired", p.table})
+	published, err := r.confirmedSince(ctx, conn, since{expired, p.oid})
 	if err != nil || !published {
 		return err
 	}
 	if err := r.detach(ctx, conn, parent, p, hasDefault); err != nil {
 		return err
 	}
-	delete(r.seen, since{"expired", p.table})
+	delete(r.seen, since{expired, p.oid})
 	return nil
 }
+
+// The states that a partition is seen in.
+const (
+	expired  = "expired"
+	detached = "detached"
+)
 
 // since is a state that a table is in, which began at some moment.
 type since struct {
 	state string
-	table wal.Table
+	oid   uint32
 }
 
 // confirmedSince reports whether the confirmed position has passed the moment
@@ -147,67 +157,4 @@ func (r *retention) confirmedSince(ctx context.Context, conn *pgx.Conn, what sin
 		r.seen[what] = seen
 	}
 	return r.opts.Confirmed() >= seen.lsn, nil
-}
-
-// detach takes a partition out of the table and marks it for dropDetached. While
-// a default partition exists PostgreSQL refuses to do so concurrently; the
-// exclusive lock that it takes then is waited for shortly only.
-func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition, hasDefault bool) error {
-	if _, err := conn.Exec(ctx, "COMMENT ON TABLE "+p.table.Quoted()+" IS "+literal(detachedFrom(parent))); err != nil {
-		return fmt.Errorf("mark partition %s: %w", p.table, explain(err))
-	}
-	how := " CONCURRENTLY"
-	switch {
-	case p.pending:
-		how = " FINALIZE"
-	case hasDefault:
-		how = ""
-	}
-	if _, err := conn.Exec(ctx, "ALTER TABLE "+parent.Quoted()+" DETACH PARTITION "+p.table.Quoted()+how); err != nil {
-		return fmt.Errorf("detach partition %s: %w", p.table, explain(err))
-	}
-	r.opts.Log.Info("detached partition", zap.Stringer("partition", p.table))
-	return nil
-}
-
-// detachedFrom is the comment of a table that was a partition.
-func detachedFrom(parent wal.Table) string {
-	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
-}
-
-// dropDetached drops the tables that carry the comment and are partitions no
-// more, once the confirmed position has passed the moment when that was seen:
-// nobody writes to them since.
-func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent wal.Table) error {
-	rows, err := conn.Query(ctx, `
-		SELECT n.nspname, c.relname
-		  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		 WHERE n.nspname = $1 AND c.relkind = 'r' AND NOT c.relispartition
-		   AND obj_description(c.oid, 'pg_class') = $2`, parent.Schema, detachedFrom(parent))
-	if err != nil {
-		return fmt.Errorf("look for detached partitions of %s: %w", parent, err)
-	}
-	detached, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t wal.Table, err error) {
-		err = row.Scan(&t.Schema, &t.Name)
-		return t, err
-	})
-	if err != nil {
-		return fmt.Errorf("look for detached partitions of %s: %w", parent, err)
-	}
-	for _, t := range detached {
-		published, err := r.confirmedSince(ctx, conn, since{"detached", t})
-		if err != nil {
-			return err
-		}
-		if !published {
-			continue
-		}
-		if _, err := conn.Exec(ctx, "DROP TABLE "+t.Quoted()); err != nil {
-			return fmt.Errorf("drop partition %s: %w", t, explain(err))
-		}
-		delete(r.seen, since{"detached", t})
-		r.opts.Observer.RetentionPartition(parent, Dropped)
-		r.opts.Log.Info("dropped partition", zap.Stringer("partition", t))
-	}
-	return nil
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
@@ -19,7 +17,8 @@ import (
 
 // Options say what to keep. All but Ahead are required.
 type Options struct {
-	// Connect opens the connection that the statements run on.
+	// Connect opens the connection that the statements run on, to the server whose
+	// log Confirmed speaks of: to no other, and none of another timeline.
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Tables are the outbox tables, partitioned or not.
 	Tables []wal.Table
@@ -34,7 +33,8 @@ type Options struct {
 	// the length Span; 0 creates none.
 	Ahead int
 	Span  outbox.Span
-	// Confirmed is the position up to which everything is published and saved.
+	// Confirmed is the position up to which everything that was committed is
+	// published and saved.
 	Confirmed func() wal.LSN
 	Observer  Observer
 	Log       *zap.Logger
@@ -74,7 +74,7 @@ var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 // tables is still to be published in another way than through the log, as the
 // rows of a snapshot are.
 func Run(ctx context.Context, o Options) {
-	r := &retention{opts: o, seen: map[since]horizon{}}
+	r := &retention{opts: o}
 	retry := backoff.Series{Range: reconnectWaits}
 	for ctx.Err() == nil {
 		err := r.session(ctx, &retry)
@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) {
 // retention is one call of Run.
 type retention struct {
 	opts Options
-	seen map[since]horizon // when a partition was first seen in a state
+	seen map[since]horizon // when a partition was first seen in a state, on this connection
 }
 
 // session makes passes on one connection until ctx ends or it breaks.
@@ -108,6 +108,7 @@ func (r *retention) session(ctx context.Context, retry *backoff.Series) error {
 		return fmt.Errorf("set lock_timeout: %w", err)
 	}
 	retry.Reset()
+	r.seen = map[since]horizon{}
 	var moments horizons
 	every := max(r.opts.Interval, r.opts.After/passesPerAge)
 	for {
@@ -161,32 +162,3 @@ func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table wal.Table, h
 	}
 	return size, nil
 }
-
-// SQLSTATEs that have a remedy of ours.
-const (
-	lockNotAvailable      = "55P03"
-	insufficientPrivilege = "42501"
-	undefinedColumn       = "42703"
-	checkViolation        = "23514"
-)
-
-// explain adds what to do about an error of PostgreSQL.
-func explain(err error) error {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || failure.RemedyOf(err) != "" {
-		return err
-	}
-	remedies := map[string]string{
-		lockNotAvailable:      "none needed: a transaction holds the table; it is tried again",
-		insufficientPrivilege: "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner: GRANT <owner> TO <role>",
-		undefinedColumn:       "set retention.column to the column with the time of writing",
-		checkViolation:        "the default partition holds rows of the new partition's time: move or delete them",
-	}
-	remedy, ok := remedies[pgErr.Code]
-	if !ok {
-		return err
-	}
-	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: err}
-}
-
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

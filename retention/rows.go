@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,23 +13,35 @@ import (
 )
 
 const (
-	// rangePages is how much of the table one DELETE looks at: 2 MiB.
-	rangePages = 256
+	// firstPages and mostPages are how much of the table one DELETE looks at: the
+	// first of a pass, and any, which is 2 MiB.
+	firstPages, mostPages = 16, 256
+	// longRange is how long a DELETE may take until the next one looks at less:
+	// with rows whose values are stored apart there is much to delete behind a
+	// page.
+	longRange = 50 * time.Millisecond
 	// shortestRest is the least time between two of them.
 	shortestRest = 5 * time.Millisecond
 )
 
 // deleteRange takes a range of pages, which a TID range scan reads without an
-// index. age() counts transactions back from now, in the 32-bit arithmetic of
-// transaction ids: the older writer has the greater age.
+// index (the clock keeps it from taking another one).
+//
+// age() counts transactions back from now, in the arithmetic of 32-bit
+// transaction ids: within 2^31 the older writer has the greater age. A row that
+// is older than that is frozen, but keeps its writer's id, whose age is then
+// negative; just below zero is the age of a writer that began after this
+// statement. A horizon that is nearly as old tells nothing.
 const deleteRange = `DELETE FROM ONLY %s
  WHERE ctid >= format('(%%s,0)', $1::bigint)::tid AND ctid < format('(%%s,0)', $2::bigint)::tid
    AND %s < clock_timestamp() - $3::interval
-   AND age(xmin) > age($4::xid)`
+   AND age(xmin) NOT BETWEEN -100000000 AND age($4::text::xid8::xid)
+   AND (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - $4::text::bigint < 2000000000)`
 
 // deleteRows goes once through a table that is no partitioned one, and returns
 // how many rows it deleted. It rests after each range for as long as the range
-// took, so that it takes half of one connection's time at most.
+// took, so that it takes half of one connection's time at most. A range with a
+// row that somebody has locked is left for the next pass.
 func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table wal.Table, h horizon) (deleted int64, err error) {
 	if h.lsn == 0 {
 		return 0, nil // nothing is known to be confirmed yet
@@ -39,17 +52,39 @@ func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table wal.Ta
 		return 0, fmt.Errorf("read the size of %s: %w", table, err)
 	}
 	statement := fmt.Sprintf(deleteRange, table.Quoted(), wal.QuoteIdentifier(r.opts.Column))
-	for page := int64(0); page < pages; page += rangePages {
+	horizon := fmt.Sprint(h.xmin)
+	var locked error // the last
+	size := int64(firstPages)
+	for page := int64(0); page < pages; {
 		started := time.Now()
-		tag, err := conn.Exec(ctx, statement, page, page+rangePages, r.opts.After, h.xmin)
+		tag, err := conn.Exec(ctx, statement, page, page+size, r.opts.After, horizon)
+		took := time.Since(started)
 		if err != nil {
-			return deleted, fmt.Errorf("delete old rows of %s: %w", table, err)
+			err = fmt.Errorf("delete old rows of %s: %w", table, err)
+			if sqlState(err) != lockNotAvailable {
+				return deleted, errors.Join(locked, err)
+			}
+			locked = err
+		} else {
+			deleted += tag.RowsAffected()
+			r.opts.Observer.RetentionDeleted(table, tag.RowsAffected())
 		}
-		deleted += tag.RowsAffected()
-		r.opts.Observer.RetentionDeleted(table, tag.RowsAffected())
-		if err := backoff.Sleep(ctx, max(shortestRest, time.Since(started))); err != nil {
+		page += size
+		size = nextSize(size, took)
+		if err := backoff.Sleep(ctx, max(shortestRest, took)); err != nil {
 			return deleted, err
 		}
 	}
-	return deleted, nil
+	return deleted, locked
+}
+
+// nextSize is how many pages the next range has, after one of so many.
+func nextSize(pages int64, took time.Duration) int64 {
+	switch {
+	case took > longRange:
+		return max(1, pages/2)
+	case took < longRange/4:
+		return min(mostPages, pages*2)
+	}
+	return pages
 }

@@ -1,0 +1,103 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// detach takes a partition out of the table and marks it for dropDetached. While
+// a default partition exists PostgreSQL refuses to do so concurrently; the
+// exclusive lock that it takes then is waited for shortly only.
+func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition, hasDefault bool) error {
+	statement := "ALTER TABLE " + parent.Quoted() + " DETACH PARTITION " + p.table.Quoted()
+	comment := literal(detachedFrom(parent))
+	var err error
+	switch {
+	case hasDefault && !p.pending: // both in one transaction, or neither
+		_, err = conn.Exec(ctx, commentOn(p.table, comment)+"; "+statement)
+	default: // alone, as PostgreSQL wants it
+		if err := mark(ctx, conn, p.table, comment); err != nil {
+			return err
+		}
+		how := " CONCURRENTLY"
+		if p.pending {
+			how = " FINALIZE"
+		}
+		_, err = conn.Exec(ctx, statement+how)
+	}
+	if err != nil {
+		return fmt.Errorf("detach partition %s: %w", p.table, err)
+	}
+	r.opts.Log.Info("detached partition", zap.Stringer("partition", p.table))
+	return nil
+}
+
+// detachedFrom is the comment of a table that was a partition.
+func detachedFrom(parent wal.Table) string {
+	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
+}
+
+func commentOn(t wal.Table, comment string) string {
+	return "COMMENT ON TABLE " + t.Quoted() + " IS " + comment
+}
+
+// mark gives a partition its comment, an SQL literal or NULL.
+func mark(ctx context.Context, conn *pgx.Conn, t wal.Table, comment string) error {
+	if _, err := conn.Exec(ctx, commentOn(t, comment)); err != nil {
+		return fmt.Errorf("mark partition %s: %w", t, err)
+	}
+	return nil
+}
+
+// detachedQuery finds the tables that carry the comment and are partitions no
+// more.
+const detachedQuery = `
+SELECT n.nspname, c.relname, c.oid
+  FROM pg_description d
+  JOIN pg_class c ON c.oid = d.objoid
+  JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0 AND d.description = $1::text
+   AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+ ORDER BY 2`
+
+// dropDetached drops what detach has detached, once the confirmed position has
+// passed the moment when that was seen: nobody has written to it since, for it
+// waited for all who had.
+func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent wal.Table) error {
+	rows, err := conn.Query(ctx, detachedQuery, detachedFrom(parent))
+	if err != nil {
+		return fmt.Errorf("look for detached partitions of %s: %w", parent, err)
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p partition, err error) {
+		err = row.Scan(&p.table.Schema, &p.table.Name, &p.oid)
+		return p, err
+	})
+	if err != nil {
+		return fmt.Errorf("look for detached partitions of %s: %w", parent, err)
+	}
+	var errs []error
+	for _, p := range found {
+		errs = append(errs, r.drop(ctx, conn, parent, p))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *retention) drop(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition) error {
+	published, err := r.confirmedSince(ctx, conn, since{detached, p.oid})
+	if err != nil || !published {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "DROP TABLE "+p.table.Quoted()); err != nil {
+		return fmt.Errorf("drop partition %s: %w", p.table, err)
+	}
+	delete(r.seen, since{detached, p.oid})
+	r.opts.Observer.RetentionPartition(parent, Dropped)
+	r.opts.Log.Info("dropped partition", zap.Stringer("partition", p.table))
+	return nil
+}

@@ -1,0 +1,14 @@
+package retention
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DeleteRows makes one pass through the first table, with a horizon of that
+// transaction id.
+func DeleteRows(ctx context.Context, conn *pgx.Conn, o Options, xmin int64) (int64, error) {
+	r := &retention{opts: o}
+	return r.deleteRows(ctx, conn, o.Tables[0], horizon{xmin: xmin, lsn: 1})
+}
