@@ -84,6 +84,12 @@ var mutants = []mutant{
 		finds: "did not stay up",
 	},
 	{
+		mistake: "leaves messages and rows in the server's order",
+		patches: []patch{{"wal/stream.go", "s.order = &sequencer{}", "s.order = nil"}},
+		test:    "TestMessageMode",
+		finds:   "misplaced: ",
+	},
+	{
 		mistake: "saves checkpoints too seldom",
 		patches: []patch{{"config/config.go", "100 * time.Millisecond", "5 * time.Second"}},
 		test:    "TestKilled",
