@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 )
 
@@ -56,13 +58,14 @@ func need(t *testing.T, store storeKind) {
 			t.Skip(err)
 		}
 	case inDynamoDB:
-		script, err := dynamoScript()
+		server, err := dynamoserver.Start(t.Context())
+		if errors.Is(err, dynamoserver.ErrNotToBeHad) {
+			t.Skip(err)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command(script, "fetch").CombinedOutput(); err != nil {
-			t.Skipf("DynamoDB Local is not to be had: %s", out)
-		}
+		_ = server.Close()
 	}
 }
 

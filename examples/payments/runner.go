@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 )
 
 // storeKind is where a consumer keeps what it has handled.
@@ -72,13 +71,7 @@ func newStore(o options) (idempotency.Store, error) {
 
 const dynamoTable = "idempotency"
 
-func dynamoClient(address string) *sdk.Client {
-	return sdk.New(sdk.Options{
-		Region:       "us-east-1",
-		BaseEndpoint: aws.String("http://" + address),
-		Credentials:  credentials.NewStaticCredentialsProvider("test", "test", ""), // DynamoDB Local takes any
-	})
-}
+func dynamoClient(address string) *sdk.Client { return dynamoserver.NewClient(address, nil) }
 
 // inTx runs fn in the handler's transaction, where the runner has one, or in one
 // of its own. guarded says that the message may be handled a second time, after

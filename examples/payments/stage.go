@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
@@ -27,8 +23,8 @@ import (
 type stage struct {
 	postgres *pgserver.Server
 	kafka    *kfake.Cluster
-	redis    *redisserver.Server // with inRedis
-	dynamo   *child.Process      // with inDynamoDB
+	redis    *redisserver.Server  // with inRedis
+	dynamo   *dynamoserver.Server // with inDynamoDB
 	storeURL string
 	// redisKills counts how often Redis was killed.
 	redisKills int
@@ -73,7 +69,7 @@ func (s *stage) broker() string { return s.kafka.ListenAddrs()[0] }
 
 func (s *stage) close() {
 	if s.dynamo != nil {
-		_ = s.dynamo.Stop(context.Background(), syscall.SIGKILL) // nothing in it is kept
+		_ = s.dynamo.Close()
 	}
 	if s.redis != nil {
 		_ = s.redis.Close()
@@ -142,57 +138,13 @@ func (s *stage) startRedis(ctx context.Context, out io.Writer) error {
 }
 
 // startDynamoDB starts DynamoDB Local, which needs Java 17 and, once, Maven.
-func (s *stage) startDynamoDB(ctx context.Context) error {
-	script, err := dynamoScript()
-	if err != nil {
+func (s *stage) startDynamoDB(ctx context.Context) (err error) {
+	if s.dynamo, err = dynamoserver.Start(ctx); err != nil {
 		return err
 	}
-	fetch := exec.CommandContext(ctx, script, "fetch")
-	fetch.Stderr = os.Stderr
-	if err := fetch.Run(); err != nil {
-		return fmt.Errorf("get DynamoDB Local: %w", err)
-	}
-	address, err := freeAddress()
-	if err != nil {
-		return err
-	}
-	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command(script, "run", port)
-	cmd.SysProcAttr = child.Attributes(syscall.SIGTERM)
-	if s.dynamo, err = child.Start(cmd); err != nil {
-		return err
-	}
-	s.storeURL = address
-	if err := await(ctx, "DynamoDB Local", func() (bool, error) {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			return false, nil //nolint:nilerr // not up yet
-		}
-		return true, conn.Close()
-	}); err != nil {
-		return err
-	}
-	s.say("DynamoDB Local, on %s", address)
-	return dynamodb.CreateTable(ctx, dynamoClient(address), dynamoTable)
-}
-
-// dynamoScript finds the script from the repository's root, where make runs, and
-// from this directory, where tests do.
-func dynamoScript() (string, error) {
-	for _, path := range []string{"scripts/dynamodb.sh", "../../scripts/dynamodb.sh"} {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("scripts/dynamodb.sh is not here: run this from the repository's root")
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
+	s.storeURL = s.dynamo.Addr()
+	s.say("DynamoDB Local, on %s", s.storeURL)
+	return dynamodb.CreateTable(ctx, dynamoClient(s.storeURL), dynamoTable)
 }
 
 // patience bounds each wait for something that must happen.

@@ -27,11 +27,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 )
 
 // Limits of waiting, for slow and busy machines.
@@ -59,7 +58,7 @@ func (s *Server) Client(t testing.TB, change ...func(*sdk.Options)) *sdk.Client 
 	t.Helper()
 	transport := newTransport()
 	t.Cleanup(transport.CloseIdleConnections)
-	return newClient(s.Address, transport, change...)
+	return dynamoserver.NewClient(s.Address, transport, change...)
 }
 
 // Table creates a table for package idempotency/dynamodb and returns its name.
@@ -78,23 +77,9 @@ func newTransport() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: connections}
 }
 
-// newClient returns a client of what listens at an address.
-func newClient(address string, transport *http.Transport, change ...func(*sdk.Options)) *sdk.Client {
-	o := sdk.Options{
-		Region:       "us-east-1",
-		BaseEndpoint: aws.String("http://" + address),
-		Credentials:  credentials.NewStaticCredentialsProvider("test", "test", ""), // any will do
-		HTTPClient:   &http.Client{Transport: transport},
-	}
-	return sdk.New(o, change...)
-}
-
-// errNotToBeHad says that there is no way to get DynamoDB Local.
-var errNotToBeHad = errors.New("no DynamoDB Local to be had")
-
 func giveUp(t testing.TB, err error) {
 	t.Helper()
-	if errors.Is(err, errNotToBeHad) {
+	if errors.Is(err, dynamoserver.ErrNotToBeHad) {
 		t.Skip(err)
 	}
 	t.Fatalf("start DynamoDB Local: %v", err)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 )
 
 // shared is the server of Shared, started by the first test that asks.
@@ -44,7 +45,7 @@ func SharedClient() (*sdk.Client, error) {
 	if shared.err != nil {
 		return nil, shared.err
 	}
-	return newClient(shared.server.address, shared.transport), nil
+	return dynamoserver.NewClient(shared.server.address, shared.transport), nil
 }
 
 // Main runs a package's tests, removes the shared server, fails if a goroutine

@@ -1,0 +1,172 @@
+// Package dynamoserver runs DynamoDB Local, Amazon's own stand-in for DynamoDB,
+// from Maven Central's jars, for tests, examples and measurements.
+//
+// Invariants:
+//
+//  1. A server listens on the loopback address, keeps its data in memory, and
+//     does not outlive us.
+//
+// Non-goals: production, access control, Windows.
+package dynamoserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
+)
+
+// ErrNotToBeHad says that DynamoDB Local cannot be had on this machine: there is
+// no Java 17 or, for the first time, no Maven.
+var ErrNotToBeHad = errors.New("no DynamoDB Local to be had")
+
+const (
+	pollInterval = 20 * time.Millisecond
+	stopTimeout  = 30 * time.Second
+)
+
+// Server is a running DynamoDB Local.
+type Server struct {
+	address string
+	process *child.Process
+	log     string // the file that it writes to
+}
+
+// Start gets the jars with scripts/dynamodb.sh, which is looked for in the
+// working directory and above it, starts a server and waits until it answers.
+// The caller must Close it. ctx bounds the start only.
+func Start(ctx context.Context) (*Server, error) {
+	script, err := findScript()
+	if err != nil {
+		return nil, err
+	}
+	// Nothing but what it takes is missing when this fails.
+	if out, err := exec.CommandContext(ctx, script, "fetch").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %w: %s", ErrNotToBeHad, err, strings.TrimSpace(string(out)))
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.CreateTemp("", "cdc-outbox-dynamodb-*.log")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own descriptor
+	_, port, _ := net.SplitHostPort(address)
+	cmd := exec.Command(script, "run", port)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
+	process, err := child.Start(cmd)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(log.Name()))
+	}
+	s := &Server{address: address, process: process, log: log.Name()}
+	if err := Await(ctx, address, process.Exited()); err != nil {
+		text, _ := os.ReadFile(s.log) // best effort: it only explains
+		return nil, errors.Join(fmt.Errorf("start DynamoDB Local: %w: %s", err, bytes.TrimSpace(text)), s.Close())
+	}
+	return s, nil
+}
+
+// Addr returns the server's host and port.
+func (s *Server) Addr() string { return s.address }
+
+// Close kills the server.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return errors.Join(s.process.Stop(ctx, syscall.SIGKILL), os.Remove(s.log))
+}
+
+// NewClient returns a client of a DynamoDB Local at an address; a nil transport
+// is the SDK's own.
+func NewClient(address string, transport *http.Transport, change ...func(*sdk.Options)) *sdk.Client {
+	o := sdk.Options{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String("http://" + address),
+		Credentials:  credentials.NewStaticCredentialsProvider("test", "test", ""), // any will do
+	}
+	if transport != nil {
+		o.HTTPClient = &http.Client{Transport: transport}
+	}
+	return sdk.New(o, change...)
+}
+
+// findScript looks for scripts/dynamodb.sh in the module's root, in or above the
+// working directory.
+func findScript() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		path := filepath.Join(dir, "scripts", "dynamodb.sh")
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("scripts/dynamodb.sh is in no directory above this one: run this within the repository")
+		}
+		dir = parent
+	}
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// Await returns once a server at the address answers, be it to refuse: an
+// unsigned request is all it takes. It gives up when exited is closed, which may
+// be nil.
+func Await(ctx context.Context, address string, exited <-chan struct{}) error {
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		err := ping(ctx, client, "http://"+address)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-exited:
+			return errors.New("it exited while starting")
+		case <-ctx.Done():
+			return fmt.Errorf("it does not answer: %w", err)
+		}
+	}
+}
+
+func ping(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
