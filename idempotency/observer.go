@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Operation names a method of Store, as metrics show it.
+// Operation names a method of Store that a Processor calls, as metrics show it.
 type Operation string
 
 // The operations.
@@ -14,7 +14,6 @@ const (
 	OpExtend   Operation = "extend"
 	OpComplete Operation = "complete"
 	OpFail     Operation = "fail"
-	OpInspect  Operation = "inspect"
 )
 
 // Observer is told what a Processor does. Each function is optional. They are
@@ -68,10 +67,10 @@ func (o Observer) failOpen(m Message, err error) {
 	}
 }
 
-// observed reports each call of a store.
+// observed reports the calls that a Processor makes of a store.
 type observed struct {
-	store Store
-	call  func(op Operation, elapsed time.Duration, err error)
+	Store
+	call func(op Operation, elapsed time.Duration, err error)
 }
 
 // observe returns the store itself if nobody wants to know.
@@ -79,40 +78,33 @@ func observe(s Store, o Observer) Store {
 	if o.StoreCall == nil {
 		return s
 	}
-	return observed{store: s, call: o.StoreCall}
+	return observed{Store: s, call: o.StoreCall}
 }
 
 func (s observed) Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error) {
 	begun := time.Now()
-	c, err := s.store.Claim(ctx, key, req)
+	c, err := s.Store.Claim(ctx, key, req)
 	s.call(OpClaim, time.Since(begun), err)
 	return c, err
 }
 
 func (s observed) Extend(ctx context.Context, lease Lease, d time.Duration) error {
 	begun := time.Now()
-	err := s.store.Extend(ctx, lease, d)
+	err := s.Store.Extend(ctx, lease, d)
 	s.call(OpExtend, time.Since(begun), err)
 	return err
 }
 
 func (s observed) Complete(ctx context.Context, lease Lease, result []byte, retention time.Duration) error {
 	begun := time.Now()
-	err := s.store.Complete(ctx, lease, result, retention)
+	err := s.Store.Complete(ctx, lease, result, retention)
 	s.call(OpComplete, time.Since(begun), err)
 	return err
 }
 
 func (s observed) Fail(ctx context.Context, lease Lease, f Failure) error {
 	begun := time.Now()
-	err := s.store.Fail(ctx, lease, f)
+	err := s.Store.Fail(ctx, lease, f)
 	s.call(OpFail, time.Since(begun), err)
 	return err
-}
-
-func (s observed) Inspect(ctx context.Context, key Key) (Record, error) {
-	begun := time.Now()
-	r, err := s.store.Inspect(ctx, key)
-	s.call(OpInspect, time.Since(begun), err)
-	return r, err
 }

@@ -77,7 +77,7 @@ func (m *Metrics) announce() {
 		m.runs.WithLabelValues(d.String())
 	}
 	for _, op := range []idempotency.Operation{
-		idempotency.OpClaim, idempotency.OpExtend, idempotency.OpComplete, idempotency.OpFail, idempotency.OpInspect,
+		idempotency.OpClaim, idempotency.OpExtend, idempotency.OpComplete, idempotency.OpFail,
 	} {
 		m.storeDuration.WithLabelValues(string(op))
 		m.storeErrors.WithLabelValues(string(op))

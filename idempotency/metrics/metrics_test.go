@@ -41,7 +41,6 @@ func observe(m *metrics.Metrics) {
 	o.StoreCall(idempotency.OpClaim, 300*time.Microsecond, nil)
 	o.StoreCall(idempotency.OpExtend, 300*time.Microsecond, idempotency.ErrLeaseLost) // an answer
 	o.StoreCall(idempotency.OpComplete, 3*time.Second, errDown)
-	o.StoreCall(idempotency.OpInspect, 300*time.Microsecond, nil)
 
 	c := m.ConsumerObserver()
 	c.Processed(&kgo.Record{Topic: "orders"}, idempotency.Result{Disposition: idempotency.Handled}, nil, 30*time.Millisecond)
