@@ -39,11 +39,20 @@ const (
 // its timestamp is now, so that the topic's retention counts from here.
 //
 // The function returns nil when all in-sync replicas have the dead letter. It
-// blocks until then, or until its context ends; one that was cut off may have
-// been written, and is written again by the next attempt. The client remains
+// blocks until then, until its context ends, or for half a minute; one that was
+// cut off may have been written, or be written yet, and is written again by the
+// next attempt. The client remains
 // the caller's; it must require all acks, and it must not be closed before the
 // consumer has stopped. That the topic exists is up to the operator.
 func DeadLetterTopic(client *kgo.Client, topic string) (DeadLetterFunc, error) {
+	return deadLetterTopic(client, topic, deadLetterTimeout)
+}
+
+// deadLetterTimeout is long enough for a broker's failover. The client itself
+// would go on for ever, and a worker with it, without a word.
+const deadLetterTimeout = 30 * time.Second
+
+func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (DeadLetterFunc, error) {
 	if topic == "" {
 		return nil, errors.New("the dead-letter topic has no name")
 	}
@@ -55,11 +64,26 @@ func DeadLetterTopic(client *kgo.Client, topic string) (DeadLetterFunc, error) {
 		if r == nil {
 			return errors.New("write dead letter: the context holds no record")
 		}
-		if err := client.ProduceSync(ctx, deadLetter(topic, r, letter)).FirstErr(); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if err := produce(ctx, client, deadLetter(topic, r, letter)); err != nil {
 			return fmt.Errorf("write dead letter to topic %s: %w", topic, err)
 		}
 		return nil
 	}, nil
+}
+
+// produce is ProduceSync that ends with its context: the client keeps a record
+// that a broker may have, until it knows.
+func produce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
+	acked := make(chan error, 1)
+	client.Produce(ctx, r, func(_ *kgo.Record, err error) { acked <- err })
+	select {
+	case err := <-acked:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func deadLetter(topic string, r *kgo.Record, letter idempotency.DeadLetter) *kgo.Record {

@@ -1,0 +1,4 @@
+package consumer
+
+// DeadLetterTopicWithin is DeadLetterTopic with a timeout.
+var DeadLetterTopicWithin = deadLetterTopic
