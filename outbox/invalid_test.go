@@ -33,6 +33,7 @@ func TestInvalidEventsReachNoDatabase(t *testing.T) {
 		"bad UTF-8":                 {func(e *outbox.Event) { e.AggregateID = "a\xff" }, "AggregateID", "UTF-8"},
 		"NUL":                       {func(e *outbox.Event) { e.Type = "a\x00" }, "Type", "NUL"},
 		"nil payload":               {payload(nil), "Payload", "NoPayload"},
+		"nil pointer":               {payload((*uuid.UUID)(nil)), "Payload", "NoPayload"},
 		"nil bytes":                 {payload(nilBytes), "Payload", "NoPayload"},
 		"nil raw message":           {payload(json.RawMessage(nil)), "Payload", "NoPayload"},
 		"empty payload":             {raw(""), "Payload", "not valid JSON"},

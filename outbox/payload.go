@@ -54,6 +54,9 @@ func (t PayloadType) encode(payload any) ([]byte, error) {
 	case []byte:
 		encoded = p
 	default:
+		if isNil(payload) { // JSON would have it as null
+			return nil, errNoValue
+		}
 		var err error
 		if encoded, err = json.Marshal(payload); err != nil {
 			return nil, fmt.Errorf("cannot be JSON: %w", err)

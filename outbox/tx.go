@@ -57,7 +57,7 @@ var errNoTx = errors.New("transaction is nil: events belong in the transaction t
 
 // isNil also finds a nil pointer in an interface, such as a *sql.Tx that a
 // failed BeginTx returned.
-func isNil(tx any) bool {
-	v := reflect.ValueOf(tx)
+func isNil(value any) bool {
+	v := reflect.ValueOf(value)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
