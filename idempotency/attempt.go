@@ -82,17 +82,18 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 // retry leaves the message for a later attempt, because of err.
 func (a *attempt) retry(h *hold, err error) (Result, error) {
 	wait := a.options.retryAfter(a.claim.Attempts)
-	return a.fail(h, Failure{RetryAfter: wait}, err)
+	return a.fail(h, Failure{RetryAfter: wait, Reason: err.Error()}, err)
 }
 
 // interrupted leaves the message for whoever comes next. The consumer or the
 // store is the reason, not the message: therefore the attempt is not counted.
 func (a *attempt) interrupted(h *hold, err error) (Result, error) {
-	return a.fail(h, Failure{Uncounted: true}, fmt.Errorf("interrupted: %w", err))
+	err = fmt.Errorf("interrupted: %w", err)
+	return a.fail(h, Failure{Uncounted: true, Reason: err.Error()}, err)
 }
 
 func (a *attempt) fail(h *hold, f Failure, err error) (Result, error) {
-	f.Reason, f.Retention = err.Error(), a.options.Retention
+	f.Retention = a.options.Retention
 	if settleErr := a.settleFailure(h, f); settleErr != nil {
 		return a.unsettled(settleErr, err, nil)
 	}
@@ -107,17 +108,30 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 		d.Attempts--
 	}
 	if err := a.deadLetter(h.ctx, d); err != nil {
-		err = errors.Join(reason, err)
-		if h.ctx.Err() != nil {
-			return a.interrupted(h, err)
-		}
-		return a.retry(h, err)
+		return a.postpone(h, reason, err)
 	}
 	f := Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
 	if err := a.settleFailure(h, f); err != nil {
 		return a.unsettled(err, reason, nil)
 	}
-	return a.result(DeadLettered, 0), nil
+	r := a.result(DeadLettered, 0)
+	r.Reason = f.Reason
+	return r, nil
+}
+
+// postpone leaves a message for later whose dead letter could not be kept. The
+// attempt counts if the handler ran, however the dead letter was cut off; if it
+// did not, the record stays as it was.
+func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
+	all := errors.Join(reason, err)
+	f := Failure{Reason: all.Error()}
+	if !a.ran {
+		f.Uncounted, f.Reason = true, a.claim.Reason
+	}
+	if h.ctx.Err() == nil {
+		f.RetryAfter = a.options.retryAfter(a.claim.Attempts)
+	}
+	return a.fail(h, f, all)
 }
 
 func (a *attempt) settleFailure(h *hold, f Failure) error {

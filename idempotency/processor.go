@@ -82,7 +82,7 @@ func (p *Processor) run(ctx context.Context, m Message, handler Handler) (Result
 		r.Disposition, r.Value = Skipped, claim.Result
 		return r, nil
 	case GivenUp:
-		r.Disposition = DeadLettered
+		r.Disposition, r.Reason = DeadLettered, claim.Reason
 		return r, nil
 	case InProgress:
 		r.Disposition = Elsewhere
@@ -102,7 +102,7 @@ func (p *Processor) refuse(ctx context.Context, m Message, reason error) (Result
 	if err := p.deadLetter(ctx, DeadLetter{Message: m, Reason: reason}); err != nil {
 		return Result{Disposition: Retry, Wait: p.options.retryAfter(1)}, errors.Join(reason, err)
 	}
-	return Result{Disposition: DeadLettered}, nil
+	return Result{Disposition: DeadLettered, Reason: reason.Error()}, nil
 }
 
 // errNoDeadLetter says why a message cannot be given up.

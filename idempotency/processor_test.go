@@ -111,6 +111,55 @@ func TestTheKeyFailsOnlyBehindItsDeadLetter(t *testing.T) {
 	})
 }
 
+// However long dead letters cannot be kept, the one that is kept in the end
+// tells how often the handler ran, and why.
+func TestAnOutageOfTheDeadLettersIsNotCounted(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.MaxAttempts = 2
+		keep := f.options.DeadLetter
+		f.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
+		runs := 0
+		for range 100 {
+			r := f.becomes(idempotency.Retry, func(context.Context) ([]byte, error) { runs++; return nil, errHandler })
+			if r.Wait <= 0 {
+				t.Fatalf("%+v", r)
+			}
+			wait(r.Wait)
+		}
+		f.options.DeadLetter = keep
+		f.becomes(idempotency.DeadLettered, unreachable(t))
+		if runs != 2 || len(f.dead) != 1 || f.dead[0].Attempts != 2 {
+			t.Fatalf("%d runs, %+v", runs, f.dead)
+		}
+		reason := f.dead[0].Reason.Error()
+		if !strings.Contains(reason, errHandler.Error()) || len(reason) > 300 {
+			t.Errorf("reason %q", reason)
+		}
+		if r := f.becomes(idempotency.DeadLettered, unreachable(t)); r.Reason != reason {
+			t.Errorf("%q, want %q", r.Reason, reason)
+		}
+	})
+}
+
+// A handler that failed did run, though its dead letter was cut off.
+func TestAnAttemptCountsThoughItsDeadLetterIsCutOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.MaxAttempts = 1
+		ctx, cancel := context.WithCancel(t.Context())
+		f.options.DeadLetter = func(ctx context.Context, _ idempotency.DeadLetter) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		if r, err := f.runWith(ctx, failing); r.Disposition != idempotency.Retry || r.Wait != 0 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if n := f.record().Attempts; n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
 func TestACrashLoopEndsInTheDeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		for range idempotency.DefaultMaxAttempts {

@@ -38,6 +38,8 @@ type Result struct {
 	// Value is the handler's result: this run's or, for a duplicate, the
 	// stored one.
 	Value []byte
+	// Reason says, for people, why the message was given up, where it was.
+	Reason string
 	// Wait is how long not to try again, where the message is not done.
 	Wait time.Duration
 	// Layer is that of the claim.

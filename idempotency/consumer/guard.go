@@ -108,7 +108,7 @@ func (g *Guard) bury(ctx context.Context, m idempotency.Message, reason error) (
 	if err := g.DeadLetter(ctx, idempotency.DeadLetter{Message: m, Reason: reason}); err != nil {
 		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("bury a record (%w): %w", reason, err)
 	}
-	return idempotency.Result{Disposition: idempotency.DeadLettered}, nil
+	return idempotency.Result{Disposition: idempotency.DeadLettered, Reason: reason.Error()}, nil
 }
 
 // NotDone is the error of an Idempotent handler for a record that is not

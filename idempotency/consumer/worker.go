@@ -45,7 +45,7 @@ func (s *session) tell(j job, result idempotency.Result, err error, done settlem
 	log := s.cfg.Logger.With("topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
 	switch {
 	case result.Disposition == idempotency.DeadLettered:
-		log.Warn("record is given up, its dead letter is written", "attempt", result.Attempt, "error", err)
+		log.Warn("record is given up, its dead letter is written", "attempt", result.Attempt, "reason", result.Reason)
 	case j.ctx.Err() != nil:
 		log.Info("handling was cut off", "cause", context.Cause(j.ctx), "error", err)
 	case result.Disposition == idempotency.Elsewhere:

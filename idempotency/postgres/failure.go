@@ -50,7 +50,7 @@ func (a *attempt) refuse(ctx context.Context, reason error) (idempotency.Result,
 		return idempotency.Result{Disposition: idempotency.Retry, Wait: a.waits.Wait(1)},
 			fmt.Errorf("keep dead letter: %w", errors.Join(err, reason))
 	}
-	return idempotency.Result{Disposition: idempotency.DeadLettered}, nil
+	return idempotency.Result{Disposition: idempotency.DeadLettered, Reason: reason.Error()}, nil
 }
 
 // bury gives the message up: the dead letter first, then the key. The
@@ -65,13 +65,26 @@ func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, e
 		letter.Attempts--
 	}
 	if err := a.options.DeadLetter(idempotency.ContextWithLease(ctx, lease), letter); err != nil {
-		err = fmt.Errorf("keep dead letter: %w", errors.Join(err, reason))
-		if ctx.Err() != nil {
-			return a.interrupted(ctx, 0, err)
-		}
-		return a.again(ctx, err)
+		return a.postpone(ctx, fmt.Errorf("keep dead letter: %w", errors.Join(err, reason)))
 	}
-	return a.settled(ctx, a.result(idempotency.DeadLettered, nil), nil, idempotency.Failure{Terminal: true, Reason: reason.Error()})
+	result := a.result(idempotency.DeadLettered, nil)
+	result.Reason = reason.Error()
+	return a.settled(ctx, result, nil, idempotency.Failure{Terminal: true, Reason: result.Reason})
+}
+
+// postpone leaves a message for later whose dead letter could not be kept. The
+// attempt counts if the handler ran, however the dead letter was cut off; if it
+// did not, the record stays as it was.
+func (a *attempt) postpone(ctx context.Context, err error) (idempotency.Result, error) {
+	result := a.result(idempotency.Retry, nil)
+	if ctx.Err() == nil {
+		result.Wait = a.waits.Wait(a.claimed.Attempts)
+	}
+	f := idempotency.Failure{RetryAfter: result.Wait, Reason: err.Error()}
+	if !a.ran {
+		f.Uncounted, f.Reason = true, a.claimed.Reason
+	}
+	return a.settled(ctx, result, err, f)
 }
 
 // settled records a failure and returns the result, unless that does not work.

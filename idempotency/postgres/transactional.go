@@ -92,7 +92,7 @@ func (x *Transactional) run(ctx context.Context, m idempotency.Message, handler 
 	case idempotency.Duplicate:
 		result.Disposition, result.Value = idempotency.Skipped, a.claimed.Result
 	case idempotency.GivenUp:
-		result.Disposition = idempotency.DeadLettered
+		result.Disposition, result.Reason = idempotency.DeadLettered, a.claimed.Reason
 	case idempotency.InProgress:
 		result.Disposition, err = idempotency.Elsewhere, idempotency.ErrInProgress
 	case idempotency.NotDue:
