@@ -35,7 +35,8 @@ const (
 
 // Config is what a Consumer is made of.
 type Config struct {
-	// Brokers, Group and Topics are required.
+	// Brokers, Group and Topics are required. With kgo.ConsumeRegex among the
+	// Options, Topics are regular expressions.
 	Brokers []string
 	Group   string
 	Topics  []string

@@ -97,7 +97,7 @@ func (s *session) run(ctx context.Context) error {
 	loops.Go(func() { s.commitLoop(loopCtx, fail) })
 	loops.Go(func() { s.watchRetention(loopCtx) })
 
-	err := s.checkTopics(loopCtx)
+	err := s.awaitBrokers(loopCtx)
 	if err == nil {
 		err = s.poll(loopCtx)
 	}

@@ -36,6 +36,9 @@
 //	Retry, Lost                     the lane waits, then tries again
 //	Unavailable                     all lanes wait; one at a time tries, until the store answers
 //
+// At the start, brokers that do not answer are waited for, with a warning. What
+// waiting does not mend (a wrong password, a forbidden group) ends Run.
+//
 // Failing closed, as here, is the default; failing open is an option of the
 // Runner. A record without a usable id, and one whose id is known with another
 // payload, is never run: it goes to Guard.DeadLetter.

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
@@ -45,6 +46,28 @@ func TestForbiddenGroupEndsRun(t *testing.T) {
 	})
 	m := start(t, config(b, newLedger(), func(context.Context, *kgo.Record) error { return nil }))
 	if err := m.end(t); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+func TestWrongPasswordEndsRun(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	// kfake hangs up, Kafka answers.
+	cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		resp.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return resp, nil, true
+	})
+	cfg := config(&kafkatest.Broker{Brokers: cluster.ListenAddrs()}, newLedger(), func(context.Context, *kgo.Record) error { return nil })
+	cfg.Options = append(cfg.Options, kgo.SASL(plain.Auth{User: "user", Pass: "wrong"}.AsMechanism()))
+	m := start(t, cfg)
+	if err := m.end(t); !errors.Is(err, kerr.SaslAuthenticationFailed) {
 		t.Errorf("Run returned %v", err)
 	}
 }

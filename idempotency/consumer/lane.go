@@ -34,10 +34,10 @@ type partition struct {
 	idle    chan struct{}
 }
 
-// close lets nothing start any more. It returns how many are running.
-func (p *partition) close() int {
+// close lets nothing start any more.
+func (p *partition) close() {
 	if p.closing {
-		return p.running
+		return
 	}
 	p.closing = true
 	for _, l := range p.lanes {
@@ -46,7 +46,6 @@ func (p *partition) close() int {
 		}
 	}
 	p.signalIdle()
-	return p.running
 }
 
 func (p *partition) signalIdle() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
@@ -105,6 +106,7 @@ func TestMembersComeAndGo(t *testing.T) {
 				victim := rand.N(len(members))
 				if i%3 == 2 {
 					members[victim].kill()
+					expel(t, b, members[victim].id)
 				} else {
 					members[victim].stop(t)
 				}
@@ -127,9 +129,43 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 }
 
+// expel returns when the broker has expelled a member that was killed. kfake
+// never does so if the connection broke between the member's join and its sync:
+// then the member is made to leave.
+func expel(t *testing.T, b *kafkatest.Broker, clientID string) {
+	t.Helper()
+	client := b.Client(t)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	patience := time.Now().Add(4 * time.Second) // the session timeout, and a rebalance
+	await(t, "the killed member to be expelled", func() bool {
+		groups, err := kadm.NewClient(client).DescribeGroups(ctx, group)
+		if err != nil {
+			return false
+		}
+		for _, m := range groups[group].Members {
+			if m.ClientID != clientID {
+				continue
+			}
+			if time.Now().After(patience) && !kafkatest.Real() {
+				leave := kmsg.NewPtrLeaveGroupRequest()
+				leave.Group, leave.MemberID = group, m.MemberID
+				leave.Members = []kmsg.LeaveGroupRequestMember{{MemberID: m.MemberID}}
+				if _, err := leave.RequestWith(ctx, client); err != nil {
+					t.Error(err)
+				}
+			}
+			return false
+		}
+		return true
+	})
+}
+
 // hostage is a member whose connections can be cut for good.
 type hostage struct {
 	*member
+	id    string
 	mu    sync.Mutex
 	conns []net.Conn
 	dead  bool
@@ -137,12 +173,12 @@ type hostage struct {
 
 func join(t *testing.T, b *kafkatest.Broker, l *ledger, balancer kgo.GroupBalancer, h consumer.Handler) *hostage {
 	t.Helper()
-	m := &hostage{}
+	m := &hostage{id: fmt.Sprintf("member-%d", rand.Int64())}
 	cfg := config(b, l, h)
 	cfg.Concurrency = 4
 	cfg.Order = consumer.KeyOrder
 	cfg.RevokeTimeout = time.Second // how long the others wait for one that was killed depends on it
-	cfg.Options = append(cfg.Options, kgo.Balancers(balancer), kgo.SessionTimeout(time.Second), kgo.Dialer(m.dial),
+	cfg.Options = append(cfg.Options, kgo.Balancers(balancer), kgo.SessionTimeout(time.Second), kgo.Dialer(m.dial), kgo.ClientID(m.id),
 		kgo.RetryTimeout(time.Second), kgo.RequestRetries(3), kgo.RequestTimeoutOverhead(time.Second))
 	m.member = start(t, cfg)
 	return m

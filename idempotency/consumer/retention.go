@@ -16,26 +16,9 @@ import (
 
 const (
 	retentionInterval = time.Hour        // between two looks at the topics
-	adminTimeout      = 30 * time.Second // of one
+	adminTimeout      = 30 * time.Second // of one look
 	forever           = time.Duration(1<<63 - 1)
 )
-
-// checkTopics fails if a required topic is missing, or forbidden.
-func (s *session) checkTopics(ctx context.Context) error {
-	if !s.cfg.RequireTopics {
-		return nil
-	}
-	topics, err := kadm.NewClient(s.client).ListTopics(ctx, s.cfg.Topics...)
-	if err != nil {
-		return fmt.Errorf("look for the topics: %w", err)
-	}
-	for _, t := range topics.Sorted() {
-		if t.Err != nil {
-			return fmt.Errorf("look for topic %s: %w", t.Topic, t.Err)
-		}
-	}
-	return nil
-}
 
 // watchRetention warns of topics whose records can be replayed after their keys
 // were forgotten: each time a topic's window has changed.

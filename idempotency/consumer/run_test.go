@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -338,3 +339,52 @@ func TestTopicThatComesLaterIsConsumed(t *testing.T) {
 	produce(t, b, record(0, "k", "first"))
 	receive(t, "the record", handled)
 }
+
+func TestTopicsByRegex(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	load(t, b, 1, 1, 1)
+	handled := make(chan struct{}, 1)
+	cfg := config(b, newLedger(), func(context.Context, *kgo.Record) error { handled <- struct{}{}; return nil })
+	cfg.Topics, cfg.RequireTopics = []string{"ord.*"}, true
+	cfg.Options = append(cfg.Options, kgo.ConsumeRegex())
+	start(t, cfg)
+	receive(t, "the record", handled)
+}
+
+// TestBrokerGoesAndComes: neither an error nor an end.
+func TestBrokerGoesAndComes(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	load(t, b, 1, 5, 1)
+	b.Stop(t)
+	var handled, waits atomic.Int64
+	cfg := config(b, newLedger(), func(context.Context, *kgo.Record) error { handled.Add(1); return nil })
+	cfg.Logger = slog.New(countWarnings{&waits})
+	cfg.Options = append(cfg.Options, kgo.RequestRetries(1), kgo.RetryTimeout(time.Second))
+	start(t, cfg)
+	await(t, "the consumer to find no broker", func() bool { return waits.Load() > 0 })
+	b.Resume(t)
+	await(t, "the records", func() bool { return handled.Load() == 5 })
+	b.Restart(t)
+	produce(t, b, record(0, "k", "late"))
+	await(t, "the record after the restart", func() bool { return handled.Load() == 6 })
+}
+
+// countWarnings is a slog.Handler.
+type countWarnings struct{ n *atomic.Int64 }
+
+func (countWarnings) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c countWarnings) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		c.n.Add(1)
+	}
+	return nil
+}
+
+func (c countWarnings) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+func (c countWarnings) WithGroup(string) slog.Handler { return c }
