@@ -72,9 +72,9 @@ func (s *sequencer) hold(msg *Message, at LSN) {
 		s.held = append(s.held, Message{})
 	}
 	s.held = s.held[:n+1]
-	values := s.held[n].Row.Values[:0]
+	values := append(s.held[n].Row.Values[:0], msg.Row.Values...)
 	s.held[n] = *msg
-	s.held[n].Row.Values = append(values, msg.Row.Values...)
+	s.held[n].Row.Values = values
 	msg.Chunk.Retain()
 	s.position = at
 }
