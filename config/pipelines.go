@@ -171,19 +171,37 @@ func (l *loader) adopt(found Problems) {
 	}
 }
 
+// place is what only one pipeline can have.
+type place struct {
+	key, value string
+	within     string // where value is one among others; may be secret
+	remedy     string
+}
+
+// places are those of a pipeline.
+func (c *Config) places() (all []place) {
+	if c.Source.Mode == ModePoll {
+		for _, table := range c.Source.Tables {
+			all = append(all, place{"source.tables", table, c.Source.URL.Reveal(),
+				"name each polled table in one pipeline: a row is published by the one that marks it, and by no other"})
+		}
+	} else {
+		all = append(all, place{"source.slot", c.Source.Slot, "", "give each pipeline a slot of its own, in all databases"})
+	}
+	if c.Checkpoint.Store == StoreFile {
+		all = append(all, place{"checkpoint.path", c.Checkpoint.Path, "", "give each pipeline a file of its own"})
+	}
+	if key := c.Checkpoint.Key; key != "" {
+		all = append(all, place{"checkpoint.key", key, "", "leave it out: the default names database and slot"})
+	}
+	return all
+}
+
 // validatePipelines finds pipelines that would take each other's place.
 func (l *loader) validatePipelines() {
-	type place struct{ key, value, remedy string }
 	taken := map[place]string{}
 	for _, p := range l.cfg.Pipelines {
-		places := []place{{"source.slot", p.Config.Source.Slot, "give each pipeline a slot of its own, in all databases"}}
-		if p.Config.Checkpoint.Store == StoreFile {
-			places = append(places, place{"checkpoint.path", p.Config.Checkpoint.Path, "give each pipeline a file of its own"})
-		}
-		if key := p.Config.Checkpoint.Key; key != "" {
-			places = append(places, place{"checkpoint.key", key, "leave it out: the default names database and slot"})
-		}
-		for _, at := range places {
+		for _, at := range p.Config.places() {
 			if other, ok := taken[at]; ok {
 				l.problems.List = append(l.problems.List, Problem{
 					Key: pipelinesKey + "." + p.Name + "." + at.key, Value: fmt.Sprintf("%q", at.value),
