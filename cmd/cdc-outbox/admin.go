@@ -62,12 +62,10 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 		return err
 	}
 	opts := admin.SetupOptions{Schema: schema, Role: *o.role}
-	return o.each(p, func(cfg *config.Config) (report, error) {
-		if *o.print {
-			return nil, printScript(p, cfg, opts)
-		}
-		return admin.Setup(ctx, cfg, opts)
-	})
+	if *o.print {
+		return printScripts(p, o, opts)
+	}
+	return o.each(p, func(cfg *config.Config) (report, error) { return admin.Setup(ctx, cfg, opts) })
 }
 
 // acceptGap is about one pipeline: each gap needs a decision of its own.
@@ -83,13 +81,26 @@ func acceptGap(ctx context.Context, p *program, o setupFlags) error {
 	return err
 }
 
-func printScript(p *program, cfg *config.Config, opts admin.SetupOptions) error {
-	script, err := admin.Script(cfg, opts)
+// printScripts prints the SQL of each pipeline. Which database one is for only
+// the configuration says, so that each has a heading.
+func printScripts(p *program, o setupFlags, opts admin.SetupOptions) error {
+	chosen, err := o.load(p)
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(p.stdout, script)
-	return err
+	for _, pipeline := range chosen {
+		script, err := admin.Script(pipeline.Config, opts)
+		if err != nil {
+			return err
+		}
+		if pipeline.Name != "" {
+			script = "-- Pipeline " + pipeline.Name + ": run this in the database of its source.url\n" + script + "\n"
+		}
+		if _, err := io.WriteString(p.stdout, script); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func teardownVerb() verb {

@@ -328,7 +328,7 @@ func TestVerbsActOnTheChosenPipeline(t *testing.T) {
 		stdout []string
 		stderr string
 	}{
-		{"setup --print", 0, []string{`"cdc_outbox_orders"`, `"cdc_outbox_billing"`}, ""},
+		{"setup --print", 0, []string{"-- Pipeline orders: ", `"cdc_outbox_orders"`, "-- Pipeline billing: ", `"cdc_outbox_billing"`}, ""},
 		{"setup --print --pipeline orders", 0, []string{`"cdc_outbox_orders"`}, ""},
 		{"setup --print --pipeline order", 2, nil, `no pipeline "order"` + "\nremedy: did you mean orders?"},
 		{"tail", 2, nil, "remedy: choose one with --pipeline"},
