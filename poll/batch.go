@@ -19,15 +19,19 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 		t.busy = false
 		return false, err
 	}
-	rows, seen, err := c.fetch(w.working, t.limit, w.bytes)
+	rows, free, seen, err := c.rows(w.working, t.limit, w.bytes)
 	if err != nil {
+		t.most = max(1, t.limit/2) // it may have been more than can be read in time
+		t.limit = t.most
 		rollback(w.working, w.conn.PgConn())
 		return false, err
 	}
 	t.busy = seen == t.limit
-	free := inOrder(rows)
 	w.heldBack.Store(int64(len(rows) - len(free)))
-	t.resize(seen, len(rows), w.cfg.Source.Poll.BatchSize)
+	if !t.busy {
+		t.most = w.cfg.Source.Poll.BatchSize // the backlog has ended
+	}
+	t.resize(seen, len(rows))
 	if len(free) == 0 {
 		c.release(w.working)
 		t.busy = false
@@ -120,11 +124,11 @@ func (w *worker) outlast(ctx context.Context, failed error) error {
 
 // resize adapts the next batch to what this one was: seen rows, of which as many
 // were read as the bytes allow.
-func (t *tableState) resize(seen, read, most int) {
+func (t *tableState) resize(seen, read int) {
 	switch {
 	case read < seen:
 		t.limit = read
 	case seen == t.limit:
-		t.limit = min(2*t.limit, most)
+		t.limit = min(2*t.limit, t.most)
 	}
 }

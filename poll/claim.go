@@ -89,13 +89,35 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 	return fmt.Errorf("wait for a lane: %w", classify(err, c.table))
 }
 
-// fetch reads and locks the first rows of the lanes, up to limit rows or as many
-// as fit the bytes, at least one. rows are in order; those without rel are held
-// by another session. seen is how many there are.
-func (c *claim) fetch(ctx context.Context, limit int, bytes int64) (rows []row, seen int, err error) {
+// fetches is how often a claim reads before it takes what it has found.
+const fetches = 8
+
+// rows fetches rows, and leaves out keys that are held back if they would crowd
+// out the others. One fetch reads what is returned: rows, those of them that are
+// free to be published, and how many there are.
+func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []row, seen int, err error) {
+	var without []string
+	for range fetches {
+		if rows, seen, err = c.fetch(ctx, limit, bytes, without); err != nil {
+			return nil, nil, 0, err
+		}
+		var held []string
+		free, held = inOrder(rows)
+		if seen < limit || 2*len(free) >= len(rows) {
+			break
+		}
+		without = append(without, held...)
+	}
+	return rows, free, seen, nil
+}
+
+// fetch reads and locks the first rows of the lanes without those of some keys,
+// up to limit rows or as many as fit the bytes, at least one. rows are in order;
+// those without rel are held by another session. seen is how many there are.
+func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []string) (rows []row, seen int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	results := c.conn.Exec(ctx, c.table.fetchSQL(c.held, c.all, limit))
+	results := c.conn.Exec(ctx, c.table.fetchSQL(c.held, c.all, limit, without))
 	for results.NextResult() {
 		reader := results.ResultReader()
 		for reader.NextRow() {

@@ -30,7 +30,8 @@
 //     it was read.
 //  2. Of one key's rows, none is published while an earlier one that was visible
 //     is not: a row that another session holds, or has just changed, holds back
-//     the later rows of its key. One statement reads a batch, so that it sees
+//     the later rows of its key, and only those: where they crowd out others,
+//     the claim reads again without them. One statement reads a batch, so that it sees
 //     one state of the table: if it sees a transaction's rows, it sees those of
 //     all that committed before it.
 //  3. Rows that one statement sees are in the order of source.poll.order_by, and

@@ -62,13 +62,14 @@ const fetchColumns = 4
 
 // fetchSQL reads the first rows of the lanes and locks them. A row that is
 // locked elsewhere, or changed since the statement began, comes with its key
-// only. held names the lanes out of all; it may be all of them.
-func (t *Table) fetchSQL(held []int, all, limit int) string {
+// only. held names the lanes out of all; it may be all of them. Rows of the keys
+// without are left out.
+func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 	row := []string{"t.tableoid", "t.ctid", t.createdSQL()}
 	for _, c := range t.Relation.Columns {
 		row = append(row, "t."+wal.QuoteIdentifier(c.Name))
 	}
-	return "SELECT cdc_head.cdc_key, cdc_row.* FROM (" + t.headSQL(held, all, limit) + ") cdc_head\n" +
+	return "SELECT cdc_head.cdc_key, cdc_row.* FROM (" + t.headSQL(held, all, limit, without) + ") cdc_head\n" +
 		" LEFT JOIN LATERAL (SELECT " + strings.Join(row, ", ") + " FROM " + t.Name.Quoted() + " t\n" +
 		"   WHERE t.ctid = cdc_head.cdc_at AND t.tableoid = cdc_head.cdc_rel AND " + t.pending + " FOR UPDATE SKIP LOCKED) cdc_row ON true"
 }
@@ -76,16 +77,31 @@ func (t *Table) fetchSQL(held []int, all, limit int) string {
 // headSQL lists the rows to claim. Rows of other lanes are passed over, but not
 // more than would be claimed with all lanes: a long backlog of one lane must not
 // be read through again and again by those who have the others.
-func (t *Table) headSQL(held []int, all, limit int) string {
+func (t *Table) headSQL(held []int, all, limit int, without []string) string {
 	key := wal.QuoteIdentifier(t.key)
 	sql := "SELECT tableoid AS cdc_rel, ctid AS cdc_at, " + key + "::text AS cdc_key"
-	rest := fmt.Sprintf(" FROM %s WHERE %s ORDER BY %s LIMIT ", t.Name.Quoted(), t.pending, t.Order.sql())
+	rest := fmt.Sprintf(" FROM %s WHERE %s ORDER BY %s LIMIT ", t.Name.Quoted(), t.pending+t.withoutSQL(without), t.Order.sql())
 	if len(held) == all {
 		return sql + rest + strconv.Itoa(limit)
 	}
 	lane := fmt.Sprintf(", COALESCE((hashtext(%s::text COLLATE \"C\") & 2147483647) %% %d, 0) AS cdc_lane", key, all)
 	return "SELECT * FROM (" + sql + lane + rest + strconv.Itoa(limit*all) + ") cdc_rows WHERE cdc_lane = ANY ('{" + joinInts(held) + "}') LIMIT " + strconv.Itoa(limit)
 }
+
+// withoutSQL leaves out rows of some keys; "" stands for NULL too.
+func (t *Table) withoutSQL(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	quoted := make([]string, len(keys))
+	for i, key := range keys {
+		quoted[i] = " E'" + literalEscapes.Replace(key) + "'"
+	}
+	return " AND COALESCE(" + wal.QuoteIdentifier(t.key) + "::text, '') <> ALL (ARRAY[" + strings.Join(quoted, ",") + "])"
+}
+
+// literalEscapes are for text within E'…'.
+var literalEscapes = strings.NewReplacer(`\`, `\\`, "'", "''")
 
 // createdSQL is the time of creation in microseconds since 1970. A timestamp
 // without a zone counts as UTC.

@@ -48,6 +48,7 @@ type worker struct {
 type tableState struct {
 	*Table
 	limit int  // of rows for the next batch
+	most  int  // that limit may grow to
 	busy  bool // the last batch was as large as it could be
 }
 
@@ -217,7 +218,7 @@ func (w *worker) look(ctx context.Context) error {
 		}
 		switch {
 		case i == len(w.tables):
-			w.tables = append(w.tables, &tableState{Table: t, limit: w.cfg.Source.Poll.BatchSize})
+			w.tables = append(w.tables, &tableState{Table: t, limit: w.cfg.Source.Poll.BatchSize, most: w.cfg.Source.Poll.BatchSize})
 		case !w.tables[i].equal(t):
 			w.log.Info("the outbox table's definition has changed", zap.Stringer("table", name))
 			w.tables[i].Table = t
