@@ -34,8 +34,8 @@ type Options struct {
 	ContextHeaders func(ctx context.Context) map[string]string
 }
 
-// Writer writes events to one place. It keeps no transaction and no event, and
-// is safe for concurrent use.
+// Writer writes events to one place. Make one with New. It keeps no transaction
+// and no event, and is safe for concurrent use.
 type Writer struct {
 	opts   Options
 	insert insertSQL
