@@ -122,6 +122,7 @@ func TestReadTable(t *testing.T) {
 		{"serial", `id bigserial PRIMARY KEY` + flag + `, created_at timestamptz`, `(id) WHERE NOT published`, []string{"id"}, poll.OrderSequence, true, "", 0},
 		{"serial by the time", `id bigserial PRIMARY KEY` + flag + `, created_at timestamptz DEFAULT now()`, `(created_at) WHERE NOT published`, []string{"id"}, poll.OrderSequence, false,
 			`("id") WHERE NOT "published"`, 1},
+		{"identity with a cache", `id bigint GENERATED ALWAYS AS IDENTITY (CACHE 20) PRIMARY KEY` + flag + `, created_at timestamptz`, `(id) WHERE NOT published`, []string{"id"}, poll.OrderBlocks, true, "", 1},
 		{"uuid", `id uuid` + flag + `, created_at timestamptz DEFAULT CURRENT_TIMESTAMP`, `(created_at) WHERE published = false`, []string{"created_at"}, poll.OrderTransactionTime, true, "", 1},
 		{"uuid and clock", `id uuid` + flag + `, created_at timestamp DEFAULT clock_timestamp()`, `(created_at, id) WHERE published IS FALSE`, []string{"created_at"}, poll.OrderInsertTime, true, "", 0},
 		{"uuid and sequence", `id uuid, pos bigint GENERATED ALWAYS AS IDENTITY` + flag, `(pos)`, []string{"pos"}, poll.OrderSequence, false, `("pos") WHERE NOT "published"`, 2},
@@ -149,6 +150,20 @@ func TestReadTable(t *testing.T) {
 				t.Errorf("%d warnings, want %d: %v", n, tt.warnings, got.Warnings())
 			}
 		})
+	}
+}
+
+// TestSequenceOfBlocks has a sequence of the kind that Hibernate wants.
+func TestSequenceOfBlocks(t *testing.T) {
+	w := newWorld(t, nil, `CREATE SEQUENCE "Seq" INCREMENT 50`, strings.Replace(serialOutbox, "bigserial", `bigint DEFAULT nextval('"Seq"')`, 1), serialIndex)
+	err := w.table().DoubtfulOrder()
+	remedy, _, _ := strings.Cut(failure.RemedyOf(err), " (first")
+	if err == nil || !strings.Contains(remedy, `"Seq"`) {
+		t.Fatalf("DoubtfulOrder = %v, remedy %q", err, remedy)
+	}
+	w.exec(w.conn, remedy)
+	if err := w.table().DoubtfulOrder(); err != nil {
+		t.Errorf("after %s: %v", remedy, err)
 	}
 }
 

@@ -16,6 +16,7 @@ type Order struct {
 	Kind    OrderKind
 	// unique: no two rows are equal, so no tie has to be broken.
 	unique bool
+	blocks string // of OrderBlocks: the sequence, quoted
 }
 
 // OrderKind is what gives the order column its values.
@@ -32,6 +33,9 @@ const (
 	// OrderTransactionTime: the clock at the transaction's beginning, which may
 	// be before it waited for its turn.
 	OrderTransactionTime
+	// OrderBlocks: a sequence that hands out values in blocks, to each session or
+	// to each instance of the application one of its own.
+	OrderBlocks
 	// OrderUnknown: columns whose values the application sets.
 	OrderUnknown
 )
@@ -54,6 +58,7 @@ type column struct {
 	identity bool
 	def      string // the default's expression
 	unique   bool   // has a unique index of its own
+	blocks   string // the sequence that fills it, if its cache or increment is not 1; else ""
 }
 
 func (c column) integer() bool { return c.oid == typeInt2 || c.oid == typeInt4 || c.oid == typeInt8 }
@@ -66,6 +71,8 @@ func (c column) sequence() bool {
 func (c column) kind() OrderKind {
 	def := strings.ToLower(c.def)
 	switch {
+	case c.sequence() && c.blocks != "":
+		return OrderBlocks
 	case c.sequence():
 		return OrderSequence
 	case c.time() && strings.Contains(def, "clock_timestamp"):
@@ -124,7 +131,7 @@ func chooseOrder(cfg *config.Config, t wal.Table, cs columns) (Order, error) {
 		return Order{}, failure.Configf("name columns in source.poll.order_by; or, so that rows are in commit order: "+AddSequenceSQL(t),
 			"table %s has no column to order events by: neither an integer id, nor one filled by a sequence, nor created_at", t)
 	}
-	return Order{Columns: []string{c.name}, Kind: c.kind(), unique: c.unique}, nil
+	return Order{Columns: []string{c.name}, Kind: c.kind(), unique: c.unique, blocks: c.blocks}, nil
 }
 
 func configuredOrder(by []string, t wal.Table, cs columns) (Order, error) {
@@ -135,7 +142,7 @@ func configuredOrder(by []string, t wal.Table, cs columns) (Order, error) {
 			return Order{}, failure.Configf("name columns of the table in source.poll.order_by", "source.poll.order_by: table %s has no column %q", t, name)
 		}
 		if i == 0 {
-			o.Kind = c.kind()
+			o.Kind, o.blocks = c.kind(), c.blocks
 		}
 		o.unique = o.unique || c.unique
 	}

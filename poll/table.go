@@ -111,7 +111,13 @@ const columnsQuery = `
 SELECT a.attname::text, COALESCE(NULLIF(t.typbasetype, 0), t.oid), a.attnotnull, a.attidentity <> '',
        COALESCE(pg_get_expr(d.adbin, d.adrelid), ''),
        EXISTS (SELECT FROM pg_index x WHERE x.indrelid = a.attrelid AND x.indisunique AND x.indisvalid
-                  AND x.indnkeyatts = 1 AND x.indkey[0] = a.attnum AND x.indpred IS NULL)
+                  AND x.indnkeyatts = 1 AND x.indkey[0] = a.attnum AND x.indpred IS NULL),
+       COALESCE((SELECT min(s.seqrelid::regclass::text) FROM pg_sequence s JOIN pg_depend p ON p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass
+                   AND p.objid = s.seqrelid AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum
+                  WHERE s.seqcache <> 1 OR s.seqincrement <> 1),
+                (SELECT min(s.seqrelid::regclass::text) FROM pg_sequence s JOIN pg_depend p ON p.classid = 'pg_attrdef'::regclass AND p.refclassid = 'pg_class'::regclass
+                   AND p.objid = d.oid AND p.refobjid = s.seqrelid
+                  WHERE s.seqcache <> 1 OR s.seqincrement <> 1), '')
   FROM pg_attribute a
   JOIN pg_type t ON t.oid = a.atttypid
   LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -124,7 +130,7 @@ func readColumns(ctx context.Context, conn *pgx.Conn, table uint32) (columns, er
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
-		err = row.Scan(&c.name, &c.oid, &c.notNull, &c.identity, &c.def, &c.unique)
+		err = row.Scan(&c.name, &c.oid, &c.notNull, &c.identity, &c.def, &c.unique, &c.blocks)
 		return c, err
 	})
 }

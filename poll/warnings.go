@@ -34,6 +34,9 @@ func (t *Table) DoubtfulOrder() error {
 	case OrderTransactionTime:
 		return failure.Configf("ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT clock_timestamp(); (rewrites nothing)",
 			"events are ordered by %s, which has the time when a transaction began: events of a key whose transactions waited for one another may be out of order when they are polled together", t.Order.Columns[0])
+	case OrderBlocks:
+		return failure.Configf("ALTER SEQUENCE "+t.Order.blocks+" INCREMENT 1 CACHE 1; (first see that the application does not count on it: Hibernate's allocationSize is the increment), or name another column in source.poll.order_by",
+			"events are ordered by %s, whose sequence hands out values in blocks: a session with an older block writes lower values than one that wrote before it", t.Order.Columns[0])
 	case OrderUnknown:
 		return failure.Configf("let a sequence fill it: "+AddSequenceSQL(t.Name),
 			"events are ordered by %s, whose values the application sets: they are in commit order only as far as these rise with the commits of each key", t.Order.Columns[0])
