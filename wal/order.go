@@ -72,7 +72,8 @@ func (s *sequencer) hold(msg *Message, at LSN) {
 		s.held = append(s.held, Message{})
 	}
 	s.held = s.held[:n+1]
-	values := append(s.held[n].Row.Values[:0], msg.Row.Values...)
+	values := s.held[n].Row.Values
+	values = append(values[:0], msg.Row.Values...)
 	s.held[n] = *msg
 	s.held[n].Row.Values = values
 	msg.Chunk.Retain()
