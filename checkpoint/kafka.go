@@ -75,14 +75,22 @@ func (k *kafka) Load(ctx context.Context) (cp Checkpoint, ok bool, err error) {
 	return pick(records)
 }
 
-// Save waits for brokers that are down as long as ctx lives.
+// Save waits for brokers that are down as long as ctx lives. What a broker may
+// have by then the client keeps until it knows; a later save comes behind it.
 func (k *kafka) Save(ctx context.Context, cp Checkpoint) error {
 	value, err := encode(cp)
 	if err != nil {
 		return err
 	}
 	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
-	if err := k.client.ProduceSync(ctx, rec).FirstErr(); err != nil {
+	acked := make(chan error, 1)
+	k.client.Produce(ctx, rec, func(_ *kgo.Record, err error) { acked <- err })
+	select {
+	case err = <-acked:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
 		return fmt.Errorf("save checkpoint to topic %s: %w", k.topic, k.classify(err, "Write"))
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -306,6 +307,32 @@ func TestKafkaSaveEndsWithItsContext(t *testing.T) {
 			t.Error("saved without an answer")
 		}
 	case <-limited(t).Done():
+		t.Error("save goes on after its context has ended")
+	}
+}
+
+// A broker that has the request and says nothing holds up the stop of a process
+// no longer than the save's own context.
+func TestKafkaSaveToASilentBrokerEndsWithItsContext(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	release := make(chan struct{})
+	t.Cleanup(sync.OnceFunc(func() { close(release) }))
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		cluster.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Save(ctx, sample(1)) }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("saved without an answer")
+		}
+	case <-time.After(5 * time.Second):
 		t.Error("save goes on after its context has ended")
 	}
 }

@@ -91,10 +91,16 @@ func (p *program) choose(args []string) (verb, []string, error) {
 		}
 		name, rest = strings.Join(rest, " "), []string{"--help"}
 	case keyVerbs:
-		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		if len(rest) == 0 {
 			return verb{}, nil, failure.Configf("for example: cdc-outbox "+keyVerbs+" inspect --help", "%s what? inspect, release or purge", keyVerbs)
 		}
-		name, rest = name+" "+rest[0], rest[1:]
+		if !strings.HasPrefix(rest[0], "-") {
+			name, rest = name+" "+rest[0], rest[1:]
+		}
+	}
+	if name == keyVerbs { // help, or a flag where the second word should be
+		help(p.stdout)
+		return verb{}, nil, errHelp
 	}
 	for _, v := range verbs() {
 		if v.name == name {
