@@ -94,11 +94,11 @@ func (p *program) choose(args []string) (verb, []string, error) {
 		if len(rest) == 0 {
 			return verb{}, nil, failure.Configf("for example: cdc-outbox "+keyVerbs+" inspect --help", "%s what? inspect, release or purge", keyVerbs)
 		}
-		if !strings.HasPrefix(rest[0], "-") {
+		if rest[0] != "--help" && rest[0] != "-h" {
 			name, rest = name+" "+rest[0], rest[1:]
 		}
 	}
-	if name == keyVerbs { // help, or a flag where the second word should be
+	if name == keyVerbs { // help is asked for
 		help(p.stdout)
 		return verb{}, nil, errHelp
 	}

@@ -18,13 +18,13 @@ type health struct {
 	mu      sync.Mutex
 	relay   httpapi.Health // nil unless the relay runs
 	waiting string         // why it does not run yet
-	failed  error          // why it never will
+	failed  error          // why it will not without a person
 }
 
 func (h *health) set(relay httpapi.Health) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.relay, h.waiting = relay, ""
+	h.relay, h.waiting, h.failed = relay, "", nil
 }
 
 // waitFor notes why the relay does not run yet, or not now.
@@ -34,7 +34,7 @@ func (h *health) waitFor(err error) {
 	h.relay, h.waiting = nil, err.Error()
 }
 
-// fail notes why the relay will not run again.
+// fail notes why the relay will not run again without a person's help.
 func (h *health) fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

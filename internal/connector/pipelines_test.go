@@ -118,3 +118,27 @@ func body(url string) string {
 	text, _ := io.ReadAll(answer.Body)
 	return string(text)
 }
+
+// A pipeline that cannot work as configured says so, and is stopped like the
+// others; what it failed with is the result.
+func TestPipelineThatCannotWorkWaitsForAPerson(t *testing.T) {
+	p := &pipeline{name: "orders", log: zap.NewNop(), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- p.supervise(ctx, func(context.Context) error { return failure.Configf("grant it", "no privilege") })
+	}()
+	wait(t, "the reason", func() bool {
+		_, reasons := p.health.Ready()
+		return slices.Contains(reasons, "no privilege")
+	})
+	select {
+	case err := <-done:
+		t.Fatalf("supervise = %v, want it to look again later", err)
+	default:
+	}
+	cancel()
+	if err := <-done; failure.ClassOf(err) != failure.Config {
+		t.Errorf("supervise = %v, want class Config", err)
+	}
+}

@@ -18,11 +18,16 @@ const roleFailed = "failed"
 // that may pass: what a supervisor of processes does after exit code 1.
 var restartWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 
+// configWait is how long a pipeline with a configuration or privileges that
+// cannot work waits before it looks again: somebody may have mended the database
+// or the broker, and need not disturb the other pipelines by a restart.
+const configWait = time.Minute
+
 // restartReset: a run that lasted this long starts the backoff anew.
 const restartReset = 5 * time.Minute
 
-// supervise runs the pipeline beside others until ctx ends or it fails for good;
-// run is its method, except in tests.
+// supervise runs the pipeline beside others until ctx ends or events may have
+// been lost; run is its method, except in tests.
 func (p *pipeline) supervise(ctx context.Context, run func(context.Context) error) error {
 	retry := backoff.Series{Range: restartWaits}
 	for {
@@ -31,8 +36,16 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() != nil || failure.ClassOf(err) != failure.Transient {
+		class := failure.ClassOf(err)
+		if ctx.Err() != nil || class == failure.Loss {
 			return p.fail(err)
+		}
+		if class == failure.Config {
+			err = p.fail(err)
+			if backoff.Sleep(ctx, configWait) != nil {
+				return err
+			}
+			continue
 		}
 		if time.Since(started) > restartReset {
 			retry.Reset()
