@@ -39,9 +39,9 @@ type Options struct {
 
 // Run runs the connector, or all pipelines, until ctx ends, then drains and
 // returns nil. It returns early with an error that retrying does not mend,
-// whose failure.Class is the process's exit code; with pipelines, when the last
-// of them has failed so. A pipeline that failed makes the result of a stop its
-// error too.
+// whose failure.Class is the process's exit code; with pipelines, when events
+// of the last of them may have been lost. What a pipeline has failed with is the
+// result of a stop, too.
 func Run(ctx context.Context, o Options) error {
 	pipelines, health := newPipelines(o)
 	if o.Config.HTTP.Listen == "" {
