@@ -167,10 +167,10 @@ func (w *world) watchRows() *rows {
 // broker says so. It fails while a partition is dropped beside it; the next one
 // finds the same.
 func (r *rows) look(ctx context.Context) (ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if r.conn.IsClosed() {
 		conn, err := pgx.Connect(ctx, r.url)
 		if err != nil {
@@ -190,7 +190,9 @@ func (r *rows) look(ctx context.Context) (ok bool) {
 		return false
 	}
 	r.removed = append(r.removed, gone...)
-	ends, err := checker.Ends(ctx, r.admin, r.topics()...)
+	answering, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	ends, err := checker.Ends(answering, r.admin, r.topics()...)
 	if err != nil {
 		return true
 	}
