@@ -24,7 +24,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
+
+// topic is where the events go.
+const topic = "outbox.event.order"
 
 type options struct {
 	rows, perTx, payload, others int
@@ -49,8 +54,8 @@ func (s *settings) String() string     { return fmt.Sprint(*s) }
 func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == brokerCommand {
-		exit(runBroker(os.Args[2:]))
+	if ok, err := rig.ServeBroker(); ok {
+		exit(err)
 	}
 	var o options
 	flag.IntVar(&o.rows, "rows", 300_000, "outbox rows in the backlog")
@@ -88,7 +93,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer os.RemoveAll(dir)
 	if o.binary == "" {
-		if o.binary, err = build(ctx, dir); err != nil {
+		if o.binary, err = rig.Build(ctx, dir); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
@@ -102,14 +103,14 @@ func connector(ctx context.Context, o options, db *database, from backlog, r *ro
 	if err := db.copySlot(ctx, from, slot); err != nil {
 		return err
 	}
-	kafka, err := startBroker(ctx, o.partitions)
+	kafka, err := rig.StartBroker(topic, o.partitions)
 	if err != nil {
 		return err
 	}
-	defer kafka.stop()
+	defer kafka.Stop()
 
 	args := []string{"run", "--set", "source.url=" + db.url, "--set", "source.slot=" + slot,
-		"--set", "source.publication=" + publication, "--set", "sink.kafka.brokers=" + kafka.addr,
+		"--set", "source.publication=" + publication, "--set", "sink.kafka.brokers=" + kafka.Addr,
 		"--set", "http.listen=", "--set", "log.level=warn"}
 	if from.mode == modeMessage {
 		args = append(args, "--set", "source.mode=message")
@@ -137,18 +138,11 @@ func connector(ctx context.Context, o options, db *database, from backlog, r *ro
 	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	r.peakRSS = usage.Maxrss << 10 // Linux counts in KiB
 
-	if got, err := kafka.records(ctx); err != nil || got != int64(r.rows) {
+	if got, err := kafka.Records(ctx); err != nil || got != int64(r.rows) {
 		return fmt.Errorf("the topic has %d records instead of %d: %w", got, r.rows, err)
 	}
 	if err := db.waitReleased(ctx, slot); err != nil {
 		return err
 	}
 	return db.dropSlot(ctx, slot)
-}
-
-func build(ctx context.Context, dir string) (string, error) {
-	out := filepath.Join(dir, "cdc-outbox")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, "github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
-	cmd.Stderr = os.Stderr
-	return out, cmd.Run()
 }

@@ -21,11 +21,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 type options struct {
@@ -76,7 +76,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer os.RemoveAll(dir)
 	if o.binary == "" {
-		if o.binary, err = build(ctx, dir); err != nil {
+		if o.binary, err = rig.Build(ctx, dir); err != nil {
 			return err
 		}
 	}
@@ -84,11 +84,4 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("load on the server: %w", err)
 	}
 	return nil
-}
-
-func build(ctx context.Context, dir string) (string, error) {
-	out := filepath.Join(dir, "cdc-outbox")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", out, "github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
-	cmd.Stderr = os.Stderr
-	return out, cmd.Run()
 }
