@@ -86,6 +86,10 @@ mutants: postgres ## programs with known mistakes: the end-to-end tests must fin
 bench: ## throughput against pg_recvlogical's, the server's limit
 	@go run -buildvcs=false ./bench/drain $(ARGS)
 
+.PHONY: bench-retention
+bench-retention: ## what deleting published rows costs those who wait for events (8 minutes)
+	@go run -buildvcs=false ./bench/retention $(ARGS)
+
 .PHONY: bench-idempotency
 bench-idempotency: ## what each store of the idempotency library costs, against its bare client
 	@go run -buildvcs=false ./bench/idempotency $(ARGS)

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+)
+
+const (
+	// unmeasuredEnd of a phase may wait for the next connector.
+	unmeasuredEnd = time.Second
+	// looking is how often the table is looked at.
+	looking = 2 * time.Second
+)
+
+// phase is one run of the connector.
+type phase struct {
+	retention bool
+	published []time.Duration // commit to consumer, sorted
+	committed []time.Duration // how long the writers' transactions took, sorted
+	from, to  int64           // what was measured
+	last      size
+	peak      size // the most of each
+	cpu       time.Duration
+}
+
+// play plays the traffic through all phases, and reports.
+func (s *stage) play(ctx context.Context) error {
+	t, err := s.startTraffic(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	var all []phase
+	for n := range s.pairs {
+		turns := []bool{false, true}
+		if n%2 == 1 {
+			slices.Reverse(turns)
+		}
+		for _, retention := range turns {
+			p, err := s.playPhase(ctx, t, retention)
+			if err != nil {
+				return fmt.Errorf("phase %d: %w", len(all)+1, err)
+			}
+			p.published = s.log.latencies(p.from, p.to)
+			slices.Sort(p.published)
+			all = append(all, p)
+			fmt.Printf("phase %d, %s\n", len(all), p)
+		}
+	}
+	if err := s.finish(ctx, t); err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].committed = t.commitTimes(all[i].from, all[i].to)
+	}
+	return s.report(all)
+}
+
+// playPhase runs the connector for a phase.
+func (s *stage) playPhase(ctx context.Context, t *traffic, retention bool) (p phase, err error) {
+	p.retention = retention
+	c, err := s.startConnector(retention)
+	if err != nil {
+		return p, err
+	}
+	defer func() {
+		var stopped error
+		p.cpu, stopped = c.stop()
+		err = errors.Join(err, stopped)
+	}()
+	end := time.Now().Add(s.phase())
+	p.from = s.log.now() + int64(s.skip)
+	p.to = s.log.now() + int64(s.phase()-unmeasuredEnd)
+	for left := time.Until(end); left > 0; left = time.Until(end) {
+		if err := wait(ctx, min(left, looking)); err != nil {
+			return p, err
+		}
+		if err := t.err(); err != nil {
+			return p, err
+		}
+		select {
+		case <-c.process.Exited():
+			return p, errors.New("the connector ended by itself")
+		default:
+		}
+		if p.last, err = s.lookAtTable(ctx); err != nil {
+			return p, err
+		}
+		if n := p.last.unreceived; n >= 0 {
+			return p, fmt.Errorf("row %d is gone and was not received", n)
+		}
+		p.peak.bytes, p.peak.dead, p.peak.rows = max(p.peak.bytes, p.last.bytes), max(p.peak.dead, p.last.dead), max(p.peak.rows, p.last.rows)
+	}
+	return p, nil
+}
+
+// finish stops the writers, and has the connector publish what is left.
+func (s *stage) finish(ctx context.Context, t *traffic) error {
+	t.stop()
+	t.done.Wait()
+	c, err := s.startConnector(true)
+	if err != nil {
+		return err
+	}
+	const patience = time.Minute
+	for end := time.Now().Add(patience); s.log.missing() > 0 && time.Now().Before(end) && err == nil; {
+		err = wait(ctx, 100*time.Millisecond)
+	}
+	_, stopped := c.stop()
+	t.leave()
+	t.reading.Wait()
+	return errors.Join(err, stopped)
+}
+
+// commitTimes are those of the transactions in the time, sorted. The writers
+// have been stopped.
+func (t *traffic) commitTimes(from, to int64) []time.Duration {
+	var list []time.Duration
+	for _, commits := range t.commits {
+		for _, c := range commits {
+			if c.at >= from && c.at < to {
+				list = append(list, c.took)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// verdict judges all that was written and received.
+func (s *stage) verdict() *checker.Report {
+	return checker.Verify(checker.History{Transactions: s.log.ledger.Transactions(), Records: s.log.records})
+}

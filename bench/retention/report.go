@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// asked is how many times as long the latency may be with retention.
+const asked = 1.5
+
+func (p phase) name() string {
+	if p.retention {
+		return "with retention   "
+	}
+	return "without retention"
+}
+
+func (p phase) String() string {
+	return fmt.Sprintf("%s: commit to consumer p50 %s, p99 %s of %d events; table %s at the end, at most %s, %d rows, at most %d dead; connector %.1f µs CPU/event",
+		p.name(), round(percentile(p.published, 50)), round(percentile(p.published, 99)), len(p.published),
+		mebibytes(p.last.bytes), mebibytes(p.peak.bytes), p.last.rows, p.peak.dead,
+		p.cpu.Seconds()*1e6/max(1, float64(len(p.published))))
+}
+
+// report prints what the phases come to, and returns an error if something was
+// lost, or is not as asked.
+func (s *stage) report(all []phase) error {
+	var ratios, commitRatios []float64
+	var pooled, pooledCommits [2][]time.Duration
+	for i := 0; i < len(all); i += 2 {
+		with, without := all[i], all[i+1]
+		if without.retention {
+			with, without = without, with
+		}
+		ratios = append(ratios, ratio(with.published, without.published))
+		commitRatios = append(commitRatios, ratio(with.committed, without.committed))
+	}
+	for _, p := range all {
+		kind := 0
+		if p.retention {
+			kind = 1
+		}
+		pooled[kind] = append(pooled[kind], p.published...)
+		pooledCommits[kind] = append(pooledCommits[kind], p.committed...)
+	}
+	for kind := range pooled {
+		slices.Sort(pooled[kind])
+		slices.Sort(pooledCommits[kind])
+	}
+	half := len(all) / 2
+	early, late := largest(all[:half]), largest(all[half:])
+	verdict := s.verdict()
+
+	fmt.Printf("p99 commit to consumer, with to without: median of %d pairs %.2f %.2f, all events %s to %s = %.2f (asked: at most %.1f)\n",
+		len(ratios), median(ratios), ratios, round(percentile(pooled[1], 99)), round(percentile(pooled[0], 99)), ratio(pooled[1], pooled[0]), asked)
+	fmt.Printf("p99 of the writers' transactions: median %.2f, all %s to %s\n",
+		median(commitRatios), round(percentile(pooledCommits[1], 99)), round(percentile(pooledCommits[0], 99)))
+	fmt.Printf("largest table: %s in the first half, %s in the second, of %s written\n",
+		mebibytes(early), mebibytes(late), mebibytes(int64(verdict.Committed*(s.payload+150))))
+	fmt.Printf("checker: %s; no row went before it was received\n", verdict)
+	if err := verdict.Err(); err != nil {
+		return err
+	}
+	if r := median(ratios); r > asked {
+		return fmt.Errorf("the p99 with retention is %.2f times that without", r)
+	}
+	if len(all) > 2 && float64(late) > 1.2*float64(early) {
+		return errors.New("the table grows")
+	}
+	return nil
+}
+
+func largest(phases []phase) (bytes int64) {
+	for _, p := range phases {
+		bytes = max(bytes, p.peak.bytes)
+	}
+	return bytes
+}
+
+func ratio(with, without []time.Duration) float64 {
+	return float64(percentile(with, 99)) / float64(max(1, percentile(without, 99)))
+}
+
+// percentile is of sorted values.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
+}
+
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	mid := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[mid]
+	}
+	return (values[mid-1] + values[mid]) / 2
+}
+
+func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
