@@ -204,5 +204,8 @@ func (s *session) stop() {
 		s.cfg.Logger.Warn("cannot leave the group, its partitions rest until the session times out", "error", err)
 	}
 	s.client.CloseAllowingRebalance()
+	// Close polls once more to drain its buffers, which holds up rebalances
+	// again, and with them its own goroutine that leaves the group.
+	s.client.AllowRebalance()
 	s.scheduler.close()
 }
