@@ -25,6 +25,7 @@ type phase struct {
 	from, to  int64           // what was measured
 	last      size
 	peak      size // the most of each
+	events    int64 // committed in the whole phase, about
 	cpu       time.Duration
 }
 
@@ -68,8 +69,10 @@ func (s *stage) playPhase(ctx context.Context, t *traffic, retention bool) (p ph
 	if err != nil {
 		return p, err
 	}
+	first := s.log.known()
 	defer func() {
 		var stopped error
+		p.events = s.log.known() - first
 		p.cpu, stopped = c.stop()
 		err = errors.Join(err, stopped)
 	}()

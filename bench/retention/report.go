@@ -21,7 +21,7 @@ func (p phase) String() string {
 	return fmt.Sprintf("%s: commit to consumer p50 %s, p99 %s of %d events; table %s at the end, at most %s, %d rows, at most %d dead; connector %.1f µs CPU/event",
 		p.name(), round(percentile(p.published, 50)), round(percentile(p.published, 99)), len(p.published),
 		mebibytes(p.last.bytes), mebibytes(p.peak.bytes), p.last.rows, p.peak.dead,
-		p.cpu.Seconds()*1e6/max(1, float64(len(p.published))))
+		p.cpu.Seconds()*1e6/max(1, float64(p.events)))
 }
 
 // report prints what the phases come to, and returns an error if something was

@@ -60,6 +60,8 @@ func (s *stage) start(ctx context.Context) (err error) {
 		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL,
 			type varchar(255) NOT NULL, payload text NOT NULL, n bigint NOT NULL, created_at timestamptz NOT NULL DEFAULT now())`,
 		`ALTER TABLE outbox SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)`, // as the documentation says
+		`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert')`,
+		`SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`, // before the first event
 	} {
 		if _, err := s.conn.Exec(ctx, sql); err != nil {
 			return err
