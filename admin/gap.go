@@ -33,7 +33,7 @@ type GapReport struct {
 	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
 
-	messagesOnly bool
+	messagesOnly, retention bool
 }
 
 // AcceptGap goes on from the present after a loss (exit code 3): it creates a
@@ -66,7 +66,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 		return nil, err
 	}
 	report := planGap(v)
-	report.Snapshot = opts.Snapshot
+	report.Snapshot, report.retention = opts.Snapshot, cfg.Retention.After > 0
 	if !opts.Yes {
 		return report, failure.Configf("repeat it with --yes", "nothing was changed")
 	}
@@ -166,6 +166,8 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
 	if r.Snapshot {
 		b.WriteString("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
+	} else if r.retention {
+		b.WriteString("Rows that are in the outbox tables stay unpublished, and retention deletes them when they are old; --snapshot publishes them.\n")
 	} else if !r.messagesOnly {
 		b.WriteString("Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n")
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
@@ -78,6 +79,23 @@ func TestStatusShowsTheTablesSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "in 1 partitions, published rows go after 24h0m0s"; !strings.Contains(text.String(), want) {
+		t.Errorf("no %q in:\n%s", want, text.String())
+	}
+}
+
+// Whoever accepts a gap without a snapshot is told what becomes of the rows.
+func TestAcceptGapTellsOfRetention(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Retention.After = 24 * time.Hour
+	f.setup()
+	f.save()
+	plan, err := AcceptGap(f.ctx(), f.Config, GapOptions{})
+	wantClass(t, err, failure.Config, "nothing was changed")
+	var text bytes.Buffer
+	if err := plan.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	if want := "retention deletes them"; !strings.Contains(text.String(), want) {
 		t.Errorf("no %q in:\n%s", want, text.String())
 	}
 }

@@ -59,6 +59,8 @@ func (l *loader) validateRetention() {
 	switch {
 	case l.cfg.Source.Mode == ModePoll:
 		l.report("retention.after", "is for tables that are read from the log", "set source.poll.after_publish to delete")
+	case l.cfg.Checkpoint.Store == StoreNone:
+		l.report("retention.after", "needs a checkpoint: without one nobody notices that the slot was recreated, and rows that were not published would be deleted", "set checkpoint.store")
 	case len(l.cfg.Source.Tables) == 0:
 		l.report("retention.after", "has no table to keep: messages leave nothing behind", "remove it")
 	}

@@ -24,7 +24,7 @@ type phase struct {
 	committed []time.Duration // how long the writers' transactions took, sorted
 	from, to  int64           // what was measured
 	last      size
-	peak      size // the most of each
+	peak      size  // the most of each
 	events    int64 // committed in the whole phase, about
 	cpu       time.Duration
 }
