@@ -164,11 +164,12 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "Gap: events committed between %s and %s may never have been published.\n",
 		or(r.From, "an unknown position (there is no checkpoint)"), r.To)
 	fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
-	if r.Snapshot {
+	switch {
+	case r.Snapshot:
 		b.WriteString("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
-	} else if r.retention {
+	case r.retention:
 		b.WriteString("Rows that are in the outbox tables stay unpublished, and retention deletes them when they are old; --snapshot publishes them.\n")
-	} else if !r.messagesOnly {
+	case !r.messagesOnly:
 		b.WriteString("Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n")
 	}
 	if r.Done {
