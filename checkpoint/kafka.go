@@ -82,18 +82,28 @@ func (k *kafka) Save(ctx context.Context, cp Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
-	acked := make(chan error, 1)
-	k.client.Produce(ctx, rec, func(_ *kgo.Record, err error) { acked <- err })
-	select {
-	case err = <-acked:
-	case <-ctx.Done():
-		err = ctx.Err()
+	// A record whose save was given up, and which waits in the client, fails all
+	// behind it with its own context's error.
+	for err = k.produce(ctx, value); ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)); {
+		err = k.produce(ctx, value)
 	}
 	if err != nil {
 		return fmt.Errorf("save checkpoint to topic %s: %w", k.topic, k.classify(err, "Write"))
 	}
 	return nil
+}
+
+// produce returns once the broker has acknowledged the record, or ctx has ended.
+func (k *kafka) produce(ctx context.Context, value []byte) error {
+	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
+	acked := make(chan error, 1)
+	k.client.Produce(ctx, rec, func(_ *kgo.Record, err error) { acked <- err })
+	select {
+	case err := <-acked:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (k *kafka) Close() { k.client.Close() }
