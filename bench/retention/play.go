@@ -37,12 +37,8 @@ func (s *stage) play(ctx context.Context) error {
 	}
 	defer t.close()
 	var all []phase
-	for n := range s.pairs {
-		turns := []bool{false, true}
-		if n%2 == 1 {
-			slices.Reverse(turns)
-		}
-		for _, retention := range turns {
+	for range s.pairs {
+		for _, retention := range []bool{false, true} { // always so: each phase finds what the one before it left
 			p, err := s.playPhase(ctx, t, retention)
 			if err != nil {
 				return fmt.Errorf("phase %d: %w", len(all)+1, err)
