@@ -236,21 +236,31 @@ func (r *rows) whileBrokerIsDown(l *load, do func()) {
 	r.broker.Resume(r.t)
 }
 
-// awaitEmpty returns once no row is left, and no partition that is detached.
+// awaitEmpty returns once no row is left, in a partition that is detached
+// neither.
 func (r *rows) awaitEmpty() {
 	r.t.Helper()
 	await(r.t, "empty table", func() bool {
-		var left, detached int
-		err := r.sql.QueryRow(context.Background(), `SELECT (SELECT count(*) FROM outbox),
-			(SELECT count(*) FROM pg_class WHERE relname LIKE 'outbox\__%' AND relkind = 'r' AND NOT relispartition)`).Scan(&left, &detached)
-		return err == nil && left == 0 && detached == 0
+		var left int
+		err := r.sql.QueryRow(context.Background(), `SELECT count(*) FROM remaining()`).Scan(&left)
+		return err == nil && left == 0
 	})
-	await(r.t, "last look at the rows", func() bool { return r.look(context.Background()) && r.known == len(r.removed) })
+	await(r.t, "last look at the rows", func() bool { return r.look(context.Background()) && r.complete() })
+}
+
+// complete tells whether it is known of each row that went how far the topics
+// were by then.
+func (r *rows) complete() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known == len(r.removed)
 }
 
 // judge wants the record of each row that has gone to be from before that.
 func (r *rows) judge(records []checker.Record) {
 	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	first := map[string]checker.Record{}
 	for _, rec := range records {
 		for _, h := range rec.Headers {
