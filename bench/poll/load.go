@@ -50,11 +50,11 @@ type effort struct {
 
 // compareModes measures each mode once and prints what each takes on top of the
 // writer.
-func compareModes(ctx context.Context, s *server, o options, dir string) error {
+func compareModes(ctx context.Context, s *server, o options) error {
 	fmt.Printf("load: %d events/s of %d+120 bytes for %s, %d per transaction\n", o.rate, o.payload, o.load, o.perTx)
 	var alone effort
 	for _, m := range modes {
-		e, err := measureMode(ctx, s, o, m, dir)
+		e, err := measureMode(ctx, s, o, m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -71,14 +71,14 @@ func compareModes(ctx context.Context, s *server, o options, dir string) error {
 	return nil
 }
 
-func measureMode(ctx context.Context, s *server, o options, m mode, dir string) (e effort, err error) {
+func measureMode(ctx context.Context, s *server, o options, m mode) (e effort, err error) {
 	if err := s.createOutbox(ctx, table); err != nil {
 		return e, err
 	}
 	defer func() { err = errors.Join(err, s.dropSlot(context.WithoutCancel(ctx))) }()
 	var connector *exec.Cmd
 	if m.settings != nil {
-		if connector, err = startConnector(ctx, s, o, m, dir); err != nil {
+		if connector, err = startConnector(ctx, s, o, m); err != nil {
 			return e, err
 		}
 	}
@@ -118,14 +118,14 @@ func measureMode(ctx context.Context, s *server, o options, m mode, dir string) 
 }
 
 // startConnector returns once the connector is at work.
-func startConnector(ctx context.Context, s *server, o options, m mode, dir string) (*exec.Cmd, error) {
+func startConnector(ctx context.Context, s *server, o options, m mode) (*exec.Cmd, error) {
 	args := []string{"run", "--set", "source.url=" + s.URL("postgres"), "--set", "sink.stdout=true",
 		"--set", "http.listen=", "--set", "log.level=warn"}
 	for _, set := range m.settings {
 		args = append(args, "--set", set)
 	}
 	cmd := exec.CommandContext(ctx, o.binary, args...)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr // standard output leads nowhere
+	cmd.Stderr = os.Stderr // standard output leads nowhere
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -70,17 +70,13 @@ func run(ctx context.Context, o options) error {
 	if o.rate == 0 {
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "cdc-outbox-bench-")
+	binary, remove, err := rig.Connector(ctx, o.binary)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	if o.binary == "" {
-		if o.binary, err = rig.Build(ctx, dir); err != nil {
-			return err
-		}
-	}
-	if err := compareModes(ctx, s, o, dir); err != nil {
+	defer remove()
+	o.binary = binary
+	if err := compareModes(ctx, s, o); err != nil {
 		return fmt.Errorf("load on the server: %w", err)
 	}
 	return nil

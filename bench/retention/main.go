@@ -96,16 +96,12 @@ func exit(err error) {
 }
 
 func run(ctx context.Context, o options) error {
-	dir, err := os.MkdirTemp("", "cdc-outbox-bench-")
+	binary, remove, err := rig.Connector(ctx, o.binary)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	if o.binary == "" {
-		if o.binary, err = rig.Build(ctx, dir); err != nil {
-			return err
-		}
-	}
+	defer remove()
+	o.binary = binary
 	s, err := newStage(ctx, o)
 	if err != nil {
 		return err

@@ -13,14 +13,23 @@ import (
 	"path/filepath"
 )
 
-// Build builds the connector from this tree into the directory and returns its
-// path.
-func Build(ctx context.Context, dir string) (string, error) {
-	out := filepath.Join(dir, "cdc-outbox")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", out, "github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
+// Connector returns the path of the connector's program and what removes it
+// again: the given one or, where that is empty, one built from this tree.
+func Connector(ctx context.Context, given string) (path string, remove func(), err error) {
+	if given != "" {
+		return given, func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "cdc-outbox-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) } // a temporary directory
+	path = filepath.Join(dir, "cdc-outbox")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", path, "github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build the connector: %w", err)
+		remove()
+		return "", nil, fmt.Errorf("build the connector: %w", err)
 	}
-	return out, nil
+	return path, remove, nil
 }
