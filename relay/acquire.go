@@ -70,6 +70,11 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 	if err != nil {
 		return nil, cp, err
 	}
+	if stored != nil && !seen.Exists {
+		if err := s.createdMeanwhile(ctx, sql); err != nil {
+			return nil, cp, err
+		}
+	}
 	if invalid != nil {
 		return nil, cp, s.sinceCheckpoint(stored, invalid)
 	}
@@ -119,6 +124,17 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 		cp.Snapshot = stored.Snapshot
 	}
 	return stream, cp, nil
+}
+
+// createdMeanwhile is wal.ErrSlotActive if the slot exists that was missing
+// before the checkpoint was loaded: the checkpoint is then that of another
+// instance's first start, and not one whose slot was dropped.
+func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
+	_, exists, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
+	if err == nil && exists {
+		err = fmt.Errorf("%w: it was created a moment ago", wal.ErrSlotActive)
+	}
+	return err
 }
 
 // verify compares the server with the checkpoint, and with what this process
