@@ -2,15 +2,21 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
+
+// insufficientPrivilege is the SQLSTATE of what only an owner may do (PostgreSQL
+// documentation, "PostgreSQL Error Codes").
+const insufficientPrivilege = "42501"
 
 // Teardown drops the slot, the publication and the checkpoint, in this order:
 // the slot is what costs the server disk space, and a checkpoint without its
@@ -66,8 +72,13 @@ func (t *teardown) publication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	sql := "DROP PUBLICATION " + wal.QuoteIdentifier(name)
 	return t.drop("publication", name, ok, func() error {
-		return execute(ctx, t.conn, "DROP PUBLICATION "+wal.QuoteIdentifier(name))
+		err := execute(ctx, t.conn, sql)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
+			return failure.Configf("as its owner: "+sql+"; then run teardown --yes again", "%w", err)
+		}
+		return err
 	})
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
@@ -52,4 +53,26 @@ func TestTeardownRefusesAnActiveSlot(t *testing.T) {
 		t.Error("the slot is gone")
 	}
 	f.publication()
+}
+
+// A publication can only be dropped by its owner, which the connector's role
+// need not be.
+func TestTeardownByARoleThatOwnsNothing(t *testing.T) {
+	const role = "cdc teardown"
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.exec(`DROP ROLE IF EXISTS "`+role+`"`, `CREATE ROLE "`+role+`" LOGIN REPLICATION PASSWORD 'pw'`)
+	owner := f.Source.URL
+	f.Source.URL = asRole(owner, role, "pw")
+	steps, err := Teardown(f.ctx(), f.Config, true)
+	wantClass(t, err, failure.Config, `drop publication "cdc_outbox"`)
+	wantSteps(t, steps, "slot dropped")
+	if want := `DROP PUBLICATION "cdc_outbox";`; !strings.Contains(failure.RemedyOf(err), want) {
+		t.Errorf("remedy %q has no %s", failure.RemedyOf(err), want)
+	}
+
+	f.Source.URL = owner
+	if _, err := Teardown(f.ctx(), f.Config, true); err != nil {
+		t.Errorf("again, as the owner: %v", err)
+	}
 }

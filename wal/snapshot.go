@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // Snapshot says which rows of a table to read, and what they are numbered
@@ -49,9 +51,13 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*Row)
 		return f.err
 	}
 	if err != nil {
-		return fmt.Errorf("read snapshot of %s: %w", s.Table, err)
+		err = fmt.Errorf("read snapshot of %s: %w", s.Table, err)
 	}
-	return nil
+	// Streaming needs no right to read the table, so that the role may lack it.
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == codeInsufficientRights {
+		return failure.Configf("GRANT SELECT ON "+s.Table.Quoted()+" TO "+QuoteIdentifier(conn.Config().User)+";", "%w", err)
+	}
+	return err
 }
 
 // callbackError carries an error of the caller's function through untouched.

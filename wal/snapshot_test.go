@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -131,4 +132,22 @@ func TestReadSnapshotThatIsGone(t *testing.T) {
 		t.Fatal("read from a snapshot that does not exist")
 	}
 	execute(t, conn, `SELECT 1`) // the connection is still usable
+}
+
+// Decoding needs no right to read the table, so the role may lack it: trying
+// again would not help.
+func TestReadSnapshotNeedsTheRightToRead(t *testing.T) {
+	conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox)
+	execute(t, conn, `DROP ROLE IF EXISTS snapshot_poor`)
+	execute(t, conn, `CREATE ROLE snapshot_poor`)
+	execute(t, conn, `SET ROLE snapshot_poor`)
+	rel, _, err := ReadColumns(testContext(t), conn, outbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ReadSnapshot(testContext(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
+	want := `GRANT SELECT ON "public"."outbox" TO "` + conn.Config().User + `";`
+	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != want {
+		t.Errorf("%v, remedy %q; want a configuration error with %q", err, failure.RemedyOf(err), want)
+	}
 }
