@@ -13,8 +13,9 @@ type Retention struct {
 	// Column holds the time of writing; for a partitioned table, whatever it is
 	// partitioned by counts instead.
 	Column string `yaml:"column"`
-	// Interval is the least time between two passes through a table; a pass
-	// follows another after a twentieth of After at the earliest.
+	// Interval is the least time between two passes through the rows of a table;
+	// a pass follows another after a twentieth of After at the earliest.
+	// Partitions are looked at this often, and at least every ten seconds.
 	Interval time.Duration `yaml:"interval"`
 	// PartitionsAhead is how many partitions beyond the present one are kept
 	// ready where the table is partitioned; 0 creates none.

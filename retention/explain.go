@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // SQLSTATEs that have a remedy of ours (PostgreSQL documentation, "PostgreSQL
@@ -19,6 +20,9 @@ const (
 	invalidObject         = "42P17"
 	notInRequiredState    = "55000"
 	dependentObjects      = "2BP01"
+	foreignKeyViolation   = "23503"
+	deadlockDetected      = "40P01"
+	serializationFailure  = "40001"
 )
 
 var remedies = map[string]string{
@@ -29,9 +33,23 @@ var remedies = map[string]string{
 	invalidObject:         "if somebody else creates partitions, or for longer than retention.partition_span, set retention.partitions_ahead: 0",
 	notInRequiredState:    "if the table has no replica identity, have the publication publish no deletes: ALTER PUBLICATION <name> SET (publish = 'insert')",
 	dependentObjects:      "drop what depends on the old partition, or drop the partition with CASCADE",
+	foreignKeyViolation:   "drop the foreign key that refers to the outbox, or let it delete with the row: ON DELETE CASCADE",
 }
 
-// explain adds what to do about an error of PostgreSQL.
+// isHeld tells whether an error says that somebody else was at the same rows: they
+// are left for the next pass.
+func isHeld(err error) bool {
+	state := sqlState(err)
+	return state == lockNotAvailable || state == deadlockDetected || state == serializationFailure
+}
+
+// nameTaken is the error for a table that is in a partition's place.
+func nameTaken(parent, name wal.Table) error {
+	return failure.Configf("rename it, or make it the partition: ALTER TABLE "+parent.Quoted()+" ATTACH PARTITION "+name.Quoted()+" FOR VALUES FROM … TO …",
+		"create partition %s: a table of that name exists that is no partition of %s", name, parent)
+}
+
+// explain adds what to do about an error of PostgreSQL, or is nil for nil.
 func explain(err error) error {
 	remedy, ok := remedies[sqlState(err)]
 	if !ok {

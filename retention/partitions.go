@@ -56,10 +56,11 @@ func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent w
 	return partitions, nil
 }
 
-// keepPartitions creates partitions ahead, detaches expired ones, and drops
-// those that were detached before a horizon that is settled now. Each is tried
-// whatever becomes of the others.
-func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent wal.Table, h horizon) error {
+// keepPartitions creates partitions ahead, detaches expired ones, drops those
+// that were detached before a moment up to which everything is published and,
+// if the rows have their turn, deletes those of the default partition. Each is
+// tried whatever becomes of the others.
+func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent wal.Table, rows bool, h horizon) error {
 	errs := []error{r.createAhead(ctx, conn, parent)}
 	partitions, err := r.readPartitions(ctx, conn, parent)
 	if err != nil {
@@ -70,7 +71,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent w
 	for _, p := range partitions {
 		delete(r.seen, since{detached, p.oid}) // somebody has attached it again
 		switch {
-		case p.isDefault:
+		case p.isDefault && rows:
 			_, err = r.deleteRows(ctx, conn, p.table, h)
 		case (p.expired || p.pending) && !held:
 			err = r.expire(ctx, conn, parent, p, hasDefault)
@@ -95,6 +96,7 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 	if err := conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return fmt.Errorf("read the server's time: %w", err)
 	}
+	var errs []error
 	at := now
 	for range r.opts.Ahead + 1 {
 		p, err := table.Partition(r.opts.Span, at)
@@ -102,20 +104,35 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 			return fmt.Errorf("name a partition of %s: %w", parent, err)
 		}
 		at = p.To
-		name := wal.Table{Schema: parent.Schema, Name: p.Name}
-		var exists bool
-		if err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name.Quoted()).Scan(&exists); err != nil {
-			return fmt.Errorf("look for partition %s: %w", name, err)
+		err = r.create(ctx, conn, parent, p)
+		errs = append(errs, err)
+		if state := sqlState(err); state != "" && state != checkViolation {
+			break // the others would fail for the same reason, and hold up writers once more
 		}
-		if exists {
-			continue
-		}
-		if _, err := conn.Exec(ctx, p.SQL()); err != nil {
-			return fmt.Errorf("create partition %s: %w", name, err)
-		}
-		r.opts.Observer.RetentionPartition(parent, Created)
-		r.opts.Log.Info("created partition", zap.Stringer("partition", name), zap.Time("from", p.From), zap.Time("to", p.To))
 	}
+	return errors.Join(errs...)
+}
+
+// create creates a partition unless the table has it.
+func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent wal.Table, p outbox.Partition) error {
+	name := wal.Table{Schema: parent.Schema, Name: p.Name}
+	var exists, attached bool
+	err := conn.QueryRow(ctx, `SELECT to_regclass($2) IS NOT NULL,
+		EXISTS (SELECT FROM pg_inherits WHERE inhparent = $1::regclass AND inhrelid = to_regclass($2))`,
+		parent.Quoted(), name.Quoted()).Scan(&exists, &attached)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for partition %s: %w", name, err)
+	case attached:
+		return nil
+	case exists:
+		return nameTaken(parent, name)
+	}
+	if _, err := conn.Exec(ctx, p.SQL()); err != nil {
+		return fmt.Errorf("create partition %s: %w", name, err)
+	}
+	r.opts.Observer.RetentionPartition(parent, Created)
+	r.opts.Log.Info("created partition", zap.Stringer("partition", name), zap.Time("from", p.From), zap.Time("to", p.To))
 	return nil
 }
 

@@ -25,9 +25,10 @@ type Options struct {
 	// After is how old a row is when it goes, by Column and the server's clock.
 	After  time.Duration
 	Column string
-	// Interval is the least time between two passes through a table. A pass
-	// reads the whole table, so that one follows another after a twentieth of
-	// After at the earliest.
+	// Interval is the least time between two passes through the rows of a table.
+	// A pass reads the whole table, so that one follows another after a
+	// twentieth of After at the earliest. Partitions are looked at after
+	// Interval, or more often.
 	Interval time.Duration
 	// Ahead is how many partitions beyond the present one are created, each of
 	// the length Span; 0 creates none.
@@ -46,8 +47,9 @@ type Observer interface {
 	RetentionDeleted(table wal.Table, rows int64)
 	// RetentionPartition is told of a partition created or dropped.
 	RetentionPartition(table wal.Table, change PartitionChange)
-	// RetentionPassed is told of each pass through a table, with the size of
-	// the table and its indexes in bytes, and why the pass failed, or nil.
+	// RetentionPassed is told of each pass through the rows or the partitions of
+	// a table, with the size of the table and its indexes in bytes, and why the
+	// pass failed, or nil.
 	RetentionPassed(table wal.Table, bytes int64, err error)
 }
 
@@ -64,9 +66,6 @@ const (
 // writers queue up behind us.
 const lockTimeout = 100 * time.Millisecond
 
-// passesPerAge is how many passes are made while a row grows old.
-const passesPerAge = 20
-
 // reconnectWaits are those between attempts to connect.
 var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 
@@ -74,7 +73,7 @@ var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 // tables is still to be published in another way than through the log, as the
 // rows of a snapshot are.
 func Run(ctx context.Context, o Options) {
-	r := &retention{opts: o}
+	r := &retention{opts: o, turns: make([]turn, len(o.Tables))}
 	retry := backoff.Series{Range: reconnectWaits}
 	for ctx.Err() == nil {
 		err := r.session(ctx, &retry)
@@ -89,8 +88,9 @@ func Run(ctx context.Context, o Options) {
 
 // retention is one call of Run.
 type retention struct {
-	opts Options
-	seen map[since]horizon // when a partition was first seen in a state, on this connection
+	opts  Options
+	turns []turn            // of the tables, in their order
+	seen  map[since]horizon // when a partition was first seen in a state, on this connection
 }
 
 // session makes passes on one connection until ctx ends or it breaks.
@@ -110,50 +110,73 @@ func (r *retention) session(ctx context.Context, retry *backoff.Series) error {
 	retry.Reset()
 	r.seen = map[since]horizon{}
 	var moments horizons
-	every := max(r.opts.Interval, r.opts.After/passesPerAge)
 	for {
 		if err := moments.advance(ctx, conn, r.opts.Confirmed()); err != nil {
 			return err
 		}
-		r.passAll(ctx, conn, moments.settled)
-		if conn.IsClosed() {
-			return errors.New("connection closed")
+		if err := r.passAll(ctx, conn, moments.settled); err != nil {
+			return err
 		}
-		if err := backoff.Sleep(ctx, every); err != nil {
+		if err := backoff.Sleep(ctx, r.opts.look()); err != nil {
 			return err
 		}
 	}
 }
 
-func (r *retention) passAll(ctx context.Context, conn *pgx.Conn, h horizon) {
-	for _, table := range r.opts.Tables {
-		size, err := r.pass(ctx, conn, table, h)
-		if ctx.Err() != nil {
-			return
+// passAll gives the tables that are due their turns. Its error is the end of the
+// connection.
+func (r *retention) passAll(ctx context.Context, conn *pgx.Conn, h horizon) error {
+	for i, table := range r.opts.Tables {
+		t := &r.turns[i]
+		if time.Now().Before(t.next) {
+			continue
+		}
+		passed, err := r.pass(ctx, conn, table, t, h)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && !passed:
+			continue
+		}
+		var size int64
+		if err == nil {
+			size, err = readSize(ctx, conn, table)
 		}
 		r.opts.Observer.RetentionPassed(table, size, err)
-		if err != nil {
+		if conn.IsClosed() {
+			return errors.Join(errors.New("connection closed"), err)
+		}
+		if err == nil {
+			t.said = ""
+			continue
+		}
+		if r.failed(t, err) {
 			r.opts.Log.Warn("retention failed for a table, will try again", zap.Stringer("table", table),
 				zap.Error(err), zap.String("remedy", failure.RemedyOf(err)))
 		}
 	}
+	return nil
 }
 
-// pass keeps one table, and returns its size in bytes.
-func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table wal.Table, h horizon) (size int64, err error) {
+// pass keeps one table, if there is anything to do by now.
+func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table wal.Table, t *turn, h horizon) (passed bool, err error) {
 	var kind string
 	err = conn.QueryRow(ctx, `SELECT relkind::text FROM pg_class WHERE oid = $1::regclass`, table.Quoted()).Scan(&kind)
 	if err != nil {
-		return 0, fmt.Errorf("look at %s: %w", table, err)
+		return false, fmt.Errorf("look at %s: %w", table, err)
 	}
+	rows := r.dueRows(t, h)
 	if kind == "p" {
-		err = r.keepPartitions(ctx, conn, table, h)
-	} else {
+		return true, explain(r.keepPartitions(ctx, conn, table, rows, h))
+	}
+	if rows {
 		_, err = r.deleteRows(ctx, conn, table, h)
 	}
-	if err != nil {
-		return 0, explain(err)
-	}
+	return rows, explain(err)
+}
+
+// readSize is the size of a table in bytes, with its partitions and indexes.
+func readSize(ctx context.Context, conn *pgx.Conn, table wal.Table) (size int64, err error) {
 	err = conn.QueryRow(ctx, `SELECT sum(pg_total_relation_size(relid)) FROM (
 		SELECT $1::regclass AS relid UNION ALL SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = $1::regclass) t`,
 		table.Quoted()).Scan(&size)

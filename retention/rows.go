@@ -43,9 +43,6 @@ const deleteRange = `DELETE FROM ONLY %s
 // took, so that it takes half of one connection's time at most. A range with a
 // row that somebody has locked is left for the next pass.
 func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table wal.Table, h horizon) (deleted int64, err error) {
-	if h.lsn == 0 {
-		return 0, nil // nothing is known to be confirmed yet
-	}
 	var pages int64
 	err = conn.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, table.Quoted()).Scan(&pages)
 	if err != nil {
@@ -61,7 +58,7 @@ func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table wal.Ta
 		took := time.Since(started)
 		if err != nil {
 			err = fmt.Errorf("delete old rows of %s: %w", table, err)
-			if sqlState(err) != lockNotAvailable {
+			if !isHeld(err) {
 				return deleted, errors.Join(locked, err)
 			}
 			locked = err

@@ -1,0 +1,51 @@
+package retention
+
+import "time"
+
+const (
+	// longestLook is the longest time between two looks at the tables: whether
+	// a partition is missing or has expired, and how far everything is
+	// published. It costs a few queries of the catalog, and keeps the
+	// connection in use.
+	longestLook = 10 * time.Second
+	// passesPerAge is how many passes are made through a table's rows while one
+	// grows old.
+	passesPerAge = 20
+	// failedWait is the longest time until what failed is tried again: an
+	// attempt may have held up writers, for as long as a lock is waited for.
+	failedWait = 5 * time.Minute
+)
+
+// turn is when a table has its turn; the zero turn is due.
+type turn struct {
+	next time.Time // nothing is done before
+	rows time.Time // nor are rows looked at before, those of a default partition
+	said string    // the failure that was logged last; empty after a success
+}
+
+// look is the time between two looks at the tables.
+func (o *Options) look() time.Duration { return min(o.Interval, longestLook) }
+
+// sweep is the time between two passes through the rows of a table.
+func (o *Options) sweep() time.Duration { return max(o.Interval, o.After/passesPerAge) }
+
+// dueRows reports whether the rows have their turn and, if so, gives them the
+// next. They have none until something is known to be published.
+func (r *retention) dueRows(t *turn, h horizon) bool {
+	now := time.Now()
+	if h.lsn == 0 || now.Before(t.rows) {
+		return false
+	}
+	t.rows = now.Add(r.opts.sweep())
+	return true
+}
+
+// failed puts a table off, and reports whether the failure is another one than
+// the last.
+func (r *retention) failed(t *turn, err error) (news bool) {
+	t.next = time.Now().Add(min(r.opts.sweep(), failedWait))
+	t.rows = time.Time{}
+	news = t.said != err.Error()
+	t.said = err.Error()
+	return news
+}
