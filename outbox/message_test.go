@@ -64,7 +64,7 @@ func TestAllClientsEmitWhatWasGiven(t *testing.T) {
 		binary bool
 	}{
 		"text":  {outbox.Options{Payload: outbox.JSON}, "outbox", false},
-		"bytes": {outbox.Options{Payload: outbox.Bytes, Prefix: "my 'prefix"}, "my 'prefix", true},
+		"bytes": {outbox.Options{Payload: outbox.Bytes, Prefix: "my'prefix"}, "my'prefix", true},
 	} {
 		for client, begin := range clients(t, url) {
 			t.Run(name+" "+client, func(t *testing.T) {

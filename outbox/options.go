@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // maxMaxBytes keeps a statement below the gigabyte that PostgreSQL allows for a
@@ -20,8 +21,8 @@ func (o Options) withDefaults() Options {
 // validate returns what is wrong with options that have their defaults.
 func (o Options) validate() error {
 	errs := []error{o.Table.validate()}
-	if err := storable(o.Prefix); err != nil {
-		errs = append(errs, fmt.Errorf("Prefix: %q %w", o.Prefix, err))
+	if !legalPrefix(o.Prefix) {
+		errs = append(errs, fmt.Errorf("Prefix: %q is not 1 to %d printable ASCII characters without spaces, and so cannot be the connector's source.message_prefix", o.Prefix, maxPrefix))
 	}
 	if int(o.Payload) >= len(payloadTypes) {
 		errs = append(errs, fmt.Errorf("Payload: %s is none of JSONB, JSON, Text, Bytes", o.Payload))
@@ -36,4 +37,14 @@ func (o Options) validate() error {
 		return fmt.Errorf("invalid options of an outbox writer: %w", err)
 	}
 	return nil
+}
+
+// maxPrefix is the length of the longest prefix that the connector reads.
+const maxPrefix = 48
+
+// legalPrefix tells whether a connector can be told the prefix: messages of
+// another would be read by nobody, and nobody would notice.
+func legalPrefix(prefix string) bool {
+	beyond := func(r rune) bool { return r < '!' || r > '~' }
+	return len(prefix) <= maxPrefix && !strings.ContainsFunc(prefix, beyond)
 }

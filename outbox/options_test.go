@@ -3,10 +3,15 @@ package outbox_test
 import (
 	"context"
 	"os/exec"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -20,7 +25,9 @@ func TestNewNamesEachWrongOption(t *testing.T) {
 		"long names":             {outbox.Options{Table: outbox.Table{Schema: long, Name: long}}, []string{"Table.Schema", "Table.Name", "63 bytes"}},
 		"NUL in a name":          {outbox.Options{Table: outbox.Table{Columns: outbox.Columns{ID: "a\x00"}}}, []string{"Table.Columns"}},
 		"one column for two":     {outbox.Options{Table: outbox.Table{Columns: outbox.Columns{Type: "payload"}}}, []string{`"payload" is named twice`}},
-		"prefix":                 {outbox.Options{Prefix: "\xff"}, []string{"Prefix"}},
+		"prefix":                 {outbox.Options{Prefix: "\xff"}, []string{"Prefix", "ASCII"}},
+		"prefix with a space":    {outbox.Options{Prefix: "my events"}, []string{`Prefix: "my events"`, "source.message_prefix"}},
+		"long prefix":            {outbox.Options{Prefix: long}, []string{"Prefix", "48"}},
 		"payload type":           {outbox.Options{Payload: 9}, []string{"PayloadType(9)", "JSONB"}},
 		"limit below":            {outbox.Options{MaxBytes: -1}, []string{"MaxBytes: -1"}},
 		"limit above":            {outbox.Options{MaxBytes: 1 << 30}, []string{"MaxBytes: 1073741824"}},
@@ -37,6 +44,41 @@ func TestNewNamesEachWrongOption(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A writer's prefix is one that the connector can be told.
+func TestPrefixesAreThoseOfTheConnector(t *testing.T) {
+	for _, prefix := range []string{"outbox", "!", "~", "my'prefix", "a b", "ä", "\x7f", "\n", strings.Repeat("x", 48), strings.Repeat("x", 49)} {
+		cfg := config.Default()
+		cfg.Source.URL, cfg.Source.Mode, cfg.Source.MessagePrefix = "postgres://localhost/app", config.ModeMessage, prefix
+		cfg.Sink.Stdout = &config.Stdout{}
+		connector := cfg.Validate()
+		if _, err := outbox.New(outbox.Options{Prefix: prefix}); (err == nil) != (connector == nil) {
+			t.Errorf("prefix %q: library %v, connector %v", prefix, err, connector)
+		}
+	}
+}
+
+// The zero value of a Writer is one with the default options.
+func TestZeroWriter(t *testing.T) {
+	var zero outbox.Writer
+	made := newWriter(t, outbox.Options{})
+	e := order("1")
+	e.ID = uuid.MustParse("0190b8f0-0000-7000-8000-000000000001")
+	var got, want recorder
+	for _, events := range [][]outbox.Event{{e}, {order("2"), order("3")}} {
+		for w, tx := range map[*outbox.Writer]*recorder{&zero: &got, made: &want} {
+			if _, err := w.Write(t.Context(), outbox.SQL(tx), events...); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Emit(t.Context(), outbox.SQL(tx), events...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !slices.Equal(got.statements, want.statements) || !reflect.DeepEqual(got.args[0], want.args[0]) || !reflect.DeepEqual(got.args[1], want.args[1]) {
+		t.Errorf("statements %q\nwant       %q", got.statements, want.statements)
 	}
 }
 

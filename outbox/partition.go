@@ -16,7 +16,8 @@ const (
 )
 
 // Partition is a partition of an outbox table that is partitioned by its time of
-// writing, as that of PartitionedSchema is.
+// writing, as that of PartitionedSchema is. Table.Partition makes one; one for
+// another span may be made by hand.
 type Partition struct {
 	// Table is the partitioned table.
 	Table Table
@@ -27,7 +28,8 @@ type Partition struct {
 }
 
 // Partition returns the partition for a moment. The one after p is
-// t.Partition(span, p.To). An error means that the name would be too long.
+// t.Partition(span, p.To). An error means that the name would be too long, or that
+// the span or the table is none that there is a statement for.
 func (t Table) Partition(span Span, at time.Time) (Partition, error) {
 	t = t.withDefaults()
 	at = at.UTC()
@@ -59,12 +61,13 @@ const bodyQuote = "$partition$"
 // createPartition attaches a new table instead of creating it as a partition: to
 // attach one locks out neither readers nor writers of the others. The lock is
 // the one that attaching takes; got first, it makes a second process wait and
-// see.
+// see. Identity columns are the partitioned table's own: PostgreSQL 17 and later
+// refuse to attach a table that has one.
 const createPartition = `DO ` + bodyQuote + `
 BEGIN
     LOCK TABLE ONLY %[1]s IN SHARE UPDATE EXCLUSIVE MODE;
     IF to_regclass(%[2]s) IS NULL THEN
-        CREATE TABLE %[3]s (LIKE %[1]s INCLUDING ALL);
+        CREATE TABLE %[3]s (LIKE %[1]s INCLUDING ALL EXCLUDING IDENTITY);
         ALTER TABLE %[1]s ATTACH PARTITION %[3]s FOR VALUES FROM (%[4]s) TO (%[5]s);
     END IF;
 END
@@ -76,9 +79,10 @@ END
 // wrote to the default partition; that one is searched for rows that belong
 // into the new one, and such a row is an error.
 func (p Partition) SQL() string {
-	partition := p.Table
+	table := p.Table.withDefaults()
+	partition := table
 	partition.Name = p.Name
 	const bound = "2006-01-02 15:04:05+00"
-	return fmt.Sprintf(createPartition, p.Table.quoted(), literal(partition.quoted()), partition.quoted(),
-		literal(p.From.Format(bound)), literal(p.To.Format(bound)))
+	return fmt.Sprintf(createPartition, table.quoted(), literal(partition.quoted()), partition.quoted(),
+		literal(p.From.UTC().Format(bound)), literal(p.To.UTC().Format(bound)))
 }

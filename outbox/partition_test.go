@@ -171,3 +171,48 @@ func TestDefaultPartitionCatchesWhatHasNoOther(t *testing.T) {
 		t.Errorf("creating the partition beside rows of its time: %v, want an error that names outbox_default", err)
 	}
 }
+
+// A table may have an identity column, which PostgreSQL 17 and later refuse in
+// a table that is attached.
+func TestPartitionOfATableWithAnIdentity(t *testing.T) {
+	url := newDB(t, `CREATE TABLE numbered (id uuid, aggregatetype text, aggregateid text, type text, payload jsonb, headers jsonb,
+		n bigint GENERATED ALWAYS AS IDENTITY, created_at timestamptz NOT NULL DEFAULT now()) PARTITION BY RANGE (created_at)`)
+	table := outbox.Table{Name: "numbered"}
+	now, err := table.Partition(outbox.Daily, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := table.Partition(outbox.Daily, now.To)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, url, now.SQL(), next.SQL())
+	tx := begin(t, url)
+	if _, err := newWriter(t, outbox.Options{Table: table}).Write(t.Context(), outbox.PGX(tx), order("1"), order("2")); err != nil {
+		t.Fatal(err)
+	}
+	var numbers int
+	if err := tx.QueryRow(t.Context(), `SELECT sum(n) FROM numbered`).Scan(&numbers); err != nil || numbers != 3 {
+		t.Errorf("the rows' numbers make %d (%v), want 1 + 2", numbers, err)
+	}
+}
+
+// A span of one's own needs no Table.Partition.
+func TestPartitionMadeByHand(t *testing.T) {
+	url := newDB(t, outbox.PartitionedSchema)
+	berlin := time.FixedZone("CET", 3600)
+	week := outbox.Partition{
+		Name: "outbox_week",
+		From: time.Date(2030, 1, 7, 1, 0, 0, 0, berlin), To: time.Date(2030, 1, 14, 1, 0, 0, 0, berlin),
+	}
+	pgtest.Exec(t, url, week.SQL())
+	var bounds string
+	err := connect(t, url+"?timezone=UTC").QueryRow(t.Context(),
+		`SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = 'outbox_week'`).Scan(&bounds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "FOR VALUES FROM ('2030-01-07 00:00:00+00') TO ('2030-01-14 00:00:00+00')"; bounds != want {
+		t.Errorf("bounds %s, want %s", bounds, want)
+	}
+}

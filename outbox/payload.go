@@ -43,6 +43,9 @@ var errNotJSON = errors.New("is not valid JSON")
 
 // encode returns the bytes that are stored, nil for NULL.
 func (t PayloadType) encode(payload any) ([]byte, error) {
+	if s, ok := payload.(string); ok && (t == Text || t == Bytes) {
+		payload = []byte(s)
+	}
 	var encoded []byte
 	switch p := payload.(type) {
 	case noPayload:

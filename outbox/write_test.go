@@ -116,15 +116,19 @@ func TestPayloadTypesKeepTheirBytes(t *testing.T) {
 	}
 	spaced := []byte("{ \"b\": 1.0,\n\"a\": \"\\u0000\\ud800\" }")
 	for name, tt := range map[string]struct {
-		payload    outbox.PayloadType
-		column     string
-		back       string // what is read back, as bytea
-		give, want []byte
+		payload outbox.PayloadType
+		column  string
+		back    string // what is read back, as bytea
+		give    any
+		want    []byte
 	}{
 		"jsonb":                {outbox.JSONB, "jsonb", "convert_to(payload::text, 'UTF8')", []byte(`{"b":1.0,"a":[]}`), []byte(`{"a": [], "b": 1.0}`)},
 		"json":                 {outbox.JSON, "json", "convert_to(payload::text, 'UTF8')", spaced, spaced},
 		"json in text":         {outbox.JSON, "text", "convert_to(payload, 'UTF8')", spaced, spaced},
 		"json in varchar":      {outbox.JSON, "varchar(100)", "convert_to(payload, 'UTF8')", spaced, spaced},
+		"string as text":       {outbox.Text, "text", "convert_to(payload, 'UTF8')", `a "string"`, []byte(`a "string"`)},
+		"string as bytes":      {outbox.Bytes, "bytea", "payload", "\xff\x00", []byte("\xff\x00")},
+		"string as JSON":       {outbox.JSON, "text", "convert_to(payload, 'UTF8')", `a "string"`, []byte(`"a \"string\""`)},
 		"text":                 {outbox.Text, "text", "convert_to(payload, 'UTF8')", []byte(`no "JSON" \ at all 茶`), []byte(`no "JSON" \ at all 茶`)},
 		"empty text":           {outbox.Text, "text", "convert_to(payload, 'UTF8')", []byte{}, []byte{}},
 		"bytes":                {outbox.Bytes, "bytea", "payload", allBytes, allBytes},

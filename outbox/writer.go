@@ -19,7 +19,9 @@ type Options struct {
 	// Table is where Write inserts. The default is outbox, found through the
 	// search path, with Debezium's column names.
 	Table Table
-	// Prefix is that of the messages that Emit writes. The default is outbox.
+	// Prefix is that of the messages that Emit writes, the connector's
+	// source.message_prefix: 1 to 48 printable ASCII characters without spaces. The
+	// default is outbox.
 	Prefix string
 	// Payload says what payloads are, and the type of their column. The default
 	// is JSONB.
@@ -34,8 +36,9 @@ type Options struct {
 	ContextHeaders func(ctx context.Context) map[string]string
 }
 
-// Writer writes events to one place. Make one with New. It keeps no transaction
-// and no event, and is safe for concurrent use.
+// Writer writes events to one place. Make one with New; the zero value has the
+// default Options. It keeps no transaction and no event, and is safe for
+// concurrent use.
 type Writer struct {
 	opts   Options
 	insert insertSQL
@@ -54,6 +57,14 @@ func newWriter(complete Options) *Writer {
 	return &Writer{opts: complete, insert: complete.Table.insertSQL(complete.Payload)}
 }
 
+// made returns w, or for the zero value the writer that it stands for.
+func (w *Writer) made() *Writer {
+	if w.opts.MaxBytes == 0 {
+		return standard
+	}
+	return w
+}
+
 // Write inserts the events into the table, in the order given, and returns their
 // ids in that order. An InvalidError came before the database was asked; any
 // other error leaves the transaction failed. Without events it does nothing.
@@ -61,6 +72,7 @@ func (w *Writer) Write(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID
 	if tx.exec == nil {
 		return nil, errNoTx
 	}
+	w = w.made()
 	rows, err := w.rows(ctx, events, w.opts.Table.NoHeaders)
 	if err != nil {
 		return nil, err
@@ -77,6 +89,7 @@ func (w *Writer) Emit(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID,
 	if tx.exec == nil {
 		return nil, errNoTx
 	}
+	w = w.made()
 	rows, err := w.rows(ctx, events, false)
 	if err != nil {
 		return nil, err
