@@ -183,6 +183,22 @@ func TestRunLogsOnStderr(t *testing.T) {
 	}
 }
 
+// A drain may take as long as errors.drain_timeout: until then the user should
+// not have to guess.
+func TestRunSaysThatItIsStopping(t *testing.T) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	connect := func(ctx context.Context, _ connector.Options) error {
+		stop(stopped{os.Interrupt})
+		<-ctx.Done()
+		return nil
+	}
+	got := executeWith(ctx, connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app"}, "run")
+	_, after, found := strings.Cut(got.stderr, `"msg":"stopping; a second signal ends the process at once","cause":"stopped by signal: interrupt"`)
+	if got.code != 0 || !found || !strings.Contains(after, `"msg":"stopped"`) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestInterruptedVerbSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stopped{os.Interrupt})

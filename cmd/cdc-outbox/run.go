@@ -43,12 +43,30 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	if connect == nil {
 		connect = connector.Run
 	}
+	announced := announceStop(ctx, log)
 	err = connect(ctx, connector.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: p.stdout})
+	announced()
 	if err != nil {
 		return err
 	}
 	log.Info("stopped", zap.NamedError("cause", context.Cause(ctx)))
 	return nil
+}
+
+// announceStop logs that ctx ended: what is in flight may take a while to drain,
+// in silence otherwise. It starts a goroutine when that happens, which the
+// returned function joins; after that function nothing is logged.
+func announceStop(ctx context.Context, log *zap.Logger) (join func()) {
+	logged := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() {
+		defer close(logged)
+		log.Info("stopping; a second signal ends the process at once", zap.NamedError("cause", context.Cause(ctx)))
+	})
+	return func() {
+		if !forget() {
+			<-logged
+		}
+	}
 }
 
 // sources is a log field that says what will be read: slot and tables of each

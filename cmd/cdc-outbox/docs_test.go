@@ -1,0 +1,92 @@
+package main
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// documents are those that tell users what to write, by path.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, path := range append(paths, "../../README.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(path)] = string(text)
+	}
+	return texts
+}
+
+func TestDocumentedConfigurationsLoad(t *testing.T) {
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	found := 0
+	for name, text := range documents(t) {
+		for _, m := range block.FindAllStringSubmatch(text, -1) {
+			found++
+			environ := []string{"CDC_OUTBOX_LOG_LEVEL=error"}
+			if !strings.Contains(m[1], "url:") {
+				environ = append(environ, "CDC_OUTBOX_SOURCE_URL=postgres:///app")
+			}
+			if got := execute(t.Context(), environ, "run", "-c", writeFile(t, m[1])); got.code != 0 {
+				t.Errorf("%s: %s\n%s", name, got.stderr, m[1])
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d examples found", found)
+	}
+}
+
+// TestDocumentedCommandsExist parses the commands that documents show, and runs
+// none.
+func TestDocumentedCommandsExist(t *testing.T) {
+	var (
+		shown       = regexp.MustCompile("(?m)^ *(?:bin/)?cdc-outbox (.*)$|`(?:bin/)?cdc-outbox ([^`\n]+)`|'cdc-outbox ([^'\n]+)'")
+		comment     = regexp.MustCompile(`\s#.*`)
+		placeholder = regexp.MustCompile(`<[^>]*>`)
+	)
+	found := 0
+	for name, text := range documents(t) {
+		for _, m := range shown.FindAllStringSubmatch(text, -1) {
+			found++
+			command := m[1] + m[2] + m[3]
+			args := strings.Fields(placeholder.ReplaceAllString(comment.ReplaceAllString(command, ""), "1"))
+			if err := parses(args); err != nil {
+				t.Errorf("%s: cdc-outbox %s: %v", name, command, err)
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d commands found", found)
+	}
+}
+
+// parses returns what is wrong with a command line, short of running it.
+func parses(args []string) error {
+	p := &program{stdout: io.Discard, stderr: io.Discard}
+	v, args, err := p.choose(args)
+	if err != nil {
+		return err
+	}
+	flags := flag.NewFlagSet(v.name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	v.prepare(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return v.usagef("takes no arguments, only flags")
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+// Package docs has no code: its tests hold the documents to the files and
+// commands that they name.
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// documents are all that a reader may open, by path from here.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, path := range append(paths, "../README.md", "../CHANGELOG.md") {
+		texts[path] = read(t, path)
+	}
+	return texts
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^) ]+))?\)`)
+	found := 0
+	for path, text := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			found++
+			target, anchor := filepath.Join(filepath.Dir(path), m[1]), m[2]
+			if m[1] == "" {
+				target = path
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", path, err)
+			} else if anchor != "" && !anchors(read(t, target))[anchor] {
+				t.Errorf("%s: %s has no section #%s", path, target, anchor)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d links found", found)
+	}
+}
+
+// anchors are the names by which GitHub finds a document's sections.
+func anchors(text string) map[string]bool {
+	heading := regexp.MustCompile(`(?m)^#+ (.+)$`)
+	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	all := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		all[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return all
+}
+
+func TestMakeTargetsAndBenchmarksExist(t *testing.T) {
+	makefile := read(t, "../Makefile")
+	target := regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z-]*)")
+	program := regexp.MustCompile(`go (?:run|test) \./([\w/]+)`)
+	found := 0
+	for path, text := range documents(t) {
+		for _, m := range target.FindAllStringSubmatch(text, -1) {
+			found++
+			if !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s: make has no target %s", path, m[1])
+			}
+		}
+		for _, m := range program.FindAllStringSubmatch(text, -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d commands found", found)
+	}
+}
