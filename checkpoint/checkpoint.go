@@ -44,9 +44,10 @@ type Checkpoint struct {
 	Slot        string    `json:"slot"`
 	Publication string    `json:"publication"` // wal.Publication.Fingerprint
 	SavedAt     time.Time `json:"saved_at"`
-	// Epoch counts the holders of the slot. Each takes that of the checkpoint
-	// it found plus one, so that what an earlier holder still saves is told
-	// from what counts.
+	// Epoch orders the holders of the slot. Each takes one that is higher than
+	// that of the checkpoint it found and, by the server's clock in
+	// microseconds, than that of every holder before it, so that what one of
+	// those still saves is told from what counts.
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`

@@ -20,30 +20,43 @@ import (
 // standbyPoll is how often a warm spare looks whether the slot is free.
 const standbyPoll = 500 * time.Millisecond
 
+// holding is the slot, held by an open stream.
+type holding struct {
+	stream   *wal.Stream
+	found    *checkpoint.Checkpoint // the one that the server was compared with; nil for none
+	cp       checkpoint.Checkpoint  // to begin with
+	snapshot *wal.HeldSnapshot      // of a slot that was just made, if it is owed; to be released
+}
+
 // acquire becomes the slot's reader: it creates what is missing on a first
 // start, stands by while another process holds the slot, compares the server
-// with the checkpoint, and starts streaming. It returns the stream and the
-// checkpoint to begin with.
-func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (*wal.Stream, checkpoint.Checkpoint, error) {
+// with the checkpoint, and starts streaming.
+func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
 	for {
-		stream, cp, err := s.tryAcquire(ctx, sql)
+		h, err := s.tryAcquire(ctx, sql)
 		if !errors.Is(err, wal.ErrSlotActive) {
-			return stream, cp, err
+			return h, err
 		}
 		if s.health.standby() {
 			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.cfg.Source.Slot))
 		}
 		if err := s.waitForSlot(ctx, sql); err != nil {
-			return nil, cp, err
+			return holding{}, err
 		}
 	}
 }
 
-// waitForSlot returns when nobody streams from the slot.
+// waitForSlot returns when nobody streams from the slot, or errTakenOver once
+// its holder has saved a checkpoint after one of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 	for {
 		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
 			return err
+		}
+		if s.epoch != 0 {
+			if _, err := s.load(ctx, 0); errors.Is(err, errTakenOver) {
+				return err
+			}
 		}
 		slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
 		if err != nil || !slot.Active {
@@ -54,60 +67,82 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 
 // tryAcquire is acquire without the waiting. It looks at the slot, the
 // checkpoint and the server's position in the order that checkpoint.Server asks
-// for.
-func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Stream, cp checkpoint.Checkpoint, err error) {
+// for. What it saw may be past by the time the slot is held: see begin.
+func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err error) {
 	repl, err := wal.ConnectReplication(ctx, s.cfg.Source.URL.Reveal())
 	if err != nil {
-		return nil, cp, fmt.Errorf("open replication connection: %w", err)
+		return h, fmt.Errorf("open replication connection: %w", err)
 	}
 	defer func() { closeReplication(repl) }() // of no effect once Open took it over
+	defer func() {
+		if err != nil {
+			h.snapshot.Release()
+		}
+	}()
+	server, err := sameServer(ctx, sql, repl)
+	if err != nil {
+		return h, err
+	}
 
 	seen, invalid := s.inspect(ctx, sql)
+	defer func() { err = provisional(err, server, seen.Slot) }()
 	if seen.Slot.Active {
-		return nil, cp, wal.ErrSlotActive
+		return h, wal.ErrSlotActive
 	}
-	stored, err := s.load(ctx, seen.Slot.ConfirmedFlush)
+	h.found, err = s.load(ctx, seen.Slot.ConfirmedFlush)
 	if err != nil {
-		return nil, cp, err
+		return h, err
 	}
-	if stored != nil && !seen.Exists {
+	if h.found != nil && !seen.Exists {
 		if err := s.createdMeanwhile(ctx, sql); err != nil {
-			return nil, cp, err
+			return h, err
 		}
 	}
 	if invalid != nil {
-		return nil, cp, s.sinceCheckpoint(stored, invalid)
+		return h, s.sinceCheckpoint(h.found, invalid)
 	}
-	if stored == nil {
+	if h.found == nil {
 		if err := s.bind(ctx, sql); err != nil {
-			return nil, cp, err
+			return h, err
 		}
 	}
-	if stored == nil && !seen.Exists {
-		if stored, err = s.firstStart(ctx, sql, repl); err != nil {
-			return nil, cp, err
+	if h.found == nil && !seen.Exists {
+		if h.snapshot, err = s.create(ctx, sql, repl); err != nil {
+			return h, err
 		}
 		if seen, err = s.inspect(ctx, sql); err != nil {
-			return nil, cp, err
+			return h, err
 		}
 	}
 	id, err := wal.Identify(ctx, repl)
 	if err != nil {
-		return nil, cp, err
+		return h, err
 	}
 	identify(&seen, id)
-	if err := timelineSwitch(ctx, repl, stored, &seen); err != nil {
-		return nil, cp, err
+	if err := timelineSwitch(ctx, repl, h.found, &seen); err != nil {
+		return h, err
 	}
-	durable, start, err := s.verify(stored, seen)
+	durable, start, err := s.verify(h.found, seen)
 	if err != nil {
-		return nil, cp, err
+		return h, err
 	}
-	stream, err = wal.Open(ctx, repl, wal.Options{
+	h.cp = s.checkpoint(seen, durable)
+	if h.found != nil {
+		h.cp.Epoch = h.found.Epoch + 1
+		h.cp.Snapshot = h.found.Snapshot
+	}
+	h.stream, err = s.open(ctx, repl, durable, start)
+	return h, err
+}
+
+// open starts the stream at start; what is before confirmed is durable
+// downstream.
+func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start wal.LSN) (*wal.Stream, error) {
+	return wal.Open(ctx, repl, wal.Options{
 		Slot:            s.cfg.Source.Slot,
 		Publication:     s.cfg.Source.Publication,
 		Start:           start,
-		Confirmed:       durable,
+		Confirmed:       confirmed,
 		StatusInterval:  s.cfg.Source.StatusInterval,
 		LivenessTimeout: s.cfg.Source.LivenessTimeout,
 		Messages:        s.cfg.Source.Mode == config.ModeMessage,
@@ -115,15 +150,6 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (stream *wal.Str
 		MessagesOnly:    len(s.tables) == 0,
 		Recycle:         true,
 	})
-	if err != nil {
-		return nil, cp, err
-	}
-	cp = s.checkpoint(seen, durable)
-	if stored != nil {
-		cp.Epoch = stored.Epoch + 1
-		cp.Snapshot = stored.Snapshot
-	}
-	return stream, cp, nil
 }
 
 // createdMeanwhile is wal.ErrSlotActive if the slot exists that was missing
@@ -153,7 +179,15 @@ func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (
 
 // begin starts an epoch of checkpoints as the slot's holder, and publishes the
 // snapshot where one is still owed.
-func (s *source) begin(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint) error {
+func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
+	defer h.snapshot.Release()
+	if err := s.stillFits(ctx, sql, h); err != nil {
+		return err
+	}
+	if err := s.number(ctx, sql, &h.cp); err != nil {
+		return err
+	}
+	cp := h.cp
 	s.epoch = cp.Epoch // even a save that fails may reach the store
 	if err := s.keeper.begin(ctx, cp); err != nil {
 		return err
@@ -167,11 +201,55 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpo
 	if !cp.Snapshot {
 		return nil
 	}
-	return s.snapshot(ctx, sql, cp, "")
+	return s.snapshot(ctx, sql, cp, h.snapshot)
 }
 
-// checkpoint describes the database as seen, at lsn, in the first epoch. With
-// no other checkpoint the snapshot is owed if the configuration asks for one.
+// errPassed ends a session whose slot another instance or an operator used
+// between our look and our stream.
+var errPassed = errors.New("the slot was used by somebody else while it was taken over; looking at it again")
+
+// stillFits looks at slot and checkpoint once more. Nobody else can move them
+// while the slot is held, but what tryAcquire saw was before that.
+func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *holding) error {
+	slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
+	if err != nil {
+		return err
+	}
+	ours := max(h.cp.LSN, wal.LSN(s.keeper.saved.Load())) // what the stream may have confirmed
+	now, err := s.load(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if slot.ConfirmedFlush > ours || !sameCheckpoint(h.found, now, s.epoch) {
+		return errPassed
+	}
+	return nil
+}
+
+// sameCheckpoint tells whether nobody but we, in epoch own, saved a checkpoint
+// between two loads.
+func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
+	if before == nil || now == nil {
+		return before == now
+	}
+	return before.Epoch == now.Epoch && (before.LSN == now.LSN || now.Epoch == own)
+}
+
+// number gives the checkpoint its epoch: higher than the one found, and, by the
+// server's clock, than that of any earlier holder whose first checkpoint is
+// still on its way to the store.
+func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint) error {
+	var now int64 // microseconds
+	err := sql.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&now)
+	if err != nil {
+		return fmt.Errorf("read the server's clock: %w", err)
+	}
+	cp.Epoch = max(cp.Epoch, now)
+	return nil
+}
+
+// checkpoint describes the database as seen, at lsn. With no other checkpoint
+// the snapshot is owed if the configuration asks for one.
 func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		LSN:         lsn,
@@ -180,7 +258,6 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Chec
 		Database:    seen.Database,
 		Slot:        s.cfg.Source.Slot,
 		Publication: seen.Publication,
-		Epoch:       1,
 		Snapshot:    s.cfg.Source.Snapshot == config.SnapshotInitial,
 	}
 }

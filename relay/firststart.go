@@ -36,10 +36,10 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// firstStart creates publication and slot, in this order (a slot's position
-// must not lie before its publication), publishes the snapshot if the
-// configuration asks for one, and returns the checkpoint it saved.
-func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*checkpoint.Checkpoint, error) {
+// create makes publication and slot for a first start, in this order: a slot's
+// position must not lie before its publication. It returns the snapshot at the
+// slot's position if the configuration asks for one.
+func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*wal.HeldSnapshot, error) {
 	src := s.cfg.Source
 	if !src.Create {
 		return nil, failure.Configf("run `cdc-outbox setup`, or set source.create: true",
@@ -52,15 +52,9 @@ func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgC
 	if err := s.ensurePublication(ctx, sql); err != nil {
 		return nil, yieldTo(err)
 	}
-	seen, err := s.inspect(ctx, sql)
-	if err != nil {
+	if _, err := s.inspect(ctx, sql); err != nil {
 		return nil, err
 	}
-	id, err := wal.Identify(ctx, repl)
-	if err != nil {
-		return nil, err
-	}
-	identify(&seen, id)
 	s.log.Info("creating slot, which waits for every transaction that is running now", zap.String("slot", src.Slot))
 	snapshot := src.Snapshot == config.SnapshotInitial
 	start, name, err := wal.CreateSlot(ctx, repl, src.Slot, server.Version,
@@ -69,16 +63,10 @@ func (s *source) firstStart(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgC
 		return nil, yieldTo(err)
 	}
 	s.log.Info("created slot", zap.String("slot", src.Slot), zap.Stringer("start", start))
-
-	cp := s.checkpoint(seen, start)
-	if err := s.keeper.begin(ctx, cp); err != nil {
-		return nil, err
+	if !snapshot {
+		return nil, nil
 	}
-	if snapshot {
-		err = s.snapshot(ctx, sql, cp, name)
-		cp.Snapshot = false
-	}
-	return &cp, err
+	return wal.HoldSnapshot(ctx, src.URL.Reveal(), name)
 }
 
 // yieldTo turns the error of a creation that another instance was faster with
@@ -115,10 +103,14 @@ func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// snapshot publishes the rows that are in the outbox tables: those of the named
-// exported snapshot, or those visible now, and notes that it is done once all
-// are acked. A crash before that repeats it.
-func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, name string) error {
+// snapshot publishes the rows that are in the outbox tables: those of the held
+// snapshot, or those visible now, and notes that it is done once all are acked.
+// A crash before that repeats it.
+func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *wal.HeldSnapshot) error {
+	name := ""
+	if held != nil {
+		name = held.Name
+	}
 	s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
 	rows, err := s.intake.snapshot(ctx, sql, s.tables, name, cp.LSN)
 	if err != nil {

@@ -85,32 +85,34 @@ func (s *source) session(ctx context.Context) error {
 	s.connected = true
 	defer closeConn(sql)
 
-	stream, cp, err := s.acquire(ctx, sql)
+	h, err := s.acquire(ctx, sql)
 	if err != nil {
 		return err
 	}
-	s.keeper.attach(stream)
-	err = s.consume(ctx, sql, stream, cp)
+	s.keeper.attach(h.stream)
+	err = s.consume(ctx, sql, &h)
 	if ctx.Err() != nil {
-		s.stream = stream // close confirms what is drained by then
+		s.stream = h.stream // close confirms what is drained by then
 		return nil
 	}
 	s.keeper.attach(nil)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if closeErr := stream.Close(closing); closeErr != nil {
+	if closeErr := h.stream.Close(closing); closeErr != nil {
 		s.log.Debug("closing the broken stream failed", zap.Error(closeErr))
 	}
 	return err
 }
 
 // consume publishes and, beside it, monitors; the first to fail ends the other
-// and is the reason returned.
-func (s *source) consume(ctx context.Context, sql *pgx.Conn, stream *wal.Stream, cp checkpoint.Checkpoint) error {
+// and is the reason returned. An alarm of the monitor is never final: if another
+// instance took the slot unnoticed, its progress looks like a loss. The next
+// session knows, as it compares in the right order.
+func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.whole.Store(0) // another server's positions would mislead
-	watched := make(chan error, 1)
+	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
 		err := s.monitor(ctx, cp)
 		if err != nil {
@@ -118,22 +120,22 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, stream *wal.Stream,
 		}
 		watched <- err
 	}()
-	err := s.publish(ctx, sql, stream, cp)
+	err := s.publish(ctx, sql, h)
 	cancel()
 	if alarm := <-watched; alarm != nil {
-		return alarm
+		return &failure.Error{Class: failure.Transient, Err: fmt.Errorf("alarm beside the stream: %w", alarm)}
 	}
 	return err
 }
 
-// publish begins with cp and takes in the stream until it ends.
-func (s *source) publish(ctx context.Context, sql *pgx.Conn, stream *wal.Stream, cp checkpoint.Checkpoint) error {
-	if err := s.begin(ctx, sql, cp); err != nil {
+// publish begins as the slot's holder and takes in the stream until it ends.
+func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *holding) error {
+	if err := s.begin(ctx, sql, h); err != nil {
 		return err
 	}
 	closeConn(sql) // the monitor has its own
-	defer s.startRetention(ctx, cp)()
-	return s.intake.consume(ctx, stream)
+	defer s.startRetention(ctx, h.cp)()
+	return s.intake.consume(ctx, h.stream)
 }
 
 // close confirms the last saved position to the server and ends the session

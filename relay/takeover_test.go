@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,53 +57,6 @@ func TestTwoFirstStartsAtOnce(t *testing.T) {
 	ids = append(ids, d.insert(5, 1)...)
 	arrive(t, to, 10)
 	b.stop()
-	wantOnce(t, to, ids)
-}
-
-// pausedStore is a store whose Load waits once.
-type pausedStore struct {
-	checkpoint.Store
-	asked, resume chan struct{}
-	once          *sync.Once
-}
-
-func (s pausedStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
-	s.once.Do(func() {
-		close(s.asked)
-		select {
-		case <-s.resume:
-		case <-ctx.Done():
-		}
-	})
-	return s.Store.Load(ctx)
-}
-
-// One finds no slot, and then the checkpoint of another that created the slot
-// in between: that is no slot which was dropped.
-func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
-	paused := pausedStore{s, make(chan struct{}), make(chan struct{}), &sync.Once{}}
-	spare := d.start(paused, &gate{topic: to})
-	eventually(t, "the spare to ask for the checkpoint", func() bool {
-		select {
-		case <-paused.asked:
-			return true
-		default:
-			return false
-		}
-	})
-	other := d.start(s, &gate{topic: to}).streams()
-	close(paused.resume)
-	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
-	ids := d.insert(5, 1)
-	arrive(t, to, 5)
-	other.stop()
-	spare.streams()
-	ids = append(ids, d.insert(5, 1)...)
-	arrive(t, to, 10)
-	spare.stop()
 	wantOnce(t, to, ids)
 }
 
