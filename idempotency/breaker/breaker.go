@@ -78,7 +78,7 @@ func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.
 		return idempotency.Claim{}, fmt.Errorf("claim %q: %w", key, err)
 	}
 	c, err := s.Store.Claim(ctx, key, req)
-	done(err)
+	done(outcome(ctx, err))
 	return c, err
 }
 
@@ -89,8 +89,17 @@ func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.R
 		return idempotency.Record{}, fmt.Errorf("inspect %q: %w", key, err)
 	}
 	r, err := s.Store.Inspect(ctx, key)
-	done(err)
+	done(outcome(ctx, err))
 	return r, err
+}
+
+// outcome is what the breaker is told of a call. Clients do not always say that
+// it was their caller who ended it.
+func outcome(ctx context.Context, err error) error {
+	if !idempotency.Answered(err) && errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return err
 }
 
 func (s *Store) allow() (done func(error), err error) {

@@ -110,6 +110,23 @@ func TestAnswersAndCancellationsDoNotOpenIt(t *testing.T) {
 	}
 }
 
+// Some clients tell of the connection that they closed, not of the context.
+func TestACancelledCallIsNotCountedWhateverItsError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	inner := &failing{Store: memory.NewStore(memory.StoreOptions{}), err: errDown}
+	s := breaker.New(inner, breaker.Options{Failures: 1})
+	for range 3 {
+		_, err := s.Claim(ctx, key, idempotency.ClaimRequest{Owner: "owner", Lease: time.Hour, Retention: time.Hour})
+		if !errors.Is(err, errDown) {
+			t.Fatal(err)
+		}
+		if _, err := s.Inspect(ctx, key); !errors.Is(err, errDown) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestWhatWasBegunIsBroughtToAnEnd(t *testing.T) {
 	inner := &failing{Store: memory.NewStore(memory.StoreOptions{})}
 	s := breaker.New(inner, breaker.Options{Failures: 1, Open: time.Hour})
