@@ -16,11 +16,15 @@ type attempt struct {
 	asked   time.Time // before the claim was
 	ran     bool      // the handler was called
 	failure error     // the handler's
+	verdict *Verdict  // the handler's, an earlier Run's or, once there is one, this one's
 }
 
 // result returns the Result of this attempt.
 func (a *attempt) result(d Disposition, wait time.Duration) Result {
 	r := Result{Disposition: d, Wait: wait, Layer: a.claim.Layer}
+	if !r.Done() && d != Lost {
+		r.Verdict = a.verdict
+	}
 	if a.ran {
 		r.Attempt = a.claim.Attempts
 	}
@@ -32,6 +36,9 @@ func (a *attempt) run(handler Handler) (Result, error) {
 	defer func() { _ = h.release() }()           // also when the handler panics
 	if err := context.Cause(h.ctx); err != nil { // the claim took too long
 		return a.interrupted(h, err)
+	}
+	if a.verdict != nil {
+		return a.giveUp(h, a.verdict.Reason)
 	}
 	if a.exhausted(a.claim.Attempts - 1) {
 		return a.giveUp(h, fmt.Errorf("%w: %d attempts did not end, the last failure was: %q",
@@ -62,6 +69,9 @@ func (a *attempt) exhausted(attempts int) bool {
 // complete settles the key after the handler succeeded. A lease that ran out
 // here may still be had there, so the store is asked unless it said otherwise.
 func (a *attempt) complete(h *hold, value []byte) (Result, error) {
+	if a.verdict == nil {
+		a.verdict = &Verdict{Lease: a.claim.Lease, Attempt: a.claim.Attempts, Value: value}
+	}
 	err := a.settle(h, "complete key", func(ctx context.Context) error {
 		return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
 	})
@@ -89,7 +99,11 @@ func (a *attempt) retry(h *hold, err error) (Result, error) {
 // store is the reason, not the message: therefore the attempt is not counted.
 func (a *attempt) interrupted(h *hold, err error) (Result, error) {
 	err = fmt.Errorf("interrupted: %w", err)
-	return a.fail(h, Failure{Uncounted: true, Reason: err.Error()}, err)
+	f := Failure{Uncounted: true, Reason: err.Error()}
+	if !a.ran { // the last failure is still that of an attempt
+		f.Reason = a.claim.Reason
+	}
+	return a.fail(h, f, err)
 }
 
 func (a *attempt) fail(h *hold, f Failure, err error) (Result, error) {
@@ -103,13 +117,24 @@ func (a *attempt) fail(h *hold, f Failure, err error) (Result, error) {
 // giveUp makes the message durable elsewhere while the lease is held, and only
 // then settles the key.
 func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
-	d := DeadLetter{Message: a.message, Attempts: a.claim.Attempts, Reason: reason}
-	if !a.ran {
-		d.Attempts--
+	d := DeadLetter{Message: a.message, Attempts: a.claim.Attempts - 1, Reason: reason}
+	if a.ran {
+		a.verdict = &Verdict{Lease: a.claim.Lease, Attempt: a.claim.Attempts, Reason: reason}
+	}
+	if a.verdict != nil {
+		d.Attempts = a.verdict.Attempt
 	}
 	if err := a.deadLetter(h.ctx, d); err != nil {
 		return a.postpone(h, reason, err)
 	}
+	if a.verdict != nil {
+		a.verdict = a.verdict.buried(a.claim.Lease)
+	}
+	return a.settleBuried(h, reason)
+}
+
+// settleBuried settles the key of a message whose dead letter is kept.
+func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
 	f := Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
 	if err := a.settleFailure(h, f); err != nil {
 		return a.unsettled(err, reason, nil)
@@ -124,12 +149,16 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 // did not, the record stays as it was.
 func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	all := errors.Join(reason, err)
-	f := Failure{Reason: all.Error()}
+	f, tries := Failure{Reason: all.Error()}, a.claim.Attempts
 	if !a.ran {
 		f.Uncounted, f.Reason = true, a.claim.Reason
 	}
+	if a.verdict != nil {
+		a.verdict = a.verdict.unburied()
+		tries = a.verdict.Tries
+	}
 	if h.ctx.Err() == nil {
-		f.RetryAfter = a.options.retryAfter(a.claim.Attempts)
+		f.RetryAfter = a.options.retryAfter(tries)
 	}
 	return a.fail(h, f, all)
 }
@@ -138,9 +167,13 @@ func (a *attempt) settleFailure(h *hold, f Failure) error {
 	return a.settle(h, "fail key", func(ctx context.Context) error { return a.store.Fail(ctx, a.claim.Lease, f) })
 }
 
-// settle ends the hold and asks the store, whether or not ctx has ended.
+// settle ends the hold, which is nil for a verdict of an earlier Run, and asks
+// the store, whether or not ctx has ended.
 func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) error) error {
-	err := h.release()
+	var err error
+	if h != nil {
+		err = h.release()
+	}
 	if err == nil {
 		err = a.ask(context.WithoutCancel(a.ctx), 0, call)
 	}

@@ -11,8 +11,10 @@
 //  1. A completed key is never run again within its retention.
 //  2. At most one owner has a live lease, and no two claims have one fence.
 //  3. A message is done only when its key is completed, was completed before,
-//     or its dead letter is durable. Whatever else happens, it is run again.
-//  4. An attempt is counted when it is claimed, so that one which takes the
+//     or its dead letter is durable. Whatever else happens, it is tried again.
+//  4. What a handler came to stands: while the process lives and has the message,
+//     only its recording is tried again (Verdict).
+//  5. An attempt is counted when it is claimed, so that one which takes the
 //     process down counts too.
 //
 // What no store can give: work outside the store's own transaction may happen

@@ -41,17 +41,25 @@ func NewProcessor(o Options) (*Processor, error) {
 //	it returns an error                   → Retry
 //	the same, and it is Terminal or the
 //	last attempt                          → DeadLettered
-//	the dead letter cannot be kept        → Retry
+//	the dead letter cannot be kept        → Retry, with the Verdict
 //	its context ended before it did       → Retry at once, the attempt is not counted
 //	the lease was lost                    → Lost, after Compensate; the result is discarded
-//	a claim or settlement cannot be asked → Unavailable; after a settlement that
-//	                                        may have happened the next Run finds out
+//	a claim cannot be asked for           → Unavailable
+//	a settlement cannot                   → Unavailable, with the Verdict, if any; whether
+//	                                        it happened the next Run finds out
+//
+// A Run with a Verdict in its context does not call the handler: it keeps the
+// dead letter, settles the key, or both.
 //
 // When ctx ends, the handler's context does, and Run returns after the handler
 // did and Timeout at most.
 func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result, error) {
 	begun := time.Now()
-	r, err := p.run(ctx, m, handler)
+	v := VerdictOn(ctx, m.Key)
+	r, err := p.run(ctx, m, v, handler)
+	if r.Verdict == nil && !r.Done() && r.Disposition != Lost {
+		r.Verdict = v
+	}
 	if err != nil {
 		err = fmt.Errorf("message %q: %w", m.Key, err)
 	}
@@ -59,16 +67,19 @@ func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result
 	return r, err
 }
 
-func (p *Processor) run(ctx context.Context, m Message, handler Handler) (Result, error) {
+func (p *Processor) run(ctx context.Context, m Message, v *Verdict, handler Handler) (Result, error) {
+	if v != nil && v.settled() {
+		return p.record(ctx, m, v)
+	}
 	asked := time.Now()
 	claim, err := p.claim(ctx, m)
 	switch {
 	case errors.Is(err, ErrMismatch), errors.Is(err, ErrBadKey):
-		return p.refuse(ctx, m, err)
+		return p.refuse(ctx, DeadLetter{Message: m, Reason: err})
 	case err != nil && ctx.Err() != nil:
 		return Result{Disposition: Unavailable}, err
 	case !Answered(err) && p.options.OnUnavailable == FailOpen:
-		return p.runUnclaimed(ctx, m, handler, err)
+		return p.runUnclaimed(ctx, m, v, handler, err)
 	case err != nil:
 		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1)}, err
 	}
@@ -76,7 +87,7 @@ func (p *Processor) run(ctx context.Context, m Message, handler Handler) (Result
 	r := Result{Layer: claim.Layer, Wait: claim.Wait}
 	switch claim.Outcome {
 	case Claimed:
-		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked}
+		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked, verdict: v}
 		return a.run(handler)
 	case Duplicate:
 		r.Disposition, r.Value = Skipped, claim.Result
@@ -96,13 +107,13 @@ func (p *Processor) run(ctx context.Context, m Message, handler Handler) (Result
 	}
 }
 
-// refuse deals with a message that no attempt can be made of. Its key, if it
-// has a record, is another message's.
-func (p *Processor) refuse(ctx context.Context, m Message, reason error) (Result, error) {
-	if err := p.deadLetter(ctx, DeadLetter{Message: m, Reason: reason}); err != nil {
-		return Result{Disposition: Retry, Wait: p.options.retryAfter(1)}, errors.Join(reason, err)
+// refuse gives up a message without a claim: no attempt can be made of it, and
+// its key, if it has a record, is another message's; or the store is down.
+func (p *Processor) refuse(ctx context.Context, d DeadLetter) (Result, error) {
+	if err := p.deadLetter(ctx, d); err != nil {
+		return Result{Disposition: Retry, Wait: p.options.retryAfter(1)}, errors.Join(d.Reason, err)
 	}
-	return Result{Disposition: DeadLettered, Reason: reason.Error()}, nil
+	return Result{Disposition: DeadLettered, Reason: d.Reason.Error()}, nil
 }
 
 // errNoDeadLetter says why a message cannot be given up.
@@ -119,17 +130,29 @@ func (p *Processor) deadLetter(ctx context.Context, d DeadLetter) error {
 }
 
 // runUnclaimed is FailOpen.
-func (p *Processor) runUnclaimed(ctx context.Context, m Message, handler Handler, cause error) (Result, error) {
+func (p *Processor) runUnclaimed(ctx context.Context, m Message, v *Verdict, handler Handler, cause error) (Result, error) {
 	p.options.Observer.failOpen(m, cause)
+	if v != nil {
+		return p.giveUpUnclaimed(ctx, m, v)
+	}
 	value, err := handler(ctx)
 	switch {
 	case err == nil:
 		return Result{Disposition: Handled, Value: value}, nil
 	case ctx.Err() != nil:
 		return Result{Disposition: Retry}, err
-	case IsTerminal(err):
-		return p.refuse(ctx, m, err)
+	case IsTerminal(err) && p.options.DeadLetter != nil:
+		return p.giveUpUnclaimed(ctx, m, &Verdict{Lease: Lease{Key: m.Key}, Attempt: 1, Reason: err})
 	default:
 		return Result{Disposition: Retry, Wait: p.options.retryAfter(1)}, err
 	}
+}
+
+func (p *Processor) giveUpUnclaimed(ctx context.Context, m Message, v *Verdict) (Result, error) {
+	r, err := p.refuse(ctx, DeadLetter{Message: m, Attempts: v.Attempt, Reason: v.Reason})
+	if err != nil {
+		r.Verdict = v.unburied()
+		r.Wait = p.options.retryAfter(r.Verdict.Tries)
+	}
+	return r, err
 }

@@ -25,7 +25,9 @@ type Runner interface {
 	// most once, on the caller's goroutine.
 	//
 	// The error is nil when the message is finished (Result.Done). Otherwise
-	// the message must be given to Run again, after Result.Wait.
+	// the message must be given to Run again, after Result.Wait; with
+	// Result.Verdict in its context (ContextWithVerdict) if there is one, lest
+	// the handler, which has done its work, is called again.
 	Run(ctx context.Context, m Message, handler Handler) (Result, error)
 }
 
@@ -44,6 +46,8 @@ type Result struct {
 	Wait time.Duration
 	// Layer is that of the claim.
 	Layer Layer
+	// Verdict is set where the handler came to one that could not be recorded.
+	Verdict *Verdict
 }
 
 // Disposition says what became of a message.
@@ -57,7 +61,7 @@ const (
 	Elsewhere                           // somebody else holds the lease
 	Retry                               // the attempt failed, or is not due yet
 	Lost                                // the lease was lost; what the handler did is not recorded
-	Unavailable                         // the store could not be asked
+	Unavailable                         // the store could not be asked, or did not answer
 )
 
 var dispositionNames = [...]string{"unknown", "handled", "skipped", "dead_lettered", "elsewhere", "retry", "lost", "unavailable"}

@@ -14,6 +14,8 @@ import (
 //	   ▲                      ▲                │ unavailable: longer wait
 //	   │                      └────────────────┤
 //	   └── its handler starts, or it ends ─────┘
+//
+// A prober that was cut off makes way for the next.
 type breaker struct {
 	waits    backoff.Range
 	open     bool
@@ -47,6 +49,13 @@ func (b *breaker) fails(l *lane, now time.Time) (opens bool, wait time.Duration)
 	wait = b.waits.Wait(b.failures)
 	b.until = now.Add(wait)
 	return opens, wait
+}
+
+// cancelled is told that a lane was cut off before the store could answer.
+func (b *breaker) cancelled(l *lane) {
+	if b.prober == l {
+		b.prober = nil
+	}
 }
 
 // passes is told that a lane reached the store. It reports whether the breaker

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
 // partitionID names a partition.
@@ -75,7 +77,8 @@ type lane struct {
 	key       string
 	queue     fifo[*entry] // the first is running, waiting or next
 	state     laneState
-	failures  int // of the first record, in a row
+	failures  int                  // of the first record, in a row
+	verdict   *idempotency.Verdict // on the first record, not recorded yet
 	timer     *time.Timer
 }
 

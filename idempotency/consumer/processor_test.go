@@ -95,3 +95,46 @@ func TestWithProcessor(t *testing.T) {
 		t.Errorf("the dead letters are %q", reasons)
 	}
 }
+
+// TestAHandlersVerdictStands has dead letters that cannot be written for a
+// while: the handler is not asked again, and nothing is committed before.
+func TestAHandlersVerdictStands(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	b.CreateTopic(t, "orders.dead", 1, nil)
+	produce(t, b, record(0, "k", "poison"), record(0, "k", "good"))
+	bury, err := consumer.DeadLetterTopic(b.Client(t), "orders.dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := kadm.NewClient(b.Client(t))
+	var tries, poisoned, good atomic.Int64
+	p := processor(t, func(o *idempotency.Options) {
+		o.DeadLetter = func(ctx context.Context, letter idempotency.DeadLetter) error {
+			if tries.Add(1) <= 10 {
+				return errDown
+			}
+			if at := committed(t, admin, 0); at != 0 || good.Load() != 0 {
+				t.Errorf("committed %d, handled %d behind a record without a dead letter", at, good.Load())
+			}
+			return bury(ctx, letter)
+		}
+	})
+	start(t, config(b, p, func(_ context.Context, r *kgo.Record) error {
+		if string(r.Value) == "poison" {
+			poisoned.Add(1)
+			return idempotency.Terminal(errDown)
+		}
+		good.Add(1)
+		return nil
+	}))
+	await(t, "both to be committed", func() bool { return committed(t, admin, 0) == 2 })
+	if poisoned.Load() != 1 || good.Load() != 1 {
+		t.Errorf("the poison was handled %d times, the good record %d times", poisoned.Load(), good.Load())
+	}
+	letter := b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))[0]
+	if attempts, err := consumer.Header(consumer.HeaderAttempts)(letter); attempts != "1" || err != nil {
+		t.Errorf("the dead letter tells of %q attempts, %v", attempts, err)
+	}
+}

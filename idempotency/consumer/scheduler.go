@@ -80,7 +80,7 @@ func (s *scheduler) makeReady(l *lane) {
 // job is a record to be processed.
 type job struct {
 	lane   *lane
-	ctx    context.Context
+	ctx    context.Context // with the verdict on the record, if there is one
 	record *kgo.Record
 	probe  bool // whether the store answers is not known
 }
@@ -98,7 +98,8 @@ func (s *scheduler) next() (job, bool) {
 			l.state = laneRunning
 			l.partition.running++
 			s.breaker.starts(l)
-			return job{lane: l, ctx: l.partition.ctx, record: l.queue.first().record, probe: s.breaker.open}, true
+			ctx := idempotency.ContextWithVerdict(l.partition.ctx, l.verdict)
+			return job{lane: l, ctx: ctx, record: l.queue.first().record, probe: s.breaker.open}, true
 		}
 		s.work.Wait()
 	}
@@ -133,9 +134,12 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	l, p := j.lane, j.lane.partition
 	p.running--
 	defer p.signalIdle()
+	l.verdict = result.Verdict
 	var done settlement
 	switch {
-	case result.Disposition == idempotency.Unavailable && !result.Done():
+	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
+		s.breaker.cancelled(l) // by us: that says nothing of the store
+	case result.Disposition == idempotency.Unavailable:
 		done.opened, done.wait = s.breaker.fails(l, time.Now())
 		if done.wait > 0 {
 			time.AfterFunc(done.wait, s.wakeAll)
@@ -146,7 +150,7 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	switch {
 	case result.Done():
 		p.progress.finish(l.queue.pop())
-		l.failures = 0
+		l.failures, l.verdict = 0, nil
 		s.proceed(l)
 		s.slackened(p)
 		done.room = p.paused && s.limit.hasRoom(p)

@@ -1,0 +1,111 @@
+package consumer
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+var unavailable = idempotency.Result{Disposition: idempotency.Unavailable}
+
+// scheduled returns a scheduler with a record in each of so many partitions.
+func scheduled(t *testing.T, partitions int) *scheduler {
+	t.Helper()
+	s := newScheduler(t.Context(), &Config{
+		MaxBufferedRecords: 10, MaxBufferedBytes: 10_000, BackoffFirst: time.Second, BackoffLongest: time.Minute,
+	})
+	for n := range partitions {
+		s.add(partitionID{"orders", int32(n)}, []*kgo.Record{{Topic: "orders", Partition: int32(n)}})
+	}
+	return s
+}
+
+// take returns the next job, which must be there.
+func take(t *testing.T, s *scheduler) job {
+	t.Helper()
+	done := time.AfterFunc(time.Hour, s.close)
+	defer done.Stop()
+	j, ok := s.next()
+	if !ok {
+		t.Fatal("there is no job")
+	}
+	return j
+}
+
+// revoke cuts off what runs in a partition.
+func revoke(s *scheduler, p *partition) {
+	s.closePartitions(map[string][]int32{p.topic: {p.number}})
+	p.abandon(ErrRevoked)
+}
+
+func TestAClaimThatWeCutOffDoesNotOpenTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scheduled(t, 2)
+		cut := take(t, s)
+		revoke(s, cut.lane.partition)
+		if done := s.settle(cut, unavailable); done.opened || s.breaker.open {
+			t.Errorf("the breaker is open: %+v", done)
+		}
+		if j := take(t, s); j.probe || j.record.Partition == cut.record.Partition {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
+func TestAProberThatIsCutOffMakesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scheduled(t, 3)
+		if done := s.settle(take(t, s), unavailable); !done.opened {
+			t.Fatal("the breaker is closed")
+		}
+		prober := take(t, s) // after the wait
+		if !prober.probe {
+			t.Fatalf("%+v", prober)
+		}
+		revoke(s, prober.lane.partition)
+		began := time.Now()
+		if done := s.settle(prober, unavailable); done.opened || done.closed || done.wait != 0 {
+			t.Errorf("%+v", done)
+		}
+		next := take(t, s)
+		if waited := time.Since(began); !next.probe || waited > 0 {
+			t.Errorf("%+v after %s", next, waited)
+		}
+		if done := s.settle(next, idempotency.Result{Disposition: idempotency.Handled}); !done.closed {
+			t.Error("the breaker is open although the store answered")
+		}
+	})
+}
+
+func TestAVerdictIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := idempotency.Key{Scope: "s", ID: "id"}
+		verdict := &idempotency.Verdict{Lease: idempotency.Lease{Key: key}}
+		s := newScheduler(t.Context(), &Config{BackoffFirst: time.Second, BackoffLongest: time.Minute})
+		s.add(partitionID{"orders", 0}, []*kgo.Record{{Offset: 0}, {Offset: 1}})
+		on := func(ctx context.Context) *idempotency.Verdict { return idempotency.VerdictOn(ctx, key) }
+		for n, test := range []struct {
+			offset      int64
+			given, left *idempotency.Verdict
+			disposition idempotency.Disposition
+		}{
+			{0, nil, verdict, idempotency.Retry},
+			{0, verdict, verdict, idempotency.Unavailable},
+			{0, verdict, nil, idempotency.Lost},
+			{0, nil, verdict, idempotency.Retry},
+			{0, verdict, nil, idempotency.DeadLettered},
+			{1, nil, nil, idempotency.Handled},
+		} {
+			j := take(t, s)
+			if j.record.Offset != test.offset || on(j.ctx) != test.given {
+				t.Fatalf("job %d: offset %d with verdict %v", n, j.record.Offset, on(j.ctx))
+			}
+			s.settle(j, idempotency.Result{Disposition: test.disposition, Verdict: test.left})
+		}
+	})
+}
