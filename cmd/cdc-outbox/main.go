@@ -12,6 +12,7 @@ import (
 )
 
 func main() {
+	abortOnPanic()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	ctx := stopOn(context.Background(), signals, os.Exit)
