@@ -24,6 +24,8 @@ type attempt struct {
 	lock    int64
 	claimed idempotency.Claim
 	ran     bool // the handler was called
+	// verdict is that the message is given up: an earlier Run's, or this one's.
+	verdict *idempotency.Verdict
 }
 
 // release gives the connection back, before anything else is asked of the pool.
@@ -68,6 +70,10 @@ func (a *attempt) claim(ctx context.Context) (locked bool, err error) {
 
 // run runs the handler in a transaction and settles the key.
 func (a *attempt) run(ctx context.Context, handler idempotency.Handler) (idempotency.Result, error) {
+	if a.verdict != nil && a.verdict.Reason != nil && a.options.DeadLetter != nil {
+		a.release()
+		return a.bury(ctx, a.verdict.Reason)
+	}
 	if before := a.claimed.Attempts - 1; a.exhausted(before) {
 		a.release()
 		return a.bury(ctx, fmt.Errorf("%w: %d attempts did not end, the last failure was: %q",

@@ -57,12 +57,15 @@ func (a *attempt) refuse(ctx context.Context, reason error) (idempotency.Result,
 // transaction, which kept others away, is over: the lease has to do so.
 func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, error) {
 	lease := a.claimed.Lease
+	if a.ran {
+		a.verdict = &idempotency.Verdict{Lease: lease, Attempt: a.claimed.Attempts, Reason: reason}
+	}
 	if err := a.store.Extend(ctx, lease, a.options.Lease); err != nil {
 		return a.unsettled(nil, err, reason)
 	}
-	letter := idempotency.DeadLetter{Message: a.message, Attempts: a.claimed.Attempts, Reason: reason}
-	if !a.ran {
-		letter.Attempts--
+	letter := idempotency.DeadLetter{Message: a.message, Attempts: a.claimed.Attempts - 1, Reason: reason}
+	if a.verdict != nil {
+		letter.Attempts = a.verdict.Attempt
 	}
 	if err := a.options.DeadLetter(idempotency.ContextWithLease(ctx, lease), letter); err != nil {
 		return a.postpone(ctx, fmt.Errorf("keep dead letter: %w", errors.Join(err, reason)))
@@ -76,9 +79,14 @@ func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, e
 // attempt counts if the handler ran, however the dead letter was cut off; if it
 // did not, the record stays as it was.
 func (a *attempt) postpone(ctx context.Context, err error) (idempotency.Result, error) {
-	result := a.result(idempotency.Retry, nil)
+	result, tries := a.result(idempotency.Retry, nil), a.claimed.Attempts
+	if a.verdict != nil {
+		verdict := *a.verdict
+		verdict.Tries++
+		a.verdict, tries = &verdict, verdict.Tries
+	}
 	if ctx.Err() == nil {
-		result.Wait = a.waits.Wait(a.claimed.Attempts)
+		result.Wait = a.waits.Wait(tries)
 	}
 	f := idempotency.Failure{RetryAfter: result.Wait, Reason: err.Error()}
 	if !a.ran {

@@ -88,6 +88,35 @@ func TestTerminalError(t *testing.T) {
 	r.wantState(t, "a", idempotency.Failed, 1)
 }
 
+// A handler that gave its message up is not asked again, however often the dead
+// letter cannot be kept.
+func TestVerdictStands(t *testing.T) {
+	var letters []idempotency.DeadLetter
+	r := newRunner(t, postgres.TransactionalOptions{MaxAttempts: 2, DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
+		if letters = append(letters, l); len(letters) <= 4 {
+			return errors.New("the dead-letter topic is down")
+		}
+		return nil
+	}})
+	hopeless := errors.New("no such customer")
+	result, _ := r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
+		_, err := effect("a")(ctx)
+		return nil, errors.Join(err, idempotency.Terminal(hopeless))
+	}, idempotency.Retry).parts()
+	ctx := limited(t)
+	for !result.Done() && ctx.Err() == nil {
+		if result.Verdict == nil || r.wantState(t, "a", idempotency.Retryable, 1).State == idempotency.Failed {
+			t.Fatalf("%+v", result)
+		}
+		pause(ctx, result.Wait)
+		result, _ = r.Run(idempotency.ContextWithVerdict(ctx, result.Verdict), message("a"), never(t))
+	}
+	if len(letters) != 5 || letters[4].Attempts != 1 || !errors.Is(letters[4].Reason, hopeless) || result.Verdict != nil {
+		t.Errorf("%+v, dead letters %+v", result, letters)
+	}
+	r.wantEffects(t, "a", 0)
+}
+
 // Without a place for dead letters nothing is given up.
 func TestNoDeadLetter(t *testing.T) {
 	r := newRunner(t, postgres.TransactionalOptions{})

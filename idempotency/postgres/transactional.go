@@ -59,12 +59,16 @@ func (x *Transactional) Store() *Store { return x.store }
 
 // Run implements idempotency.Runner; what becomes of a message is what becomes
 // of it under an idempotency.Processor, except that Lost, too, leaves nothing
-// behind in the database. A transaction's outcome is unknown when the connection
+// behind in the database, and a Verdict always is that the message is given up. A transaction's outcome is unknown when the connection
 // is lost during the commit. Run then asks for it, and if it cannot be told, the
 // result is Unavailable: the next Run finds out.
 func (x *Transactional) Run(ctx context.Context, m idempotency.Message, handler idempotency.Handler) (idempotency.Result, error) {
 	begun := time.Now()
-	result, err := x.run(ctx, m, handler)
+	a := &attempt{Transactional: x, message: m, lock: x.lockKey(m.Key), verdict: idempotency.VerdictOn(ctx, m.Key)}
+	result, err := x.run(ctx, a, handler)
+	if !result.Done() && result.Disposition != idempotency.Lost {
+		result.Verdict = a.verdict
+	}
 	if err != nil {
 		err = fmt.Errorf("message %q: %w", m.Key, err)
 	}
@@ -74,8 +78,7 @@ func (x *Transactional) Run(ctx context.Context, m idempotency.Message, handler 
 	return result, err
 }
 
-func (x *Transactional) run(ctx context.Context, m idempotency.Message, handler idempotency.Handler) (idempotency.Result, error) {
-	a := &attempt{Transactional: x, message: m, lock: x.lockKey(m.Key)}
+func (x *Transactional) run(ctx context.Context, a *attempt, handler idempotency.Handler) (idempotency.Result, error) {
 	defer a.release()
 	locked, err := a.claim(ctx)
 	switch {
