@@ -1,6 +1,7 @@
 package dynamodb_test
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
@@ -31,14 +32,20 @@ func TestHistoriesInFakeTime(t *testing.T) {
 	storetest.Histories(t, newFixture(t).subject(), storetest.Options{Steps: 3000, Skew: 5 * time.Hour})
 }
 
-// liveTolerance is more than a round trip to DynamoDB Local: what is not known
-// of its clock.
+// liveTolerance is more than what is not known of the server's clock.
 const liveTolerance = 50 * time.Millisecond
 
 // preciseDate makes the server's answers carry the time with its fraction, so
-// that leases may be short.
+// that leases may be short. Now and then a request takes longer to the server
+// than the tolerance.
 func preciseDate() func(*sdk.Options) {
 	return through(func(r *http.Request, next exchange) (*http.Response, error) {
+		if rand.IntN(20) == 0 {
+			select {
+			case <-time.After(rand.N(4 * liveTolerance)):
+			case <-r.Context().Done():
+			}
+		}
 		resp, err := next(r)
 		if err == nil {
 			resp.Header.Set("Date", time.Now().UTC().Format(exactDate))
@@ -47,17 +54,37 @@ func preciseDate() func(*sdk.Options) {
 	})
 }
 
+// learnTime asks until the server's clock is known well within the tolerance,
+// which takes one answer that comes at once.
+func learnTime(t *testing.T, s *dynamodb.Store) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		if _, err := s.Inspect(t.Context(), key("time")); err != nil {
+			t.Fatal(err)
+		}
+		if unknown, ok := s.Unknown(); ok && unknown < liveTolerance/5 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no answer of the server came fast enough within a minute")
+		}
+	}
+}
+
 func TestHistoriesInRealTime(t *testing.T) {
 	server := dynamotest.Shared(t)
 	client, table := server.Client(t, preciseDate()), server.Table(t)
 	skewed := func(offset time.Duration) *dynamodb.Store {
-		return dynamodb.New(client, table, dynamodb.Options{
+		s := dynamodb.New(client, table, dynamodb.Options{
 			Margin: -1, Now: func() time.Time { return time.Now().Add(offset) },
 		}).ExactDate()
+		learnTime(t, s)
+		return s
 	}
 	s := skewed(0)
 	storetest.Histories(t, storetest.Subject{
-		Store: s, Operator: s, Tolerance: liveTolerance,
+		Store: s, Operator: s, Tolerance: liveTolerance, ReadsClockFirst: true,
 		Skewed: func(offset time.Duration) idempotency.Store { return skewed(offset) },
 	}, storetest.Options{Skew: 5 * time.Hour, Lease: 300 * time.Millisecond})
 }

@@ -1,5 +1,7 @@
 package dynamodb
 
+import "time"
+
 // Exactly makes the store take the server's Date, and the local clock's speed,
 // for exact: a test can make them so.
 func (s *Store) Exactly() *Store {
@@ -11,4 +13,11 @@ func (s *Store) Exactly() *Store {
 func (s *Store) ExactDate() *Store {
 	s.clock.resolution = 0
 	return s
+}
+
+// Unknown returns how much is not known of the server's clock; false before the
+// first answer.
+func (s *Store) Unknown() (time.Duration, bool) {
+	now, ok := s.clock.read()
+	return now.latest.Sub(now.earliest), ok
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -36,12 +37,17 @@ type fault struct {
 	request func(r *idempotency.ClaimRequest)
 	// failure likewise.
 	failure func(f *idempotency.Failure)
+	// lags makes reading the clock and the rest two steps.
+	lags bool
 	// races makes reading and writing two steps.
 	races bool
 	// amnesia forgets the fences of forgotten records, and does not look at the
 	// clock for new ones.
 	amnesia bool
 }
+
+// lag is the longest that a store of that fault waits: longer than the tolerance.
+const lag = 15 * time.Millisecond
 
 func newReference(now func() time.Time, f fault) *reference {
 	return &reference{now: now, fault: f, data: &data{
@@ -59,9 +65,15 @@ type transition func(r idempotency.Record, now time.Time) (idempotency.Record, e
 
 // change does one transition and returns what it made of the record.
 func (s *reference) change(v verb, key idempotency.Key, f transition) (idempotency.Record, error) {
+	now := s.now()
+	if s.fault.lags {
+		<-time.After(rand.N(lag))
+	}
 	s.data.Lock()
 	defer s.data.Unlock()
-	now := s.now()
+	if !s.fault.lags {
+		now = s.now()
+	}
 	before, ok := s.data.records[key]
 	if !ok {
 		before = idempotency.Record{Key: key, Fence: s.data.fences[key]}

@@ -55,7 +55,7 @@ func concurrent(ctx context.Context, s Subject, o Options) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	all, judge := slices.Concat(calls...), oracle{tolerance: s.tolerance()}
+	all, judge := slices.Concat(calls...), s.oracle()
 	if err := explain(judge, all); err != nil {
 		return err
 	}

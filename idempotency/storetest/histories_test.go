@@ -76,6 +76,29 @@ func TestEveryFaultIsSeenInRealTime(t *testing.T) {
 	}
 }
 
+// A store that can only read the clock before it writes says so.
+func TestReadingTheClockFirst(t *testing.T) {
+	lagging := func(f fault, declared bool) Subject {
+		f.lags = true
+		s := inRealTime(f)
+		s.ReadsClockFirst = declared
+		return s
+	}
+	t.Run("declared", func(t *testing.T) { Histories(t, lagging(fault{}, true), Options{Steps: 1000}) })
+	t.Run("not declared", func(t *testing.T) {
+		seenInRealTime(t, func() Subject { return lagging(fault{}, false) })
+	})
+	for _, f := range faults {
+		if f.exact {
+			continue
+		}
+		t.Run("declared, and "+f.name, func(t *testing.T) {
+			t.Parallel()
+			seenInRealTime(t, func() Subject { return lagging(f.fault, true) })
+		})
+	}
+}
+
 func TestReadingBeforeWritingIsSeen(t *testing.T) {
 	seenInRealTime(t, func() Subject { return inRealTime(fault{races: true}) })
 }

@@ -30,7 +30,10 @@ type belief struct {
 }
 
 // oracle tells the contract a second time.
-type oracle struct{ tolerance time.Duration }
+type oracle struct {
+	tolerance  time.Duration
+	clockFirst bool // see Subject.ReadsClockFirst
+}
 
 // after returns what the key may look like after the call, if the call may be
 // answered as it was at all.
@@ -39,12 +42,16 @@ func (o oracle) after(b belief, c call) []belief {
 	if when.lo > when.hi {
 		return nil
 	}
+	b.last = when.lo
+	if o.clockFirst {
+		when.lo = c.from
+	}
 	if b.state == idempotency.Absent {
 		return o.known(b, c, when)
 	}
 	var possible []belief
 	if late := o.notBefore(when, b.forgotten); late.lo <= late.hi {
-		possible = o.known(belief{fence: b.fence}, c, late)
+		possible = o.known(belief{fence: b.fence, last: b.last}, c, late)
 	}
 	if early := o.before(when, b.forgotten); early.lo <= early.hi {
 		possible = append(possible, o.known(b, c, early)...)
@@ -64,7 +71,7 @@ func (o oracle) before(when, limit span) span {
 
 // known goes on where it is settled whether the record is forgotten.
 func (o oracle) known(b belief, c call, when span) []belief {
-	b.last = when.lo
+	b.last = max(b.last, when.lo)
 	switch c.verb {
 	case claim:
 		return o.claim(b, c, when)
@@ -127,7 +134,7 @@ func (o oracle) afterWait(b belief, c call, when, end span, refusal idempotency.
 
 func granted(b belief, c call, when span) []belief {
 	a := c.answer.claim
-	b.last = when.lo
+	b.last = max(b.last, when.lo)
 	if a.Lease.Fence <= b.fence || a.Attempts != b.attempts+1 || a.Reason != b.reason {
 		return nil
 	}
@@ -224,7 +231,7 @@ func (o oracle) purge(b belief, c call, when span) []belief {
 	}
 	late := o.notBefore(when, old)
 	return only(c.answer.purged == 1 && slices.Contains(states, b.state) && late.lo <= late.hi,
-		belief{fence: b.fence, last: late.lo})
+		belief{fence: b.fence, last: max(b.last, late.lo)})
 }
 
 // shownAs tells whether the record is what a reader of b should see.

@@ -32,7 +32,7 @@ type subjectKey struct {
 }
 
 func sequential(ctx context.Context, s Subject, o Options) error {
-	r := run{subject: s, oracle: oracle{tolerance: s.tolerance()}}
+	r := run{subject: s, oracle: s.oracle()}
 	scope := scope()
 	for i := range sequentialKeys {
 		r.keys = append(r.keys, &subjectKey{

@@ -25,8 +25,16 @@ type Subject struct {
 	// or through clocks of different speed. 0 for a fake clock; 5 ms if 0
 	// otherwise.
 	Tolerance time.Duration
+	// ReadsClockFirst says that the store reads the clock, or what it takes for
+	// it, before the step that takes effect: the times of a change may be those
+	// of any moment since the call began.
+	ReadsClockFirst bool
 	// MaxResultBytes is what the store can hold; 0 skips the test of the limit.
 	MaxResultBytes int
+}
+
+func (s Subject) oracle() oracle {
+	return oracle{tolerance: s.tolerance(), clockFirst: s.ReadsClockFirst}
 }
 
 // scope returns a new scope.
