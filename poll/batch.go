@@ -71,7 +71,7 @@ func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 		w.share.among(present)
 	}
 	if len(c.held) == 0 {
-		if err := c.await(ctx, lanes, limit, p.MaxInterval); err != nil {
+		if err := c.await(ctx, lanes, limit, min(p.MaxInterval, laneWait)); err != nil {
 			return nil, err
 		}
 	}

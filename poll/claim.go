@@ -18,6 +18,8 @@ const (
 	// claimMargin is how much longer than source.poll.claim_timeout the server
 	// waits for us before it ends the transaction.
 	claimMargin = 2 * time.Second
+	// laneWait is the longest wait for a lane; it must end before statementTimeout.
+	laneWait = 10 * time.Second
 )
 
 // claim is a transaction that holds lanes of a table and rows in them. It ends
@@ -173,7 +175,7 @@ func (c *claim) settle(ctx context.Context, rows []row) error {
 	results, err := execute(ctx, c.conn, c.table.settleSQL(places))
 	if err != nil {
 		rollback(ctx, c.conn)
-		return fmt.Errorf("mark rows of %s as published: %w", c.table.Name, classify(err, c.table))
+		return fmt.Errorf("mark rows of %s as published: %w", c.table.Name, classifyMark(err, c.table))
 	}
 	marked := 0
 	for _, r := range results {

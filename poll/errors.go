@@ -3,6 +3,7 @@ package poll
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,12 +14,14 @@ import (
 // SQLSTATE codes (PostgreSQL documentation, "PostgreSQL Error Codes").
 const (
 	codeInsufficientRights = "42501"
-	codeUndefinedTable     = "42P01"
-	codeUndefinedColumn    = "42703"
 	codeReadOnly           = "25006"
 	codeLockNotAvailable   = "55P03"
-	classAuthorization     = "28"
 )
+
+// lastingErrors are classes of errors that the same statement meets again (of
+// features, data, constraints, routines and triggers), and that of a published
+// table without replica identity, object_not_in_prerequisite_state.
+var lastingErrors = []string{"0A", "22", "23", "2F", "38", "39", "44", "P0", "55000"}
 
 // classify gives an error of a statement its failure.Class and a remedy. What it
 // does not know stays transient: the session is opened anew, which finds out
@@ -45,6 +48,18 @@ func classify(err error, t *Table) error {
 func hasCode(err error, code string) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == code
+}
+
+// classifyMark is classify for the statement that marks rows. One that fails for
+// what is in the database fails the next time too, and meanwhile the rows would
+// be published again at each attempt: an operator must mend it.
+func classifyMark(err error, t *Table) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	lasts := func(class string) bool { return strings.HasPrefix(pg.Code, class) }
+	if !ok || !slices.ContainsFunc(lastingErrors, lasts) {
+		return classify(err, t)
+	}
+	return failure.Configf("mend what the error names (a trigger, a constraint, a publication of a table without replica identity); until then every poll would publish these rows again", "%w", err)
 }
 
 // errStalled is the cause of a delivery that took longer than a claim may last.

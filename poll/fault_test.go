@@ -2,10 +2,13 @@ package poll_test
 
 import (
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
 // TestBrokerOutageHoldsNoTransactionOpen has deliveries hang for several times
@@ -74,6 +77,25 @@ func TestSuspendedInstance(t *testing.T) {
 	if got := len(w.topic.all()); got > 40 {
 		t.Errorf("%d records for 30 rows and one batch that came late", got)
 	}
+}
+
+// TestSuspendedWhileItReads has one stop reading in the middle of what it claims,
+// and its machine still answer the server's packets.
+func TestSuspendedWhileItReads(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.cfg.Source.Poll.ClaimTimeout = time.Second
+	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		SELECT 'order', 'k0', 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 32)`)
+	direct := w.cfg.Source.URL
+	p := w.proxied()
+	p.Set(proxy.Down, proxy.Fault{Delay: 5 * time.Millisecond})
+	w.start(nil)
+	w.await("the claim to be read", func() bool { return p.Bytes(proxy.Down) > 1<<20 })
+	p.Set(proxy.Up, proxy.Fault{Swallow: true})
+	p.Set(proxy.Down, proxy.Fault{Delay: time.Hour})
+	w.cfg.Source.URL = direct
+	w.start(nil)
+	w.published(32)
 }
 
 // TestConnectionLostDuringDelivery ends the claim's session: what it published
@@ -208,4 +230,21 @@ func TestIdlePollsAreCheap(t *testing.T) {
 	if after, _ := scans(); after > before {
 		t.Errorf("%d sequential scans of a large table", after-before)
 	}
+}
+
+// proxied has instances connect through a proxy.
+func (w *world) proxied() *proxy.Proxy {
+	w.t.Helper()
+	u, err := url.Parse(w.cfg.Source.URL.Reveal())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p, err := proxy.Listen("127.0.0.1:0", u.Host)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = p.Close() })
+	u.Host = p.Addr()
+	w.cfg.Source.URL = config.Secret(u.String())
+	return p
 }

@@ -58,7 +58,7 @@ type Health struct {
 	role    string
 	since   time.Time
 	missing map[string]bool
-	pgErr   map[int]string // by worker
+	pgErr   string // of the first worker
 	notices bool
 	backlog Backlog
 	looked  time.Time
@@ -68,7 +68,7 @@ type Health struct {
 // NewHealth returns the state of a connector that New has yet to wire. Only
 // TopicWaiting may be called before.
 func NewHealth(m Metrics) *Health {
-	h := &Health{metrics: m, missing: map[string]bool{}, pgErr: map[int]string{}}
+	h := &Health{metrics: m, missing: map[string]bool{}}
 	h.setRole(relay.RoleStarting)
 	return h
 }
@@ -88,22 +88,18 @@ func (h *Health) setRole(role string) {
 	}
 }
 
-// postgres notes that a worker's connection works (nil), or why not.
-func (h *Health) postgres(worker int, err error) {
-	h.mu.Lock()
+// postgres notes that the first worker's connection works (nil), or why not. The
+// others' do not matter: one worker can do it all, and the others connect only
+// while there is a backlog.
+func (h *Health) postgres(err error) {
+	role, text := relay.RoleActive, ""
 	if err != nil {
-		h.pgErr[worker] = err.Error()
-	} else {
-		delete(h.pgErr, worker)
+		role, text = relay.RoleStarting, err.Error()
 	}
+	h.mu.Lock()
+	h.pgErr = text
 	h.mu.Unlock()
-	switch {
-	case worker != 0: // the first decides
-	case err != nil:
-		h.setRole(relay.RoleStarting)
-	default:
-		h.setRole(relay.RoleActive)
-	}
+	h.setRole(role)
 }
 
 // TopicWaiting notes a topic that delivery waits for, or that it is there now.
@@ -150,8 +146,11 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.role != relay.RoleActive {
 		reasons = append(reasons, "role is "+h.role)
 	}
-	for _, worker := range slices.Sorted(maps.Keys(h.pgErr)) {
-		reasons = append(reasons, "PostgreSQL: "+h.pgErr[worker])
+	switch {
+	case h.pgErr != "":
+		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
+	case h.role == relay.RoleStarting:
+		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
 	if h.relay != nil {
 		if d := h.relay.outlet.stuck(); d > stuckAfter {
@@ -177,7 +176,7 @@ func (h *Health) Status() any {
 		BacklogAt:       h.looked,
 		Notifications:   h.notices,
 		MissingTopics:   slices.Sorted(maps.Keys(h.missing)),
-		PostgresError:   h.pgErr[0],
+		PostgresError:   h.pgErr,
 	}
 	if r := h.relay; r != nil {
 		st.InFlightEvents, st.InFlightBytes = r.inFlightEvents.Load(), r.inFlightBytes.Load()

@@ -27,6 +27,28 @@ func TestTriggerThatUndoesMarksIsFound(t *testing.T) {
 	}
 }
 
+// TestMarkThatFailsEachTimeEndsIt: rows would be published for ever, at the pace
+// of reconnects.
+func TestMarkThatFailsEachTimeEndsIt(t *testing.T) {
+	for name, ddl := range map[string][]string{
+		"trigger": {`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'outbox rows are immutable'; END $$`,
+			`CREATE TRIGGER no BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION no()`},
+		"replica identity": {`ALTER TABLE outbox DROP CONSTRAINT outbox_pkey`, `CREATE PUBLICATION everything FOR TABLE outbox`},
+		"constraint":       {`ALTER TABLE outbox ADD CHECK (published_at IS NULL)`},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			w := newWorld(t, nil, append([]string{serialOutbox, serialIndex}, ddl...)...)
+			w.insert(w.conn, "k0", 0)
+			if err := w.start(nil).end(); failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+				t.Errorf("Run = %v, want a configuration error", err)
+			}
+			if got := len(w.topic.all()); got != 1 {
+				t.Errorf("published %d times", got)
+			}
+		})
+	}
+}
+
 // TestRoleWithTheLeastPrivileges runs as a role with the grants that poll names,
 // and with one less.
 func TestRoleWithTheLeastPrivileges(t *testing.T) {
@@ -126,7 +148,8 @@ func TestReadTable(t *testing.T) {
 		{"uuid", `id uuid` + flag + `, created_at timestamptz DEFAULT CURRENT_TIMESTAMP`, `(created_at) WHERE published = false`, []string{"created_at"}, poll.OrderTransactionTime, true, "", 1},
 		{"uuid and clock", `id uuid` + flag + `, created_at timestamp DEFAULT clock_timestamp()`, `(created_at, id) WHERE published IS FALSE`, []string{"created_at"}, poll.OrderInsertTime, true, "", 0},
 		{"uuid and sequence", `id uuid, pos bigint GENERATED ALWAYS AS IDENTITY` + flag, `(pos)`, []string{"pos"}, poll.OrderSequence, false, `("pos") WHERE NOT "published"`, 2},
-		{"application's time", `id uuid` + rest + `, published boolean, created_at timestamptz`, `(created_at) WHERE published IS NOT TRUE`, []string{"created_at"}, poll.OrderUnknown, true, "", 2},
+		{"application's time", `id uuid` + rest + `, published boolean, created_at timestamptz`, `(created_at) WHERE published IS NOT TRUE`, []string{"created_at"}, poll.OrderUnknown, true, "", 1},
+		{"nullable flag", `id bigserial` + rest + `, published boolean, created_at timestamptz`, `(id) WHERE published = false`, []string{"id"}, poll.OrderSequence, true, "", 1},
 		{"only a time of publishing", `id bigserial` + rest + `, published_at timestamptz`, `(id) WHERE published_at IS NULL`, []string{"id"}, poll.OrderSequence, true, "", 1},
 		{"descending", `id bigserial` + flag + `, created_at timestamptz`, `(id DESC) WHERE NOT published`, []string{"id"}, poll.OrderSequence, false, `("id") WHERE NOT "published"`, 1},
 		{"other condition", `id bigserial` + flag + `, created_at timestamptz`, `(id) WHERE NOT published AND id > 7`, []string{"id"}, poll.OrderSequence, false, `("id") WHERE NOT "published"`, 1},

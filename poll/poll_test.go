@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -221,4 +222,11 @@ func TestStatusTellsTheBacklog(t *testing.T) {
 	}
 	f.up()
 	w.published(1)
+}
+
+func TestReadinessNamesTheCauseFromTheBeginning(t *testing.T) {
+	health := poll.NewHealth(metrics.New("", "").Pipeline(""))
+	if ok, reasons := health.Ready(); ok || !slices.Contains(reasons, "PostgreSQL: no connection yet") {
+		t.Errorf("Ready = %v, %v", ok, reasons)
+	}
 }

@@ -30,11 +30,14 @@ func (t *Table) anySQL() string {
 	return "SELECT 1 FROM " + t.Name.Quoted() + " WHERE " + t.pending + " ORDER BY " + wal.QuoteIdentifier(t.Order.Columns[0]) + " LIMIT 1"
 }
 
-// beginSQL begins a claim's transaction and takes the presence.
+// beginSQL begins a claim's transaction and takes the presence. The server ends
+// it if for longer than holdFor we ask nothing, or take nothing of an answer that
+// it is sending: what we do not read fills the sockets between us, and a statement
+// that waits for them runs into no timeout of its own.
 func (t *Table) beginSQL(holdFor time.Duration) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED;\n" +
 		wal.TextForm + ";\n" +
-		fmt.Sprintf("SELECT set_config('idle_in_transaction_session_timeout', '%d', true), set_config('row_security', 'off', true);\n", holdFor.Milliseconds()) +
+		fmt.Sprintf("SELECT set_config('idle_in_transaction_session_timeout', '%d', true), set_config('tcp_user_timeout', '%[1]d', true), set_config('row_security', 'off', true);\n", holdFor.Milliseconds()) +
 		fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d, %d);\n", t.lockClass(), presence)
 }
 

@@ -23,8 +23,8 @@ type Table struct {
 	// Index is the one that claims use; "" where there is none and every poll
 	// reads the whole table.
 	Index string
-	// Nullable: rows may be neither published nor unpublished. They are never
-	// published.
+	// Nullable: rows may be neither published nor unpublished, as the flag is
+	// NULL. They are never published.
 	Nullable bool
 	// CreatedAt is the column that tells when a row was inserted; "" for none.
 	CreatedAt string
@@ -166,11 +166,15 @@ func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 			if condition != "" {
 				t.pending = condition
 			}
+			t.Nullable = t.Nullable && !strings.HasSuffix(condition, isNotTrue)
 			return nil
 		}
 	}
 	return nil
 }
+
+// isNotTrue ends a condition that has the rows with NULL too.
+const isNotTrue = " IS NOT TRUE"
 
 // means tells whether an index with this condition has all unpublished rows, and
 // not those that were published long ago.
@@ -179,7 +183,7 @@ func (t *Table) means(condition string) bool {
 		return t.pendingWanted == condition
 	}
 	var forms []string
-	for _, form := range []string{"NOT %s", "%s = false", "%s IS FALSE", "%s IS NOT TRUE"} {
+	for _, form := range []string{"NOT %s", "%s = false", "%s IS FALSE", "%s" + isNotTrue} {
 		forms = append(forms, fmt.Sprintf(form, t.published), fmt.Sprintf(form, wal.QuoteIdentifier(t.published)))
 	}
 	if t.published == "" {

@@ -87,7 +87,9 @@ func (w *worker) run(ctx context.Context) error {
 			retry.Reset()
 		}
 		wait := retry.Next()
-		w.health.postgres(w.number, err)
+		if w.number == 0 {
+			w.health.postgres(err)
+		}
 		w.log.Warn("PostgreSQL session ended, will reconnect", zap.Int("worker", w.number), zap.Error(err),
 			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
 		w.metrics.Reconnected("postgres")
@@ -119,10 +121,10 @@ func (w *worker) session(ctx context.Context) error {
 	if err := w.look(ctx); err != nil {
 		return err
 	}
-	w.health.postgres(w.number, nil)
 	if w.number > 0 {
 		return w.help(ctx)
 	}
+	w.health.postgres(nil)
 	w.announce()
 	for ctx.Err() == nil {
 		if err := w.look(ctx); err != nil {

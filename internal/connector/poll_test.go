@@ -1,11 +1,17 @@
 package connector
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/poll"
@@ -30,4 +36,97 @@ func TestRunPolls(t *testing.T) {
 	if err := c.stop(); err != nil {
 		t.Errorf("Run = %v", err)
 	}
+}
+
+const polledOutbox = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
+	created_at timestamptz DEFAULT now(), published boolean NOT NULL DEFAULT false)`
+
+// TestPollingTellsOfOutages stops PostgreSQL in the middle of a backlog, on which
+// all workers are at work: readiness names the cause, and comes back by itself
+// although there is never a backlog again.
+func TestPollingTellsOfOutages(t *testing.T) {
+	server := pgtest.Start(t)
+	db := server.NewDatabase(t)
+	pgtest.Exec(t, db, polledOutbox)
+	broker := kafkatest.Start(t)
+	broker.CreateTopic(t, "outbox.event.order", 1, nil)
+	cfg := stdoutConfig(db)
+	cfg.Source.Mode = config.ModePoll
+	cfg.Source.Poll.Notify = ""
+	cfg.Source.Poll.MaxInterval = cfg.Source.Poll.Interval
+	cfg.Source.Poll.BatchSize = 10
+	cfg.Source.Poll.ClaimTimeout = time.Second
+	cfg.Event.PositionHeaders = false
+	cfg.Errors.DrainTimeout = time.Second
+	cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	cfg.Sink.Kafka.Brokers = broker.Brokers
+	c := start(t, cfg)
+	ready := func() bool { return code(c.base+"/readyz") == http.StatusOK }
+	wait(t, "readiness", ready)
+
+	broker.Stop(t)
+	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', n::text, 'Placed', '1' FROM generate_series(1, 100) n`)
+	wait(t, "the second worker", func() bool { return sessions(t, db, "true") == 2 })
+	wait(t, "the broker as the cause", func() bool { return strings.Contains(body(c.base+"/readyz"), "no acknowledgement for a delivery") })
+
+	server.Stop(t, pgtest.Immediate)
+	for _, path := range []string{"/readyz", "/status"} {
+		wait(t, "the cause in "+path, func() bool { return strings.Contains(body(c.base+path), "connection refused") })
+	}
+	metrics := body(c.base + "/metrics")
+	for _, want := range []string{`cdc_outbox_role{role="active"} 0`, `cdc_outbox_role{role="starting"} 1`, `cdc_outbox_reconnects_total{side="postgres"}`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics do not say %s", want)
+		}
+	}
+
+	broker.Resume(t)
+	server.Resume(t)
+	wait(t, "readiness", ready)
+	published := func(n int) {
+		t.Helper()
+		line := fmt.Sprintf("cdc_outbox_events_published_total{topic=\"outbox.event.order\"} %d\n", n)
+		wait(t, line, func() bool { return strings.Contains(body(c.base+"/metrics"), line) })
+	}
+	published(100)
+
+	// The second worker waits for the next backlog, and finds its connection gone
+	// when there is one. The first has drained it by then.
+	wait(t, "the second worker to rest", func() bool { return sessions(t, db, "state_change < clock_timestamp() - interval '1 second'") == 1 })
+	before := reconnects(t, c)
+	pgtest.Exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cdc-outbox'`)
+	wait(t, "the first worker's new connection", func() bool { return reconnects(t, c) == before+1 && ready() })
+	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', n::text, 'Placed', '1' FROM generate_series(1, 10) n`)
+	published(110)
+	wait(t, "the second worker to notice", func() bool { return reconnects(t, c) == before+2 })
+	if !ready() {
+		t.Errorf("/readyz = %s", body(c.base+"/readyz"))
+	}
+}
+
+// sessions counts those of the connector.
+func sessions(t *testing.T, url, condition string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	err = conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cdc-outbox' AND "+condition).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// reconnects is how often a connection to PostgreSQL was lost.
+func reconnects(t *testing.T, c running) (n int) {
+	t.Helper()
+	_, after, _ := strings.Cut(body(c.base+"/metrics"), "\ncdc_outbox_reconnects_total{side=\"postgres\"} ")
+	line, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
