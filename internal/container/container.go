@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -132,12 +133,21 @@ func Goroutines() []goleak.Option {
 	}
 }
 
+// FreePort takes ports from here. Linux (from 32768) and IANA (from 49152) take
+// those of connections from above: a server that needs seconds to listen, or
+// that is stopped and started again, would find its port taken, be it by a
+// client that tried to reach it.
+const firstPort, lastPort = 20000, 32767
+
 // FreePort returns a port of the loopback address that nobody listens on.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+func FreePort() (port int, err error) {
+	const tries = 100
+	for range tries {
+		port = firstPort + rand.IntN(lastPort-firstPort+1)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("find a free port: %w", err)
 }

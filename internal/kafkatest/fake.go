@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
 )
 
 // fake is a kfake cluster of one broker. It keeps its data in a directory for
@@ -20,36 +22,33 @@ type fake struct {
 }
 
 func startFake(dir string, o options) (*fake, error) {
-	f := &fake{dir: dir, options: o}
+	port, err := container.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	f := &fake{dir: dir, port: port, options: o}
 	if err := f.run(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// run starts the cluster on its port, the first time on any.
+// run starts the cluster on its port.
 func (f *fake) run() (err error) {
-	opts := []kfake.Opt{
-		kfake.NumBrokers(1), kfake.DataDir(f.dir), kfake.BrokerConfigs(f.options.settings), kfake.ListenFn(f.listen),
-	}
-	if f.port != 0 {
-		opts = append(opts, kfake.Ports(f.port))
-	}
-	if f.cluster, err = kfake.NewCluster(opts...); err != nil {
+	f.cluster, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(f.port),
+		kfake.DataDir(f.dir), kfake.BrokerConfigs(f.options.settings), kfake.ListenFn(f.listen))
+	if err != nil {
 		return fmt.Errorf("start kfake: %w", err)
 	}
 	return nil
 }
 
-// listen notes the port. kfake advertises what the listener says of itself.
+// listen has kfake advertise the address that clients are to use: it takes that
+// of the listener.
 func (f *fake) listen(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
-	if err != nil {
-		return nil, err
-	}
-	f.port = l.Addr().(*net.TCPAddr).Port
-	if f.options.advertised == "" {
-		return l, nil
+	if err != nil || f.options.advertised == "" {
+		return l, err
 	}
 	advertised, err := net.ResolveTCPAddr(network, f.options.advertised)
 	if err != nil {
