@@ -53,9 +53,10 @@ type Checkpoint struct {
 	Snapshot bool `json:"snapshot,omitempty"`
 }
 
-// Store keeps the checkpoint of one connector. Its methods are called from one
-// goroutine at a time. An error without a class of its own may pass: the same
-// call may be tried again on the same store.
+// Store keeps the checkpoint of one connector. Save is called from one goroutine
+// at a time, Load from any: a new session looks while what was in flight is
+// still being saved. An error without a class of its own may pass: the same call
+// may be tried again on the same store.
 type Store interface {
 	// Load returns the last checkpoint saved; ok is false where there is none.
 	Load(ctx context.Context) (cp Checkpoint, ok bool, err error)

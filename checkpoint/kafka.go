@@ -29,9 +29,13 @@ type kafka struct {
 const metadataAge = 100 * time.Millisecond
 
 // unknownRetries is how many times in a row brokers must say that they do not
-// know the topic before it counts as deleted: one that just came up may say so
-// too. With kgo's backoff that takes a few seconds.
-const unknownRetries = 12
+// know the topic before a save counts it as deleted: one that just came up may
+// say so too. With kgo's backoff that takes a few seconds, as unknownPatience
+// does for a load.
+const (
+	unknownRetries  = 12
+	unknownPatience = 5 * time.Second
+)
 
 // NewKafka returns the store that keeps the checkpoint as the last record under
 // key in topic. It creates the topic where it is missing, and refuses one that
@@ -56,7 +60,8 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, er
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
 	}
 	k := &kafka{client: client, admin: kadm.NewClient(client), topic: topic, key: key}
-	if err := k.ensureTopic(ctx); err != nil {
+	_, err = untilDone(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
+	if err != nil {
 		client.Close()
 		return nil, fmt.Errorf("checkpoint topic %s: %w", topic, err)
 	}
@@ -64,11 +69,14 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, er
 }
 
 func (k *kafka) Load(ctx context.Context) (cp Checkpoint, ok bool, err error) {
-	log, err := k.openLog(ctx)
-	if err != nil {
-		return Checkpoint{}, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
-	}
-	records, err := newest(ctx, log, k.key)
+	var records []*kgo.Record
+	err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
+		log, err := k.openLog(ctx)
+		if err == nil {
+			records, err = newest(ctx, log, k.key)
+		}
+		return err
+	})
 	if err != nil {
 		return Checkpoint{}, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
 	}
@@ -107,6 +115,29 @@ func (k *kafka) produce(ctx context.Context, value []byte) error {
 }
 
 func (k *kafka) Close() { k.client.Close() }
+
+// untilDone calls ask, and returns without its answer when ctx ends: the client
+// does not look at contexts while it connects, and a broker that takes the
+// connection and says nothing keeps it at that for ten seconds. ask then ends by
+// itself, at the latest when the client is closed.
+func untilDone[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		value, err := ask()
+		answered <- answer{value, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.value, a.err
+	case <-ctx.Done():
+		var nothing T
+		return nothing, ctx.Err()
+	}
+}
 
 // pick returns the checkpoint that counts among the newest records of one key,
 // in the order of the log: the last one of the highest epoch. Whatever lies

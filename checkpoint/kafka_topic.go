@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -64,7 +65,11 @@ func (k *kafka) createTopic(ctx context.Context) error {
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return fmt.Errorf("create it: %w", k.classifyCreate(err))
 	}
-	detail, err := k.awaitTopic(ctx)
+	var detail kadm.TopicDetail
+	err = untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
+		detail, err = k.describe(ctx)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("wait for it after creation: %w", err)
 	}
@@ -81,21 +86,18 @@ func (k *kafka) classifyCreate(err error) error {
 	return k.classify(err, "Create")
 }
 
-// awaitTopic waits until the brokers know a topic that was just created.
-func (k *kafka) awaitTopic(ctx context.Context) (kadm.TopicDetail, error) {
-	ctx, cancel := context.WithTimeout(ctx, topicPatience)
-	defer cancel()
-	tick := time.NewTicker(topicPoll)
-	defer tick.Stop()
+// untilKnown repeats f while brokers say that they do not know the topic, or no
+// leader of it, for at most patience: not all may have heard yet of one that was
+// just created, and one that just came up may have heard of none.
+func untilKnown(ctx context.Context, patience time.Duration, f func(context.Context) error) error {
+	ends := time.Now().Add(patience)
 	for {
-		detail, err := k.describe(ctx)
-		if err == nil {
-			return detail, nil
+		err := f(ctx)
+		if !kerr.IsRetriable(err) || time.Now().After(ends) {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return detail, err
-		case <-tick.C:
+		if backoff.Sleep(ctx, topicPoll) != nil {
+			return err
 		}
 	}
 }
@@ -107,7 +109,11 @@ func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
 		return failure.Configf("set checkpoint.topic to a name that is free (cdc-outbox creates it), or to a topic of one partition",
 			"it has %d partitions, not 1", n)
 	}
-	policy, err := k.cleanupPolicy(ctx)
+	var policy string
+	err := untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
+		policy, err = k.cleanupPolicy(ctx)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("read its configuration: %w", k.classify(err, "DescribeConfigs"))
 	}

@@ -17,7 +17,8 @@ type postgres struct {
 	config *pgx.ConnConfig
 	table  string // as SQL
 	key    string
-	conn   *pgx.Conn // nil while not connected
+	busy   chan struct{} // capacity 1: full while conn is in use
+	conn   *pgx.Conn     // nil while not connected
 }
 
 // NewPostgres returns the store that keeps the checkpoint under key in a table
@@ -37,7 +38,7 @@ func NewPostgres(ctx context.Context, url, table, key string) (Store, error) {
 	config.RuntimeParams["synchronous_commit"] = "on"
 	config.RuntimeParams["application_name"] = "cdc-outbox checkpoint"
 
-	p := &postgres{config: config, key: key}
+	p := &postgres{config: config, key: key, busy: make(chan struct{}, 1)}
 	err = p.do(ctx, func(conn *pgx.Conn) error { return p.ensureTable(ctx, conn, table) })
 	if err != nil {
 		p.Close()
@@ -104,6 +105,12 @@ func (p *postgres) Close() {
 // do runs f on the connection. One that turns out dead, as after a restart of
 // the server, is replaced and f run once more: every f may be repeated.
 func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if p.conn != nil {
 		err := f(p.conn)
 		if !p.conn.IsClosed() || ctx.Err() != nil {

@@ -1,7 +1,10 @@
 package checkpoint
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -81,7 +84,7 @@ func TestPostgresRoleWithoutRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	as.RuntimeParams["role"] = "checkpoint_reader"
-	p := &postgres{config: as, key: "a"}
+	p := &postgres{config: as, key: "a", busy: make(chan struct{}, 1)}
 	defer p.Close()
 	open := func() error {
 		return p.do(t.Context(), func(c *pgx.Conn) error { return p.ensureTable(t.Context(), c, "checkpoints") })
@@ -97,4 +100,39 @@ func TestPostgresRoleWithoutRights(t *testing.T) {
 	}
 	save(t, p, sample(1))
 	wantLoad(t, p, sample(1))
+}
+
+// A new session loads while the keeper saves.
+func TestPostgresLoadBesideASave(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	s := postgresAt(url, "checkpoints").store(t, "a")
+	save(t, s, sample(1))
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE checkpoints IN SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan error, 1)
+	go func() { saved <- s.Save(limited(t), sample(2)) }()
+	const waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	for blocked := false; !blocked; {
+		if err := conn.QueryRow(limited(t), waits).Scan(&blocked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.Load(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Load beside the save = %v, want it to wait", err)
+	}
+	if _, err := conn.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-saved; err != nil {
+		t.Errorf("Save = %v", err)
+	}
+	wantLoad(t, s, sample(2))
 }
