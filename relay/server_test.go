@@ -102,6 +102,27 @@ func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
 	})
 }
 
+// In a failover the URL may lead to the standby before it is promoted, or to one
+// of several that is none: it is behind, and has no slot, or one it cannot
+// decode. That is no loss until it is the primary.
+func TestStandbyIsNotJudged(t *testing.T) {
+	t.Parallel()
+	f := newFailover(t)
+	i := f.d.start(f.s, f.g).streams()
+	ids := f.d.insert(3, 1)
+	arrive(t, f.g.topic, 3)
+	i.stop()
+	f.standIn()
+	i = f.d.start(f.s, f.g)
+	eventually(t, "a look at the standby", func() bool { return i.metrics.reconnected() > 0 })
+	if logs := i.logs.FilterMessage("PostgreSQL session ended, will reconnect").All(); !matches("is a standby", logs[0].ContextMap()["error"].(string)) {
+		t.Errorf("logged %v", logs[0].ContextMap())
+	}
+	f.d.exec("SELECT pg_promote()")
+	i.wantEnd(failure.Loss, `left timeline 1 at .* before the checkpoint`)
+	wantOnce(t, f.g.topic, ids)
+}
+
 // failover is a server that can become what it was before, on a new timeline.
 type failover struct {
 	t       *testing.T
@@ -133,13 +154,19 @@ func newFailover(t *testing.T) *failover {
 
 func (f *failover) promote() {
 	f.t.Helper()
+	f.standIn()
+	f.d.exec("SELECT pg_promote()")
+}
+
+// standIn has the standby in the server's place.
+func (f *failover) standIn() {
+	f.t.Helper()
 	f.server.Stop(f.t, pgtest.Immediate)
 	run(f.t, "rm", "-rf", f.data)
 	run(f.t, "cp", "-a", f.standby, f.data)
 	run(f.t, "cp", "-a", filepath.Join(f.data, "PG_VERSION"), filepath.Join(f.data, "standby.signal"))
 	f.server.Resume(f.t)
 	f.d.connect()
-	f.d.exec("SELECT pg_promote()")
 }
 
 func run(t *testing.T, name string, args ...string) {
