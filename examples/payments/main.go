@@ -33,6 +33,9 @@ func main() {
 	if err == nil {
 		err = act(ctx, opts, os.Stdout)
 	}
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "payments:", err)
 		os.Exit(1)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -32,6 +33,7 @@ func TestEachOrderShipsOnce(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", connector, "../../cmd/cdc-outbox").CombinedOutput(); err != nil {
 		t.Fatalf("build the connector: %v: %s", err, out)
 	}
+	t.Run("interrupted", func(t *testing.T) { playInterrupted(t, connector) })
 	for _, store := range []storeKind{inRedis, inPostgres, inDynamoDB, inMemory} {
 		t.Run(string(store), func(t *testing.T) {
 			need(t, store)
@@ -47,6 +49,43 @@ func TestEachOrderShipsOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// playInterrupted does what Ctrl-C does once the first process was killed.
+func playInterrupted(t *testing.T, connector string) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	opts, err := parse([]string{"-store", string(inMemory), "-connector", connector}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := &watched{text: "killed orders", seen: interrupt}
+	if err := act(ctx, opts, out); !errors.Is(err, context.Canceled) {
+		t.Errorf("play = %v, want %v", err, context.Canceled)
+	}
+	if strings.Contains(out.String(), "shipped") {
+		t.Errorf("an interrupted play is judged:\n%s", out.String())
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// watched calls seen when the text was written.
+type watched struct {
+	bytes.Buffer
+	text string
+	seen func()
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if strings.Contains(w.String(), w.text) {
+		w.seen()
+	}
+	return n, err
 }
 
 // need skips the test where the store's server is not to be had.

@@ -7,13 +7,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// play runs the whole flow and judges it.
+// play runs the whole flow and judges it, unless ctx ends before.
 func play(ctx context.Context, o options, out io.Writer) (err error) {
 	s, err := setUp(ctx, o.store, out)
 	if err != nil {
@@ -25,9 +24,9 @@ func play(ctx context.Context, o options, out io.Writer) (err error) {
 		if logs, err = os.MkdirTemp("", "cdc-outbox-payments-"); err != nil {
 			return err
 		}
-		defer func() {
-			if err == nil {
-				err = os.RemoveAll(logs)
+		defer func() { // kept for whoever looks for a fault
+			if err == nil || ctx.Err() != nil {
+				err = errors.Join(err, os.RemoveAll(logs))
 			}
 		}()
 	}
@@ -58,7 +57,11 @@ func play(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer world.close()
-	return errors.Join(scenes(ctx, s, c, world, o), world.judge(context.WithoutCancel(ctx), s, c))
+	err = scenes(ctx, s, c, world, o)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.Join(err, world.judge(ctx, s, c))
 }
 
 // scenes lets customers pay while processes are killed, and returns when
@@ -100,19 +103,11 @@ func scenes(ctx context.Context, s *stage, c cast, w *world, o options) error {
 // killInTurn kills the processes one after another, at random moments, and
 // starts each again; Redis comes back empty.
 func killInTurn(ctx context.Context, s *stage, c cast, kills int) error {
-	victims := []func() error{
-		func() error { return c.orders.kill(ctx) },
-		func() error { return c.connector.kill(ctx) },
-		func() error { return c.shipping.kill(ctx) },
+	victims := []victim{
+		{c.orders.name, c.orders.kill}, {c.connector.name, c.connector.kill}, {c.shipping.name, c.shipping.kill},
 	}
 	if s.redis != nil {
-		victims = append(victims, func() error {
-			if err := s.redis.Stop(ctx, syscall.SIGKILL); err != nil {
-				return err
-			}
-			s.redisKills++
-			return s.redis.Resume(ctx)
-		})
+		victims = append(victims, victim{"Redis", s.killRedis})
 	}
 	for i := range kills {
 		pause := time.NewTimer(time.Duration(500+rand.IntN(1500)) * time.Millisecond)
@@ -122,9 +117,17 @@ func killInTurn(ctx context.Context, s *stage, c cast, kills int) error {
 			return nil
 		case <-pause.C:
 		}
-		if err := victims[i%len(victims)](); err != nil {
-			return fmt.Errorf("kill: %w", err)
+		v := victims[i%len(victims)]
+		if err := v.kill(ctx); err != nil {
+			return fmt.Errorf("kill %s: %w", v.name, err)
 		}
+		s.say("killed %s (%d of %d)", v.name, i+1, kills)
 	}
 	return nil
+}
+
+// victim is what can be killed, and started again.
+type victim struct {
+	name string
+	kill func(context.Context) error
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -135,6 +136,15 @@ func (s *stage) startRedis(ctx context.Context, out io.Writer) error {
 	s.storeURL = s.redis.Addr()
 	s.say("Redis without persistence, on %s", s.storeURL)
 	return nil
+}
+
+// killRedis is kill -9, and an empty Redis.
+func (s *stage) killRedis(ctx context.Context) error {
+	if err := s.redis.Stop(ctx, syscall.SIGKILL); err != nil {
+		return err
+	}
+	s.redisKills++
+	return s.redis.Resume(ctx)
 }
 
 // startDynamoDB starts DynamoDB Local, which needs Java 17 and, once, Maven.
