@@ -26,6 +26,7 @@ type holding struct {
 	found    *checkpoint.Checkpoint // the one that the server was compared with; nil for none
 	cp       checkpoint.Checkpoint  // to begin with
 	snapshot *wal.HeldSnapshot      // of a slot that was just made, if it is owed; to be released
+	fits     bool                   // found was compared again while the slot was held
 }
 
 // acquire becomes the slot's reader: it creates what is missing on a first
@@ -184,6 +185,8 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	if err := s.stillFits(ctx, sql, h); err != nil {
 		return err
 	}
+	h.fits = true
+	s.keeper.attach(h.stream) // not before: what we saved may not be what counts
 	if err := s.number(ctx, sql, &h.cp); err != nil {
 		return err
 	}

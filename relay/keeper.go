@@ -47,7 +47,7 @@ type keeper struct {
 	stream atomic.Pointer[wal.Stream] // to confirm on; nil between connections
 
 	mu      sync.Mutex            // never held during a save
-	current checkpoint.Checkpoint // as last saved
+	current checkpoint.Checkpoint // as last saved, in the present epoch
 }
 
 func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *keeper {
@@ -166,6 +166,7 @@ func (k *keeper) wait() time.Duration {
 func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.acked.Store(false) // before the position is read: an ack in between counts for the next save
 	cp.LSN, cp.SavedAt = max(cp.LSN, k.tracker.Position()), time.Now()
+	k.enter(cp.Epoch)
 	err := k.store.Save(ctx, cp)
 	k.metrics.CheckpointSaved(err)
 	if err != nil {
@@ -178,6 +179,16 @@ func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.saved.Store(uint64(cp.LSN))
 	k.confirm()
 	return nil
+}
+
+// enter has later checkpoints say epoch, although its first save may yet fail:
+// if it reaches the store all the same, those of the epoch before do not count.
+func (k *keeper) enter(epoch int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current.Epoch != 0 {
+		k.current.Epoch = epoch
+	}
 }
 
 // confirm tells the present stream, if any, the last saved position.

@@ -258,3 +258,21 @@ func TestKeeperFinishSavesTheLastPosition(t *testing.T) {
 		k.want(t, 1000, 1100)
 	})
 }
+
+// A first save that fails may have reached the store.
+func TestKeeperStaysInTheEpochThatMayBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("the answer was lost") })
+		if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 8}); err == nil {
+			t.Fatal("begun")
+		}
+		k.store.hook(nil)
+		k.ack(t, 1100)
+		pass(interval)
+		if got := k.store.stored(); got.LSN != 1100 || got.Epoch != 8 || got.Slot != "s" {
+			t.Errorf("saved %s in epoch %d, want 1100 in epoch 8", got.LSN, got.Epoch)
+		}
+		_ = k.stop()
+	})
+}

@@ -89,9 +89,8 @@ func (s *source) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.keeper.attach(h.stream)
 	err = s.consume(ctx, sql, &h)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && h.fits {
 		s.stream = h.stream // close confirms what is drained by then
 		return nil
 	}
