@@ -72,7 +72,7 @@ func (k *Kafka) lookup(ctx context.Context, name string) (int32, error) {
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &name
 	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, k.client)
+	resp, err := req.RequestWith(ctx, impatient{k.client})
 	if err != nil {
 		return 0, err
 	}
@@ -204,7 +204,7 @@ func CreateRequest(cfg config.Kafka, name string, timeout time.Duration) *kmsg.C
 
 // create asks the cluster for the topic. That it exists by now is no error.
 func (k *Kafka) create(ctx context.Context, name string) error {
-	resp, err := CreateRequest(k.cfg, name, createTimeout).RequestWith(ctx, k.client)
+	resp, err := CreateRequest(k.cfg, name, createTimeout).RequestWith(ctx, impatient{k.client})
 	if err != nil {
 		return passingError{fmt.Errorf("create topic %q: %w", name, err)}
 	}
