@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
 
 // repeatWindow is how much a kill -9 may repeat: what was committed, or became
@@ -55,12 +56,25 @@ func (w *world) kill(c *connector) death {
 	c.running()
 	d := death{at: time.Now()}
 	c.kill()
+	var since time.Time
 	await(w.t, "end of what was in flight", func() bool {
-		before := d.ends
-		d.ends = w.ends()
-		return maps.EqualFunc(before, d.ends, slices.Equal[[]int64])
+		ends := w.ends()
+		if !maps.EqualFunc(d.ends, ends, slices.Equal[[]int64]) {
+			d.ends, since = ends, time.Now()
+			return false
+		}
+		return time.Since(since) >= settling()
 	})
 	return d
+}
+
+// settling is how long the topics must not grow after a kill. A broker in
+// another process may take its time over what the dead one had sent.
+func settling() time.Duration {
+	if kafkatest.Real() {
+		return 500 * time.Millisecond
+	}
+	return 0
 }
 
 // beyond tells whether the record was written after the death.
