@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -140,6 +141,7 @@ func exported(t *testing.T) map[string]bool {
 	m.Skipped(transform.ReasonNullKey)
 	m.Warned(transform.WarningNotExpanded)
 	m.PartitionsGrown("topic")
+	m.Backlog(1, time.Second)
 	m.RetentionDeleted(wal.Table{}, 1)
 	m.RetentionPartition(wal.Table{}, retention.Created)
 	m.RetentionPassed(wal.Table{}, 1, nil)
