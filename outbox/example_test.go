@@ -198,7 +198,7 @@ func ExampleInvalidError() {
 }
 
 // With an id of its own, an event can be written again when a commit got no
-// answer: at most one of the two is carried out.
+// answer: the table of Schema refuses the second one.
 func ExampleNewID() {
 	id, err := outbox.NewID()
 	if err != nil {

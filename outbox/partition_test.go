@@ -216,3 +216,26 @@ func TestPartitionMadeByHand(t *testing.T) {
 		t.Errorf("bounds %s, want %s", bounds, want)
 	}
 }
+
+// PostgreSQL wants the time in the key of a partitioned table, so nothing
+// refuses an id that is there already.
+func TestPartitionedTableTakesAnIDAgain(t *testing.T) {
+	url := newDB(t, partitioned(t)...)
+	e := order("1")
+	var err error
+	if e.ID, err = outbox.NewID(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		tx := begin(t, url)
+		if _, err := outbox.Write(t.Context(), tx, e); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := readRows(t, url, "outbox", debezium...); len(got) != 2 || got[0].ID != got[1].ID {
+		t.Errorf("rows %+v, want two with one id", got)
+	}
+}

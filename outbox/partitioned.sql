@@ -6,7 +6,8 @@
 --   CREATE PUBLICATION cdc_outbox FOR TABLE outbox
 --       WITH (publish = 'insert', publish_via_partition_root = true);
 --
--- The id is unique within a partition only: PostgreSQL wants created_at in the key.
+-- An id may be written twice, at different times: PostgreSQL wants created_at in
+-- the key.
 CREATE TABLE IF NOT EXISTS outbox (
     id            uuid         NOT NULL DEFAULT gen_random_uuid(),
     aggregatetype varchar(255) NOT NULL,
