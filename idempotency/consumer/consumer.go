@@ -200,6 +200,8 @@ func (s *session) stop() {
 	if err := s.committer.commitLast(ctx, nil); err != nil {
 		s.cfg.Logger.Warn("cannot commit at the end, records will be consumed again", "error", err)
 	}
+	// The group's callback would wait for handlers once more.
+	s.giveUp(parts)
 	if err := s.client.LeaveGroupContext(ctx); err != nil {
 		s.cfg.Logger.Warn("cannot leave the group, its partitions rest until the session times out", "error", err)
 	}

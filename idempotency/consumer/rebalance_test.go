@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -332,4 +333,35 @@ func TestExpulsionCutsOffAtOnce(t *testing.T) {
 		t.Errorf("the handler's context ended because %v", cause)
 	}
 	await(t, "the record to be handled again", func() bool { return committed(t, admin, 0) == 1 })
+}
+
+// TestAHandlerThatHeedsNothingDoesNotKeepTheGroup: Run waits for it, the other
+// members do not.
+func TestAHandlerThatHeedsNothingDoesNotKeepTheGroup(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	load(t, b, 1, 1, 1)
+	running, finish := make(chan struct{}, 1), make(chan struct{})
+	cfg := config(b, newLedger(), func(context.Context, *kgo.Record) error {
+		running <- struct{}{}
+		<-finish
+		return nil
+	})
+	var told log
+	cfg.Logger = slog.New(slog.NewTextHandler(&told, nil))
+	cfg.DrainTimeout, cfg.RevokeTimeout = time.Millisecond, 2*time.Second
+	m := start(t, cfg)
+	receive(t, "the handler", running)
+	m.cancel()
+	admin := kadm.NewClient(b.Client(t))
+	await(t, "the group to be left", func() bool {
+		groups, err := admin.DescribeGroups(t.Context(), group)
+		return err == nil && len(groups[group].Members) == 0
+	})
+	close(finish)
+	m.stop(t)
+	if lines := told.lines("cannot leave"); len(lines) != 0 {
+		t.Error(lines)
+	}
 }
