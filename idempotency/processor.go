@@ -30,6 +30,9 @@ func NewProcessor(o Options) (*Processor, error) {
 	return &Processor{options: o, store: observe(o.Store, o.Observer)}, nil
 }
 
+// Retention returns how long settled keys are kept (Options.Retention).
+func (p *Processor) Retention() time.Duration { return p.options.Retention }
+
 // Run implements Runner. What becomes of a message:
 //
 //	claimed before and completed          → Skipped

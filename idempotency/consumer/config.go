@@ -85,8 +85,9 @@ type Config struct {
 	BackoffFirst   time.Duration
 	BackoffLongest time.Duration
 
-	// Retention is how long the Runner keeps completed keys. If it is set,
-	// topics whose records can be replayed for longer are warned of.
+	// Retention is how long the Runner keeps completed keys. Topics whose
+	// records can be replayed for longer are warned of. Default: what the
+	// Runner's method Retention returns, if it has one; none, no warnings.
 	Retention time.Duration
 	// RequireTopics makes a missing topic an error. Otherwise it is waited for.
 	RequireTopics bool
@@ -107,6 +108,9 @@ func (c *Config) complete() error {
 	setDefault(&c.DrainTimeout, DefaultDrainTimeout)
 	setDefault(&c.BackoffFirst, DefaultBackoffFirst)
 	setDefault(&c.BackoffLongest, max(c.BackoffFirst, DefaultBackoffLongest))
+	if r, ok := c.Guard.Runner.(interface{ Retention() time.Duration }); ok {
+		setDefault(&c.Retention, r.Retention())
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

@@ -165,9 +165,9 @@ func TestRetentionShorterThanTheTopics(t *testing.T) {
 	old := &kgo.Record{Topic: "aged", Timestamp: time.Now().Add(-3 * time.Hour), Headers: record(0, "", "x").Headers}
 	produce(t, b, old)
 	var l log
-	cfg := config(b, newLedger(), func(context.Context, *kgo.Record) error { return nil })
+	keeps := processor(t, func(o *idempotency.Options) { o.Retention = 2 * time.Hour })
+	cfg := config(b, keeps, func(context.Context, *kgo.Record) error { return nil })
 	cfg.Topics = []string{"short", "long", "endless", "compacted", "aged", "missing"}
-	cfg.Retention = 2 * time.Hour
 	cfg.Logger = slog.New(slog.NewTextHandler(&l, nil))
 	start(t, cfg)
 	const warning = "the topic can be replayed"

@@ -30,6 +30,9 @@ func (s *session) watchRetention(ctx context.Context) {
 	for {
 		if err := s.compareRetention(ctx, warned); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Warn("cannot compare the retention of keys with that of topics", "error", err)
+			if fatal(err) { // it may be forbidden, which need not be said each time
+				return
+			}
 		}
 		if backoff.Sleep(ctx, retentionInterval) != nil {
 			return

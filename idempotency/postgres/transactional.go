@@ -57,6 +57,9 @@ func NewTransactional(pool *pgxpool.Pool, o TransactionalOptions) (*Transactiona
 // Store returns the runner's store, for its Check, Sweep and Operator.
 func (x *Transactional) Store() *Store { return x.store }
 
+// Retention returns how long settled keys are kept (TransactionalOptions.Retention).
+func (x *Transactional) Retention() time.Duration { return x.options.Retention }
+
 // Run implements idempotency.Runner; what becomes of a message is what becomes
 // of it under an idempotency.Processor, except that Lost, too, leaves nothing
 // behind in the database, and a Verdict always is that the message is given up. A transaction's outcome is unknown when the connection
