@@ -30,7 +30,7 @@ func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.R
 		return err
 	})
 	if err != nil {
-		return idempotency.Record{}, fmt.Errorf("inspect %s: %w", key, err)
+		return idempotency.Record{}, fmt.Errorf("inspect %s: %w", key, explain(err))
 	}
 	return record, nil
 }
@@ -56,7 +56,7 @@ func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.R
 		})
 	})
 	if err != nil {
-		return before, fmt.Errorf("release %s: %w", key, err)
+		return before, fmt.Errorf("release %s: %w", key, explain(err))
 	}
 	return before, nil
 }
@@ -83,7 +83,7 @@ func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
 			return s.db.QueryRow(ctx, s.scope, f.Scope, after, states, micros(f.UnchangedFor), purgeBatch).Scan(&n, &last)
 		})
 		if err != nil {
-			return purged, fmt.Errorf("purge scope %s: %w", f.Scope, err)
+			return purged, fmt.Errorf("purge scope %s: %w", f.Scope, explain(err))
 		}
 		purged += n
 	}
@@ -98,7 +98,7 @@ func (s *Store) purgeOne(ctx context.Context, key idempotency.Key, states []stri
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("purge %s: %w", key, err)
+		return 0, fmt.Errorf("purge %s: %w", key, explain(err))
 	}
 	return int(n), nil
 }

@@ -66,7 +66,7 @@ func (s *Store) settle(ctx context.Context, verb string, lease idempotency.Lease
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", verb, lease.Key, err)
+		return fmt.Errorf("%s %s: %w", verb, lease.Key, explain(err))
 	}
 	if tag.RowsAffected() == 1 {
 		return nil

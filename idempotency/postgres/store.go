@@ -115,7 +115,7 @@ func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, r
 			Scan(&a.state, &a.fence, &a.attempts, &a.reason, &a.result, &a.mismatch, &a.wait)
 	})
 	if err != nil {
-		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, err)
+		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))
 	}
 	if a.mismatch {
 		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, idempotency.ErrMismatch)

@@ -88,7 +88,7 @@ func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 
 // sweepPart deletes the expired rows of a table or partition in batches.
 func (s *Store) sweepPart(ctx context.Context, part string, batch int) (int, error) {
-	fail := func(err error) error { return fmt.Errorf("sweep %s: %w", part, err) }
+	fail := func(err error) error { return fmt.Errorf("sweep %s: %w", part, explain(err)) }
 	var pages *int64
 	if err := s.db.QueryRow(ctx, pagesSQL, part).Scan(&pages); err != nil {
 		return 0, fail(err)
@@ -120,7 +120,7 @@ func (s *Store) sweepPart(ctx context.Context, part string, batch int) (int, err
 // truncate empties a partition if all its rows have expired, and nobody uses it
 // at the moment.
 func (s *Store) truncate(ctx context.Context, part string) (int, error) {
-	fail := func(err error) error { return fmt.Errorf("truncate %s: %w", part, err) }
+	fail := func(err error) error { return fmt.Errorf("truncate %s: %w", part, explain(err)) }
 	var forgotten bool
 	if err := s.db.QueryRow(ctx, strings.ReplaceAll(forgottenSQL, "{part}", part)).Scan(&forgotten); err != nil {
 		return 0, fail(err)
