@@ -5,8 +5,10 @@ set -eu
 
 fuzztime=$1
 shift
-for package in $(go list "$@"); do
-	for name in $(go test -list '^Fuzz' "$package" </dev/null | grep '^Fuzz' || true); do
+packages=$(go list "$@") # not within for: its failure would go unnoticed
+for package in $packages; do
+	names=$(go test -list '^Fuzz' "$package" </dev/null)
+	for name in $(echo "$names" | grep '^Fuzz' || true); do
 		go test -run '^$' -fuzz "^$name\$" -fuzztime "$fuzztime" "$package" </dev/null
 	done
 done

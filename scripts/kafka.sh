@@ -30,6 +30,7 @@ fetch() {
 		mkdir -p "$cache"
 		work=$(mktemp -d "$cache/kafka-XXXXXX")
 		trap 'rm -rf "$work"' EXIT
+		trap 'exit 1' HUP INT TERM # which alone would not run the above
 		mvn --batch-mode --quiet --file "$here/kafka-pom.xml" -Dkafka.version="$version" \
 			dependency:copy-dependencies -DoutputDirectory="$work/jars" </dev/null >&2
 		mv "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ] # or another process was faster

@@ -6,6 +6,7 @@ set -eu
 
 mkdir -p .cache
 events=.cache/test-events.json
+: >"$events" # those of another run do not count
 status=0
 $GOTESTSUM --format standard-quiet --hide-summary output,skipped --jsonfile "$events" -- "$@" </dev/null || status=$?
 
