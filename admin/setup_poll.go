@@ -58,6 +58,9 @@ func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
 		s.done("index", t.Index, "exists", "")
 		return nil
 	}
+	if t.Building() {
+		return t.MissingIndex()
+	}
 	if err := execute(ctx, s.conn, t.IndexSQL()); err != nil {
 		return fmt.Errorf("create the index of unpublished rows of %s: %w", t.Name, err)
 	}

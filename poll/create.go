@@ -33,14 +33,14 @@ func NewTable(cfg *config.Config, name wal.Table) *Table {
 		t.published, t.publishedAt, t.pending = "", "", ""
 	}
 	t.pendingWanted = t.pending
+	t.indexName = indexNames(name)[0]
 	return t
 }
 
 // notifier is the name of both the trigger and its function; it is in the
 // table's schema.
 func (t *Table) notifier() wal.Table {
-	const suffix = "_notify"
-	return wal.Table{Schema: t.Name.Schema, Name: t.Name.Name[:min(len(t.Name.Name), 63-len(suffix))] + suffix}
+	return wal.Table{Schema: t.Name.Schema, Name: suffixed(t.Name.Name, "_notify")}
 }
 
 // NotifySQL creates or replaces the trigger that tells of new rows, once for

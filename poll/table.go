@@ -29,6 +29,8 @@ type Table struct {
 	// CreatedAt is the column that tells when a row was inserted; "" for none.
 	CreatedAt string
 
+	building      string // an index of theirs that is not valid; "" for none
+	indexName     string // of the one that IndexSQL creates
 	partitioned   bool
 	deletes       bool   // source.poll.after_publish
 	key           string // column
@@ -135,89 +137,8 @@ func readColumns(ctx context.Context, conn *pgx.Conn, table uint32) (columns, er
 	})
 }
 
-const indexesQuery = `
-SELECT i.relname::text, pg_get_indexdef(x.indexrelid, 1, false), COALESCE(pg_get_expr(x.indpred, x.indrelid), '')
-  FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_am m ON m.oid = i.relam
- WHERE x.indrelid = $1 AND x.indisvalid AND x.indisready AND m.amname = 'btree' AND x.indoption[0] & 1 = 0
- ORDER BY x.indpred IS NULL, i.relname`
-
-// chooseIndex finds an index of the unpublished rows in their order. Where its
-// condition says the same in another form, claims use that form: the planner
-// would not see that they mean the same.
-func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
-	type index struct{ name, column, condition string }
-	rows, err := conn.Query(ctx, indexesQuery, t.OID)
-	if err != nil {
-		return fmt.Errorf("read indexes of %s: %w", t.Name, err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x index, err error) {
-		err = row.Scan(&x.name, &x.column, &x.condition)
-		return x, err
-	})
-	if err != nil {
-		return fmt.Errorf("read indexes of %s: %w", t.Name, err)
-	}
-	for _, x := range list {
-		if x.column != t.Order.Columns[0] && x.column != wal.QuoteIdentifier(t.Order.Columns[0]) {
-			continue
-		}
-		if condition := strings.Trim(x.condition, "()"); t.means(condition) {
-			t.Index = x.name
-			if condition != "" {
-				t.pending = condition
-			}
-			t.Nullable = t.Nullable && !strings.HasSuffix(condition, isNotTrue)
-			return nil
-		}
-	}
-	return nil
-}
-
-// isNotTrue ends a condition that has the rows with NULL too.
-const isNotTrue = " IS NOT TRUE"
-
-// means tells whether an index with this condition has all unpublished rows, and
-// not those that were published long ago.
-func (t *Table) means(condition string) bool {
-	if t.pendingWanted == "" || condition == "" {
-		return t.pendingWanted == condition
-	}
-	var forms []string
-	for _, form := range []string{"NOT %s", "%s = false", "%s IS FALSE", "%s" + isNotTrue} {
-		forms = append(forms, fmt.Sprintf(form, t.published), fmt.Sprintf(form, wal.QuoteIdentifier(t.published)))
-	}
-	if t.published == "" {
-		forms = []string{t.publishedAt + " IS NULL", wal.QuoteIdentifier(t.publishedAt) + " IS NULL"}
-	}
-	return slices.Contains(forms, condition)
-}
-
-// IndexSQL creates the index that claims need.
-func (t *Table) IndexSQL() string {
-	return indexSQL(t.Name, t.Order.Columns, t.pendingWanted, !t.partitioned)
-}
-
 // Condition is the SQL condition of unpublished rows.
 func (t *Table) Condition() string { return t.pending }
-
-func indexSQL(t wal.Table, columns []string, condition string, concurrently bool) string {
-	const longest = 63 // NAMEDATALEN-1
-	const suffix = "_unpublished_idx"
-	name := t.Name[:min(len(t.Name), longest-len(suffix))] + suffix
-	quoted := make([]string, len(columns))
-	for i, c := range columns {
-		quoted[i] = wal.QuoteIdentifier(c)
-	}
-	sql := "CREATE INDEX "
-	if concurrently {
-		sql += "CONCURRENTLY "
-	}
-	sql += "IF NOT EXISTS " + wal.QuoteIdentifier(name) + " ON " + t.Quoted() + " (" + strings.Join(quoted, ", ") + ")"
-	if condition != "" {
-		sql += " WHERE " + condition
-	}
-	return sql
-}
 
 // Grants are the statements that give a role what polling needs. FOR UPDATE asks
 // for UPDATE on at least one column.

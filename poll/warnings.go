@@ -23,6 +23,11 @@ func (t *Table) MissingIndex() error {
 	if t.Index != "" {
 		return nil
 	}
+	if t.building != "" {
+		name := wal.Table{Schema: t.Name.Schema, Name: t.building}.Quoted()
+		return failure.Configf("wait if it is being created (SELECT * FROM pg_stat_progress_create_index); else: DROP INDEX "+name+"; "+t.IndexSQL()+";",
+			"index %s, which would find the unpublished rows, is not valid: it is being created, or its creation failed", t.building)
+	}
 	return failure.Configf(t.IndexSQL()+";", "no index finds the unpublished rows in their order: every poll reads the whole table")
 }
 

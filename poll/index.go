@@ -1,0 +1,128 @@
+package poll
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const indexesQuery = `
+SELECT i.relname::text, pg_get_indexdef(x.indexrelid, 1, false), COALESCE(pg_get_expr(x.indpred, x.indrelid), ''), x.indisvalid AND x.indisready
+  FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_am m ON m.oid = i.relam
+ WHERE x.indrelid = $1 AND m.amname = 'btree' AND x.indoption[0] & 1 = 0
+ ORDER BY x.indpred IS NULL, i.relname`
+
+// chooseIndex finds an index of the unpublished rows in their order. Where its
+// condition says the same in another form, claims use that form: the planner
+// would not see that they mean the same.
+func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
+	type index struct {
+		name, column, condition string
+		valid                   bool
+	}
+	rows, err := conn.Query(ctx, indexesQuery, t.OID)
+	if err != nil {
+		return fmt.Errorf("read indexes of %s: %w", t.Name, err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x index, err error) {
+		err = row.Scan(&x.name, &x.column, &x.condition, &x.valid)
+		return x, err
+	})
+	if err != nil {
+		return fmt.Errorf("read indexes of %s: %w", t.Name, err)
+	}
+	for _, x := range list {
+		condition := strings.Trim(x.condition, "()")
+		if x.column != t.Order.Columns[0] && x.column != wal.QuoteIdentifier(t.Order.Columns[0]) || !t.means(condition) {
+			continue
+		}
+		if !x.valid {
+			t.building = x.name
+			continue
+		}
+		t.Index, t.building = x.name, ""
+		if condition != "" {
+			t.pending = condition
+		}
+		t.Nullable = t.Nullable && !strings.HasSuffix(condition, isNotTrue)
+		return nil
+	}
+	return t.nameIndex(ctx, conn)
+}
+
+// nameIndex chooses a name for the index that is missing: one that nothing else
+// in the schema has.
+func (t *Table) nameIndex(ctx context.Context, conn *pgx.Conn) error {
+	err := conn.QueryRow(ctx, `
+		SELECT COALESCE((SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS names(name, n)
+		 WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = $2 AND c.relname = names.name)
+		 ORDER BY n LIMIT 1), ($1::text[])[1])`, indexNames(t.Name), t.Name.Schema).Scan(&t.indexName)
+	if err != nil {
+		return fmt.Errorf("find a name for an index of %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// isNotTrue ends a condition that has the rows with NULL too.
+const isNotTrue = " IS NOT TRUE"
+
+// means tells whether an index with this condition has all unpublished rows, and
+// not those that were published long ago.
+func (t *Table) means(condition string) bool {
+	if t.pendingWanted == "" || condition == "" {
+		return t.pendingWanted == condition
+	}
+	var forms []string
+	for _, form := range []string{"NOT %s", "%s = false", "%s IS FALSE", "%s" + isNotTrue} {
+		forms = append(forms, fmt.Sprintf(form, t.published), fmt.Sprintf(form, wal.QuoteIdentifier(t.published)))
+	}
+	if t.published == "" {
+		forms = []string{t.publishedAt + " IS NULL", wal.QuoteIdentifier(t.publishedAt) + " IS NULL"}
+	}
+	return slices.Contains(forms, condition)
+}
+
+// Building tells whether the index that claims need is there, and not valid:
+// CREATE INDEX CONCURRENTLY is at work, or has failed.
+func (t *Table) Building() bool { return t.building != "" }
+
+// IndexSQL creates the index that claims need.
+func (t *Table) IndexSQL() string {
+	return indexSQL(t.Name, t.indexName, t.Order.Columns, t.pendingWanted, !t.partitioned)
+}
+
+// indexNames are names for an index of the table, the best first.
+func indexNames(t wal.Table) []string {
+	names := []string{suffixed(t.Name, "_unpublished_idx")}
+	for n := 2; n < 10; n++ {
+		names = append(names, suffixed(t.Name, fmt.Sprintf("_unpublished_idx%d", n)))
+	}
+	return names
+}
+
+// suffixed cuts a name so that it is an identifier with the suffix.
+func suffixed(name, suffix string) string {
+	const longest = 63 // NAMEDATALEN-1
+	return strings.ToValidUTF8(name[:min(len(name), longest-len(suffix))], "") + suffix
+}
+
+func indexSQL(t wal.Table, name string, columns []string, condition string, concurrently bool) string {
+	quoted := make([]string, len(columns))
+	for i, c := range columns {
+		quoted[i] = wal.QuoteIdentifier(c)
+	}
+	sql := "CREATE INDEX "
+	if concurrently {
+		sql += "CONCURRENTLY "
+	}
+	sql += "IF NOT EXISTS " + wal.QuoteIdentifier(name) + " ON " + t.Quoted() + " (" + strings.Join(quoted, ", ") + ")"
+	if condition != "" {
+		sql += " WHERE " + condition
+	}
+	return sql
+}
