@@ -108,14 +108,19 @@ func (w *world) as(role string) {
 // table reads what polling finds out about the outbox.
 func (w *world) table() *poll.Table {
 	w.t.Helper()
-	t, err := w.readTable()
+	return w.read(wal.Table{Schema: "public", Name: "outbox"})
+}
+
+func (w *world) read(name wal.Table) *poll.Table {
+	w.t.Helper()
+	t, err := w.readTable(name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return t
 }
 
-func (w *world) readTable() (*poll.Table, error) {
+func (w *world) readTable(name wal.Table) (*poll.Table, error) {
 	w.t.Helper()
 	router, err := transform.New(w.cfg.Event, w.cfg.Route)
 	if err != nil {
@@ -126,7 +131,7 @@ func (w *world) readTable() (*poll.Table, error) {
 		w.t.Fatal(err)
 	}
 	defer func(conn *pgx.Conn) { _ = conn.Close(context.Background()) }(conn)
-	return poll.ReadTable(w.ctx(), conn, &w.cfg, router, wal.Table{Schema: "public", Name: "outbox"})
+	return poll.ReadTable(w.ctx(), conn, &w.cfg, router, name)
 }
 
 const rest = `, aggregate_type text, aggregate_id text, event_type text, payload text`
@@ -216,7 +221,7 @@ func TestConfiguredColumns(t *testing.T) {
 		t.Errorf("published %v", got)
 	}
 	w.cfg.Source.Poll.OrderBy = []string{"rnk"}
-	if _, err := w.readTable(); failure.ClassOf(err) != failure.Config {
+	if _, err := w.readTable(wal.Table{Schema: "public", Name: "outbox"}); failure.ClassOf(err) != failure.Config {
 		t.Errorf("an unknown column in order_by: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestWidespreadSchemasWorkAsTheyAre(t *testing.T) {
@@ -21,6 +22,11 @@ func TestWidespreadSchemasWorkAsTheyAre(t *testing.T) {
 		"uuid":            {uuidOutbox},
 		"nullable flag": {strings.Replace(serialOutbox, "published boolean NOT NULL DEFAULT", "published boolean DEFAULT", 1),
 			`CREATE INDEX ON outbox (id) WHERE published IS NOT TRUE`},
+		"text payload": {strings.Replace(serialOutbox, "jsonb", "text", 1), serialIndex},
+		"json payload": {strings.Replace(serialOutbox, "jsonb", "json", 1), serialIndex},
+		"marked rows move": {strings.Replace(serialOutbox, " PRIMARY KEY", "", 1) + " PARTITION BY LIST (published)",
+			`CREATE TABLE outbox_waiting PARTITION OF outbox FOR VALUES IN (false)`,
+			`CREATE TABLE outbox_published PARTITION OF outbox FOR VALUES IN (true)`},
 		"partitioned": {`CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
 			created_at timestamptz NOT NULL DEFAULT now(), published boolean NOT NULL DEFAULT false, published_at timestamptz) PARTITION BY HASH (aggregate_id)`,
 			`CREATE TABLE outbox_0 PARTITION OF outbox FOR VALUES WITH (MODULUS 2, REMAINDER 0)`,
@@ -83,6 +89,37 @@ func (w *world) wantRecord(m message) {
 	if want := []string{"id", "eventType"}; !slices.Equal(names, want) {
 		w.t.Errorf("headers %v, want %v", names, want)
 	}
+}
+
+// TestQuotedNames has names of tables and columns that must be quoted.
+func TestQuotedNames(t *testing.T) {
+	w := newWorld(t, nil, `CREATE SCHEMA "My Schema"`,
+		`CREATE TABLE "My Schema"."Out ""Box's" ("Id" bigserial PRIMARY KEY, "aggregateType" text, "aggregateId" text, "Type" text, payload jsonb,
+			"CreatedAt" timestamptz DEFAULT now(), "is Published" boolean NOT NULL DEFAULT false, "when" timestamptz)`)
+	w.cfg.Source.Tables = []string{`"My Schema"."Out ""Box's"`}
+	w.cfg.Event.ID, w.cfg.Event.Key, w.cfg.Event.Type, w.cfg.Event.Timestamp = "Id", "aggregateId", "Type", "CreatedAt"
+	w.cfg.Route.By = "aggregateType"
+	w.cfg.Source.Poll.Published, w.cfg.Source.Poll.PublishedAt = "is Published", "when"
+	table, err := wal.ParseTable(w.cfg.Source.Tables[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := w.read(table)
+	w.exec(w.conn, append(got.NotifySQL(w.cfg.Source.Poll.Notify), got.IndexSQL())...)
+	if got := w.read(table); got.Index == "" || len(got.Warnings()) > 0 {
+		t.Errorf("index %q, warnings %v", got.Index, got.Warnings())
+	}
+	w.exec(w.conn, `INSERT INTO "My Schema"."Out ""Box's" ("aggregateType", "aggregateId", "Type", payload) VALUES ('order', 'k0', 'Placed', '0')`)
+	w.start(nil)
+	w.await("the mark", func() bool {
+		var n int
+		err := w.conn.QueryRow(w.ctx(), `SELECT count(*) FROM "My Schema"."Out ""Box's" WHERE "is Published" AND "when" IS NOT NULL`).Scan(&n)
+		return err == nil && n == 1
+	})
+	if got := w.topic.values("k0"); !slices.Equal(got, []string{"0"}) {
+		t.Errorf("published %v", got)
+	}
+	w.exec(w.conn, w.read(table).DropNotifySQL()...)
 }
 
 func TestPublishedRowsAreDeleted(t *testing.T) {
