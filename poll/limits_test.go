@@ -151,7 +151,7 @@ func TestReadTable(t *testing.T) {
 			`("id") WHERE NOT "published"`, 1},
 		{"identity with a cache", `id bigint GENERATED ALWAYS AS IDENTITY (CACHE 20) PRIMARY KEY` + flag + `, created_at timestamptz`, `(id) WHERE NOT published`, []string{"id"}, poll.OrderBlocks, true, "", 1},
 		{"uuid", `id uuid` + flag + `, created_at timestamptz DEFAULT CURRENT_TIMESTAMP`, `(created_at) WHERE published = false`, []string{"created_at"}, poll.OrderTransactionTime, true, "", 1},
-		{"uuid and clock", `id uuid` + flag + `, created_at timestamp DEFAULT clock_timestamp()`, `(created_at, id) WHERE published IS FALSE`, []string{"created_at"}, poll.OrderInsertTime, true, "", 0},
+		{"uuid and clock", `id uuid` + flag + `, created_at timestamptz DEFAULT clock_timestamp()`, `(created_at, id) WHERE published IS FALSE`, []string{"created_at"}, poll.OrderInsertTime, true, "", 0},
 		{"uuid and sequence", `id uuid, pos bigint GENERATED ALWAYS AS IDENTITY` + flag, `(pos)`, []string{"pos"}, poll.OrderSequence, false, `("pos") WHERE NOT "published"`, 2},
 		{"application's time", `id uuid` + rest + `, published boolean, created_at timestamptz`, `(created_at) WHERE published IS NOT TRUE`, []string{"created_at"}, poll.OrderUnknown, true, "", 1},
 		{"nullable flag", `id bigserial` + rest + `, published boolean, created_at timestamptz`, `(id) WHERE published = false`, []string{"id"}, poll.OrderSequence, true, "", 1},
@@ -178,6 +178,30 @@ func TestReadTable(t *testing.T) {
 				t.Errorf("%d warnings, want %d: %v", n, tt.warnings, got.Warnings())
 			}
 		})
+	}
+}
+
+// TestTimeWithoutAZone has a server whose clock is not read in UTC: rows would
+// seem to be of the future, and the age of the oldest would be 0 for hours.
+func TestTimeWithoutAZone(t *testing.T) {
+	for def, warns := range map[string]bool{"now()": true, "clock_timestamp()": true, "LOCALTIMESTAMP": true, "(now() AT TIME ZONE 'utc')": false} {
+		w := newWorld(t, nil, strings.Replace(serialOutbox, "timestamptz NOT NULL DEFAULT now()", "timestamp NOT NULL DEFAULT "+def, 1), serialIndex,
+			`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = "Asia/Kolkata"', current_database()); END $$`)
+		all := w.table().Warnings()
+		if (len(all) > 0) != warns {
+			t.Errorf("DEFAULT %s: warnings %v", def, all)
+		}
+		if len(all) != 1 {
+			continue
+		}
+		if !strings.Contains(all[0].Error(), "Asia/Kolkata") {
+			t.Error(all[0])
+		}
+		remedy, _, _ := strings.Cut(failure.RemedyOf(all[0]), " (")
+		w.exec(w.conn, remedy)
+		if all := w.table().Warnings(); len(all) > 0 {
+			t.Errorf("after %s: %v", remedy, all)
+		}
 	}
 }
 

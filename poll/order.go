@@ -1,8 +1,11 @@
 package poll
 
 import (
+	"context"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -65,6 +68,17 @@ func (c column) integer() bool { return c.oid == typeInt2 || c.oid == typeInt4 |
 func (c column) time() bool    { return c.oid == typeTimestamp || c.oid == typeTimestamptz }
 func (c column) sequence() bool {
 	return c.integer() && (c.identity || strings.HasPrefix(c.def, "nextval("))
+}
+
+// zone is that of the times that the default puts into a column without time
+// zone: the server's. It is "" where that is UTC, or does not matter.
+func (c column) zone(ctx context.Context, conn *pgx.Conn) (zone string, err error) {
+	def := strings.ToLower(c.def)
+	if c.oid != typeTimestamp || strings.Contains(def, "zone") || !strings.Contains(def, "now(") && !strings.Contains(def, "timestamp") {
+		return "", nil
+	}
+	err = conn.QueryRow(ctx, `SELECT CASE WHEN now()::timestamp <> now() AT TIME ZONE 'UTC' THEN current_setting('TimeZone') ELSE '' END`).Scan(&zone)
+	return zone, err
 }
 
 // kind is that of an order by this column.

@@ -31,6 +31,7 @@ type Table struct {
 
 	building      string // an index of theirs that is not valid; "" for none
 	indexName     string // of the one that IndexSQL creates
+	zone          string // of the times in CreatedAt that have none, if it is not UTC
 	partitioned   bool
 	deletes       bool   // source.poll.after_publish
 	key           string // column
@@ -71,6 +72,9 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, cfg *config.Config, router *
 	}
 	if c, ok := cs.first(append([]string{cfg.Event.Timestamp}, createdNames...), column.time); ok {
 		t.CreatedAt = c.name
+		if t.zone, err = c.zone(ctx, conn); err != nil {
+			return nil, fmt.Errorf("read time zone of %s: %w", name, err)
+		}
 	}
 	if err := t.choosePending(cfg, cs); err != nil {
 		return nil, err

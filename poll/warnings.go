@@ -10,7 +10,7 @@ import (
 // Warnings are what is doubtful about a table, each with a remedy.
 func (t *Table) Warnings() []error {
 	var all []error
-	for _, w := range []error{t.MissingIndex(), t.DoubtfulOrder(), t.nulls(), t.noTime()} {
+	for _, w := range []error{t.MissingIndex(), t.DoubtfulOrder(), t.nulls(), t.noTime(), t.otherZone()} {
 		if w != nil {
 			all = append(all, w)
 		}
@@ -56,6 +56,15 @@ func (t *Table) nulls() error {
 	column := wal.QuoteIdentifier(t.published)
 	return failure.Configf("UPDATE "+t.Name.Quoted()+" SET "+column+" = false WHERE "+column+" IS NULL; ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT false, ALTER COLUMN "+column+" SET NOT NULL;",
 		"column %s may be NULL, and a row in which it is NULL is never published", t.published)
+}
+
+func (t *Table) otherZone() error {
+	if t.zone == "" {
+		return nil
+	}
+	column := wal.QuoteIdentifier(t.CreatedAt)
+	return failure.Configf("ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" TYPE timestamptz USING "+column+" AT TIME ZONE '"+t.zone+"'; (rewrites the table)",
+		"column %s has no time zone and counts as UTC, but its default is the time in %s: records' timestamps, latency and age of the oldest row are off by the difference", t.CreatedAt, t.zone)
 }
 
 var errNoTime = errors.New("no column tells when a row was inserted: records get the time of publishing, another one in a repetition, and there is no publish latency")
