@@ -25,8 +25,9 @@ func retentionGrants(cfg *config.Config, t wal.Table, to string) []string {
 // wants to.
 type retained struct {
 	exists, partitioned, hasDefault bool
+	byTime                          bool   // partitioned by ranges of one time
 	column                          string // the type of retention.column; empty if there is none
-	mayDelete, mayOwn               bool
+	mayDelete, mayOwn, mayCreate    bool
 	owner                           string
 	bytes                           int64
 	partitions                      int
@@ -35,10 +36,13 @@ type retained struct {
 const retainedQuery = `
 SELECT c.relkind = 'p',
        EXISTS (SELECT FROM pg_partitioned_table p WHERE p.partrelid = c.oid AND p.partdefid <> 0),
+       COALESCE((SELECT p.partstrat = 'r' AND p.partnatts = 1 AND (p.partattrs[0] = 0 OR a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype))
+                   FROM pg_partitioned_table p LEFT JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+                  WHERE p.partrelid = c.oid), false),
        COALESCE((SELECT format_type(a.atttypid, NULL) FROM pg_attribute a
                   WHERE a.attrelid = c.oid AND a.attname = $2 AND a.attnum > 0 AND NOT a.attisdropped), ''),
        has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'DELETE'),
-       pg_has_role(c.relowner, 'USAGE'),
+       pg_has_role(c.relowner, 'USAGE'), has_schema_privilege(c.relnamespace, 'CREATE'),
        pg_get_userbyid(c.relowner)::text,
        (SELECT sum(pg_total_relation_size(relid)) FROM (
            SELECT c.oid AS relid UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid) parts)::bigint,
@@ -50,7 +54,7 @@ func readRetained(ctx context.Context, conn *pgx.Conn, cfg *config.Config, t wal
 	if err != nil {
 		return r, fmt.Errorf("look at table %s: %w", t, err)
 	}
-	_, err = pgx.ForEachRow(rows, []any{&r.partitioned, &r.hasDefault, &r.column, &r.mayDelete, &r.mayOwn, &r.owner, &r.bytes, &r.partitions},
+	_, err = pgx.ForEachRow(rows, []any{&r.partitioned, &r.hasDefault, &r.byTime, &r.column, &r.mayDelete, &r.mayOwn, &r.mayCreate, &r.owner, &r.bytes, &r.partitions},
 		func() error {
 			r.exists = true
 			return nil
@@ -98,9 +102,19 @@ func (d *doctor) retainedRows(name string, t wal.Table, r retained) {
 }
 
 func (d *doctor) retainedPartitions(name string, t wal.Table, r retained) {
-	if !r.mayOwn {
-		d.fail(name, failure.Configf("GRANT "+wal.QuoteIdentifier(r.owner)+" TO "+wal.QuoteIdentifier(d.conn.Config().User)+";",
+	role := wal.QuoteIdentifier(d.conn.Config().User)
+	switch {
+	case !r.byTime:
+		d.fail(name, failure.Configf("partition it by RANGE of the time of writing, or turn retention off",
+			"%s is partitioned, but not by ranges of time, so that no partition of it is ever old", t))
+		return
+	case !r.mayOwn:
+		d.fail(name, failure.Configf("GRANT "+wal.QuoteIdentifier(r.owner)+" TO "+role+";",
 			"partitions of %s can be created and dropped only by its owner", t))
+		return
+	case !r.mayCreate && d.cfg.Retention.PartitionsAhead > 0:
+		d.fail(name, failure.Configf("GRANT CREATE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+" TO "+role+";",
+			"the role may not create partitions in schema %s", t.Schema))
 		return
 	}
 	d.ok(name, "published partitions go after %s; %d partitions have %s", d.cfg.Retention.After, r.partitions, formatBytes(r.bytes))

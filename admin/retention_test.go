@@ -25,6 +25,11 @@ func TestCheckRetention(t *testing.T) {
 		{"no such column", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP COLUMN created_at`) }, Fail, `no column "created_at"`, true},
 		{"no time", func(f *fixture) { f.Retention.Column = "payload" }, Fail, "of type jsonb", false},
 		{"partitioned", partitioned, OK, "published partitions go after 24h", false},
+		{"partitioned by hash", func(f *fixture) { repartitioned(f, `HASH (id)`) }, Fail, "not by ranges of time", false},
+		{"partitioned by list", func(f *fixture) { repartitioned(f, `LIST (aggregatetype)`) }, Fail, "not by ranges of time", false},
+		{"partitioned by what is no time", func(f *fixture) { repartitioned(f, `RANGE (id)`) }, Fail, "not by ranges of time", false},
+		{"partitioned by two columns", func(f *fixture) { repartitioned(f, `RANGE (created_at, id)`) }, Fail, "not by ranges of time", false},
+		{"partitioned by an expression", func(f *fixture) { repartitioned(f, `RANGE ((created_at AT TIME ZONE 'UTC'))`) }, OK, "published partitions go", false},
 		{"default partition", func(f *fixture) { partitioned(f); f.exec(`CREATE TABLE o_rest PARTITION OF outbox DEFAULT`) }, Warn, "exclusive lock", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,6 +72,13 @@ func TestRetentionAsALeastPrivilegedRole(t *testing.T) {
 	found = wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", Fail, "only by its owner")
 	f.exec(found.Remedy)
 	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+
+	f.exec(strings.NewReplacer("GRANT", "REVOKE", " TO ", " FROM ").Replace(found.Remedy),
+		`REVOKE CREATE ON SCHEMA public FROM PUBLIC`, `CREATE ROLE "cdc owner"`, `ALTER TABLE outbox OWNER TO "cdc owner"`, `GRANT "cdc owner" TO "cdc keeper"`)
+	t.Cleanup(func() { f.exec(`DROP OWNED BY "cdc owner"`, `DROP ROLE "cdc owner"`) })
+	found = wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", Fail, "may not create")
+	f.exec(found.Remedy)
+	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
 }
 
 func TestStatusShowsTheTablesSize(t *testing.T) {
@@ -98,6 +110,12 @@ func TestAcceptGapTellsOfRetention(t *testing.T) {
 	if want := "retention deletes them"; !strings.Contains(text.String(), want) {
 		t.Errorf("no %q in:\n%s", want, text.String())
 	}
+}
+
+// repartitioned replaces the outbox with one that is partitioned in another way.
+func repartitioned(f *fixture, by string) {
+	f.exec(`ALTER TABLE outbox RENAME TO outbox_plain`, `CREATE TABLE outbox (LIKE outbox_plain) PARTITION BY `+by,
+		`ALTER PUBLICATION cdc_outbox SET TABLE outbox`, `ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = true)`)
 }
 
 // partitioned replaces the outbox with a partitioned one.

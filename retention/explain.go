@@ -27,7 +27,7 @@ const (
 
 var remedies = map[string]string{
 	lockNotAvailable:      "none needed: a transaction holds the table or a row; it is tried again",
-	insufficientPrivilege: "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner: GRANT <owner> TO <role>",
+	insufficientPrivilege: "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner, and may need CREATE on its schema: GRANT <owner> TO <role>; GRANT CREATE ON SCHEMA <schema> TO <role>",
 	undefinedColumn:       "set retention.column to the column with the time of writing",
 	checkViolation:        "the default partition holds rows of the new partition's time: move or delete them",
 	invalidObject:         "if somebody else creates partitions, or for longer than retention.partition_span, set retention.partitions_ahead: 0",
@@ -47,6 +47,12 @@ func isHeld(err error) bool {
 func nameTaken(parent, name wal.Table) error {
 	return failure.Configf("rename it, or make it the partition: ALTER TABLE "+parent.Quoted()+" ATTACH PARTITION "+name.Quoted()+" FOR VALUES FROM … TO …",
 		"create partition %s: a table of that name exists that is no partition of %s", name, parent)
+}
+
+// notByTime is the error for a table whose partitions never get old.
+func notByTime(table wal.Table) error {
+	return failure.Configf("partition it by RANGE of the time of writing, or turn retention off",
+		"%s is partitioned, but not by ranges of time", table)
 }
 
 // explain adds what to do about an error of PostgreSQL, or is nil for nil.

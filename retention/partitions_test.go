@@ -138,6 +138,18 @@ func TestBoundThatIsNoTime(t *testing.T) {
 	}
 }
 
+// TestPartitionsThatNeverGetOld: nobody should believe that they go.
+func TestPartitionsThatNeverGetOld(t *testing.T) {
+	for _, by := range []string{"LIST (aggregatetype)", "HASH (id)"} {
+		k := startWith(t, `CREATE TABLE outbox (id uuid, aggregatetype text, created_at timestamptz) PARTITION BY `+by,
+			func(o *retention.Options) { o.Ahead = 0 })
+		k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
+		if err := k.observer.last(); !strings.Contains(err.Error(), "not by ranges of time") {
+			t.Errorf("%s: failed with %v", by, err)
+		}
+	}
+}
+
 // oldPartition is one that has expired.
 const oldPartition = `;
 	CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`

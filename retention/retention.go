@@ -160,13 +160,17 @@ func (r *retention) passAll(ctx context.Context, conn *pgx.Conn, h horizon) erro
 
 // pass keeps one table, if there is anything to do by now.
 func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table wal.Table, t *turn, h horizon) (passed bool, err error) {
-	var kind string
-	err = conn.QueryRow(ctx, `SELECT relkind::text FROM pg_class WHERE oid = $1::regclass`, table.Quoted()).Scan(&kind)
+	var strategy string // empty for a table without partitions
+	err = conn.QueryRow(ctx, `SELECT COALESCE(max(partstrat::text), '') FROM pg_partitioned_table WHERE partrelid = $1::regclass`,
+		table.Quoted()).Scan(&strategy)
 	if err != nil {
 		return false, fmt.Errorf("look at %s: %w", table, err)
 	}
 	rows := r.dueRows(t, h)
-	if kind == "p" {
+	switch strategy {
+	case "l", "h":
+		return true, notByTime(table)
+	case "r":
 		return true, explain(r.keepPartitions(ctx, conn, table, rows, h))
 	}
 	if rows {
