@@ -94,6 +94,11 @@ type Stream struct {
 // the connection is closed. The error is ErrSlotActive if another process
 // holds the slot.
 func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) {
+	// After a write that took long, pgconn may still read in the background, and
+	// would take the first frames away.
+	if err := conn.SyncConn(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("take over replication connection: %w", err), conn.Close(ctx))
+	}
 	hijacked, err := conn.Hijack()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take over replication connection: %w", err), conn.Close(ctx))
