@@ -183,6 +183,8 @@ func explainKey(err error) error {
 		return failure.Configf("cdc-outbox idempotency purge with the same flags has it run again when it comes again", "%w", err)
 	case errors.Is(err, idempotency.ErrBadKey):
 		return failure.Configf("correct --scope and --id", "%w", err)
+	case keystore.Refused(err):
+		return failure.Configf("mend the URL of the store, --name, or what the server says is missing", "%w", err)
 	}
 	return err
 }

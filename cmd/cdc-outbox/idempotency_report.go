@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
@@ -82,7 +83,13 @@ func (r releaseReport) WriteText(w io.Writer) error {
 		return nil
 	}
 	fmt.Fprintln(w, "released: it is run when it comes again; its record was")
-	return r.Before.WriteText(w)
+	if err := r.Before.WriteText(w); err != nil {
+		return err
+	}
+	if r.Before.State == idempotency.Processing && r.Before.LeaseUntil.After(time.Now()) {
+		fmt.Fprintln(w, "warning: the lease was live: if its holder still runs, the work is done twice, and the holder's result is discarded")
+	}
+	return nil
 }
 
 // purgeReport shows how much was forgotten.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,38 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
+
+// What only an operator can mend is code 2, with a remedy and without a secret.
+func TestIdempotencyVerbsSayWhatToMend(t *testing.T) {
+	redisServer := redistest.Start(t, redistest.Setting("requirepass", "right")).Addr()
+	database := pgtest.Shared(t).NewDatabase(t)
+	dynamo := "dynamodb://?region=us-east-1&endpoint=http://" + dynamotest.Shared(t).Address
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "xyzzy")
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/nowhere"
+	for name, c := range map[string]struct{ store, stderr string }{
+		"redis, wrong password": {"redis://:xyzzy@" + redisServer, "give the client the right user name and password"},
+		"redis, no password":    {"redis://" + redisServer, "give the client a password"},
+		"redis, not a cluster":  {"redis://:right@" + redisServer + "?cluster=true", "cluster support disabled"},
+		"postgres, no table":    {database, "make the table by DDL"},
+		"postgres, no database": {u.String(), `database "nowhere" does not exist`},
+		"dynamodb, no table":    {dynamo, "table"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, verb := range []string{"inspect --id 1", "release --id 1", "purge --yes"} {
+				args := append([]string{"idempotency"}, strings.Fields(verb)...)
+				got := execute(t.Context(), []string{storeEnv + "=" + c.store}, append(args, "--scope", "s", "--name", "missing")...)
+				if got.code != 2 || !strings.Contains(got.stderr, c.stderr) || strings.Contains(got.stderr, "xyzzy") {
+					t.Errorf("%s: code %d, stderr %q, want 2 and %q", verb, got.code, got.stderr, c.stderr)
+				}
+			}
+		})
+	}
+}
 
 // TestIdempotencyVerbs lets an operator loose on each store.
 func TestIdempotencyVerbs(t *testing.T) {
@@ -74,7 +107,10 @@ func operate(t *testing.T, url, table string) {
 		t.Fatalf("Claim = %+v, %v", claimed, err)
 	}
 	want("inspect --id o-1", 0, "processing", "worker", "lease_until")
-	want("release --id o-1", 0, "released", "processing", "worker")
+	want("release --id o-1", 0, "released", "processing", "worker", "the lease was live")
+	if again := run("release --id o-1"); strings.Contains(again.stdout, "live") {
+		t.Errorf("release without a lease: %q", again.stdout)
+	}
 	want("inspect --id o-1", 0, "retryable")
 	claimed, err = store.Claim(t.Context(), key, idempotency.ClaimRequest{Owner: "worker2", Lease: time.Hour, Retention: 2 * time.Hour})
 	if err != nil || claimed.Outcome != idempotency.Claimed || claimed.Attempts != 1 {
