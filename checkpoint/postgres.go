@@ -14,11 +14,11 @@ import (
 
 // postgres keeps checkpoints as rows of a table, one for each key.
 type postgres struct {
-	config *pgx.ConnConfig
-	table  string // as SQL
-	key    string
-	busy   chan struct{} // capacity 1: full while conn is in use
-	conn   *pgx.Conn     // nil while not connected
+	url   string
+	table string // as SQL
+	key   string
+	busy  chan struct{} // capacity 1: full while conn is in use
+	conn  *pgx.Conn     // nil while not connected
 }
 
 // NewPostgres returns the store that keeps the checkpoint under key in a table
@@ -29,17 +29,8 @@ type postgres struct {
 // transaction that concerns nobody's publication. It still moves the end of the
 // log: a caller that saves every position it hears of keeps itself busy.
 func NewPostgres(ctx context.Context, url, table, key string) (Store, error) {
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		return nil, failure.Configf("correct source.url", "checkpoint store: %w", err)
-	}
-	delete(config.RuntimeParams, "replication")
-	// Durable on return, whatever the database's default is.
-	config.RuntimeParams["synchronous_commit"] = "on"
-	config.RuntimeParams["application_name"] = "cdc-outbox checkpoint"
-
-	p := &postgres{config: config, key: key, busy: make(chan struct{}, 1)}
-	err = p.do(ctx, func(conn *pgx.Conn) error { return p.ensureTable(ctx, conn, table) })
+	p := &postgres{url: url, key: key, busy: make(chan struct{}, 1)}
+	err := p.do(ctx, func(conn *pgx.Conn) error { return p.ensureTable(ctx, conn, table) })
 	if err != nil {
 		p.Close()
 		return nil, fmt.Errorf("checkpoint table %s: %w", table, err)
@@ -118,12 +109,26 @@ func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
 		}
 		p.conn = nil
 	}
-	conn, err := pgx.ConnectConfig(ctx, p.config)
+	conn, err := p.connect(ctx)
 	if err != nil {
 		return err
 	}
 	p.conn = conn
 	return f(conn)
+}
+
+// connect parses the URL each time: what it leaves to files, such as a password
+// that is rotated, is read anew.
+func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(p.url)
+	if err != nil {
+		return nil, failure.Configf("correct source.url", "checkpoint store: %w", err)
+	}
+	delete(config.RuntimeParams, "replication")
+	// Durable on return, whatever the database's default is.
+	config.RuntimeParams["synchronous_commit"] = "on"
+	config.RuntimeParams["application_name"] = "cdc-outbox checkpoint"
+	return pgx.ConnectConfig(ctx, config)
 }
 
 // ensureTable lets the server parse the table's name and creates the table
@@ -149,7 +154,7 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 		return err // another process was faster
 	}
 	return failure.Configf("as a role that may: "+create+"; GRANT SELECT, INSERT, UPDATE ON "+p.table+" TO "+
-		pgx.Identifier{p.config.User}.Sanitize()+";", "create it: %w", createErr)
+		pgx.Identifier{conn.Config().User}.Sanitize()+";", "create it: %w", createErr)
 }
 
 func (p *postgres) tableExists(ctx context.Context, conn *pgx.Conn) (exists bool, err error) {

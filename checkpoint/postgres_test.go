@@ -3,6 +3,9 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -74,17 +77,54 @@ func TestPostgresReconnects(t *testing.T) {
 	wantLoad(t, s, sample(2))
 }
 
+// Failure mode 24: the password is rotated on disk between two connections.
+func TestPostgresReadsThePasswordFileEachTime(t *testing.T) {
+	server := pgtest.Shared(t)
+	admin := server.NewDatabase(t)
+	server.Exec(t, `CREATE ROLE checkpoint_rotated LOGIN SUPERUSER`)
+	t.Cleanup(func() { server.Exec(t, `DROP ROLE checkpoint_rotated`) })
+	file := filepath.Join(t.TempDir(), "pgpass")
+	rotate := func(password string) {
+		exec(t, admin, `ALTER ROLE checkpoint_rotated PASSWORD '`+password+`'`)
+		if err := os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate("first")
+	u, err := url.Parse(withParameter(t, admin, "passfile", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User("checkpoint_rotated")
+	s := postgresAt(u.String(), "rotated").store(t, "a")
+	save(t, s, sample(1))
+	rotate("second")
+	exec(t, admin, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'cdc-outbox checkpoint' AND datname = current_database()`)
+	save(t, s, sample(2))
+	wantLoad(t, s, sample(2))
+	exec(t, admin, `ALTER TABLE rotated OWNER TO CURRENT_USER`) // the role goes before the database
+}
+
+// withParameter returns the URL with one more parameter.
+func withParameter(t *testing.T, to, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
 func TestPostgresRoleWithoutRights(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	exec(t, url, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
 	exec(t, url, `DROP ROLE IF EXISTS checkpoint_reader`)
 	exec(t, url, `CREATE ROLE checkpoint_reader`)
-	as, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	as.RuntimeParams["role"] = "checkpoint_reader"
-	p := &postgres{config: as, key: "a", busy: make(chan struct{}, 1)}
+	p := &postgres{url: withParameter(t, url, "role", "checkpoint_reader"), key: "a", busy: make(chan struct{}, 1)}
 	defer p.Close()
 	open := func() error {
 		return p.do(t.Context(), func(c *pgx.Conn) error { return p.ensureTable(t.Context(), c, "checkpoints") })
