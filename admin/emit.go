@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 //go:embed emit.sql
@@ -28,7 +29,8 @@ type emitFunction struct {
 	payload string // its type
 }
 
-// emitSchema is where the functions are created; they work in any other.
+// emitSchema is where the functions are created; they work in any other, and are
+// replaced where they are.
 const emitSchema = "public"
 
 // emitFunctions are the functions for the configured prefix: outbox_emit,
@@ -51,12 +53,12 @@ func emitFunctions(cfg *config.Config) []emitFunction {
 }
 
 // signature is how a caller sees it.
-func (f emitFunction) signature() string {
-	return emitSchema + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
+func (f emitFunction) signature(schema string) string {
+	return wal.QuoteIdentifier(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
 }
 
 // create is the function's DDL, without the closing semicolon.
-func (f emitFunction) create(cfg *config.Config) (string, error) {
+func (f emitFunction) create(cfg *config.Config, schema string) (string, error) {
 	reserved := []string{literal(""), literal("id")}
 	if h := cfg.Event.TypeHeader; h != "" {
 		reserved = append(reserved, literal(h))
@@ -67,7 +69,7 @@ func (f emitFunction) create(cfg *config.Config) (string, error) {
 	}
 	var b strings.Builder
 	err := emitTemplate.Execute(&b, map[string]any{
-		"Name":        emitSchema + "." + f.name,
+		"Name":        wal.QuoteIdentifier(schema) + "." + f.name,
 		"Payload":     f.payload,
 		"Body":        body,
 		"Format":      literal(fmt.Sprintf("%02x", format)),
@@ -91,8 +93,9 @@ const (
 )
 
 // find looks for the function in all schemas: an operator may have chosen one.
+// Of several, it is the first that has to be replaced.
 func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (state emitState, schema string, err error) {
-	ddl, err := f.create(cfg)
+	ddl, err := f.create(cfg, emitSchema)
 	if err != nil {
 		return emitMissing, "", err
 	}
@@ -100,12 +103,14 @@ func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Conf
 	body = strings.TrimSuffix(body, "$emit$")
 	var current bool
 	err = conn.QueryRow(ctx, `
-		SELECT n.nspname::text, p.prosrc = $1 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		SELECT n.nspname::text, p.prosrc = $1 AND NOT p.prosecdef
+		       AND p.proconfig IS NOT DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']
+		  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 		 WHERE p.proname = $2 AND oidvectortypes(p.proargtypes) = 'text, text, text, ' || $3 || ', jsonb, uuid'
-		 ORDER BY 2 DESC LIMIT 1`, body, f.name, f.payload).Scan(&schema, &current)
+		 ORDER BY 2, 1 LIMIT 1`, body, f.name, f.payload).Scan(&schema, &current)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return emitMissing, "", nil
+		return emitMissing, emitSchema, nil
 	case err != nil:
 		return emitMissing, "", fmt.Errorf("look up function %s: %w", f.name, err)
 	case current:
@@ -120,26 +125,26 @@ func (s *setup) ensureEmit(ctx context.Context) error {
 		return nil
 	}
 	for _, f := range emitFunctions(s.cfg) {
-		state, _, err := f.find(ctx, s.conn, s.cfg)
+		state, schema, err := f.find(ctx, s.conn, s.cfg)
 		if err != nil {
 			return err
 		}
 		if state == emitCurrent {
-			s.done("function", f.signature(), "exists", "")
+			s.done("function", f.signature(schema), "exists", "")
 			continue
 		}
-		ddl, err := f.create(s.cfg)
+		ddl, err := f.create(s.cfg, schema)
 		if err != nil {
 			return err
 		}
 		if err := execute(ctx, s.conn, ddl); err != nil {
-			return fmt.Errorf("create function %s: %w", f.signature(), err)
+			return fmt.Errorf("create function %s: %w", f.signature(schema), err)
 		}
 		action := "created"
 		if state == emitOther {
 			action = "changed"
 		}
-		s.done("function", f.signature(), action, "")
+		s.done("function", f.signature(schema), action, "")
 	}
 	return nil
 }
@@ -156,10 +161,10 @@ func (d *doctor) emit(ctx context.Context) {
 		case err != nil:
 			d.fail(name, err)
 		case state == emitMissing:
-			d.warn(name, "cdc-outbox setup", "%s does not exist; nothing but the outbox library can write events", f.signature())
+			d.warn(name, "cdc-outbox setup", "%s does not exist; nothing but the outbox library can write events", f.signature(schema))
 		case state == emitOther:
 			d.warn(name, "cdc-outbox setup, or replace it with what `cdc-outbox setup --print` shows",
-				"the function in schema %s is of another version, or for another message prefix, event type header or tombstones", schema)
+				"the function in schema %s is of another version, or for another message prefix, event type header or tombstones, or was altered", schema)
 		default:
 			d.ok(name, "in schema %s, writes messages with the prefix %s", schema, d.cfg.Source.MessagePrefix)
 		}
@@ -170,7 +175,7 @@ func (d *doctor) emit(ctx context.Context) {
 func emitScript(cfg *config.Config) ([]string, error) {
 	var statements []string
 	for _, f := range emitFunctions(cfg) {
-		ddl, err := f.create(cfg)
+		ddl, err := f.create(cfg, emitSchema)
 		if err != nil {
 			return nil, err
 		}

@@ -211,6 +211,41 @@ func TestSetupOfMessageMode(t *testing.T) {
 	wantSteps(t, steps, "slot dropped", "publication dropped", "checkpoint missing", "function kept", "function kept", "function kept")
 }
 
+// A function whose body is right may still be called otherwise than it should
+// be, and one in another schema is the one that applications may call.
+func TestSetupMendsTheFunctions(t *testing.T) {
+	f := messageFixture(t)
+	f.setup()
+	const signature = `outbox_emit(text, text, text, jsonb, jsonb, uuid)`
+	for name, sql := range map[string][]string{
+		"search path":      {`ALTER FUNCTION ` + signature + ` SET search_path = public`},
+		"no search path":   {`ALTER FUNCTION ` + signature + ` RESET ALL`},
+		"security definer": {`ALTER FUNCTION ` + signature + ` SECURITY DEFINER`},
+		"another schema": {`CREATE SCHEMA "My App"`, `ALTER FUNCTION ` + signature + ` SET SCHEMA "My App"`,
+			`ALTER FUNCTION "My App".` + signature + ` RESET ALL`},
+		"a second one": {`CREATE SCHEMA IF NOT EXISTS app`,
+			`CREATE FUNCTION app.outbox_emit(text, text, text, jsonb, jsonb, uuid) RETURNS uuid LANGUAGE sql AS 'SELECT $6'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.exec(sql...)
+			t.Cleanup(func() {
+				f.exec(`DROP SCHEMA IF EXISTS "My App", app CASCADE`)
+				f.setup()
+			})
+			wantFinding(t, Check(f.ctx(), f.Config), "function outbox_emit", Warn, "of another version")
+			steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantSteps(t, steps, "function changed", "function exists", "function exists",
+				"publication exists", "checkpoint ready", "slot exists")
+			if r := Check(f.ctx(), f.Config); r.Err() != nil || r.count(Warn) > 0 {
+				t.Errorf("check after setup: %+v", r.Findings)
+			}
+		})
+	}
+}
+
 func TestSetupOfMessagesBesideATable(t *testing.T) {
 	f := messageFixture(t)
 	f.Source.Tables = []string{"public.outbox"}
@@ -268,7 +303,7 @@ func TestCheckOfMessageModeWithoutLogicalWAL(t *testing.T) {
 	f := newFixture(t, server.NewDatabase(t))
 	f.Source.Mode, f.Source.Tables = config.ModeMessage, nil
 	for _, fn := range emitFunctions(f.Config) {
-		ddl, err := fn.create(f.Config)
+		ddl, err := fn.create(f.Config, emitSchema)
 		if err != nil {
 			t.Fatal(err)
 		}

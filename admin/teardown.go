@@ -89,12 +89,12 @@ func (t *teardown) emit(ctx context.Context) error {
 		return nil
 	}
 	for _, f := range emitFunctions(t.cfg) {
-		state, _, err := f.find(ctx, t.conn, t.cfg)
+		state, schema, err := f.find(ctx, t.conn, t.cfg)
 		if err != nil {
 			return err
 		}
 		if state != emitMissing {
-			t.steps = append(t.steps, Step{"function", f.signature(), "kept", "applications may call it; events go nowhere from now on"})
+			t.steps = append(t.steps, Step{"function", f.signature(schema), "kept", "applications may call it; events go nowhere from now on"})
 		}
 	}
 	return nil
