@@ -9,9 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
-// A call whose answer is unknown is made again, with the same arguments. A
-// claim is so once: the second answer tells whether the first was granted. A
-// settlement is so as long as Timeout lasts.
+// A call whose answer is unknown is made again, with the same arguments: the
+// second answer tells whether the first was carried out. A claim is so once,
+// then by the next Run (Pending); a settlement is so as long as Timeout lasts.
 const claimTries = 2
 
 // tries is how many calls that hang fit into Timeout.
@@ -20,9 +20,9 @@ const tries = 3
 // between are the waits before a call is repeated.
 var between = backoff.Range{First: 20 * time.Millisecond, Longest: time.Second}
 
-func (p *Processor) claim(ctx context.Context, m Message) (claim Claim, err error) {
+func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim Claim, err error) {
 	req := ClaimRequest{
-		Owner: NewOwner(), Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
+		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
 	}
 	err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
 		claim, err = p.store.Claim(ctx, m.Key, req)

@@ -16,14 +16,14 @@ type attempt struct {
 	asked   time.Time // before the claim was
 	ran     bool      // the handler was called
 	failure error     // the handler's
-	verdict *Verdict  // the handler's, an earlier Run's or, once there is one, this one's
+	pending *Pending  // what an earlier Run left or, once there is something, this one leaves
 }
 
 // result returns the Result of this attempt.
 func (a *attempt) result(d Disposition, wait time.Duration) Result {
 	r := Result{Disposition: d, Wait: wait, Layer: a.claim.Layer}
 	if !r.Done() && d != Lost {
-		r.Verdict = a.verdict
+		r.Pending = a.pending
 	}
 	if a.ran {
 		r.Attempt = a.claim.Attempts
@@ -37,8 +37,8 @@ func (a *attempt) run(handler Handler) (Result, error) {
 	if err := context.Cause(h.ctx); err != nil { // the claim took too long
 		return a.interrupted(h, err)
 	}
-	if a.verdict != nil {
-		return a.giveUp(h, a.verdict.Reason)
+	if a.pending.GivenUp() {
+		return a.giveUp(h, a.pending.Reason)
 	}
 	if a.exhausted(a.claim.Attempts - 1) {
 		return a.giveUp(h, fmt.Errorf("%w: %d attempts did not end, the last failure was: %q",
@@ -69,8 +69,8 @@ func (a *attempt) exhausted(attempts int) bool {
 // complete settles the key after the handler succeeded. A lease that ran out
 // here may still be had there, so the store is asked unless it said otherwise.
 func (a *attempt) complete(h *hold, value []byte) (Result, error) {
-	if a.verdict == nil {
-		a.verdict = &Verdict{Lease: a.claim.Lease, Attempt: a.claim.Attempts, Value: value}
+	if a.pending == nil {
+		a.pending = &Pending{Key: a.message.Key, Attempt: a.claim.Attempts, Lease: a.claim.Lease, Value: value}
 	}
 	err := a.settle(h, "complete key", func(ctx context.Context) error {
 		return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
@@ -119,16 +119,16 @@ func (a *attempt) fail(h *hold, f Failure, err error) (Result, error) {
 func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 	d := DeadLetter{Message: a.message, Attempts: a.claim.Attempts - 1, Reason: reason}
 	if a.ran {
-		a.verdict = &Verdict{Lease: a.claim.Lease, Attempt: a.claim.Attempts, Reason: reason}
+		a.pending = &Pending{Key: a.message.Key, Attempt: a.claim.Attempts, Reason: reason}
 	}
-	if a.verdict != nil {
-		d.Attempts = a.verdict.Attempt
+	if a.pending != nil {
+		d.Attempts = a.pending.Attempt
 	}
 	if err := a.deadLetter(h.ctx, d); err != nil {
 		return a.postpone(h, reason, err)
 	}
-	if a.verdict != nil {
-		a.verdict = a.verdict.buried(a.claim.Lease)
+	if a.pending != nil {
+		a.pending = a.pending.buried(a.claim.Lease)
 	}
 	return a.settleBuried(h, reason)
 }
@@ -153,9 +153,9 @@ func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	if !a.ran {
 		f.Uncounted, f.Reason = true, a.claim.Reason
 	}
-	if a.verdict != nil {
-		a.verdict = a.verdict.unburied()
-		tries = a.verdict.Tries
+	if a.pending != nil {
+		a.pending = a.pending.unburied()
+		tries = a.pending.Tries
 	}
 	if h.ctx.Err() == nil {
 		f.RetryAfter = a.options.retryAfter(tries)
@@ -167,7 +167,7 @@ func (a *attempt) settleFailure(h *hold, f Failure) error {
 	return a.settle(h, "fail key", func(ctx context.Context) error { return a.store.Fail(ctx, a.claim.Lease, f) })
 }
 
-// settle ends the hold, which is nil for a verdict of an earlier Run, and asks
+// settle ends the hold, which is nil where an earlier Run ended it, and asks
 // the store, whether or not ctx has ended.
 func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) error) error {
 	var err error

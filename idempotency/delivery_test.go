@@ -69,11 +69,13 @@ func (d *deliveries) processor(store idempotency.Store) *idempotency.Processor {
 func (d *deliveries) consume(p *idempotency.Processor, random *rand.Rand) {
 	for _, n := range random.Perm(d.messages) {
 		m := idempotency.Message{Key: idempotency.Key{Scope: "test", ID: strconv.Itoa(n)}}
+		ctx := d.Context()
 		for {
-			r, err := p.Run(d.Context(), m, d.handler(m.Key.ID, random))
+			r, err := p.Run(ctx, m, d.handler(m.Key.ID, random))
 			if r.Done() {
 				break
 			}
+			ctx = idempotency.ContextWithPending(d.Context(), r.Pending)
 			if err == nil || r.Disposition == idempotency.Lost {
 				d.Errorf("seed %d: %+v, %v", d.seed, r, err)
 				return

@@ -13,7 +13,7 @@
 //  3. A message is done only when its key is completed, was completed before,
 //     or its dead letter is durable. Whatever else happens, it is tried again.
 //  4. What a handler came to stands: while the process lives and has the message,
-//     only its recording is tried again (Verdict).
+//     only its recording is tried again (Pending).
 //  5. An attempt is counted when it is claimed, so that one which takes the
 //     process down counts too.
 //

@@ -2,87 +2,133 @@ package idempotency
 
 import "context"
 
-// Verdict is what a handler came to in a Run that could not record it: that it
-// succeeded, but the store did not answer; or that the message is given up, but
-// its dead letter could not be kept. It is Result.Verdict, and it stands: with
-// it in the context of the message's next Run, only the recording is tried
-// again, not the handler. It lives as long as the caller keeps it: another
-// process that gets the message runs the handler.
+// Pending is what a Run could not bring to an end: a claim that was not
+// answered, a handler's success that the store did not confirm, a message that
+// is given up and whose dead letter could not be kept. It is Result.Pending.
+// With it in the context of the message's next Run, that one goes on from
+// there: it asks for the same claim, not for one more, and what the handler
+// came to stands, so that it is not called again. It lives as long as the
+// caller keeps it: another process that gets the message begins anew.
 //
-// A Verdict is not changed once it is returned.
-type Verdict struct {
-	// Lease is that under which the handler ran.
-	Lease Lease
-	// Attempt is the number of the handler's run.
+// A Pending is not changed once it is returned.
+type Pending struct {
+	// Key is the message's.
+	Key Key
+	// Owner asked for a claim that may have been granted; empty if none is in
+	// doubt.
+	Owner string
+	// Attempt is the number of the handler's run that came to something; 0 if
+	// there is none. The fields below are about that run.
 	Attempt int
+	// Lease is to be settled, if the handler succeeded or the message is buried.
+	Lease Lease
 	// Value is the handler's result, if it succeeded.
 	Value []byte
 	// Reason says why the message is given up; nil if the handler succeeded.
 	Reason error
-	// Buried: the dead letter is kept, and the key still to be settled.
+	// Buried: the dead letter is kept.
 	Buried bool
 	// Tries counts how often the dead letter could not be kept.
 	Tries int
 }
 
-type verdictKey struct{}
+type pendingKey struct{}
 
-// ContextWithVerdict returns a context for a Run that has the verdict of an
-// earlier one recorded. A nil verdict changes nothing.
-func ContextWithVerdict(ctx context.Context, v *Verdict) context.Context {
-	if v == nil {
+// ContextWithPending returns a context for a Run that goes on from where an
+// earlier one ended. A nil Pending changes nothing.
+func ContextWithPending(ctx context.Context, p *Pending) context.Context {
+	if p == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, verdictKey{}, v)
+	return context.WithValue(ctx, pendingKey{}, p)
 }
 
-// VerdictOn returns the verdict on the message of that key, or nil. It is for
-// Runners: the contexts of hooks may hold the verdict on another message.
-func VerdictOn(ctx context.Context, key Key) *Verdict {
-	if v, _ := ctx.Value(verdictKey{}).(*Verdict); v != nil && v.Lease.Key == key {
-		return v
+// PendingOn returns what is pending on the message of that key, or nil. It is
+// for Runners: the contexts of hooks may hold what is pending on another
+// message.
+func PendingOn(ctx context.Context, key Key) *Pending {
+	if p, _ := ctx.Value(pendingKey{}).(*Pending); p != nil && p.Key == key {
+		return p
 	}
 	return nil
 }
 
-// unburied is the verdict after one more dead letter that could not be kept.
-func (v Verdict) unburied() *Verdict {
-	v.Tries++
-	return &v
+// GivenUp tells whether the handler, or the number of attempts, gave the
+// message up. It may be called on nil.
+func (p *Pending) GivenUp() bool { return p != nil && p.Reason != nil }
+
+// Claiming returns the owner to claim for: that of the claim in doubt, or a new
+// one. It may be called on nil.
+func (p *Pending) Claiming() string {
+	if p == nil || p.Owner == "" {
+		return NewOwner()
+	}
+	return p.Owner
 }
 
-// buried is the verdict after its dead letter was kept, under the lease that
-// is still to be settled.
-func (v Verdict) buried(lease Lease) *Verdict {
-	v.Buried, v.Lease = true, lease
-	return &v
+// Claimed returns what is pending, nil if nothing is, after a claim for the
+// owner that came back with this error, if any. It may be called on nil.
+func (p *Pending) Claimed(key Key, owner string, err error) *Pending {
+	if Answered(err) {
+		owner = ""
+	}
+	switch {
+	case p == nil && owner == "", p != nil && owner == p.Owner:
+		return p
+	case p == nil:
+		return &Pending{Key: key, Owner: owner}
+	case p.Attempt == 0 && owner == "":
+		return nil
+	}
+	next := *p
+	next.Owner = owner
+	return &next
 }
 
-// settled tells whether nothing but the settlement of the lease is left to do.
-func (v *Verdict) settled() bool { return v.Reason == nil || v.Buried }
+// unburied is p after one more dead letter that could not be kept.
+func (p Pending) unburied() *Pending {
+	p.Tries++
+	return &p
+}
 
-// record settles the key as an earlier Run could not. The lease may be over: as
-// long as nobody else has claimed the key, it can be settled.
-func (p *Processor) record(ctx context.Context, m Message, v *Verdict) (Result, error) {
-	a := &attempt{Processor: p, ctx: ctx, message: m, claim: Claim{Lease: v.Lease}, ran: true, failure: v.Reason, verdict: v}
+// buried is p after its dead letter was kept, under the lease that is still to
+// be settled.
+func (p Pending) buried(lease Lease) *Pending {
+	p.Buried, p.Lease = true, lease
+	return &p
+}
+
+// toSettle tells whether nothing but the settlement of the lease is left to do.
+func (p *Pending) toSettle() bool {
+	return p != nil && p.Attempt > 0 && (p.Reason == nil || p.Buried)
+}
+
+// settlePending settles the key as an earlier Run could not. The lease may be
+// over: as long as nobody else has claimed the key, it can be settled.
+func (p *Processor) settlePending(ctx context.Context, m Message, before *Pending) (Result, error) {
+	a := &attempt{
+		Processor: p, ctx: ctx, message: m, claim: Claim{Lease: before.Lease},
+		ran: true, failure: before.Reason, pending: before,
+	}
 	var r Result
 	var err error
-	if v.Buried {
-		r, err = a.settleBuried(nil, v.Reason)
+	if before.Buried {
+		r, err = a.settleBuried(nil, before.Reason)
 	} else {
-		r, err = a.complete(nil, v.Value)
+		r, err = a.complete(nil, before.Value)
 	}
 	if r.Disposition == Unavailable && ctx.Err() == nil && p.options.OnUnavailable == FailOpen {
 		p.options.Observer.failOpen(m, err)
-		return v.result(), nil
+		return before.unsettled(), nil
 	}
 	return r, err
 }
 
-// result is that of a message that is finished.
-func (v *Verdict) result() Result {
-	if v.Reason != nil {
-		return Result{Disposition: DeadLettered, Reason: v.Reason.Error()}
+// unsettled is the result of a message that is finished, though its key is not
+// settled.
+func (p *Pending) unsettled() Result {
+	if p.Reason != nil {
+		return Result{Disposition: DeadLettered, Reason: p.Reason.Error()}
 	}
-	return Result{Disposition: Handled, Value: v.Value}
+	return Result{Disposition: Handled, Value: p.Value}
 }

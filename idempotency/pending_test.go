@@ -14,10 +14,10 @@ import (
 
 func terminal(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) }
 
-// recalls handles the message once more, with the verdict of the last Run.
-func (f *fixture) recalls(want idempotency.Disposition, v *idempotency.Verdict) (idempotency.Result, error) {
+// recalls handles the message once more, with what the last Run left.
+func (f *fixture) recalls(want idempotency.Disposition, p *idempotency.Pending) (idempotency.Result, error) {
 	f.Helper()
-	r, err := f.runWith(idempotency.ContextWithVerdict(f.Context(), v), unreachable(f.T))
+	r, err := f.runWith(idempotency.ContextWithPending(f.Context(), p), unreachable(f.T))
 	if r.Disposition != want {
 		f.Fatalf("%s (%v), want %s", r.Disposition, err, want)
 	}
@@ -51,23 +51,23 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 				r, err := f.tries(idempotency.Retry, test.handler)
 				var waits []time.Duration
 				for range 10 {
-					if r.Verdict == nil || !errors.Is(err, errDown) || !errors.Is(err, errHandler) || f.record().Attempts != 1 {
+					if r.Pending == nil || !errors.Is(err, errDown) || !errors.Is(err, errHandler) || f.record().Attempts != 1 {
 						t.Fatalf("%+v, %v, %+v", r, err, f.record())
 					}
 					waits = append(waits, r.Wait)
-					if early, err := f.recalls(idempotency.Retry, r.Verdict); !errors.Is(err, idempotency.ErrNotDue) || early.Verdict != r.Verdict {
+					if early, err := f.recalls(idempotency.Retry, r.Pending); !errors.Is(err, idempotency.ErrNotDue) || early.Pending != r.Pending {
 						t.Fatalf("%+v, %v", early, err)
 					}
 					wait(r.Wait)
-					r, err = f.recalls(idempotency.Retry, r.Verdict)
+					r, err = f.recalls(idempotency.Retry, r.Pending)
 				}
 				if waits[0] > time.Second || waits[9] < 30*time.Second || !slices.IsSorted(waits[:6]) {
 					t.Errorf("waited %v", waits)
 				}
 				f.options.DeadLetter = keep
 				wait(r.Wait)
-				r, _ = f.recalls(idempotency.DeadLettered, r.Verdict)
-				if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Verdict != nil || r.Reason != f.dead[0].Reason.Error() || f.record().State != idempotency.Failed {
+				r, _ = f.recalls(idempotency.DeadLettered, r.Pending)
+				if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Pending != nil || r.Reason != f.dead[0].Reason.Error() || f.record().State != idempotency.Failed {
 					t.Errorf("%+v, %+v, %s", r, f.dead, f.record().State)
 				}
 			})
@@ -98,10 +98,10 @@ func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 					r := f.becomes(idempotency.Unavailable, test.handler)
 					for range 3 {
 						wait(idempotency.DefaultLease)
-						r, _ = f.recalls(idempotency.Unavailable, r.Verdict)
+						r, _ = f.recalls(idempotency.Unavailable, r.Pending)
 					}
 					f.store.fail(nil, nil)
-					r, _ = f.recalls(test.want, r.Verdict)
+					r, _ = f.recalls(test.want, r.Pending)
 					if test.want == idempotency.Handled && string(r.Value) != "result" || r.Attempt != 0 || len(f.losses) != 0 {
 						t.Errorf("%+v, %d losses", r, len(f.losses))
 					}
@@ -123,11 +123,11 @@ func TestAVerdictThatComesTooLateIsCompensated(t *testing.T) {
 		if _, err := f.memory.Release(t.Context(), f.message.Key); err != nil {
 			t.Fatal(err)
 		}
-		lost, err := f.recalls(idempotency.Lost, r.Verdict)
-		if !errors.Is(err, idempotency.ErrLeaseLost) || lost.Verdict != nil {
+		lost, err := f.recalls(idempotency.Lost, r.Pending)
+		if !errors.Is(err, idempotency.ErrLeaseLost) || lost.Pending != nil {
 			t.Errorf("%+v, %v", lost, err)
 		}
-		if len(f.losses) != 1 || f.losses[0].Lease != r.Verdict.Lease || string(f.losses[0].Result) != "result" {
+		if len(f.losses) != 1 || f.losses[0].Lease != r.Pending.Lease || string(f.losses[0].Result) != "result" {
 			t.Errorf("%+v", f.losses)
 		}
 		f.becomes(idempotency.Handled, succeed)
@@ -140,39 +140,81 @@ func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 		f.options.OnUnavailable = idempotency.FailOpen
 		f.options.Observer.FailOpen = func(idempotency.Message, error) { opened++ }
 		f.store.fail(always(idempotency.OpComplete, idempotency.OpClaim), nil)
-		handled := &idempotency.Verdict{Lease: idempotency.Lease{Key: f.message.Key, Owner: "owner"}, Value: []byte("result")}
+		handled := &idempotency.Pending{
+			Key: f.message.Key, Attempt: 1, Lease: idempotency.Lease{Key: f.message.Key, Owner: "owner"}, Value: []byte("result"),
+		}
 		if r, _ := f.recalls(idempotency.Handled, handled); string(r.Value) != "result" || opened != 1 {
 			t.Errorf("%+v, %d", r, opened)
 		}
 		keep := f.options.DeadLetter
 		f.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
 		r := f.becomes(idempotency.Retry, terminal)
-		r, _ = f.recalls(idempotency.Retry, r.Verdict)
+		r, _ = f.recalls(idempotency.Retry, r.Pending)
 		f.options.DeadLetter = keep
-		f.recalls(idempotency.DeadLettered, r.Verdict)
-		if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Verdict.Tries != 2 {
-			t.Errorf("%+v, %+v", f.dead, r.Verdict)
+		_, _ = f.recalls(idempotency.DeadLettered, r.Pending)
+		if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Pending.Tries != 2 {
+			t.Errorf("%+v, %+v", f.dead, r.Pending)
 		}
 	})
 }
 
-// A verdict is on one message: the contexts of hooks and handlers pass it on.
-func TestAVerdictIsOnOneMessage(t *testing.T) {
+// A store may do as asked and say that it did not, again and again: too few of
+// its replicas have it. That must not use up attempts of which none was made.
+func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		other := &idempotency.Verdict{Lease: idempotency.Lease{Key: idempotency.Key{Scope: "test", ID: "other"}}}
-		ctx := idempotency.ContextWithVerdict(t.Context(), other)
+		f.store.fail(nil, always(idempotency.OpClaim))
+		r := f.becomes(idempotency.Unavailable, unreachable(t))
+		for range 2 * idempotency.DefaultMaxAttempts {
+			wait(2 * idempotency.DefaultLease)
+			r, _ = f.recalls(idempotency.Unavailable, r.Pending)
+		}
+		f.store.fail(nil, nil)
+		r, err := f.runWith(idempotency.ContextWithPending(t.Context(), r.Pending), failing)
+		if r.Disposition != idempotency.Retry || r.Attempt != 1 || r.Pending != nil {
+			t.Fatalf("%+v, %v, %d dead letters", r, err, len(f.dead))
+		}
+		wait(r.Wait)
+		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 2 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// Nor does the dead letter of a message that is given up depend on them.
+func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		keep := f.options.DeadLetter
+		f.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
+		r := f.becomes(idempotency.Retry, terminal)
+		f.options.DeadLetter = keep
+		f.store.fail(nil, always(idempotency.OpClaim))
+		wait(r.Wait)
+		r, _ = f.recalls(idempotency.Unavailable, r.Pending)
+		f.store.fail(nil, nil)
+		r, _ = f.recalls(idempotency.DeadLettered, r.Pending)
+		if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Pending != nil {
+			t.Errorf("%+v, %+v", r, f.dead)
+		}
+	})
+}
+
+// The contexts of hooks and handlers pass it on.
+func TestWhatIsPendingIsOfOneMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		other := &idempotency.Pending{Key: idempotency.Key{Scope: "test", ID: "other"}, Attempt: 1, Reason: errHandler}
+		ctx := idempotency.ContextWithPending(t.Context(), other)
 		ran := false
 		r, _ := f.runWith(ctx, func(context.Context) ([]byte, error) { ran = true; return nil, errHandler })
-		if !ran || r.Verdict != nil {
+		if !ran || r.Pending != nil {
 			t.Errorf("ran %t, %+v", ran, r)
 		}
-		if idempotency.ContextWithVerdict(ctx, nil) != ctx || idempotency.VerdictOn(ctx, other.Lease.Key) != other {
-			t.Error("the verdict is not in the context")
+		if idempotency.ContextWithPending(ctx, nil) != ctx || idempotency.PendingOn(ctx, other.Key) != other {
+			t.Error("what is pending is not in the context")
 		}
 	})
 }
 
-func ExampleContextWithVerdict() {
+func ExampleContextWithPending() {
 	topicIsThere := false
 	processor, err := idempotency.NewProcessor(idempotency.Options{
 		Store: memory.NewStore(memory.StoreOptions{}), FirstRetry: time.Millisecond,
@@ -197,7 +239,7 @@ func ExampleContextWithVerdict() {
 	for !r.Done() {
 		<-time.After(r.Wait)
 		topicIsThere = true
-		r, _ = processor.Run(idempotency.ContextWithVerdict(context.Background(), r.Verdict), m, handler)
+		r, _ = processor.Run(idempotency.ContextWithPending(context.Background(), r.Pending), m, handler)
 	}
 	fmt.Println(r.Disposition)
 	// Output:

@@ -44,25 +44,17 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 //	it returns an error                   → Retry
 //	the same, and it is Terminal or the
 //	last attempt                          → DeadLettered
-//	the dead letter cannot be kept        → Retry, with the Verdict
+//	the dead letter cannot be kept        → Retry; the handler's verdict is Pending
 //	its context ended before it did       → Retry at once, the attempt is not counted
 //	the lease was lost                    → Lost, after Compensate; the result is discarded
-//	a claim cannot be asked for           → Unavailable
-//	a settlement cannot                   → Unavailable, with the Verdict, if any; whether
-//	                                        it happened the next Run finds out
-//
-// A Run with a Verdict in its context does not call the handler: it keeps the
-// dead letter, settles the key, or both.
+//	a claim or settlement is not answered → Unavailable; it is Pending, and whether it
+//	                                        happened the next Run finds out
 //
 // When ctx ends, the handler's context does, and Run returns after the handler
 // did and Timeout at most.
 func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result, error) {
 	begun := time.Now()
-	v := VerdictOn(ctx, m.Key)
-	r, err := p.run(ctx, m, v, handler)
-	if r.Verdict == nil && !r.Done() && r.Disposition != Lost {
-		r.Verdict = v
-	}
+	r, err := p.run(ctx, m, PendingOn(ctx, m.Key), handler)
 	if err != nil {
 		err = fmt.Errorf("message %q: %w", m.Key, err)
 	}
@@ -70,27 +62,28 @@ func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result
 	return r, err
 }
 
-func (p *Processor) run(ctx context.Context, m Message, v *Verdict, handler Handler) (Result, error) {
-	if v != nil && v.settled() {
-		return p.record(ctx, m, v)
+func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+	if pending.toSettle() {
+		return p.settlePending(ctx, m, pending)
 	}
-	asked := time.Now()
-	claim, err := p.claim(ctx, m)
+	asked, owner := time.Now(), pending.Claiming()
+	claim, err := p.claim(ctx, m, owner)
+	pending = pending.Claimed(m.Key, owner, err)
 	switch {
 	case errors.Is(err, ErrMismatch), errors.Is(err, ErrBadKey):
 		return p.refuse(ctx, DeadLetter{Message: m, Reason: err})
 	case err != nil && ctx.Err() != nil:
-		return Result{Disposition: Unavailable}, err
+		return Result{Disposition: Unavailable, Pending: pending}, err
 	case !Answered(err) && p.options.OnUnavailable == FailOpen:
-		return p.runUnclaimed(ctx, m, v, handler, err)
+		return p.runUnclaimed(ctx, m, pending, handler, err)
 	case err != nil:
-		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1)}, err
+		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending}, err
 	}
 	p.options.Observer.claim(m, claim)
 	r := Result{Layer: claim.Layer, Wait: claim.Wait}
 	switch claim.Outcome {
 	case Claimed:
-		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked, verdict: v}
+		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked, pending: pending}
 		return a.run(handler)
 	case Duplicate:
 		r.Disposition, r.Value = Skipped, claim.Result
@@ -99,13 +92,13 @@ func (p *Processor) run(ctx context.Context, m Message, v *Verdict, handler Hand
 		r.Disposition, r.Reason = DeadLettered, claim.Reason
 		return r, nil
 	case InProgress:
-		r.Disposition = Elsewhere
+		r.Disposition, r.Pending = Elsewhere, pending
 		return r, ErrInProgress
 	case NotDue:
-		r.Disposition = Retry
+		r.Disposition, r.Pending = Retry, pending
 		return r, ErrNotDue
 	default:
-		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1)},
+		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending},
 			fmt.Errorf("store answered a claim with the outcome %d", claim.Outcome)
 	}
 }
@@ -133,29 +126,31 @@ func (p *Processor) deadLetter(ctx context.Context, d DeadLetter) error {
 }
 
 // runUnclaimed is FailOpen.
-func (p *Processor) runUnclaimed(ctx context.Context, m Message, v *Verdict, handler Handler, cause error) (Result, error) {
+func (p *Processor) runUnclaimed(ctx context.Context, m Message, pending *Pending, handler Handler, cause error) (Result, error) {
 	p.options.Observer.failOpen(m, cause)
-	if v != nil {
-		return p.giveUpUnclaimed(ctx, m, v)
+	if pending.GivenUp() {
+		return p.giveUpUnclaimed(ctx, m, *pending)
 	}
 	value, err := handler(ctx)
 	switch {
 	case err == nil:
 		return Result{Disposition: Handled, Value: value}, nil
 	case ctx.Err() != nil:
-		return Result{Disposition: Retry}, err
+		return Result{Disposition: Retry, Pending: pending}, err
 	case IsTerminal(err) && p.options.DeadLetter != nil:
-		return p.giveUpUnclaimed(ctx, m, &Verdict{Lease: Lease{Key: m.Key}, Attempt: 1, Reason: err})
+		givenUp := *pending
+		givenUp.Attempt, givenUp.Reason = 1, err
+		return p.giveUpUnclaimed(ctx, m, givenUp)
 	default:
-		return Result{Disposition: Retry, Wait: p.options.retryAfter(1)}, err
+		return Result{Disposition: Retry, Wait: p.options.retryAfter(1), Pending: pending}, err
 	}
 }
 
-func (p *Processor) giveUpUnclaimed(ctx context.Context, m Message, v *Verdict) (Result, error) {
-	r, err := p.refuse(ctx, DeadLetter{Message: m, Attempts: v.Attempt, Reason: v.Reason})
+func (p *Processor) giveUpUnclaimed(ctx context.Context, m Message, pending Pending) (Result, error) {
+	r, err := p.refuse(ctx, DeadLetter{Message: m, Attempts: pending.Attempt, Reason: pending.Reason})
 	if err != nil {
-		r.Verdict = v.unburied()
-		r.Wait = p.options.retryAfter(r.Verdict.Tries)
+		r.Pending = pending.unburied()
+		r.Wait = p.options.retryAfter(r.Pending.Tries)
 	}
 	return r, err
 }

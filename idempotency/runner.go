@@ -25,9 +25,9 @@ type Runner interface {
 	// most once, on the caller's goroutine.
 	//
 	// The error is nil when the message is finished (Result.Done). Otherwise
-	// the message must be given to Run again, after Result.Wait; with
-	// Result.Verdict in its context (ContextWithVerdict) if there is one, lest
-	// the handler, which has done its work, is called again.
+	// the message must be given to Run again, after Result.Wait, with
+	// Result.Pending in its context (ContextWithPending): otherwise a handler
+	// that has done its work may be called again.
 	Run(ctx context.Context, m Message, handler Handler) (Result, error)
 }
 
@@ -46,8 +46,9 @@ type Result struct {
 	Wait time.Duration
 	// Layer is that of the claim.
 	Layer Layer
-	// Verdict is set where the handler came to one that could not be recorded.
-	Verdict *Verdict
+	// Pending is what the next Run of this message is to know of this one, or
+	// nil.
+	Pending *Pending
 }
 
 // Disposition says what became of a message.

@@ -33,8 +33,8 @@
 //
 //	Handled, Skipped, DeadLettered  finished
 //	Elsewhere                       the lane waits for the other's lease, then tries again
-//	Retry, Lost                     the lane waits, then tries again
-//	  with a Verdict                the same, without calling the handler
+//	Retry, Lost                     the lane waits, then tries again, without calling the
+//	                                handler if what it came to is Pending
 //	Unavailable                     all lanes wait; one at a time tries, until the store answers
 //
 // At the start, brokers that do not answer are waited for, with a warning. What

@@ -113,8 +113,8 @@ func (g *Guard) bury(ctx context.Context, m idempotency.Message, reason error) (
 
 // NotDone is the error of an Idempotent handler for a record that is not
 // finished: its offset must not be committed, and the record must be handled
-// again after Result.Wait, with Result.Verdict in the context (see
-// idempotency.ContextWithVerdict) if there is one.
+// again after Result.Wait, with Result.Pending in the context (see
+// idempotency.ContextWithPending) if there is one.
 type NotDone struct {
 	Result idempotency.Result
 	// Err says why, where there is more to say than the disposition.

@@ -19,8 +19,8 @@ type Handler func(ctx context.Context, r *kgo.Record) error
 
 // Process is one attempt at a record: claim, handle, settle. The record is
 // finished if the result is Done; otherwise it must be given to Process again,
-// after the result's Wait, with its Verdict in the context. Guard.Protect makes one from a Handler; middlewares,
-// such as that of package tracing, wrap one.
+// after the result's Wait, with its Pending in the context. Guard.Protect makes
+// one from a Handler; middlewares, such as that of package tracing, wrap one.
 type Process func(ctx context.Context, r *kgo.Record) (idempotency.Result, error)
 
 // delivery is what the context knows of the record that is being processed.

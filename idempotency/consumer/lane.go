@@ -78,7 +78,7 @@ type lane struct {
 	queue     fifo[*entry] // the first is running, waiting or next
 	state     laneState
 	failures  int                  // of the first record, in a row
-	verdict   *idempotency.Verdict // on the first record, not recorded yet
+	pending   *idempotency.Pending // on the first record: what its last attempt left
 	timer     *time.Timer
 }
 

@@ -80,7 +80,7 @@ func (s *scheduler) makeReady(l *lane) {
 // job is a record to be processed.
 type job struct {
 	lane   *lane
-	ctx    context.Context // with the verdict on the record, if there is one
+	ctx    context.Context // with what is pending on the record
 	record *kgo.Record
 	probe  bool // whether the store answers is not known
 }
@@ -98,7 +98,7 @@ func (s *scheduler) next() (job, bool) {
 			l.state = laneRunning
 			l.partition.running++
 			s.breaker.starts(l)
-			ctx := idempotency.ContextWithVerdict(l.partition.ctx, l.verdict)
+			ctx := idempotency.ContextWithPending(l.partition.ctx, l.pending)
 			return job{lane: l, ctx: ctx, record: l.queue.first().record, probe: s.breaker.open}, true
 		}
 		s.work.Wait()
@@ -134,7 +134,7 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	l, p := j.lane, j.lane.partition
 	p.running--
 	defer p.signalIdle()
-	l.verdict = result.Verdict
+	l.pending = result.Pending
 	var done settlement
 	switch {
 	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
@@ -150,7 +150,7 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	switch {
 	case result.Done():
 		p.progress.finish(l.queue.pop())
-		l.failures, l.verdict = 0, nil
+		l.failures, l.pending = 0, nil
 		s.proceed(l)
 		s.slackened(p)
 		done.room = p.paused && s.limit.hasRoom(p)

@@ -82,30 +82,30 @@ func TestAProberThatIsCutOffMakesWay(t *testing.T) {
 	})
 }
 
-func TestAVerdictIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
+func TestWhatIsPendingIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := idempotency.Key{Scope: "s", ID: "id"}
-		verdict := &idempotency.Verdict{Lease: idempotency.Lease{Key: key}}
+		pending := &idempotency.Pending{Key: key}
 		s := newScheduler(t.Context(), &Config{BackoffFirst: time.Second, BackoffLongest: time.Minute})
 		s.add(partitionID{"orders", 0}, []*kgo.Record{{Offset: 0}, {Offset: 1}})
-		on := func(ctx context.Context) *idempotency.Verdict { return idempotency.VerdictOn(ctx, key) }
+		on := func(ctx context.Context) *idempotency.Pending { return idempotency.PendingOn(ctx, key) }
 		for n, test := range []struct {
 			offset      int64
-			given, left *idempotency.Verdict
+			given, left *idempotency.Pending
 			disposition idempotency.Disposition
 		}{
-			{0, nil, verdict, idempotency.Retry},
-			{0, verdict, verdict, idempotency.Unavailable},
-			{0, verdict, nil, idempotency.Lost},
-			{0, nil, verdict, idempotency.Retry},
-			{0, verdict, nil, idempotency.DeadLettered},
+			{0, nil, pending, idempotency.Retry},
+			{0, pending, pending, idempotency.Unavailable},
+			{0, pending, nil, idempotency.Lost},
+			{0, nil, pending, idempotency.Retry},
+			{0, pending, nil, idempotency.DeadLettered},
 			{1, nil, nil, idempotency.Handled},
 		} {
 			j := take(t, s)
 			if j.record.Offset != test.offset || on(j.ctx) != test.given {
-				t.Fatalf("job %d: offset %d with verdict %v", n, j.record.Offset, on(j.ctx))
+				t.Fatalf("job %d: offset %d with %v pending", n, j.record.Offset, on(j.ctx))
 			}
-			s.settle(j, idempotency.Result{Disposition: test.disposition, Verdict: test.left})
+			s.settle(j, idempotency.Result{Disposition: test.disposition, Pending: test.left})
 		}
 	})
 }

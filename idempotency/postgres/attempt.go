@@ -24,8 +24,9 @@ type attempt struct {
 	lock    int64
 	claimed idempotency.Claim
 	ran     bool // the handler was called
-	// verdict is that the message is given up: an earlier Run's, or this one's.
-	verdict *idempotency.Verdict
+	// pending is what an earlier Run left or, once there is something, this one
+	// leaves: a claim in doubt, or that the message is given up.
+	pending *idempotency.Pending
 }
 
 // release gives the connection back, before anything else is asked of the pool.
@@ -47,9 +48,10 @@ const claimTries = 2
 // claimed, because its handler runs.
 func (a *attempt) claim(ctx context.Context) (locked bool, err error) {
 	req := idempotency.ClaimRequest{
-		Owner: idempotency.NewOwner(), Fingerprint: a.message.Fingerprint,
+		Owner: a.pending.Claiming(), Fingerprint: a.message.Fingerprint,
 		Lease: a.options.Lease, Retention: a.options.Retention,
 	}
+	defer func() { a.pending = a.pending.Claimed(a.message.Key, req.Owner, err) }()
 	for range claimTries {
 		if a.conn, err = a.pool.Acquire(ctx); err != nil {
 			return false, err
@@ -70,9 +72,9 @@ func (a *attempt) claim(ctx context.Context) (locked bool, err error) {
 
 // run runs the handler in a transaction and settles the key.
 func (a *attempt) run(ctx context.Context, handler idempotency.Handler) (idempotency.Result, error) {
-	if a.verdict != nil && a.verdict.Reason != nil && a.options.DeadLetter != nil {
+	if a.pending.GivenUp() && a.options.DeadLetter != nil {
 		a.release()
-		return a.bury(ctx, a.verdict.Reason)
+		return a.bury(ctx, a.pending.Reason)
 	}
 	if before := a.claimed.Attempts - 1; a.exhausted(before) {
 		a.release()

@@ -58,14 +58,14 @@ func (a *attempt) refuse(ctx context.Context, reason error) (idempotency.Result,
 func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, error) {
 	lease := a.claimed.Lease
 	if a.ran {
-		a.verdict = &idempotency.Verdict{Lease: lease, Attempt: a.claimed.Attempts, Reason: reason}
+		a.pending = &idempotency.Pending{Key: lease.Key, Attempt: a.claimed.Attempts, Reason: reason}
 	}
 	if err := a.store.Extend(ctx, lease, a.options.Lease); err != nil {
 		return a.unsettled(nil, err, reason)
 	}
 	letter := idempotency.DeadLetter{Message: a.message, Attempts: a.claimed.Attempts - 1, Reason: reason}
-	if a.verdict != nil {
-		letter.Attempts = a.verdict.Attempt
+	if a.pending != nil {
+		letter.Attempts = a.pending.Attempt
 	}
 	if err := a.options.DeadLetter(idempotency.ContextWithLease(ctx, lease), letter); err != nil {
 		return a.postpone(ctx, fmt.Errorf("keep dead letter: %w", errors.Join(err, reason)))
@@ -80,10 +80,10 @@ func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, e
 // did not, the record stays as it was.
 func (a *attempt) postpone(ctx context.Context, err error) (idempotency.Result, error) {
 	result, tries := a.result(idempotency.Retry, nil), a.claimed.Attempts
-	if a.verdict != nil {
-		verdict := *a.verdict
-		verdict.Tries++
-		a.verdict, tries = &verdict, verdict.Tries
+	if a.pending != nil {
+		pending := *a.pending
+		pending.Tries++
+		a.pending, tries = &pending, pending.Tries
 	}
 	if ctx.Err() == nil {
 		result.Wait = a.waits.Wait(tries)

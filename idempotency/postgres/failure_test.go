@@ -105,16 +105,39 @@ func TestVerdictStands(t *testing.T) {
 	}, idempotency.Retry).parts()
 	ctx := limited(t)
 	for !result.Done() && ctx.Err() == nil {
-		if result.Verdict == nil || r.wantState(t, "a", idempotency.Retryable, 1).State == idempotency.Failed {
+		if result.Pending == nil || r.wantState(t, "a", idempotency.Retryable, 1).State == idempotency.Failed {
 			t.Fatalf("%+v", result)
 		}
 		pause(ctx, result.Wait)
-		result, _ = r.Run(idempotency.ContextWithVerdict(ctx, result.Verdict), message("a"), never(t))
+		result, _ = r.Run(idempotency.ContextWithPending(ctx, result.Pending), message("a"), never(t))
 	}
-	if len(letters) != 5 || letters[4].Attempts != 1 || !errors.Is(letters[4].Reason, hopeless) || result.Verdict != nil {
+	if len(letters) != 5 || letters[4].Attempts != 1 || !errors.Is(letters[4].Reason, hopeless) || result.Pending != nil {
 		t.Errorf("%+v, dead letters %+v", result, letters)
 	}
 	r.wantEffects(t, "a", 0)
+}
+
+// A claim whose answer was lost is asked for once more by the next Run: it is no
+// second attempt, nor somebody else's.
+func TestClaimInDoubt(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{})
+	owner := idempotency.NewOwner()
+	_, err := r.Store().Claim(limited(t), key("a"), idempotency.ClaimRequest{Owner: owner, Lease: time.Hour, Retention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(limited(t))
+	cancel()
+	pending := &idempotency.Pending{Key: key("a"), Owner: owner}
+	result, err := r.Run(idempotency.ContextWithPending(gone, pending), message("a"), never(t))
+	if result.Disposition != idempotency.Unavailable || result.Pending == nil || result.Pending.Owner != owner {
+		t.Errorf("%+v, %v", result, err)
+	}
+	result, err = r.Run(idempotency.ContextWithPending(limited(t), result.Pending), message("a"), effect("a"))
+	if result.Disposition != idempotency.Handled || result.Attempt != 1 || result.Pending != nil {
+		t.Errorf("%+v, %v", result, err)
+	}
+	r.wantEffects(t, "a", 1)
 }
 
 // Without a place for dead letters nothing is given up.

@@ -62,15 +62,16 @@ func (x *Transactional) Retention() time.Duration { return x.options.Retention }
 
 // Run implements idempotency.Runner; what becomes of a message is what becomes
 // of it under an idempotency.Processor, except that Lost, too, leaves nothing
-// behind in the database, and a Verdict always is that the message is given up. A transaction's outcome is unknown when the connection
-// is lost during the commit. Run then asks for it, and if it cannot be told, the
-// result is Unavailable: the next Run finds out.
+// behind in the database, and success is never Pending. A transaction's outcome
+// is unknown when the connection is lost during the commit. Run then asks for
+// it, and if it cannot be told, the result is Unavailable: the next Run finds
+// out.
 func (x *Transactional) Run(ctx context.Context, m idempotency.Message, handler idempotency.Handler) (idempotency.Result, error) {
 	begun := time.Now()
-	a := &attempt{Transactional: x, message: m, lock: x.lockKey(m.Key), verdict: idempotency.VerdictOn(ctx, m.Key)}
+	a := &attempt{Transactional: x, message: m, lock: x.lockKey(m.Key), pending: idempotency.PendingOn(ctx, m.Key)}
 	result, err := x.run(ctx, a, handler)
 	if !result.Done() && result.Disposition != idempotency.Lost {
-		result.Verdict = a.verdict
+		result.Pending = a.pending
 	}
 	if err != nil {
 		err = fmt.Errorf("message %q: %w", m.Key, err)
