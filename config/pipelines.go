@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Pipeline is one of several connectors in a process.
@@ -178,18 +180,29 @@ type place struct {
 	remedy     string
 }
 
+// polled are the tables of a pipeline as places: it has them to itself if it
+// polls.
+func (c *Config) polled() (all []place) {
+	for _, name := range c.Source.Tables {
+		table, err := wal.ParseTable(name)
+		if err != nil {
+			continue // reported already
+		}
+		all = append(all, place{"source.tables", table.String(), c.Source.URL.Reveal(),
+			"name each polled table in one pipeline: a row is published by the one that marks it, and by no other"})
+	}
+	return all
+}
+
 // places are those of a pipeline.
 func (c *Config) places() (all []place) {
 	if c.Source.Mode == ModePoll {
-		for _, table := range c.Source.Tables {
-			all = append(all, place{"source.tables", table, c.Source.URL.Reveal(),
-				"name each polled table in one pipeline: a row is published by the one that marks it, and by no other"})
-		}
+		all = c.polled()
 	} else {
 		all = append(all, place{"source.slot", c.Source.Slot, "", "give each pipeline a slot of its own, in all databases"})
 	}
 	if c.Checkpoint.Store == StoreFile {
-		all = append(all, place{"checkpoint.path", c.Checkpoint.Path, "", "give each pipeline a file of its own"})
+		all = append(all, place{"checkpoint.path", filepath.Clean(c.Checkpoint.Path), "", "give each pipeline a file of its own"})
 	}
 	if key := c.Checkpoint.Key; key != "" {
 		all = append(all, place{"checkpoint.key", key, "", "leave it out: the default names database and slot"})
@@ -209,6 +222,20 @@ func (l *loader) validatePipelines() {
 				})
 			}
 			taken[at] = p.Name
+		}
+	}
+	for _, p := range l.cfg.Pipelines {
+		if p.Config.Retention.After == 0 || p.Config.Source.Mode == ModePoll {
+			continue
+		}
+		for _, at := range p.Config.polled() {
+			if other, ok := taken[at]; ok {
+				l.problems.List = append(l.problems.List, Problem{
+					Key: pipelinesKey + "." + p.Name + ".retention.after", Value: fmt.Sprintf("%q", p.Config.Retention.After),
+					Text:   "is for rows of " + at.value + " that pipeline " + other + ", which polls, may not have published",
+					Remedy: "set it to 0s here, and source.poll.after_publish: delete there",
+				})
+			}
 		}
 	}
 }
