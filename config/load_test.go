@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestLoad loads testdata/*/*.yaml and compares the outcome with the .golden
+// TestLoad (failure mode 45) loads testdata/*/*.yaml and compares the outcome with the .golden
 // file beside each: the problems as an operator sees them, or the keys
 // that are not at their defaults. Lines "# env NAME=value" and "# set key=value" in a file are
 // the environment and the flags.

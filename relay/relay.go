@@ -1,11 +1,11 @@
 // Package relay wires the connector: it reads the slot, makes events of the
 // rows, delivers them, and confirms what was acked.
 //
-// It is the only package that starts long-lived goroutines; Run owns and joins
-// them all:
+// Run owns and joins all of its goroutines:
 //
 //	intake      Run's own: reads the stream, transforms, fills the queue
 //	monitor     one per session, on its own connection: watches slot and publication
+//	retention   one per session, on its own connection, where it is on
 //	delivery    empties the queue into the sink, settles the tracker
 //	keeper      saves the tracker's position, then has it confirmed
 //

@@ -14,7 +14,8 @@ func TestPanicEndsTheProcessBySignal(t *testing.T) {
 	const crashing = "CDC_OUTBOX_TEST_CRASH"
 	if os.Getenv(crashing) != "" {
 		abortOnPanic()
-		go func() { _ = os.Args[len(os.Args)] }()
+		beyond := len(os.Args)
+		go func() { _ = os.Args[beyond] }()
 		select {}
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
