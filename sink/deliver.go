@@ -101,9 +101,10 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 // the event's own is returned. What takes a question to the cluster is done for
 // the first event of a round only, so that it holds up no event before it.
 //
-// The first event of a topic makes a round of its own: until the client has
+// The first event of a topic ends its round (see fill): until the client has
 // loaded the topic it puts records aside, and then sends them while it is still
-// filling their batches, and does not number them anew when it has to.
+// filling their batches, and does not number them anew when it has to. One
+// record has neither trouble.
 func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topic, error) {
 	rec, first := &ev.Record, len(k.round) == 0
 	size := ev.Size()
@@ -128,9 +129,6 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 		if t, err = k.extend(ctx, t, wanted); err != nil {
 			return nil, err
 		}
-	}
-	if t.fresh() && !first {
-		return nil, errRoundFull
 	}
 	partition := t.choose(rec)
 	if !t.reserve(partition, recordSize(ev, size), int(k.cfg.MaxRecordBytes)-batchOverhead) {

@@ -346,3 +346,28 @@ func TestClientTakesEveryConfigurableRecordSize(t *testing.T) {
 		k.Close()
 	}
 }
+
+// The client sends what it put aside for a topic that it has yet to load while
+// it is still filling the batches, so the refusal of the first may come before
+// the rest is there, which is then written ahead of it.
+func TestMode30RefusedFirstBatchOfATopic(t *testing.T) {
+	var topics []string
+	for n := range 40 {
+		topics = append(topics, fmt.Sprintf("orders-%d", n))
+	}
+	c := startCluster(t, kfake.SeedTopics(1, topics...))
+	k, _ := newKafka(t, c.config())
+	for _, topic := range topics {
+		c.refuse(1, topic, poison, kerr.InvalidRecord)
+		evs := events(topic, 4000)
+		evs[1].Record.Value = poison
+		var got rejects
+		if err := k.Deliver(deadline(t), evs, got.reject); err != nil {
+			t.Fatal(err)
+		}
+		if want := (rejects{{"id-1", transform.ReasonRejectedByBroker}}); !slices.Equal(got, want) {
+			t.Errorf("rejected %v, want %v", got, want)
+		}
+		ascending(t, c.values(t, topic, 1), len(evs)-1)
+	}
+}

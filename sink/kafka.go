@@ -33,6 +33,7 @@ type Kafka struct {
 
 	topics  map[string]*topic
 	waiting map[string]bool // the missing topics that were reported
+	absents map[string]bool // the topics that were found missing
 
 	round []placed // reused
 	// loading is the topic that the round makes the client load; nil for none.
@@ -73,6 +74,7 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 		partitions: new(chosen),
 		topics:     make(map[string]*topic),
 		waiting:    make(map[string]bool),
+		absents:    make(map[string]bool),
 		failed:     make(map[*kgo.Record]error),
 	}
 	for _, opt := range opts {

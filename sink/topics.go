@@ -106,11 +106,20 @@ func missingPolicy(cfg config.Kafka) missing {
 	return missingWait
 }
 
+// final tells whether nobody looks again for a topic that is missing.
+func (m missing) final() bool { return m == missingBadEvent || m == missingFail }
+
+// unknownAnswers are how many times in a row brokers must say that they do not
+// know a topic, until a policy that is final takes it for missing: one that just
+// came up, or has not heard of a new topic, may say so too. With the waits
+// between them that takes a second or two.
+const unknownAnswers = 5
+
 // resolve returns once the topic exists. The error is a *transform.BadEvent
 // where the topic is the event's fault.
 func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topic, error) {
 	retry := backoff.Series{Range: waits}
-	warned := false
+	warned, unknown := false, 0
 	for {
 		n, err := k.lookup(ctx, name)
 		if err == nil && n > 0 {
@@ -118,7 +127,12 @@ func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topi
 			return k.topics[name], nil
 		}
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
-			err = k.absent(ctx, name, policy)
+			unknown++
+			if !k.absents[name] && unknown < unknownAnswers && policy.final() {
+				err = passingError{fmt.Errorf("look up topic %q: %w", name, err)}
+			} else {
+				err = k.absent(ctx, name, policy)
+			}
 		} else if err != nil {
 			err = k.lookupFailed(err, name)
 		}
@@ -143,6 +157,7 @@ func (e passingError) Unwrap() error { return e.error }
 
 // found records the topic and ends what its absence began.
 func (k *Kafka) found(name string, partitions int32) {
+	delete(k.absents, name)
 	k.topics[name] = &topic{name: name, partitions: partitions, known: k.partitions.count(name)}
 	if k.waiting[name] {
 		delete(k.waiting, name)
@@ -155,6 +170,7 @@ func (k *Kafka) found(name string, partitions int32) {
 // is to be looked up again.
 func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
 	err := fmt.Errorf("topic %q does not exist", name)
+	k.absents[name] = true
 	switch policy {
 	case missingCreate:
 		return k.create(ctx, name)

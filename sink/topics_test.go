@@ -190,3 +190,24 @@ func TestMode34PartitionsGrow(t *testing.T) {
 		t.Errorf("new partition has %v", got)
 	}
 }
+
+// A broker that just came up, or has not heard of a new topic, knows none. The
+// event is not to blame.
+func TestMode28BrokerThatDoesNotKnowTheTopicYet(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "dead"))
+	cfg := c.config()
+	cfg.MissingTopic = config.MissingTopicBadEvent
+	k, _ := newKafka(t, cfg, WithDeadLetterTopic("dead"))
+	for _, topic := range []string{"orders", "dead"} {
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: topic, Err: kerr.UnknownTopicOrPartition, Count: 3})
+	}
+	evs := events("orders", 10)
+	if err := k.Deliver(deadline(t), evs, noReject(t)); err != nil {
+		t.Fatal(err)
+	}
+	ascending(t, c.values(t, "orders", 1), 10)
+	bad := &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: errors.New("made up")}
+	if err := k.DeadLetter(deadline(t), evs[0], bad); err != nil {
+		t.Fatal(err)
+	}
+}
