@@ -23,9 +23,10 @@ var libraries = []string{"outbox", "idempotency"}
 var implied = map[string]bool{"String": true, "Error": true, "Unwrap": true}
 
 // TestEverySymbolIsUsedFromOutside finds each exported constant, variable, type,
-// function and method in an external test, in an example program or in a package
-// for tests. It goes by names: a method counts where a package that imports its
-// own selects the name. A type counts, too, if it is part of a symbol that does.
+// function, method and field in an external test, in an example program or in a
+// package for tests. It goes by names: a method or field counts where a package
+// that imports its own selects the name, or gives it a value in a literal. A type
+// counts, too, if it is part of a symbol that does.
 func TestEverySymbolIsUsedFromOutside(t *testing.T) {
 	uses := usesOf(t)
 	found := 0
@@ -76,8 +77,8 @@ func parse(t *testing.T, tree string) (files []file) {
 	return files
 }
 
-// symbols are what a package exports, methods as Type.Method, each with the
-// declaration, in which types stand.
+// symbols are what a package exports, methods and fields as Type.Name, each with
+// the declaration, in which types stand.
 type symbols map[string]ast.Node
 
 // symbolsOf returns the symbols of a tree's packages.
@@ -115,6 +116,13 @@ func (s symbols) add(d ast.Decl) {
 			switch spec := spec.(type) {
 			case *ast.TypeSpec:
 				note("", spec.Name, spec)
+				if fields, ok := spec.Type.(*ast.StructType); ok && spec.Name.IsExported() {
+					for _, field := range fields.Fields.List {
+						for _, name := range field.Names {
+							note(spec.Name.Name+".", name, field)
+						}
+					}
+				}
 			case *ast.ValueSpec:
 				for _, name := range spec.Names {
 					note("", name, spec)

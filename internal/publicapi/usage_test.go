@@ -10,18 +10,19 @@ import (
 )
 
 // usage is what tests and examples select of the libraries' packages: pkg.Name
-// directly, and for methods all names that are selected beside an import of pkg.
+// directly, and for methods and fields all names that are selected, or are keys of
+// a literal, beside an import of pkg.
 type usage struct {
 	direct map[string]map[string]bool
 	beside map[string]map[string]bool
 }
 
 func (u usage) has(pkg, symbol string) bool {
-	_, method, ok := strings.Cut(symbol, ".")
+	_, member, ok := strings.Cut(symbol, ".")
 	if !ok {
 		return u.direct[pkg][symbol]
 	}
-	return implied[method] || u.beside[pkg][method]
+	return implied[member] || u.beside[pkg][member]
 }
 
 // suite calls the methods of the stores for their tests.
@@ -43,10 +44,15 @@ func usesOf(t *testing.T) usage {
 			note(imports, dir, pkg)
 		}
 		ast.Inspect(f.tree, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok {
-				note(selects, dir, s.Sel.Name)
-				if x, ok := s.X.(*ast.Ident); ok && local[x.Name] != "" {
-					note(u.direct, local[x.Name], s.Sel.Name)
+			switch n := n.(type) {
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok {
+					note(selects, dir, key.Name)
+				}
+			case *ast.SelectorExpr:
+				note(selects, dir, n.Sel.Name)
+				if x, ok := n.X.(*ast.Ident); ok && local[x.Name] != "" {
+					note(u.direct, local[x.Name], n.Sel.Name)
 				}
 			}
 			return true
