@@ -40,6 +40,31 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	}
 }
 
+// Rows that come under their partition's name are nobody's. They must still be
+// there when the operator is told.
+func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.exec(`ALTER TABLE outbox RENAME TO plain`)
+	d.exec(`CREATE TABLE outbox (LIKE plain, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (created_at)`)
+	d.exec(`CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT`)
+	d.cfg.Retention.After = time.Millisecond
+	d.cfg.Retention.Interval = time.Millisecond
+	g := &gate{topic: &topic{}}
+	i := d.start(&store{}, g).streams()
+	arrive(t, g.topic, len(d.insert(3, 1)))
+	eventually(t, "the delivered rows to go", func() bool { return d.text("SELECT count(*)::text FROM outbox") == "0" })
+	d.exec(`ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = false)`)
+	d.exec(leftOut)
+	for range 10 { // until the confirmed position has passed the row
+		d.exec(`SELECT pg_logical_emit_message(false, 'filler', repeat('x', 400000)), pg_sleep(0.05)`)
+	}
+	i.wantEnd(failure.Loss, "under the partitions' names")
+	if got := d.text("SELECT count(*)::text FROM outbox"); got != "1" {
+		t.Error("the row that was not published went")
+	}
+}
+
 const leftOut = `INSERT INTO outbox VALUES ('left out', 'order', 'o-1', 'Placed', '{}')`
 
 // The connections beside the stream are to the server of the stream: the

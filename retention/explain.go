@@ -29,7 +29,6 @@ var remedies = map[string]string{
 	lockNotAvailable:      "none needed: a transaction holds the table or a row; it is tried again",
 	insufficientPrivilege: "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner, and may need CREATE on its schema: GRANT <owner> TO <role>; GRANT CREATE ON SCHEMA <schema> TO <role>",
 	undefinedColumn:       "set retention.column to the column with the time of writing",
-	checkViolation:        "the default partition holds rows of the new partition's time: move or delete them",
 	invalidObject:         "if somebody else creates partitions, or for longer than retention.partition_span, set retention.partitions_ahead: 0",
 	notInRequiredState:    "if the table has no replica identity, have the publication publish no deletes: ALTER PUBLICATION <name> SET (publish = 'insert')",
 	dependentObjects:      "drop what depends on the old partition, or drop the partition with CASCADE",

@@ -106,7 +106,7 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 		at = p.To
 		err = r.create(ctx, conn, parent, p)
 		errs = append(errs, err)
-		if state := sqlState(err); state != "" && state != checkViolation {
+		if sqlState(err) != "" {
 			break // the others would fail for the same reason, and hold up writers once more
 		}
 	}
@@ -123,12 +123,19 @@ func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent wal.Table
 	switch {
 	case err != nil:
 		return fmt.Errorf("look for partition %s: %w", name, err)
-	case attached:
+	case attached, time.Now().Before(r.full[name]):
 		return nil
 	case exists:
 		return nameTaken(parent, name)
 	}
-	if _, err := conn.Exec(ctx, p.SQL()); err != nil {
+	_, err = conn.Exec(ctx, p.SQL())
+	if sqlState(err) == checkViolation {
+		r.full[name] = time.Now().Add(fullWait)
+		r.opts.Log.Warn("partition not created: the default partition holds rows of its time, and takes the others, too",
+			zap.Stringer("partition", name), zap.String("remedy", "none needed, or move them; they go when they are old"))
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("create partition %s: %w", name, err)
 	}
 	r.opts.Observer.RetentionPartition(parent, Created)

@@ -138,6 +138,17 @@ func TestBoundThatIsNoTime(t *testing.T) {
 	}
 }
 
+// TestDefaultPartitionKeepsItsRows: events that were written before the first
+// partition was created, or while nobody created any, are no failure.
+func TestDefaultPartitionKeepsItsRows(t *testing.T) {
+	k := startWith(t, outbox.PartitionedSchema+`; INSERT INTO outbox (aggregatetype, aggregateid, type) VALUES ('a', '1', 'today')`, forLong)
+	k.await("the partitions of the days to come", func() bool { return k.observer.created.Load() == 2 })
+	k.passes(5)
+	if err := k.observer.last(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPartitionsThatNeverGetOld: nobody should believe that they go.
 func TestPartitionsThatNeverGetOld(t *testing.T) {
 	for _, by := range []string{"LIST (aggregatetype)", "HASH (id)"} {

@@ -73,7 +73,7 @@ var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 // tables is still to be published in another way than through the log, as the
 // rows of a snapshot are.
 func Run(ctx context.Context, o Options) {
-	r := &retention{opts: o, turns: make([]turn, len(o.Tables))}
+	r := &retention{opts: o, turns: make([]turn, len(o.Tables)), full: map[wal.Table]time.Time{}}
 	retry := backoff.Series{Range: reconnectWaits}
 	for ctx.Err() == nil {
 		err := r.session(ctx, &retry)
@@ -89,8 +89,9 @@ func Run(ctx context.Context, o Options) {
 // retention is one call of Run.
 type retention struct {
 	opts  Options
-	turns []turn            // of the tables, in their order
-	seen  map[since]horizon // when a partition was first seen in a state, on this connection
+	turns []turn                  // of the tables, in their order
+	seen  map[since]horizon       // when a partition was first seen in a state, on this connection
+	full  map[wal.Table]time.Time // until when partitions are not tried whose rows the default one holds
 }
 
 // session makes passes on one connection until ctx ends or it breaks.

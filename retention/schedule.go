@@ -14,6 +14,9 @@ const (
 	// failedWait is the longest time until what failed is tried again: an
 	// attempt may have held up writers, for as long as a lock is waited for.
 	failedWait = 5 * time.Minute
+	// fullWait is the time between attempts at a partition whose rows are in the
+	// default one: that is searched for them, and locked meanwhile.
+	fullWait = time.Hour
 )
 
 // turn is when a table has its turn; the zero turn is due.
