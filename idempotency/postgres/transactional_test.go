@@ -321,6 +321,31 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
+// A Run needs one connection, whatever becomes of its message.
+func TestPoolOfOneConnection(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{
+		MaxAttempts: 2, FirstRetry: time.Millisecond, LastRetry: 4 * time.Millisecond,
+		DeadLetter: func(context.Context, idempotency.DeadLetter) error { return nil },
+	}, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	broken := func(context.Context) ([]byte, error) { return nil, errors.New("broken") }
+	var running sync.WaitGroup
+	for n := range 8 {
+		running.Go(func() {
+			id := fmt.Sprint(n)
+			if got := r.untilDone(t, message(id), effect(id)); got.Disposition != idempotency.Handled {
+				t.Errorf("%s is %s", id, got.Disposition)
+			}
+			if got := r.untilDone(t, message(id), never(t)); got.Disposition != idempotency.Skipped {
+				t.Errorf("%s, again, is %s", id, got.Disposition)
+			}
+			if got := r.untilDone(t, message("broken-"+id), broken); got.Disposition != idempotency.DeadLettered {
+				t.Errorf("broken-%s is %s", id, got.Disposition)
+			}
+		})
+	}
+	running.Wait()
+}
+
 // Many consumers, each of which gets every message.
 func TestManyConsumers(t *testing.T) {
 	r := newRunner(t, postgres.TransactionalOptions{}, func(c *pgxpool.Config) { c.MaxConns = 30 })

@@ -27,6 +27,8 @@
 //	  appendonly yes
 //	crash of the machine,              up to a second of writes is lost        appendfsync always, which costs
 //	  appendfsync everysec                                                       a disk write per operation
+//	start with data on disk            calls fail with LOADING until the data  wait
+//	                                   are read
 //	failover                           what the new master had not got is      min-replicas-to-write, WaitReplicas:
 //	                                   lost; all of it if it was empty           less is lost, not nothing
 //	master cut off from the majority   it goes on granting what the failover   min-replicas-to-write 1: it refuses

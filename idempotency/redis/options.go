@@ -30,7 +30,9 @@ type Options struct {
 	// not after WaitTimeout. 0, the default, does not wait.
 	//
 	// It narrows, and does not close, the gap of a failover: Redis may promote a
-	// replica that is not among them, and what failed is not taken back.
+	// replica that is not among them, and what failed is not taken back. In a
+	// cluster, keys of a hash slot that is being moved to another node are
+	// refused until it has moved.
 	WaitReplicas int
 	// WaitTimeout is DefaultWaitTimeout if 0. It must be shorter than the
 	// client's ReadTimeout, and at least 1 ms.

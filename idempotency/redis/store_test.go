@@ -183,8 +183,20 @@ func TestSlotThatMoves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			moveKey(t, cluster, prefix(t)+":{shipping/order-1}")
 			lease := idempotency.Lease{Key: key, Owner: held.Owner, Fence: held.Fence}
+			end := moveKey(t, cluster, prefix(t)+":{shipping/order-1}")
+			err = s.Extend(t.Context(), lease, time.Hour)
+			if err != nil {
+				t.Errorf("extend while the slot is being moved: %v", err)
+			}
+			err = s.Complete(t.Context(), lease, nil, time.Hour)
+			switch waits := replicas > 0; {
+			case !waits && err != nil:
+				t.Errorf("complete while the slot is being moved: %v", err)
+			case waits && (err == nil || !strings.Contains(err.Error(), "being moved") || idempotency.Answered(err)):
+				t.Errorf("complete while the slot is being moved: %v, want no answer", err)
+			}
+			end()
 			tolerate(s.Complete(t.Context(), lease, nil, time.Hour))
 			if got := outcome(t, s, key); got != idempotency.Duplicate {
 				t.Errorf("%s, want %s", got, idempotency.Duplicate)
@@ -210,9 +222,10 @@ func TestPurgeTakesThePrefixLiterally(t *testing.T) {
 	}
 }
 
-// moveKey moves the key's slot, with it, to another node of the cluster. (Redis
-// Cluster specification, "Live reconfiguration".)
-func moveKey(t *testing.T, cluster *redistest.Cluster, name string) {
+// moveKey begins to move the key's slot to another node of the cluster, and moves
+// the key; end moves the rest. (Redis Cluster specification, "Live
+// reconfiguration".)
+func moveKey(t *testing.T, cluster *redistest.Cluster, name string) (end func()) {
 	t.Helper()
 	all := cluster.Client(t)
 	slot := all.ClusterKeySlot(t.Context(), name).Val()
@@ -236,8 +249,10 @@ func moveKey(t *testing.T, cluster *redistest.Cluster, name string) {
 	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
 	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
 	do(t, from, "MIGRATE", host, port, name, 0, 5000)
-	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", toID)
-	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	return func() {
+		do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+		do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	}
 }
 
 func TestWaitForReplicas(t *testing.T) {

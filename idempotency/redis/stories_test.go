@@ -86,6 +86,42 @@ func TestCrashWithAppendOnlyFileForgetsNothing(t *testing.T) {
 	complete(t, s, held, "late")
 }
 
+func TestServerThatReadsItsDataRefuses(t *testing.T) {
+	// It answers between 1024 commands that it reads, each of which takes a
+	// while here.
+	server := redistest.Start(t, redistest.Setting("appendonly", "yes"), redistest.Setting("key-load-delay", "200"))
+	client := server.Client(t, func(o *goredis.Options) { o.MaxRetries = -1 })
+	s := newStore(t, client, redis.Options{})
+	held, completed := heldAndCompleted(t, s)
+	if _, err := client.Pipelined(t.Context(), func(p goredis.Pipeliner) error {
+		for i := range 5000 {
+			p.Set(t.Context(), fmt.Sprint("other-", i), "", 0)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill(t)
+	refused := make(chan error, 1)
+	go func() { // ends with the first answer, or the test
+		for {
+			_, err := s.Claim(t.Context(), completed.Key, request())
+			if err == nil || goredis.HasErrorPrefix(err, "LOADING") || t.Context().Err() != nil {
+				refused <- err
+				return
+			}
+		}
+	}()
+	server.Resume(t)
+	if err := <-refused; err == nil || !strings.Contains(err.Error(), ": wait") || idempotency.Answered(err) {
+		t.Errorf("claim while the server reads its data: %v, want LOADING with a hint", err)
+	}
+	if got := outcome(t, s, completed.Key); got != idempotency.Duplicate {
+		t.Errorf("the completed key: %s, want %s", got, idempotency.Duplicate)
+	}
+	complete(t, s, held, "late")
+}
+
 // failover is a client that is told of another master.
 type failover struct{ addr atomic.Pointer[string] }
 
