@@ -20,6 +20,11 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 		return false, err
 	}
 	rows, free, seen, err := c.rows(w.working, t.limit, w.bytes)
+	if surplus, ok := errors.AsType[*surplusError](err); ok {
+		c.release(w.working)
+		t.limit, t.busy = surplus.fit, true
+		return false, nil
+	}
 	if err != nil {
 		t.most = max(1, t.limit/2) // it may have been more than can be read in time
 		t.limit = t.most

@@ -119,24 +119,44 @@ func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []
 func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []string) (rows []row, seen int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
+	surplus, cancelled := max(bytes, minSurplus), false
 	results := c.conn.Exec(ctx, c.table.fetchSQL(c.held, c.all, limit, without))
 	for results.NextResult() {
 		reader := results.ResultReader()
 		for reader.NextRow() {
 			seen++
-			if seen > 1 && bytes <= 0 {
-				continue // locked, but left to another batch
+			if seen == 1 || bytes > 0 {
+				r := readRow(reader.Values())
+				bytes -= r.size
+				rows = append(rows, r)
+				continue
 			}
-			r := readRow(reader.Values())
-			bytes -= r.size
-			rows = append(rows, r)
+			// Locked, but left to another batch.
+			for _, v := range reader.Values() {
+				surplus -= int64(len(v))
+			}
+			if surplus < 0 && !cancelled {
+				cancelled = true
+				_ = c.conn.CancelRequest(ctx) // without it, the rest is read through
+			}
 		}
 	}
-	if err := results.Close(); err != nil {
+	if err := results.Close(); cancelled && hasCode(err, codeQueryCanceled) {
+		return nil, 0, &surplusError{fit: len(rows)}
+	} else if err != nil {
 		return nil, 0, fmt.Errorf("claim rows of %s: %w", c.table.Name, classify(err, c.table))
 	}
 	return rows, seen, nil
 }
+
+// minSurplus is the least that is read beyond what fits before the claim is
+// given up, and made again with a lower limit.
+const minSurplus = 1 << 20
+
+// surplusError means that the claim's rows were far more than fit.
+type surplusError struct{ fit int }
+
+func (e *surplusError) Error() string { return fmt.Sprintf("only the first %d rows fit", e.fit) }
 
 // readRow copies a result row, in one allocation, as pgconn reuses its buffer.
 func readRow(columns [][]byte) row {

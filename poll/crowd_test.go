@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
 // TestHeldKeyDoesNotHoldBackOthers has more rows of held keys before the others
@@ -36,6 +37,28 @@ func TestHeldKeyDoesNotHoldBackOthers(t *testing.T) {
 		if got := fmt.Sprint(w.topic.values(key)); got != "[0 1 2 3 4 5 6 7 8 9]" {
 			t.Errorf("key %q: published %s", key, got)
 		}
+	}
+}
+
+// TestLargeRowsAreNotReadInVain has a batch of a thousand times what fits: what
+// is read of it is not much more than that.
+func TestLargeRowsAreNotReadInVain(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		SELECT 'order', 'k' || n % 3, 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 128) n`)
+	w.cfg.Sink.Kafka.MaxBufferedBytes = 256 << 10
+	p := w.proxied()
+	f := newFault()
+	f.down()
+	w.start(f)
+	f.awaitDelivery(t)
+	if read := p.Bytes(proxy.Down) >> 20; read > 32 {
+		t.Errorf("%d MiB were read for a first batch of 1", read)
+	}
+	f.up()
+	w.published(128)
+	if got := len(w.topic.all()); got != 128 {
+		t.Errorf("%d records for 128 rows", got)
 	}
 }
 

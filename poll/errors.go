@@ -16,6 +16,7 @@ const (
 	codeInsufficientRights = "42501"
 	codeReadOnly           = "25006"
 	codeLockNotAvailable   = "55P03"
+	codeQueryCanceled      = "57014"
 )
 
 // lastingErrors are classes of errors that the same statement meets again (of

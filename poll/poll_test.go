@@ -224,6 +224,7 @@ func TestBadEvents(t *testing.T) {
 func TestWhatAnOperatorMustMendEndsIt(t *testing.T) {
 	for name, tt := range map[string]struct{ ddl, remedy string }{
 		"no table":     {"SELECT 1", "setup"},
+		"view":         {`CREATE VIEW outbox AS SELECT 1 AS id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, '' AS payload, false AS published`, "source.tables"},
 		"no flag":      {`CREATE TABLE outbox (id bigserial, aggregate_type text, aggregate_id text, event_type text, payload text)`, "ADD COLUMN"},
 		"no order":     {`CREATE TABLE outbox (id uuid, aggregate_type text, aggregate_id text, event_type text, payload text, published boolean)`, "order_by"},
 		"other column": {`CREATE TABLE outbox (id uuid, name text, published boolean)`, "name a column"},
