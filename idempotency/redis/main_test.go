@@ -9,10 +9,11 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(redistest.With(m)) }
 
 // newStore returns a store with keys of its own.
 func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *redis.Store {
