@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -26,18 +25,23 @@ var _ Sink = (*Stdout)(nil)
 //
 // Keys, values and ids are strings, or null; bytes that are not UTF-8 are the
 // object {"base64": …} instead. A dead letter is such a line with the members
-// "reason" and "error" added. Durable means written to the writer.
+// "reason" and "error" added. Durable means written to the writer, which gets
+// whole lines in each call: others may write to it, too.
 type Stdout struct {
-	buf *bufio.Writer
+	to  io.Writer
+	buf bytes.Buffer
 	enc *json.Encoder
 }
 
+// stdoutBytes is about how much is written at a time.
+const stdoutBytes = 64 << 10
+
 // NewStdout returns a Stdout that writes to w. w stays the caller's to close.
 func NewStdout(w io.Writer) *Stdout {
-	buf := bufio.NewWriterSize(w, 64<<10)
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
-	return &Stdout{buf: buf, enc: enc}
+	s := &Stdout{to: w}
+	s.enc = json.NewEncoder(&s.buf)
+	s.enc.SetEscapeHTML(false)
+	return s
 }
 
 // line is the JSON form of an event.
@@ -99,13 +103,17 @@ func (s *Stdout) write(ev *transform.Event, bad *transform.BadEvent) error {
 		l.Reason, l.Error = bad.Reason, bad.Err.Error()
 	}
 	if err := s.enc.Encode(&l); err != nil {
-		return fmt.Errorf("write event: %w", err)
+		return fmt.Errorf("encode event: %w", err)
+	}
+	if s.buf.Len() >= stdoutBytes {
+		return s.flush()
 	}
 	return nil
 }
 
 func (s *Stdout) flush() error {
-	if err := s.buf.Flush(); err != nil {
+	defer s.buf.Reset()
+	if _, err := s.buf.WriteTo(s.to); err != nil {
 		return fmt.Errorf("write events: %w", err)
 	}
 	return nil

@@ -47,3 +47,24 @@ func TestStdoutReportsWhatWasNotWritten(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// wholeLines is a writer that several may share.
+type wholeLines struct{ t *testing.T }
+
+func (w wholeLines) Write(p []byte) (int, error) {
+	if len(p) == 0 || p[len(p)-1] != '\n' {
+		w.t.Errorf("a write of %d bytes ends within a line", len(p))
+	}
+	return len(p), nil
+}
+
+// Pipelines share standard output: no line of one may end up within another's.
+func TestStdoutWritesWholeLines(t *testing.T) {
+	s := NewStdout(wholeLines{t})
+	defer s.Close()
+	evs := events("orders", 1000)
+	evs[500].Record.Value = bytes.Repeat([]byte("x"), 200<<10)
+	if err := s.Deliver(t.Context(), evs, noReject(t)); err != nil {
+		t.Fatal(err)
+	}
+}
