@@ -63,7 +63,7 @@ func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 	}
 	entries := p.progress.add(records)
 	for i := range entries {
-		l := p.lane(s.order.laneKey(records[i]))
+		l := p.lane(s.order.laneKey(entries[i].record))
 		l.queue.push(&entries[i])
 		if l.state == laneEmpty {
 			s.makeReady(l)
