@@ -10,7 +10,8 @@ import "context"
 // came to stands, so that it is not called again. It lives as long as the
 // caller keeps it: another process that gets the message begins anew.
 //
-// A Pending is not changed once it is returned.
+// A Pending is not changed once it is returned, and is for one Run at a time:
+// two that ask for the same claim would both be granted it.
 type Pending struct {
 	// Key is the message's.
 	Key Key

@@ -41,9 +41,11 @@ const (
 // The function returns nil when all in-sync replicas have the dead letter. It
 // blocks until then, until its context ends, or for half a minute; one that was
 // cut off may have been written, or be written yet, and is written again by the
-// next attempt. The client remains
-// the caller's; it must require all acks, and it must not be closed before the
-// consumer has stopped. That the topic exists is up to the operator.
+// next attempt. The client remains the caller's; it must require all acks, and
+// it must not be closed before the consumer has stopped. That the topic exists
+// is up to the operator, and that it and the client take records that are 2 KiB
+// larger, for the headers, than those of the topics consumed
+// (max.message.bytes, kgo.ProducerBatchMaxBytes): otherwise the largest wait.
 func DeadLetterTopic(client *kgo.Client, topic string) (DeadLetterFunc, error) {
 	return deadLetterTopic(client, topic, deadLetterTimeout)
 }
