@@ -352,7 +352,7 @@ func TestClientTakesEveryConfigurableRecordSize(t *testing.T) {
 // the rest is there, which is then written ahead of it.
 func TestMode30RefusedFirstBatchOfATopic(t *testing.T) {
 	var topics []string
-	for n := range 40 {
+	for n := range 4 {
 		topics = append(topics, fmt.Sprintf("orders-%d", n))
 	}
 	c := startCluster(t, kfake.SeedTopics(1, topics...))
