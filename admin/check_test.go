@@ -219,6 +219,9 @@ func TestCheckKafka(t *testing.T) {
 			f.Sink.Kafka.ReplicationFactor = 7
 		}, "kafka.topic " + event, Fail, "could not be created"},
 		{"event topic there", []kfake.Opt{kfake.SeedTopics(3, event)}, func(*fixture) {}, "kafka.topic " + event, OK, "3 partitions"},
+		{"empty outbox", nil, func(f *fixture) { f.exec(`TRUNCATE outbox`) }, "kafka.topics", Skipped, "no rows"},
+		{"messages only", nil, func(f *fixture) { f.Source.Mode, f.Source.Tables = config.ModeMessage, nil },
+			"kafka.topics", Skipped, "only once it is written"},
 		{"no dead letters", nil, func(*fixture) {}, "kafka.dead_letter_topic", Skipped, "stop"},
 		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = config.BadEventDeadLetter },
 			"kafka.dead_letter_topic", Fail, "does not exist"},

@@ -69,14 +69,25 @@ func announceStop(ctx context.Context, log *zap.Logger) (join func()) {
 	}
 }
 
-// sources is a log field that says what will be read: slot and tables of each
-// pipeline.
+// sources is a log field that says what each pipeline will read.
 func sources(cfg *config.Config) zap.Field {
 	each := cfg.Each()
 	read := make([]string, len(each))
 	for i, p := range each {
-		source := p.Config.Source
-		read[i] = source.Slot + ": " + strings.Join(source.Tables, ", ")
+		read[i] = origin(p.Config.Source)
 	}
 	return zap.Strings("sources", read)
+}
+
+// origin says what will be read: tables, and messages, through a slot, or tables
+// without one.
+func origin(s config.Source) string {
+	what := s.Tables
+	switch s.Mode {
+	case config.ModePoll:
+		return strings.Join(what, ", ")
+	case config.ModeMessage:
+		what = append([]string{"messages with the prefix " + s.MessagePrefix}, what...)
+	}
+	return s.Slot + ": " + strings.Join(what, ", ")
 }
