@@ -39,6 +39,9 @@ func (w *world) rewriteConfig(from, to string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	if !strings.Contains(string(text), from) {
+		w.t.Fatalf("the configuration does not have %q", from)
+	}
 	if err := os.WriteFile(w.config, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
