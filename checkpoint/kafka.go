@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -60,7 +61,7 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, er
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
 	}
 	k := &kafka{client: client, admin: kadm.NewClient(client), topic: topic, key: key}
-	_, err = untilDone(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
+	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
 	if err != nil {
 		client.Close()
 		return nil, fmt.Errorf("checkpoint topic %s: %w", topic, err)
@@ -115,29 +116,6 @@ func (k *kafka) produce(ctx context.Context, value []byte) error {
 }
 
 func (k *kafka) Close() { k.client.Close() }
-
-// untilDone calls ask, and returns without its answer when ctx ends: the client
-// does not look at contexts while it connects, and a broker that takes the
-// connection and says nothing keeps it at that for ten seconds. ask then ends by
-// itself, at the latest when the client is closed.
-func untilDone[T any](ctx context.Context, ask func() (T, error)) (T, error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	answered := make(chan answer, 1)
-	go func() {
-		value, err := ask()
-		answered <- answer{value, err}
-	}()
-	select {
-	case a := <-answered:
-		return a.value, a.err
-	case <-ctx.Done():
-		var nothing T
-		return nothing, ctx.Err()
-	}
-}
 
 // pick returns the checkpoint that counts among the newest records of one key,
 // in the order of the log: the last one of the highest epoch. Whatever lies
