@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
 
 // repeatWindow is how much a kill -9 may repeat: what was committed, or became
 // readable at the broker, in the time before it. The rest is confirmed.
 const repeatWindow = 250 * time.Millisecond
+
+// settling is how long the topics must not grow after a kill: what the dead one
+// had sent is still on its way through sockets, proxy and broker.
+const settling = 500 * time.Millisecond
 
 // TestKilled kills the connector at random moments under load (failure mode 37).
 func TestKilled(t *testing.T) { killed(t, toTable) }
@@ -63,18 +66,9 @@ func (w *world) kill(c *connector) death {
 			d.ends, since = ends, time.Now()
 			return false
 		}
-		return time.Since(since) >= settling()
+		return time.Since(since) >= settling
 	})
 	return d
-}
-
-// settling is how long the topics must not grow after a kill. A broker in
-// another process may take its time over what the dead one had sent.
-func settling() time.Duration {
-	if kafkatest.Real() {
-		return 500 * time.Millisecond
-	}
-	return 0
 }
 
 // beyond tells whether the record was written after the death.

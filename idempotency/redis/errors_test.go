@@ -42,7 +42,8 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 		},
 		"a cluster without slots": {
 			client: func(t *testing.T) *goredis.Client {
-				return redistest.Start(t, redistest.Setting("cluster-enabled", "yes"), redistest.Setting("cluster-port", "1")).Client(t, noRetries)
+				node, _ := redistest.StartNode(t)
+				return node.Client(t, noRetries)
 			},
 			want: []string{"CLUSTERDOWN", "CLUSTER INFO"},
 		},

@@ -50,19 +50,26 @@ func (s *Server) Await(t testing.TB, section, line string) {
 // Cluster is a Redis Cluster of three masters without replicas.
 type Cluster struct{ Nodes []*Server }
 
+// StartNode starts a node that is in no cluster yet and has no slots. bus is its
+// cluster port.
+func StartNode(t testing.TB) (node *Server, bus int) {
+	t.Helper()
+	bus, err := container.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Start(t, Setting("cluster-enabled", "yes"), Setting("cluster-port", strconv.Itoa(bus))), bus
+}
+
 // StartCluster starts a cluster that is removed when the test ends.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	bus := make([]int, masters)
 	for i := range masters {
-		port, err := container.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		bus[i] = port
-		node := Start(t, Setting("cluster-enabled", "yes"), Setting("cluster-port", strconv.Itoa(port)))
+		node, port := StartNode(t)
 		node.local(t)
+		bus[i] = port
 		c.Nodes = append(c.Nodes, node)
 	}
 	for i, node := range c.Nodes {
