@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -117,7 +118,7 @@ func measureTable(ctx context.Context, s *server, o options, table string) (c co
 	if err != nil {
 		return c, err
 	}
-	if err := s.poll(ctx, o, table, func(*counter) error { return waitFor(ctx, idlePolls*time.Millisecond) }); err != nil {
+	if err := s.poll(ctx, o, table, func(*counter) error { return backoff.Sleep(ctx, idlePolls*time.Millisecond) }); err != nil {
 		return c, err
 	}
 	after, err := s.blocks(ctx, table)
@@ -141,7 +142,7 @@ func measureTable(ctx context.Context, s *server, o options, table string) (c co
 	c.blocks = float64(after.blocks-before.blocks) / float64(o.fresh)
 
 	err = s.poll(ctx, o, table, func(out *counter) error {
-		if err := waitFor(ctx, 100*time.Millisecond); err != nil { // it is connected and knows the table
+		if err := backoff.Sleep(ctx, 100*time.Millisecond); err != nil { // it is connected and knows the table
 			return err
 		}
 		if err := s.insert(ctx, table, o.fresh, o.payload, false); err != nil {
@@ -152,7 +153,7 @@ func measureTable(ctx context.Context, s *server, o options, table string) (c co
 			return err
 		}
 		for !s.marked(ctx, table) {
-			if err := waitFor(ctx, time.Millisecond); err != nil {
+			if err := backoff.Sleep(ctx, time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -168,7 +169,7 @@ func measureTable(ctx context.Context, s *server, o options, table string) (c co
 // await returns once n events were delivered.
 func (c *counter) await(ctx context.Context, n int) error {
 	for c.events.Load() < int64(n) {
-		if err := waitFor(ctx, time.Millisecond); err != nil {
+		if err := backoff.Sleep(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -216,20 +217,9 @@ func (s *server) alone(ctx context.Context) error {
 		if err != nil || others == 0 {
 			return err
 		}
-		if err := waitFor(ctx, 10*time.Millisecond); err != nil {
+		if err := backoff.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-func waitFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

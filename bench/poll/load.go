@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
 // table is the outbox of the loads.
@@ -129,7 +131,7 @@ func startConnector(ctx context.Context, s *server, o options, m mode) (*exec.Cm
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return cmd, waitFor(ctx, 3*time.Second)
+	return cmd, backoff.Sleep(ctx, 3*time.Second)
 }
 
 func stopConnector(cmd *exec.Cmd) (time.Duration, error) {
@@ -156,7 +158,7 @@ func (s *server) write(ctx context.Context, o options) (events int, err error) {
 	for time.Since(began) < o.load {
 		due := int(time.Since(began).Seconds() * float64(o.rate))
 		if events >= due {
-			if err := waitFor(ctx, time.Millisecond); err != nil {
+			if err := backoff.Sleep(ctx, time.Millisecond); err != nil {
 				return events, err
 			}
 			continue
@@ -180,7 +182,7 @@ func (s *server) awaitPublished(ctx context.Context, m mode) error {
 		if err != nil || done {
 			return err
 		}
-		if err := waitFor(ctx, 10*time.Millisecond); err != nil {
+		if err := backoff.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}

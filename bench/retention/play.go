@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
 
@@ -76,7 +77,7 @@ func (s *stage) playPhase(ctx context.Context, t *traffic, retention bool) (p ph
 	p.from = s.log.now() + int64(s.skip)
 	p.to = s.log.now() + int64(s.phase()-unmeasuredEnd)
 	for left := time.Until(end); left > 0; left = time.Until(end) {
-		if err := wait(ctx, min(left, looking)); err != nil {
+		if err := backoff.Sleep(ctx, min(left, looking)); err != nil {
 			return p, err
 		}
 		if err := t.err(); err != nil {
@@ -108,7 +109,7 @@ func (s *stage) finish(ctx context.Context, t *traffic) error {
 	}
 	const patience = time.Minute
 	for end := time.Now().Add(patience); s.log.missing() > 0 && time.Now().Before(end) && err == nil; {
-		err = wait(ctx, 100*time.Millisecond)
+		err = backoff.Sleep(ctx, 100*time.Millisecond)
 	}
 	_, stopped := c.stop()
 	t.leave()

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
 
@@ -86,7 +87,7 @@ func (t *traffic) write(ctx context.Context, number int) error {
 	random := rand.New(rand.NewPCG(1, uint64(number)))
 	every := time.Duration(float64(time.Second) * float64(t.perTx*writers) / t.eventsPerSecond())
 	due := time.Now().Add(every * time.Duration(number) / writers)
-	for wait(ctx, time.Until(due)) == nil {
+	for backoff.Sleep(ctx, time.Until(due)) == nil {
 		// A transaction that has begun ends, so that its outcome is known.
 		if err := t.transaction(context.WithoutCancel(ctx), conn, random, number); err != nil {
 			return fmt.Errorf("writer %d: %w", number, err)
@@ -163,19 +164,4 @@ func (j *journal) receive(records []*kgo.Record) error {
 		j.received[n].CompareAndSwap(0, now)
 	}
 	return nil
-}
-
-// wait returns nil after d, or ctx's cause as soon as ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
