@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
-	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
@@ -108,7 +108,7 @@ func newWorld(t testing.TB, o options) *world {
 // startBroker starts a broker that sends its clients through the proxy.
 func (w *world) startBroker(o options) {
 	w.t.Helper()
-	port, err := container.FreePort()
+	port, err := freeport.Take()
 	if err != nil {
 		w.t.Fatal(err)
 	}

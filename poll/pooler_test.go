@@ -14,7 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
-	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // poolerEnv names a pgbouncer to test with, where PATH has none.
@@ -56,7 +56,7 @@ func (w *world) pool(bin string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	port, err := container.FreePort()
+	port, err := freeport.Take()
 	if err != nil {
 		w.t.Fatal(err)
 	}

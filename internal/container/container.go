@@ -16,8 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/netip"
 	"os"
 	"strconv"
@@ -131,23 +129,4 @@ func Goroutines() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"),
 	}
-}
-
-// FreePort takes ports from here. Linux (from 32768) and IANA (from 49152) take
-// those of connections from above: a server that needs seconds to listen, or
-// that is stopped and started again, would find its port taken, be it by a
-// client that tried to reach it.
-const firstPort, lastPort = 20000, 32767
-
-// FreePort returns a port of the loopback address that nobody listens on.
-func FreePort() (port int, err error) {
-	const tries = 100
-	for range tries {
-		port = firstPort + rand.IntN(lastPort-firstPort+1)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("find a free port: %w", err)
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/orders"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
@@ -86,7 +86,7 @@ func (s *stage) createDatabase(ctx context.Context) error {
 // configure writes the connector's configuration: the defaults, and where to
 // find the two servers.
 func (s *stage) configure() error {
-	http, err := freeAddress()
+	http, err := freeport.TakeAddress()
 	if err != nil {
 		return err
 	}
@@ -97,15 +97,6 @@ func (s *stage) configure() error {
 	s.config.Log.Level = "warn"
 	s.config.Log.Format = "console"
 	return nil
-}
-
-// freeAddress returns a loopback address that nobody listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // awaitStreaming returns once the connector reads its slot. Rows committed

@@ -28,6 +28,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // ErrNotToBeHad says that DynamoDB Local cannot be had on this machine: there is
@@ -58,7 +59,7 @@ func Start(ctx context.Context) (*Server, error) {
 	if out, err := exec.CommandContext(ctx, script, "fetch").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", ErrNotToBeHad, err, strings.TrimSpace(string(out)))
 	}
-	address, err := freeAddress()
+	address, err := freeport.TakeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +126,6 @@ func findScript() (string, error) {
 		}
 		dir = parent
 	}
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // Await returns once a server at the address answers, be it to refuse: an

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // image is Amazon's own; the version is that of scripts/dynamodb.sh.
@@ -37,7 +38,7 @@ func start() (*running, error) {
 }
 
 func startContainer(ctx context.Context) (*running, error) {
-	port, err := container.FreePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

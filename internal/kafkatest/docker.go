@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // kafkaImage is Apache Kafka's own image; the version is that of
@@ -20,7 +21,7 @@ type contained struct {
 }
 
 func startContainer(ctx context.Context, o options) (*contained, error) {
-	port, err := container.FreePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // fake is a kfake cluster of one broker. It keeps its data in a directory for
@@ -22,7 +22,7 @@ type fake struct {
 }
 
 func startFake(dir string, o options) (*fake, error) {
-	port, err := container.FreePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
-	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // apache is Apache Kafka as a process of its own, run by scripts/kafka.sh.
@@ -33,10 +33,10 @@ func startReal(t testing.TB, o options) (*apache, error) {
 		return nil, err
 	}
 	a := &apache{script: script, dir: t.TempDir()}
-	if a.port, err = container.FreePort(); err != nil {
+	if a.port, err = freeport.Take(); err != nil {
 		return nil, err
 	}
-	if a.controller, err = container.FreePort(); err != nil {
+	if a.controller, err = freeport.Take(); err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.settings)) {

@@ -12,6 +12,7 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // releases are the downloads of each major version, pinned by
@@ -64,7 +65,7 @@ func unpack(release embeddedpostgres.PostgresVersion, cache, home string) (err e
 			}
 		}
 	}()
-	port, err := freePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return err
 	}

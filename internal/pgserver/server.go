@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // superuser is the name of the server's only role.
@@ -116,15 +117,16 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// create makes the data directory and starts the server on a free port. A port
-// that is free when asked for may be taken a moment later, hence the attempts.
+// create makes the data directory and starts the server on a free port. Somebody
+// who does not ask package freeport may take it a moment later, hence the
+// attempts.
 func (s *Server) create(ctx context.Context) error {
 	if err := s.initdb(ctx); err != nil {
 		return err
 	}
 	var err error
 	for range portAttempts {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = freeport.Take(); err != nil {
 			return err
 		}
 		if err = s.Resume(ctx); !errors.Is(err, errPortTaken) {
@@ -309,13 +311,4 @@ func (s *Server) explain(err error, logged int64) error {
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-8):], "\n")
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

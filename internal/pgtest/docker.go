@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
@@ -39,7 +40,7 @@ type contained struct {
 }
 
 func startContainer(ctx context.Context, o pgserver.Options) (server, error) {
-	port, err := container.FreePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // Limits of waiting for the server, for slow and busy machines.
@@ -67,7 +68,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	s := &Server{opts: opts, dir: dir}
 	// A port that is free when asked for may be taken a moment later.
 	for range portAttempts {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = freeport.Take(); err != nil {
 			break
 		}
 		if err = s.Resume(ctx); err == nil {
@@ -213,13 +214,4 @@ func ping(ctx context.Context, socket string) error {
 		return nil
 	}
 	return errors.New(strings.TrimSpace(text))
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

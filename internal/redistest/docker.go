@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 )
 
@@ -28,7 +29,7 @@ type contained struct {
 }
 
 func startContainer(ctx context.Context, o redisserver.Options) (server, error) {
-	port, err := container.FreePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

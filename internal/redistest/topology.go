@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
 // masters is the least number of masters that Redis Cluster is made for.
@@ -54,7 +54,7 @@ type Cluster struct{ Nodes []*Server }
 // cluster port.
 func StartNode(t testing.TB) (node *Server, bus int) {
 	t.Helper()
-	bus, err := container.FreePort()
+	bus, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
