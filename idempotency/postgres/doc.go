@@ -21,7 +21,8 @@
 //  2. A claim that is refused writes nothing.
 //  3. A statement locks one row at most, except for Sweep and Purge, which pass
 //     over rows that others have locked; so they cannot deadlock.
-//  4. Time is the server's, of one clock_timestamp() per decision.
+//  4. Time is the server's, of one clock_timestamp() per decision. Those by which
+//     claims of a key are granted are in the order of the claims.
 //  5. Under Transactional, effects and completion commit together. Neither locks
 //     nor leases are needed for that, only the fence; they spare work in vain.
 //  6. A commit whose outcome is unknown is never reported as handled unless the
@@ -34,6 +35,11 @@
 // that somebody was faster, the statement is repeated. That costs one round trip,
 // and is right under every isolation level that the pool may have for its
 // default: serialization failures are repeated as well.
+//
+// Claims that write take turns at a key, by an advisory lock of two integers that
+// ends with the statement's commit, and read the clock in their turn. A purged
+// row's fence is gone with it; a claim that read the clock before that row was
+// claimed, and wrote after it was purged, would have a smaller one otherwise.
 //
 // # Two consumers at once
 //

@@ -254,7 +254,13 @@ func TestVanishedClient(t *testing.T) {
 	p, through := behind(t, direct)
 	t.Cleanup(p.Cut)
 	vanishing := newTransactional(t, connect(t, through), o)
-	began, elsewhere := make(chan struct{}), make(chan struct{})
+	// The server waits for the lock in the middle of a statement, and so does not
+	// count the transaction as idle, until it is told to go on.
+	busy := begin(t, admin)
+	if _, err := busy.Exec(limited(t), `SELECT pg_advisory_xact_lock(1)`); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
 		ctx, cancel := context.WithCancel(limited(t))
@@ -262,8 +268,7 @@ func TestVanishedClient(t *testing.T) {
 			if _, err := effect("a")(ctx); err != nil {
 				return nil, err
 			}
-			p.Set(proxy.Up, proxy.Fault{Swallow: true})
-			close(began)
+			_, _ = postgres.Tx(ctx).Exec(ctx, `SELECT pg_advisory_xact_lock(1)`)
 			<-elsewhere
 			cancel()
 			return nil, ctx.Err()
@@ -272,9 +277,16 @@ func TestVanishedClient(t *testing.T) {
 			t.Errorf("the vanished client: %s, %v", result.Disposition, err)
 		}
 	})
-	<-began
+	eventually(t, func() bool {
+		return query[int](t, admin, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+	})
+	p.Set(proxy.Up, proxy.Fault{Swallow: true})
 	if result, err := alive.Run(limited(t), message("a"), never(t)); result.Disposition != idempotency.Elsewhere {
 		t.Errorf("while the server has it: %s, %v", result.Disposition, err)
+	}
+	if err := busy.Rollback(limited(t)); err != nil {
+		t.Fatal(err)
 	}
 	alive.untilDone(t, message("a"), effect("a"))
 	alive.wantEffects(t, "a", 1)

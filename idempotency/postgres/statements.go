@@ -38,8 +38,8 @@ func newStatements(table string, partitioned bool, slot int) statements {
 		}
 	}
 	return statements{
-		claim:       fill(claimSQL, "{lock}", "true"),
-		claimLocked: fill(claimSQL, "{lock}", "pg_try_advisory_xact_lock($7::bigint)"),
+		claim:       fill(claimSQL, "{may}", "true"),
+		claimLocked: fill(claimSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint)"),
 		extend:      fill(extendSQL),
 		complete:    fill(completeSQL),
 		fail:        fill(failSQL),
@@ -50,8 +50,9 @@ func newStatements(table string, partitioned bool, slot int) statements {
 	}
 }
 
-// What the statements have in common. A claim is judged at one time: that of
-// clock, which excluded.updated_at repeats in the conflict's branch.
+// What the statements have in common. A refusal is judged at the time of clock, a
+// grant at that of moment, which excluded.updated_at repeats in the conflict's
+// branch.
 const (
 	// mismatch follows idempotency.Fingerprint.Conflicts.
 	mismatch = `(k.fingerprint <> '' AND $3::text <> '' AND k.fingerprint <> $3::text
@@ -71,8 +72,13 @@ const (
 // is missing, the insert decides, on the row as it is then. It returns no row
 // when somebody was faster in between, so that the answer has to be read anew.
 //
-// Parameters: scope, id, fingerprint, owner, lease and retention in µs; with an
-// advisory lock, its key.
+// Claims of a key that may be granted take turns: moment is read behind an
+// advisory lock, which lasts until the commit. A fence made of it is greater than
+// that of every earlier claim, even if the row of that one was purged while this
+// one waited for it.
+//
+// Parameters: scope, id, fingerprint, owner, lease and retention in µs, the two
+// halves of the key of that lock; with a lock that must be free, its key.
 var claimSQL = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS now
@@ -82,14 +88,18 @@ WITH clock AS MATERIALIZED (
 	FROM {table} AS k, clock
 	WHERE {row} AND NOT ` + strings.ReplaceAll(claimable, "{now}", "clock.now") + `
 ), gate AS MATERIALIZED (
-	SELECT CASE WHEN EXISTS (SELECT FROM known) THEN false ELSE {lock} END AS open
+	SELECT CASE WHEN EXISTS (SELECT FROM known) THEN false
+		WHEN {may} THEN pg_advisory_xact_lock($7::integer, $8::integer) IS NOT NULL
+		ELSE false END AS open
+), moment AS MATERIALIZED (
+	SELECT clock_timestamp() AS now FROM gate WHERE gate.open
 ), claimed AS (
 	INSERT INTO {table} AS k ({slot column}scope, id, state, fingerprint, owner, fence, attempts, reason,
 		blocked_until, updated_at, expires_at)
 	SELECT {slot value}$1::text, $2::text, 'processing', $3::text, $4::text,
 		(extract(epoch FROM now) * 1000000)::bigint, 1, '',
 		now + $5::bigint * interval '1 microsecond', now, now + $6::bigint * interval '1 microsecond'
-	FROM clock, gate WHERE gate.open
+	FROM moment
 	ON CONFLICT ({slot column}scope, id) DO UPDATE SET
 		state = 'processing',
 		fingerprint = CASE WHEN k.expires_at <= excluded.updated_at OR excluded.fingerprint <> ''

@@ -95,8 +95,8 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// claim claims through db; if lock is not nil, only while nobody has that
-// advisory lock. locked tells that somebody has, so that the key was not claimed.
+// claim claims through db, in turn with others who claim the key; if lock is not
+// nil, only while nobody has that advisory lock. locked tells that somebody has, so that the key was not claimed.
 func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, req idempotency.ClaimRequest, lock *int64) (_ idempotency.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return idempotency.Claim{}, false, err
@@ -106,6 +106,8 @@ func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, r
 	}
 	sql := s.sql(key).claim
 	args := []any{key.Scope, key.ID, string(req.Fingerprint), req.Owner, micros(req.Lease), micros(req.Retention)}
+	turn := lockHash(claimLock, s.table, key)
+	args = append(args, int32(turn>>32), int32(turn))
 	if lock != nil {
 		sql, args = s.sql(key).claimLocked, append(args, *lock)
 	}

@@ -162,6 +162,45 @@ func TestFenceAfterPurge(t *testing.T) {
 	}
 }
 
+// So does that of a claim which began before the forgotten one, and had to wait
+// for it.
+func TestFenceOfAClaimThatWaited(t *testing.T) {
+	pool := database(t, postgres.StoreOptions{})
+	s := newStore(t, pool, postgres.StoreOptions{})
+	tx := begin(t, pool)
+	in := newStore(t, sameTransaction{tx}, postgres.StoreOptions{})
+	first := claim(t, in, key("a"), request())
+
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	waited := make(chan idempotency.Claim, 1)
+	running.Go(func() {
+		c, err := s.Claim(limited(t), key("a"), request())
+		if err != nil || c.Outcome != idempotency.Claimed {
+			t.Errorf("the claim that waited: %s, %v", c.Outcome, err)
+		}
+		waited <- c
+	})
+	eventually(t, func() bool {
+		return query[int](t, pool, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+	})
+	if err := in.Fail(limited(t), first.Lease, idempotency.Failure{Retention: retention}); err != nil {
+		t.Fatal(err)
+	}
+	second := claim(t, in, key("a"), request())
+	states := []idempotency.State{idempotency.Processing}
+	if n, err := in.Purge(limited(t), idempotency.Filter{Scope: "test", ID: "a", States: states}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := tx.Commit(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	if c := <-waited; c.Lease.Fence <= second.Lease.Fence {
+		t.Errorf("fence %d after %d", c.Lease.Fence, second.Lease.Fence)
+	}
+}
+
 // A claim that waits for a row ends with its context, and its error is no answer.
 func TestClaimHonoursContext(t *testing.T) {
 	pool := database(t, postgres.StoreOptions{})

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -111,13 +109,11 @@ func (x *Transactional) run(ctx context.Context, a *attempt, handler idempotency
 	return result, err
 }
 
-// lockKey returns the advisory lock of a key: 64 bits of a hash, as that is all
-// there is. Two keys with one lock cannot run at the same time, no more: one is
-// Elsewhere meanwhile. With a million running at once, the odds are one in forty
-// million.
+// lockKey returns the advisory lock of a key's handler. Two keys with one lock
+// cannot run at the same time, no more: one is Elsewhere meanwhile. With a
+// million running at once, the odds are one in forty million.
 func (x *Transactional) lockKey(k idempotency.Key) int64 {
-	sum := sha256.Sum256([]byte("idempotency\x00" + x.store.table.String() + "\x00" + k.Scope + "\x00" + k.ID))
-	return int64(binary.BigEndian.Uint64(sum[:8]))
+	return lockHash(handlerLock, x.store.table, k)
 }
 
 // exhausted tells whether no attempt is left after so many.
