@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 const insert = `INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', $1, now() - $2::interval)`
 
@@ -105,7 +105,9 @@ func (k kept) end() uint64 {
 	return uint64(lsn)
 }
 
-// confirmAll confirms all that is committed.
+// confirmAll confirms all that is committed. Who waits for what follows from it
+// confirms again and again: the server writes to its log by itself, and a moment
+// that retention notes after that lies beyond what was confirmed before.
 func (k kept) confirmAll() uint64 {
 	lsn := k.end()
 	k.confirmed.Store(lsn)

@@ -37,9 +37,10 @@ func TestPartitionsComeAndGo(t *testing.T) {
 				t.Error("the young row went")
 			}
 			k.await("word of it", func() bool { return k.observer.dropped.Load() == 1 })
-			if got := k.observer.created.Load(); got != 3 {
-				t.Errorf("told of %d partitions created", got)
-			}
+			k.await("word of all that were created", func() bool { // a fourth one at midnight
+				return k.observer.created.Load() == k.value(`SELECT count(*) FROM pg_inherits
+					WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`)
+			})
 		})
 	}
 }
@@ -142,7 +143,7 @@ func TestBoundThatIsNoTime(t *testing.T) {
 // partition was created, or while nobody created any, are no failure.
 func TestDefaultPartitionKeepsItsRows(t *testing.T) {
 	k := startWith(t, outbox.PartitionedSchema+`; INSERT INTO outbox (aggregatetype, aggregateid, type) VALUES ('a', '1', 'today')`, forLong)
-	k.await("the partitions of the days to come", func() bool { return k.observer.created.Load() == 2 })
+	k.await("the partitions of the days to come", func() bool { return k.observer.created.Load() >= 2 })
 	k.passes(5)
 	if err := k.observer.last(); err != nil {
 		t.Error(err)

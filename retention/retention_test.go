@@ -21,8 +21,9 @@ func TestRowsGoWhenOldAndConfirmed(t *testing.T) {
 	if got := k.count("TRUE"); got != 2 {
 		t.Fatalf("%d rows left, want 2: nothing is confirmed", got)
 	}
-	k.confirmAll()
-	k.await("the old row to go", func() bool { return k.count("type = 'old'") == 0 })
+	k.await("the old row to go", func() bool { k.confirmAll(); return k.count("type = 'old'") == 0 })
+	k.await("word of it", func() bool { return k.observer.deleted.Load() > 0 })
+	k.passes(2)
 	if got := k.count("type = 'young'"); got != 1 {
 		t.Error("the young row went")
 	}

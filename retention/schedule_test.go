@@ -16,10 +16,9 @@ func forLong(o *retention.Options) { o.After = 7 * 24 * time.Hour }
 // However long rows are kept, those that are old enough go soon after a start:
 // a connector that is started anew each hour would never delete anything.
 func TestFirstRowsGoSoonAfterAStart(t *testing.T) {
-	k := startWith(t, outbox.Schema, forLong)
-	k.insert("old", "8 days")
-	k.confirmAll()
-	k.await("the old row to go", func() bool { return k.count("TRUE") == 0 })
+	k := startWith(t, outbox.Schema+`;
+		INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'old', now() - interval '8 days')`, forLong)
+	k.await("the old row to go", func() bool { k.confirmAll(); return k.count("TRUE") == 0 })
 }
 
 // However long rows are kept, partitions are created in time: without one the
@@ -73,5 +72,5 @@ func TestPartitionsNameIsTaken(t *testing.T) {
 	if !strings.Contains(err.Error(), p.Name) || !strings.Contains(failure.RemedyOf(err), "ATTACH") {
 		t.Errorf("failed with %v, remedy %q", err, failure.RemedyOf(err))
 	}
-	k.await("the other partitions", func() bool { return k.observer.created.Load() == 2 })
+	k.await("the other partitions", func() bool { return k.observer.created.Load() >= 2 })
 }
