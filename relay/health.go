@@ -70,9 +70,9 @@ func NewHealth(m Metrics) *Health {
 	return h
 }
 
+// setRole reports whether the role is new. It needs mu, but for a Health that
+// nobody else has yet.
 func (h *Health) setRole(role string) (changed bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.role == role {
 		return false
 	}
@@ -82,27 +82,30 @@ func (h *Health) setRole(role string) (changed bool) {
 }
 
 func (h *Health) active() {
-	h.setRole(RoleActive)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.setRole(RoleActive)
 	h.pgErr = ""
 }
 
 // standby reports whether the role is new.
 func (h *Health) standby() bool {
-	changed := h.setRole(RoleStandby)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pgErr = ""
-	return changed
+	return h.setRole(RoleStandby)
 }
 
-func (h *Health) stopping() { h.setRole(RoleStopping) }
-
-func (h *Health) postgresDown(err error) {
-	h.setRole(RoleStarting)
+func (h *Health) stopping() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.setRole(RoleStopping)
+}
+
+func (h *Health) postgresDown(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.setRole(RoleStarting)
 	h.pgErr = err.Error()
 }
 

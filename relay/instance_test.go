@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds every wait, for slow and busy machines.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // database is an outbox, and a connection to look at it and its slot.
 type database struct {
@@ -34,7 +34,8 @@ type database struct {
 	url  string
 	conn *pgx.Conn
 	cfg  config.Config
-	next int // event id
+	ends time.Duration // bounds the last checkpoint and status of its instances
+	next int           // event id
 }
 
 func sharedDatabase(t *testing.T) *database {
@@ -46,7 +47,7 @@ func sharedDatabase(t *testing.T) *database {
 // slot has the database's name, as slots are the cluster's.
 func newDatabase(t *testing.T, url string) *database {
 	t.Helper()
-	d := &database{t: t, url: url, cfg: config.Default()}
+	d := &database{t: t, url: url, cfg: config.Default(), ends: patience}
 	d.connect()
 	d.exec(outboxTable)
 	d.cfg.Source.URL = config.Secret(url)
@@ -166,6 +167,7 @@ func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+	r.closing = d.ends
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	i.cancel = cancel
 	go func() {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -23,11 +24,7 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 	b := kafkatest.Start(d.t)
 	b.CreateTopic(d.t, "outbox.event.order", 1, nil)
 	d.cfg.Sink.Kafka.Brokers = b.Brokers
-	out, err := sink.NewKafka(*d.cfg.Sink.Kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.cfg.Errors.DeadLetterTopic))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(out.Close)
+	out := d.kafkaSink()
 	opts, err := sink.ClientOpts(*d.cfg.Sink.Kafka)
 	if err != nil {
 		d.t.Fatal(err)
@@ -40,6 +37,18 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 	return b, out, store
 }
 
+// kafkaSink returns a sink that ends with the test. It is of no use after a
+// delivery that failed.
+func (d *database) kafkaSink() *sink.Kafka {
+	d.t.Helper()
+	out, err := sink.NewKafka(*d.cfg.Sink.Kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.cfg.Errors.DeadLetterTopic))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(out.Close)
+	return out
+}
+
 func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
 	for _, r := range b.Consume(d.t, []string{"outbox.event.order"}, kafkatest.Count(n)) {
 		i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
@@ -48,14 +57,14 @@ func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
 	return ids
 }
 
-// Failure modes 14 and 25: the broker is away for five times wal_sender_timeout.
-// The intake blocks at its bound, the connection to PostgreSQL stays, and a stop
+// Failure modes 14 and 25: the broker is away for longer than wal_sender_timeout,
+// by what the server says of our replies. The intake blocks at its bound, the connection to PostgreSQL stays, and a stop
 // or a question about health is answered. Then everything arrives once.
 func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	const senderTimeout = time.Second
-	d.cfg.Source.URL += "?wal_sender_timeout=1s"
+	const senderTimeout = 10 * time.Second // a machine may stop us for half of it
+	d.cfg.Source.URL += config.Secret(fmt.Sprintf("?wal_sender_timeout=%d", senderTimeout.Milliseconds()))
 	d.cfg.Sink.Kafka.MaxBufferedBytes = 100_000
 	b, out, s := d.withKafka()
 	i := d.start(s, out).streams()
@@ -66,17 +75,17 @@ func TestBrokerOutage(t *testing.T) {
 	b.Stop(t)
 	ids = append(ids, d.insert(3000, 100)...)
 	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 99_000 })
-	most := int64(0)
-	for until := time.Now().Add(5 * senderTimeout); time.Now().Before(until); {
-		most = max(most, i.metrics.inFlight())
+	first := d.replied(pid)
+	eventually(t, "replies for longer than the server waits for one", func() bool {
+		if got := i.metrics.inFlight(); got > 100_000 {
+			t.Fatalf("%d bytes in flight, the bound is 100000", got)
+		}
 		if got := d.walsender(); got != pid {
 			t.Fatalf("the walsender changed from %d to %d", pid, got)
 		}
 		_ = i.health.Status() // must not block
-	}
-	if most > 100_000 {
-		t.Errorf("%d bytes in flight, the bound is 100000", most)
-	}
+		return d.replied(pid).Sub(first) > senderTimeout+senderTimeout/10
+	})
 	b.Resume(t)
 	if got := d.published(b, len(ids)); !slices.Equal(got, ids) {
 		t.Errorf("the topic holds %d records, want %d: %v", len(got), len(ids), abbreviated(got))
@@ -87,12 +96,23 @@ func TestBrokerOutage(t *testing.T) {
 	i.stop()
 }
 
+// replied is when the server last had a status update of the walsender's client.
+func (d *database) replied(walsender int) (at time.Time) {
+	d.t.Helper()
+	err := d.conn.QueryRow(d.t.Context(), "SELECT reply_time FROM pg_stat_replication WHERE pid = $1", walsender).Scan(&at)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return at
+}
+
 // Failure modes 25 and 38: a stop during an outage, after a reconnect that waits
 // for the broker, ends after the drain's timeout.
 func TestStopDuringABrokerOutage(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.cfg.Errors.DrainTimeout = 100 * time.Millisecond
+	d.ends = closeTimeout // the last checkpoint cannot be saved
 	b, out, s := d.withKafka()
 	i := d.start(s, out).streams()
 	d.insert(5, 1)
@@ -101,11 +121,7 @@ func TestStopDuringABrokerOutage(t *testing.T) {
 	eventually(t, "events in flight", func() bool { return i.health.Status().(Status).InFlightEvents > 0 })
 	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'")
 	eventually(t, "a reconnect", func() bool { return i.metrics.reconnected() > 0 })
-	began := time.Now()
-	i.stop()
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("the stop took %v", took)
-	}
+	i.stop() // it fails if the stop waits for the broker
 }
 
 // Failure mode 31.
@@ -116,12 +132,10 @@ func TestDeadLetterThatCannotBeWrittenHalts(t *testing.T) {
 	d.cfg.Errors.DeadLetterTopic = "no/such topic"
 	_, out, s := d.withKafka()
 	i := d.start(s, out).streams()
-	before := d.lsn("SELECT pg_current_wal_insert_lsn()::text")
 	d.exec(`INSERT INTO outbox VALUES ('bad', 'order', NULL, 'Placed', '{}')`)
-	i.wantEnd(failure.Config, `event bad: write dead letter`)
-	if got := d.confirmed(); got > before {
-		t.Errorf("confirmed %s, beyond the bad event, which came after %s", got, before)
-	}
+	const halted = `event bad: write dead letter`
+	i.wantEnd(failure.Config, halted)
+	d.start(s, d.kafkaSink()).wantEnd(failure.Config, halted) // neither checkpoint nor slot has passed it
 }
 
 // Failure mode 36.

@@ -61,6 +61,7 @@ type Relay struct {
 	delivery *delivery
 	source   *source
 	health   *Health
+	closing  time.Duration // bounds the last checkpoint, and then the last standby status
 	log      *zap.Logger
 }
 
@@ -80,6 +81,7 @@ func New(o Options) (*Relay, error) {
 		cfg:     o.Config,
 		queue:   newQueue(limit),
 		tracker: checkpoint.NewLocked(0),
+		closing: closeTimeout,
 		log:     o.Log,
 	}
 	r.keeper = newKeeper(o.Store, r.tracker, o.Config.Checkpoint.Interval, o.Metrics, o.Log)
@@ -167,14 +169,15 @@ func (r *Relay) Run(ctx context.Context) error {
 	workErr := workers.Wait()
 
 	for _, last := range []func(context.Context){r.keeper.finish, r.source.close} {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.closing)
 		last(ending)
 		cancel()
 	}
 	return errors.Join(err, workErr)
 }
 
-// closeTimeout bounds the last checkpoint, and then the last standby status.
+// closeTimeout is Relay.closing: a stop waits no longer for a store or a server
+// that does not answer.
 const closeTimeout = 3 * time.Second
 
 // drain waits until the delivery has emptied the queue, or gives up on it after

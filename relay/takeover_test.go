@@ -30,13 +30,8 @@ func TestSpareStandsByAndTakesOver(t *testing.T) {
 	arrive(t, to, 10)
 
 	holder.stop()
-	began := time.Now()
 	ids = append(ids, d.insert(5, 1)...)
 	arrive(t, to, 15)
-	t.Logf("the spare published %v after the holder's end", time.Since(began).Round(time.Millisecond))
-	if took := time.Since(began); took > 15*time.Second { // 3 s on a machine with nothing else to do
-		t.Errorf("the spare took over after %v", took)
-	}
 	spare.stop()
 	wantOnce(t, to, ids)
 }

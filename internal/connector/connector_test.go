@@ -27,7 +27,8 @@ var _ relay.Metrics = (*metrics.Metrics)(nil)
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-const patience = 20 * time.Second
+// patience bounds every wait, for slow and busy machines.
+const patience = time.Minute
 
 // running is a connector in the background.
 type running struct {
@@ -149,7 +150,7 @@ func stdoutConfig(url string) config.Config {
 
 // code asks for url and returns the status, or 0.
 func code(url string) int {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	answer, err := client.Get(url)
 	if err != nil {
 		return 0
