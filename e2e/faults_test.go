@@ -81,13 +81,14 @@ func connectionsCut(t *testing.T, ways ways) {
 	}
 }
 
-// TestSilentBroker has a broker that answers nothing five times longer than
-// wal_sender_timeout (failure mode 14).
+// TestSilentBroker has a broker that answers nothing three times longer than
+// wal_sender_timeout (failure mode 14). The timeout is not shorter, as a machine
+// may stall for a second or two: the server would be right then.
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
-	timeout := 2 * time.Second
+	timeout := 4 * time.Second
 	if testing.Short() {
-		timeout = time.Second
+		timeout = 2 * time.Second
 	}
 	w := newWorld(t, options{})
 	w.setSenderTimeout(timeout)
@@ -98,7 +99,7 @@ func TestSilentBroker(t *testing.T) {
 
 	w.kafka.Set(proxy.Down, proxy.Fault{Swallow: true})
 	var during slotState
-	load.during(5*timeout, func() bool {
+	load.during(3*timeout, func() bool {
 		during, _ = w.look()
 		return during.pid == before.pid // or it says so below
 	})
@@ -167,8 +168,9 @@ const statusInterval = time.Second
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{})
-	w.setSenderTimeout(time.Second)
+	w.setSenderTimeout(5 * time.Second)
 	old := w.start()
+	w.setSenderTimeout(time.Minute) // the spare is not to be taken for suspended
 	load := w.write(seed(t), 20*time.Millisecond, 0)
 	spare := startConnector(t, w.config)
 	spare.awaitLog("standing by")
@@ -192,7 +194,7 @@ func TestSuspended(t *testing.T) {
 // TestSpareTakesOver kills the holder of the slot beside a warm spare, several
 // times (failure modes 9 and 42).
 func TestSpareTakesOver(t *testing.T) {
-	const limit = 3 * time.Second
+	const limit = 3 * time.Second // of a machine that is not late
 	w := newWorld(t, options{})
 	holder := w.start()
 	load := w.write(seed(t), 10*time.Millisecond, 0)
@@ -209,9 +211,10 @@ func TestSpareTakesOver(t *testing.T) {
 		holder.kill()
 		w.awaitReader(spare, before.pid)
 		took := time.Since(died)
-		t.Logf("taken over in %s", took.Round(time.Millisecond))
-		if took > limit {
-			t.Errorf("the spare took over in %s, want at most %s", took, limit)
+		late := delay(died, w.watcher.Samples())
+		t.Logf("taken over in %s (the machine was late by %s)", took.Round(time.Millisecond), late.Round(time.Millisecond))
+		if took-late > limit {
+			t.Errorf("the spare took over in %s (the machine was late by %s), want at most %s", took, late, limit)
 		}
 		holder = spare
 	}
@@ -229,5 +232,5 @@ func (w *world) setSenderTimeout(d time.Duration) {
 	if err := w.sql.QueryRow(w.t.Context(), "SELECT current_database()").Scan(&database); err != nil {
 		w.t.Fatal(err)
 	}
-	w.exec(fmt.Sprintf("ALTER DATABASE %s SET wal_sender_timeout = '%s'", database, d))
+	w.exec(fmt.Sprintf("ALTER DATABASE %s SET wal_sender_timeout = '%dms'", database, d.Milliseconds()))
 }

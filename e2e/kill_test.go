@@ -11,13 +11,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
 
-// repeatWindow is how much a kill -9 may repeat: what was committed, or became
-// readable at the broker, in the time before it. The rest is confirmed.
-const repeatWindow = 250 * time.Millisecond
+const (
+	// repeatWindow is how much a kill -9 may repeat: what was committed, or became
+	// readable at the broker, in the time before it. The rest is confirmed. On an
+	// idle machine it is the checkpoint's interval, a tenth of that.
+	repeatWindow = time.Second
+	// firstLife is how long the first process lives at least: one that saves too
+	// seldom has much more to repeat then.
+	firstLife = 3 * repeatWindow
 
-// settling is how long the topics must not grow after a kill: what the dead one
-// had sent is still on its way through sockets, proxy and broker.
-const settling = 500 * time.Millisecond
+	// settling is how long the topics must not grow after a kill: what the dead
+	// one had sent is still on its way through sockets, proxy and broker.
+	settling = 500 * time.Millisecond
+	// settlingLooks is how often that must be seen: while we were suspended, proxy
+	// and broker were, too.
+	settlingLooks = 20
+)
 
 // TestKilled kills the connector at random moments under load (failure mode 37).
 func TestKilled(t *testing.T) { killed(t, toTable) }
@@ -32,6 +41,7 @@ func killed(t *testing.T, ways ways) {
 	random := rand.New(rand.NewPCG(s, 100))
 	c := w.start()
 	load := w.write(s, 5*time.Millisecond, 0)
+	load.during(firstLife, func() bool { return true })
 	var deaths []death
 	for range number(t, killsEnv, kills) {
 		load.await(20 + random.IntN(1500)) // also before the connector is ready
@@ -60,13 +70,15 @@ func (w *world) kill(c *connector) death {
 	d := death{at: time.Now()}
 	c.kill()
 	var since time.Time
+	same := 0
 	await(w.t, "end of what was in flight", func() bool {
 		ends := w.ends()
 		if !maps.EqualFunc(d.ends, ends, slices.Equal[[]int64]) {
-			d.ends, since = ends, time.Now()
+			d.ends, since, same = ends, time.Now(), 0
 			return false
 		}
-		return time.Since(since) >= settling
+		same++
+		return same >= settlingLooks && time.Since(since) >= settling
 	})
 	return d
 }
@@ -124,4 +136,15 @@ func starvation(at time.Time, samples []checker.Sample) time.Duration {
 		}
 	}
 	return longest
+}
+
+// delay is by how much the looks since the moment came late, in all: what this
+// machine took from everything else on it, too.
+func delay(since time.Time, samples []checker.Sample) (late time.Duration) {
+	for i := 1; i < len(samples); i++ {
+		if gap := samples[i].At.Sub(samples[i-1].At); samples[i].At.After(since) {
+			late += max(0, min(gap, samples[i].At.Sub(since))-sampling)
+		}
+	}
+	return late
 }

