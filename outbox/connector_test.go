@@ -45,7 +45,9 @@ func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change fun
 			t.Errorf("connector: %v", err)
 		}
 	})
-	awaitTrue(t, url, "the slot is read", `SELECT count(*) > 0 FROM pg_replication_slots WHERE slot_name = $1 AND active`, cfg.Source.Slot)
+	// It is active while it is created, too, and would miss what is committed then.
+	awaitTrue(t, url, "the slot is read", `SELECT count(*) > 0 FROM pg_replication_slots
+		WHERE slot_name = $1 AND active AND confirmed_flush_lsn IS NOT NULL`, cfg.Source.Slot)
 }
 
 // TestWrittenEventsArrive goes all the way: library, PostgreSQL, connector,

@@ -44,7 +44,10 @@ func installPackages(ctx context.Context, progress io.Writer) (err error) {
 	return apt(ctx, "install", "--yes", "--quiet", "--no-install-recommends", "postgresql")
 }
 
+// apt runs apt-get, which tries a failed download again and waits for another
+// that is at work.
 func apt(ctx context.Context, args ...string) error {
+	args = append([]string{"--option=Acquire::Retries=3", "--option=DPkg::Lock::Timeout=120"}, args...)
 	cmd := exec.CommandContext(ctx, "apt-get", args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
 	if out, err := cmd.CombinedOutput(); err != nil {

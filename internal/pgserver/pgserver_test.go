@@ -61,7 +61,7 @@ func start(t *testing.T, o Options) *Server {
 // connects reports whether the server at url lets us in.
 func connects(t *testing.T, url string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {
@@ -217,10 +217,13 @@ func ownTemp(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 }
 
+// patience bounds a wait, for slow and busy machines.
+const patience = time.Minute
+
 // await returns once the condition holds.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * patience) // the condition may itself wait
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !condition() {

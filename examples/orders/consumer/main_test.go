@@ -43,7 +43,7 @@ func record(key, id, value string) *kgo.Record {
 
 func consume(t *testing.T, o options) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var out, diag bytes.Buffer
 	if err := run(ctx, o, &out, &diag); err != nil {
