@@ -54,9 +54,9 @@ const (
 
 // Limits of waiting for what should take moments.
 const (
-	connectTimeout = 30 * time.Second
-	arrivalTimeout = 15 * time.Second // from the last commit or arrival
-	leaveTimeout   = 3 * time.Second  // after Ctrl-C
+	connectTimeout = time.Minute
+	arrivalTimeout = 30 * time.Second // from the last commit or arrival
+	leaveTimeout   = 15 * time.Second // after Ctrl-C
 )
 
 // Run runs the demo until Events events arrived or ctx ends, shows a summary

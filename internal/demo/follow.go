@@ -6,7 +6,7 @@ import (
 )
 
 // foreignAfter is how long an arrival may wait for the news of its commit
-// until it counts as the user's own: the record of a fast connector overtakes
+// until it is shown as the user's own: the record of a fast connector overtakes
 // the return of COMMIT.
 const foreignAfter = 200 * time.Millisecond
 
@@ -54,13 +54,13 @@ func (r *run) over(leaving bool) bool {
 }
 
 func (r *run) changed(c change) {
-	early, ok := r.ledger.change(c)
+	record, ok := r.ledger.change(c)
 	if r.inSample() {
 		r.sample[c.EventID] = true
 		r.show.change(c)
 	}
 	if ok {
-		r.showRecord(early)
+		r.showRecord(record)
 	}
 }
 

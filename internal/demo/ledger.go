@@ -47,9 +47,16 @@ type ledger struct {
 	first                 time.Time // the first arrival
 	keys                  map[string]*keyHistory
 	events                map[string]*event // by event id
-	early                 []arrival         // their change is not known yet
+	early                 []early           // their change is not known yet
 	ghosts, disorder      []string          // what must not be: event ids
 	latencies             []time.Duration
+}
+
+// early is a record whose change is not known, or not yet: then it may have been
+// handed out as foreign, and be ours all the same.
+type early struct {
+	arrival
+	foreign bool
 }
 
 // event is one committed or rolled-back outbox row.
@@ -70,7 +77,7 @@ func newLedger() *ledger {
 
 // change books a transaction. If its record had arrived before the news of its
 // commit, it books and returns that too.
-func (l *ledger) change(c change) (early arrival, ok bool) {
+func (l *ledger) change(c change) (a arrival, ok bool) {
 	e := &event{key: fmt.Sprint(c.Order.ID), committed: c.at, rolledBack: c.RolledBack}
 	l.events[c.EventID] = e
 	if c.RolledBack {
@@ -81,13 +88,13 @@ func (l *ledger) change(c change) (early arrival, ok bool) {
 		h.committed++
 		l.committed++
 	}
-	i := slices.IndexFunc(l.early, func(a arrival) bool { return a.header("id") == c.EventID })
+	i := slices.IndexFunc(l.early, func(e early) bool { return e.header("id") == c.EventID })
 	if i < 0 {
 		return arrival{}, false
 	}
-	early = l.early[i]
+	a = l.early[i].arrival
 	l.early = slices.Delete(l.early, i, i+1)
-	return early, l.arrive(early)
+	return a, l.arrive(a)
 }
 
 // arrive books a record and reports whether it is the first of its event. One
@@ -96,7 +103,7 @@ func (l *ledger) arrive(a arrival) bool {
 	e, ok := l.events[a.header("id")]
 	switch {
 	case !ok:
-		l.early = append(l.early, a)
+		l.early = append(l.early, early{arrival: a})
 		return false
 	case e.rolledBack:
 		l.ghosts = append(l.ghosts, a.header("id"))
@@ -119,17 +126,16 @@ func (l *ledger) arrive(a arrival) bool {
 	return true
 }
 
-// foreign hands out the records that arrived before the given time and that
-// the order service did not write: the user did.
+// foreign hands out, once, the records that arrived before the given time and
+// that the order service has not told of: the user wrote them, it seems.
 func (l *ledger) foreign(before time.Time) []arrival {
 	var out []arrival
-	l.early = slices.DeleteFunc(l.early, func(a arrival) bool {
-		if !a.at.Before(before) {
-			return false
+	for i := range l.early {
+		if e := &l.early[i]; !e.foreign && e.at.Before(before) {
+			e.foreign = true
+			out = append(out, e.arrival)
 		}
-		out = append(out, a)
-		return true
-	})
+	}
 	return out
 }
 

@@ -127,6 +127,16 @@ func TestForeignRecordsAreHandedOutOnceTheyAreOld(t *testing.T) {
 	}
 }
 
+// The order service may be told of its commit late: a machine that stalls.
+func TestRecordTakenForForeignIsBookedOnceItsChangeIsKnown(t *testing.T) {
+	l := newLedger()
+	l.arrive(record(0, "mine", "1"))
+	l.foreign(at(5))
+	if _, ok := l.change(committed(6, "mine", 1)); !ok || l.missing() != 0 {
+		t.Errorf("%d events are missing, want none", l.missing())
+	}
+}
+
 func TestPercentile(t *testing.T) {
 	values := []time.Duration{4, 1, 3, 2}
 	for p, want := range map[int]time.Duration{1: 1, 50: 2, 75: 3, 99: 4, 100: 4} {

@@ -176,6 +176,10 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// millis is in seconds where it would be too wide.
 func millis(d time.Duration) string {
+	if d >= 10*time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
