@@ -45,7 +45,7 @@ func TestHeldKeyDoesNotHoldBackOthers(t *testing.T) {
 func TestLargeRowsAreNotReadInVain(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
-		SELECT 'order', 'k' || n % 3, 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 128) n`)
+		SELECT 'order', 'k' || n % 3, 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 64) n`)
 	w.cfg.Sink.Kafka.MaxBufferedBytes = 256 << 10
 	p := w.proxied()
 	f := newFault()
@@ -56,9 +56,9 @@ func TestLargeRowsAreNotReadInVain(t *testing.T) {
 		t.Errorf("%d MiB were read for a first batch of 1", read)
 	}
 	f.up()
-	w.published(128)
-	if got := len(w.topic.all()); got != 128 {
-		t.Errorf("%d records for 128 rows", got)
+	w.published(64)
+	if got := len(w.topic.all()); got != 64 {
+		t.Errorf("%d records for 64 rows", got)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // The widespread schema, with either kind of id.
 const (
@@ -162,7 +162,7 @@ func (w *world) await(what string, met func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			w.t.Fatalf("waited for %s in vain; topic: %v", what, w.topic.all())
+			w.t.Fatalf("waited for %s in vain; topic: %.60v", what, w.topic.all())
 		}
 	}
 }
