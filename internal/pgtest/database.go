@@ -2,12 +2,17 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
 // databases numbers the databases of a test binary.
@@ -40,15 +45,21 @@ func Exec(t testing.TB, url string, sql ...string) {
 		t.Fatalf("connect to PostgreSQL: %v", err)
 	}
 	defer conn.Close(ctx)
-	for _, stmt := range sql {
-		if _, err := conn.Exec(ctx, stmt); err != nil {
-			t.Fatalf("%s: %v", abbreviate(stmt), err)
-		}
+	if err := execute(ctx, conn, sql); err != nil {
+		t.Fatal(err)
 	}
 }
 
+// objectInUse is what PostgreSQL says of a slot that is read, and of a database
+// that somebody is connected to.
+const objectInUse = "55006"
+
+// dropPause is between two attempts to drop a database.
+const dropPause = 50 * time.Millisecond
+
 // dropDatabase first refuses new connections, or a client that reconnects could
-// hold a slot again.
+// hold a slot again. A connection that was let in just before that, or that ends
+// slowly, is what another attempt is for.
 func (s *Server) dropDatabase(t testing.TB, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
@@ -64,12 +75,26 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 		"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '" + name + "'",
 		"DROP DATABASE " + name + " WITH (FORCE)",
 	}
+	for {
+		err := execute(ctx, conn, statements)
+		if busy, ok := errors.AsType[*pgconn.PgError](err); ok && busy.Code == objectInUse && backoff.Sleep(ctx, dropPause) == nil {
+			continue
+		}
+		if err != nil {
+			t.Errorf("drop database: %v", err)
+		}
+		return
+	}
+}
+
+// execute runs the statements, each on its own, up to the first that fails.
+func execute(ctx context.Context, conn *pgx.Conn, statements []string) error {
 	for _, stmt := range statements {
 		if _, err := conn.Exec(ctx, stmt); err != nil {
-			t.Errorf("drop database: %s: %v", stmt, err)
-			return
+			return fmt.Errorf("%s: %w", abbreviate(stmt), err)
 		}
 	}
+	return nil
 }
 
 func abbreviate(stmt string) string {
