@@ -27,7 +27,7 @@ type pacedReader Stream
 
 // Read implements io.Reader.
 func (p *pacedReader) Read(b []byte) (int, error) {
-	if !p.encrypted && 0 < p.lastRead && p.lastRead < smallRead {
+	if p.rests() {
 		nap(napTime)
 	}
 	if now := time.Now(); now.Sub(p.deadlined) > deadlineSlack {
@@ -42,4 +42,9 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	n, err := p.conn.Read(b)
 	p.lastRead = n
 	return n, err
+}
+
+// rests tells whether the next read is to wait a moment.
+func (p *pacedReader) rests() bool {
+	return !p.encrypted && 0 < p.lastRead && p.lastRead < smallRead
 }

@@ -37,7 +37,7 @@ func newSource(t *testing.T, server *pgtest.Server, statements ...string) *sourc
 			Publication:     "Öffentlich", // quoted wherever it goes
 			Messages:        true,
 			StatusInterval:  50 * time.Millisecond,
-			LivenessTimeout: 20 * time.Second,
+			LivenessTimeout: time.Minute,
 		},
 	}
 	s.sql = connect(t, url, statements...)
@@ -185,6 +185,23 @@ func (r *reader) failure(t *testing.T) error {
 			return err
 		}
 	}
+}
+
+// failing begins to read until Next fails, which its channel tells. A read that
+// waits already finds what the server says last.
+func (r *reader) failing(t *testing.T) <-chan error {
+	t.Helper()
+	ctx := testContext(t)
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := r.Next(ctx); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return failed
 }
 
 // lines shows messages as a test writes them. It leaves out Idle, and the ends of

@@ -35,7 +35,7 @@ func newStatusServer(t *testing.T, start LSN, interval time.Duration) (*statusSe
 	s := &statusServer{Conn: conn}
 	s.frames.src = conn
 	s.received.Store(uint64(start))
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	sender := startStatusSender(client, &s.received, start, interval)
