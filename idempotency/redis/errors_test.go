@@ -3,7 +3,6 @@ package redis_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -99,7 +98,7 @@ func TestRightsThatAreEnough(t *testing.T) {
 	do(t, server.Client(t), args...)
 	client := server.Client(t, func(o *goredis.Options) { o.Username, o.Password = "app", "secret" })
 	redistest.Replica(t, server)
-	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second})
+	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: patience / 2})
 	complete(t, s, claim(t, s, key, request()), "")
 	if _, err := s.Inspect(t.Context(), key); err != nil {
 		t.Error(err)

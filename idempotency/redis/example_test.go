@@ -19,7 +19,7 @@ func connect() *goredis.Client {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	client := goredis.NewClient(&goredis.Options{Addr: addr, DB: 1, ContextTimeoutEnabled: true})
+	client := goredis.NewClient(&goredis.Options{Addr: addr, DB: 1, ReadTimeout: patience, ContextTimeoutEnabled: true})
 	if err := client.FlushDB(context.Background()).Err(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}

@@ -79,10 +79,13 @@ func outcome(t testing.TB, s *redis.Store, k idempotency.Key) idempotency.Outcom
 	return c.Outcome
 }
 
+// patience bounds what a test waits for: a minute, for slow and busy machines.
+const patience = time.Minute
+
 // eventually waits until the condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

@@ -248,7 +248,7 @@ func moveKey(t *testing.T, cluster *redistest.Cluster, name string) (end func())
 	host, port, _ := strings.Cut(to.Options().Addr, ":")
 	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
 	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
-	do(t, from, "MIGRATE", host, port, name, 0, 5000)
+	do(t, from, "MIGRATE", host, port, name, 0, patience.Milliseconds())
 	return func() {
 		do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", toID)
 		do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", toID)
@@ -259,7 +259,7 @@ func TestWaitForReplicas(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.Replica(t, master)
 	client := master.Client(t)
-	patient := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second})
+	patient := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: patience / 2})
 	held := claim(t, patient, key, request())
 
 	replica.Pause(t)

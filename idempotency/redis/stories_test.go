@@ -153,6 +153,7 @@ func (f *failover) to(s *redistest.Server) {
 
 func (f *failover) client(t *testing.T) *goredis.Client {
 	client := goredis.NewClient(&goredis.Options{
+		ReadTimeout: patience, WriteTimeout: patience,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", *f.addr.Load())
@@ -217,7 +218,7 @@ func TestFlushedScriptsAreSentAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s := newStore(t, client, redis.Options{WaitReplicas: replicas, WaitTimeout: 2 * time.Second})
+			s := newStore(t, client, redis.Options{WaitReplicas: replicas, WaitTimeout: patience / 2})
 			lease := claim(t, s, key, request())
 			flush()
 			if err := s.Extend(t.Context(), lease, time.Hour); err != nil {

@@ -37,6 +37,9 @@ type fault struct {
 	request func(r *idempotency.ClaimRequest)
 	// failure likewise.
 	failure func(f *idempotency.Failure)
+	// takes bounds how long a call is on its way, there as well as back. It is
+	// none of a right store's faults.
+	takes time.Duration
 	// lags makes reading the clock and the rest two steps.
 	lags bool
 	// races makes reading and writing two steps.
@@ -61,10 +64,18 @@ func (s *reference) skewed(offset time.Duration) idempotency.Store {
 	return &reference{data: s.data, fault: s.fault, now: func() time.Time { return s.now().Add(offset) }}
 }
 
+func (s *reference) travel() {
+	if s.fault.takes > 0 {
+		<-time.After(rand.N(s.fault.takes))
+	}
+}
+
 type transition func(r idempotency.Record, now time.Time) (idempotency.Record, error)
 
 // change does one transition and returns what it made of the record.
 func (s *reference) change(v verb, key idempotency.Key, f transition) (idempotency.Record, error) {
+	s.travel()
+	defer s.travel() // without the lock
 	now := s.now()
 	if s.fault.lags {
 		<-time.After(rand.N(lag))
@@ -163,6 +174,8 @@ func (s *reference) lease(r idempotency.Record, l idempotency.Lease) idempotency
 }
 
 func (s *reference) Inspect(_ context.Context, key idempotency.Key) (idempotency.Record, error) {
+	s.travel()
+	defer s.travel()
 	s.data.Lock()
 	defer s.data.Unlock()
 	return s.data.records[key].At(s.now()), nil

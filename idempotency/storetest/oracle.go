@@ -51,12 +51,26 @@ func (o oracle) after(b belief, c call) []belief {
 	}
 	var possible []belief
 	if late := o.notBefore(when, b.forgotten); late.lo <= late.hi {
-		possible = o.known(belief{fence: b.fence, last: b.last}, c, late)
+		for _, next := range o.known(belief{fence: b.fence, last: b.last}, c, late) {
+			possible = append(possible, o.leftBehind(b, next, c, late))
+		}
 	}
 	if early := o.before(when, b.forgotten); early.lo <= early.hi {
 		possible = append(possible, o.known(b, c, early)...)
 	}
 	return possible
+}
+
+// leftBehind returns what a call leaves of b, a record that it took for forgotten:
+// next, unless that was but a look with a clock. A call that took effect later may
+// have read its clock before.
+func (o oracle) leftBehind(b, next belief, c call, when span) belief {
+	if !o.clockFirst || next.state != idempotency.Absent || c.answer.purged > 0 {
+		return next
+	}
+	b.last = next.last
+	b.forgotten.hi = min(b.forgotten.hi, when.hi+o.tolerance)
+	return b
 }
 
 // notBefore narrows when to what may be at or after the limit.

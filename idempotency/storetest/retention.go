@@ -1,6 +1,10 @@
 package storetest
 
-import "github.com/cdc-outbox/cdc-outbox/idempotency"
+import (
+	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
 
 // forgotten checks that the key is as if it had never been, but for its fence.
 func (b *bench) forgotten(former idempotency.Lease) {
@@ -39,19 +43,26 @@ var retentions = []scenario{
 		b.forgotten(lease)
 	}},
 	{"completing prolongs", func(b *bench) {
-		req := b.requestFor(short)
-		req.Retention = 4 * short
-		lease := b.granted(req, 1)
-		b.complete(lease, "result", nil)
+		b.inTime(4*short, func() error {
+			req := b.requestFor(short)
+			req.Retention = 4 * short
+			return b.store.Complete(b.ctx, b.granted(req, 1), []byte("result"), retention)
+		})
 		b.pass(4 * short)
 		b.duplicate("result", 1)
 	}},
 	{"a claim prolongs", func(b *bench) {
-		lease := b.granted(b.request(), 1)
-		b.fail(lease, idempotency.Failure{Retention: 4 * short}, nil)
-		lease = b.granted(b.request(), 2)
+		var second idempotency.Claim
+		b.inTime(4*short, func() (err error) {
+			b.fail(b.granted(b.request(), 1), idempotency.Failure{Retention: 4 * short}, nil)
+			second, err = b.store.Claim(b.ctx, b.key, b.request())
+			if err == nil && second.Attempts != 2 {
+				err = fmt.Errorf("%s with %d attempts, want 2", second.Outcome, second.Attempts)
+			}
+			return err
+		})
 		b.pass(4 * short)
-		b.complete(lease, "result", nil)
+		b.complete(second.Lease, "result", nil)
 		b.duplicate("result", 2)
 	}},
 }

@@ -102,11 +102,18 @@ func giveUp(t testing.TB, err error) {
 // Addr returns the server's host and port.
 func (s *Server) Addr() string { return s.server.Addr() }
 
-// Client returns a client of the server, closed when the test ends. Options
-// other than the address may be changed first.
+// patience is how long clients wait for an answer: a command that the client
+// repeats, as it does after 3 s by default, may be carried out twice.
+const patience = time.Minute
+
+// Client returns a client of the server, closed when the test ends. It is
+// patient with a machine that stands still for a while. Options other than the
+// address may be changed first.
 func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
-	o := &redis.Options{Addr: s.Addr()}
+	o := &redis.Options{
+		Addr: s.Addr(), DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	}
 	for _, c := range change {
 		c(o)
 	}

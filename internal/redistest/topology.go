@@ -95,10 +95,13 @@ func StartCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// Client returns a client of the cluster, closed when the test ends.
+// Client returns a client of the cluster, closed when the test ends, and as
+// patient as Server.Client's.
 func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
-	o := &redis.ClusterOptions{}
+	o := &redis.ClusterOptions{
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	}
 	for _, node := range c.Nodes {
 		o.Addrs = append(o.Addrs, node.Addr())
 	}
