@@ -94,6 +94,12 @@ bench-retention: ## what deleting published rows costs those who wait for events
 bench-idempotency: ## what each store of the idempotency library costs, against its bare client
 	@go run -buildvcs=false ./bench/idempotency $(ARGS)
 
+.PHONY: tools
+tools: ## download what the other targets compile and run
+	@go list -deps -test ./... >/dev/null
+	@$(GOTESTSUM) --version
+	@$(GOLANGCI_LINT) version
+
 .PHONY: vet
 vet: ## go vet
 	@go vet ./...

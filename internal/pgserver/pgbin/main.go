@@ -40,5 +40,5 @@ func find(ctx context.Context, version int) (string, error) {
 	if version == 0 {
 		return pgserver.Ensure(ctx, os.Stderr)
 	}
-	return pgserver.Download(version, os.Stderr)
+	return pgserver.Download(ctx, version, os.Stderr)
 }
