@@ -230,6 +230,7 @@ func TestRevocationWaitsForTheHandler(t *testing.T) {
 		}
 	})
 	cfg.CommitInterval = time.Hour
+	cfg.RevokeTimeout = time.Minute
 	joined := revocations(&cfg)
 	start(t, cfg)
 	contexts := []context.Context{receive(t, "a handler", running), receive(t, "a handler", running)}
@@ -246,6 +247,7 @@ func TestRevocationWaitsForTheHandler(t *testing.T) {
 	await(t, "the revoked partition to be committed before it moved", func() bool {
 		return committed(t, admin, 0)+committed(t, admin, 1) >= 1
 	})
+	await(t, "both handlers to end", func() bool { return handled.Load()+cutOff.Load() >= 2 })
 	if handled.Load() != 2 || cutOff.Load() != 0 {
 		t.Errorf("%d handled, %d cut off; want 2 handled, none cut off", handled.Load(), cutOff.Load())
 	}
@@ -350,7 +352,7 @@ func TestAHandlerThatHeedsNothingDoesNotKeepTheGroup(t *testing.T) {
 	})
 	var told log
 	cfg.Logger = slog.New(slog.NewTextHandler(&told, nil))
-	cfg.DrainTimeout, cfg.RevokeTimeout = time.Millisecond, 2*time.Second
+	cfg.DrainTimeout, cfg.RevokeTimeout = time.Millisecond, 10*time.Second // also to leave, on a machine that stands still
 	m := start(t, cfg)
 	receive(t, "the handler", running)
 	m.cancel()

@@ -9,12 +9,6 @@ func (s *Store) Exactly() *Store {
 	return s
 }
 
-// ExactDate is for a server's Date that is exact, and a local clock that is not.
-func (s *Store) ExactDate() *Store {
-	s.clock.resolution = 0
-	return s
-}
-
 // Unknown returns how much is not known of the server's clock; false before the
 // first answer.
 func (s *Store) Unknown() (time.Duration, bool) {

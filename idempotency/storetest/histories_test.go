@@ -100,6 +100,15 @@ func TestReadingTheClockFirst(t *testing.T) {
 		declared(&s)
 		Histories(t, s, Options{Steps: 1000})
 	})
+	t.Run("declared, and retention is short", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			for range 100 {
+				s := inRealTime(lagging(fault{takes: 500 * time.Microsecond}))
+				declared(&s)
+				Histories(t, s, Options{Steps: 700, Lease: 20 * time.Millisecond})
+			}
+		})
+	})
 	t.Run("not declared", func(t *testing.T) { seenAmongClients(t, lagging(fault{}), nil) })
 	for _, f := range faults {
 		if f.exact {
