@@ -13,10 +13,10 @@ import (
 
 // The rows that are routed to find topics are few, and read for a short time:
 // an outbox that is never emptied may be large.
-const (
-	routedRows    = 1000
-	routePatience = 3 * time.Second
-)
+const routedRows = 1000
+
+// routePatience is longer in tests.
+var routePatience = 3 * time.Second
 
 // routes finds the topics of rows that are in the table, and bad events among
 // them. It is silent where the role may not read the table: streaming does not

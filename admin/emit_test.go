@@ -43,7 +43,7 @@ func (f *fixture) messages(n int) (contents [][]byte) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	defer func() { _ = s.Close(f.ctx()) }()
+	defer f.leave(s)
 	for len(contents) < n {
 		msg, err := s.Next(f.ctx())
 		if err != nil {
@@ -321,13 +321,8 @@ func TestTailOfMessages(t *testing.T) {
 	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{Snapshot: true})
 	wantClass(t, err, failure.Config, "source.tables is empty")
 
-	notes, started := io.Pipe()
 	var out bytes.Buffer
-	done := make(chan error, 1)
-	go func() { done <- Tail(f.ctx(), f.Config, TailOptions{Limit: 2, Out: &out, Notes: started}) }()
-	waitFor(t, notes, "events committed after")
-	go func() { _, _ = io.Copy(io.Discard, notes) }()
-	t.Cleanup(func() { _ = notes.Close() })
+	done := f.tail(f.ctx(), TailOptions{Limit: 2, Out: &out})
 	f.exec(`SELECT pg_logical_emit_message(true, 'other', 'nobody sees this')`,
 		`SELECT outbox_emit('order', '7', 'Placed', '{}')`,
 		`SELECT pg_logical_emit_message(true, 'outbox', 'no envelope')`)

@@ -17,7 +17,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	routePatience = patience // a busy machine may stop us for longer than an operator waits
+	pgtest.Main(m)
+}
+
+// patience bounds every wait, for slow and busy machines.
+const patience = time.Minute
 
 // fixture is a configuration with a database of its own, the checkpoint in a
 // file and events on stdout.
@@ -61,7 +67,7 @@ func slotName(t *testing.T) string {
 }
 
 func (f *fixture) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	f.t.Cleanup(cancel)
 	return ctx
 }
@@ -166,6 +172,29 @@ func (f *fixture) hold() {
 		defer cancel()
 		_ = stream.Close(ctx)
 	})
+}
+
+// leave ends a stream and waits until nobody holds its slot: the server answers
+// the end of the copy before it lets the slot go.
+func (f *fixture) leave(s *wal.Stream) {
+	f.t.Helper()
+	if err := s.Close(f.ctx()); err != nil {
+		f.t.Errorf("close the stream: %v", err)
+	}
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if slot, _ := f.slot(); !slot.Active {
+			return
+		}
+		select {
+		case <-deadline.C:
+			f.t.Fatal("the slot stays active")
+		case <-poll.C:
+		}
+	}
 }
 
 // wantClass asserts an error of a class with a remedy and, in its text, words.
