@@ -197,6 +197,11 @@ func TestSlotThatMoves(t *testing.T) {
 				t.Errorf("complete while the slot is being moved: %v, want no answer", err)
 			}
 			end()
+			if replicas > 0 { // the client learns in the background where the slot is
+				eventually(t, "the client finds the key", func() bool {
+					return errors.Is(s.Complete(t.Context(), lease, nil, time.Hour), redis.ErrTooFewReplicas)
+				})
+			}
 			tolerate(s.Complete(t.Context(), lease, nil, time.Hour))
 			if got := outcome(t, s, key); got != idempotency.Duplicate {
 				t.Errorf("%s, want %s", got, idempotency.Duplicate)
