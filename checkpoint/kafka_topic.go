@@ -30,6 +30,10 @@ const (
 	topicPoll     = 50 * time.Millisecond
 )
 
+// leastAsked is how many times brokers are asked at the least: a process that
+// was stopped for a while has no patience left, and has asked once.
+const leastAsked = 10
+
 // ensureTopic checks the topic or creates it.
 func (k *kafka) ensureTopic(ctx context.Context) error {
 	detail, err := k.describe(ctx)
@@ -87,13 +91,13 @@ func (k *kafka) classifyCreate(err error) error {
 }
 
 // untilKnown repeats f while brokers say that they do not know the topic, or no
-// leader of it, for at most patience: not all may have heard yet of one that was
-// just created, and one that just came up may have heard of none.
+// leader of it, for patience: not all may have heard yet of one that was just
+// created, and one that just came up may have heard of none.
 func untilKnown(ctx context.Context, patience time.Duration, f func(context.Context) error) error {
 	ends := time.Now().Add(patience)
-	for {
+	for asked := 1; ; asked++ {
 		err := f(ctx)
-		if !kerr.IsRetriable(err) || time.Now().After(ends) {
+		if !kerr.IsRetriable(err) || asked >= leastAsked && time.Now().After(ends) {
 			return err
 		}
 		if backoff.Sleep(ctx, topicPoll) != nil {

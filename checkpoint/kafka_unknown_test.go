@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -79,5 +80,18 @@ func TestKafkaTopicThatIsNewToABroker(t *testing.T) {
 			unaware(t, cluster, key, 3)
 			wantLoad(t, p.store(t, "a"), sample(1))
 		})
+	}
+}
+
+// A process that was stopped in between has spent its patience on one answer.
+func TestUntilKnownAsksAgainWhateverTheTime(t *testing.T) {
+	answers := []error{kerr.UnknownTopicOrPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition, nil}
+	asked := 0
+	err := untilKnown(t.Context(), 0, func(context.Context) error {
+		asked++
+		return answers[asked-1]
+	})
+	if err != nil || asked != len(answers) {
+		t.Errorf("%v after %d answers, want all %d", err, asked, len(answers))
 	}
 }

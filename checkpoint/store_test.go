@@ -191,7 +191,7 @@ func wantRefusal(t *testing.T, s Store, says string) {
 
 // limited is the test's context with a deadline that only a hang reaches.
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

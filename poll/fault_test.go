@@ -56,6 +56,7 @@ func TestSuspendedInstance(t *testing.T) {
 	f.down()
 	old := w.start(f)
 	f.awaitDelivery(t)
+	w.cfg.Source.Poll.ClaimTimeout = config.Default().Source.Poll.ClaimTimeout
 	spare := w.start(nil)
 	w.published(10)
 	for n := 10; n < 20; n++ {
@@ -84,6 +85,7 @@ func TestSuspendedInstance(t *testing.T) {
 func TestSuspendedWhileItReads(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.cfg.Source.Poll.ClaimTimeout = time.Second
+	w.cfg.Errors.DrainTimeout = 0 // or its stop would wait for what will not come
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 		SELECT 'order', 'k0', 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 32)`)
 	direct := w.cfg.Source.URL
@@ -94,6 +96,7 @@ func TestSuspendedWhileItReads(t *testing.T) {
 	p.Set(proxy.Up, proxy.Fault{Swallow: true})
 	p.Set(proxy.Down, proxy.Fault{Delay: time.Hour})
 	w.cfg.Source.URL = direct
+	w.cfg.Source.Poll.ClaimTimeout = config.Default().Source.Poll.ClaimTimeout
 	w.start(nil)
 	w.published(32)
 }

@@ -54,7 +54,6 @@ func newWorld(t *testing.T, server *pgtest.Server, ddl ...string) *world {
 	cfg.Source.Poll.MaxInterval = 50 * time.Millisecond
 	cfg.Event.PositionHeaders = false
 	cfg.Checkpoint.Store = config.StoreNone
-	cfg.Errors.DrainTimeout = 5 * time.Second
 	w := &world{t: t, cfg: cfg, topic: &topic{}}
 	w.conn = w.connect()
 	return w

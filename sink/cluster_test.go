@@ -45,10 +45,10 @@ func startCluster(t *testing.T, opts ...kfake.Opt) *cluster {
 
 // network is what lies between the client and the brokers.
 type network struct {
-	down    atomic.Bool // no connection is answered
 	cutNext atomic.Bool // the next answer is lost with its connection
 
 	mu    sync.Mutex
+	down  bool // no connection is answered
 	conns []net.Conn
 }
 
@@ -59,16 +59,20 @@ func (n *network) listen(network, addr string) (net.Listener, error) {
 
 // fail ends every connection and refuses new ones until heal.
 func (n *network) fail() {
-	n.down.Store(true)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.down = true
 	for _, c := range n.conns {
 		c.Close()
 	}
 	n.conns = nil
 }
 
-func (n *network) heal() { n.down.Store(false) }
+func (n *network) heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = false
+}
 
 type listener struct {
 	net.Listener
@@ -81,15 +85,22 @@ func (l listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.net.down.Load() {
-			c.Close()
-			continue
+		if l.net.take(c) {
+			return brokerConn{c, l.net}, nil
 		}
-		l.net.mu.Lock()
-		l.net.conns = append(l.net.conns, c)
-		l.net.mu.Unlock()
-		return brokerConn{c, l.net}, nil
+		c.Close()
 	}
+}
+
+// take notes a new connection, unless none is to be answered.
+func (n *network) take(c net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down {
+		return false
+	}
+	n.conns = append(n.conns, c)
+	return true
 }
 
 type brokerConn struct {
@@ -277,10 +288,15 @@ func newKafka(t *testing.T, cfg config.Kafka, opts ...Option) (*Kafka, *observer
 	return k, logs
 }
 
+// atOnce is the time for what waits for nothing. It is less than the ten seconds
+// that the client, and our watch over it, wait for a broker; a machine that
+// stands still for a moment has room in it.
+const atOnce = 8 * time.Second
+
 // deadline returns a context that ends well after anything here should.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

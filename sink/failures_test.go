@@ -35,14 +35,14 @@ func TestMode25AllBrokersDownAndUp(t *testing.T) {
 		t.Fatalf("delivered to brokers that are down: %v", err)
 	default:
 	}
+	if n := logs.FilterMessage("cannot connect to Kafka broker, retrying").Len(); n == 0 || n > 4 {
+		t.Errorf("%d warnings, want one for each broker and seed", n)
+	}
 	c.net.heal()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	ascending(t, c.values(t, "orders", 2), 200)
-	if n := logs.FilterMessage("cannot connect to Kafka broker, retrying").Len(); n == 0 || n > 4 {
-		t.Errorf("%d warnings, want one for each broker and seed", n)
-	}
 }
 
 func TestMode25CancelDuringOutageReturnsAtOnce(t *testing.T) {
@@ -74,12 +74,12 @@ func TestMode25CancelDuringOutageReturnsAtOnce(t *testing.T) {
 			if err := k.Deliver(ctx, evs[10:], noReject(t)); !errors.Is(err, stop) {
 				t.Errorf("got %v", err)
 			}
-			if took := time.Since(canceled); took > time.Second {
+			if took := time.Since(canceled); took > atOnce {
 				t.Errorf("returned %v after the cancel", took)
 			}
 			start := time.Now()
 			k.Close()
-			if took := time.Since(start); took > 2*time.Second {
+			if took := time.Since(start); took > atOnce {
 				t.Errorf("Close took %v", took)
 			}
 		})
@@ -233,7 +233,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 	}
 	start := time.Now()
 	k.Close()
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > atOnce {
 		t.Errorf("Close took %v", took)
 	}
 }
