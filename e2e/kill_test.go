@@ -16,9 +16,11 @@ const (
 	// readable at the broker, in the time before it. The rest is confirmed. On an
 	// idle machine it is the checkpoint's interval, a tenth of that.
 	repeatWindow = time.Second
-	// firstLife is how long the first process lives at least: one that saves too
-	// seldom has much more to repeat then.
+	// firstLife is how long the first process lives, with so few events that their
+	// bytes are no reason to save: one that saves too seldom has much more to
+	// repeat then.
 	firstLife = 3 * repeatWindow
+	slowPace  = 400 * time.Millisecond
 
 	// settling is how long the topics must not grow after a kill: what the dead
 	// one had sent is still on its way through sockets, proxy and broker.
@@ -40,9 +42,13 @@ func killed(t *testing.T, ways ways) {
 	s := seed(t)
 	random := rand.New(rand.NewPCG(s, 100))
 	c := w.start()
+	slow := w.write(s+1, slowPace, 0)
+	slow.during(firstLife, func() bool { return true })
+	deaths := []death{w.kill(c)}
+	slow.stop()
+	c = startConnector(t, w.config)
+
 	load := w.write(s, 5*time.Millisecond, 0)
-	load.during(firstLife, func() bool { return true })
-	var deaths []death
 	for range number(t, killsEnv, kills) {
 		load.await(20 + random.IntN(1500)) // also before the connector is ready
 		deaths = append(deaths, w.kill(c))
