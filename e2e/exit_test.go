@@ -25,7 +25,7 @@ func TestExitCodes(t *testing.T) {
 	t.Run("slot_dropped", func(t *testing.T) {
 		w := newWorld(t, options{direct: true, unread: true})
 		w.start().stop()
-		w.exec("SELECT pg_drop_replication_slot('" + w.slot + "')")
+		w.dropSlot(w.slot)
 		if code := startConnector(t, w.config).wait(); code != 3 {
 			t.Errorf("exit code %d, want 3", code)
 		}

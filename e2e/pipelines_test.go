@@ -66,7 +66,7 @@ http:`, lost))
 	judge(t, deaths, h)
 }
 
-// dropSlot drops a slot whose reader was killed.
+// dropSlot drops a slot whose reader has ended, once the server knows.
 func (w *world) dropSlot(slot string) {
 	w.t.Helper()
 	await(w.t, "end of the slot's reader", func() bool {

@@ -18,6 +18,14 @@ type badInput struct {
 	goesOn string
 }
 
+// dropSlot drops the slot once the server knows that its reader has ended.
+var dropSlot = []string{
+	`DO $$ BEGIN
+		WHILE EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'cdc_outbox' AND active) LOOP PERFORM pg_sleep(0.01); END LOOP;
+	END $$`,
+	`SELECT pg_drop_replication_slot('cdc_outbox')`,
+}
+
 var badInputs = []badInput{
 	{input: "unknown verb", args: []string{"rum"}},
 	{input: "unknown flag", args: []string{"run", "--confg", "x"}},
@@ -47,11 +55,11 @@ var badInputs = []badInput{
 	}},
 	{input: "slot dropped since the last run", prepare: func(e *environment) {
 		e.runOnce()
-		e.exec(`SELECT pg_drop_replication_slot('cdc_outbox')`)
+		e.exec(dropSlot...)
 	}},
 	{input: "slot dropped and recreated since the last run", prepare: func(e *environment) {
 		e.runOnce()
-		e.exec(`SELECT pg_drop_replication_slot('cdc_outbox')`, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`)
+		e.exec(append(dropSlot, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`)...)
 	}},
 	{input: "publication dropped since the last run", prepare: func(e *environment) {
 		e.runOnce()
