@@ -38,6 +38,7 @@ func execute(ctx context.Context, environ []string, args ...string) outcome {
 
 func executeWith(ctx context.Context, connect func(context.Context, connector.Options) error, environ []string, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
+	environ = append(slices.Clip(environ), "GOGC=100", "GOMEMLIMIT=off") // or run would bound the memory of the tests
 	p := &program{environ: environ, stdout: &stdout, stderr: &stderr, connect: connect}
 	code := p.run(ctx, args)
 	return outcome{code, stdout.String(), stderr.String()}
