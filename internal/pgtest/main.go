@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -53,9 +54,25 @@ func Main(m interface{ Run() int }, opts ...goleak.Option) {
 			code = 1
 		}
 	}
-	if err := goleak.Find(append(opts, container.Goroutines()...)...); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
-		code = 1
+	if code == 0 {
+		if err := findLeak(append(opts, container.Goroutines()...)...); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
+			code = 1
+		}
 	}
 	os.Exit(code)
+}
+
+// leakPatience is how long goroutines may take to end: pgconn closes a
+// connection whose query was interrupted in the background, for up to 15 seconds
+// (PgConn.asyncClose), while goleak looks again for half a second only.
+const leakPatience = 30 * time.Second
+
+// findLeak is goleak.Find with more patience.
+func findLeak(opts ...goleak.Option) error {
+	for began := time.Now(); ; {
+		if err := goleak.Find(opts...); err == nil || time.Since(began) > leakPatience {
+			return err
+		}
+	}
 }
