@@ -27,12 +27,13 @@ const outage = 5 * time.Second
 const (
 	plainTable = `ALTER TABLE outbox ADD created_at timestamptz NOT NULL DEFAULT clock_timestamp()`
 
-	// partitionedTable has partitions of three seconds for five minutes.
+	// partitionedTable has partitions of three seconds for ten minutes, more than a
+	// slow machine takes.
 	partitionedTable = `DROP TABLE outbox;
 		CREATE TABLE outbox (id uuid, aggregatetype text, aggregateid text, type text, payload text, note text,
 			created_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (id, created_at)) PARTITION BY RANGE (created_at);
 		DO $$ BEGIN
-			FOR n IN 0..99 LOOP
+			FOR n IN 0..199 LOOP
 				EXECUTE format('CREATE TABLE outbox_%s PARTITION OF outbox FOR VALUES FROM (%L) TO (%L)',
 					n, now() + n * interval '3 s', now() + (n + 1) * interval '3 s');
 			END LOOP;
@@ -41,7 +42,7 @@ const (
 	// gappedTable lacks every other one, and has a default partition instead.
 	gappedTable = partitionedTable + `;
 		DO $$ BEGIN
-			FOR n IN 0..99 BY 2 LOOP EXECUTE 'DROP TABLE outbox_' || n; END LOOP;
+			FOR n IN 0..199 BY 2 LOOP EXECUTE 'DROP TABLE outbox_' || n; END LOOP;
 		END $$;
 		CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT`
 )

@@ -14,7 +14,7 @@ const (
 	drainTimeout = 2 * time.Second
 	// stopMargin is what a stop may take beyond it: docs/operations.md lets a
 	// container stop for 30s where drain_timeout is 20s.
-	stopMargin = 8 * time.Second
+	stopMargin = 10 * time.Second
 )
 
 // TestStopIsBounded stops a process of three pipelines in states in which
