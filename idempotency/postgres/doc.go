@@ -19,8 +19,9 @@
 //  1. A key is claimed by one statement; it is settled by one that changes the
 //     row only if owner and fence are those of the claim.
 //  2. A claim that is refused writes nothing.
-//  3. A statement locks one row at most, except for Sweep and Purge, which pass
-//     over rows that others have locked; so they cannot deadlock.
+//  3. A statement locks one row at most, a claim its turn before that, except for
+//     Sweep and Purge, which pass over rows that others have locked; so they
+//     cannot deadlock.
 //  4. Time is the server's, of one clock_timestamp() per decision. Those by which
 //     claims of a key are granted are in the order of the claims.
 //  5. Under Transactional, effects and completion commit together. Neither locks
