@@ -96,7 +96,8 @@ type rowQuerier interface {
 }
 
 // claim claims through db, in turn with others who claim the key; if lock is not
-// nil, only while nobody has that advisory lock. locked tells that somebody has, so that the key was not claimed.
+// nil, only while nobody has that advisory lock. locked tells that somebody has,
+// so that the key was not claimed.
 func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, req idempotency.ClaimRequest, lock *int64) (_ idempotency.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return idempotency.Claim{}, false, err
