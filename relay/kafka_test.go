@@ -58,8 +58,9 @@ func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
 }
 
 // Failure modes 14 and 25: the broker is away for longer than wal_sender_timeout,
-// by what the server says of our replies. The intake blocks at its bound, the connection to PostgreSQL stays, and a stop
-// or a question about health is answered. Then everything arrives once.
+// by what the server says of our replies. The intake blocks at its bound, the
+// connection to PostgreSQL stays, and a stop or a question about health is
+// answered. Then everything arrives once.
 func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
