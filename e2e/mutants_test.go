@@ -55,14 +55,14 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "starts where the server is, not where the checkpoint is",
-		patches: []patch{{"relay/acquire.go", "Start:           start,", "Start: max(start, seen.CurrentLSN),"}},
+		patches: []patch{{"relay/acquire.go", "s.open(ctx, repl, durable, start)", "s.open(ctx, repl, durable, max(start, seen.CurrentLSN))"}},
 		test:    "TestKilled",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "forgets at a reconnect what it has taken in",
 		patches: []patch{
-			{"relay/acquire.go", "Start:           start,", "Start: min(start, durable),"},
+			{"relay/acquire.go", "s.open(ctx, repl, durable, start)", "s.open(ctx, repl, durable, min(start, durable))"},
 			{"relay/intake.go", "return in.taken && p.Compare(in.last) <= 0", "return false"},
 		},
 		test:  "TestReconnectBesideSilentBroker",
@@ -70,7 +70,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "confirms at a reconnect what is still in flight",
-		patches: []patch{{"relay/acquire.go", "Confirmed:       durable,", "Confirmed: start,"}},
+		patches: []patch{{"relay/acquire.go", "s.open(ctx, repl, durable, start)", "s.open(ctx, repl, start, start)"}},
 		test:    "TestReconnectBesideSilentBroker",
 		finds:   "(lost|premature): |ended by itself",
 	},
@@ -139,8 +139,33 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// TestMutantsFollowTheSource compiles what the mutants change: TestMutants runs
+// on demand.
+func TestMutantsFollowTheSource(t *testing.T) {
+	for _, m := range mutants {
+		args := []string{"build", "-overlay", m.overlay(t)}
+		for _, p := range m.patches {
+			args = append(args, "../"+filepath.Dir(p.file))
+		}
+		if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", m.mistake, err, out)
+		}
+	}
+}
+
 // build builds the mutant and returns its path.
 func (m mutant) build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cdc-outbox")
+	if err := build(path, "-overlay", m.overlay(t)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// overlay writes the changed files, and returns the path of what go build is to
+// be told of them.
+func (m mutant) overlay(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := filepath.Abs("..")
@@ -166,11 +191,8 @@ func (m mutant) build(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "cdc-outbox")
-	if err := build(path, "-overlay", filepath.Join(dir, "overlay.json")); err != nil {
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
