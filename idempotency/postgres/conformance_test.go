@@ -29,7 +29,7 @@ func TestHistories(t *testing.T) {
 		s := newStore(t, pool, o)
 		// A statement reads the clock some time before its commit can be seen,
 		// and changes a row that it waited for.
-		storetest.Histories(t, storetest.Subject{Store: s, Operator: s, ReadsClockFirst: true},
-			storetest.Options{Steps: 1500, Lease: 200 * time.Millisecond})
+		storetest.Histories(t, storetest.Subject{Store: s, Operator: s, Tolerance: tolerance, ReadsClockFirst: true},
+			storetest.Options{Steps: 1500, Lease: 2 * tolerance})
 	})
 }
