@@ -1,7 +1,6 @@
 package freeport
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os"
@@ -56,21 +55,11 @@ func gotBy(t *testing.T, port int) bool {
 	t.Helper()
 	other := exec.Command(os.Args[0])
 	other.Env = append(os.Environ(), fmt.Sprintf("%s=%d", childEnv, port))
-	out, err := other.StdoutPipe()
+	out, err := other.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	return line == "true\n"
+	return string(out) == "true\n"
 }
 
 func TestPortWithAServerIsNotFree(t *testing.T) {
