@@ -76,7 +76,8 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 
 // planGap decides what becomes of the slot. It is kept if it can be read, and
 // its publication is the one that the checkpoint knows: then all that it still
-// has is published.
+// has is published, also what lies before the checkpoint, which may be of
+// another log.
 func planGap(v *view) *GapReport {
 	r := &GapReport{To: v.seen.CurrentLSN.String(), Slot: "kept", messagesOnly: len(v.tables) == 0}
 	if v.stored != nil {
@@ -89,7 +90,7 @@ func planGap(v *view) *GapReport {
 	case lost, v.publication == nil, v.stored != nil && !samePublication(v.stored.Publication, v.seen.Publication):
 		r.Slot = "recreated"
 	default:
-		r.To = v.position().String()
+		r.To = v.seen.Slot.ConfirmedFlush.String()
 	}
 	if v.mismatch != nil {
 		r.Reason = v.mismatch.Error()
@@ -121,7 +122,7 @@ func closeGap(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store che
 		return err
 	}
 
-	at := v.position()
+	at := v.seen.Slot.ConfirmedFlush
 	if r.Slot == "recreated" {
 		if err := wal.DropSlot(ctx, conn, cfg.Source.Slot); err != nil {
 			return err

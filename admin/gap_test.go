@@ -66,6 +66,23 @@ func TestAcceptGap(t *testing.T) {
 	}
 }
 
+// A disk was put back, and the log has grown past the checkpoint. What the slot
+// still has of the new log is published.
+func TestAcceptGapBelowTheCheckpoint(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.insert("order", "1", "{}")
+	slot, _ := f.slot()
+	f.saveAt(slot.ConfirmedFlush + 100)
+	done, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cp := f.stored(); cp.LSN != slot.ConfirmedFlush || done.To != slot.ConfirmedFlush.String() {
+		t.Errorf("the checkpoint is at %s and the report says %s, want the slot's position %s", cp.LSN, done.To, slot.ConfirmedFlush)
+	}
+}
+
 // After the gap the stream works: decoding does not trip over a publication
 // that is younger than the slot.
 func TestAcceptGapStreams(t *testing.T) {

@@ -124,13 +124,19 @@ func (f *fixture) publication() string {
 // save stores the checkpoint of a connector that is up to date with the slot.
 func (f *fixture) save() checkpoint.Checkpoint {
 	f.t.Helper()
+	slot, _ := f.slot()
+	return f.saveAt(slot.ConfirmedFlush)
+}
+
+// saveAt saves a checkpoint at lsn.
+func (f *fixture) saveAt(lsn wal.LSN) checkpoint.Checkpoint {
+	f.t.Helper()
 	server, err := wal.ReadServer(f.ctx(), f.conn)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	slot, _ := f.slot()
 	cp := checkpoint.Checkpoint{
-		LSN: slot.ConfirmedFlush, SystemID: server.SystemID, Timeline: server.Timeline, Database: server.Database,
+		LSN: lsn, SystemID: server.SystemID, Timeline: server.Timeline, Database: server.Database,
 		Slot: f.Source.Slot, Publication: f.publication(), SavedAt: time.Now(), Epoch: 3,
 	}
 	store, err := openStore(f.ctx(), f.Config)

@@ -96,15 +96,6 @@ func (v *view) compare(cfg *config.Config) error {
 	return nil
 }
 
-// position is from where a slot that is kept is read on: the checkpoint where
-// it fits, or else what the server confirmed last.
-func (v *view) position() wal.LSN {
-	if v.stored != nil && v.mismatch == nil {
-		return v.stored.LSN
-	}
-	return v.seen.Slot.ConfirmedFlush
-}
-
 func timelineSwitch(ctx context.Context, cfg *config.Config, current, old int32) (wal.LSN, error) {
 	repl, err := wal.ConnectReplication(ctx, cfg.Source.URL.Reveal())
 	if err != nil {

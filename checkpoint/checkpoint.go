@@ -37,13 +37,18 @@ import (
 // what it was reading, so that another database, a recreated slot or a rebuilt
 // publication is noticed.
 type Checkpoint struct {
-	LSN         wal.LSN   `json:"lsn"` // everything that ends at or before it is acked; never 0 once saved
-	SystemID    string    `json:"system_id"`
-	Timeline    int32     `json:"timeline"`
-	Database    string    `json:"database"`
-	Slot        string    `json:"slot"`
-	Publication string    `json:"publication"` // wal.Publication.Fingerprint
-	SavedAt     time.Time `json:"saved_at"`
+	LSN         wal.LSN `json:"lsn"` // everything that ends at or before it is acked; never 0 once saved
+	SystemID    string  `json:"system_id"`
+	Timeline    int32   `json:"timeline"`
+	Database    string  `json:"database"`
+	Slot        string  `json:"slot"`
+	Publication string  `json:"publication"` // wal.Publication.Fingerprint
+	// Landmark is the last transaction with an event of ours that ends at or
+	// before LSN. A replay must show it again; see Replay.
+	Landmark Landmark `json:"-"` // see document
+	// Scope names what counted as an event of ours.
+	Scope   string    `json:"scope,omitempty"`
+	SavedAt time.Time `json:"saved_at"`
 	// Epoch orders the holders of the slot. Each takes one that is higher than
 	// that of the checkpoint it found and, by the server's clock in
 	// microseconds, than that of every holder before it, so that what one of

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 
@@ -19,16 +20,28 @@ const formatVersion = 1
 // document is a checkpoint as it is stored. Its LSN, in PostgreSQL's own
 // notation for the eyes of an operator, hides that of the Checkpoint.
 type document struct {
-	Version int    `json:"version"`
-	LSN     string `json:"lsn"`
+	Version  int               `json:"version"`
+	LSN      string            `json:"lsn"`
+	Landmark *landmarkDocument `json:"landmark,omitempty"`
 	Checkpoint
+}
+
+// landmarkDocument is a Landmark as it is stored.
+type landmarkDocument struct {
+	Commit string    `json:"commit"`
+	XID    uint32    `json:"xid,omitempty"`
+	Time   time.Time `json:"time,omitzero"`
 }
 
 func encode(cp Checkpoint) ([]byte, error) {
 	if cp.LSN == 0 {
 		return nil, errors.New("encode checkpoint: it has no position")
 	}
-	b, err := json.Marshal(document{Version: formatVersion, LSN: cp.LSN.String(), Checkpoint: cp})
+	doc := document{Version: formatVersion, LSN: cp.LSN.String(), Checkpoint: cp}
+	if l := cp.Landmark; !l.IsZero() {
+		doc.Landmark = &landmarkDocument{Commit: l.Commit.String(), XID: l.XID, Time: l.Time}
+	}
+	b, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
@@ -61,6 +74,12 @@ func decode(b []byte, where string) (Checkpoint, error) {
 	}
 	cp := doc.Checkpoint
 	cp.LSN = lsn
+	if l := doc.Landmark; l != nil {
+		if lsn, err = parseLSN(l.Commit); err != nil {
+			return Checkpoint{}, unreadable(where, fmt.Errorf("landmark: %w", err))
+		}
+		cp.Landmark = Landmark{Commit: lsn, XID: l.XID, Time: l.Time}
+	}
 	return cp, nil
 }
 

@@ -11,9 +11,9 @@ func ExampleTracker() {
 
 	first := tracker.Add() // a transaction with two records
 	tracker.Add()
-	_ = tracker.Seal(0x200)
+	_ = tracker.Seal(0x200, checkpoint.Landmark{})
 	second := tracker.Add() // and one with one
-	_ = tracker.Seal(0x300)
+	_ = tracker.Seal(0x300, checkpoint.Landmark{})
 
 	tracker.Done(second, 1)
 	fmt.Println("second acked:", tracker.Position())

@@ -25,10 +25,10 @@ func (l *Locked) Add() Ticket {
 }
 
 // Seal is Tracker.Seal.
-func (l *Locked) Seal(end wal.LSN) error {
+func (l *Locked) Seal(end wal.LSN, landmark Landmark) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.t.Seal(end)
+	return l.t.Seal(end, landmark)
 }
 
 // Idle is Tracker.Idle.
@@ -50,6 +50,13 @@ func (l *Locked) Position() wal.LSN {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.t.Position()
+}
+
+// Progress is Tracker.Position and Tracker.Landmark at one time.
+func (l *Locked) Progress() (wal.LSN, Landmark) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.t.Position(), l.t.Landmark()
 }
 
 // InFlight is Tracker.InFlight.

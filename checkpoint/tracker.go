@@ -33,15 +33,17 @@ type Tracker struct {
 	open  bool   // next-1 is open: it has no end yet
 
 	position wal.LSN
-	last     wal.LSN // the highest end or idle position heard of
+	landmark Landmark // the last transaction with records that position has passed
+	last     wal.LSN  // the highest end or idle position heard of
 	inFlight int
 	err      error // the first contradiction
 }
 
 // transaction is what is left to know about one transaction.
 type transaction struct {
-	end     wal.LSN // once sealed
-	unacked int
+	end      wal.LSN // once sealed
+	landmark Landmark
+	unacked  int
 }
 
 const initialRing = 64
@@ -69,10 +71,11 @@ func (t *Tracker) Add() Ticket {
 	return t.next - 1
 }
 
-// Seal notes that the open transaction ends at end, which may be confirmed once
-// everything in and before it is done. A transaction may be empty: one whose
-// records never concerned us. An end below an earlier one is an error.
-func (t *Tracker) Seal(end wal.LSN) error {
+// Seal notes that the open transaction, which is known again by landmark, ends
+// at end, which may be confirmed once everything in and before it is done. A
+// transaction may be empty: one whose records never concerned us. An end below an
+// earlier one is an error.
+func (t *Tracker) Seal(end wal.LSN, landmark Landmark) error {
 	if t.err != nil {
 		return t.err
 	}
@@ -86,7 +89,8 @@ func (t *Tracker) Seal(end wal.LSN) error {
 		t.raise(end)
 		return nil
 	}
-	t.at(t.next - 1).end = end
+	sealed := t.at(t.next - 1)
+	sealed.end, sealed.landmark = end, landmark
 	t.open = false
 	t.retire()
 	return nil
@@ -131,6 +135,10 @@ func (t *Tracker) Done(k Ticket, n int) {
 // is the start position (or zero) until something is done.
 func (t *Tracker) Position() wal.LSN { return t.position }
 
+// Landmark is the last transaction with records among those that end at or
+// before Position, as it was sealed; zero if there was none since the start.
+func (t *Tracker) Landmark() Landmark { return t.landmark }
+
 // InFlight is the number of records that were added and are not done.
 func (t *Tracker) InFlight() int { return t.inFlight }
 
@@ -156,7 +164,11 @@ func (t *Tracker) retire() {
 		sealed--
 	}
 	for t.first < sealed && t.at(t.first).unacked == 0 {
-		t.position = t.at(t.first).end
+		done := t.at(t.first)
+		t.position = done.end
+		if !done.landmark.IsZero() {
+			t.landmark = done.landmark
+		}
 		t.first++
 	}
 }

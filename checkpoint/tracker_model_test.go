@@ -16,12 +16,14 @@ type model struct {
 	byTkt map[Ticket]int // index into steps
 	open  bool           // the last step is an open transaction
 	fatal bool
+	last  Landmark // at the time of freeze
 }
 
 type modelStep struct {
 	ticket      Ticket // 0 for an end without records
 	added, done int
 	end         wal.LSN
+	landmark    Landmark
 	sealed      bool
 }
 
@@ -52,14 +54,14 @@ func (m *model) highest() wal.LSN {
 	return lsn
 }
 
-func (m *model) seal(end wal.LSN) {
+func (m *model) seal(end wal.LSN, landmark Landmark) {
 	switch {
 	case m.fatal:
 	case end < m.highest():
 		m.freeze()
 	case m.open:
 		last := &m.steps[len(m.steps)-1]
-		last.end, last.sealed = end, true
+		last.end, last.landmark, last.sealed = end, landmark, true
 		m.open = false
 	default:
 		m.steps = append(m.steps, modelStep{end: end, sealed: true})
@@ -88,6 +90,7 @@ func (m *model) done(k Ticket, n int) {
 
 // freeze makes the present position the last one.
 func (m *model) freeze() {
+	m.last = m.landmark()
 	pos := m.position()
 	m.start, m.fatal = pos, true
 }
@@ -104,6 +107,22 @@ func (m *model) position() wal.LSN {
 		pos = s.end
 	}
 	return pos
+}
+
+func (m *model) landmark() Landmark {
+	if m.fatal {
+		return m.last
+	}
+	var last Landmark
+	for _, s := range m.steps {
+		if !s.sealed || s.done < s.added {
+			break
+		}
+		if s.added > 0 {
+			last = s.landmark
+		}
+	}
+	return last
 }
 
 func (m *model) inFlight() (n int) {
@@ -159,7 +178,12 @@ func (h *history) step() error {
 	return h.compare()
 }
 
-func (h *history) seal(end wal.LSN) { _ = h.tracker.Seal(end); h.model.seal(end) }
+func (h *history) seal(end wal.LSN) {
+	landmark := Landmark{Commit: end, XID: uint32(len(h.model.steps))}
+	_ = h.tracker.Seal(end, landmark)
+	h.model.seal(end, landmark)
+}
+
 func (h *history) idle(pos wal.LSN) { _ = h.tracker.Idle(pos); h.model.idle(pos) }
 
 // doneSome acks records of one transaction, mostly not the oldest.
@@ -202,6 +226,9 @@ func (h *history) compare() error {
 		return fmt.Errorf("position went back from %s to %s", h.highest, pos)
 	}
 	h.highest = pos
+	if got, want := h.tracker.Landmark(), h.model.landmark(); got != want {
+		return fmt.Errorf("landmark %v, want %v", got, want)
+	}
 	if got, want := h.tracker.InFlight(), h.model.inFlight(); got != want {
 		return fmt.Errorf("%d in flight, want %d", got, want)
 	}

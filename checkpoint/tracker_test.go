@@ -66,9 +66,9 @@ func runCall(t *testing.T, tracker *Tracker, call string) string {
 		if _, err := fmt.Sscanf(args, "%d", &lsn); err != nil {
 			t.Fatalf("%s: %v", call, err)
 		}
-		f := tracker.Seal
-		if verb == "idle" {
-			f = tracker.Idle
+		f := tracker.Idle
+		if verb == "seal" {
+			f = func(end wal.LSN) error { return tracker.Seal(end, Landmark{}) }
 		}
 		if err := f(lsn); err != nil {
 			result = fmt.Sprintf("error: %v; ", err)
@@ -87,7 +87,7 @@ func runCall(t *testing.T, tracker *Tracker, call string) string {
 func TestTrackerMisuseIsALoss(t *testing.T) {
 	tracker := NewTracker(100)
 	tracker.Done(1, 1)
-	if err := tracker.Seal(200); failure.ClassOf(err) != failure.Loss || failure.RemedyOf(err) == "" {
+	if err := tracker.Seal(200, Landmark{Commit: 1}); failure.ClassOf(err) != failure.Loss || failure.RemedyOf(err) == "" {
 		t.Errorf("Seal after misuse: %v, want a loss with a remedy", err)
 	}
 }
@@ -99,7 +99,7 @@ func TestTrackerMemoryIsOneEntryPerUnackedTransaction(t *testing.T) {
 		tracker.Add() // one huge transaction
 	}
 	for lsn := wal.LSN(1); lsn <= 10_000; lsn++ { // empty ones and idle positions behind it
-		if err := tracker.Seal(2 * lsn); err != nil {
+		if err := tracker.Seal(2 * lsn, Landmark{Commit: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tracker.Idle(2*lsn + 1); err != nil {
@@ -135,7 +135,7 @@ func TestLockedAcksFromManyGoroutines(t *testing.T) {
 	for i := range wal.LSN(transactions) {
 		tickets <- l.Add()
 		tickets <- l.Add()
-		if err := l.Seal(i + 1); err != nil {
+		if err := l.Seal(i + 1, Landmark{Commit: 1}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -161,7 +161,7 @@ func BenchmarkTracker(b *testing.B) {
 		for range rows {
 			tickets[i%window] = tracker.Add()
 		}
-		if err := tracker.Seal(wal.LSN(i)); err != nil {
+		if err := tracker.Seal(wal.LSN(i), Landmark{Commit: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestTrackerAllocatesNothingInSteadyState(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		lsn++
 		k := tracker.Add()
-		_ = tracker.Seal(lsn)
+		_ = tracker.Seal(lsn, Landmark{Commit: 1})
 		tracker.Done(k, 1)
 		_ = tracker.Idle(lsn)
 	}); n != 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +27,7 @@ type holding struct {
 	stream   *wal.Stream
 	found    *checkpoint.Checkpoint // the one that the server was compared with; nil for none
 	cp       checkpoint.Checkpoint  // to begin with
+	start    wal.LSN                // of the stream
 	snapshot *wal.HeldSnapshot      // of a slot that was just made, if it is owed; to be released
 	fits     bool                   // found was compared again while the slot was held
 }
@@ -123,27 +126,54 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	if err := timelineSwitch(ctx, repl, h.found, &seen); err != nil {
 		return h, err
 	}
-	durable, start, err := s.verify(h.found, seen)
+	durable, err := s.verify(h.found, seen)
 	if err != nil {
 		return h, err
 	}
 	h.cp = s.checkpoint(seen, durable)
+	h.start = durable
 	if h.found != nil {
 		h.cp.Epoch = h.found.Epoch + 1
 		h.cp.Snapshot = h.found.Snapshot
+		s.recall(&h, seen.Slot)
 	}
-	h.stream, err = s.open(ctx, repl, durable, start)
+	h.stream, err = s.open(ctx, repl, h.start)
 	return h, err
 }
 
-// open starts the stream at start; what is before confirmed is durable
-// downstream.
-func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start wal.LSN) (*wal.Stream, error) {
+// recall decides where the stream begins: where the slot stands, which may be
+// far behind the checkpoint, so that the log is known again by its landmark
+// before anything in it counts as read. A checkpoint without one, or of other
+// tables, can only be believed.
+func (s *source) recall(h *holding, slot wal.Slot) {
+	if h.found.Scope == s.scope() && !h.found.Landmark.IsZero() {
+		h.cp.Landmark = h.found.Landmark
+		h.start = min(slot.ConfirmedFlush, h.cp.LSN)
+	} else {
+		h.start = max(h.start, s.intake.end)
+	}
+}
+
+// scope names the events that the intake takes in, and so the landmarks that its
+// checkpoints have.
+func (s *source) scope() string {
+	names := make([]string, 0, len(s.tables)+1)
+	for _, t := range s.tables {
+		names = append(names, t.String())
+	}
+	slices.Sort(names)
+	if s.cfg.Source.Mode == config.ModeMessage {
+		names = append(names, "messages:"+s.cfg.Source.MessagePrefix)
+	}
+	return strings.Join(names, ",")
+}
+
+// open starts the stream at start.
+func (s *source) open(ctx context.Context, repl *pgconn.PgConn, start wal.LSN) (*wal.Stream, error) {
 	return wal.Open(ctx, repl, wal.Options{
 		Slot:            s.cfg.Source.Slot,
 		Publication:     s.cfg.Source.Publication,
 		Start:           start,
-		Confirmed:       confirmed,
 		StatusInterval:  s.cfg.Source.StatusInterval,
 		LivenessTimeout: s.cfg.Source.LivenessTimeout,
 		Messages:        s.cfg.Source.Mode == config.ModeMessage,
@@ -166,16 +196,17 @@ func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 
 // verify compares the server with the checkpoint, and with what this process
 // has taken in since: after a reconnect, that is still in flight. It returns the
-// position that is durable downstream, and where to start.
-func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable, start wal.LSN, err error) {
+// position that is durable downstream.
+func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable wal.LSN, err error) {
 	durable, err = checkpoint.Verify(stored, seen)
-	if err != nil || s.intake.end <= durable {
-		return durable, durable, err
+	if read := s.intake.read(); err == nil && read > durable {
+		flying := *stored // this process has had a session, hence a checkpoint
+		flying.LSN = read
+		if _, err = checkpoint.Verify(&flying, seen); err != nil {
+			err = fmt.Errorf("events were read up to %s that are not in the checkpoint yet, the last of them perhaps of a transaction that was half read: %w", read, err)
+		}
 	}
-	read := *stored // this process has had a session, hence a checkpoint
-	read.LSN = s.intake.end
-	start, err = checkpoint.Verify(&read, seen)
-	return durable, start, err
+	return durable, err
 }
 
 // begin starts an epoch of checkpoints as the slot's holder, and publishes the
@@ -186,7 +217,6 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
 		return err
 	}
 	h.fits = true
-	s.keeper.attach(h.stream) // not before: what we saved may not be what counts
 	if err := s.number(ctx, sql, &h.cp); err != nil {
 		return err
 	}
@@ -199,8 +229,15 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	if err := s.intake.tracker.Idle(cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
+	err := s.intake.resume(h.start, max(cp.LSN, s.intake.end), cp.Landmark, func() {
+		s.keeper.attach(h.stream) // not before: another log's positions are not to be confirmed
+		s.recognised.Store(true)
+	})
+	if err != nil {
+		return err
+	}
 	s.log.Info("streaming", zap.String("slot", cp.Slot), zap.String("publication", s.cfg.Source.Publication),
-		zap.Stringer("start", max(cp.LSN, s.intake.end)), zap.Int32("timeline", cp.Timeline))
+		zap.Stringer("checkpoint", cp.LSN), zap.Stringer("start", h.start), zap.Int32("timeline", cp.Timeline))
 	if !cp.Snapshot {
 		return nil
 	}
@@ -256,6 +293,8 @@ func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Check
 func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		LSN:         lsn,
+		Landmark:    checkpoint.Landmark{Commit: lsn}, // nothing of ours was read behind it
+		Scope:       s.scope(),
 		SystemID:    seen.SystemID,
 		Timeline:    seen.Timeline,
 		Database:    seen.Database,

@@ -62,7 +62,7 @@ func (d *delivering) send(t *testing.T, letters string) {
 		if letter == 'b' {
 			it.bad = errBad
 		}
-		if err := d.tracker.Seal(wal.LSN(d.n)); err != nil {
+		if err := d.tracker.Seal(wal.LSN(d.n), checkpoint.Landmark{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.queue.push(t.Context(), it); err != nil {

@@ -18,9 +18,8 @@ import (
 )
 
 // intake turns the stream's messages into items of the queue. It lives longer
-// than a connection: after a reconnect the server repeats at most the
-// transaction that was cut, and intake passes over what it took in already.
-// One goroutine uses it.
+// than a connection: what the server sends again after a reconnect it passes
+// over, once resume has told it where the stream begins. One goroutine uses it.
 type intake struct {
 	router   *transform.Router
 	queue    *queue
@@ -33,9 +32,14 @@ type intake struct {
 
 	relation *wal.Relation // of the last row
 	outbox   bool          // whether relation is one of tables
-	last     wal.Position  // of the last row taken in
-	taken    bool          // whether last is set
-	end      wal.LSN       // of the last transaction taken in whole
+
+	end      wal.LSN             // what ends at or before it was taken in
+	landmark checkpoint.Landmark // of the last transaction with events among that
+	cut      wal.Position        // of the last event taken in behind end; zero: none
+	cutMark  checkpoint.Landmark // of its transaction
+
+	replay     *checkpoint.Replay // judges the stream until it shows something new; then nil
+	recognised func()             // called once it did
 }
 
 // consume takes messages from the stream until it ends or an event cannot be
@@ -59,61 +63,144 @@ func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 	case wal.LogicalMessage:
 		return in.message(ctx, msg)
 	case wal.Commit:
-		if err := in.tracker.Seal(msg.End); err != nil {
-			return fmt.Errorf("end of transaction %d: %w", msg.Row.XID, err)
-		}
-		in.end = msg.End
-		if in.tracker.InFlight() == 0 {
-			in.keeper.idle()
-		}
+		return in.commit(msg)
 	case wal.Idle:
-		if err := in.tracker.Idle(msg.End); err != nil {
-			return fmt.Errorf("idle position: %w", err)
-		}
-		in.end = max(in.end, msg.End)
-		in.keeper.idle()
+		return in.idle(msg.End)
 	case wal.Update, wal.Delete, wal.Truncate:
 		return in.otherChange(msg)
 	}
 	return nil
 }
 
-// concerns reports whether the row is of an outbox table and not taken in yet.
-func (in *intake) concerns(row *wal.Row) bool {
+// commit ends a transaction.
+func (in *intake) commit(msg *wal.Message) error {
+	if again, err := in.repeated(msg.End); again || err != nil {
+		return err
+	}
+	if err := in.tracker.Seal(msg.End, in.cutMark); err != nil {
+		return fmt.Errorf("end of transaction %d: %w", msg.Row.XID, err)
+	}
+	in.end = msg.End
+	if !in.cutMark.IsZero() {
+		in.landmark = in.cutMark
+	}
+	in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
+	if in.tracker.InFlight() == 0 {
+		in.keeper.idle()
+	}
+	return nil
+}
+
+// idle takes note that there is nothing of ours up to pos.
+func (in *intake) idle(pos wal.LSN) error {
+	if again, err := in.repeated(pos); again || err != nil {
+		return err
+	}
+	if err := in.tracker.Idle(pos); err != nil {
+		return fmt.Errorf("idle position: %w", err)
+	}
+	in.end = max(in.end, pos)
+	in.keeper.idle()
+	return nil
+}
+
+// resume prepares for a stream that begins at start, where everything that ends
+// at or before known is taken in already, by this process or, up to landmark, by
+// one before it. fn is called once the stream is seen to be of the same log.
+func (in *intake) resume(start, known wal.LSN, landmark checkpoint.Landmark, fn func()) error {
+	in.end = known
+	if in.landmark.IsZero() {
+		in.landmark = landmark
+	}
+	in.replay = checkpoint.NewReplay(start, known, in.landmark, in.cutMark)
+	in.recognised = fn
+	_, err := in.repeated(start) // there may be nothing to repeat
+	return err
+}
+
+// read is how far the log was read, a transaction that was cut included.
+func (in *intake) read() wal.LSN {
+	if in.cut.IsZero() {
+		return in.end
+	}
+	return max(in.end, in.cut.CommitLSN+1) // its end is not known, but it has a record there
+}
+
+// repeated reports whether the server repeats itself at position pos, up to
+// which it has sent everything.
+func (in *intake) repeated(pos wal.LSN) (bool, error) {
+	if in.replay == nil {
+		return false, nil
+	}
+	done, err := in.replay.Reached(pos)
+	if err != nil || !done {
+		return true, err
+	}
+	in.replay = nil
+	in.recognised()
+	return pos < in.end, nil
+}
+
+// ours reports whether the row is of an outbox table.
+func (in *intake) ours(row *wal.Row) bool {
 	if row.Relation != in.relation {
 		in.relation = row.Relation
 		in.outbox = in.tables[wal.Table{Schema: row.Relation.Namespace, Name: row.Relation.Name}]
 	}
-	return in.outbox && !in.knows(row.Position)
+	return in.outbox
 }
 
-// knows reports whether what is at p was taken in on an earlier connection.
-func (in *intake) knows(p wal.Position) bool { return in.taken && p.Compare(in.last) <= 0 }
+// knows reports whether the change at p was taken in on an earlier connection.
+func (in *intake) knows(p wal.Position) bool {
+	return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq
+}
 
 func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) error {
-	if !in.concerns(row) {
+	if !in.ours(row) {
 		return nil
+	}
+	if again, err := in.seen(row); again || err != nil {
+		return err
 	}
 	ev, err := in.router.Route(row)
 	if err := in.take(ctx, ev, err, chunk); err != nil {
 		return err
 	}
-	in.last, in.taken = row.Position, true
+	in.took(row)
 	return nil
 }
 
 func (in *intake) message(ctx context.Context, msg *wal.Message) error {
-	if in.knows(msg.Row.Position) {
-		return nil
+	if msg.Loose { // of no transaction, and perhaps at the position of the next commit
+		if in.replay != nil && msg.Row.Position.CommitLSN <= in.end {
+			return nil
+		}
+	} else if again, err := in.seen(&msg.Row); again || err != nil {
+		return err
 	}
 	ev, err := in.router.RouteMessage(msg)
 	if err := in.take(ctx, ev, err, msg.Chunk); err != nil {
 		return err
 	}
-	if !msg.Loose { // its position may be that of the next transaction's first change
-		in.last, in.taken = msg.Row.Position, true
+	if !msg.Loose {
+		in.took(&msg.Row)
 	}
 	return nil
+}
+
+// seen reports whether the event of the row was taken in already.
+func (in *intake) seen(row *wal.Row) (bool, error) {
+	if in.replay != nil {
+		if err := in.replay.Transaction(checkpoint.LandmarkOf(row)); err != nil {
+			return false, err
+		}
+	}
+	return in.knows(row.Position), nil
+}
+
+// took takes note that the event of the row is taken in.
+func (in *intake) took(row *wal.Row) {
+	in.cut, in.cutMark = row.Position, checkpoint.LandmarkOf(row)
 }
 
 // take queues the event that the router made, or could not make, of a row or
@@ -139,7 +226,7 @@ func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, c
 // otherChange drops a change that is no insert, as Debezium's Outbox Event
 // Router does; only updates are worth a word.
 func (in *intake) otherChange(msg *wal.Message) error {
-	if !in.concerns(&msg.Row) {
+	if !in.ours(&msg.Row) || in.knows(msg.Row.Position) {
 		return nil
 	}
 	switch msg.Kind {
@@ -172,7 +259,6 @@ func (in *intake) otherChange(msg *wal.Message) error {
 // number.
 func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []wal.Table, name string, lsn wal.LSN) (int, error) {
 	next := wal.Position{CommitLSN: lsn}
-	in.taken = false // a repetition starts from the first row
 	for _, t := range tables {
 		rel, ok, err := wal.ReadColumns(ctx, sql, t)
 		if err != nil {
@@ -184,16 +270,16 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []wal.Tabl
 		from := wal.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
 		err = wal.ReadSnapshot(ctx, sql, from, func(row *wal.Row) error {
 			next.Seq++
-			return in.insert(ctx, row, nil)
+			ev, err := in.router.Route(row)
+			return in.take(ctx, ev, err, nil)
 		})
 		if err != nil {
 			return 0, err
 		}
 	}
-	if err := in.tracker.Seal(lsn); err != nil {
+	if err := in.tracker.Seal(lsn, checkpoint.Landmark{}); err != nil {
 		return 0, err
 	}
-	in.taken = false // the stream's first transaction may have the position lsn too
 	return int(next.Seq), in.settled(ctx)
 }
 

@@ -71,6 +71,7 @@ func TestBrokerOutage(t *testing.T) {
 	i := d.start(s, out).streams()
 	ids := d.insert(5, 1)
 	eventually(t, "the first events", func() bool { i.metrics.mu.Lock(); defer i.metrics.mu.Unlock(); return i.metrics.published == 5 })
+	d.heard()
 	pid := d.walsender()
 
 	b.Stop(t)

@@ -165,7 +165,11 @@ func (k *keeper) wait() time.Duration {
 // confirms it. It is called through exclusive.
 func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.acked.Store(false) // before the position is read: an ack in between counts for the next save
-	cp.LSN, cp.SavedAt = max(cp.LSN, k.tracker.Position()), time.Now()
+	position, landmark := k.tracker.Progress()
+	if !landmark.IsZero() {
+		cp.Landmark = landmark
+	}
+	cp.LSN, cp.SavedAt = max(cp.LSN, position), time.Now()
 	k.enter(cp.Epoch)
 	err := k.store.Save(ctx, cp)
 	k.metrics.CheckpointSaved(err)

@@ -42,7 +42,7 @@ func keep(t *testing.T) keeping {
 func (k keeping) ack(t *testing.T, end wal.LSN) {
 	t.Helper()
 	ticket := k.tracker.Add()
-	if err := k.tracker.Seal(end); err != nil {
+	if err := k.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
 		t.Fatal(err)
 	}
 	k.tracker.Done(ticket, 1)
@@ -234,7 +234,7 @@ func TestKeeperBeginKeepsWhatWasAckedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		ticket := k.tracker.Add()
-		_ = k.tracker.Seal(1500)
+		_ = k.tracker.Seal(1500, checkpoint.Landmark{})
 		k.tracker.Done(ticket, 1) // acked, not saved: the connection broke
 		if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8}); err != nil {
 			t.Fatal(err)

@@ -51,5 +51,8 @@ func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (
 // published. The confirmed position alone does not say so: it also passes what a
 // changed publication left out of the stream, until the monitor notices.
 func (s *source) published() wal.LSN {
+	if !s.recognised.Load() {
+		return 0
+	}
 	return min(s.health.confirmed(), wal.LSN(s.whole.Load()))
 }

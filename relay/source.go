@@ -45,6 +45,9 @@ type source struct {
 	stream    *wal.Stream // of the last session that ended because ctx did
 
 	whole atomic.Uint64 // LSN up to which the stream is known to have left nothing out
+	// recognised tells that the present stream is of the log that was read
+	// before: positions of both may be compared.
+	recognised atomic.Bool
 }
 
 // run streams until ctx ends (nil; the stream stays open for close) or an error
@@ -111,6 +114,7 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.whole.Store(0) // another server's positions would mislead
+	s.recognised.Store(false)
 	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
 		err := s.monitor(ctx, cp)
@@ -143,8 +147,10 @@ func (s *source) close(ctx context.Context) {
 	if s.stream == nil {
 		return
 	}
-	s.keeper.attach(s.stream)
-	s.keeper.attach(nil)
+	if s.recognised.Load() {
+		s.keeper.attach(s.stream)
+		s.keeper.attach(nil)
+	}
 	if err := s.stream.Close(ctx); err != nil {
 		s.log.Warn("the server may not have seen the last confirmed position; some events may be sent again", zap.Error(err))
 	}

@@ -35,14 +35,11 @@ const (
 type Options struct {
 	Slot        string
 	Publication string
-	// Start is where to begin. The server silently forwards an older position
-	// to the slot's confirmed one and silently skips to a newer one: the caller
-	// has compared them.
+	// Start is where to begin, and what counts as confirmed until Confirm says
+	// more. The server silently forwards an older position to the slot's
+	// confirmed one and silently skips to a newer one: the caller has compared
+	// them.
 	Start LSN
-	// Confirmed is what is durable downstream at the start. It is before Start
-	// where what lies between was read on an earlier connection and is still in
-	// flight; 0 means Start.
-	Confirmed LSN
 	// Messages asks for logical messages too, those of Prefix, or all where that
 	// is empty. The position counts all.
 	Messages bool
@@ -126,11 +123,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		_ = s.conn.Close()
 		return nil, err
 	}
-	confirmed := o.Start
-	if o.Confirmed != 0 {
-		confirmed = min(confirmed, o.Confirmed)
-	}
-	s.status = startStatusSender(s.conn, &s.received, confirmed, o.StatusInterval)
+	s.status = startStatusSender(s.conn, &s.received, o.Start, o.StatusInterval)
 	return s, nil
 }
 

@@ -1,0 +1,41 @@
+package checkpoint
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Landmark is a transaction by which a log is known again: positions alone do
+// not tell one log from another that began as a copy of it, as after a failover
+// or when a disk was put back. The LSN of its commit record, its id and the
+// microsecond of its commit are the same in each replay (PostgreSQL
+// documentation, "Logical Replication Message Formats", Begin), and in no other
+// log.
+//
+// Without an XID it is a mere position, from which on the log had no event of
+// ours: there is no transaction yet to know it by. The zero Landmark says that
+// nothing is known.
+type Landmark struct {
+	Commit wal.LSN
+	XID    uint32
+	Time   time.Time
+}
+
+// LandmarkOf is the transaction of a row.
+func LandmarkOf(row *wal.Row) Landmark {
+	return Landmark{Commit: row.Position.CommitLSN, XID: row.XID, Time: row.CommitTime}
+}
+
+// IsZero reports whether nothing is known.
+func (l Landmark) IsZero() bool { return l == Landmark{} }
+
+// String names the transaction for an operator.
+func (l Landmark) String() string {
+	return fmt.Sprintf("%d at %s of %s", l.XID, l.Commit, l.Time.Format(time.RFC3339Nano))
+}
+
+func (l Landmark) same(o Landmark) bool {
+	return l.Commit == o.Commit && l.XID == o.XID && l.Time.Equal(o.Time)
+}

@@ -1,0 +1,88 @@
+package checkpoint
+
+import (
+	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Replay judges whether a stream repeats the log that was read before. A slot's
+// confirmed position is often behind what was read: then the server sends again
+// what lies between, and that must be the same transactions. Else this is
+// another log, whose new events have positions that look known.
+//
+// It is told of the stream in the stream's order: Transaction for each event of
+// ours, Reached for each position up to which the server has sent everything.
+// Both return an error of class failure.Loss once the log is found to be another
+// one. Not safe for concurrent use.
+type Replay struct {
+	start wal.LSN // of the stream
+	known wal.LSN // what ends at or before it was read before
+	// since is the last transaction of ours among those. What came before it is
+	// proved by it: a log is the same up to any of its records.
+	since  Landmark
+	wanted []Landmark // to be seen yet, in this order: since, and then cut
+	passed wal.LSN    // commit of the last transaction that was found right
+}
+
+// NewReplay returns the judge of a stream that begins at start, after everything
+// that ends at or before known was read. since is the last transaction of ours
+// among that, and cut is one behind known that was read in part; either may be
+// zero.
+func NewReplay(start, known wal.LSN, since, cut Landmark) *Replay {
+	r := &Replay{start: start, known: known, since: since}
+	for _, l := range []Landmark{since, cut} {
+		if l.XID != 0 && l.Commit >= start {
+			r.wanted = append(r.wanted, l)
+		}
+	}
+	return r
+}
+
+// Transaction takes note of an event of transaction tx.
+func (r *Replay) Transaction(tx Landmark) error {
+	if tx.Commit == r.passed {
+		return nil
+	}
+	switch {
+	case tx.Commit < r.since.Commit: // since proves it
+	case len(r.wanted) > 0 && r.wanted[0].same(tx):
+		r.wanted = r.wanted[1:]
+	case len(r.wanted) > 0 && tx.Commit >= r.wanted[0].Commit:
+		return r.other("it has transaction %s, and not transaction %s", tx, r.wanted[0])
+	case len(r.wanted) > 0 || tx.Commit < r.known:
+		return r.other("it has transaction %s, where none with an event was", tx)
+	}
+	r.passed = tx.Commit
+	return nil
+}
+
+// Reached takes note that the server has sent everything up to pos. done
+// reports that the log is the one that was read before: what follows is new.
+func (r *Replay) Reached(pos wal.LSN) (done bool, err error) {
+	if len(r.wanted) == 0 {
+		return pos >= r.known, nil
+	}
+	if next := r.wanted[0]; pos > next.Commit {
+		return false, r.other("it has no transaction %s", next)
+	}
+	return false, nil
+}
+
+func (r *Replay) other(format string, args ...any) error {
+	return failure.Lossf(sameHistoryRemedy,
+		"the server's log is not the one that was read up to %s: %w. A disk or a snapshot of one was put back, or a standby that was behind took over; events that this log has between %s and %s may not be published",
+		r.known, fmt.Errorf(format, args...), r.start, max(r.known, r.end()))
+}
+
+// end is how far the log was read in part.
+func (r *Replay) end() wal.LSN {
+	if n := len(r.wanted); n > 0 {
+		return r.wanted[n-1].Commit
+	}
+	return 0
+}
+
+const sameHistoryRemedy = "find out what happened to the server; then `cdc-outbox setup --accept-gap --yes` reads the log on from where the slot stands, so that everything that it has from there is published, some of it perhaps again. " +
+	"With --snapshot as well it first publishes what is still in the outbox table, under the same event ids"
