@@ -104,8 +104,10 @@ func unreadable(where string, err error) error {
 		"%s is not a checkpoint of cdc-outbox: %w", where, err)
 }
 
-// superseded is the error of a save by a connector that no longer holds the
-// slot. It has no class: the connector may stand by for the slot again.
+// ErrSuperseded is wrapped by the error of a save by a connector that no longer
+// holds the slot. It has no class: the connector may stand by for the slot again.
+var ErrSuperseded = errors.New("another connector took over")
+
 func superseded(found int64, cp Checkpoint) error {
-	return fmt.Errorf("another connector took over: the stored checkpoint has epoch %d, this one %d", found, cp.Epoch)
+	return fmt.Errorf("%w: the stored checkpoint has epoch %d, this one %d", ErrSuperseded, found, cp.Epoch)
 }

@@ -99,7 +99,7 @@ func TestTrackerMemoryIsOneEntryPerUnackedTransaction(t *testing.T) {
 		tracker.Add() // one huge transaction
 	}
 	for lsn := wal.LSN(1); lsn <= 10_000; lsn++ { // empty ones and idle positions behind it
-		if err := tracker.Seal(2 * lsn, Landmark{Commit: 1}); err != nil {
+		if err := tracker.Seal(2*lsn, Landmark{Commit: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tracker.Idle(2*lsn + 1); err != nil {
@@ -135,7 +135,7 @@ func TestLockedAcksFromManyGoroutines(t *testing.T) {
 	for i := range wal.LSN(transactions) {
 		tickets <- l.Add()
 		tickets <- l.Add()
-		if err := l.Seal(i + 1, Landmark{Commit: 1}); err != nil {
+		if err := l.Seal(i+1, Landmark{Commit: 1}); err != nil {
 			t.Error(err)
 		}
 	}

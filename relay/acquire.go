@@ -50,7 +50,7 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
 	}
 }
 
-// waitForSlot returns when nobody streams from the slot, or errTakenOver once
+// waitForSlot returns when nobody streams from the slot, or ErrTakenOver once
 // its holder has saved a checkpoint after one of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 	for {
@@ -58,7 +58,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 			return err
 		}
 		if s.epoch != 0 {
-			if _, err := s.load(ctx, 0); errors.Is(err, errTakenOver) {
+			if _, err := s.load(ctx, 0); errors.Is(err, ErrTakenOver) {
 				return err
 			}
 		}
@@ -318,7 +318,7 @@ func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Check
 		cp = s.keeper.last()
 		cp.LSN = max(cp.LSN, confirmed)
 	case s.epoch != 0 && cp.Epoch > s.epoch:
-		return nil, errTakenOver
+		return nil, ErrTakenOver
 	}
 	return &cp, nil
 }

@@ -33,6 +33,7 @@ type delivery struct {
 	log     *zap.Logger
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
+	settled atomic.Uint64          // events dealt with, so far
 	events  []*transform.Event     // reused
 }
 
@@ -134,6 +135,7 @@ func (d *delivery) settle(batch []item) {
 		}
 		d.tracker.Done(ticket, n)
 	}
+	d.settled.Add(uint64(len(batch)))
 	for i := range batch {
 		batch[i].event.Release()
 	}

@@ -58,6 +58,8 @@ func (c *counts) CheckpointSaved(err error) {
 }
 func (c *counts) Observe(_, _ func() wal.LSN, _, bytes func() int64) { c.inFlight = bytes }
 
+func (c *counts) ObserveUnconfirmed(func() time.Duration) {}
+
 // reconnected is how often a session was tried again.
 func (c *counts) reconnected() (n int) {
 	c.locked(func() { n = c.reconnects })

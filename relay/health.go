@@ -35,6 +35,9 @@ type Status struct {
 	MissingTopics  []string  `json:"missing_topics,omitempty"`
 	PostgresError  string    `json:"postgres_error,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+	// OldestUnconfirmedSeconds is for how long the server has had something that
+	// is not confirmed.
+	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
 	// Retention is by table; empty while retention is off.
 	Retention map[string]RetentionStatus `json:"retention,omitempty"`
 }
@@ -50,6 +53,7 @@ type Health struct {
 	tracker  *checkpoint.Locked
 	keeper   *keeper
 	delivery *delivery
+	intake   *intake
 
 	retention *retentionHealth
 
@@ -60,6 +64,9 @@ type Health struct {
 	flush   wal.LSN
 	missing []string
 	pgErr   string
+	// While the role is active:
+	progress progress
+	looked   time.Time // when slot and publication were last seen
 }
 
 // NewHealth returns the state of a connector that New has yet to wire. Only
@@ -85,7 +92,8 @@ func (h *Health) active() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setRole(RoleActive)
-	h.pgErr = ""
+	h.pgErr, h.flush, h.looked = "", 0, time.Now()
+	h.progress.begin(h.looked)
 }
 
 // standby reports whether the role is new.
@@ -123,7 +131,8 @@ func (h *Health) TopicWaiting(topic string, missing bool) {
 // slotSeen notes what the server said of the slot.
 func (h *Health) slotSeen(slot wal.Slot, flush wal.LSN) {
 	h.mu.Lock()
-	h.slot, h.flush = slot, flush
+	h.slot, h.flush, h.looked = slot, flush, time.Now()
+	h.advance(h.looked)
 	h.mu.Unlock()
 	h.metrics.Slot(slot, flush, h.delivery.lag())
 }
@@ -149,7 +158,47 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	for _, t := range h.missing {
 		reasons = append(reasons, "topic does not exist: "+t)
 	}
+	if h.role == RoleActive {
+		reasons = append(reasons, h.stalled(time.Now(), len(reasons) > 0)...)
+	}
 	return len(reasons) == 0, reasons
+}
+
+// advance takes note of how far everything is now. It needs mu.
+func (h *Health) advance(now time.Time) {
+	h.progress.see(now, pulse{
+		flush:     h.flush,
+		received:  h.received(),
+		position:  h.tracker.Position(),
+		confirmed: h.confirmed(),
+		inFlight:  h.tracker.InFlight(),
+		handled:   h.intake.changes.Load() + h.delivery.settled.Load(),
+	})
+}
+
+// stalled lists what stands still, unless the reason is known. It needs mu.
+func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
+	h.advance(now)
+	if why := h.progress.stall(now); why != "" && !known {
+		reasons = append(reasons, why)
+	}
+	if blind := now.Sub(h.looked); blind > stalledAfter {
+		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))
+	}
+	return reasons
+}
+
+// unconfirmed is for how long the server has had something that is not
+// confirmed; 0 unless this instance is active.
+func (h *Health) unconfirmed() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role != RoleActive {
+		return 0
+	}
+	now := time.Now()
+	h.advance(now)
+	return h.progress.unconfirmed(now)
 }
 
 func (h *Health) received() wal.LSN {
@@ -165,6 +214,7 @@ func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 
 // Status returns a Status.
 func (h *Health) Status() any {
+	unconfirmed := h.unconfirmed()
 	received, confirmed := h.received(), h.confirmed()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,7 +230,9 @@ func (h *Health) Status() any {
 		MissingTopics:  slices.Clone(h.missing),
 		PostgresError:  h.pgErr,
 		UnackedSeconds: h.delivery.stuck().Seconds(),
-		Retention:      h.retention.status(),
+
+		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
+		Retention:                h.retention.status(),
 	}
 	if h.flush != 0 {
 		st.ServerLSN = h.flush.String()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,6 +31,7 @@ type intake struct {
 	metrics  Metrics
 	log      *zap.Logger
 
+	changes  atomic.Uint64 // everything but idle positions that arrived
 	relation *wal.Relation // of the last row
 	outbox   bool          // whether relation is one of tables
 
@@ -57,6 +59,9 @@ func (in *intake) consume(ctx context.Context, s *wal.Stream) error {
 }
 
 func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
+	if msg.Kind != wal.Idle {
+		in.changes.Add(1)
+	}
 	switch msg.Kind {
 	case wal.Insert:
 		return in.insert(ctx, &msg.Row, msg.Chunk)

@@ -2,6 +2,8 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +22,7 @@ const (
 	saveBytes = 256 << 10
 	// quietInterval is how often a position is saved that moved by less than
 	// saveBytes and past none of our events.
-	quietInterval = 10 * time.Second
+	quietInterval = 5 * time.Second
 )
 
 // saveWaits are those between attempts at a save.
@@ -132,6 +134,8 @@ func (k *keeper) run(ctx context.Context) error {
 				retry.Reset()
 			case ctx.Err() != nil:
 				return nil
+			case errors.Is(err, checkpoint.ErrSuperseded):
+				return fmt.Errorf("%w: %w", ErrTakenOver, err)
 			case failure.ClassOf(err) != failure.Transient:
 				k.failed = true
 				return err

@@ -35,4 +35,7 @@ type Metrics interface {
 	Slot(slot wal.Slot, flush wal.LSN, lag time.Duration)
 	// Observe hands over what is read when metrics are collected.
 	Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64)
+	// ObserveUnconfirmed likewise: for how long the server has had something that
+	// is not confirmed.
+	ObserveUnconfirmed(func() time.Duration)
 }

@@ -164,7 +164,7 @@ func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'")
 	spare := d.start(s, &gate{topic: to}).streams()
 	arrive(t, to, len(ids))
-	if err := old.wait(); !errors.Is(err, errTakenOver) || failure.ClassOf(err) != failure.Transient {
+	if err := old.wait(); !errors.Is(err, ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
 		t.Errorf("the old holder's Run = %v, want it to start over", err)
 	}
 	spare.stop()

@@ -16,11 +16,17 @@
 //  1. An LSN is confirmed only after a checkpoint with it was saved, which is
 //     only after every event of every transaction up to it was acked, dead
 //     lettered or skipped by order.
+//
 //  2. Whatever blocks delivery blocks the intake, never the standby status.
 //     A save that waits for a broker blocks neither stop, health nor monitor.
+//
 //  3. Bytes between the slot and the broker's ack are bounded by the queue.
+//
 //  4. An error that is not transient ends Run with its class; nothing is marked
 //     done on the way out.
+//
+//  5. A relay whose slot another instance has read drops what it has in flight
+//     and saves nothing more: it ends with ErrTakenOver.
 //
 // Non-goals: several pipelines in one process, exactly-once delivery.
 package relay
@@ -36,6 +42,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -96,8 +103,6 @@ func New(o Options) (*Relay, error) {
 		log:     o.Log,
 	}
 	r.health = o.Health
-	r.health.queue, r.health.tracker, r.health.keeper, r.health.delivery = r.queue, r.tracker, r.keeper, r.delivery
-	o.Metrics.Observe(r.health.received, r.health.confirmed, r.health.inFlight, r.queue.bytes)
 	r.source = &source{
 		cfg:    o.Config,
 		tables: tables,
@@ -116,6 +121,10 @@ func New(o Options) (*Relay, error) {
 			log:      o.Log,
 		},
 	}
+	h := r.health
+	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
+	o.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
+	o.Metrics.ObserveUnconfirmed(h.unconfirmed)
 	return r, nil
 }
 
@@ -135,7 +144,8 @@ var errDrained = errors.New("drained")
 // Run runs the connector until ctx ends: it then stops reading, drains what is
 // in flight for at most errors.drain_timeout, confirms the last position and
 // returns nil. It returns early with an error that it cannot mend; the error's
-// failure.Class is the process's exit code.
+// failure.Class is the process's exit code, that of the worst if there are
+// several. After ErrTakenOver, which is transient, a new Relay may stand by.
 func (r *Relay) Run(ctx context.Context) error {
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
@@ -161,19 +171,23 @@ func (r *Relay) Run(ctx context.Context) error {
 
 	err := r.source.run(reading)
 	r.health.stopping()
-	if errors.Is(err, errTakenOver) {
+	if errors.Is(err, ErrTakenOver) {
 		stopWorking(err)
 	}
 	r.drain(stopWorking, delivered)
 	stopWorking(errDrained)
-	workErr := workers.Wait()
+	err = failure.Join(err, workers.Wait())
 
-	for _, last := range []func(context.Context){r.keeper.finish, r.source.close} {
+	finish := []func(context.Context){r.keeper.finish, r.source.close}
+	if errors.Is(err, ErrTakenOver) {
+		finish = finish[1:] // the checkpoint is another one's
+	}
+	for _, last := range finish {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.closing)
 		last(ending)
 		cancel()
 	}
-	return errors.Join(err, workErr)
+	return err
 }
 
 // closeTimeout is Relay.closing: a stop waits no longer for a store or a server

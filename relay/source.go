@@ -23,9 +23,9 @@ const sessionReset = 30 * time.Second
 // sessionWaits are those between sessions.
 var sessionWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
 
-// errTakenOver ends an instance whose slot another one has read meanwhile: what
-// this one has in flight is old.
-var errTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date; restart it")
+// ErrTakenOver ends a relay whose slot another instance has read meanwhile: what
+// it has in flight is out of date and was dropped. A new relay may stand by.
+var ErrTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date")
 
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
 // reader, streams into the intake, and begins again when the connection breaks.
@@ -60,7 +60,7 @@ func (s *source) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if failure.ClassOf(err) != failure.Transient || errors.Is(err, errTakenOver) {
+		if failure.ClassOf(err) != failure.Transient || errors.Is(err, ErrTakenOver) {
 			return err
 		}
 		if errors.Is(err, wal.ErrUnknownHost) && !s.connected {

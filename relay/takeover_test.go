@@ -102,7 +102,7 @@ func TestOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	}
 	p.Refuse(false)
 	spare.stop()
-	if err := old.wait(); !errors.Is(err, errTakenOver) || failure.ClassOf(err) != failure.Transient {
+	if err := old.wait(); !errors.Is(err, ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
 		t.Errorf("the old holder's Run = %v, want it to start over", err)
 	}
 	if got := s.stored(); got.LSN < taken.LSN {

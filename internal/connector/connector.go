@@ -80,6 +80,7 @@ func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
 			stdout:  out,
 			health:  &health{},
 		}
+		pipelines[i].metrics.ObserveReady(func() bool { ok, _ := pipelines[i].health.Ready(); return ok })
 		if p.Name != "" {
 			pipelines[i].log = o.Log.With(zap.String("pipeline", p.Name))
 		}

@@ -2,6 +2,7 @@ package connector
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -28,11 +29,28 @@ type pipeline struct {
 	health  *health
 }
 
-// run opens what a relay needs and runs it.
+// run runs relays, one after the other: one whose slot another instance took
+// over makes room for a new one, which stands by. It ends with the first that
+// ends for another reason.
 func (p *pipeline) run(ctx context.Context) error {
 	if p.cfg.Source.Mode == config.ModePoll {
 		return p.poll(ctx)
 	}
+	for {
+		err := p.relay(ctx)
+		if !errors.Is(err, relay.ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil // the other one sends what was in flight
+		}
+		p.health.waitFor(err)
+		p.log.Warn("dropped what was in flight, standing by", zap.Error(err))
+	}
+}
+
+// relay opens what a relay needs and runs it.
+func (p *pipeline) relay(ctx context.Context) error {
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
 		return err

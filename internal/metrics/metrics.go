@@ -48,7 +48,9 @@ type Metrics struct {
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter
 
-	progress atomic.Pointer[progress]
+	progress    atomic.Pointer[progress]
+	unconfirmed atomic.Pointer[func() time.Duration]
+	ready       atomic.Pointer[func() bool]
 
 	mu      sync.Mutex
 	byTopic map[string]prometheus.Counter // of published; guarded by mu

@@ -45,6 +45,8 @@ func TestExposition(t *testing.T) {
 	m.CheckpointSaved(errors.New("no"))
 	m.Slot(wal.Slot{ConfirmedFlush: 0x1000, RestartLSN: 0x800}, 0x1800, 3*time.Second)
 	m.Observe(lsn(0x2000), lsn(0x1000), number(7), number(700))
+	m.ObserveUnconfirmed(func() time.Duration { return 4 * time.Second })
+	m.ObserveReady(func() bool { return true })
 
 	got := exposition(t, set.Gatherer())
 	// Sums of latencies and the Go version are not ours to fix.

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -40,4 +42,32 @@ func (m *Metrics) gaugeFunc(name, help string, read func(*progress) float64) {
 			}
 			return 0
 		}))
+}
+
+// ObserveUnconfirmed names the function that tells for how long the server has
+// had something that is not confirmed, in place of an earlier one; see Observe.
+func (m *Metrics) ObserveUnconfirmed(oldest func() time.Duration) { m.unconfirmed.Store(&oldest) }
+
+// ObserveReady names the function that tells whether events get through, or
+// would, in place of an earlier one; see Observe.
+func (m *Metrics) ObserveReady(ready func() bool) { m.ready.Store(&ready) }
+
+func (m *Metrics) registerHealth() {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "oldest_unconfirmed_seconds",
+			Help: "For how long the server has had something that is not confirmed; 0 unless this instance is active."},
+			func() float64 {
+				if oldest := m.unconfirmed.Load(); oldest != nil {
+					return (*oldest)().Seconds()
+				}
+				return 0
+			}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "ready",
+			Help: "1 while an event that is committed now would get through, or this spare could take over; /readyz says why not."},
+			func() float64 {
+				if ready := m.ready.Load(); ready != nil && (*ready)() {
+					return 1
+				}
+				return 0
+			}))
 }

@@ -44,6 +44,7 @@ func (s *Set) Pipeline(name string) *Metrics {
 	m.registerEvents()
 	m.registerConnector()
 	m.registerProgress()
+	m.registerHealth()
 	m.slot.register(m)
 	m.retention.register(m)
 	return m
