@@ -55,22 +55,21 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "starts where the server is, not where the checkpoint is",
-		patches: []patch{{"relay/acquire.go", "s.open(ctx, repl, durable, start)", "s.open(ctx, repl, durable, max(start, seen.CurrentLSN))"}},
+		patches: []patch{{"relay/acquire.go", "s.recall(&h, seen.Slot)", "s.recall(&h, seen.Slot)\n\t\th.start = max(h.start, seen.CurrentLSN)"}},
 		test:    "TestKilled",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "forgets at a reconnect what it has taken in",
 		patches: []patch{
-			{"relay/acquire.go", "s.open(ctx, repl, durable, start)", "s.open(ctx, repl, durable, min(start, durable))"},
-			{"relay/intake.go", "return in.taken && p.Compare(in.last) <= 0", "return false"},
+			{"relay/intake.go", "return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq", "return false"},
 		},
 		test:  "TestReconnectBesideSilentBroker",
 		finds: "came again",
 	},
 	{
 		mistake: "confirms at a reconnect what is still in flight",
-		patches: []patch{{"relay/acquire.go", "s.open(ctx, repl, durable, start)", "s.open(ctx, repl, start, start)"}},
+		patches: []patch{{"relay/acquire.go", "s.open(ctx, repl, h.start)", "s.open(ctx, repl, max(h.start, s.intake.end))"}},
 		test:    "TestReconnectBesideSilentBroker",
 		finds:   "(lost|premature): |ended by itself",
 	},
