@@ -13,7 +13,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	const name = "checkpoint"
 	switch {
 	case d.cfg.Checkpoint.Store == config.StoreNone:
-		d.warn(name, "set checkpoint.store to kafka, postgres or file", "checkpoint.store is none: a slot that was recreated or advanced is not noticed")
+		d.warn(name, "set checkpoint.store to kafka, postgres or file", "checkpoint.store is none: after a restart, a slot that was recreated or advanced, or a disk that was put back, is not noticed")
 		return
 	case d.cfg.Checkpoint.Store == config.StoreKafka && d.kafkaDown:
 		d.skip(name, "no connection to Kafka")
@@ -43,6 +43,6 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	case v.mismatch != nil:
 		d.fail(name, v.mismatch)
 	default:
-		d.ok(name, "%s in %s fits the database", v.stored.LSN, storeName(d.cfg))
+		d.ok(name, "%s in %s fits the database; run compares the log itself when it starts", v.stored.LSN, storeName(d.cfg))
 	}
 }

@@ -135,6 +135,8 @@ func closeGap(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store che
 	}
 	cp := checkpoint.Checkpoint{
 		LSN:         at,
+		Landmark:    checkpoint.Landmark{Commit: at},
+		Scope:       checkpoint.Scope(v.tables, cfg.Source.Mode == config.ModeMessage, cfg.Source.MessagePrefix),
 		SystemID:    v.seen.SystemID,
 		Timeline:    v.seen.Timeline,
 		Database:    v.seen.Database,

@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -26,6 +28,21 @@ type Landmark struct {
 // LandmarkOf is the transaction of a row.
 func LandmarkOf(row *wal.Row) Landmark {
 	return Landmark{Commit: row.Position.CommitLSN, XID: row.XID, Time: row.CommitTime}
+}
+
+// Scope names the events that landmarks are taken from: the rows of the tables
+// and, with messages, the logical messages of the prefix. A landmark of another
+// scope proves nothing.
+func Scope(tables []wal.Table, messages bool, prefix string) string {
+	names := make([]string, 0, len(tables)+1)
+	for _, t := range tables {
+		names = append(names, t.String())
+	}
+	slices.Sort(names)
+	if messages {
+		names = append(names, "messages:"+prefix)
+	}
+	return strings.Join(names, ",")
 }
 
 // IsZero reports whether nothing is known.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -154,18 +152,9 @@ func (s *source) recall(h *holding, slot wal.Slot) {
 	}
 }
 
-// scope names the events that the intake takes in, and so the landmarks that its
-// checkpoints have.
 func (s *source) scope() string {
-	names := make([]string, 0, len(s.tables)+1)
-	for _, t := range s.tables {
-		names = append(names, t.String())
-	}
-	slices.Sort(names)
-	if s.cfg.Source.Mode == config.ModeMessage {
-		names = append(names, "messages:"+s.cfg.Source.MessagePrefix)
-	}
-	return strings.Join(names, ",")
+	src := s.cfg.Source
+	return checkpoint.Scope(s.tables, src.Mode == config.ModeMessage, src.MessagePrefix)
 }
 
 // open starts the stream at start.
