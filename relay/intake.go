@@ -103,16 +103,31 @@ func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) er
 }
 
 func (in *intake) message(ctx context.Context, msg *wal.Message) error {
-	if in.knows(msg.Row.Position) {
+	at := msg.Row.Position
+	if in.knows(at) || msg.Loose && at.CommitLSN <= in.end {
 		return nil
 	}
 	ev, err := in.router.RouteMessage(msg)
 	if err := in.take(ctx, ev, err, msg.Chunk); err != nil {
 		return err
 	}
-	if !msg.Loose { // its position may be that of the next transaction's first change
-		in.last, in.taken = msg.Row.Position, true
+	if msg.Loose {
+		return in.endLoose(at.CommitLSN)
 	}
+	in.last, in.taken = at, true
+	return nil
+}
+
+// endLoose ends what a message of no transaction is to the tracker: a
+// transaction of its own, that no commit will end. The server sends it when it
+// comes upon it in the log, between transactions. Its position is the end of its
+// record, so that a stream from there on begins with what follows it; that may
+// be the record of a commit, whose rows therefore do not count as taken in.
+func (in *intake) endLoose(end wal.LSN) error {
+	if err := in.tracker.Seal(end); err != nil {
+		return fmt.Errorf("message of no transaction: %w", err)
+	}
+	in.end = end
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -83,6 +84,14 @@ func queued(q *queue) (ids []string) {
 	return ids
 }
 
+// loose is a message of no transaction.
+func loose(pos wal.LSN) *wal.Message {
+	m := &wal.Message{Kind: wal.LogicalMessage, Prefix: "outbox", Loose: true}
+	m.Row.Position.CommitLSN = pos
+	m.Content, _ = envelope.Encode(&envelope.Message{ID: fmt.Appendf(nil, "loose %d", pos)})
+	return m
+}
+
 func TestIntake(t *testing.T) {
 	for name, c := range map[string]struct {
 		messages []*wal.Message
@@ -102,6 +111,13 @@ func TestIntake(t *testing.T) {
 		"takes a transaction cut before its commit once": {
 			[]*wal.Message{insert(20, 0), insert(20, 1) /* cut */, insert(20, 0), insert(20, 1), commit(25), insert(30, 0), commit(35)},
 			[]string{"20/0", "20/1", "30/0"}, 35},
+		"takes a message of no transaction and the transaction at its position": {
+			[]*wal.Message{insert(10, 0), commit(15), loose(20), insert(20, 0), commit(25)}, []string{"10/0", "loose 20", "20/0"}, 25},
+		"takes a message of no transaction once after a reconnect": {
+			[]*wal.Message{loose(20), insert(30, 0) /* cut */, loose(20), insert(30, 0), insert(30, 1), commit(35) /* cut */, loose(35)},
+			[]string{"loose 20", "30/0", "30/1"}, 35},
+		"ends a message of no transaction with itself": {
+			[]*wal.Message{insert(10, 0), commit(15), loose(20)}, []string{"10/0", "loose 20"}, 20},
 		"takes idle positions": {
 			[]*wal.Message{insert(10, 0), commit(15), idle(40)}, []string{"10/0"}, 40},
 		"never goes back to an idle position": {

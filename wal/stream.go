@@ -247,8 +247,12 @@ func (s *Stream) walData(b []byte) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if msg != nil && msg.Kind == Commit {
+	switch {
+	case msg == nil:
+	case msg.Kind == Commit:
 		s.received.Store(max(s.received.Load(), uint64(msg.End)))
+	case msg.Kind == LogicalMessage && msg.Loose:
+		s.received.Store(max(s.received.Load(), uint64(msg.Row.Position.CommitLSN)))
 	}
 	return msg, nil
 }
