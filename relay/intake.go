@@ -55,7 +55,7 @@ func (in *intake) consume(ctx context.Context, s *wal.Stream) error {
 func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 	switch msg.Kind {
 	case wal.Insert:
-		return in.insert(ctx, &msg.Row, msg.Chunk)
+		return in.insert(ctx, &msg.Row, msg)
 	case wal.LogicalMessage:
 		return in.message(ctx, msg)
 	case wal.Commit:
@@ -90,12 +90,17 @@ func (in *intake) concerns(row *wal.Row) bool {
 // knows reports whether what is at p was taken in on an earlier connection.
 func (in *intake) knows(p wal.Position) bool { return in.taken && p.Compare(in.last) <= 0 }
 
-func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) error {
+// insert takes in a row of the message, or of a snapshot, with no message.
+func (in *intake) insert(ctx context.Context, row *wal.Row, msg *wal.Message) error {
 	if !in.concerns(row) {
 		return nil
 	}
 	ev, err := in.router.Route(row)
-	if err := in.take(ctx, ev, err, chunk); err != nil {
+	it := item{event: ev}
+	if msg == nil {
+		it.memory = row.Size()
+	}
+	if err := in.take(ctx, it, err, msg); err != nil {
 		return err
 	}
 	in.last, in.taken = row.Position, true
@@ -108,7 +113,7 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 		return nil
 	}
 	ev, err := in.router.RouteMessage(msg)
-	if err := in.take(ctx, ev, err, msg.Chunk); err != nil {
+	if err := in.take(ctx, item{event: ev}, err, msg); err != nil {
 		return err
 	}
 	if msg.Loose {
@@ -131,20 +136,24 @@ func (in *intake) endLoose(end wal.LSN) error {
 	return nil
 }
 
-// take queues the event that the router made, or could not make, of a row or
-// message in the chunk.
-func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, chunk *wal.Chunk) error {
+// take queues the item of an event that the router made, or could not make, of
+// the message. Without one, the item already has its row's memory.
+func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Message) error {
 	bad, isBad := errors.AsType[*transform.BadEvent](routed)
 	if routed != nil && !isBad {
 		return routed
 	}
-	if ev.Warning != "" {
-		in.metrics.Warned(ev.Warning)
+	if it.event.Warning != "" {
+		in.metrics.Warned(it.event.Warning)
 	}
-	it := item{event: ev, chunk: chunk, bad: bad, ticket: in.tracker.Add(), size: ev.Size()}
-	chunk.Retain() // delivery releases it
+	it.bad, it.ticket, it.size = bad, in.tracker.Add(), it.event.Size()
+	it.memory += itemMemory + it.event.Memory()
+	if msg != nil {
+		it.chunk = msg.Chunk
+		it.memory += msg.Retain() // delivery releases it
+	}
 	if err := in.queue.push(ctx, it); err != nil {
-		chunk.Release(1)
+		it.chunk.Release(1)
 		in.tracker.Done(it.ticket, 1) // never queued: the repetition adds it again
 		return err
 	}

@@ -224,7 +224,7 @@ func TestKilledWalsenderLosesAndRepeatsNoMessage(t *testing.T) {
 	i.streams()
 	g.hold()
 	ids = append(ids, d.emitMany(1000, 1000)...)
-	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 19_000 })
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
 	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender())) // in the middle of a transaction
 	g.open()
 	arrive(t, g.topic, len(ids))

@@ -198,7 +198,7 @@ func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
 	s, g := &store{}, &gate{topic: &topic{}}
 	g.hold()
 	i := behind.start(s, g)
-	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 19_000 })
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
 	p.Cut()
 	g.open()
 	i.streams()

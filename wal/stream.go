@@ -72,6 +72,7 @@ type Options struct {
 type Stream struct {
 	conn    net.Conn
 	frames  frameReader
+	kept    kept
 	decoder *decoder
 	order   *sequencer // nil without messages
 	status  *statusSender
@@ -188,6 +189,7 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		}
 		if msg != nil {
 			msg.Chunk = s.frames.chunk
+			msg.span = span{&s.kept, s.frames.base, s.frames.place(), int64(len(body))}
 			if s.order != nil {
 				msg = s.order.take(msg, s.at)
 			}
