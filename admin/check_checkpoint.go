@@ -36,6 +36,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		dbErr = v.readServer(ctx, conn, d.cfg)
 	}
 	switch {
+	case v.undecided(d.cfg) != nil:
+		d.fail(name, v.undecided(d.cfg))
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))
 	case dbErr != nil:

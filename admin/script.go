@@ -38,6 +38,11 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	if opts.Role != "" {
 		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, append(guardedRole(opts.Role), grants(cfg, opts.Role, tables)...)...)
 	}
+	if cfg.Source.Snapshot == config.SnapshotInitial {
+		writeSection(&b, "No slot: with source.snapshot: initial, whoever creates it notes in the checkpoint's store that the\n"+
+			"-- rows in the tables are still to be published. `cdc-outbox setup` does, and run at its first start.")
+		return b.String(), nil
+	}
 	writeSection(&b, "Slot: it waits until every transaction that is running has ended", guardedSlot(cfg))
 	return b.String(), nil
 }

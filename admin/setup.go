@@ -204,23 +204,46 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	v := &view{}
+	v.seen.Slot, v.seen.Exists = slot, ok
+	if err := v.load(ctx, s.store); err != nil {
+		return err
+	}
 	if ok {
 		s.done("slot", name, "exists", "confirmed up to "+slot.ConfirmedFlush.String())
-		return s.usable(ctx, slot)
+		if err := s.usable(ctx, slot); err != nil {
+			return err
+		}
+		return v.undecided(s.cfg)
 	}
-	cp, remembered, err := s.store.Load(ctx)
-	if err != nil {
-		return fmt.Errorf("load checkpoint: %w", err)
-	}
-	if remembered {
+	if cp := v.stored; cp != nil {
 		return failure.Lossf(gapRemedy,
 			"slot %q is gone, but the checkpoint says that it was read up to %s: events committed since may be lost", name, cp.LSN)
+	}
+	if err := s.promiseSnapshot(ctx); err != nil {
+		return err
 	}
 	at, err := createSlot(ctx, s.cfg, s.conn)
 	if err != nil {
 		return err
 	}
 	s.done("slot", name, "created", "at "+at.String())
+	return nil
+}
+
+// promiseSnapshot notes that the first run is to publish a snapshot, before
+// there is a slot: one without a checkpoint may have been read.
+func (s *setup) promiseSnapshot(ctx context.Context) error {
+	if s.cfg.Source.Snapshot != config.SnapshotInitial {
+		return nil
+	}
+	server, err := wal.ReadServer(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	if err := s.store.Save(ctx, checkpoint.Beginning(server, s.cfg.Source.Slot)); err != nil {
+		return fmt.Errorf("note that a slot is created: %w", err)
+	}
 	return nil
 }
 

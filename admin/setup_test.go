@@ -2,11 +2,13 @@ package admin
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -197,4 +199,37 @@ func TestParseSchema(t *testing.T) {
 	}
 	_, err := ParseSchema("camel")
 	wantClass(t, err, failure.Config, "camel")
+}
+
+// With source.snapshot: initial the first run publishes what is in the tables,
+// and knows from setup that it is the first. Where that is gone, only an
+// operator can tell.
+func TestSetupPromisesTheSnapshot(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Source.Snapshot = config.SnapshotInitial
+	f.setup()
+	if cp := f.stored(); cp != nil {
+		t.Errorf("setup saved the checkpoint %+v", cp)
+	}
+	f.setup() // once more
+	wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", OK, "none yet")
+
+	if err := os.Remove(f.Checkpoint.Path); err != nil {
+		t.Fatal(err)
+	}
+	const words = "there is no checkpoint"
+	wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", Fail, words)
+	if err := Status(f.ctx(), f.Config).Err(); failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), words) {
+		t.Errorf("status = %v", err)
+	}
+	_, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	wantClass(t, err, failure.Config, words)
+
+	if _, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true, Snapshot: true}); err != nil {
+		t.Fatal(err)
+	}
+	if cp := f.stored(); cp == nil || !cp.Snapshot {
+		t.Errorf("after setup --accept-gap --snapshot the checkpoint is %+v", cp)
+	}
+	wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", OK, "fits the database")
 }

@@ -24,6 +24,7 @@ func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 	defer cancel()
 	exists, err := storeExists(ctx, cfg)
 	if err != nil || !exists {
+		v.looked = err == nil
 		return err
 	}
 	store, err := openStore(ctx, cfg)

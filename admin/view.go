@@ -18,6 +18,8 @@ type view struct {
 	tables      []wal.Table
 	seen        checkpoint.Server
 	stored      *checkpoint.Checkpoint // nil: none
+	looked      bool                   // for a checkpoint, without an error
+	owed        bool                   // the store says that nobody has read the slot yet
 	server      wal.Server
 	publication *wal.Publication // nil: missing
 	// mismatch is why the connector cannot go on from the checkpoint, if so.
@@ -49,9 +51,10 @@ func (v *view) load(ctx context.Context, store checkpoint.Store) error {
 	if err != nil {
 		return fmt.Errorf("load checkpoint: %w", err)
 	}
-	if ok {
+	if ok && !cp.Creating {
 		v.stored = &cp
 	}
+	v.looked, v.owed = true, ok && cp.Creating
 	return nil
 }
 
@@ -90,8 +93,20 @@ func (v *view) compare(cfg *config.Config) error {
 	if _, err := checkpoint.Verify(v.stored, v.seen); err != nil {
 		return err
 	}
+	if err := v.undecided(cfg); err != nil {
+		return err
+	}
 	if v.publication == nil {
 		return lostPublication(cfg)
+	}
+	return nil
+}
+
+// undecided is the error of a slot of which nobody knows whether the snapshot
+// that is asked for was published.
+func (v *view) undecided(cfg *config.Config) error {
+	if cfg.Source.Snapshot == config.SnapshotInitial && v.seen.Exists && v.looked && v.stored == nil && !v.owed {
+		return checkpoint.Undecided(v.seen.Slot)
 	}
 	return nil
 }

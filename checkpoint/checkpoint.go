@@ -56,6 +56,8 @@ type Checkpoint struct {
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
+	// Creating is set in a Beginning, which is no checkpoint yet.
+	Creating bool `json:"creating,omitempty"`
 }
 
 // Store keeps the checkpoint of one connector. Save is called from one goroutine

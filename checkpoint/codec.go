@@ -100,7 +100,7 @@ func parseLSN(s string) (wal.LSN, error) {
 // ask for it.
 func unreadable(where string, err error) error {
 	return failure.Configf(
-		"if nothing else writes there, set checkpoint.key (for a file: checkpoint.path) to a new name: the slot is then read on from its own confirmed position",
+		"if nothing else writes there, set checkpoint.key (for a file: checkpoint.path) to a new name: the slot is then read on from its own confirmed position (with source.snapshot: initial, once it is decided whether the table is published again)",
 		"%s is not a checkpoint of cdc-outbox: %w", where, err)
 }
 

@@ -143,7 +143,7 @@ func (k *kafka) classify(err error, operation string) error {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return failure.Lossf(
-			"find out who deleted it; a restart creates it anew and reads the slot on from its own confirmed position, without the check that nobody else moved it",
+			"find out who deleted it; a restart creates it anew and reads the slot on from its own confirmed position, without the check that nobody else moved it (with source.snapshot: initial, once it is decided whether the table is published again)",
 			"the topic was deleted: %w", err)
 	case errors.Is(err, kerr.InvalidTopicException):
 		return failure.Configf("set checkpoint.topic to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)

@@ -15,8 +15,8 @@ type Ticket uint64
 // record of its own and of all earlier transactions done.
 //
 // It is told of the stream in the stream's order: Add for each record, Seal for
-// each transaction end, Idle where the server had nothing for us. Done comes in
-// any order. Not safe for concurrent use; see Locked.
+// each transaction end, Idle where the server had nothing for us. A message of no
+// transaction is one of its own, that ends with it. Done comes in any order. Not safe for concurrent use; see Locked.
 //
 // A tracker whose calls contradict each other (more done than added, an end
 // before the last) can no longer vouch for any position. It stays where it is

@@ -185,8 +185,9 @@ type Kafka struct {
 	Compression string `yaml:"compression"`
 	// Linger is how long a record may wait for others to share its batch.
 	Linger time.Duration `yaml:"linger"`
-	// MaxBufferedBytes bounds the events between PostgreSQL and the broker's
-	// ack, as the sum of their keys, values and headers.
+	// MaxBufferedBytes bounds the memory of the events between PostgreSQL and
+	// the broker's ack: what was made for them, and what they keep of the bytes
+	// that were read, which is their rows with all columns at least.
 	MaxBufferedBytes int64 `yaml:"max_buffered_bytes" unit:"bytes"`
 	// MaxRecordBytes is the largest record that is sent; a larger one is a bad
 	// event. Kafka's default limit on the broker (message.max.bytes) is

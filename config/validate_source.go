@@ -35,6 +35,9 @@ func (l *loader) validateSource() {
 	l.validateMessage()
 	l.validatePoll()
 	l.wantOneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
+	if s.Snapshot == SnapshotInitial && s.Mode != ModePoll && l.cfg.Checkpoint.Store == StoreNone {
+		l.report("source.snapshot", "needs a checkpoint, or every start would publish the whole table again", "set checkpoint.store to kafka, postgres or file; `cdc-outbox tail --from-table` shows what would be published")
+	}
 	l.wantBetween("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
 	l.wantBetween("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
 	if s.LivenessTimeout <= s.StatusInterval {

@@ -38,8 +38,11 @@ type row struct {
 	at     string // ctid
 	values []wal.Value
 	time   time.Time // of creation; zero where unknown
-	size   int64
+	size   int64     // of its values in memory, and of all else that is kept for it
 }
+
+// rowMemory is about what a row and its event take beside the values' bytes.
+const rowMemory = 1 << 10
 
 // beginClaim begins the transaction and takes lanes in the order given, up to
 // limit of them; it may end up with none. With count it also counts the workers
@@ -160,7 +163,7 @@ func (e *surplusError) Error() string { return fmt.Sprintf("only the first %d ro
 
 // readRow copies a result row, in one allocation, as pgconn reuses its buffer.
 func readRow(columns [][]byte) row {
-	r := row{key: string(columns[0]), rel: string(columns[1]), at: string(columns[2])}
+	r := row{key: string(columns[0]), rel: string(columns[1]), at: string(columns[2]), size: rowMemory}
 	if r.rel == "" {
 		return r
 	}
@@ -168,10 +171,12 @@ func readRow(columns [][]byte) row {
 		r.time = time.UnixMicro(micros).UTC()
 	}
 	columns = columns[fetchColumns:]
+	n := 0
 	for _, v := range columns {
-		r.size += int64(len(v))
+		n += len(v)
 	}
-	buf := make([]byte, 0, r.size)
+	r.size += int64(n)
+	buf := make([]byte, 0, n)
 	r.values = make([]wal.Value, len(columns))
 	for i, v := range columns {
 		if v == nil {

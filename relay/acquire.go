@@ -104,6 +104,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 		return h, s.sinceCheckpoint(h.found, invalid)
 	}
 	if h.found == nil {
+		if err := s.undecided(seen); err != nil {
+			return h, err
+		}
 		if err := s.bind(ctx, sql); err != nil {
 			return h, err
 		}
@@ -277,8 +280,7 @@ func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Check
 	return nil
 }
 
-// checkpoint describes the database as seen, at lsn. With no other checkpoint
-// the snapshot is owed if the configuration asks for one.
+// checkpoint describes the database as seen, at lsn.
 func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		LSN:         lsn,
@@ -289,7 +291,7 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Chec
 		Database:    seen.Database,
 		Slot:        s.cfg.Source.Slot,
 		Publication: seen.Publication,
-		Snapshot:    s.cfg.Source.Snapshot == config.SnapshotInitial,
+		Snapshot:    s.owed && s.cfg.Source.Snapshot == config.SnapshotInitial,
 	}
 }
 
@@ -298,7 +300,8 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Chec
 // instance has confirmed more since.
 func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Checkpoint, error) {
 	cp, ok, err := s.store.Load(ctx)
-	switch {
+	s.owed = err == nil && ok && cp.Creating
+	switch ok = ok && !s.owed; {
 	case err != nil:
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	case !ok && s.keeper.last().Epoch == 0:

@@ -130,7 +130,7 @@ func (d *delivery) settle(batch []item) {
 	for i := 0; i < len(batch); {
 		ticket, n := batch[i].ticket, 0
 		for ; i < len(batch) && batch[i].ticket == ticket; i++ {
-			bytes += batch[i].size
+			bytes += batch[i].memory
 			n++
 		}
 		d.tracker.Done(ticket, n)

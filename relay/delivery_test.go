@@ -58,7 +58,7 @@ func (d *delivering) send(t *testing.T, letters string) {
 		d.n++
 		ev := &transform.Event{ID: fmt.Append(nil, d.n), Position: wal.Position{CommitLSN: wal.LSN(d.n)}}
 		ev.Record.Value = []byte(string(letter))
-		it := item{event: ev, ticket: d.tracker.Add(), size: 1}
+		it := item{event: ev, ticket: d.tracker.Add(), size: 1, memory: 1}
 		if letter == 'b' {
 			it.bad = errBad
 		}

@@ -77,12 +77,12 @@ func TestStandbyIsNotJudged(t *testing.T) {
 func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
-	f.d.cfg.Sink.Kafka.MaxBufferedBytes = 2000
+	f.d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
 	f.d.cfg.Errors.DrainTimeout = time.Millisecond
 	f.g.hold()
 	i := f.d.start(f.s, f.g).streams()
 	f.d.insert(5000, 5000)
-	eventually(t, "half of a transaction in flight", func() bool { return i.metrics.inFlight() > 1900 })
+	eventually(t, "half of a transaction in flight", func() bool { return i.metrics.inFlight() > 18_000 })
 	read := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text")
 	f.promote()
 	f.d.insert(20, 1)

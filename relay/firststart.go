@@ -36,9 +36,24 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
+// undecided is the error of a slot that exists and has no checkpoint, where a
+// first start would publish a snapshot, and nothing says that this is one.
+func (s *source) undecided(seen checkpoint.Server) error {
+	if !seen.Exists {
+		return nil
+	}
+	if s.cfg.Source.Snapshot == config.SnapshotInitial && !s.owed {
+		return checkpoint.Undecided(seen.Slot)
+	}
+	s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
+		zap.String("slot", seen.Slot.Name), zap.Stringer("confirmed", seen.Slot.ConfirmedFlush))
+	return nil
+}
+
 // create makes publication and slot for a first start, in this order: a slot's
 // position must not lie before its publication. It returns the snapshot at the
-// slot's position if the configuration asks for one.
+// slot's position if the configuration asks for one; the store then knows, before
+// there is a slot, that one is owed.
 func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*wal.HeldSnapshot, error) {
 	src := s.cfg.Source
 	if !src.Create {
@@ -55,8 +70,14 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	if _, err := s.inspect(ctx, sql); err != nil {
 		return nil, err
 	}
-	s.log.Info("creating slot, which waits for every transaction that is running now", zap.String("slot", src.Slot))
 	snapshot := src.Snapshot == config.SnapshotInitial
+	if snapshot {
+		if err := s.store.Save(ctx, checkpoint.Beginning(server, src.Slot)); err != nil {
+			return nil, fmt.Errorf("note that a slot is created: %w", err)
+		}
+		s.owed = true
+	}
+	s.log.Info("creating slot, which waits for every transaction that is running now", zap.String("slot", src.Slot))
 	start, name, err := wal.CreateSlot(ctx, repl, src.Slot, server.Version,
 		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
 	if err != nil {

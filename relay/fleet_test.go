@@ -86,7 +86,7 @@ func newFleet(t *testing.T, seed uint64) *fleet {
 	t.Helper()
 	f := &fleet{t: t, random: rand.New(rand.NewPCG(seed, 0)), d: sharedDatabase(t), store: &store{}, topic: &topic{}}
 	f.d.cfg.Errors.DrainTimeout = 500 * time.Millisecond
-	f.d.cfg.Sink.Kafka.MaxBufferedBytes = 5000
+	f.d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
 	if f.random.IntN(2) == 0 {
 		f.d.cfg.Source.Snapshot = config.SnapshotInitial
 		f.ready = true

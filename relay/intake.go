@@ -64,7 +64,7 @@ func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 	}
 	switch msg.Kind {
 	case wal.Insert:
-		return in.insert(ctx, &msg.Row, msg.Chunk)
+		return in.insert(ctx, msg)
 	case wal.LogicalMessage:
 		return in.message(ctx, msg)
 	case wal.Commit:
@@ -160,7 +160,8 @@ func (in *intake) knows(p wal.Position) bool {
 	return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq
 }
 
-func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) error {
+func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
+	row := &msg.Row
 	if !in.ours(row) {
 		return nil
 	}
@@ -168,7 +169,7 @@ func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) er
 		return err
 	}
 	ev, err := in.router.Route(row)
-	if err := in.take(ctx, ev, err, chunk); err != nil {
+	if err := in.take(ctx, item{event: ev}, err, msg); err != nil {
 		return err
 	}
 	in.took(row)
@@ -176,20 +177,23 @@ func (in *intake) insert(ctx context.Context, row *wal.Row, chunk *wal.Chunk) er
 }
 
 func (in *intake) message(ctx context.Context, msg *wal.Message) error {
-	if msg.Loose { // of no transaction, and perhaps at the position of the next commit
-		if in.replay != nil && msg.Row.Position.CommitLSN <= in.end {
-			return nil
+	at := msg.Row.Position.CommitLSN
+	if msg.Loose {
+		replaying := in.replay != nil
+		if again, err := in.repeated(at); err != nil || again || replaying && at <= in.end {
+			return err
 		}
 	} else if again, err := in.seen(&msg.Row); again || err != nil {
 		return err
 	}
 	ev, err := in.router.RouteMessage(msg)
-	if err := in.take(ctx, ev, err, msg.Chunk); err != nil {
+	if err := in.take(ctx, item{event: ev}, err, msg); err != nil {
 		return err
 	}
-	if !msg.Loose {
-		in.took(&msg.Row)
+	if msg.Loose {
+		return in.endLoose(at)
 	}
+	in.took(&msg.Row)
 	return nil
 }
 
@@ -208,20 +212,37 @@ func (in *intake) took(row *wal.Row) {
 	in.cut, in.cutMark = row.Position, checkpoint.LandmarkOf(row)
 }
 
-// take queues the event that the router made, or could not make, of a row or
-// message in the chunk.
-func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, chunk *wal.Chunk) error {
+// endLoose ends what a message of no transaction is to the tracker: a
+// transaction of its own, that no commit will end. The server sends it when it
+// comes upon it in the log, between transactions. Its position is the end of its
+// record, so that a stream from there on begins with what follows it; that may
+// be the record of a commit, whose rows therefore do not count as taken in.
+func (in *intake) endLoose(end wal.LSN) error {
+	if err := in.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
+		return fmt.Errorf("message of no transaction: %w", err)
+	}
+	in.end = end
+	return nil
+}
+
+// take queues the item of an event that the router made, or could not make, of
+// the message. Without one, the item already has its row's memory.
+func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Message) error {
 	bad, isBad := errors.AsType[*transform.BadEvent](routed)
 	if routed != nil && !isBad {
 		return routed
 	}
-	if ev.Warning != "" {
-		in.metrics.Warned(ev.Warning)
+	if it.event.Warning != "" {
+		in.metrics.Warned(it.event.Warning)
 	}
-	it := item{event: ev, chunk: chunk, bad: bad, ticket: in.tracker.Add(), size: ev.Size()}
-	chunk.Retain() // delivery releases it
+	it.bad, it.ticket, it.size = bad, in.tracker.Add(), it.event.Size()
+	it.memory += itemMemory + it.event.Memory()
+	if msg != nil {
+		it.chunk = msg.Chunk
+		it.memory += msg.Retain() // delivery releases it
+	}
 	if err := in.queue.push(ctx, it); err != nil {
-		chunk.Release(1)
+		it.chunk.Release(1)
 		in.tracker.Done(it.ticket, 1) // never queued: the repetition adds it again
 		return err
 	}
@@ -276,7 +297,7 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []wal.Tabl
 		err = wal.ReadSnapshot(ctx, sql, from, func(row *wal.Row) error {
 			next.Seq++
 			ev, err := in.router.Route(row)
-			return in.take(ctx, ev, err, nil)
+			return in.take(ctx, item{event: ev, memory: row.Size()}, err, nil)
 		})
 		if err != nil {
 			return 0, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -54,7 +55,7 @@ func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 // row is a change of the given kind; its event id says where it was.
 func row(kind wal.Kind, rel *wal.Relation, lsn wal.LSN, seq uint32) *wal.Message {
 	m := &wal.Message{Kind: kind}
-	m.Row.Relation, m.Row.Position = rel, wal.Position{CommitLSN: lsn, Seq: seq}
+	m.Row.Relation, m.Row.Position, m.Row.XID = rel, wal.Position{CommitLSN: lsn, Seq: seq}, uint32(lsn)
 	for _, v := range []string{fmt.Sprintf("%d/%d", lsn, seq), "order", "o-1", "Placed", "{}"} {
 		m.Row.Values = append(m.Row.Values, wal.Value{Kind: wal.Text, Data: []byte(v)})
 	}
@@ -65,11 +66,20 @@ func insert(lsn wal.LSN, seq uint32) *wal.Message { return row(wal.Insert, outbo
 func commit(end wal.LSN) *wal.Message             { return &wal.Message{Kind: wal.Commit, End: end} }
 func idle(pos wal.LSN) *wal.Message               { return &wal.Message{Kind: wal.Idle, End: pos} }
 
+// again stands for a new connection, whose stream begins at start.
+func again(start wal.LSN) *wal.Message { return &wal.Message{End: start} }
+
 // accepted returns the ids of the events that the messages make.
 func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 	t.Helper()
 	for _, m := range messages {
-		if err := in.accept(t.Context(), m); err != nil {
+		accept := in.accept
+		if m.Kind == 0 {
+			accept = func(_ context.Context, m *wal.Message) error {
+				return in.resume(m.End, in.end, checkpoint.Landmark{Commit: in.end}, func() {})
+			}
+		}
+		if err := accept(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,6 +91,14 @@ func queued(q *queue) (ids []string) {
 		ids = append(ids, string(it.event.ID))
 	}
 	return ids
+}
+
+// loose is a message of no transaction.
+func loose(pos wal.LSN) *wal.Message {
+	m := &wal.Message{Kind: wal.LogicalMessage, Prefix: "outbox", Loose: true}
+	m.Row.Position.CommitLSN = pos
+	m.Content, _ = envelope.Encode(&envelope.Message{ID: fmt.Appendf(nil, "loose %d", pos)})
+	return m
 }
 
 func TestIntake(t *testing.T) {
@@ -97,11 +115,25 @@ func TestIntake(t *testing.T) {
 			[]*wal.Message{insert(10, 0), row(wal.Update, outboxRelation, 10, 1), row(wal.Delete, outboxRelation, 10, 2), row(wal.Truncate, outboxRelation, 10, 3), commit(15)},
 			[]string{"10/0"}, 15},
 		"takes a whole transaction once after a reconnect": {
-			[]*wal.Message{insert(10, 0), commit(15), insert(20, 0), insert(20, 1) /* cut */, insert(20, 0), insert(20, 1), insert(20, 2), commit(25)},
+			[]*wal.Message{insert(10, 0), commit(15), insert(20, 0), insert(20, 1), again(15), insert(20, 0), insert(20, 1), insert(20, 2), commit(25)},
 			[]string{"10/0", "20/0", "20/1", "20/2"}, 25},
 		"takes a transaction cut before its commit once": {
-			[]*wal.Message{insert(20, 0), insert(20, 1) /* cut */, insert(20, 0), insert(20, 1), commit(25), insert(30, 0), commit(35)},
+			[]*wal.Message{insert(20, 0), insert(20, 1), again(1), insert(20, 0), insert(20, 1), commit(25), insert(30, 0), commit(35)},
 			[]string{"20/0", "20/1", "30/0"}, 35},
+		"passes over all that it has taken in since the slot's position": {
+			[]*wal.Message{insert(10, 0), commit(15), insert(20, 0), commit(25), idle(30), insert(40, 0), again(5),
+				insert(10, 0), commit(15), idle(18), insert(20, 0), commit(25), idle(30), insert(40, 0), insert(40, 1), commit(45)},
+			[]string{"10/0", "20/0", "40/0", "40/1"}, 45},
+		"passes over what another process has taken in": {
+			[]*wal.Message{idle(30), again(5), insert(10, 0), commit(15), insert(20, 0), commit(25), idle(30), insert(40, 0), commit(45)},
+			[]string{"40/0"}, 45},
+		"takes a message of no transaction and the transaction at its position": {
+			[]*wal.Message{insert(10, 0), commit(15), loose(20), insert(20, 0), commit(25)}, []string{"10/0", "loose 20", "20/0"}, 25},
+		"takes a message of no transaction once after a reconnect": {
+			[]*wal.Message{loose(20), insert(30, 0), again(10), loose(20), insert(30, 0), insert(30, 1), commit(35), again(30), insert(30, 0), insert(30, 1), loose(35), commit(35)},
+			[]string{"loose 20", "30/0", "30/1"}, 35},
+		"ends a message of no transaction with itself": {
+			[]*wal.Message{insert(10, 0), commit(15), loose(20)}, []string{"10/0", "loose 20"}, 20},
 		"takes idle positions": {
 			[]*wal.Message{insert(10, 0), commit(15), idle(40)}, []string{"10/0"}, 40},
 		"never goes back to an idle position": {
@@ -123,7 +155,7 @@ func TestIntakeHoldsThePositionOverACutTransaction(t *testing.T) {
 	in, _ := newIntake(t, config.UpdateWarn)
 	accepted(t, in, idle(10), insert(20, 0))
 	in.tracker.Done(1, 1) // acked before its transaction ended
-	accepted(t, in, idle(30))
+	accepted(t, in, again(10), idle(15))
 	if got := in.tracker.Position(); got != 10 {
 		t.Errorf("position %v within a transaction, want 10", got)
 	}
@@ -147,7 +179,7 @@ func TestIntakeForgetsAnEventThatFoundNoRoom(t *testing.T) {
 		t.Errorf("%d in flight, want 1", got)
 	}
 	in.queue = newQueue(1 << 20)
-	if got := accepted(t, in, insert(10, 0), insert(10, 1), commit(15)); !slices.Equal(got, []string{"10/1"}) {
+	if got := accepted(t, in, again(5), insert(10, 0), insert(10, 1), commit(15)); !slices.Equal(got, []string{"10/1"}) {
 		t.Errorf("after the reconnect took in %v, want 10/1", got)
 	}
 }

@@ -76,7 +76,7 @@ func TestBrokerOutage(t *testing.T) {
 
 	b.Stop(t)
 	ids = append(ids, d.insert(3000, 100)...)
-	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 99_000 })
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 98_000 })
 	first := d.replied(pid)
 	eventually(t, "replies for longer than the server waits for one", func() bool {
 		if got := i.metrics.inFlight(); got > 100_000 {

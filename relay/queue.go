@@ -17,20 +17,26 @@ type item struct {
 	chunk  *wal.Chunk // retained for the event's bytes; nil for a snapshot's
 	bad    *transform.BadEvent
 	ticket checkpoint.Ticket
-	size   int64
+	size   int64 // of the record
+	memory int64 // that the item keeps from other use
 }
 
+// itemMemory is about what an item takes of its own: its place in the queue, the
+// batch and the sink's round.
+const itemMemory = 128
+
 // queue hands items from the intake to the delivery in order. It bounds the
-// bytes that are queued or taken and not yet released: push blocks at the bound.
-// One goroutine pushes and one takes.
+// memory of what is queued, or taken and not yet released: push blocks at the
+// bound. One goroutine pushes and one takes.
 type queue struct {
-	limit int64 // of bytes in flight; one larger item is let in alone
+	limit int64 // of memory in flight; one larger item is let in alone
 
 	mu       sync.Mutex
 	items    []item
 	head     int   // items[:head] are taken
-	queued   int64 // bytes of items[head:]
-	inFlight int64 // bytes pushed and not released
+	queued   int64 // size of items[head:]
+	inFlight int64 // memory of what was pushed and not released
+	full     bool  // push waits for memory
 	since    time.Time
 	closed   bool
 
@@ -46,8 +52,10 @@ func newQueue(limit int64) *queue {
 // cause when that ends first.
 func (q *queue) push(ctx context.Context, it item) error {
 	q.mu.Lock()
-	for q.inFlight > 0 && q.inFlight+it.size > q.limit {
+	for q.inFlight > 0 && q.inFlight+it.memory > q.limit {
+		q.full = true
 		q.mu.Unlock()
+		signal(q.arrived) // no more comes: the taker must not linger
 		select {
 		case <-q.freed:
 		case <-ctx.Done():
@@ -55,6 +63,7 @@ func (q *queue) push(ctx context.Context, it item) error {
 		}
 		q.mu.Lock()
 	}
+	q.full = false
 	if q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 		q.since = time.Now()
@@ -66,7 +75,7 @@ func (q *queue) push(ctx context.Context, it item) error {
 	}
 	q.items = append(q.items, it)
 	q.queued += it.size
-	q.inFlight += it.size
+	q.inFlight += it.memory
 	// The taker waits for the first item, and during linger for a full batch.
 	wake := len(q.items)-q.head == 1 || q.queued >= batchBytes
 	q.mu.Unlock()
@@ -78,7 +87,7 @@ func (q *queue) push(ctx context.Context, it item) error {
 
 // take moves the next batch into dst[:0]: up to batchBytes, at least one item.
 // It waits for a first item, and then until a batch is full or its first item
-// has waited for linger. It returns no items once the queue is closed and empty.
+// has waited for linger, or the bound is reached. It returns no items once the queue is closed and empty.
 func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -112,6 +121,9 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	if q.head == len(q.items) {
 		return 0, false
 	}
+	if q.full {
+		return 0, true
+	}
 	wait = linger - time.Since(q.since)
 	return wait, wait <= 0
 }
@@ -134,7 +146,7 @@ func (q *queue) cut(dst []item) []item {
 	return dst
 }
 
-// release gives n bytes of taken items back to the bound.
+// release gives the memory of taken items back to the bound.
 func (q *queue) release(n int64) {
 	q.mu.Lock()
 	q.inFlight -= n
@@ -150,7 +162,7 @@ func (q *queue) close() {
 	signal(q.arrived)
 }
 
-// bytes is the number of bytes in flight.
+// bytes is the memory in flight.
 func (q *queue) bytes() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

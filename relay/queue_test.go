@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-func sized(n int64) item { return item{event: &transform.Event{}, size: n} }
+func sized(n int64) item { return item{event: &transform.Event{}, size: n, memory: n} }
 
 // attempt calls fn and reports whether it is still blocked once nothing else
 // moves. It is for use in a synctest bubble.

@@ -152,7 +152,7 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Sink.Kafka.MaxBufferedBytes = 2000
+	d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
 	s, to := &store{}, &topic{}
 	stalled := &gate{topic: to}
 	old := d.start(s, stalled).streams()
@@ -160,7 +160,7 @@ func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	arrive(t, to, 1)
 	stalled.hold()
 	ids = append(ids, d.insert(200, 20)...)
-	eventually(t, "a full buffer", func() bool { return old.metrics.inFlight() > 1900 })
+	eventually(t, "a full buffer", func() bool { return old.metrics.inFlight() > 18_000 })
 	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'")
 	spare := d.start(s, &gate{topic: to}).streams()
 	arrive(t, to, len(ids))

@@ -72,7 +72,7 @@ func TestKilledWalsenderWithinATransaction(t *testing.T) {
 	g.hold()
 	i := d.start(&store{}, g).streams()
 	ids := d.insert(2000, 2000)
-	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 19_000 })
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
 	pid := d.walsender()
 	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid))
 	g.open()

@@ -187,6 +187,61 @@ func TestSnapshotIsRepeatedAfterACrash(t *testing.T) {
 	wantAll(t, g.topic, ids)
 }
 
+// Without a checkpoint nobody knows what was published: the whole table is not
+// published again because a checkpoint is gone, or under another key.
+func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.cfg.Source.Snapshot = config.SnapshotInitial
+	g := &gate{topic: &topic{}}
+	ids := d.insert(20, 20)
+	i := d.start(&store{}, g)
+	arrive(t, g.topic, 20)
+	i.streams().stop()
+	d.start(&store{}, g).wantEnd(failure.Config, "source.snapshot is initial, and slot .* exists, .* but there is no checkpoint")
+	d.cfg.Source.Snapshot = config.SnapshotNever // as the remedy says
+	i = d.start(&store{}, g).streams()
+	ids = append(ids, d.insert(1, 1)...)
+	arrive(t, g.topic, len(ids))
+	i.stop()
+	wantOnce(t, g.topic, ids)
+}
+
+// A first start that ends between the creation of the slot and its first
+// checkpoint is gone through once more: nobody has read the slot.
+func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.cfg.Source.Snapshot = config.SnapshotInitial
+	d.ends = time.Millisecond
+	s, g := &store{}, &gate{topic: &topic{}}
+	reached := make(chan struct{}, 100)
+	s.hook(func(ctx context.Context, cp checkpoint.Checkpoint) error {
+		if cp.Creating {
+			return nil
+		}
+		reached <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	ids := d.insert(20, 20)
+	i := d.start(s, g)
+	select {
+	case <-reached:
+	case <-time.After(patience):
+		t.Fatal("no first checkpoint")
+	}
+	i.stop()
+	s.hook(nil)
+	d.ends = patience
+	i = d.start(s, g).streams()
+	arrive(t, g.topic, 20)
+	ids = append(ids, d.insert(1, 1)...)
+	arrive(t, g.topic, len(ids))
+	i.stop()
+	wantOnce(t, g.topic, ids)
+}
+
 // The snapshot survives a broken connection within one process.
 func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
 	t.Parallel()
@@ -198,7 +253,7 @@ func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
 	s, g := &store{}, &gate{topic: &topic{}}
 	g.hold()
 	i := behind.start(s, g)
-	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 19_000 })
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
 	p.Cut()
 	g.open()
 	i.streams()

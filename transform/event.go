@@ -40,6 +40,7 @@ type Event struct {
 	Warning    Warning
 
 	room *eventWithHeaders // that the event lies in; nil where Release has no effect
+	made int               // bytes of memory made for it beside room
 }
 
 // Release gives the event's memory back to the router that made it, to be used
@@ -55,8 +56,7 @@ func (e *Event) Release() {
 	rooms.Put(room)
 }
 
-// Size is the number of bytes that the event counts against a byte bound: key,
-// value and headers.
+// Size is the number of bytes in the record: key, value and headers.
 func (e *Event) Size() int64 {
 	n := len(e.Record.Key) + len(e.Record.Value)
 	for _, h := range e.Record.Headers {
@@ -64,3 +64,8 @@ func (e *Event) Size() int64 {
 	}
 	return int64(n)
 }
+
+// Memory is about the number of bytes of memory that were made for the event:
+// its own, and those of key, value and headers where they are not the row's. The
+// row's bytes, all of them and not only those in the record, are kept beside it.
+func (e *Event) Memory() int64 { return roomMemory + int64(e.made) }

@@ -86,6 +86,9 @@ func (b *builder) trace() (traced bool) {
 }
 
 func (b *builder) checkHeaders() {
+	if n := cap(b.event.Record.Headers); n > builtInHeaders {
+		b.event.made += n * headerMemory
+	}
 	size := 0
 	for _, h := range b.event.Record.Headers {
 		size += len(h.Key) + len(h.Value)

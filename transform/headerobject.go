@@ -35,6 +35,9 @@ func (b *builder) objectHeaders(traced bool) {
 	if n := b.plan.headerCount + min(bytes.Count(v.Data, []byte{':'}), mostHeaders); n > cap(headers) {
 		headers = append(make([]kgo.RecordHeader, 0, n), headers...)
 	}
+	if bytes.IndexByte(v.Data, '\\') >= 0 { // values are unescaped into memory of their own
+		b.event.made += len(v.Data)
+	}
 	before := len(headers)
 	headers, err := b.appendMembers(headers, v.Data, traced)
 	if err != nil {

@@ -3,6 +3,7 @@ package transform
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync"
 
@@ -21,6 +22,12 @@ type eventWithHeaders struct {
 	headers [builtInHeaders]kgo.RecordHeader
 	rooms   *sync.Pool // that it goes back to
 }
+
+// roomMemory is what an eventWithHeaders takes, and headerMemory one more header.
+var (
+	roomMemory   = int64(reflect.TypeFor[eventWithHeaders]().Size())
+	headerMemory = int(reflect.TypeFor[kgo.RecordHeader]().Size())
+)
 
 // Route returns the event of an inserted row. The event refers to the row's
 // bytes, but not to the row or its Values.
@@ -110,9 +117,13 @@ func (b *builder) get(c column) wal.Value {
 
 // text returns the column's text form, nil for NULL.
 func (b *builder) text(c column) []byte {
-	text, err := c.text(b.get(c))
+	v := b.get(c)
+	text, err := c.text(v)
 	if err != nil {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("column %q: %w", c.name, err))
+	}
+	if c.oid == typeBytea && v.Kind == wal.Text { // decoded
+		b.event.made += len(text)
 	}
 	return text
 }

@@ -39,6 +39,7 @@ func (b *builder) setJSON(write func([]byte) ([]byte, error)) {
 	switch {
 	case err == nil:
 		b.event.Record.Value = value
+		b.event.made += cap(value)
 		return
 	case errors.Is(err, errNotUTF8):
 		b.reject(ReasonInvalidUTF8, err)

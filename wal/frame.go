@@ -29,9 +29,14 @@ type frameReader struct {
 	src   io.Reader
 	pool  *chunkPool // may be nil
 	chunk *Chunk     // that buf is of
+	base  int64      // bytes of the chunks before it
 	buf   []byte
 	r, w  int // buf[r:w] is read from src and not yet returned
 }
+
+// place is where the next frame begins in the memory of all chunks, laid end to
+// end. It never goes back.
+func (f *frameReader) place() int64 { return f.base + int64(f.r) }
 
 // next returns the next frame, reading from src only when no whole frame is
 // buffered.
@@ -76,6 +81,7 @@ func (f *frameReader) fill(n int) error {
 func (f *frameReader) grow(n int) {
 	rest := f.buf[f.r:f.w]
 	chunk := f.pool.get(min(n, 2*len(rest)))
+	f.base += int64(len(f.buf))
 	f.w = copy(chunk.buf, rest)
 	f.r = 0
 	f.chunk.Release(1)

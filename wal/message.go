@@ -40,6 +40,21 @@ type Message struct {
 	// the transaction that wrote it. Of its Row, only the position's LSN is
 	// known, which is the message's own and may be that of the next commit.
 	Loose bool
+
+	span span
+}
+
+// Retain is Chunk.Retain for a message of a Stream. It returns how many bytes of
+// memory that keeps from other use, beyond what the messages retained before it
+// keep: its own, and those between them that share a chunk with one of the two.
+// It is called at most once for a message, while that is valid; the sum over all
+// messages still retained is the memory they hold, but for a chunk at each end.
+func (m *Message) Retain() int64 {
+	m.Chunk.Retain()
+	if m.Chunk == nil {
+		return 0
+	}
+	return m.span.keep(len(m.Chunk.buf))
 }
 
 // Row is one changed row of a committed transaction.
@@ -52,6 +67,15 @@ type Row struct {
 	Relation *Relation
 	// Values are the row's columns in the order of Relation.Columns.
 	Values []Value
+}
+
+// Size is the number of bytes in the row's values.
+func (r *Row) Size() int64 {
+	var n int64
+	for _, v := range r.Values {
+		n += int64(len(v.Data))
+	}
+	return n
 }
 
 // Relation describes a table as the server announced it.

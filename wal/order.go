@@ -11,7 +11,8 @@ package wal
 //
 // Rows are therefore held back until something at another position follows,
 // which it always does: the commit at the latest, and the server has decoded it
-// by then. A row and its neighbours of one multi-insert record share a position.
+// by then. A row and its neighbours of one multi-insert record share a position:
+// that many are held at most, which is a page of a COPY.
 type sequencer struct {
 	position LSN
 	held     []Message // rows at position

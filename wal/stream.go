@@ -69,6 +69,7 @@ type Options struct {
 type Stream struct {
 	conn    net.Conn
 	frames  frameReader
+	kept    kept
 	decoder *decoder
 	order   *sequencer // nil without messages
 	status  *statusSender
@@ -181,6 +182,7 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		}
 		if msg != nil {
 			msg.Chunk = s.frames.chunk
+			msg.span = span{&s.kept, s.frames.base, s.frames.place(), int64(len(body))}
 			if s.order != nil {
 				msg = s.order.take(msg, s.at)
 			}
@@ -240,8 +242,12 @@ func (s *Stream) walData(b []byte) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if msg != nil && msg.Kind == Commit {
+	switch {
+	case msg == nil:
+	case msg.Kind == Commit:
 		s.received.Store(max(s.received.Load(), uint64(msg.End)))
+	case msg.Kind == LogicalMessage && msg.Loose:
+		s.received.Store(max(s.received.Load(), uint64(msg.Row.Position.CommitLSN)))
 	}
 	return msg, nil
 }

@@ -65,6 +65,8 @@ var badInputs = []badInput{
 		e.runOnce()
 		e.exec(`DROP PUBLICATION cdc_outbox`)
 	}},
+	{input: "`snapshot: initial` for a slot without a checkpoint", prepare: func(e *environment) { e.runOnce() },
+		set: []string{"source.snapshot=initial", "checkpoint.key=another"}},
 
 	{input: "broker down at start", set: []string{"sink.kafka.brokers=[127.0.0.1:1]"},
 		goesOn: "checkpoint store is not available, will retry"},

@@ -1,0 +1,38 @@
+package checkpoint
+
+import (
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Beginning is what is saved before a slot is created whose snapshot is owed. It
+// is no checkpoint yet, but says that nobody has read the slot: the first
+// checkpoint takes its place. Without it, a slot that nobody has read and one
+// whose checkpoint was lost look the same.
+func Beginning(server wal.Server, slot string) Checkpoint {
+	return Checkpoint{
+		LSN:      server.FlushLSN,
+		SystemID: server.SystemID,
+		Timeline: server.Timeline,
+		Database: server.Database,
+		Slot:     slot,
+		SavedAt:  time.Now().UTC(),
+		Epoch:    1,
+		Snapshot: true,
+		Creating: true,
+	}
+}
+
+// Undecided is the error of a slot whose snapshot is asked for, where nothing
+// says whether it was published.
+func Undecided(slot wal.Slot) error {
+	return failure.Configf(
+		"set source.snapshot to never to read the slot on from there; "+
+			"or publish what is in the outbox table first, again or for the first time: `cdc-outbox setup --accept-gap --snapshot --yes`; "+
+			"or, if the checkpoint is under another checkpoint.key or in another store, name that",
+		"source.snapshot is initial, and slot %q exists, confirmed up to %s, but there is no checkpoint: "+
+			"it was lost or is looked for in the wrong place, or somebody else created the slot. Whether the rows in the outbox table were published is not known",
+		slot.Name, slot.ConfirmedFlush)
+}
