@@ -40,6 +40,7 @@ type source struct {
 	health *Health
 	log    *zap.Logger
 
+	database  string      // that the slot must be of
 	epoch     int64       // of our checkpoints; 0 before the first stream
 	connected bool        // a connection succeeded once
 	stream    *wal.Stream // of the last session that ended because ctx did
@@ -111,6 +112,7 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.whole.Store(0) // another server's positions would mislead
+	s.keeper.follow(h.cp.Publication)
 	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
 		err := s.monitor(ctx, cp)
