@@ -42,6 +42,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.replication(ctx)
 	d.capacity()
 	d.timeouts()
+	d.synchronous(ctx)
 	d.outboxTables(ctx)
 	d.retention(ctx)
 	d.emit(ctx)
@@ -145,6 +146,20 @@ func (d *doctor) timeouts() {
 	if idle := d.server.IdleSlotTimeout; idle > 0 {
 		d.warn("postgresql.idle_replication_slot_timeout", "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();",
 			"%s: a connector that is down for longer loses its slot and events", idle)
+	}
+}
+
+// synchronous finds out whether commits will wait for the connector.
+func (d *doctor) synchronous(ctx context.Context) {
+	const name = "postgresql.synchronous_standby_names"
+	sync, err := wal.ReadSyncStandbys(ctx, d.conn)
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case sync.Ours():
+		d.warn(name, wal.CommitsWaitRemedy, "%s (it is %q, the application_name %q)", wal.CommitsWait, sync.Setting, sync.Application)
+	default:
+		d.ok(name, "commits do not wait for the connector")
 	}
 }
 

@@ -36,18 +36,19 @@ func (d *doctor) outboxTable(ctx context.Context, t wal.Table) {
 		d.fail(name, err)
 	case !ok:
 		d.fail(name, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", t))
-	case !info.Publishable:
-		d.fail(name, failure.Configf("name an ordinary, logged table in source.tables, or: ALTER TABLE "+t.Quoted()+" SET LOGGED;",
-			"%s cannot be published: it is a view, or an unlogged, temporary or foreign table", t))
 	default:
+		if errs := wal.CheckTable(info, d.tables); len(errs) > 0 {
+			d.fail(name, errors.Join(errs...))
+			return
+		}
 		d.infos = append(d.infos, info)
 		d.columns(ctx, t)
 		d.snapshotRights(ctx, t)
 	}
 }
 
-// columns binds the router to the table, and finds by leaving columns out one
-// at a time which of them it cannot do without.
+// columns binds the router to the table, and notes which columns it cannot do
+// without.
 func (d *doctor) columns(ctx context.Context, t wal.Table) {
 	name := "columns " + t.String()
 	rel, _, err := wal.ReadColumns(ctx, d.conn, t)
@@ -55,27 +56,16 @@ func (d *doctor) columns(ctx context.Context, t wal.Table) {
 		d.fail(name, err)
 		return
 	}
-	if err := bind(d.cfg, rel); err != nil {
+	router, err := transform.New(d.cfg.Event, d.cfg.Route)
+	if err == nil {
+		d.needed[t], err = router.Needed(rel)
+	}
+	if err != nil {
 		d.fail(name, err)
 		return
 	}
-	for i, c := range rel.Columns {
-		without := *rel
-		without.Columns = slices.Delete(slices.Clone(rel.Columns), i, i+1)
-		if bind(d.cfg, &without) != nil {
-			d.needed[t] = append(d.needed[t], c.Name)
-		}
-	}
 	d.ok(name, "%s", strings.Join(d.needed[t], ", "))
 	d.routes(ctx, wal.Snapshot{Table: t, Relation: rel})
-}
-
-func bind(cfg *config.Config, rel *wal.Relation) error {
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		return err
-	}
-	return router.Bind(rel)
 }
 
 // snapshotRights: decoding asks for no privilege on a table, reading it does.
@@ -84,9 +74,9 @@ func (d *doctor) snapshotRights(ctx context.Context, t wal.Table) {
 		return
 	}
 	name := "privileges " + t.String()
-	var may bool
-	err := d.conn.QueryRow(ctx, `SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT')`,
-		t.Schema, t.Quoted()).Scan(&may)
+	var may, hidden bool
+	err := d.conn.QueryRow(ctx, `SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT'), row_security_active($2)`,
+		t.Schema, t.Quoted()).Scan(&may, &hidden)
 	role := wal.QuoteIdentifier(d.conn.Config().User)
 	switch {
 	case err != nil:
@@ -94,6 +84,9 @@ func (d *doctor) snapshotRights(ctx context.Context, t wal.Table) {
 	case !may:
 		d.fail(name, failure.Configf("GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+" TO "+role+"; GRANT SELECT ON "+t.Quoted()+" TO "+role+";",
 			"source.snapshot is initial, and the role may not read %s", t))
+	case hidden:
+		d.fail(name, failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;",
+			"source.snapshot is initial, and row-level security would hide rows of %s from the role", t))
 	default:
 		d.ok(name, "the role may read the table for the snapshot")
 	}

@@ -76,6 +76,26 @@ func TestCheckFinds(t *testing.T) {
 			"publication", Warn, "no replica identity", false, 14},
 		{"slot missing, to be created", func(f *fixture) { f.exec(dropSlot(f)) }, "slot", OK, "run will create it", false, 14},
 		{"slot missing, not to be created", func(f *fixture) { f.exec(dropSlot(f)); f.Source.Create = false }, "slot", Fail, "source.create is false", false, 14},
+		{"unlogged table", func(f *fixture) {
+			f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR ALL TABLES`, `ALTER TABLE outbox SET UNLOGGED`)
+		}, "table public.outbox", Fail, "cannot be published", false, 14},
+		{"table that another inherits from", func(f *fixture) { f.exec(`CREATE TABLE child () INHERITS (outbox)`) },
+			"table public.outbox", Fail, "public.child inherits", false, 14},
+		{"partition that is renamed to its root", func(f *fixture) {
+			f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish_via_partition_root = true)`,
+				`CREATE TABLE events (LIKE outbox) PARTITION BY LIST (id)`, `ALTER TABLE events ATTACH PARTITION outbox DEFAULT`)
+		}, "publication", Fail, "under the name of public.events", false, 14},
+		{"physical slot", func(f *fixture) {
+			f.exec(dropSlot(f), `SELECT pg_create_physical_replication_slot('`+f.Source.Slot+`')`)
+		}, "slot", Fail, "is a physical slot", false, 14},
+		{"two-phase slot", func(f *fixture) {
+			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput', false, true)`)
+		}, "slot", Fail, "two_phase", false, 14},
+		{"no synchronous standby", func(*fixture) {}, "postgresql.synchronous_standby_names", OK, "do not wait", false, 14},
+		{"schema added to the table", func(f *fixture) {
+			f.save()
+			f.exec(`ALTER PUBLICATION cdc_outbox ADD TABLES IN SCHEMA public`)
+		}, "checkpoint", OK, "fits the database", false, 15},
 		{"slot of another plugin", func(f *fixture) {
 			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'test_decoding')`)
 		}, "slot", Fail, "test_decoding", false, 14},
@@ -142,6 +162,27 @@ func TestCheckAsAPoorRole(t *testing.T) {
 	f.exec(wantFinding(t, r, "privileges public.outbox", Fail, "may not read").Remedy)
 	wantFinding(t, Check(f.ctx(), f.Config), "privileges public.outbox", OK, "")
 	f.exec(`DROP OWNED BY poor`)
+}
+
+// Rows that a policy hides would be missing from the snapshot without a word.
+func TestCheckFindsRowLevelSecurity(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.exec(`CREATE ROLE bound LOGIN PASSWORD 'pw'`, `GRANT SELECT ON outbox TO bound`, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
+	t.Cleanup(func() { f.exec(`DROP OWNED BY bound`, `DROP ROLE bound`) })
+	f.Source.URL = asRole(f.Source.URL, "bound", "pw")
+	f.Source.Snapshot = config.SnapshotInitial
+	f.exec(wantFinding(t, Check(f.ctx(), f.Config), "privileges public.outbox", Fail, "would hide rows").Remedy)
+	wantFinding(t, Check(f.ctx(), f.Config), "privileges public.outbox", OK, "")
+}
+
+func TestCheckWarnsOfCommitsThatWait(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Setting("synchronous_standby_names", "FIRST 1 (*)"), pgtest.Setting("synchronous_commit", "local"))
+	f := newFixture(t, server.NewDatabase(t))
+	got := wantFinding(t, Check(f.ctx(), f.Config), "postgresql.synchronous_standby_names", Warn, "commits wait")
+	if !strings.Contains(got.Remedy, "application_name") {
+		t.Errorf("remedy %q", got.Remedy)
+	}
 }
 
 func TestCheckWithoutServers(t *testing.T) {

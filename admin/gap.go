@@ -62,7 +62,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseActive(ctx, conn, v.seen.Slot); err != nil {
+	if err := refuseSlot(ctx, conn, v.seen.Slot, v.server.Database); v.seen.Exists && err != nil {
 		return nil, err
 	}
 	report := planGap(v)
@@ -109,7 +109,7 @@ func samePublication(a, b string) bool {
 
 func closeGap(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store checkpoint.Store, v *view, r *GapReport) error {
 	if v.publication == nil {
-		infos, err := readTables(ctx, conn, v.tables)
+		infos, err := wal.ReadTables(ctx, conn, v.tables)
 		if err != nil {
 			return err
 		}

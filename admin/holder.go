@@ -56,8 +56,12 @@ func readHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) 
 	return h, nil
 }
 
-// refuseActive returns an error that names the holder if the slot is in use.
-func refuseActive(ctx context.Context, conn *pgx.Conn, slot wal.Slot) error {
+// refuseSlot returns an error if the slot is not to be dropped: it is somebody
+// else's, or in use, by whom the error tells.
+func refuseSlot(ctx context.Context, conn *pgx.Conn, slot wal.Slot, database string) error {
+	if err := slot.Unfit(database); err != nil {
+		return err
+	}
 	if !slot.Active {
 		return nil
 	}

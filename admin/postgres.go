@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -38,21 +38,13 @@ func execute(ctx context.Context, conn *pgx.Conn, sql string) error {
 	return err
 }
 
-// readTables describes the outbox tables; a missing one is an error.
-func readTables(ctx context.Context, conn *pgx.Conn, tables []wal.Table) ([]wal.TableInfo, error) {
-	infos := make([]wal.TableInfo, len(tables))
-	for i, t := range tables {
-		info, ok, err := wal.ReadTable(ctx, conn, t)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables",
-				"table %s does not exist", t)
-		}
-		infos[i] = info
+// checkTables is wal.CheckTables for the columns that the configuration needs.
+func checkTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config, pub wal.Publication, tables []wal.Table) (failures, warnings []error, err error) {
+	router, err := transform.New(cfg.Event, cfg.Route)
+	if err != nil {
+		return nil, nil, err
 	}
-	return infos, nil
+	return wal.CheckTables(ctx, conn, pub, tables, router.Needed)
 }
 
 // transaction is one that a new slot would have to wait for: it has an id, so

@@ -102,9 +102,8 @@ func (s *setup) ensureTables(ctx context.Context) error {
 			return err
 		}
 		if ok {
-			if !info.Publishable {
-				return failure.Configf("name an ordinary, logged table in source.tables, or: ALTER TABLE "+t.Quoted()+" SET LOGGED;",
-					"%s exists but cannot be published: it is a view, or an unlogged, temporary or foreign table", t)
+			if errs := wal.CheckTable(info, s.tables); len(errs) > 0 {
+				return errors.Join(errs...)
 			}
 			s.done("table", t.String(), "exists", "")
 			continue
@@ -123,7 +122,7 @@ func (s *setup) ensureTables(ctx context.Context) error {
 // else is wrong with an existing one is the operator's to change.
 func (s *setup) ensurePublication(ctx context.Context) error {
 	name := s.cfg.Source.Publication
-	infos, err := readTables(ctx, s.conn, s.tables)
+	infos, err := wal.ReadTables(ctx, s.conn, s.tables)
 	if err != nil {
 		return err
 	}
@@ -155,8 +154,8 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 		}
 	}
 	s.done("publication", name, action, strings.TrimSpace(detail))
-	failures, _ := wal.CheckPublication(pub, infos, nil)
-	return errors.Join(failures...)
+	failures, _, err := checkTables(ctx, s.conn, s.cfg, pub, s.tables)
+	return errors.Join(append(failures, err)...)
 }
 
 func (s *setup) ensureRole(ctx context.Context) error {
@@ -261,18 +260,10 @@ const gapRemedy = "cdc-outbox setup --accept-gap --yes goes on from the present;
 
 // slotUsable returns why a slot cannot be read by this connector, if so.
 func slotUsable(slot wal.Slot, database string) error {
-	drop := "choose another name for source.slot, or drop it: SELECT pg_drop_replication_slot(" + literal(slot.Name) + ");"
-	switch reason, lost := slot.Lost(); {
-	case slot.Type != "logical":
-		return failure.Configf(drop, "slot %q is a %s slot", slot.Name, slot.Type)
-	case slot.Plugin != wal.Plugin:
-		return failure.Configf(drop, "slot %q uses the output plugin %s, not %s", slot.Name, slot.Plugin, wal.Plugin)
-	case slot.Database != database:
-		return failure.Configf("correct the database in source.url, or choose another name for source.slot",
-			"slot %q belongs to database %q, not to %q", slot.Name, slot.Database, database)
-	case slot.Temporary:
-		return failure.Configf("choose another name for source.slot", "slot %q is temporary", slot.Name)
-	case lost:
+	if err := slot.Unfit(database); err != nil {
+		return err
+	}
+	if reason, lost := slot.Lost(); lost {
 		return failure.Lossf(gapRemedy, "slot %q is lost: %s", slot.Name, reason)
 	}
 	return nil

@@ -123,7 +123,7 @@ func TestSetupRefuses(t *testing.T) {
 			f.save()
 			f.exec(`SELECT pg_drop_replication_slot('` + f.Source.Slot + `')`)
 		}},
-		{"a slot of another plugin", failure.Config, "output plugin test_decoding", func(f *fixture) {
+		{"a slot of another plugin", failure.Config, `output plugin "test_decoding"`, func(f *fixture) {
 			f.exec(`SELECT pg_drop_replication_slot('`+f.Source.Slot+`')`,
 				`SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'test_decoding')`)
 		}},

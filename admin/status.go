@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // statusPatience bounds each side of the status.
@@ -167,8 +166,7 @@ func describe(ctx context.Context, conn *pgx.Conn, cfg *config.Config, v *view) 
 	}
 	if p := v.publication; p != nil {
 		d.Publication = &PublicationStatus{Name: p.Name, Operations: operations(*p)}
-		infos, readErr := readTables(ctx, conn, v.tables)
-		failures, warnings := wal.CheckPublication(*p, infos, nil)
+		failures, warnings, readErr := checkTables(ctx, conn, cfg, *p, v.tables)
 		for _, err := range append(failures, warnings...) {
 			d.Publication.Problems = append(d.Publication.Problems, *problem(err))
 		}

@@ -137,7 +137,7 @@ func (t *tail) fromTables(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	if _, err := readTables(ctx, conn, t.tables); err != nil {
+	if _, err := wal.ReadTables(ctx, conn, t.tables); err != nil {
 		return err
 	}
 	for _, table := range t.tables {
@@ -208,7 +208,7 @@ func (t *tail) ours(rel *wal.Relation) bool {
 
 // publicationReady returns why no event would arrive, if so.
 func (t *tail) publicationReady(ctx context.Context, conn *pgx.Conn) error {
-	infos, err := readTables(ctx, conn, t.tables)
+	infos, err := wal.ReadTables(ctx, conn, t.tables)
 	if err != nil {
 		return err
 	}
@@ -219,8 +219,8 @@ func (t *tail) publicationReady(ctx context.Context, conn *pgx.Conn) error {
 	if !ok {
 		return missingPublication(t.cfg, infos)
 	}
-	failures, _ := wal.CheckPublication(pub, infos, nil)
-	return errors.Join(failures...)
+	failures, _, err := wal.CheckTables(ctx, conn, pub, t.tables, t.router.Needed)
+	return errors.Join(append(failures, err)...)
 }
 
 // open creates the temporary slot and streams from it, on one connection.

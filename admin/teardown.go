@@ -59,7 +59,11 @@ func (t *teardown) slot(ctx context.Context) error {
 		return err
 	}
 	if ok {
-		if err := refuseActive(ctx, t.conn, slot); err != nil {
+		server, err := wal.ReadServer(ctx, t.conn)
+		if err != nil {
+			return err
+		}
+		if err := refuseSlot(ctx, t.conn, slot, server.Database); err != nil {
 			return err
 		}
 	}

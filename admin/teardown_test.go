@@ -55,6 +55,44 @@ func TestTeardownRefusesAnActiveSlot(t *testing.T) {
 	f.publication()
 }
 
+// Failure mode 52: a slot of somebody else that has the name stays, and so does
+// all else, as the configuration is wrong.
+func TestSlotOfSomebodyElseIsLeftAlone(t *testing.T) {
+	for name, c := range map[string]struct{ create, words string }{
+		"physical":         {`pg_create_physical_replication_slot($1)`, "is a physical slot"},
+		"another plugin":   {`pg_create_logical_replication_slot($1, 'test_decoding')`, "test_decoding"},
+		"another database": {`pg_create_logical_replication_slot($1, 'pgoutput')`, "belongs to database"},
+		"two-phase":        {`pg_create_logical_replication_slot($1, 'pgoutput', false, true)`, "two_phase"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.setup()
+			f.save()
+			f.exec(dropSlot(f))
+			conn := f.conn
+			if name == "another database" {
+				conn = newFixture(t, pgtest.Shared(t).NewDatabase(t)).conn
+			}
+			if _, err := conn.Exec(f.ctx(), `SELECT `+c.create, f.Source.Slot); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { f.exec(dropSlot(f)) })
+			before, _ := f.slot()
+
+			_, err := Teardown(f.ctx(), f.Config, true)
+			wantClass(t, err, failure.Config, c.words)
+			_, err = AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
+			wantClass(t, err, failure.Config, c.words)
+			_, err = Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+			wantClass(t, err, failure.Config, c.words)
+			if now, ok := f.slot(); !ok || now.Database != before.Database || now.Plugin != before.Plugin || f.stored() == nil {
+				t.Errorf("the slot was %+v and is %+v, the checkpoint %v", before, now, f.stored())
+			}
+			f.publication()
+		})
+	}
+}
+
 // A publication can only be dropped by its owner, which the connector's role
 // need not be.
 func TestTeardownByARoleThatOwnsNothing(t *testing.T) {

@@ -1,8 +1,6 @@
 package checkpoint
 
 import (
-	"fmt"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -131,17 +129,13 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 // slotReadable checks what must hold of a slot with a checkpoint and without.
 func slotReadable(stored *Checkpoint, seen *Server) error {
 	slot := &seen.Slot
-	rename := fmt.Sprintf("choose another name for source.slot, or drop it: SELECT pg_drop_replication_slot('%s');", slot.Name)
-
-	reason, lost := slot.Lost()
-	switch {
-	case !seen.Exists:
+	if !seen.Exists {
 		return failure.Configf(createSlot, "the replication slot does not exist")
-	case slot.Plugin != wal.Plugin:
-		return failure.Configf(rename, "slot %q uses the output plugin %q, not %s", slot.Name, slot.Plugin, wal.Plugin)
-	case slot.Database != seen.Database:
-		return failure.Configf(rename, "slot %q belongs to database %q, not to %q", slot.Name, slot.Database, seen.Database)
-	case lost:
+	}
+	if err := slot.Unfit(seen.Database); err != nil {
+		return err
+	}
+	if reason, lost := slot.Lost(); lost {
 		from := slot.ConfirmedFlush
 		if stored != nil {
 			from = max(from, stored.LSN)
@@ -163,7 +157,7 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 }
 
 func samePublication(stored *Checkpoint, seen *Server) error {
-	if stored.Publication == seen.Publication || wal.NoTables(stored.Publication) && wal.NoTables(seen.Publication) {
+	if wal.SamePublication(stored.Publication, seen.Publication) {
 		return nil
 	}
 	return failure.Lossf(acceptGap,

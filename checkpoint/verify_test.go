@@ -115,9 +115,26 @@ func TestVerify(t *testing.T) {
 			class:  failure.Config, says: []string{"wal2json", "pg_drop_replication_slot('s')"},
 		},
 		{
+			name:   "slot with two-phase commit",
+			change: func(_ *Checkpoint, seen *Server) { seen.Slot.TwoPhase = true },
+			class:  failure.Config, says: []string{"two_phase", "TWO_PHASE false"},
+		},
+		{
+			name: "physical slot",
+			change: func(_ *Checkpoint, seen *Server) {
+				seen.Slot.Type, seen.Slot.Plugin, seen.Slot.Database = "physical", "", ""
+			},
+			class: failure.Config, says: []string{"physical", "source.slot", "--accept-gap"},
+		},
+		{
+			name:   "schema published too",
+			change: func(cp *Checkpoint, seen *Server) { cp.Publication, seen.Publication = "9:t=1/2", "9:t=1/2|schema/3" },
+			start:  0x200,
+		},
+		{
 			name:   "slot of another database",
 			change: func(_ *Checkpoint, seen *Server) { seen.Slot.Database = "other" },
-			class:  failure.Config, says: []string{`belongs to database "other"`, "source.slot"},
+			class:  failure.Config, says: []string{`belongs to database "other"`, "source.slot", "source.url"},
 		},
 	}
 	for _, c := range cases {

@@ -48,8 +48,9 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
 	}
 }
 
-// waitForSlot returns when nobody streams from the slot, or ErrTakenOver once
-// its holder has saved a checkpoint after one of ours.
+// waitForSlot returns when nobody streams from the slot, or when it is none of
+// ours any more, or ErrTakenOver once its holder has saved a checkpoint after one
+// of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 	for {
 		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
@@ -61,7 +62,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 			}
 		}
 		slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
-		if err != nil || !slot.Active {
+		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
 			return err
 		}
 	}
@@ -86,8 +87,14 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 		return h, err
 	}
 
+	s.database = server.Database
 	seen, invalid := s.inspect(ctx, sql)
 	defer func() { err = provisional(err, server, seen.Slot) }()
+	if seen.Exists {
+		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: nobody will let us have it
+			return h, err
+		}
+	}
 	if seen.Slot.Active {
 		return h, wal.ErrSlotActive
 	}
@@ -335,12 +342,8 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 		return seen, nil
 	}
 	seen.Publication = pub.Fingerprint(s.tables)
-	infos, err := s.readTables(ctx, sql)
-	if err != nil {
-		return seen, err
-	}
-	failures, _ := wal.CheckPublication(pub, infos, nil)
-	return seen, errors.Join(failures...)
+	failures, _, err := wal.CheckTables(ctx, sql, pub, s.tables, s.intake.router.Needed)
+	return seen, errors.Join(append(failures, err)...)
 }
 
 // sinceCheckpoint makes a loss of a publication or table that is not as it must
@@ -358,23 +361,6 @@ const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from the presen
 
 func identify(seen *checkpoint.Server, id wal.Identity) {
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
-}
-
-// readTables describes the outbox tables; a missing one is an error.
-func (s *source) readTables(ctx context.Context, sql *pgx.Conn) ([]wal.TableInfo, error) {
-	infos := make([]wal.TableInfo, 0, len(s.tables))
-	for _, t := range s.tables {
-		info, ok, err := wal.ReadTable(ctx, sql, t)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables",
-				"source.tables: table %s does not exist in the database", t)
-		}
-		infos = append(infos, info)
-	}
-	return infos, nil
 }
 
 // timelineSwitch finds where the server left the checkpoint's timeline, if it

@@ -26,7 +26,7 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	}
 	for _, t := range s.tables {
 		rel, ok, err := wal.ReadColumns(ctx, sql, t)
-		if err == nil && ok { // readTables reports a missing table
+		if err == nil && ok { // ReadTables reports a missing table
 			err = s.intake.router.Bind(rel)
 		}
 		if err != nil {
@@ -113,9 +113,14 @@ func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 	if _, ok, err := wal.ReadPublication(ctx, sql, name); ok || err != nil {
 		return err
 	}
-	infos, err := s.readTables(ctx, sql)
+	infos, err := wal.ReadTables(ctx, sql, s.tables)
 	if err != nil {
 		return err
+	}
+	for _, t := range infos {
+		if errs := wal.CheckTable(t, s.tables); len(errs) > 0 {
+			return errors.Join(errs...)
+		}
 	}
 	if err := wal.CreatePublication(ctx, sql, name, infos); err != nil {
 		return err

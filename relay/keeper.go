@@ -50,6 +50,7 @@ type keeper struct {
 
 	mu      sync.Mutex            // never held during a save
 	current checkpoint.Checkpoint // as last saved, in the present epoch
+	seen    string                // the publication at the last look; the next checkpoint says so
 }
 
 func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *keeper {
@@ -88,7 +89,7 @@ func (k *keeper) exclusive(ctx context.Context, fn func() error) error {
 
 // finish saves the last position, once run has ended.
 func (k *keeper) finish(ctx context.Context) {
-	if k.failed || k.tracker.Position() <= wal.LSN(k.saved.Load()) {
+	if k.failed || k.tracker.Position() <= wal.LSN(k.saved.Load()) && !k.changed() {
 		return
 	}
 	if err := k.advance(ctx); err != nil {
@@ -101,6 +102,31 @@ func (k *keeper) last() checkpoint.Checkpoint {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current
+}
+
+// follow has the next checkpoints say what the publication was at the last look,
+// which fits what it was before: a membership that came since is then known to
+// have been there while an older one still was. It never blocks.
+func (k *keeper) follow(publication string) {
+	k.mu.Lock()
+	k.seen = publication
+	k.mu.Unlock()
+	signal(k.wake)
+}
+
+// publication is what follow was told last.
+func (k *keeper) publication() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seen
+}
+
+// changed reports whether the last checkpoint says another publication than was
+// seen since.
+func (k *keeper) changed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.current.Epoch != 0 && k.current.Publication != k.seen
 }
 
 // event notes that events were acked and wakes run.
@@ -155,6 +181,8 @@ func (k *keeper) wait() time.Duration {
 	moved := int64(k.tracker.Position()) - int64(k.saved.Load())
 	limit := quietInterval
 	switch {
+	case k.changed():
+		limit = k.interval
 	case moved <= 0:
 		return quietInterval
 	case moved >= saveBytes:
@@ -174,6 +202,7 @@ func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 		cp.Landmark = landmark
 	}
 	cp.LSN, cp.SavedAt = max(cp.LSN, position), time.Now()
+	cp.Publication = k.publication()
 	k.enter(cp.Epoch)
 	err := k.store.Save(ctx, cp)
 	k.metrics.CheckpointSaved(err)

@@ -103,6 +103,7 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (wal.LSN, error) {
 	seen, err := s.inspect(ctx, conn)
 	cp.LSN = max(cp.LSN, wal.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
+	cp.Publication = s.keeper.publication()              // as it was at the last look
 	if err != nil {
 		return 0, s.sinceCheckpoint(&cp, err)
 	}
@@ -114,6 +115,7 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 	if _, err := checkpoint.Verify(&cp, seen); err != nil {
 		return 0, err
 	}
+	s.keeper.follow(seen.Publication)
 	s.health.slotSeen(seen.Slot, server.FlushLSN)
 	return server.FlushLSN, nil
 }

@@ -40,7 +40,9 @@ type source struct {
 	health *Health
 	log    *zap.Logger
 
+	database  string      // that the slot must be of
 	epoch     int64       // of our checkpoints; 0 before the first stream
+	warned    bool        // of commits that wait for us, at the last session's start
 	connected bool        // a connection succeeded once
 	owed      bool        // the store says that nobody has read the slot yet
 	stream    *wal.Stream // of the last session that ended because ctx did
@@ -116,6 +118,7 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	defer cancel()
 	s.whole.Store(0) // another server's positions would mislead
 	s.recognised.Store(false)
+	s.keeper.follow(h.cp.Publication)
 	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
 		err := s.monitor(ctx, cp)
@@ -134,12 +137,30 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
 
 // publish begins as the slot's holder and takes in the stream until it ends.
 func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *holding) error {
+	if err := s.warnOfCommitsThatWait(ctx, sql); err != nil {
+		return err
+	}
 	if err := s.begin(ctx, sql, h); err != nil {
 		return err
 	}
 	closeConn(sql) // the monitor has its own
 	defer s.startRetention(ctx, h.cp)()
 	return s.intake.consume(ctx, h.stream)
+}
+
+// warnOfCommitsThatWait warns once if the server takes us for a synchronous
+// standby. It comes before the first checkpoint, which may have to wait itself.
+func (s *source) warnOfCommitsThatWait(ctx context.Context, sql *pgx.Conn) error {
+	sync, err := wal.ReadSyncStandbys(ctx, sql)
+	if err != nil {
+		return err
+	}
+	if sync.Ours() && !s.warned {
+		s.log.Warn(wal.CommitsWait, zap.String("synchronous_standby_names", sync.Setting),
+			zap.String("application_name", sync.Application), zap.String("remedy", wal.CommitsWaitRemedy))
+	}
+	s.warned = sync.Ours()
+	return nil
 }
 
 // close confirms the last saved position to the server and ends the session

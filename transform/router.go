@@ -2,6 +2,7 @@ package transform
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
@@ -64,6 +65,29 @@ func (r *Router) Bind(rel *wal.Relation) error {
 	return err
 }
 
+// Needed returns the table's columns without each of which Bind would fail. An
+// error says that it fails as it is. It changes nothing and may be called at any
+// time, from any goroutine.
+func (r *Router) Needed(rel *wal.Relation) (names []string, err error) {
+	if _, err := bind(rel, r.options(rel)); err != nil {
+		return nil, err
+	}
+	for i, c := range rel.Columns {
+		without := *rel
+		without.Columns = slices.Delete(slices.Clone(rel.Columns), i, i+1)
+		if _, err := bind(&without, r.options(rel)); err != nil {
+			names = append(names, c.Name)
+		}
+	}
+	return names, nil
+}
+
+// options are those that the table is bound with.
+func (r *Router) options(rel *wal.Relation) options {
+	table := wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
+	return options{event: r.event, routeBy: r.routeBy, fields: r.fields, table: "table " + table}
+}
+
 // KeyColumn returns the name of the column that the key of the table's events is
 // taken from. Its errors are Bind's.
 func (r *Router) KeyColumn(rel *wal.Relation) (string, error) {
@@ -83,12 +107,10 @@ func (r *Router) plan(rel *wal.Relation) (*plan, error) {
 	p := r.plans[rel.OID]
 	if p == nil || p.rel != rel {
 		var err error
-		table := wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
-		o := options{event: r.event, routeBy: r.routeBy, fields: r.fields, table: "table " + table}
-		if p, err = bind(rel, o); err != nil {
+		if p, err = bind(rel, r.options(rel)); err != nil {
 			return nil, err
 		}
-		p.table = table
+		p.table = wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 		r.plans[rel.OID] = p
 	}
 	r.last = p

@@ -2,7 +2,6 @@ package wal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -11,49 +10,6 @@ import (
 // firstUserOID is FirstNormalObjectId: the OIDs below it belong to built-in
 // objects and are the same on every server.
 const firstUserOID = 16384
-
-// TableInfo is what the catalogs know about a table apart from its columns.
-type TableInfo struct {
-	Table
-	OID         uint32
-	Partitioned bool
-	// PartitionOf is the parent's name, as SQL text; "" where there is none.
-	PartitionOf string
-	// ReplicaIdentity tells whether the table's rows can be named in an update
-	// or delete: by primary key, an index, or the whole row.
-	ReplicaIdentity bool
-	// Publishable is false for what logical replication cannot read: views,
-	// foreign, unlogged and temporary tables.
-	Publishable bool
-}
-
-// ReadTable looks a table up; ok is false where there is none.
-func ReadTable(ctx context.Context, conn *pgx.Conn, table Table) (info TableInfo, ok bool, err error) {
-	info.Table = table
-	err = conn.QueryRow(ctx, `
-		SELECT c.oid, c.relkind = 'p',
-		       COALESCE((SELECT inhparent::regclass::text FROM pg_inherits i
-		                  WHERE i.inhrelid = c.oid AND c.relispartition), ''),
-		       CASE c.relreplident
-		            WHEN 'f' THEN true
-		            WHEN 'n' THEN false
-		            WHEN 'd' THEN EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
-		            ELSE EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisreplident)
-		       END,
-		       c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
-		  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		 WHERE n.nspname = $1 AND c.relname = $2
-		   AND c.relkind IN ('r', 'p', 'v', 'm', 'f')`,
-		table.Schema, table.Name,
-	).Scan(&info.OID, &info.Partitioned, &info.PartitionOf, &info.ReplicaIdentity, &info.Publishable)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return TableInfo{}, false, nil
-	}
-	if err != nil {
-		return TableInfo{}, false, fmt.Errorf("read table %s: %w", table, err)
-	}
-	return info, true, nil
-}
 
 // Generated columns are not in the stream. The identity flag follows
 // logicalrep_write_attrs in PostgreSQL's proto.c.

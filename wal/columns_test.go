@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -68,17 +69,33 @@ func TestReadTable(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), tt.sql)
 			got := readTable(t, conn, outbox)
 			tt.want.Table, tt.want.OID = outbox, got.OID
-			if got != tt.want {
+			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
 	}
-	t.Run("partition", func(t *testing.T) {
+	t.Run("partition of a partition, with partitions", func(t *testing.T) {
 		conn := connect(t, pgtest.Shared(t).NewDatabase(t),
-			`CREATE SCHEMA app`, `CREATE TABLE app.events (id int) PARTITION BY HASH (id)`,
-			`CREATE TABLE outbox PARTITION OF app.events FOR VALUES WITH (MODULUS 1, REMAINDER 0)`)
-		if got := readTable(t, conn, outbox); got.PartitionOf != "app.events" {
-			t.Errorf("got %+v", got)
+			`CREATE SCHEMA "App"`, `CREATE TABLE "App"."a,b" (id int) PARTITION BY LIST (id)`,
+			`CREATE TABLE middle PARTITION OF "App"."a,b" DEFAULT PARTITION BY LIST (id)`,
+			`CREATE TABLE outbox PARTITION OF middle DEFAULT PARTITION BY LIST (id)`,
+			`CREATE TABLE lower PARTITION OF outbox DEFAULT PARTITION BY LIST (id)`,
+			`CREATE UNLOGGED TABLE "Last" PARTITION OF lower FOR VALUES IN (1)`,
+			`CREATE TABLE logged PARTITION OF lower FOR VALUES IN (2)`)
+		got := readTable(t, conn, outbox)
+		want := TableInfo{Table: outbox, OID: got.OID, Partitioned: true, Publishable: true,
+			Ancestors: []Table{{"public", "middle"}, {"App", "a,b"}}, Unpublishable: []Table{{"public", "Last"}}}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+	t.Run("inherited from", func(t *testing.T) {
+		conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (id int)`,
+			`CREATE TABLE child () INHERITS (outbox)`, `CREATE TABLE grandchild () INHERITS (child)`)
+		got := readTable(t, conn, outbox)
+		want := []Table{{"public", "child"}, {"public", "grandchild"}}
+		if !slices.Equal(got.Children, want) || got.Unpublishable != nil || got.Ancestors != nil {
+			t.Errorf("got %+v, want the children %v", got, want)
 		}
 	})
 }

@@ -13,15 +13,16 @@ import (
 type Instance struct {
 	Started    string // when, by its own clock
 	InRecovery bool   // a standby
+	Database   string // that the connection is to
 }
 
 // ReadInstance asks the server on an ordinary or a replication connection.
 func ReadInstance(ctx context.Context, conn *pgconn.PgConn) (Instance, error) {
 	results, err := conn.Exec(ctx, `SELECT to_char(pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
-		pg_is_in_recovery()::text`).ReadAll()
+		pg_is_in_recovery()::text, current_database()::text`).ReadAll()
 	if err != nil {
 		return Instance{}, fmt.Errorf("read server's start: %w", err)
 	}
 	row := results[0].Rows[0]
-	return Instance{Started: string(row[0]), InRecovery: string(row[1]) == "true"}, nil
+	return Instance{Started: string(row[0]), InRecovery: string(row[1]) == "true", Database: string(row[2])}, nil
 }

@@ -1,11 +1,45 @@
 package wal
 
 import (
+	"context"
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
+
+// CheckTables reads the tables and returns what is wrong with them, and with a
+// publication for reading them: see CheckPublication. needed says which columns
+// of a table events cannot do without; where it fails the table's own columns do
+// not suffice, which the stream tells. A table that is missing is a failure too.
+func CheckTables(ctx context.Context, conn *pgx.Conn, p Publication, tables []Table,
+	needed func(*Relation) ([]string, error),
+) (failures, warnings []error, err error) {
+	infos, err := ReadTables(ctx, conn, tables)
+	if failure.ClassOf(err) == failure.Config {
+		return []error{err}, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	columns := make(map[Table][]string)
+	for _, t := range tables {
+		if p.ColumnList(t) == nil {
+			continue
+		}
+		rel, ok, err := ReadColumns(ctx, conn, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok {
+			columns[t], _ = needed(rel)
+		}
+	}
+	failures, warnings = CheckPublication(p, infos, columns)
+	return failures, warnings, nil
+}
 
 // CheckPublication returns what is wrong with a publication for reading the
 // tables: failures would lose or mangle events, warnings harm somebody else or
@@ -17,11 +51,42 @@ func CheckPublication(p Publication, tables []TableInfo, needed map[Table][]stri
 			"ALTER PUBLICATION "+QuoteIdentifier(p.Name)+" SET (publish = 'insert, update');",
 			"publication %q does not publish inserts, so no event would ever arrive", p.Name))
 	}
+	names := make([]Table, len(tables))
+	for i, t := range tables {
+		names[i] = t.Table
+	}
 	for _, t := range tables {
+		if errs := CheckTable(t, names); len(errs) > 0 {
+			failures = append(failures, errs...)
+			continue
+		}
 		failures = append(failures, checkMember(p, t, needed[t.Table])...)
 		warnings = append(warnings, warnAbout(p, t)...)
 	}
 	return failures, warnings
+}
+
+// CheckTable returns why rows that are seen in the table would not reach the
+// stream under its name, whatever the publication, if so. tables are all that
+// are read. The errors are of class failure.Config.
+func CheckTable(t TableInfo, tables []Table) (errs []error) {
+	if !t.Publishable {
+		return []error{failure.Configf("name an ordinary, logged table in source.tables, or: ALTER TABLE "+t.Quoted()+" SET LOGGED;",
+			"table %s cannot be published: it is a view, or an unlogged, temporary or foreign table", t.Table)}
+	}
+	for _, part := range t.Unpublishable {
+		errs = append(errs, failure.Configf(
+			"ALTER TABLE "+part.Quoted()+" SET LOGGED; or take it out: ALTER TABLE … DETACH PARTITION "+part.Quoted()+";",
+			"partition %s of table %s cannot be published: it is an unlogged or foreign table, so events in it would never arrive", part, t.Table))
+	}
+	for _, child := range t.Children {
+		if !slices.Contains(tables, child) {
+			errs = append(errs, failure.Configf(
+				"add "+child.String()+" to source.tables, or: ALTER TABLE "+child.Quoted()+" NO INHERIT …;",
+				"table %s inherits from table %s, but rows in it are not published under that name: they would never arrive", child, t.Table))
+		}
+	}
+	return errs
 }
 
 func checkMember(p Publication, t TableInfo, needed []string) []error {
@@ -36,24 +101,34 @@ func checkMember(p Publication, t TableInfo, needed []string) []error {
 		errs = append(errs, failure.Configf(alter+" SET (publish_via_partition_root = true);",
 			"table %s is partitioned, and publication %q publishes its rows under the partitions' names", t.Table, p.Name))
 	}
-	if t.PartitionOf != "" && p.ViaRoot && !p.AllTables {
-		errs = append(errs, failure.Configf("put "+t.PartitionOf+" into source.tables instead",
-			"table %s is a partition, and publication %q may publish its rows under the parent's name", t.Table, p.Name))
+	if root, ok := p.publishedAs(t); ok {
+		errs = append(errs, failure.Configf("put "+root.String()+" into source.tables instead",
+			"table %s is a partition, and publication %q publishes its rows under the name of %s", t.Table, p.Name, root))
 	}
-
-	m, ok := p.table(t.Table)
-	if !ok || p.membership(t.Table) == "all" {
-		return errs
-	}
-	if m.RowFilter != "" {
+	if m, ok := p.table(t.Table); ok && m.RowFilter != "" && !p.inSchema(t.Table) {
 		errs = append(errs, failure.Configf(alter+" SET TABLE "+p.withPlain(t.Table)+";",
 			"publication %q has a row filter on table %s, so some events would never arrive: WHERE %s", p.Name, t.Table, m.RowFilter))
 	}
-	if missing := missingColumns(m.Columns, needed); len(missing) > 0 {
+	if missing := missingColumns(p.ColumnList(t.Table), needed); len(missing) > 0 {
 		errs = append(errs, failure.Configf(alter+" SET TABLE "+p.withPlain(t.Table)+";",
 			"publication %q leaves out columns of table %s that are needed: %s", p.Name, t.Table, strings.Join(missing, ", ")))
 	}
 	return errs
+}
+
+// publishedAs returns the table under whose name the rows of a partition are
+// published: the topmost of those that it is a partition of and that are
+// published themselves (pgoutput.c, get_rel_sync_entry).
+func (p Publication) publishedAs(t TableInfo) (root Table, ok bool) {
+	if !p.ViaRoot {
+		return Table{}, false
+	}
+	for _, above := range t.Ancestors {
+		if p.Publishes(above) {
+			root, ok = above, true
+		}
+	}
+	return root, ok
 }
 
 // warnAbout finds what PostgreSQL does to the application on account of the

@@ -104,46 +104,20 @@ func readPublishedSchemas(ctx context.Context, conn *pgx.Conn, pub uint32) ([]Pu
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[PublishedSchema])
 }
 
-// Fingerprint returns a text that changes when rows of the tables may have
-// bypassed the stream: the publication was created anew, or a table or schema
-// was taken out of it and put back, or a table was replaced by another of its
-// name. It does not change for tables that are not asked about. (Switching
-// publish from insert to something else and back leaves no trace in the
-// catalogs.)
-func (p Publication) Fingerprint(tables []Table) string {
-	parts := make([]string, 0, len(tables))
-	for _, t := range tables {
-		parts = append(parts, t.String()+"="+p.membership(t))
-	}
-	slices.Sort(parts)
-	return fmt.Sprintf("%d:%s", p.OID, strings.Join(parts, ","))
-}
-
-// NoTables reports whether a fingerprint is one of no tables, or of no
-// publication: as messages do not pass through one, nothing is missed meanwhile.
-func NoTables(fingerprint string) bool {
-	return fingerprint == "" || strings.HasSuffix(fingerprint, ":")
-}
-
-// membership names the reason why a table is published. A table's own entry
-// comes last: in a publication of everything it decides nothing.
-func (p Publication) membership(t Table) string {
-	if p.AllTables {
-		return "all"
-	}
-	for _, s := range p.Schemas {
-		if s.Name == t.Schema {
-			return fmt.Sprintf("schema/%d", s.MemberOID)
-		}
-	}
-	if m, ok := p.table(t); ok {
-		return fmt.Sprintf("%d/%d", m.RelID, m.MemberOID)
-	}
-	return "none"
-}
-
 // Publishes reports whether the table is published, by name, schema or all.
-func (p Publication) Publishes(t Table) bool { return p.membership(t) != "none" }
+func (p Publication) Publishes(t Table) bool { return len(p.memberships(t)) > 0 }
+
+// ColumnList returns the columns of a table that are published, or nil for all.
+func (p Publication) ColumnList(t Table) []string {
+	m, _ := p.table(t)
+	return m.Columns
+}
+
+// inSchema reports whether the table's schema is published. Row filters of its
+// tables then have no effect (pgoutput.c, pgoutput_row_filter_init).
+func (p Publication) inSchema(t Table) bool {
+	return slices.ContainsFunc(p.Schemas, func(s PublishedSchema) bool { return s.Name == t.Schema })
+}
 
 func (p Publication) table(t Table) (PublishedTable, bool) {
 	i := slices.IndexFunc(p.Tables, func(m PublishedTable) bool { return m.Table == t })

@@ -34,65 +34,6 @@ func readTable(t *testing.T, conn *pgx.Conn, table Table) TableInfo {
 	return info
 }
 
-func TestFingerprintNotices(t *testing.T) {
-	tests := []struct {
-		name          string
-		create, alter []string
-		changes       bool
-	}{
-		{"nothing", []string{`CREATE PUBLICATION p FOR TABLE outbox`}, nil, false},
-		{"another table added", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
-			[]string{`ALTER PUBLICATION p ADD TABLE other`}, false},
-		{"SET TABLE to the same", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
-			[]string{`ALTER PUBLICATION p SET TABLE outbox, other`}, false},
-		{"owner and options", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
-			[]string{`ALTER PUBLICATION p SET (publish = 'insert')`, `ALTER TABLE outbox ADD COLUMN x int`}, false},
-		{"table removed", []string{`CREATE PUBLICATION p FOR TABLE outbox, other`},
-			[]string{`ALTER PUBLICATION p DROP TABLE outbox`}, true},
-		{"table removed and added", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
-			[]string{`ALTER PUBLICATION p DROP TABLE outbox`, `ALTER PUBLICATION p ADD TABLE outbox`}, true},
-		{"table replaced", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
-			[]string{`DROP TABLE outbox`, createOutbox, `ALTER PUBLICATION p ADD TABLE outbox`}, true},
-		{"publication recreated", []string{`CREATE PUBLICATION p FOR ALL TABLES`},
-			[]string{`DROP PUBLICATION p`, `CREATE PUBLICATION p FOR ALL TABLES`}, true},
-		{"table of all replaced", []string{`CREATE PUBLICATION p FOR ALL TABLES`},
-			[]string{`DROP TABLE outbox`, createOutbox}, false},
-		{"schema removed and added", []string{`CREATE PUBLICATION p FOR TABLES IN SCHEMA public`},
-			[]string{`ALTER PUBLICATION p DROP TABLES IN SCHEMA public`, `ALTER PUBLICATION p ADD TABLES IN SCHEMA public`}, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox, `CREATE TABLE other (id int PRIMARY KEY)`)
-			if strings.Contains(tt.create[0], "SCHEMA") {
-				needVersion(t, conn, 15)
-			}
-			execute(t, conn, tt.create...)
-			before := readPublication(t, conn).Fingerprint([]Table{outbox})
-			execute(t, conn, tt.alter...)
-			after := readPublication(t, conn).Fingerprint([]Table{outbox})
-			if (before != after) != tt.changes {
-				t.Errorf("before %s, after %s; want a change: %v", before, after, tt.changes)
-			}
-		})
-	}
-}
-
-func TestFingerprintIgnoresOrder(t *testing.T) {
-	p := Publication{OID: 9, Tables: []PublishedTable{
-		{Table: Table{"a", "x"}, RelID: 1, MemberOID: 2},
-		{Table: Table{"b", "y"}, RelID: 3, MemberOID: 4},
-	}}
-	tables := []Table{{"b", "y"}, {"a", "x"}, {"c", "z"}}
-	const want = "9:a.x=1/2,b.y=3/4,c.z=none"
-	if got := p.Fingerprint(tables); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	slices.Reverse(tables)
-	if got := p.Fingerprint(tables); got != want {
-		t.Errorf("reversed: got %s, want %s", got, want)
-	}
-}
-
 // Each remedy must be SQL that mends what it is about.
 func TestCheckPublication(t *testing.T) {
 	tests := []struct {
@@ -151,13 +92,6 @@ func TestCheckPublication(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCheckPublicationOfAPartition(t *testing.T) {
-	part := TableInfo{Table: outbox, PartitionOf: "public.events", ReplicaIdentity: true}
-	p := Publication{Name: "p", Insert: true, ViaRoot: true, Tables: []PublishedTable{{Table: outbox}}}
-	failures, _ := CheckPublication(p, []TableInfo{part}, nil)
-	wantOnly(t, "failures", failures, "may publish its rows under the parent's name")
 }
 
 func TestRemedyKeepsTheOtherTables(t *testing.T) {

@@ -51,6 +51,34 @@ func (s Slot) Lost() (reason string, lost bool) {
 	return "", false
 }
 
+// Unfit returns why no connector that reads the database can read the slot,
+// whoever holds it, or nil. The errors are of class failure.Config. (A logical
+// slot without a plugin is being created.)
+func (s Slot) Unfit(database string) error {
+	const (
+		rename = "choose another name for source.slot"
+		again  = "; if this connector has read a slot of that name before, then also `cdc-outbox setup --accept-gap --yes`: " +
+			"what was committed since is not in the new slot, and with --snapshot the rows still in the outbox table are published first"
+	)
+	switch {
+	case s.Type == "physical":
+		return failure.Configf(rename+again, "slot %q is a physical slot, for a standby", s.Name)
+	case s.Plugin != Plugin && s.Plugin != "":
+		return failure.Configf(rename+", or drop it: SELECT pg_drop_replication_slot("+quoteLiteral(s.Name)+")"+again,
+			"slot %q uses the output plugin %q, not %s", s.Name, s.Plugin, Plugin)
+	case s.Database != database:
+		return failure.Configf("correct the database in source.url, or "+rename+again,
+			"slot %q belongs to database %q, not to %q", s.Name, s.Database, database)
+	case s.Temporary:
+		return failure.Configf(rename+again, "slot %q is temporary: it ends with the session that made it", s.Name)
+	case s.TwoPhase:
+		return failure.Configf("PostgreSQL 18, while nobody reads it: psql 'dbname="+database+" replication=database' -c 'ALTER_REPLICATION_SLOT "+
+			QuoteIdentifier(s.Name)+" (TWO_PHASE false)'; before 18: "+rename+again,
+			"slot %q was created with two_phase: it has prepared transactions sent before they are committed, which cannot be published", s.Name)
+	}
+	return nil
+}
+
 // slotRow has the columns of pg_replication_slots as JSON, so that one query
 // serves every version.
 type slotRow struct {

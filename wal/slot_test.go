@@ -52,6 +52,32 @@ func TestParseSlotOfEachVersion(t *testing.T) {
 	}
 }
 
+func TestSlotUnfit(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		slot Slot
+		says string // "" for nothing
+	}{
+		{"ours", Slot{Type: "logical", Plugin: Plugin, Database: "app"}, ""},
+		{"ours, in use", Slot{Type: "logical", Plugin: Plugin, Database: "app", Active: true}, ""},
+		{"being created", Slot{Type: "logical", Database: "app", Active: true}, ""},
+		{"being created elsewhere", Slot{Type: "logical", Database: "other", Active: true}, `database "other"`},
+		{"other database", Slot{Type: "logical", Plugin: Plugin, Database: "other"}, `database "other"`},
+		{"other plugin", Slot{Type: "logical", Plugin: "wal2json", Database: "app"}, "wal2json"},
+		{"physical", Slot{Type: "physical"}, "physical"},
+		{"temporary", Slot{Type: "logical", Plugin: Plugin, Database: "app", Temporary: true}, "temporary"},
+		{"two-phase", Slot{Type: "logical", Plugin: Plugin, Database: "app", TwoPhase: true}, "two_phase"},
+	} {
+		err := tt.slot.Unfit("app")
+		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.says)
+		}
+		if err != nil {
+			wantConfig(t, err)
+		}
+	}
+}
+
 func TestCreateSlotCommand(t *testing.T) {
 	tests := []struct {
 		name    string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -150,4 +151,20 @@ func TestReadSnapshotNeedsTheRightToRead(t *testing.T) {
 	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != want {
 		t.Errorf("%v, remedy %q; want a configuration error with %q", err, failure.RemedyOf(err), want)
 	}
+}
+
+// Rows that a policy hides would be missing without a word.
+func TestReadSnapshotHidesNoRows(t *testing.T) {
+	conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox, `INSERT INTO outbox VALUES (gen_random_uuid(), '{}')`,
+		`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`, `DROP ROLE IF EXISTS snapshot_bound`, `CREATE ROLE snapshot_bound`,
+		`GRANT SELECT ON outbox TO snapshot_bound`, `SET ROLE snapshot_bound`)
+	rel, _, err := ReadColumns(testContext(t), conn, outbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ReadSnapshot(testContext(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
+	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "BYPASSRLS") {
+		t.Errorf("%v, remedy %q; want a configuration error", err, failure.RemedyOf(err))
+	}
+	execute(t, conn, `RESET ROLE`, `DROP OWNED BY snapshot_bound`, `DROP ROLE snapshot_bound`)
 }

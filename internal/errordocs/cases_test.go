@@ -50,8 +50,18 @@ var badInputs = []badInput{
 	{input: "publication without inserts", prepare: func(e *environment) {
 		e.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'delete')`)
 	}},
+	{input: "unlogged table, under `FOR ALL TABLES`", prepare: func(e *environment) {
+		e.exec(`CREATE PUBLICATION cdc_outbox FOR ALL TABLES`, `ALTER TABLE outbox SET UNLOGGED`)
+	}},
 	{input: "slot of another plugin", prepare: func(e *environment) {
 		e.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'test_decoding')`)
+	}},
+	{input: "slot of another database", prepare: func(e *environment) {
+		e.exec(`SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`)
+		e.url = strings.Replace(e.url, "/"+e.database(), "/postgres", 1)
+	}},
+	{input: "slot with `two_phase`", prepare: func(e *environment) {
+		e.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput', false, true)`)
 	}},
 	{input: "slot dropped since the last run", prepare: func(e *environment) {
 		e.runOnce()
