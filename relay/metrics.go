@@ -35,4 +35,7 @@ type Metrics interface {
 	Slot(slot wal.Slot, flush wal.LSN, lag time.Duration)
 	// Observe hands over what is read when metrics are collected.
 	Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64)
+	// ObserveCheckpoint does the same for the age of the oldest acknowledged
+	// position that is not saved; 0 if all are.
+	ObserveCheckpoint(age func() time.Duration)
 }

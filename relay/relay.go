@@ -98,6 +98,7 @@ func New(o Options) (*Relay, error) {
 	r.health = o.Health
 	r.health.queue, r.health.tracker, r.health.keeper, r.health.delivery = r.queue, r.tracker, r.keeper, r.delivery
 	o.Metrics.Observe(r.health.received, r.health.confirmed, r.health.inFlight, r.queue.bytes)
+	o.Metrics.ObserveCheckpoint(r.health.checkpointAge)
 	r.source = &source{
 		cfg:    o.Config,
 		tables: tables,

@@ -48,7 +48,8 @@ type Metrics struct {
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter
 
-	progress atomic.Pointer[progress]
+	progress      atomic.Pointer[progress]
+	checkpointAge atomic.Pointer[func() time.Duration]
 
 	mu      sync.Mutex
 	byTopic map[string]prometheus.Counter // of published; guarded by mu
