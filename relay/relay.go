@@ -36,6 +36,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -61,6 +62,7 @@ type Relay struct {
 	delivery *delivery
 	source   *source
 	health   *Health
+	digest   *digest.Log
 	closing  time.Duration // bounds the last checkpoint, and then the last standby status
 	log      *zap.Logger
 }
@@ -81,6 +83,7 @@ func New(o Options) (*Relay, error) {
 		cfg:     o.Config,
 		queue:   newQueue(limit),
 		tracker: checkpoint.NewLocked(0),
+		digest:  digest.New(o.Log),
 		closing: closeTimeout,
 		log:     o.Log,
 	}
@@ -93,7 +96,7 @@ func New(o Options) (*Relay, error) {
 		policy:  o.Config.Errors.OnBadEvent,
 		linger:  linger,
 		metrics: o.Metrics,
-		log:     o.Log,
+		digest:  r.digest,
 	}
 	r.health = o.Health
 	r.health.queue, r.health.tracker, r.health.keeper, r.health.delivery = r.queue, r.tracker, r.keeper, r.delivery
@@ -114,7 +117,7 @@ func New(o Options) (*Relay, error) {
 			tables:   known,
 			onUpdate: o.Config.Event.OnUpdate,
 			metrics:  o.Metrics,
-			log:      o.Log,
+			digest:   r.digest,
 		},
 	}
 	return r, nil
@@ -168,6 +171,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.drain(stopWorking, delivered)
 	stopWorking(errDrained)
 	workErr := workers.Wait()
+	r.digest.Flush()
 
 	for _, last := range []func(context.Context){r.keeper.finish, r.source.close} {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.closing)

@@ -34,7 +34,7 @@ type Kafka struct {
 
 	topics  map[string]*topic
 	waiting map[string]bool // the missing topics that were reported
-	absents map[string]bool // the topics that were found missing
+	absents absent          // the topics that were found missing
 
 	round []placed // reused
 	// loading is the topic that the round makes the client load; nil for none.
@@ -78,7 +78,6 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 		partitions: new(chosen),
 		topics:     make(map[string]*topic),
 		waiting:    make(map[string]bool),
-		absents:    make(map[string]bool),
 		failed:     make(map[*kgo.Record]error),
 
 		refusedWaits: backoff.Series{Range: waits},
