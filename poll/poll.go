@@ -53,7 +53,7 @@ type Relay struct {
 	bytes    int64         // that one worker may hold
 
 	inFlightEvents, inFlightBytes atomic.Int64
-	heldBack                      atomic.Int64 // rows of the last batch that another session held
+	heldBack                      atomic.Int64 // rows that other sessions hold, of the last look at each table; see worker.held
 	warned                        sync.Once
 	connected                     atomic.Bool // a connection succeeded once
 }
