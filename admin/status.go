@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// statusPatience bounds each side of the status.
+// statusPatience bounds each side of the status: the questions to PostgreSQL
+// before those to the checkpoint's store, these, and those after.
 const statusPatience = 10 * time.Second
 
 // StatusReport answers what an operator asks at three in the morning. Either
@@ -111,17 +113,24 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	}
 	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: storeName(cfg)}
 	v := &view{}
-	conn, err := connect(ctx, cfg)
-	if err == nil {
+	var conn *pgx.Conn
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		if conn, err = connect(ctx, cfg); err != nil {
+			return err
+		}
+		return v.readSlot(ctx, conn, cfg)
+	})
+	if conn != nil {
 		defer closeConn(conn)
-		err = v.readSlot(ctx, conn, cfg)
 	}
 	storeErr := loadCheckpoint(ctx, cfg, v)
 	if err == nil {
-		err = v.readServer(ctx, conn, cfg)
-	}
-	if err == nil {
-		r.PostgreSQL, err = describe(ctx, conn, cfg, v)
+		err = patiently(ctx, func(ctx context.Context) (err error) {
+			if err = v.readServer(ctx, conn, cfg); err == nil {
+				r.PostgreSQL, err = describe(ctx, conn, cfg, v)
+			}
+			return err
+		})
 	}
 
 	r.Checkpoint = describeStored(v.stored, r.At)
@@ -129,6 +138,19 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	r.note(err, storeErr, v.mismatch)
 	r.Verdict = r.judge(v.mismatch)
 	return r
+}
+
+// patiently asks PostgreSQL, which may be stopped, or hold a lock that the
+// question waits for.
+func patiently(ctx context.Context, ask func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	err := ask(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = &failure.Error{Class: failure.Transient, Err: fmt.Errorf("PostgreSQL has not answered for %s: %w", statusPatience, err),
+			Remedy: "see what holds it up: SELECT pid, wait_event_type, wait_event, query FROM pg_stat_activity WHERE wait_event_type = 'Lock';"}
+	}
+	return err
 }
 
 // note remembers the worst class of error for Err.

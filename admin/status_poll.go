@@ -32,10 +32,8 @@ type PollStatus struct {
 
 // pollStatus is Status in poll mode.
 func pollStatus(ctx context.Context, cfg *config.Config) *StatusReport {
-	ctx, cancel := context.WithTimeout(ctx, statusPatience)
-	defer cancel()
 	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: "none: the table is the state", polls: true}
-	err := r.polled(ctx, cfg)
+	err := patiently(ctx, func(ctx context.Context) error { return r.polled(ctx, cfg) })
 	r.PostgreSQLError = problem(err)
 	r.note(err)
 	r.Verdict = r.judgePolled()

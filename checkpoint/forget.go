@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Forget removes what the store keeps under its key, as if nothing had ever
@@ -28,9 +27,8 @@ func Forget(ctx context.Context, s Store) error {
 // forget writes a record without a value, which compaction removes together
 // with those before it.
 func (k *kafka) forget(ctx context.Context) error {
-	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key)}
-	if err := k.client.ProduceSync(ctx, rec).FirstErr(); err != nil {
-		return fmt.Errorf("topic %s: %w", k.topic, k.classify(err, "Write"))
+	if err := k.write(ctx, nil); err != nil {
+		return fmt.Errorf("topic %s: %w", k.topic, err)
 	}
 	return nil
 }

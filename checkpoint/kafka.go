@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -19,10 +18,13 @@ import (
 // of each key in a compacted topic, here of one partition. A record without a
 // value forgets the checkpoint.
 type kafka struct {
-	client *kgo.Client
+	client *kgo.Client // asks
+	writer *kgo.Client // writes; client, until brokers refuse that one; Save's
+	opts   []kgo.Opt
 	admin  *kadm.Client
 	topic  string
 	key    string
+	link   *link
 }
 
 // metadataAge is how old the client's knowledge of the topic may be: after it
@@ -38,29 +40,38 @@ const (
 	unknownPatience = 5 * time.Second
 )
 
+// saveRetries is how often the client repeats a save that brokers do not take
+// until it hands up what they say; with its pauses that takes about two seconds,
+// in which a partition gets another leader. A save that may have been written it
+// repeats until the save's context ends.
+const saveRetries = 20
+
 // NewKafka returns the store that keeps the checkpoint as the last record under
 // key in topic. It creates the topic where it is missing, and refuses one that
 // is not compacted or has several partitions. opts are for a client of the
 // store's own; it overrides those that concern producing. It blocks until a
 // broker answers, the client gives up or ctx ends.
 func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, error) {
-	client, err := kgo.NewClient(append(append([]kgo.Opt(nil), opts...),
+	link := new(link)
+	opts = append(append([]kgo.Opt(nil), opts...),
+		kgo.WithHooks(link),
 		kgo.RequiredAcks(kgo.AllISRAcks()), // idempotence is kgo's default
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(0),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.RecordRetries(math.MaxInt),
+		kgo.RecordRetries(saveRetries),
 		kgo.RecordDeliveryTimeout(0),
 		// Else a save whose answer is lost outlives its context. A checkpoint
 		// may be written twice.
 		kgo.AllowIdempotentProduceCancellation(),
 		kgo.UnknownTopicRetries(unknownRetries),
 		kgo.MetadataMinAge(metadataAge),
-	)...)
+	)
+	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
 	}
-	k := &kafka{client: client, admin: kadm.NewClient(client), topic: topic, key: key}
+	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, key: key, link: link}
 	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
 	if err != nil {
 		client.Close()
@@ -83,39 +94,6 @@ func (k *kafka) Load(ctx context.Context) (cp Checkpoint, ok bool, err error) {
 	}
 	return pick(records)
 }
-
-// Save waits for brokers that are down as long as ctx lives. What a broker may
-// have by then the client keeps until it knows; a later save comes behind it.
-func (k *kafka) Save(ctx context.Context, cp Checkpoint) error {
-	value, err := encode(cp)
-	if err != nil {
-		return err
-	}
-	// A record whose save was given up, and which waits in the client, fails all
-	// behind it with its own context's error.
-	for err = k.produce(ctx, value); ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)); {
-		err = k.produce(ctx, value)
-	}
-	if err != nil {
-		return fmt.Errorf("save checkpoint to topic %s: %w", k.topic, k.classify(err, "Write"))
-	}
-	return nil
-}
-
-// produce returns once the broker has acknowledged the record, or ctx has ended.
-func (k *kafka) produce(ctx context.Context, value []byte) error {
-	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
-	acked := make(chan error, 1)
-	k.client.Produce(ctx, rec, func(_ *kgo.Record, err error) { acked <- err })
-	select {
-	case err := <-acked:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (k *kafka) Close() { k.client.Close() }
 
 // pick returns the checkpoint that counts among the newest records of one key,
 // in the order of the log: the last one of the highest epoch. Whatever lies

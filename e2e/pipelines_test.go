@@ -49,7 +49,7 @@ http:`, lost))
 		}
 		c = startConnector(t, w.config)
 	}
-	c.awaitLog(`"pipeline failed; the others go on","pipeline":"lost"`)
+	c.awaitLog(`"pipeline failed and needs an operator","pipeline":"lost"`)
 	load.await(500)
 	w.broker.CreateTopic(t, topicOf("late"), 1, nil)
 	await(t, "event of the pipeline that had no topic", func() bool {

@@ -17,6 +17,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	c, err := w.claim(ctx, t)
 	if err != nil || c == nil {
 		t.busy = false
+		w.held(t, 0)
 		return false, err
 	}
 	rows, free, seen, err := c.rows(w.working, t.limit, w.bytes)
@@ -32,7 +33,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 		return false, err
 	}
 	t.busy = seen == t.limit
-	w.heldBack.Store(int64(len(rows) - len(free)))
+	w.held(t, len(rows)-len(free))
 	if !t.busy {
 		t.most = w.cfg.Source.Poll.BatchSize // the backlog has ended
 	}
@@ -60,6 +61,13 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 		err = w.outlast(ctx, failed)
 	}
 	return done > 0, err
+}
+
+// held notes how many rows of the table this worker may not publish, as another
+// session holds them, or one before them of the same key.
+func (w *worker) held(t *tableState, rows int) {
+	w.heldBack.Add(int64(rows - t.held))
+	t.held = rows
 }
 
 // claim begins a claim that holds at least one lane; nil where others have them

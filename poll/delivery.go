@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -45,7 +46,7 @@ func route(router *transform.Router, t *Table, rows []row) ([]item, error) {
 type delivery struct {
 	policy  string
 	metrics Metrics
-	log     *zap.Logger
+	digest  *digest.Log
 }
 
 // deliver writes the items in order, each bad one between its neighbours. It
@@ -100,6 +101,8 @@ func (d *delivery) write(ctx context.Context, out sink.Sink, items []item) error
 	for _, ev := range events {
 		if ev.Warning != "" {
 			d.metrics.Warned(ev.Warning)
+			d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event is published, but not as one would expect", Detail: string(ev.Warning)},
+				zap.String("warning", string(ev.Warning)), zap.String("table", ev.Table), zap.String("event_id", string(ev.ID)))
 		}
 	}
 	d.metrics.Published(events)
@@ -111,7 +114,7 @@ func (d *delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Even
 	fields := []zap.Field{
 		zap.String("reason", string(bad.Reason)),
 		zap.String("table", ev.Table),
-		zap.ByteString("event_id", ev.ID),
+		zap.String("event_id", string(ev.ID)),
 		zap.Error(bad.Err),
 	}
 	switch d.policy {
@@ -120,11 +123,11 @@ func (d *delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Even
 			return fmt.Errorf("event %s: %w", ev.ID, err)
 		}
 		d.metrics.DeadLettered(bad.Reason)
-		d.log.Warn("event written to the dead-letter topic", fields...)
+		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event written to the dead-letter topic", Detail: string(bad.Reason)}, fields...)
 		return nil
 	case config.BadEventSkip:
 		d.metrics.Skipped(bad.Reason)
-		d.log.Warn("event skipped, as errors.on_bad_event says", fields...)
+		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event skipped, as errors.on_bad_event says", Detail: string(bad.Reason)}, fields...)
 		return nil
 	}
 	return failure.Configf(stopRemedy, "bad event %s of %s: %w", ev.ID, ev.Table, bad)

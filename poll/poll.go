@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -52,7 +53,7 @@ type Relay struct {
 	bytes    int64         // that one worker may hold
 
 	inFlightEvents, inFlightBytes atomic.Int64
-	heldBack                      atomic.Int64 // rows of the last batch that another session held
+	heldBack                      atomic.Int64 // rows that other sessions hold, of the last look at each table; see worker.held
 	warned                        sync.Once
 	connected                     atomic.Bool // a connection succeeded once
 }
@@ -61,7 +62,7 @@ type Relay struct {
 func New(o Options) (*Relay, error) {
 	r := &Relay{
 		cfg:      o.Config,
-		delivery: &delivery{policy: o.Config.Errors.OnBadEvent, metrics: o.Metrics, log: o.Log},
+		delivery: &delivery{policy: o.Config.Errors.OnBadEvent, metrics: o.Metrics, digest: digest.New(o.Log)},
 		outlet:   newOutlet(o.Open, o.Health.sinkRenewed),
 		share:    &share{lanes: o.Config.Source.Poll.Lanes, workers: workers},
 		metrics:  o.Metrics,
@@ -127,6 +128,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	close(drained)
 	beside.Wait()
 	r.outlet.close()
+	r.delivery.digest.Flush()
 	return err
 }
 

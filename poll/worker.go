@@ -50,6 +50,7 @@ type tableState struct {
 	limit int  // of rows for the next batch
 	most  int  // that limit may grow to
 	busy  bool // the last batch was as large as it could be
+	held  int  // rows that the last batch had to leave, as other sessions hold them
 }
 
 func newWorker(working context.Context, r *Relay, number int) (*worker, error) {
@@ -116,6 +117,7 @@ func (w *worker) session(ctx context.Context) error {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	defer closeConn(conn)
+	defer w.lookAway()
 	w.connected.Store(true)
 	w.conn, w.looked = conn, time.Time{}
 	if err := w.look(ctx); err != nil {
@@ -156,11 +158,19 @@ func (w *worker) help(ctx context.Context) error {
 		if found {
 			continue
 		}
+		w.lookAway()
 		if backoff.Sleep(ctx, w.cfg.Source.Poll.Interval) != nil || !w.parked(ctx) {
 			break
 		}
 	}
 	return nil
+}
+
+// lookAway forgets what other sessions held: this worker does not look for now.
+func (w *worker) lookAway() {
+	for _, t := range w.tables {
+		w.held(t, 0)
+	}
 }
 
 // round does one batch of each table in which there is something, and reports
@@ -177,6 +187,7 @@ func (w *worker) round(ctx context.Context) (found bool, err error) {
 				return false, err
 			}
 			if !some {
+				w.held(t, 0)
 				continue
 			}
 		}

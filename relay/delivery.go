@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -30,7 +31,7 @@ type delivery struct {
 	policy  string
 	linger  time.Duration
 	metrics Metrics
-	log     *zap.Logger
+	digest  *digest.Log
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
 	settled atomic.Uint64          // events dealt with, so far
@@ -156,7 +157,7 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 	fields := []zap.Field{
 		zap.String("reason", string(bad.Reason)),
 		zap.String("table", ev.Table),
-		zap.ByteString("event_id", ev.ID),
+		zap.String("event_id", string(ev.ID)),
 		zap.Stringer("lsn", ev.Position.CommitLSN),
 		zap.Uint32("seq", ev.Position.Seq),
 		zap.Error(bad.Err),
@@ -167,11 +168,11 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 			return fmt.Errorf("event %s: %w", ev.ID, err)
 		}
 		d.metrics.DeadLettered(bad.Reason)
-		d.log.Warn("event written to the dead-letter topic", fields...)
+		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event written to the dead-letter topic", Detail: string(bad.Reason)}, fields...)
 		return nil
 	case config.BadEventSkip:
 		d.metrics.Skipped(bad.Reason)
-		d.log.Warn("event skipped, as errors.on_bad_event says", fields...)
+		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event skipped, as errors.on_bad_event says", Detail: string(bad.Reason)}, fields...)
 		return nil
 	}
 	return failure.Configf(stopRemedy,

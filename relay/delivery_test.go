@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -39,7 +40,7 @@ func newDelivering(policy string) *delivering {
 		keeper:  newKeeper(&store{}, tracker, time.Second, m, zap.NewNop()),
 		policy:  policy,
 		metrics: m,
-		log:     zap.NewNop(),
+		digest:  digest.New(zap.NewNop()),
 	}
 	return &delivering{delivery: d, gate: g, metrics: m}
 }

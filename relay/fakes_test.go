@@ -28,6 +28,7 @@ type counts struct {
 	failures   int
 	passes     int          // of retention
 	inFlight   func() int64 // bytes
+	age        func() time.Duration
 }
 
 func (c *counts) locked(fn func()) {
@@ -57,6 +58,7 @@ func (c *counts) CheckpointSaved(err error) {
 	})
 }
 func (c *counts) Observe(_, _ func() wal.LSN, _, bytes func() int64) { c.inFlight = bytes }
+func (c *counts) ObserveCheckpoint(age func() time.Duration)         { c.age = age }
 
 func (c *counts) ObserveUnconfirmed(func() time.Duration) {}
 

@@ -38,6 +38,12 @@ type Status struct {
 	// OldestUnconfirmedSeconds is for how long the server has had something that
 	// is not confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
+	// CheckpointAgeSeconds is the age of the oldest acknowledged position that is
+	// not saved; 0 if all are. The other two tell for how long saves have failed,
+	// and what the store said last.
+	CheckpointAgeSeconds     float64 `json:"checkpoint_age_seconds"`
+	CheckpointFailingSeconds float64 `json:"checkpoint_failing_seconds,omitempty"`
+	CheckpointError          string  `json:"checkpoint_error,omitempty"`
 	// Retention is by table; empty while retention is off.
 	Retention map[string]RetentionStatus `json:"retention,omitempty"`
 }
@@ -155,6 +161,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if d := h.delivery.stuck(); d > stuckAfter {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
 	}
+	if reason, unsaved := h.keeper.progress.unready(); unsaved && h.role == RoleActive {
+		reasons = append(reasons, reason)
+	}
 	for _, t := range h.missing {
 		reasons = append(reasons, "topic does not exist: "+t)
 	}
@@ -210,12 +219,24 @@ func (h *Health) received() wal.LSN {
 
 func (h *Health) confirmed() wal.LSN { return wal.LSN(h.keeper.saved.Load()) }
 
+// checkpointAge is 0 for a spare: what it has not saved is another instance's to
+// publish again.
+func (h *Health) checkpointAge() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role == RoleStandby {
+		return 0
+	}
+	return h.keeper.progress.age()
+}
+
 func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 
 // Status returns a Status.
 func (h *Health) Status() any {
-	unconfirmed := h.unconfirmed()
+	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
 	received, confirmed := h.received(), h.confirmed()
+	failing, saveErr := h.keeper.progress.trouble()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := Status{
@@ -230,9 +251,14 @@ func (h *Health) Status() any {
 		MissingTopics:  slices.Clone(h.missing),
 		PostgresError:  h.pgErr,
 		UnackedSeconds: h.delivery.stuck().Seconds(),
+		Retention:      h.retention.status(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
-		Retention:                h.retention.status(),
+		CheckpointAgeSeconds:     age.Seconds(),
+		CheckpointError:          saveErr,
+	}
+	if saveErr != "" || failing > unsavedAfter {
+		st.CheckpointFailingSeconds = failing.Seconds()
 	}
 	if h.flush != 0 {
 		st.ServerLSN = h.flush.String()

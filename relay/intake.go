@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -29,7 +30,7 @@ type intake struct {
 	tables   map[wal.Table]bool
 	onUpdate string
 	metrics  Metrics
-	log      *zap.Logger
+	digest   *digest.Log
 
 	changes  atomic.Uint64 // everything but idle positions that arrived
 	relation *wal.Relation // of the last row
@@ -232,8 +233,11 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 	if routed != nil && !isBad {
 		return routed
 	}
-	if it.event.Warning != "" {
-		in.metrics.Warned(it.event.Warning)
+	if ev := it.event; ev.Warning != "" {
+		in.metrics.Warned(ev.Warning)
+		in.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event is published, but not as one would expect", Detail: string(ev.Warning)},
+			zap.String("warning", string(ev.Warning)), zap.String("table", ev.Table), zap.String("event_id", string(ev.ID)),
+			zap.Stringer("lsn", ev.Position.CommitLSN), zap.Uint32("seq", ev.Position.Seq))
 	}
 	it.bad, it.ticket, it.size = bad, in.tracker.Add(), it.event.Size()
 	it.memory += itemMemory + it.event.Memory()
@@ -264,19 +268,17 @@ func (in *intake) otherChange(msg *wal.Message) error {
 		return nil
 	}
 	in.metrics.Ignored("update")
-	fields := []zap.Field{
-		zap.String("table", msg.Row.Relation.Namespace+"."+msg.Row.Relation.Name),
-		zap.Stringer("lsn", msg.Row.Position.CommitLSN),
-	}
+	level := zap.WarnLevel
 	switch in.onUpdate {
 	case config.UpdateFatal:
 		return failure.Configf("outbox rows are written once: stop whoever updates them, or set event.on_update to warn",
 			"update of an outbox row of %s.%s at %s", msg.Row.Relation.Namespace, msg.Row.Relation.Name, msg.Row.Position.CommitLSN)
 	case config.UpdateError:
-		in.log.Error("update of an outbox row ignored", fields...)
-	default:
-		in.log.Warn("update of an outbox row ignored", fields...)
+		level = zap.ErrorLevel
 	}
+	table := msg.Row.Relation.Namespace + "." + msg.Row.Relation.Name
+	in.digest.Note(digest.Kind{Level: level, Message: "update of an outbox row ignored", Detail: table},
+		zap.String("table", table), zap.Stringer("lsn", msg.Row.Position.CommitLSN), zap.Uint32("xid", msg.Row.XID))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -48,7 +49,7 @@ func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 		tables:   map[wal.Table]bool{{Schema: "public", Name: "outbox"}: true},
 		onUpdate: onUpdate,
 		metrics:  m,
-		log:      zap.NewNop(),
+		digest:   digest.New(zap.NewNop()),
 	}, m
 }
 

@@ -43,6 +43,7 @@ type keeper struct {
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
 	saving   chan struct{} // capacity 1: full during a save, which may last as long as an outage
 	failed   bool          // run returned an error; read after run
+	progress *saving       // what health and metrics show
 
 	acked  atomic.Bool                // an event was acked since the last save
 	saved  atomic.Uint64              // LSN of the last save
@@ -54,7 +55,7 @@ type keeper struct {
 }
 
 func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *keeper {
-	return &keeper{
+	k := &keeper{
 		store:    store,
 		tracker:  tracker,
 		interval: interval,
@@ -63,17 +64,19 @@ func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time
 		wake:     make(chan struct{}, 1),
 		saving:   make(chan struct{}, 1),
 	}
+	k.progress = &saving{log: log, ahead: k.ahead}
+	return k
 }
 
 // begin sets what the next checkpoints say besides the position, and saves the
 // first of them.
 func (k *keeper) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
-	return k.exclusive(ctx, func() error { return k.save(ctx, cp) })
+	return k.exclusive(ctx, func() error { return k.try(ctx, cp) })
 }
 
 // advance saves the tracker's position.
 func (k *keeper) advance(ctx context.Context) error {
-	return k.exclusive(ctx, func() error { return k.save(ctx, k.last()) })
+	return k.exclusive(ctx, func() error { return k.try(ctx, k.last()) })
 }
 
 // exclusive calls fn while no other save is in progress.
@@ -89,7 +92,7 @@ func (k *keeper) exclusive(ctx context.Context, fn func() error) error {
 
 // finish saves the last position, once run has ended.
 func (k *keeper) finish(ctx context.Context) {
-	if k.failed || k.tracker.Position() <= wal.LSN(k.saved.Load()) && !k.changed() {
+	if k.failed || !k.ahead() && !k.changed() {
 		return
 	}
 	if err := k.advance(ctx); err != nil {
@@ -132,11 +135,19 @@ func (k *keeper) changed() bool {
 // event notes that events were acked and wakes run.
 func (k *keeper) event() {
 	k.acked.Store(true)
-	signal(k.wake)
+	k.moved()
 }
 
 // idle wakes run for a position that passed no event.
-func (k *keeper) idle() { signal(k.wake) }
+func (k *keeper) idle() { k.moved() }
+
+func (k *keeper) moved() {
+	k.progress.moved()
+	signal(k.wake)
+}
+
+// ahead tells whether there is a position to save.
+func (k *keeper) ahead() bool { return k.tracker.Position() > wal.LSN(k.saved.Load()) }
 
 // run saves and confirms positions until ctx ends. It returns an error that
 // retrying cannot mend.
@@ -168,7 +179,7 @@ func (k *keeper) run(ctx context.Context) error {
 			default:
 				wait = retry.Next()
 				notBefore = time.Now().Add(wait)
-				k.log.Warn("saving the checkpoint failed, will retry", zap.Error(err), zap.Duration("wait", wait))
+				k.progress.report()
 			}
 		}
 		timer.Reset(wait)
@@ -191,6 +202,22 @@ func (k *keeper) wait() time.Duration {
 		limit = k.interval
 	}
 	return max(0, limit-time.Since(k.last().SavedAt))
+}
+
+// try is save, with what health and metrics show of it.
+func (k *keeper) try(ctx context.Context, cp checkpoint.Checkpoint) error {
+	began := time.Now()
+	k.progress.begin()
+	err := k.save(ctx, cp)
+	switch {
+	case err == nil:
+		k.progress.succeeded(began)
+	case ctx.Err() != nil:
+		k.progress.givenUp()
+	default:
+		k.progress.failed(err)
+	}
+	return err
 }
 
 // save makes cp durable, at the tracker's position where that is further, and

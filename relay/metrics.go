@@ -38,4 +38,7 @@ type Metrics interface {
 	// ObserveUnconfirmed likewise: for how long the server has had something that
 	// is not confirmed.
 	ObserveUnconfirmed(func() time.Duration)
+	// ObserveCheckpoint does the same for the age of the oldest acknowledged
+	// position that is not saved; 0 if all are.
+	ObserveCheckpoint(age func() time.Duration)
 }

@@ -42,6 +42,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -68,6 +69,7 @@ type Relay struct {
 	delivery *delivery
 	source   *source
 	health   *Health
+	digest   *digest.Log
 	closing  time.Duration // bounds the last checkpoint, and then the last standby status
 	log      *zap.Logger
 }
@@ -88,6 +90,7 @@ func New(o Options) (*Relay, error) {
 		cfg:     o.Config,
 		queue:   newQueue(limit),
 		tracker: checkpoint.NewLocked(0),
+		digest:  digest.New(o.Log),
 		closing: closeTimeout,
 		log:     o.Log,
 	}
@@ -100,7 +103,7 @@ func New(o Options) (*Relay, error) {
 		policy:  o.Config.Errors.OnBadEvent,
 		linger:  linger,
 		metrics: o.Metrics,
-		log:     o.Log,
+		digest:  r.digest,
 	}
 	r.health = o.Health
 	r.source = &source{
@@ -118,13 +121,14 @@ func New(o Options) (*Relay, error) {
 			tables:   known,
 			onUpdate: o.Config.Event.OnUpdate,
 			metrics:  o.Metrics,
-			log:      o.Log,
+			digest:   r.digest,
 		},
 	}
 	h := r.health
 	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
 	o.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
 	o.Metrics.ObserveUnconfirmed(h.unconfirmed)
+	o.Metrics.ObserveCheckpoint(h.checkpointAge)
 	return r, nil
 }
 
@@ -177,6 +181,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.drain(stopWorking, delivered)
 	stopWorking(errDrained)
 	err = failure.Join(err, workers.Wait())
+	r.digest.Flush()
 
 	finish := []func(context.Context){r.keeper.finish, r.source.close}
 	if errors.Is(err, ErrTakenOver) {

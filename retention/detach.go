@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
@@ -16,7 +17,7 @@ import (
 // exclusive lock that it takes then is waited for shortly only.
 func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition, hasDefault bool) error {
 	statement := "ALTER TABLE " + parent.Quoted() + " DETACH PARTITION " + p.table.Quoted()
-	comment := literal(detachedFrom(parent))
+	comment := literal(marked(p.comment, detachedFrom(parent)))
 	var err error
 	switch {
 	case hasDefault && !p.pending: // both in one transaction, or neither
@@ -38,9 +39,34 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent wal.Table
 	return nil
 }
 
-// detachedFrom is the comment of a table that was a partition.
+// detachedFrom is the mark of a table that was a partition. It is in the table's
+// comment, behind what an operator wrote there, as that survives whatever becomes
+// of the connector.
 func detachedFrom(parent wal.Table) string {
 	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
+}
+
+// marked is the comment with the mark as its last line.
+func marked(comment, mark string) string {
+	switch {
+	case comment == "":
+		return mark
+	case isMarked(comment, mark):
+		return comment
+	}
+	return comment + "\n" + mark
+}
+
+func isMarked(comment, mark string) bool {
+	return comment == mark || strings.HasSuffix(comment, "\n"+mark)
+}
+
+// unmarked is the comment as an SQL literal without the mark that is in it.
+func unmarked(comment, mark string) string {
+	if comment == mark {
+		return "NULL"
+	}
+	return literal(strings.TrimSuffix(comment, "\n"+mark))
 }
 
 func commentOn(t wal.Table, comment string) string {
@@ -55,14 +81,14 @@ func mark(ctx context.Context, conn *pgx.Conn, t wal.Table, comment string) erro
 	return nil
 }
 
-// detachedQuery finds the tables that carry the comment and are partitions no
-// more.
+// detachedQuery finds the tables that carry the mark and are partitions no more.
 const detachedQuery = `
 SELECT n.nspname, c.relname, c.oid
   FROM pg_description d
   JOIN pg_class c ON c.oid = d.objoid
   JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0 AND d.description = $1::text
+ WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0
+   AND (d.description = $1::text OR right(d.description, length($1::text) + 1) = E'\n' || $1::text)
    AND c.relkind IN ('r', 'p') AND NOT c.relispartition
  ORDER BY 2`
 

@@ -23,8 +23,8 @@ type partition struct {
 	expired bool
 	// pending: a DETACH … CONCURRENTLY was interrupted.
 	pending bool
-	// marked: it has the comment that dropDetached looks for.
-	marked bool
+	// comment may have the mark that dropDetached looks for.
+	comment string
 }
 
 // The upper bound is a time for the tables we know how to treat; other
@@ -32,7 +32,7 @@ type partition struct {
 const partitionsQuery = `
 SELECT n.nspname, c.relname, c.oid, bound.text = 'DEFAULT',
        COALESCE(upper.text::timestamptz < clock_timestamp() - $2::interval, false),
-       i.inhdetachpending, COALESCE(obj_description(c.oid, 'pg_class') = $3::text, false)
+       i.inhdetachpending, COALESCE(obj_description(c.oid, 'pg_class'), '')
   FROM pg_inherits i
   JOIN pg_class c ON c.oid = i.inhrelid
   JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -42,12 +42,12 @@ SELECT n.nspname, c.relname, c.oid, bound.text = 'DEFAULT',
  ORDER BY upper.text NULLS LAST, 2`
 
 func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent wal.Table) ([]partition, error) {
-	rows, err := conn.Query(ctx, partitionsQuery, parent.Quoted(), r.opts.After, detachedFrom(parent))
+	rows, err := conn.Query(ctx, partitionsQuery, parent.Quoted(), r.opts.After)
 	if err != nil {
 		return nil, fmt.Errorf("read the partitions of %s: %w", parent, err)
 	}
 	partitions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p partition, err error) {
-		err = row.Scan(&p.table.Schema, &p.table.Name, &p.oid, &p.isDefault, &p.expired, &p.pending, &p.marked)
+		err = row.Scan(&p.table.Schema, &p.table.Name, &p.oid, &p.isDefault, &p.expired, &p.pending, &p.comment)
 		return p, err
 	})
 	if err != nil {
@@ -67,6 +67,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent w
 		return errors.Join(append(errs, err)...)
 	}
 	hasDefault := slices.ContainsFunc(partitions, func(p partition) bool { return p.isDefault })
+	ours := detachedFrom(parent)
 	held := false // what holds one partition holds the others: they have the table in common
 	for _, p := range partitions {
 		delete(r.seen, since{detached, p.oid}) // somebody has attached it again
@@ -76,8 +77,8 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent w
 		case (p.expired || p.pending) && !held:
 			err = r.expire(ctx, conn, parent, p, hasDefault)
 			held = err != nil
-		case p.marked && !p.expired && !p.pending:
-			err = mark(ctx, conn, p.table, "NULL")
+		case isMarked(p.comment, ours) && !p.expired && !p.pending:
+			err = mark(ctx, conn, p.table, unmarked(p.comment, ours))
 		default:
 			continue
 		}

@@ -93,6 +93,40 @@ func TestAttachedAgain(t *testing.T) {
 	})
 }
 
+// TestOperatorsCommentStays: the mark of a detached partition goes behind it, and
+// alone.
+func TestOperatorsCommentStays(t *testing.T) {
+	const note = "of the billing team''s; ask before you touch it \\"
+	for _, withDefault := range []bool{true, false} {
+		t.Run(fmt.Sprintf("default partition %t", withDefault), func(t *testing.T) {
+			schema := outbox.PartitionedSchema
+			if !withDefault {
+				schema += "; DROP TABLE outbox_default"
+			}
+			k := start(t, schema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS '`+note+`'`)
+			k.passes(4) // that it has expired is known
+			k.confirmAll()
+			k.await("the partition to be detached", k.detached)
+			if k.value(`SELECT count(*) FROM pg_description WHERE description LIKE '`+strings.ReplaceAll(note, `\`, `\\`)+`' || E'\n' || 'cdc-outbox: %'`) != 1 {
+				t.Error("the comment is not the operator's with the mark behind it")
+			}
+			k.exec(`ALTER TABLE outbox ATTACH PARTITION outbox_p20200101 FOR VALUES FROM ('2120-01-01 00:00+00') TO ('2120-01-02 00:00+00')`)
+			k.await("the mark to go", func() bool {
+				return k.value(`SELECT count(*) FROM pg_description WHERE description = '`+note+`'`) == 1
+			})
+		})
+	}
+}
+
+// TestCommentedPartitionGoes: what an operator wrote keeps none.
+func TestCommentedPartitionGoes(t *testing.T) {
+	k := start(t, outbox.PartitionedSchema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS 'a note'`)
+	k.await("the partition to go", func() bool {
+		k.confirmAll()
+		return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
+	})
+}
+
 // TestMarkOfAPartitionThatIsKeptGoes: what an operator detaches later is not
 // ours to drop.
 func TestMarkOfAPartitionThatIsKeptGoes(t *testing.T) {

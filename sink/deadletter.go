@@ -62,6 +62,9 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 		if len(shares) == 0 {
 			return k.learn(ctx, t)
 		}
+		if shares[0].by != k.client {
+			continue
+		}
 		if err = shares[0].err; judge(err) != topicGone {
 			return failure.Configf(k.refusedLetterRemedy(err),
 				"the broker refuses the dead letter for topic %q: %w", t.name, err)

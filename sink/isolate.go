@@ -11,7 +11,7 @@ import (
 )
 
 // settle writes k.round, with its bad events passed to reject, and returns the
-// events whose topic is gone and that must be placed again, in order.
+// events that must be placed again, in order: see isolate.
 func (k *Kafka) settle(ctx context.Context, reject Reject) ([]*transform.Event, error) {
 	shares, err := k.write(ctx, k.round)
 	if err != nil {
@@ -31,8 +31,12 @@ func (k *Kafka) settle(ctx context.Context, reject Reject) ([]*transform.Event, 
 // isolate finds the bad events of a share that the broker refused. A refusal
 // names no record, so the share is sent again in halves, one after the other:
 // whatever of it can be written is, in order, and a record refused alone is
-// bad. It returns the events whose topic is gone.
+// bad. It returns the events that must be placed again: their topic is gone, or
+// the client was renewed.
 func (k *Kafka) isolate(ctx context.Context, s share, reject Reject) ([]*transform.Event, error) {
+	if s.by != k.client {
+		return release(s.events), nil
+	}
 	if judge(s.err) == topicGone {
 		k.forget(s.topic(), s.err)
 		return release(s.events), nil
@@ -42,6 +46,9 @@ func (k *Kafka) isolate(ctx context.Context, s share, reject Reject) ([]*transfo
 	}
 	middle := (len(s.events) + 1) / 2
 	for rest := s.events; len(rest) > 0; {
+		if s.by != k.client { // renewed for a dead letter
+			return release(rest), nil
+		}
 		half := rest[:min(middle, len(rest))]
 		rest = rest[len(half):]
 		shares, err := k.write(ctx, half)

@@ -27,13 +27,14 @@ type Kafka struct {
 	observer   Observer
 
 	client      *kgo.Client
+	clientOpts  []kgo.Opt
 	gate        *gate
 	partitions  *chosen
 	connections *connections
 
 	topics  map[string]*topic
 	waiting map[string]bool // the missing topics that were reported
-	absents map[string]bool // the topics that were found missing
+	absents absent          // the topics that were found missing
 
 	round []placed // reused
 	// loading is the topic that the round makes the client load; nil for none.
@@ -44,6 +45,9 @@ type Kafka struct {
 	// write it, one at a time; it may be read once the flush has returned.
 	failed map[*kgo.Record]error
 	onDone func(*kgo.Record, error)
+	// refused is how often in a row brokers gave no producer id.
+	refused      int
+	refusedWaits backoff.Series
 	// complained is when trouble that lasts was last logged.
 	complained time.Time
 	// stopped is the first error that Deliver or DeadLetter returned.
@@ -74,8 +78,9 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 		partitions: new(chosen),
 		topics:     make(map[string]*topic),
 		waiting:    make(map[string]bool),
-		absents:    make(map[string]bool),
 		failed:     make(map[*kgo.Record]error),
+
+		refusedWaits: backoff.Series{Range: waits},
 	}
 	for _, opt := range opts {
 		opt(k)
@@ -86,11 +91,11 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 			k.failed[rec] = err
 		}
 	}
-	clientOpts, err := k.producerOpts()
-	if err != nil {
+	var err error
+	if k.clientOpts, err = k.producerOpts(); err != nil {
 		return nil, err
 	}
-	if k.client, err = kgo.NewClient(clientOpts...); err != nil {
+	if k.client, err = kgo.NewClient(k.clientOpts...); err != nil {
 		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
 	}
 	return k, nil

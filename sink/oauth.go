@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,10 +33,28 @@ type tokenSource struct {
 
 // tokenAnswer is the token endpoint's answer (RFC 6749 §5.1 and §5.2).
 type tokenAnswer struct {
-	AccessToken string `json:"access_token"`
-	ExpiresIn   int64  `json:"expires_in"` // seconds
-	Error       string `json:"error"`
-	Description string `json:"error_description"`
+	AccessToken string  `json:"access_token"`
+	ExpiresIn   seconds `json:"expires_in"`
+	Error       string  `json:"error"`
+	Description string  `json:"error_description"`
+}
+
+// seconds is a token's lifetime. The RFC wants a whole number; some servers send
+// a string, or a fraction. What is none of these is 0: the token is good for one
+// use.
+type seconds time.Duration
+
+// longestLife is as long as any token is kept.
+const longestLife = 24 * time.Hour
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *seconds) UnmarshalJSON(b []byte) error {
+	n, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
+	if err != nil || !(n > 0) { // nor NaN
+		n = 0
+	}
+	*s = seconds(min(n, longestLife.Seconds()) * float64(time.Second))
+	return nil
 }
 
 func (s *tokenSource) token(ctx context.Context) (string, error) {
@@ -50,7 +69,7 @@ func (s *tokenSource) token(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lifetime := time.Duration(answer.ExpiresIn) * time.Second
+	lifetime := time.Duration(answer.ExpiresIn)
 	s.current = answer.AccessToken
 	s.renew = time.Now().Add(lifetime - min(tokenMargin, lifetime/2))
 	return s.current, nil

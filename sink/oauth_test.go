@@ -11,7 +11,10 @@ import (
 )
 
 func TestTokenIsKeptUntilNearlyExpired(t *testing.T) {
-	for expires, asked := range map[int]int{3600: 1, 0: 2} {
+	for expires, asked := range map[string]int{
+		`3600`: 1, `"3600"`: 1, `3599.5`: 1, `"3.6e3"`: 1, `1e300`: 1,
+		`0`: 2, `-1`: 2, `""`: 2, `"soon"`: 2, `"NaN"`: 2, `null`: 2, `{"seconds":3600}`: 2,
+	} {
 		n := 0
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n++
@@ -19,7 +22,7 @@ func TestTokenIsKeptUntilNearlyExpired(t *testing.T) {
 			if user != "cdc" || pass != "a%2Fb" || r.FormValue("grant_type") != "client_credentials" || r.FormValue("scope") != "kafka write" {
 				t.Errorf("asked as %s:%s with %v", user, pass, r.Form)
 			}
-			fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%d}`, n, expires)
+			fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%s}`, n, expires)
 		}))
 		s := &tokenSource{cfg: config.SASL{TokenURL: server.URL, ClientID: "cdc", ClientSecret: "a/b", Scopes: []string{"kafka", "write"}}}
 		for range 2 {
@@ -29,7 +32,7 @@ func TestTokenIsKeptUntilNearlyExpired(t *testing.T) {
 			}
 		}
 		if n != asked {
-			t.Errorf("expires in %d s: asked %d times, want %d", expires, n, asked)
+			t.Errorf("expires in %s s: asked %d times, want %d", expires, n, asked)
 		}
 		server.Close()
 	}

@@ -38,6 +38,15 @@ func (c *chosen) count(topic string) *partitionCount {
 	return n
 }
 
+// reset forgets the counts: a new client knows no topic.
+func (c *chosen) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, count := range c.counts {
+		count.n.Store(0)
+	}
+}
+
 // ForTopic implements kgo.Partitioner.
 func (c *chosen) ForTopic(topic string) kgo.TopicPartitioner { return c.count(topic) }
 

@@ -18,7 +18,9 @@
 // Invariants 2 and 3 rest on the round (see Kafka.Deliver): the broker accepts
 // or refuses a batch as a whole, and the client goes on with the next batch of
 // the partition, so a partition's share of a round is one batch and the next
-// round waits until this one is settled.
+// round waits until this one is settled. A client that a broker refused its
+// producer id can never write, and is replaced (see Kafka.renew); nothing is in
+// flight then.
 //
 // Non-goals: Kafka transactions, lingering (the relay decides what is handed
 // over when), the human-readable console output.

@@ -128,7 +128,7 @@ func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topi
 		}
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
 			unknown++
-			if !k.absents[name] && unknown < unknownAnswers && policy.final() {
+			if !k.absents.has(name) && unknown < unknownAnswers && policy.final() {
 				err = passingError{fmt.Errorf("look up topic %q: %w", name, err)}
 			} else {
 				err = k.absent(ctx, name, policy)
@@ -157,7 +157,7 @@ func (e passingError) Unwrap() error { return e.error }
 
 // found records the topic and ends what its absence began.
 func (k *Kafka) found(name string, partitions int32) {
-	delete(k.absents, name)
+	k.absents.remove(name)
 	k.topics[name] = &topic{name: name, partitions: partitions, known: k.partitions.count(name)}
 	if k.waiting[name] {
 		delete(k.waiting, name)
@@ -170,7 +170,7 @@ func (k *Kafka) found(name string, partitions int32) {
 // is to be looked up again.
 func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
 	err := fmt.Errorf("topic %q does not exist", name)
-	k.absents[name] = true
+	k.absents.add(name)
 	switch policy {
 	case missingCreate:
 		return k.create(ctx, name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
@@ -16,13 +17,16 @@ type share struct {
 	err    error
 	// alone is set where the events were sent without others.
 	alone bool
+	// by is the client that they were sent with.
+	by *kgo.Client
 }
 
 func (s *share) topic() string { return s.events[0].Record.Topic }
 
 // write sends the round until the outcome of each event is known: it is
 // durable, or it is in one of the shares returned, whose verdicts are badRecord
-// or topicGone. Each partition must have at most one batch of it.
+// or topicGone, or whose client was renewed. Each partition must have at most one
+// batch of it.
 func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
 	var open []share
 	retry := backoff.Series{Range: waits}
@@ -31,10 +35,19 @@ func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
 			return nil, err
 		}
 		if len(k.failed) == 0 {
+			k.numbered()
 			return open, nil
 		}
+		shares := k.shares(round)
+		renewed, err := k.renew(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if renewed {
+			return append(open, shares...), nil
+		}
 		var again []placed
-		for _, s := range k.shares(round) {
+		for _, s := range shares {
 			switch judge(s.err) {
 			case passing:
 				k.complain("Kafka did not take records, retrying", zap.String("topic", s.topic()),
@@ -122,7 +135,7 @@ func (k *Kafka) shares(round []placed) []share {
 			}
 			i = len(shares)
 			index[of] = i
-			shares = append(shares, share{err: err, alone: len(round) == 1})
+			shares = append(shares, share{err: err, alone: len(round) == 1, by: k.client})
 		}
 		shares[i].events = append(shares[i].events, p)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -138,6 +139,21 @@ func body(url string) string {
 	defer func() { _ = answer.Body.Close() }()
 	text, _ := io.ReadAll(answer.Body)
 	return string(text)
+}
+
+// What goes wrong during a stop is told as that: nobody goes on, and nobody is
+// asked to do anything.
+func TestPipelineThatFailsToStop(t *testing.T) {
+	core, logs := observer.New(zap.ErrorLevel)
+	p := &pipeline{name: "orders", log: zap.New(core), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := p.supervise(ctx, func(context.Context) error {
+		cancel()
+		return failure.Lossf("look", "records are gone")
+	})
+	if failure.ClassOf(err) != failure.Loss || logs.FilterMessage("pipeline did not stop cleanly").Len() != 1 || logs.Len() != 1 {
+		t.Errorf("supervise = %v, logged %v", err, logs.All())
+	}
 }
 
 // A pipeline that cannot work as configured says so, and is stopped like the

@@ -37,11 +37,14 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 			return nil
 		}
 		class := failure.ClassOf(err)
-		if ctx.Err() != nil || class == failure.Loss {
-			return p.fail(err)
+		if ctx.Err() != nil {
+			return p.fail("pipeline did not stop cleanly", err)
+		}
+		if class == failure.Loss {
+			return p.fail(needsOperator, err)
 		}
 		if class == failure.Config {
-			err = p.fail(err)
+			err = p.fail(needsOperator, err)
 			if backoff.Sleep(ctx, configWait) != nil {
 				return err
 			}
@@ -60,11 +63,14 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 	}
 }
 
+const needsOperator = "pipeline failed and needs an operator"
+
 // fail makes the error the pipeline's last state, and names the pipeline in it.
-func (p *pipeline) fail(err error) error {
+// It says nothing of other pipelines: there may be none, or they end as well.
+func (p *pipeline) fail(msg string, err error) error {
 	p.metrics.Role(roleFailed)
 	p.health.fail(err)
-	p.log.Error("pipeline failed; the others go on", zap.Error(err), zap.String("remedy", failure.RemedyOf(err)),
+	p.log.Error(msg, zap.Error(err), zap.String("remedy", failure.RemedyOf(err)),
 		zap.Int("exit_code", failure.ClassOf(err).ExitCode()))
 	return fmt.Errorf("pipeline %s: %w", p.name, err)
 }

@@ -48,9 +48,10 @@ type Metrics struct {
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter
 
-	progress    atomic.Pointer[progress]
-	unconfirmed atomic.Pointer[func() time.Duration]
-	ready       atomic.Pointer[func() bool]
+	progress      atomic.Pointer[progress]
+	checkpointAge atomic.Pointer[func() time.Duration]
+	unconfirmed   atomic.Pointer[func() time.Duration]
+	ready         atomic.Pointer[func() bool]
 
 	mu      sync.Mutex
 	byTopic map[string]prometheus.Counter // of published; guarded by mu

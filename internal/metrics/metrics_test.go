@@ -47,6 +47,7 @@ func TestExposition(t *testing.T) {
 	m.Observe(lsn(0x2000), lsn(0x1000), number(7), number(700))
 	m.ObserveUnconfirmed(func() time.Duration { return 4 * time.Second })
 	m.ObserveReady(func() bool { return true })
+	m.ObserveCheckpoint(func() time.Duration { return 1500 * time.Millisecond })
 
 	got := exposition(t, set.Gatherer())
 	// Sums of latencies and the Go version are not ours to fix.
@@ -63,6 +64,7 @@ func TestContractNamesExistFromTheStart(t *testing.T) {
 	for _, name := range []string{
 		"bytes_published_total", "publish_latency_seconds_count", "received_lsn", "confirmed_lsn", "slot_lag_bytes",
 		"slot_retained_bytes", "slot_lag_seconds", "in_flight_events", "in_flight_bytes",
+		"checkpoint_age_seconds 0",
 		`reconnects_total{side="kafka"}`, `role{role="starting"} 1`, "slot_safe_wal_bytes +Inf", "build_info{",
 	} {
 		if !strings.Contains(text, "\ncdc_outbox_"+name) {

@@ -22,7 +22,20 @@ func (m *Metrics) Observe(received, confirmed func() wal.LSN, inFlightEvents, in
 	m.progress.Store(&progress{received, confirmed, inFlightEvents, inFlightBytes})
 }
 
+// ObserveCheckpoint names the function that is asked for the age of the oldest
+// acknowledged position that is not saved, as Observe does.
+func (m *Metrics) ObserveCheckpoint(age func() time.Duration) { m.checkpointAge.Store(&age) }
+
 func (m *Metrics) registerProgress() {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Namespace: namespace, Name: "checkpoint_age_seconds",
+			Help: "Age of the oldest acknowledged position that is not saved as a checkpoint, and so not confirmed; 0 if all are, and for a spare."},
+		func() float64 {
+			if age := m.checkpointAge.Load(); age != nil {
+				return (*age)().Seconds()
+			}
+			return 0
+		}))
 	m.gaugeFunc("received_lsn", "Log position up to which the stream was received, in bytes.",
 		func(p *progress) float64 { return float64(p.received()) })
 	m.gaugeFunc("confirmed_lsn", "Log position up to which everything is acknowledged and confirmed, in bytes.",
