@@ -269,7 +269,12 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Chec
 // keeps none, this process still knows what it read, though not whether another
 // instance has confirmed more since.
 func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Checkpoint, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, errStoreSilent)
+	defer cancel()
 	cp, ok, err := s.store.Load(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errStoreSilent) {
+		err = fmt.Errorf("%w: %w", errStoreSilent, err)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("load checkpoint: %w", err)

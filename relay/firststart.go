@@ -57,8 +57,10 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	}
 	s.log.Info("creating slot, which waits for every transaction that is running now", zap.String("slot", src.Slot))
 	snapshot := src.Snapshot == config.SnapshotInitial
+	created := s.waitForCreation(ctx, repl)
 	start, name, err := wal.CreateSlot(ctx, repl, src.Slot, server.Version,
 		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
+	created()
 	if err != nil {
 		return nil, yieldTo(err)
 	}
@@ -112,6 +114,7 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 		name = held.Name
 	}
 	s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
+	defer s.waitForSnapshot(ctx, sql.PgConn())()
 	rows, err := s.intake.snapshot(ctx, sql, s.tables, name, cp.LSN)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)

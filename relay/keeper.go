@@ -2,6 +2,8 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,14 @@ const (
 	quietInterval = 10 * time.Second
 )
 
+// saveTimeout bounds an attempt at a save. A store that does not answer has then
+// failed, which is counted and shown, and does not hold up the first save of the
+// next session.
+const saveTimeout = 10 * time.Second
+
+// errStoreSilent is the cause of the end of a save or load that took too long.
+var errStoreSilent = errors.New("the checkpoint store did not answer within " + saveTimeout.String())
+
 // saveWaits are those between attempts at a save.
 var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
@@ -39,7 +49,7 @@ type keeper struct {
 	metrics  Metrics
 	log      *zap.Logger
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
-	saving   chan struct{} // capacity 1: full during a save, which may last as long as an outage
+	saving   chan struct{} // capacity 1: full during a save, which lasts saveTimeout at the longest
 	failed   bool          // run returned an error; read after run
 
 	acked  atomic.Bool                // an event was acked since the last save
@@ -167,7 +177,12 @@ func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.acked.Store(false) // before the position is read: an ack in between counts for the next save
 	cp.LSN, cp.SavedAt = max(cp.LSN, k.tracker.Position()), time.Now()
 	k.enter(cp.Epoch)
+	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, errStoreSilent)
+	defer cancel()
 	err := k.store.Save(ctx, cp)
+	if err != nil && errors.Is(context.Cause(ctx), errStoreSilent) {
+		err = fmt.Errorf("%w: %w", errStoreSilent, err)
+	}
 	k.metrics.CheckpointSaved(err)
 	if err != nil {
 		k.acked.Store(true)
