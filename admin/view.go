@@ -73,6 +73,7 @@ func (v *view) readServer(ctx context.Context, conn *pgx.Conn, cfg *config.Confi
 	}
 	v.seen.SystemID, v.seen.Timeline, v.seen.Database = v.server.SystemID, v.server.Timeline, v.server.Database
 	v.seen.CurrentLSN = v.server.FlushLSN
+	v.seen.StoredInside = cfg.Checkpoint.Store == config.StorePostgres
 	if v.stored != nil && v.stored.Timeline != v.server.Timeline {
 		if v.seen.TimelineSwitch, err = timelineSwitch(ctx, cfg, v.server.Timeline, v.stored.Timeline); err != nil {
 			return err
@@ -100,7 +101,7 @@ func (v *view) compare(cfg *config.Config) error {
 // it fits, or else what the server confirmed last.
 func (v *view) position() wal.LSN {
 	if v.stored != nil && v.mismatch == nil {
-		return v.stored.LSN
+		return max(v.stored.LSN, v.seen.Slot.ConfirmedFlush) // beyond it only after a failover
 	}
 	return v.seen.Slot.ConfirmedFlush
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-const storeSessions = `application_name = 'cdc-outbox checkpoint'`
+const storeSessions = `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`
 
 // A server process that says nothing any more is given up, although the caller
 // set no limit, and the save done by another one.

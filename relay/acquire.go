@@ -127,6 +127,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	if err != nil {
 		return h, err
 	}
+	s.reportCopied(h.found, durable)
 	h.cp = s.checkpoint(seen, durable)
 	if h.found != nil {
 		h.cp.Epoch = h.found.Epoch + 1
@@ -301,7 +302,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	if err != nil {
 		return checkpoint.Server{}, err
 	}
-	seen := checkpoint.Server{Exists: exists, Slot: slot}
+	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.cfg.Checkpoint.Store == config.StorePostgres}
 	if !published {
 		if exists {
 			return seen, s.missingPublication()

@@ -15,7 +15,7 @@ import (
 // inPostgres is the checkpoint store in the outbox's own database.
 func (d *database) inPostgres() checkpoint.Store {
 	d.t.Helper()
-	s, err := checkpoint.NewPostgres(d.t.Context(), d.url, "checkpoints", "a")
+	s, err := checkpoint.NewPostgres(d.t.Context(), d.cfg.Source.URL.Reveal(), "checkpoints", "a")
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	i := d.start(d.inPostgres(), &gate{topic: to}).streams()
 	ids := d.insert(1, 1)
 	arrive(t, to, 1)
-	pgtest.Freeze(t, d.url, `application_name = 'cdc-outbox checkpoint'`)
+	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`)
 	ids = append(ids, d.insert(1, 1)...)
 	arrive(t, to, 2)
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
@@ -54,7 +54,7 @@ func TestSilentSpareTakesOver(t *testing.T) {
 	spare.cfg.Source.URL = config.Secret(u.String())
 	second := spare.start(s, &gate{topic: to})
 	eventually(t, "a spare", func() bool { return second.role() == RoleStandby })
-	pgtest.Freeze(t, d.url, `application_name = 'spare'`)
+	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'spare'`)
 	first.stop()
 	second.streams()
 	ids := d.insert(1, 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Freeze has the server processes in the database of url for which where holds,
-// a condition on pg_stat_activity, take what they are sent and say nothing, as
+// Freeze has the processes of the server at url for which where holds, a
+// condition on pg_stat_activity, take what they are sent and say nothing, as
 // those of a machine that hangs. They go on when thaw is called, or the test ends.
 func Freeze(t testing.TB, url, where string) (thaw func()) {
 	t.Helper()
@@ -24,7 +24,7 @@ func Freeze(t testing.TB, url, where string) (thaw func()) {
 		t.Fatalf("connect to PostgreSQL: %v", err)
 	}
 	defer conn.Close(ctx)
-	rows, _ := conn.Query(ctx, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND `+where)
+	rows, _ := conn.Query(ctx, `SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND `+where)
 	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil || len(pids) == 0 {
 		t.Fatalf("processes to freeze: %v, %v", pids, err)
