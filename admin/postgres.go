@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -19,6 +20,11 @@ func connect(ctx context.Context, cfg *config.Config) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	return conn, nil
+}
+
+// patient is wal.Patient for a connection to the source.
+func patient(ctx context.Context, cfg *config.Config, conn *pgconn.PgConn, tell func(wal.Waiting)) (end func()) {
+	return wal.Patient(ctx, cfg.Source.URL.Reveal(), conn, tell)
 }
 
 // closeConn closes an ordinary or replication connection that is idle or

@@ -284,6 +284,7 @@ func createSlot(ctx context.Context, cfg *config.Config, conn *pgx.Conn) (wal.LS
 
 	waiting, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
+	defer patient(waiting, cfg, repl, nil)()
 	at, _, err := wal.CreateSlot(waiting, repl, cfg.Source.Slot, server.Version, wal.SlotOptions{Failover: true})
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return 0, slotBlocked(ctx, conn, cfg.Source.Slot)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -61,7 +62,7 @@ func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
 	if t.Building() {
 		return t.MissingIndex()
 	}
-	if err := execute(ctx, s.conn, t.IndexSQL()); err != nil {
+	if err := s.build(ctx, t.IndexSQL()); err != nil {
 		return fmt.Errorf("create the index of unpublished rows of %s: %w", t.Name, err)
 	}
 	tables, err := readPolled(ctx, s)
@@ -74,6 +75,17 @@ func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
 		}
 	}
 	return nil
+}
+
+// build creates an index, which takes the time that its table needs. It waits
+// for the transactions of others without a limit: given up, CREATE INDEX
+// CONCURRENTLY leaves an index behind that is of no use.
+func (s *setup) build(ctx context.Context, sql string) error {
+	if err := execute(ctx, s.conn, "SET lock_timeout = 0"); err != nil {
+		return err
+	}
+	defer patient(ctx, s.cfg, s.conn.PgConn(), nil)()
+	return errors.Join(execute(ctx, s.conn, sql), execute(ctx, s.conn, "RESET lock_timeout"))
 }
 
 func (s *setup) ensureNotify(ctx context.Context, t *poll.Table) error {

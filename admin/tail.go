@@ -55,6 +55,7 @@ func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	}
 	defer closeConn(conn)
 
+	defer patient(ctx, cfg, conn.PgConn(), nil)() // all rows may have to be sorted before the first
 	switch {
 	case cfg.Source.Mode == config.ModePoll:
 		err = t.waiting(ctx, conn)
@@ -237,7 +238,11 @@ func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
 		return nil, fmt.Errorf("open replication connection: %w", err)
 	}
 	name := fmt.Sprintf("%.40s_tail_%d", t.cfg.Source.Slot, os.Getpid())
+	created := patient(ctx, t.cfg, repl, func(w wal.Waiting) {
+		fmt.Fprintf(t.opts.Notes, "still waiting for %s\n", w)
+	})
 	at, _, err := wal.CreateSlot(ctx, repl, name, server.Version, wal.SlotOptions{Temporary: true})
+	created()
 	if err != nil {
 		closeConn(repl)
 		return nil, err

@@ -76,6 +76,7 @@ func (v *view) readServer(ctx context.Context, conn *pgx.Conn, cfg *config.Confi
 	}
 	v.seen.SystemID, v.seen.Timeline, v.seen.Database = v.server.SystemID, v.server.Timeline, v.server.Database
 	v.seen.CurrentLSN = v.server.FlushLSN
+	v.seen.StoredInside = cfg.Checkpoint.Store == config.StorePostgres
 	if v.stored != nil && v.stored.Timeline != v.server.Timeline {
 		if v.seen.TimelineSwitch, err = timelineSwitch(ctx, cfg, v.server.Timeline, v.stored.Timeline); err != nil {
 			return err

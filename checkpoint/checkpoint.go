@@ -16,7 +16,8 @@
 //     oldest unacked one, not with their rows.
 //  4. The relay saves a checkpoint before it confirms its LSN to the slot. So a
 //     slot's confirmed position beyond the checkpoint was moved by somebody
-//     else, and Verify can tell.
+//     else, and Verify can tell. (A failover may lose a checkpoint that is kept
+//     in the database.)
 //  5. A store returns what was saved last under its key, nothing where nothing
 //     was saved, or an error. What it cannot read is never taken for nothing.
 //  6. Of two holders of one slot, the one with the higher Epoch wins: a process

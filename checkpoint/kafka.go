@@ -81,13 +81,15 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, er
 }
 
 func (k *kafka) Load(ctx context.Context) (cp Checkpoint, ok bool, err error) {
-	var records []*kgo.Record
-	err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
-		log, err := k.openLog(ctx)
-		if err == nil {
-			records, err = newest(ctx, log, k.key)
-		}
-		return err
+	records, err := await.Answer(ctx, func() (records []*kgo.Record, err error) {
+		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
+			log, err := k.openLog(ctx)
+			if err == nil {
+				records, err = newest(ctx, log, k.key)
+			}
+			return err
+		})
+		return records, err
 	})
 	if err != nil {
 		return Checkpoint{}, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // postgres keeps checkpoints as rows of a table, one for each key.
@@ -120,15 +121,12 @@ func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
 // connect parses the URL each time: what it leaves to files, such as a password
 // that is rotated, is read anew.
 func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(p.url)
+	conn, err := wal.ConnectStore(ctx, p.url, "cdc-outbox checkpoint",
+		map[string]string{"synchronous_commit": "on"}) // durable on return, whatever the database's default is
 	if err != nil {
-		return nil, failure.Configf("correct source.url", "checkpoint store: %w", err)
+		return nil, fmt.Errorf("checkpoint store: %w", err)
 	}
-	delete(config.RuntimeParams, "replication")
-	// Durable on return, whatever the database's default is.
-	config.RuntimeParams["synchronous_commit"] = "on"
-	config.RuntimeParams["application_name"] = "cdc-outbox checkpoint"
-	return pgx.ConnectConfig(ctx, config)
+	return conn, nil
 }
 
 // ensureTable lets the server parse the table's name and creates the table

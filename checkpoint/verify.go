@@ -26,6 +26,9 @@ type Server struct {
 	// timeline (wal.TimelineSwitch), or 0 where it never was on it. It counts
 	// only if the timelines differ.
 	TimelineSwitch wal.LSN
+	// StoredInside tells that the checkpoint is kept in the database itself
+	// (config.StorePostgres), and fails over with it.
+	StoredInside bool
 }
 
 // Remedies of the losses. The command and its flags are part of the public
@@ -47,7 +50,9 @@ const (
 // later of the position asked for and the confirmed one, and skips what is
 // between (PostgreSQL documentation, START_REPLICATION). A confirmed position
 // before the checkpoint is normal: it is written to disk only at the server's
-// checkpoints. The start is then our checkpoint, and less is sent twice.
+// checkpoints. The start is then our checkpoint, and less is sent twice. After a
+// failover the slot may be ahead of a checkpoint that is kept in the database;
+// the start is then the slot's position: see copiedAhead.
 //
 // Without a checkpoint the slot is taken as it is.
 func Verify(stored *Checkpoint, seen Server) (start wal.LSN, err error) {
@@ -72,7 +77,7 @@ func Verify(stored *Checkpoint, seen Server) (start wal.LSN, err error) {
 	if err := samePublication(stored, &seen); err != nil {
 		return 0, err
 	}
-	return stored.LSN, nil
+	return max(stored.LSN, seen.Slot.ConfirmedFlush), nil
 }
 
 func sameDatabase(stored *Checkpoint, seen *Server) error {
@@ -148,12 +153,31 @@ func slotReadable(stored *Checkpoint, seen *Server) error {
 }
 
 func notAdvanced(stored *Checkpoint, seen *Server) error {
-	if seen.Slot.ConfirmedFlush <= stored.LSN {
+	if seen.Slot.ConfirmedFlush <= stored.LSN || copiedAhead(stored, seen) {
 		return nil
 	}
 	return failure.Lossf(acceptGap,
 		"slot %q was advanced or recreated by somebody else: its confirmed position is %s, the checkpoint is at %s; the server skips events committed between %s and %s",
 		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush)
+}
+
+// copiedAhead tells that the slot is beyond the checkpoint because a standby took
+// over that had a copy of the slot, but not yet the checkpoint's last row.
+//
+// A row that says L is written, and replicated, behind L. A standby of 17 copies
+// the slot's position as soon as it has the log up to there
+// (sync_replication_slots; slotsync.c), which may be before the row arrives. Up
+// to where the standby left the old timeline, though, the slot was moved on the
+// old primary, by us: to positions that were saved there, so that everything
+// before them is published. A position beyond that is of the new primary's log,
+// and was moved by somebody else.
+//
+// One thing this cannot tell: that somebody else advanced the slot on the old
+// primary, and it failed over before a connector looked at it again. One that
+// runs looks every two seconds. A store outside the database has no such gap.
+func copiedAhead(stored *Checkpoint, seen *Server) bool {
+	return seen.StoredInside && seen.Slot.Synced &&
+		stored.Timeline != seen.Timeline && seen.Slot.ConfirmedFlush <= seen.TimelineSwitch
 }
 
 func samePublication(stored *Checkpoint, seen *Server) error {

@@ -8,6 +8,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
+// copied makes seen a standby that was promoted at 0/250 with a copy of the slot,
+// and of the database with the checkpoint.
+func copied(seen *Server) {
+	seen.Timeline, seen.TimelineSwitch = 2, 0x250
+	seen.StoredInside, seen.Slot.Synced = true, true
+}
+
 func TestVerify(t *testing.T) {
 	const transient = failure.Transient // here: no error
 	cases := []struct {
@@ -81,6 +88,54 @@ func TestVerify(t *testing.T) {
 			name:   "standby that had everything promoted",
 			change: func(_ *Checkpoint, seen *Server) { seen.Timeline, seen.TimelineSwitch = 2, 0x200 },
 			start:  0x200,
+		},
+		{
+			name: "promoted standby with a copy of the slot, but without the last checkpoint",
+			change: func(_ *Checkpoint, seen *Server) {
+				copied(seen)
+				seen.Slot.ConfirmedFlush = 0x250
+			},
+			start: 0x250,
+		},
+		{
+			name: "promoted standby with a copy of the slot that is behind",
+			change: func(_ *Checkpoint, seen *Server) {
+				copied(seen)
+				seen.Slot.ConfirmedFlush = 0x150
+			},
+			start: 0x200,
+		},
+		{
+			name: "slot advanced after the promotion",
+			change: func(_ *Checkpoint, seen *Server) {
+				copied(seen)
+				seen.Slot.ConfirmedFlush = 0x251
+			},
+			class: failure.Loss, says: []string{"advanced", "between 0/200 and 0/251"},
+		},
+		{
+			name: "slot made anew on the promoted standby",
+			change: func(_ *Checkpoint, seen *Server) {
+				copied(seen)
+				seen.Slot.Synced, seen.Slot.ConfirmedFlush = false, 0x250
+			},
+			class: failure.Loss, says: []string{"advanced", "between 0/200 and 0/250"},
+		},
+		{
+			name: "copy of the slot ahead of a checkpoint kept elsewhere",
+			change: func(_ *Checkpoint, seen *Server) {
+				copied(seen)
+				seen.StoredInside, seen.Slot.ConfirmedFlush = false, 0x250
+			},
+			class: failure.Loss, says: []string{"advanced", "between 0/200 and 0/250"},
+		},
+		{
+			name: "slot that was once copied, advanced without a failover",
+			change: func(_ *Checkpoint, seen *Server) {
+				copied(seen)
+				seen.Timeline, seen.Slot.ConfirmedFlush = 1, 0x250
+			},
+			class: failure.Loss, says: []string{"advanced", "between 0/200 and 0/250"},
 		},
 		{
 			name: "promoted standby without the slot",

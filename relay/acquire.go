@@ -138,6 +138,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	if err != nil {
 		return h, err
 	}
+	s.reportCopied(h.found, durable)
 	h.cp = s.checkpoint(seen, durable)
 	h.start = durable
 	if h.found != nil {
@@ -151,10 +152,10 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 
 // recall decides where the stream begins: where the slot stands, which may be
 // far behind the checkpoint, so that the log is known again by its landmark
-// before anything in it counts as read. A checkpoint without one, or of other
-// tables, can only be believed.
+// before anything in it counts as read. A checkpoint without one, of other tables,
+// or before the slot (see Verify), can only be believed.
 func (s *source) recall(h *holding, slot wal.Slot) {
-	if h.found.Scope == s.scope() && !h.found.Landmark.IsZero() {
+	if h.found.Scope == s.scope() && !h.found.Landmark.IsZero() && h.found.LSN == h.cp.LSN {
 		h.cp.Landmark = h.found.Landmark
 		h.start = min(slot.ConfirmedFlush, h.cp.LSN)
 	} else {
@@ -306,7 +307,7 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Chec
 // keeps none, this process still knows what it read, though not whether another
 // instance has confirmed more since.
 func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Checkpoint, error) {
-	cp, ok, err := s.store.Load(ctx)
+	cp, ok, err := s.keeper.store.Load(ctx)
 	s.owed = err == nil && ok && cp.Creating
 	switch ok = ok && !s.owed; {
 	case err != nil:
@@ -315,7 +316,9 @@ func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Check
 		return nil, nil
 	case !ok:
 		cp = s.keeper.last()
-		cp.LSN = max(cp.LSN, confirmed)
+		if confirmed > cp.LSN {
+			cp.LSN, cp.Landmark = confirmed, checkpoint.Landmark{Commit: confirmed}
+		}
 	case s.epoch != 0 && cp.Epoch > s.epoch:
 		return nil, ErrTakenOver
 	}
@@ -334,7 +337,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	if err != nil {
 		return checkpoint.Server{}, err
 	}
-	seen := checkpoint.Server{Exists: exists, Slot: slot}
+	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.cfg.Checkpoint.Store == config.StorePostgres}
 	if !published {
 		if exists {
 			return seen, s.missingPublication()

@@ -72,14 +72,15 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	}
 	snapshot := src.Snapshot == config.SnapshotInitial
 	if snapshot {
-		if err := s.store.Save(ctx, checkpoint.Beginning(server, src.Slot)); err != nil {
+		if err := s.keeper.store.Save(ctx, checkpoint.Beginning(server, src.Slot)); err != nil {
 			return nil, fmt.Errorf("note that a slot is created: %w", err)
 		}
 		s.owed = true
 	}
-	s.log.Info("creating slot, which waits for every transaction that is running now", zap.String("slot", src.Slot))
+	created := s.waitForCreation(ctx, repl)
 	start, name, err := wal.CreateSlot(ctx, repl, src.Slot, server.Version,
 		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
+	created()
 	if err != nil {
 		return nil, yieldTo(err)
 	}
@@ -138,6 +139,7 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 		name = held.Name
 	}
 	s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
+	defer s.waitForSnapshot(ctx, sql.PgConn())()
 	rows, err := s.intake.snapshot(ctx, sql, s.tables, name, cp.LSN)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)

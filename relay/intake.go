@@ -115,7 +115,7 @@ func (in *intake) idle(pos wal.LSN) error {
 // one before it. fn is called once the stream is seen to be of the same log.
 func (in *intake) resume(start, known wal.LSN, landmark checkpoint.Landmark, fn func()) error {
 	in.end = known
-	if in.landmark.IsZero() {
+	if in.landmark.Commit < landmark.Commit {
 		in.landmark = landmark
 	}
 	in.replay = checkpoint.NewReplay(start, known, in.landmark, in.cutMark)

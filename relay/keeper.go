@@ -41,7 +41,7 @@ type keeper struct {
 	metrics  Metrics
 	log      *zap.Logger
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
-	saving   chan struct{} // capacity 1: full during a save, which may last as long as an outage
+	saving   chan struct{} // capacity 1: full during a save, which lasts storeTimeout at the longest
 	failed   bool          // run returned an error; read after run
 	progress *saving       // what health and metrics show
 
@@ -56,7 +56,7 @@ type keeper struct {
 
 func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *keeper {
 	k := &keeper{
-		store:    store,
+		store:    bounded{store},
 		tracker:  tracker,
 		interval: interval,
 		metrics:  m,
@@ -225,7 +225,7 @@ func (k *keeper) try(ctx context.Context, cp checkpoint.Checkpoint) error {
 func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.acked.Store(false) // before the position is read: an ack in between counts for the next save
 	position, landmark := k.tracker.Progress()
-	if !landmark.IsZero() {
+	if landmark.Commit > cp.Landmark.Commit {
 		cp.Landmark = landmark
 	}
 	cp.LSN, cp.SavedAt = max(cp.LSN, position), time.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,19 +64,35 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, wal.LSN, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if conn != nil && conn.Ping(ctx) != nil {
-		closeConn(conn)
-		conn = nil
+	terminated := false
+	if conn != nil {
+		if err := conn.Ping(ctx); err != nil {
+			terminated = errors.Is(wal.Classify(err), wal.ErrTerminated)
+			closeConn(conn)
+			conn = nil
+		}
 	}
 	if conn == nil {
 		fresh, err := s.connectBeside(ctx, cp)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, stopping(err, terminated)
 		}
 		conn = fresh
 	}
 	flushed, err := s.check(ctx, conn, cp)
 	return conn, flushed, err
+}
+
+// stopping tells from the error of a connection beside a stream that is up
+// whether the server is about to stop. One that takes no connections while it
+// streams is: it stops, or it is about to start again, in which the stream ends
+// anyway. One that nobody answers for may only be hidden by the network, unless
+// an administrator's command has just ended the connection before.
+func stopping(err error, terminated bool) error {
+	if errors.Is(err, wal.ErrUnavailable) || terminated && errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: %w", wal.ErrShutdown, err)
+	}
+	return err
 }
 
 // connectBeside opens a connection beside the stream that began with cp, to the

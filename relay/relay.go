@@ -109,7 +109,6 @@ func New(o Options) (*Relay, error) {
 	r.source = &source{
 		cfg:    o.Config,
 		tables: tables,
-		store:  o.Store,
 		keeper: r.keeper,
 		health: r.health,
 		log:    o.Log,

@@ -29,7 +29,7 @@ func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (
 	var running sync.WaitGroup
 	running.Go(func() {
 		retention.Run(ctx, retention.Options{
-			Connect:   func(ctx context.Context) (*pgx.Conn, error) { return s.connectBeside(ctx, cp) },
+			Connect:   func(ctx context.Context) (*pgx.Conn, error) { return s.connectForRetention(ctx, cp) },
 			Tables:    s.tables,
 			After:     keep.After,
 			Column:    keep.Column,
@@ -45,6 +45,17 @@ func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (
 		cancel()
 		running.Wait()
 	}
+}
+
+// connectForRetention is connectBeside for statements that take the time that
+// their rows need.
+func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+	conn, err := s.connectBeside(ctx, cp)
+	if err == nil {
+		// Until it is closed.
+		_ = wal.Patient(ctx, s.cfg.Source.URL.Reveal(), conn.PgConn(), s.reporting("a statement of retention takes long", func(wal.Waiting) {}))
+	}
+	return conn, err
 }
 
 // published is the position up to which every row that was committed is

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -36,7 +35,6 @@ type source struct {
 	tables []wal.Table // none where only messages are read
 	intake *intake
 	keeper *keeper
-	store  checkpoint.Store
 	health *Health
 	log    *zap.Logger
 

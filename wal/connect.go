@@ -3,6 +3,8 @@ package wal
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +33,9 @@ var sessionParams = map[string]string{
 }
 
 // Connect opens an ordinary connection for catalog queries. Its errors carry a
-// failure.Class.
+// failure.Class. A statement whose server is silent for answerTimeout fails and
+// closes the connection, unless it was announced to Patient; one that waits for a
+// lock fails after lockTimeout.
 func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -40,15 +44,39 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	prepare(&cfg.Config)
 	// Catalog queries are few; the simple protocol also works through poolers.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	setLockTimeout(&cfg.Config)
+	return open(ctx, cfg, answerTimeout)
+}
+
+// ConnectStore opens an ordinary connection for another purpose than to read
+// what is to be published, under a name of its own and with run-time parameters.
+// Otherwise it is as Connect.
+func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, connectFailed(err, &cfg.Config)
+		return nil, classify(err)
 	}
-	return conn, nil
+	delete(cfg.RuntimeParams, "replication")
+	maps.Copy(cfg.RuntimeParams, params)
+	cfg.RuntimeParams["application_name"] = name
+	prepareOwn(&cfg.Config)
+	setLockTimeout(&cfg.Config)
+	return open(ctx, cfg, answerTimeout)
+}
+
+// setLockTimeout has a statement that waits for a lock fail, in place of a
+// connection on which no answer comes. An operator may set another one in the
+// URL, or with it turn it off.
+func setLockTimeout(cfg *pgconn.Config) {
+	if cfg.RuntimeParams["lock_timeout"] == "" {
+		cfg.RuntimeParams["lock_timeout"] = strconv.FormatInt(lockTimeout.Milliseconds(), 10)
+	}
 }
 
 // ConnectReplication opens a logical replication connection (a walsender). Its
-// errors carry a failure.Class.
+// errors carry a failure.Class. It has no limit for locks, as the creation of a
+// slot waits for transactions by their locks; otherwise it is as Connect until
+// Open takes it over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
 	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {
@@ -56,12 +84,7 @@ func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error)
 	}
 	prepare(cfg)
 	cfg.RuntimeParams["replication"] = "database"
-	cfg.DialFunc = blockingSocket(cfg.DialFunc)
-	conn, err := pgconn.ConnectConfig(ctx, cfg)
-	if err != nil {
-		return nil, connectFailed(err, cfg)
-	}
-	return conn, nil
+	return openReplication(ctx, cfg)
 }
 
 func prepare(cfg *pgconn.Config) {

@@ -51,6 +51,7 @@ func attempts(err error) []string {
 			}
 		}
 	}
+	// By its text, as pgconn has no type for it. It decides only what is shown.
 	answered := slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
 		return strings.Contains(s, "server refused TLS connection")
 	})

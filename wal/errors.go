@@ -20,8 +20,18 @@ var ErrSlotActive = errors.New("replication slot is active elsewhere")
 // exist, which before the first connection is most likely a typing error.
 var ErrUnknownHost = errors.New("unknown host")
 
-// ErrShutdown is wrapped by the error of a connection that the server ended or
-// refused because it is stopping.
+// ErrTerminated is wrapped by the error of a connection that an administrator's
+// command ended: a fast shutdown, or pg_terminate_backend. The server says the
+// same of both.
+var ErrTerminated = errors.New("the server ended the connection on an administrator's command")
+
+// ErrUnavailable is wrapped by the error of a connection that the server refused
+// because it is starting, stopping or recovering: only the message says which,
+// in the server's language.
+var ErrUnavailable = errors.New("the server takes no connections now")
+
+// ErrShutdown is wrapped by the error of a stream that the server ended because it
+// is stopping.
 var ErrShutdown = errors.New("the server is shutting down")
 
 // SQLSTATE codes that decide a class (PostgreSQL documentation, "PostgreSQL
@@ -38,10 +48,18 @@ const (
 	classAuthorization     = "28"
 )
 
-// routinePublication is the server's function (14 to 18) that reports a missing
-// publication. Messages cannot tell it from a missing slot: they are in the
-// server's language.
-const routinePublication = "get_publication_oid"
+// Functions of the server (14 to 18) that report what the code alone does not
+// tell. Messages cannot be relied on: they are in the server's language.
+const (
+	// routinePublication: a missing publication, not a missing slot.
+	routinePublication = "get_publication_oid"
+	// routineRequirements: wal_level is too low, here or on the primary.
+	routineRequirements = "CheckLogicalDecodingRequirements"
+)
+
+// Classify gives an error of a statement on one of our connections its
+// failure.Class, and has it wrap the error above that it means.
+func Classify(err error) error { return classify(err) }
 
 // classify gives an error of the server or of connecting its failure.Class and
 // a remedy. Errors it knows nothing about stay transient.
@@ -70,15 +88,17 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 	switch {
 	case pg.Code == codeObjectInUse:
 		return fmt.Errorf("%w: %w", ErrSlotActive, err)
-	case pg.Code == codeAdminShutdown, pg.Code == codeCannotConnectNow && strings.Contains(pg.Message, "shutting down"):
-		return fmt.Errorf("%w: %w", ErrShutdown, err)
+	case pg.Code == codeAdminShutdown:
+		return fmt.Errorf("%w: %w", ErrTerminated, err)
+	case pg.Code == codeCannotConnectNow:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case pg.Code == codeUndefinedDatabase:
 		return failure.Configf("correct the database in source.url", "%w", err)
 	case strings.HasPrefix(pg.Code, classAuthorization):
 		return failure.Configf("correct user and password in source.url, or the server's pg_hba.conf (it needs a line for the database, not only for replication)", "%w", err)
 	case pg.Code == codeInsufficientRights:
 		return failure.Configf("ALTER ROLE … REPLICATION and see `cdc-outbox setup --print` for the grants", "%w", err)
-	case pg.Code == codeObjectNotInState && strings.Contains(pg.Message, "wal_level"):
+	case pg.Code == codeObjectNotInState && pg.Routine == routineRequirements:
 		return failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL", "%w", err)
 	case pg.Code == codeObjectNotInState, pg.Code == codeUndefinedFile:
 		// "can no longer get changes from replication slot", "requested WAL

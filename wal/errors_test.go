@@ -21,15 +21,14 @@ func TestClassify(t *testing.T) {
 		is    error // nil where the error is to wrap no particular one
 	}{
 		{"slot in use", &pgconn.PgError{Code: "55006"}, failure.Transient, ErrSlotActive},
-		{"terminated", &pgconn.PgError{Code: "57P01"}, failure.Transient, ErrShutdown},
-		{"stopping", &pgconn.PgError{Code: "57P03", Message: "the database system is shutting down"}, failure.Transient, ErrShutdown},
-		{"starting", &pgconn.PgError{Code: "57P03", Message: "the database system is starting up"}, failure.Transient, nil},
+		{"terminated", &pgconn.PgError{Code: "57P01"}, failure.Transient, ErrTerminated},
+		{"stopping or starting, in any language", &pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"}, failure.Transient, ErrUnavailable},
 		{"no room", &pgconn.PgError{Code: "53300"}, failure.Transient, nil},
 		{"wrong password", &pgconn.PgError{Code: "28P01"}, failure.Config, nil},
 		{"no pg_hba.conf entry", &pgconn.PgError{Code: "28000"}, failure.Config, nil},
 		{"no such database", &pgconn.PgError{Code: "3D000"}, failure.Config, nil},
 		{"no privilege", &pgconn.PgError{Code: "42501"}, failure.Config, nil},
-		{"wal_level, in any language", &pgconn.PgError{Code: "55000", Message: "logische Dekodierung erfordert wal_level >= logical"}, failure.Config, nil},
+		{"wal_level, in any language", &pgconn.PgError{Code: "55000", Routine: "CheckLogicalDecodingRequirements", Message: "logische Dekodierung erfordert wal_level >= logical"}, failure.Config, nil},
 		{"slot invalidated", &pgconn.PgError{Code: "55000"}, failure.Loss, nil},
 		{"WAL removed", &pgconn.PgError{Code: "58P01"}, failure.Loss, nil},
 		{"no publication, in any language", &pgconn.PgError{Code: "42704", Routine: "get_publication_oid", Message: "Publikation »x« existiert nicht"}, failure.Loss, nil},
@@ -53,7 +52,7 @@ func TestClassify(t *testing.T) {
 			if tc.is != nil && !errors.Is(err, tc.is) {
 				t.Errorf("%v does not wrap %q", err, tc.is)
 			}
-			for _, named := range []error{ErrSlotActive, ErrShutdown, ErrUnknownHost} {
+			for _, named := range []error{ErrSlotActive, ErrTerminated, ErrUnavailable, ErrUnknownHost} {
 				if named != tc.is && errors.Is(err, named) {
 					t.Errorf("%v wraps %q", err, named)
 				}

@@ -146,7 +146,7 @@ func (s *Stream) start(ctx context.Context, o Options) error {
 		}
 		switch kind {
 		case frameCopyBoth:
-			return nil
+			return unlimited(s.conn) // the stream may rest; LivenessTimeout holds from here on
 		case frameError:
 			return fmt.Errorf("start replication from slot %s at %s: %w", o.Slot, o.Start, serverError(body))
 		case frameNotice, frameParameter:
