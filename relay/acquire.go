@@ -63,6 +63,9 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		if err != nil || !slot.Active {
 			return err
 		}
+		if err := s.sharesStore(ctx, sql, slot); err != nil {
+			return err
+		}
 	}
 }
 
@@ -128,7 +131,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	}
 	durable, start, err := s.verify(h.found, seen)
 	if err != nil {
-		return h, err
+		return h, checkpoint.OwnFile(err, s.cfg.Checkpoint, h.found, seen.Slot)
 	}
 	h.cp = s.checkpoint(seen, durable)
 	if h.found != nil {

@@ -104,7 +104,10 @@ func New(o Options) (*Relay, error) {
 		store:  o.Store,
 		keeper: r.keeper,
 		health: r.health,
-		log:    o.Log,
+
+		elsewhere: elsewhere{poll: elsewherePoll, patience: elsewherePatience},
+
+		log: o.Log,
 		intake: &intake{
 			router:   o.Router,
 			queue:    r.queue,
