@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 )
 
@@ -38,6 +39,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	switch {
 	case v.undecided(d.cfg) != nil:
 		d.fail(name, v.undecided(d.cfg))
+	case v.stored == nil && v.seen.Slot.Active && !v.owed:
+		d.warn(name, checkpoint.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))
 	case dbErr != nil:

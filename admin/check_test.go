@@ -107,6 +107,12 @@ func TestCheckFinds(t *testing.T) {
 			f.save()
 			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput')`)
 		}, "checkpoint", Fail, "recreated", false, 14},
+		{"slot read by another machine, with a file of its own", func(f *fixture) {
+			f.save()
+			f.insert("order", "1", "{}")
+			f.exec(`SELECT pg_replication_slot_advance('` + f.Source.Slot + `', pg_current_wal_lsn())`)
+		}, "checkpoint", Fail, "a file of its own", false, 14},
+		{"slot in use, and no checkpoint", func(f *fixture) { f.hold() }, "checkpoint", Warn, "saves its own elsewhere", false, 14},
 		{"slot dropped", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, "checkpoint", Fail, "is gone", false, 14},
 		{"checkpoint that fits", func(f *fixture) { f.save() }, "checkpoint", OK, "fits the database", false, 14},
 		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = config.StoreNone }, "checkpoint", Warn, "not noticed", false, 14},

@@ -92,7 +92,7 @@ func (v *view) compare(cfg *config.Config) error {
 		return nil
 	}
 	if _, err := checkpoint.Verify(v.stored, v.seen); err != nil {
-		return err
+		return checkpoint.OwnFile(err, cfg.Checkpoint, v.stored, v.seen.Slot)
 	}
 	if err := v.undecided(cfg); err != nil {
 		return err

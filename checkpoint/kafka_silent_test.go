@@ -22,7 +22,7 @@ func TestKafkaLoadAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kafka{client: client, admin: kadm.NewClient(client), topic: "checkpoints", key: "a"}
+	k := &kafka{client: client, writer: client, admin: kadm.NewClient(client), topic: "checkpoints", key: "a"}
 	defer k.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -65,6 +65,9 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
 			return err
 		}
+		if err := s.sharesStore(ctx, sql, slot); err != nil {
+			return err
+		}
 	}
 }
 
@@ -136,7 +139,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	}
 	durable, err := s.verify(h.found, seen)
 	if err != nil {
-		return h, err
+		return h, checkpoint.OwnFile(err, s.cfg.Checkpoint, h.found, seen.Slot)
 	}
 	s.reportCopied(h.found, durable)
 	h.cp = s.checkpoint(seen, durable)

@@ -35,7 +35,9 @@ type database struct {
 	conn *pgx.Conn
 	cfg  config.Config
 	ends time.Duration // bounds the last checkpoint and status of its instances
-	next int           // event id
+	// looks is how its spares look for where the holder saves; zero: as always.
+	looks elsewhere
+	next  int // event id
 }
 
 func sharedDatabase(t *testing.T) *database {
@@ -168,6 +170,9 @@ func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 		d.t.Fatal(err)
 	}
 	r.closing = d.ends
+	if d.looks != (elsewhere{}) {
+		r.source.elsewhere = d.looks
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	i.cancel = cancel
 	go func() {

@@ -111,7 +111,10 @@ func New(o Options) (*Relay, error) {
 		tables: tables,
 		keeper: r.keeper,
 		health: r.health,
-		log:    o.Log,
+
+		elsewhere: elsewhere{poll: elsewherePoll, patience: elsewherePatience},
+
+		log: o.Log,
 		intake: &intake{
 			router:   o.Router,
 			queue:    r.queue,

@@ -42,6 +42,7 @@ type source struct {
 	epoch     int64       // of our checkpoints; 0 before the first stream
 	warned    bool        // of commits that wait for us, at the last session's start
 	connected bool        // a connection succeeded once
+	elsewhere elsewhere   // while standing by
 	owed      bool        // the store says that nobody has read the slot yet
 	stream    *wal.Stream // of the last session that ended because ctx did
 

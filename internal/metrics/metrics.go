@@ -105,8 +105,19 @@ func (m *Metrics) Published(events []*transform.Event) {
 	m.publishedBytes.Add(float64(bytes))
 }
 
+// mostTopics bounds the series of published: a route may give each aggregate a
+// topic of its own. Topics beyond it are counted together, under a label that no
+// topic can have as its name.
+const (
+	mostTopics  = 1000
+	otherTopics = "(others)"
+)
+
 func (m *Metrics) publishedTo(topic string) prometheus.Counter {
 	counter, ok := m.byTopic[topic]
+	if !ok && len(m.byTopic) >= mostTopics && topic != otherTopics {
+		return m.publishedTo(otherTopics)
+	}
 	if !ok {
 		counter = m.published.WithLabelValues(topic)
 		m.byTopic[topic] = counter

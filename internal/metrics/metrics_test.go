@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -193,5 +194,19 @@ func compare(t *testing.T, golden, got string) {
 	}
 	if got != string(want) {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// A route that gives each aggregate a topic of its own makes no series for each.
+func TestTopicsAreBounded(t *testing.T) {
+	m := New("", "").Pipeline("")
+	for n := range 3 * mostTopics {
+		m.Published([]*transform.Event{event(fmt.Sprintf("order-%d", n), "k", time.Time{})})
+	}
+	if got := testutil.CollectAndCount(m.published); got != mostTopics+1 {
+		t.Errorf("%d series, want %d and one for the others", got, mostTopics)
+	}
+	if got := testutil.ToFloat64(m.published.WithLabelValues(otherTopics)); got != 2*mostTopics {
+		t.Errorf("%v events of other topics, want %d", got, 2*mostTopics)
 	}
 }
