@@ -120,9 +120,11 @@ func TestVerify(t *testing.T) {
 			class:  failure.Config, says: []string{"two_phase", "TWO_PHASE false"},
 		},
 		{
-			name:   "physical slot",
-			change: func(_ *Checkpoint, seen *Server) { seen.Slot.Type, seen.Slot.Plugin, seen.Slot.Database = "physical", "", "" },
-			class:  failure.Config, says: []string{"physical", "source.slot", "--accept-gap"},
+			name: "physical slot",
+			change: func(_ *Checkpoint, seen *Server) {
+				seen.Slot.Type, seen.Slot.Plugin, seen.Slot.Database = "physical", "", ""
+			},
+			class: failure.Config, says: []string{"physical", "source.slot", "--accept-gap"},
 		},
 		{
 			name:   "schema published too",
