@@ -17,7 +17,7 @@ const noMember = "none"
 // to something else and back leaves no trace in the catalogs, nor does making a
 // table unlogged and logged again.)
 //
-// Its form is oid:table=membership|membership,table=…
+// Its form is oid:table=membership|membership,table=… and so on.
 func (p Publication) Fingerprint(tables []Table) string {
 	parts := make([]string, 0, len(tables))
 	for _, t := range tables {

@@ -109,3 +109,28 @@ func TestSamePublication(t *testing.T) {
 		}
 	}
 }
+
+// Two memberships that were never there together are not seen together: here
+// both change between the parts of a look.
+func TestPublicationIsReadAtOneTime(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	reader, writer := connect(t, url), connect(t, url, createOutbox, `CREATE PUBLICATION p FOR TABLE outbox`)
+	needVersion(t, reader, 15)
+	before := readPublication(t, reader).Fingerprint([]Table{outbox})
+	execute(t, writer, `BEGIN`, `LOCK TABLE pg_publication_namespace IN ACCESS EXCLUSIVE MODE`)
+	seen := make(chan string, 1)
+	ctx := testContext(t)
+	go func() {
+		p, _, err := ReadPublication(ctx, reader, "p")
+		if err != nil {
+			t.Error(err)
+		}
+		seen <- p.Fingerprint([]Table{outbox})
+	}()
+	s := &source{sql: writer}
+	s.await(t, `SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)`, int32(reader.PgConn().PID()))
+	execute(t, writer, `ALTER PUBLICATION p DROP TABLE outbox`, `ALTER PUBLICATION p ADD TABLES IN SCHEMA public`, `COMMIT`)
+	if got := <-seen; got != before {
+		t.Errorf("seen %s, which never was: before it was %s", got, before)
+	}
+}

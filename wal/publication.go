@@ -46,10 +46,25 @@ type PublishedSchema struct {
 	MemberOID uint32 // in pg_publication_namespace
 }
 
-// ReadPublication reads a publication; ok is false where there is none.
+// ReadPublication reads a publication as it was at one time; ok is false where
+// there is none. It runs a transaction of its own.
 func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Publication, ok bool, err error) {
+	// A snapshot of each part would show a membership that went beside one that
+	// came later, as if they had been there together.
+	at := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, conn, at, func(tx pgx.Tx) error {
+		p, ok, err = publicationIn(ctx, tx, name)
+		return err
+	})
+	if err != nil {
+		return Publication{}, false, fmt.Errorf("read publication %q: %w", name, err)
+	}
+	return p, ok, nil
+}
+
+func publicationIn(ctx context.Context, tx pgx.Tx, name string) (p Publication, ok bool, err error) {
 	var version int
-	err = conn.QueryRow(ctx, `
+	err = tx.QueryRow(ctx, `
 		SELECT oid, pubname::text, pg_get_userbyid(pubowner)::text, puballtables,
 		       pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot,
 		       current_setting('server_version_num')::int
@@ -60,25 +75,22 @@ func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Public
 		return Publication{}, false, nil
 	}
 	if err == nil {
-		p.Tables, err = readPublishedTables(ctx, conn, p.OID, version)
+		p.Tables, err = readPublishedTables(ctx, tx, p.OID, version)
 	}
 	if err == nil && version >= 150000 {
-		p.Schemas, err = readPublishedSchemas(ctx, conn, p.OID)
+		p.Schemas, err = readPublishedSchemas(ctx, tx, p.OID)
 	}
-	if err != nil {
-		return Publication{}, false, fmt.Errorf("read publication %q: %w", name, err)
-	}
-	return p, true, nil
+	return p, err == nil, err
 }
 
-func readPublishedTables(ctx context.Context, conn *pgx.Conn, pub uint32, version int) ([]PublishedTable, error) {
+func readPublishedTables(ctx context.Context, tx pgx.Tx, pub uint32, version int) ([]PublishedTable, error) {
 	filters := `''::text, NULL::text[]`
 	if version >= 150000 {
 		filters = `COALESCE(pg_get_expr(pr.prqual, pr.prrelid), ''),
 		       (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
 		         WHERE a.attrelid = pr.prrelid AND a.attnum = ANY (pr.prattrs::int2[]))`
 	}
-	rows, err := conn.Query(ctx, `
+	rows, err := tx.Query(ctx, `
 		SELECT n.nspname::text, c.relname::text, c.oid, pr.oid, `+filters+`
 		  FROM pg_publication_rel pr
 		  JOIN pg_class c ON c.oid = pr.prrelid
@@ -93,8 +105,8 @@ func readPublishedTables(ctx context.Context, conn *pgx.Conn, pub uint32, versio
 	})
 }
 
-func readPublishedSchemas(ctx context.Context, conn *pgx.Conn, pub uint32) ([]PublishedSchema, error) {
-	rows, err := conn.Query(ctx, `
+func readPublishedSchemas(ctx context.Context, tx pgx.Tx, pub uint32) ([]PublishedSchema, error) {
+	rows, err := tx.Query(ctx, `
 		SELECT n.nspname::text, pn.oid
 		  FROM pg_publication_namespace pn JOIN pg_namespace n ON n.oid = pn.pnnspid
 		 WHERE pn.pnpubid = $1 ORDER BY 1`, pub)

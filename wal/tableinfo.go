@@ -47,7 +47,7 @@ WITH RECURSIVE named AS (
 	SELECT i.inhrelid AS oid FROM named JOIN pg_inherits i ON i.inhparent = named.oid
 	UNION
 	SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid
-), relative AS (
+), relative AS NOT MATERIALIZED (
 	SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS name, c.relispartition,
 	       c.relkind IN ('r', 'p') AND COALESCE(pg_relation_is_publishable(c.oid), false) AS publishable
 	  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
