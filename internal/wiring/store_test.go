@@ -43,7 +43,7 @@ func TestOpenStore(t *testing.T) {
 		{"broker down", func(c *config.Config) { c.Sink.Kafka.Brokers = []string{"127.0.0.1:1"} },
 			failure.Transient, "correct sink.kafka.brokers (127.0.0.1:1)"},
 		{"PostgreSQL down", func(c *config.Config) { c.Checkpoint.Store = config.StorePostgres },
-			failure.Transient, "correct source.url"},
+			failure.Transient, "start PostgreSQL, or correct host and port in source.url"},
 		{"missing CA", func(c *config.Config) { c.Sink.Kafka.TLS.CAFile = "no-such-file" }, failure.Config, ""},
 	}
 	for _, tt := range tests {
