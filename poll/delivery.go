@@ -102,7 +102,7 @@ func (d *delivery) write(ctx context.Context, out sink.Sink, items []item) error
 		if ev.Warning != "" {
 			d.metrics.Warned(ev.Warning)
 			d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event is published, but not as one would expect", Detail: string(ev.Warning)},
-				zap.String("warning", string(ev.Warning)), zap.String("table", ev.Table), zap.String("event_id", string(ev.ID)))
+				zap.String("warning", string(ev.Warning)), zap.String("table", ev.Table), zap.String("event_id", ev.Name()))
 		}
 	}
 	d.metrics.Published(events)
@@ -114,13 +114,13 @@ func (d *delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Even
 	fields := []zap.Field{
 		zap.String("reason", string(bad.Reason)),
 		zap.String("table", ev.Table),
-		zap.String("event_id", string(ev.ID)),
+		zap.String("event_id", ev.Name()),
 		zap.Error(bad.Err),
 	}
 	switch d.policy {
 	case config.BadEventDeadLetter:
 		if err := out.DeadLetter(ctx, ev, bad); err != nil {
-			return fmt.Errorf("event %s: %w", ev.ID, err)
+			return fmt.Errorf("event %s: %w", ev.Name(), err)
 		}
 		d.metrics.DeadLettered(bad.Reason)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event written to the dead-letter topic", Detail: string(bad.Reason)}, fields...)
@@ -130,7 +130,7 @@ func (d *delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Even
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event skipped, as errors.on_bad_event says", Detail: string(bad.Reason)}, fields...)
 		return nil
 	}
-	return failure.Configf(stopRemedy, "bad event %s of %s: %w", ev.ID, ev.Table, bad)
+	return failure.Configf(stopRemedy, "bad event %s of %s: %w", ev.Name(), ev.Table, bad)
 }
 
 const stopRemedy = "correct the row or the cause and start again: neither it nor a later one of its batch was marked as published; " +

@@ -157,7 +157,7 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 	fields := []zap.Field{
 		zap.String("reason", string(bad.Reason)),
 		zap.String("table", ev.Table),
-		zap.String("event_id", string(ev.ID)),
+		zap.String("event_id", ev.Name()),
 		zap.Stringer("lsn", ev.Position.CommitLSN),
 		zap.Uint32("seq", ev.Position.Seq),
 		zap.Error(bad.Err),
@@ -165,7 +165,7 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 	switch d.policy {
 	case config.BadEventDeadLetter:
 		if err := d.sink.DeadLetter(ctx, ev, bad); err != nil {
-			return fmt.Errorf("event %s: %w", ev.ID, err)
+			return fmt.Errorf("event %s: %w", ev.Name(), err)
 		}
 		d.metrics.DeadLettered(bad.Reason)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event written to the dead-letter topic", Detail: string(bad.Reason)}, fields...)
@@ -176,7 +176,7 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 		return nil
 	}
 	return failure.Configf(stopRemedy,
-		"bad event %s of %s at %s/%d: %w", ev.ID, ev.Table, ev.Position.CommitLSN, ev.Position.Seq, bad)
+		"bad event %s of %s at %s/%d: %w", ev.Name(), ev.Table, ev.Position.CommitLSN, ev.Position.Seq, bad)
 }
 
 const stopRemedy = "correct the cause and start again: nothing after the event was confirmed; " +

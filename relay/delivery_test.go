@@ -66,7 +66,7 @@ func (d *delivering) send(t *testing.T, letters string) {
 		if err := d.tracker.Seal(wal.LSN(d.n), checkpoint.Landmark{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.queue.push(t.Context(), it); err != nil {
+		if err := d.queue.put(t.Context(), it); err != nil {
 			t.Fatal(err)
 		}
 	}

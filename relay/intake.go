@@ -236,20 +236,21 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 	if ev := it.event; ev.Warning != "" {
 		in.metrics.Warned(ev.Warning)
 		in.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event is published, but not as one would expect", Detail: string(ev.Warning)},
-			zap.String("warning", string(ev.Warning)), zap.String("table", ev.Table), zap.String("event_id", string(ev.ID)),
+			zap.String("warning", string(ev.Warning)), zap.String("table", ev.Table), zap.String("event_id", ev.Name()),
 			zap.Stringer("lsn", ev.Position.CommitLSN), zap.Uint32("seq", ev.Position.Seq))
 	}
-	it.bad, it.ticket, it.size = bad, in.tracker.Add(), it.event.Size()
+	it.bad, it.size = bad, it.event.Size()
 	it.memory += itemMemory + it.event.Memory()
 	if msg != nil {
 		it.chunk = msg.Chunk
 		it.memory += msg.Retain() // delivery releases it
 	}
-	if err := in.queue.push(ctx, it); err != nil {
+	if err := in.queue.room(ctx, it.memory); err != nil {
 		it.chunk.Release(1)
-		in.tracker.Done(it.ticket, 1) // never queued: the repetition adds it again
 		return err
 	}
+	it.ticket = in.tracker.Add() // not before: it may never come again
+	in.queue.push(it)
 	return nil
 }
 

@@ -185,6 +185,24 @@ func TestIntakeForgetsAnEventThatFoundNoRoom(t *testing.T) {
 	}
 }
 
+// The transaction of an event that found no room may never come again: the
+// stream goes on on another server.
+func TestIntakeWaitsForNoTransactionOfAnEventThatFoundNoRoom(t *testing.T) {
+	in, _ := newIntake(t, config.UpdateWarn)
+	in.queue = newQueue(1)
+	accepted(t, in, insert(10, 0), commit(15)) // fills the bound
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := in.accept(ctx, insert(20, 0)); err == nil {
+		t.Fatal("an event found room beyond the bound")
+	}
+	in.tracker.Done(1, 1)
+	accepted(t, in, again(15), idle(30))
+	if got := in.tracker.Position(); got != 30 {
+		t.Errorf("the position stays at %v, want 30", got)
+	}
+}
+
 // Failure mode 19.
 func TestIntakeOnUpdate(t *testing.T) {
 	for policy, class := range map[string]failure.Class{

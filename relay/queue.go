@@ -26,7 +26,7 @@ type item struct {
 const itemMemory = 128
 
 // queue hands items from the intake to the delivery in order. It bounds the
-// memory of what is queued, or taken and not yet released: push blocks at the
+// memory of what is queued, or taken and not yet released: room blocks at the
 // bound. One goroutine pushes and one takes.
 type queue struct {
 	limit int64 // of memory in flight; one larger item is let in alone
@@ -48,22 +48,31 @@ func newQueue(limit int64) *queue {
 	return &queue{limit: limit, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
-// push appends an item; it blocks while the bound is reached and returns ctx's
-// cause when that ends first.
-func (q *queue) push(ctx context.Context, it item) error {
+// room returns once there is room for so much memory, which only push takes, or
+// ctx's cause when that ends first.
+func (q *queue) room(ctx context.Context, memory int64) error {
 	q.mu.Lock()
-	for q.inFlight > 0 && q.inFlight+it.memory > q.limit {
+	defer q.mu.Unlock()
+	for q.inFlight > 0 && q.inFlight+memory > q.limit {
 		q.full = true
 		q.mu.Unlock()
 		signal(q.arrived) // no more comes: the taker must not linger
 		select {
 		case <-q.freed:
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 		q.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
 	q.full = false
+	return nil
+}
+
+// push appends an item. It never blocks: see room.
+func (q *queue) push(it item) {
+	q.mu.Lock()
 	if q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 		q.since = time.Now()
@@ -82,12 +91,12 @@ func (q *queue) push(ctx context.Context, it item) error {
 	if wake {
 		signal(q.arrived)
 	}
-	return nil
 }
 
 // take moves the next batch into dst[:0]: up to batchBytes, at least one item.
 // It waits for a first item, and then until a batch is full or its first item
-// has waited for linger, or the bound is reached. It returns no items once the queue is closed and empty.
+// has waited for linger, or the bound is reached. It returns no items once the
+// queue is closed and empty.
 func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

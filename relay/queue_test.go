@@ -12,6 +12,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
+// put pushes an item once there is room for it.
+func (q *queue) put(ctx context.Context, it item) error {
+	if err := q.room(ctx, it.memory); err != nil {
+		return err
+	}
+	q.push(it)
+	return nil
+}
+
 func sized(n int64) item { return item{event: &transform.Event{}, size: n, memory: n} }
 
 // attempt calls fn and reports whether it is still blocked once nothing else
@@ -27,11 +36,11 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
 		for range 2 {
-			if err := q.push(t.Context(), sized(50)); err != nil {
+			if err := q.put(t.Context(), sized(50)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		blocked, result := attempt(func() error { return q.push(t.Context(), sized(1)) })
+		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
 		if !blocked() {
 			t.Error("push went over the bound")
 		}
@@ -51,10 +60,10 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
-		if err := q.push(t.Context(), sized(1000)); err != nil {
+		if err := q.put(t.Context(), sized(1000)); err != nil {
 			t.Fatal(err)
 		}
-		blocked, result := attempt(func() error { return q.push(t.Context(), sized(1)) })
+		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
 		if !blocked() {
 			t.Error("a second item joined one that is larger than the bound")
 		}
@@ -74,7 +83,7 @@ func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
 	next, want := int64(1), int64(1)
 	push := func(n int) {
 		for range n {
-			if err := q.push(t.Context(), sized(next)); err != nil {
+			if err := q.put(t.Context(), sized(next)); err != nil {
 				t.Fatal(err)
 			}
 			next++
@@ -107,8 +116,8 @@ func TestQueuePushEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	q := newQueue(1)
-	_ = q.push(ctx, sized(1)) // has room: the context does not matter
-	if err := q.push(ctx, sized(1)); !errors.Is(err, cause) {
+	_ = q.put(ctx, sized(1)) // has room: the context does not matter
+	if err := q.put(ctx, sized(1)); !errors.Is(err, cause) {
 		t.Errorf("push = %v, want the context's cause", err)
 	}
 	if q.bytes() != 1 {
@@ -136,7 +145,7 @@ func TestQueueTake(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue(10 * batchBytes)
 				for _, n := range c.sizes {
-					if err := q.push(t.Context(), sized(n)); err != nil {
+					if err := q.put(t.Context(), sized(n)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -161,7 +170,7 @@ func TestQueueTakeWakesForALateItemAndForClose(t *testing.T) {
 		if !blocked() {
 			t.Fatal("take returned without an item")
 		}
-		_ = q.push(t.Context(), sized(1))
+		_ = q.put(t.Context(), sized(1))
 		if err := result(); err != nil || len(batch) != 1 {
 			t.Errorf("took %d items, %v", len(batch), err)
 		}
@@ -204,7 +213,7 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 		for i, n := range sizes {
 			it := sized(n)
 			it.event.XID = uint32(i)
-			if err := q.push(t.Context(), it); err != nil {
+			if err := q.put(t.Context(), it); err != nil {
 				t.Error(err)
 				return
 			}

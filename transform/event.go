@@ -1,6 +1,7 @@
 package transform
 
 import (
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -63,6 +64,17 @@ func (e *Event) Size() int64 {
 		n += len(h.Key) + len(h.Value)
 	}
 	return int64(n)
+}
+
+// nameBytes is how much of an id is shown: a column may hold anything.
+const nameBytes = 200
+
+// Name is the event's id for logs and errors, cut off where it is very long.
+func (e *Event) Name() string {
+	if len(e.ID) <= nameBytes {
+		return string(e.ID)
+	}
+	return strings.ToValidUTF8(string(e.ID[:nameBytes]), "") + "…"
 }
 
 // Memory is about the number of bytes of memory that were made for the event:
