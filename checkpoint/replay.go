@@ -7,33 +7,37 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// Replay judges whether a stream repeats the log that was read before. A slot's
-// confirmed position is often behind what was read: then the server sends again
-// what lies between, and that must be the same transactions. Else this is
-// another log, whose new events have positions that look known.
+// Past is what was read of a log before a stream of it begins again.
+type Past struct {
+	Slot  wal.LSN // its confirmed position
+	Start wal.LSN // of the stream
+	Known wal.LSN // what ends at or before it was read
+	// Since is the last transaction of ours among that. What came before it is
+	// proved by it: a log is the same up to any of its records.
+	Since Landmark
+	Cut   Landmark // of a transaction behind Known that was read in part; zero: none
+}
+
+// Replay judges whether a stream repeats the log that was read before: the
+// server sends again what lies behind the stream's start, and that must be the
+// same transactions. Else this is another log, whose new events have positions
+// that look known.
 //
 // It is told of the stream in the stream's order: Transaction for each event of
 // ours, Reached for each position up to which the server has sent everything.
 // Both return an error of class failure.Loss once the log is found to be another
 // one. Not safe for concurrent use.
 type Replay struct {
-	start wal.LSN // of the stream
-	known wal.LSN // what ends at or before it was read before
-	// since is the last transaction of ours among those. What came before it is
-	// proved by it: a log is the same up to any of its records.
-	since  Landmark
-	wanted []Landmark // to be seen yet, in this order: since, and then cut
+	past   Past
+	wanted []Landmark // to be seen yet, in this order: Since, and then Cut
 	passed wal.LSN    // commit of the last transaction that was found right
 }
 
-// NewReplay returns the judge of a stream that begins at start, after everything
-// that ends at or before known was read. since is the last transaction of ours
-// among that, and cut is one behind known that was read in part; either may be
-// zero.
-func NewReplay(start, known wal.LSN, since, cut Landmark) *Replay {
-	r := &Replay{start: start, known: known, since: since}
-	for _, l := range []Landmark{since, cut} {
-		if l.XID != 0 && l.Commit >= start {
+// NewReplay returns the judge of a stream.
+func NewReplay(past Past) *Replay {
+	r := &Replay{past: past}
+	for _, l := range []Landmark{past.Since, past.Cut} {
+		if l.XID != 0 && l.Commit >= past.Start {
 			r.wanted = append(r.wanted, l)
 		}
 	}
@@ -46,12 +50,12 @@ func (r *Replay) Transaction(tx Landmark) error {
 		return nil
 	}
 	switch {
-	case tx.Commit < r.since.Commit: // since proves it
+	case tx.Commit < r.past.Since.Commit: // which proves it
 	case len(r.wanted) > 0 && r.wanted[0].same(tx):
 		r.wanted = r.wanted[1:]
 	case len(r.wanted) > 0 && tx.Commit >= r.wanted[0].Commit:
 		return r.other("it has transaction %s, and not transaction %s", tx, r.wanted[0])
-	case len(r.wanted) > 0 || tx.Commit < r.known:
+	case len(r.wanted) > 0 || tx.Commit < r.past.Known:
 		return r.other("it has transaction %s, where none with an event was", tx)
 	}
 	r.passed = tx.Commit
@@ -62,7 +66,7 @@ func (r *Replay) Transaction(tx Landmark) error {
 // reports that the log is the one that was read before: what follows is new.
 func (r *Replay) Reached(pos wal.LSN) (done bool, err error) {
 	if len(r.wanted) == 0 {
-		return pos >= r.known, nil
+		return pos >= r.past.Known, nil
 	}
 	if next := r.wanted[0]; pos > next.Commit {
 		return false, r.other("it has no transaction %s", next)
@@ -73,7 +77,7 @@ func (r *Replay) Reached(pos wal.LSN) (done bool, err error) {
 func (r *Replay) other(format string, args ...any) error {
 	return failure.Lossf(sameHistoryRemedy,
 		"the server's log is not the one that was read up to %s: %w. A disk or a snapshot of one was put back, or a standby that was behind took over; events that this log has between %s and %s may not be published",
-		r.known, fmt.Errorf(format, args...), r.start, max(r.known, r.end()))
+		r.past.Known, fmt.Errorf(format, args...), r.past.Slot, max(r.past.Known, r.end()))
 }
 
 // end is how far the log was read in part.

@@ -69,7 +69,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "confirms at a reconnect what is still in flight",
-		patches: []patch{{"relay/acquire.go", "s.open(ctx, repl, h.start)", "s.open(ctx, repl, max(h.start, s.intake.end))"}},
+		patches: []patch{{"relay/acquire.go", "s.open(ctx, repl, h.confirmed, h.start)", "s.open(ctx, repl, max(h.start, s.intake.end), max(h.start, s.intake.end))"}},
 		test:    "TestReconnectBesideSilentBroker",
 		finds:   "(lost|premature): |ended by itself",
 	},

@@ -22,12 +22,15 @@ const standbyPoll = 500 * time.Millisecond
 
 // holding is the slot, held by an open stream.
 type holding struct {
-	stream   *wal.Stream
-	found    *checkpoint.Checkpoint // the one that the server was compared with; nil for none
-	cp       checkpoint.Checkpoint  // to begin with
-	start    wal.LSN                // of the stream
-	snapshot *wal.HeldSnapshot      // of a slot that was just made, if it is owed; to be released
-	fits     bool                   // found was compared again while the slot was held
+	stream *wal.Stream
+	found  *checkpoint.Checkpoint // the one that the server was compared with; nil for none
+	cp     checkpoint.Checkpoint  // to begin with
+	start  wal.LSN                // of the stream
+	// confirmed is what the stream has confirmed until the log is known again:
+	// no more than the slot.
+	confirmed wal.LSN
+	snapshot  *wal.HeldSnapshot // of a slot that was just made, if it is owed; to be released
+	fits      bool              // found was compared again while the slot was held
 }
 
 // acquire becomes the slot's reader: it creates what is missing on a first
@@ -143,27 +146,28 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	}
 	s.reportCopied(h.found, durable)
 	h.cp = s.checkpoint(seen, durable)
-	h.start = durable
+	h.start, h.confirmed = durable, durable
 	if h.found != nil {
 		h.cp.Epoch = h.found.Epoch + 1
 		h.cp.Snapshot = h.found.Snapshot
 		s.recall(&h, seen.Slot)
 	}
-	h.stream, err = s.open(ctx, repl, h.start)
+	h.stream, err = s.open(ctx, repl, h.confirmed, h.start)
 	return h, err
 }
 
-// recall decides where the stream begins: where the slot stands, which may be
-// far behind the checkpoint, so that the log is known again by its landmark
-// before anything in it counts as read. A checkpoint without one, of other tables,
-// or before the slot (see Verify), can only be believed.
+// recall decides where the stream begins: at the last transaction that is known,
+// by which the log is known again before anything in it counts as read. A
+// checkpoint without one, of other tables, or before the slot (see Verify), can
+// only be believed.
 func (s *source) recall(h *holding, slot wal.Slot) {
 	if h.found.Scope == s.scope() && !h.found.Landmark.IsZero() && h.found.LSN == h.cp.LSN {
 		h.cp.Landmark = h.found.Landmark
-		h.start = min(slot.ConfirmedFlush, h.cp.LSN)
+		h.start = max(slot.ConfirmedFlush, h.cp.Landmark.Commit, s.intake.landmark.Commit)
 	} else {
 		h.start = max(h.start, s.intake.end)
 	}
+	h.confirmed = min(slot.ConfirmedFlush, h.start)
 }
 
 func (s *source) scope() string {
@@ -171,12 +175,13 @@ func (s *source) scope() string {
 	return checkpoint.Scope(s.tables, src.Mode == config.ModeMessage, src.MessagePrefix)
 }
 
-// open starts the stream at start.
-func (s *source) open(ctx context.Context, repl *pgconn.PgConn, start wal.LSN) (*wal.Stream, error) {
+// open starts the stream at start; what is before confirmed stays confirmed.
+func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start wal.LSN) (*wal.Stream, error) {
 	return wal.Open(ctx, repl, wal.Options{
 		Slot:            s.cfg.Source.Slot,
 		Publication:     s.cfg.Source.Publication,
 		Start:           start,
+		Confirmed:       confirmed,
 		StatusInterval:  s.cfg.Source.StatusInterval,
 		LivenessTimeout: s.cfg.Source.LivenessTimeout,
 		Messages:        s.cfg.Source.Mode == config.ModeMessage,
@@ -232,7 +237,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	if err := s.intake.tracker.Idle(cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
-	err := s.intake.resume(h.start, max(cp.LSN, s.intake.end), cp.Landmark, func() {
+	err := s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, func() {
 		s.keeper.attach(h.stream) // not before: another log's positions are not to be confirmed
 		s.recognised.Store(true)
 	})

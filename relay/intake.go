@@ -110,17 +110,18 @@ func (in *intake) idle(pos wal.LSN) error {
 	return nil
 }
 
-// resume prepares for a stream that begins at start, where everything that ends
-// at or before known is taken in already, by this process or, up to landmark, by
-// one before it. fn is called once the stream is seen to be of the same log.
-func (in *intake) resume(start, known wal.LSN, landmark checkpoint.Landmark, fn func()) error {
-	in.end = known
-	if in.landmark.Commit < landmark.Commit {
-		in.landmark = landmark
+// resume prepares for a stream. past is what is known of the log by the
+// checkpoint and the slot, and comes to include what this process has taken in.
+// fn is called once the stream is seen to be of the same log.
+func (in *intake) resume(past checkpoint.Past, fn func()) error {
+	in.end = max(in.end, past.Known)
+	if in.landmark.Commit < past.Since.Commit {
+		in.landmark = past.Since
 	}
-	in.replay = checkpoint.NewReplay(start, known, in.landmark, in.cutMark)
+	past.Known, past.Since, past.Cut = in.end, in.landmark, in.cutMark
+	in.replay = checkpoint.NewReplay(past)
 	in.recognised = fn
-	_, err := in.repeated(start) // there may be nothing to repeat
+	_, err := in.repeated(past.Start) // there may be nothing to repeat
 	return err
 }
 

@@ -35,11 +35,13 @@ const (
 type Options struct {
 	Slot        string
 	Publication string
-	// Start is where to begin, and what counts as confirmed until Confirm says
-	// more. The server silently forwards an older position to the slot's
-	// confirmed one and silently skips to a newer one: the caller has compared
-	// them.
+	// Start is where to begin. The server silently forwards an older position
+	// to the slot's confirmed one and silently skips to a newer one: the caller
+	// has compared them.
 	Start LSN
+	// Confirmed is what counts as confirmed until Confirm says more: at or before
+	// Start, which 0 means.
+	Confirmed LSN
 	// Messages asks for logical messages too, those of Prefix, or all where that
 	// is empty. The position counts all.
 	Messages bool
@@ -124,7 +126,11 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		_ = s.conn.Close()
 		return nil, err
 	}
-	s.status = startStatusSender(s.conn, &s.received, o.Start, o.StatusInterval)
+	confirmed := o.Start
+	if o.Confirmed != 0 {
+		confirmed = min(confirmed, o.Confirmed)
+	}
+	s.status = startStatusSender(s.conn, &s.received, confirmed, o.StatusInterval)
 	return s, nil
 }
 
