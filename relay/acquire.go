@@ -156,13 +156,12 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 // recall decides where the stream begins: where the slot stands, which may be
 // far behind the checkpoint, so that the log is known again by its landmark
 // before anything in it counts as read. A checkpoint without one, of other tables,
-// or before the slot (see Verify), can only be believed.
+// or before the slot (see Verify), can only be believed. It never begins behind
+// what is durable: to the server, all before a stream's start is confirmed.
 func (s *source) recall(h *holding, slot wal.Slot) {
 	if h.found.Scope == s.scope() && !h.found.Landmark.IsZero() && h.found.LSN == h.cp.LSN {
 		h.cp.Landmark = h.found.Landmark
 		h.start = min(slot.ConfirmedFlush, h.cp.LSN)
-	} else {
-		h.start = max(h.start, s.intake.end)
 	}
 }
 
