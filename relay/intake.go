@@ -114,6 +114,12 @@ func (in *intake) idle(pos wal.LSN) error {
 // at or before known is taken in already, by this process or, up to landmark, by
 // one before it. fn is called once the stream is seen to be of the same log.
 func (in *intake) resume(start, known wal.LSN, landmark checkpoint.Landmark, fn func()) error {
+	if !in.cut.IsZero() && in.cut.CommitLSN < known { // another instance has read the rest of it
+		if err := in.tracker.Seal(known, checkpoint.Landmark{}); err != nil {
+			return fmt.Errorf("transaction at %s, which is over: %w", in.cut.CommitLSN, err)
+		}
+		in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
+	}
 	in.end = known
 	if in.landmark.Commit < landmark.Commit {
 		in.landmark = landmark
