@@ -146,12 +146,11 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	}
 	s.reportCopied(h.found, durable)
 	h.cp = s.checkpoint(seen, durable)
-	h.start, h.confirmed = durable, durable
 	if h.found != nil {
 		h.cp.Epoch = h.found.Epoch + 1
 		h.cp.Snapshot = h.found.Snapshot
-		s.recall(&h, seen.Slot)
 	}
+	s.recall(&h, seen.Slot)
 	h.stream, err = s.open(ctx, repl, h.confirmed, h.start)
 	return h, err
 }
@@ -159,15 +158,13 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 // recall decides where the stream begins: at the last transaction that is known,
 // by which the log is known again before anything in it counts as read. A
 // checkpoint without one, of other tables, or before the slot (see Verify), can
-// only be believed.
+// only be believed. Until then no more is confirmed than the slot has already.
 func (s *source) recall(h *holding, slot wal.Slot) {
-	if h.found.Scope == s.scope() && !h.found.Landmark.IsZero() && h.found.LSN == h.cp.LSN {
-		h.cp.Landmark = h.found.Landmark
-		h.start = max(slot.ConfirmedFlush, h.cp.Landmark.Commit, s.intake.landmark.Commit)
-	} else {
-		h.start = max(h.start, s.intake.end)
+	if found := h.found; found != nil && found.Scope == s.scope() && !found.Landmark.IsZero() && found.LSN == h.cp.LSN {
+		h.cp.Landmark = found.Landmark
 	}
-	h.confirmed = min(slot.ConfirmedFlush, h.start)
+	h.confirmed = slot.ConfirmedFlush
+	h.start = max(h.confirmed, h.cp.Landmark.Commit, s.intake.landmark.Commit)
 }
 
 func (s *source) scope() string {

@@ -29,7 +29,7 @@ const (
 
 // Instances over one slot, topic and store come and go, are killed, cut off,
 // stalled and paused at random. Nothing is lost, the order of each key is kept,
-// the checkpoint never goes back and is never behind the slot, and no instance
+// the checkpoint of a holder never goes back and is never behind the slot, and no instance
 // takes another one's doing for a loss.
 func TestFleet(t *testing.T) {
 	t.Parallel()
@@ -212,7 +212,7 @@ func (f *fleet) look() {
 	}
 	f.ready = true
 	confirmed, stored := f.d.confirmed(), f.store.stored()
-	if stored.LSN != 0 && confirmed > stored.LSN {
+	if stored.LSN != 0 && !stored.Creating && confirmed > stored.LSN {
 		f.t.Fatalf("the slot is confirmed up to %s, the checkpoint is at %s", confirmed, stored.LSN)
 	}
 }
@@ -237,8 +237,10 @@ func (f *fleet) judge() {
 		if cp.Epoch < counts.Epoch {
 			continue
 		}
-		if cp.LSN < counts.LSN {
-			f.t.Errorf("the checkpoint went from %s in epoch %d to %s in epoch %d", counts.LSN, counts.Epoch, cp.LSN, cp.Epoch)
+		// What the holder before saved after it lost the slot, and after the new one
+		// looked, may be further: it is acknowledged, and not confirmed. See look.
+		if cp.Epoch == counts.Epoch && cp.LSN < counts.LSN {
+			f.t.Errorf("the checkpoint went from %s to %s in epoch %d", counts.LSN, cp.LSN, cp.Epoch)
 		}
 		counts = cp
 	}

@@ -114,6 +114,12 @@ func (in *intake) idle(pos wal.LSN) error {
 // checkpoint and the slot, and comes to include what this process has taken in.
 // fn is called once the stream is seen to be of the same log.
 func (in *intake) resume(past checkpoint.Past, fn func()) error {
+	if !in.cut.IsZero() && in.cut.CommitLSN < past.Known { // another instance has read the rest of it
+		if err := in.tracker.Seal(past.Known, checkpoint.Landmark{}); err != nil {
+			return fmt.Errorf("transaction at %s, which is over: %w", in.cut.CommitLSN, err)
+		}
+		in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
+	}
 	in.end = max(in.end, past.Known)
 	if in.landmark.Commit < past.Since.Commit {
 		in.landmark = past.Since
