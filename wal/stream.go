@@ -278,6 +278,9 @@ func (s *Stream) keepalive(b []byte) (*Message, error) {
 // It may be called from any goroutine.
 func (s *Stream) Received() LSN { return LSN(s.received.Load()) }
 
+// Server is the address that the stream comes from.
+func (s *Stream) Server() net.Addr { return s.conn.RemoteAddr() }
+
 // Silent is for how long Next has waited for the server to say anything; 0 while
 // it does not wait. The server is asked to every StatusInterval. It may be called
 // from any goroutine.
