@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -60,8 +61,11 @@ type Health struct {
 	keeper   *keeper
 	delivery *delivery
 	intake   *intake
+	// statusInterval is how often the stream's server is asked for an answer.
+	statusInterval time.Duration
 
 	retention *retentionHealth
+	sink      sink.Watch
 
 	mu      sync.Mutex
 	role    string
@@ -161,6 +165,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if d := h.delivery.stuck(); d > stuckAfter {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
 	}
+	if silent, err := h.sink.Silent(); silent > 0 {
+		reasons = append(reasons, fmt.Sprintf("Kafka has not answered for %s: %v", silent.Round(time.Second), err))
+	}
 	if reason, unsaved := h.keeper.progress.unready(); unsaved && h.role == RoleActive {
 		reasons = append(reasons, reason)
 	}
@@ -188,8 +195,12 @@ func (h *Health) advance(now time.Time) {
 // stalled lists what stands still, unless the reason is known. It needs mu.
 func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	h.advance(now)
-	if why := h.progress.stall(now); why != "" && !known {
+	switch why, silent := h.progress.stall(now), h.silent(); {
+	case known:
+	case why != "":
 		reasons = append(reasons, why)
+	case silent > h.statusInterval+stalledAfter:
+		reasons = append(reasons, fmt.Sprintf("the stream has been silent for %s, although the server is asked for an answer", silent.Round(time.Second)))
 	}
 	if blind := now.Sub(h.looked); blind > stalledAfter {
 		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))
@@ -208,6 +219,14 @@ func (h *Health) unconfirmed() time.Duration {
 	now := time.Now()
 	h.advance(now)
 	return h.progress.unconfirmed(now)
+}
+
+// silent is for how long the stream has waited for any word of the server.
+func (h *Health) silent() time.Duration {
+	if s := h.keeper.stream.Load(); s != nil {
+		return s.Silent()
+	}
+	return 0
 }
 
 func (h *Health) received() wal.LSN {

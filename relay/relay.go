@@ -8,6 +8,7 @@
 //	retention   one per session, on its own connection, where it is on
 //	delivery    empties the queue into the sink, settles the tracker
 //	keeper      saves the tracker's position, then has it confirmed
+//	watch       asks the sink's cluster whether it is there
 //
 // (wal.Stream owns one more, which sends the standby status.)
 //
@@ -128,6 +129,7 @@ func New(o Options) (*Relay, error) {
 	}
 	h := r.health
 	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
+	h.statusInterval = o.Config.Source.StatusInterval
 	o.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
 	o.Metrics.ObserveUnconfirmed(h.unconfirmed)
 	o.Metrics.ObserveCheckpoint(h.checkpointAge)
@@ -174,6 +176,10 @@ func (r *Relay) Run(ctx context.Context) error {
 		return work(r.delivery.run)
 	})
 	workers.Go(func() error { return work(r.keeper.run) })
+	workers.Go(func() error {
+		r.health.sink.Run(working, r.log, func() sink.Sink { return r.delivery.sink })
+		return nil
+	})
 
 	err := r.source.run(reading)
 	r.health.stopping()

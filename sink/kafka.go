@@ -27,6 +27,7 @@ type Kafka struct {
 	observer   Observer
 
 	client      *kgo.Client
+	asker       *kgo.Client // see reach
 	clientOpts  []kgo.Opt
 	gate        *gate
 	partitions  *chosen
@@ -95,7 +96,14 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 	if k.clientOpts, err = k.producerOpts(); err != nil {
 		return nil, err
 	}
-	if k.client, err = kgo.NewClient(k.clientOpts...); err != nil {
+	asking, err := ClientOpts(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if k.client, err = kgo.NewClient(k.clientOpts...); err == nil {
+		k.asker, err = kgo.NewClient(asking...)
+	}
+	if err != nil {
 		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
 	}
 	return k, nil
@@ -105,6 +113,7 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 // become durable.
 func (k *Kafka) Close() {
 	k.client.Close()
+	k.asker.Close()
 	k.connections.refuse(nil)
 }
 
