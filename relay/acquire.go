@@ -55,14 +55,13 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
 // ours any more, or ErrTakenOver once its holder has saved a checkpoint after one
 // of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
+	var store spare
 	for {
 		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
 			return err
 		}
-		if s.epoch != 0 {
-			if _, err := s.load(ctx, 0); errors.Is(err, ErrTakenOver) {
-				return err
-			}
+		if err := s.askStore(ctx, &store); err != nil {
+			return err
 		}
 		slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {

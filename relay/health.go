@@ -35,6 +35,7 @@ type Status struct {
 	InFlightBytes  int64     `json:"in_flight_bytes"`
 	MissingTopics  []string  `json:"missing_topics,omitempty"`
 	PostgresError  string    `json:"postgres_error,omitempty"`
+	KafkaError     string    `json:"kafka_error,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
 	// OldestUnconfirmedSeconds is for how long the server has had something that
 	// is not confirmed.
@@ -74,13 +75,15 @@ type Health struct {
 	flush   wal.LSN
 	missing []string
 	pgErr   string
+	brokers string // why they do not answer; "" if they do
+	store   string // of a spare: why its checkpoint store does not answer
 	// While the role is active:
 	progress progress
 	looked   time.Time // when slot and publication were last seen
 }
 
 // NewHealth returns the state of a connector that New has yet to wire. Only
-// TopicWaiting may be called before.
+// TopicWaiting and Brokers may be called before.
 func NewHealth(m Metrics) *Health {
 	h := &Health{metrics: m, retention: &retentionHealth{Observer: m}}
 	h.setRole(RoleStarting)
@@ -102,7 +105,7 @@ func (h *Health) active() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setRole(RoleActive)
-	h.pgErr, h.flush, h.looked = "", 0, time.Now()
+	h.pgErr, h.store, h.flush, h.looked = "", "", 0, time.Now()
 	h.progress.begin(h.looked)
 }
 
@@ -124,7 +127,20 @@ func (h *Health) postgresDown(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setRole(RoleStarting)
-	h.pgErr = err.Error()
+	h.pgErr, h.store = err.Error(), ""
+	h.metrics.Connected("postgres", false)
+}
+
+// Brokers notes that Kafka answers (nil), or why it does not, whatever the role:
+// a spare without brokers could not take over.
+func (h *Health) Brokers(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.brokers = ""
+	if err != nil {
+		h.brokers = err.Error()
+	}
+	h.metrics.Connected("kafka", err == nil)
 }
 
 // TopicWaiting notes a topic that delivery waits for, or that it is there now.
@@ -161,6 +177,12 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	}
 	if h.pgErr != "" {
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
+	}
+	if h.brokers != "" {
+		reasons = append(reasons, "Kafka: "+h.brokers)
+	}
+	if h.store != "" {
+		reasons = append(reasons, "checkpoint store: "+h.store)
 	}
 	if d := h.delivery.stuck(); d > stuckAfter {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
@@ -269,6 +291,7 @@ func (h *Health) Status() any {
 		InFlightBytes:  h.queue.bytes(),
 		MissingTopics:  slices.Clone(h.missing),
 		PostgresError:  h.pgErr,
+		KafkaError:     h.brokers,
 		UnackedSeconds: h.delivery.stuck().Seconds(),
 		Retention:      h.retention.status(),
 

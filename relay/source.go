@@ -89,6 +89,7 @@ func (s *source) session(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
+	s.intake.metrics.Connected("postgres", true)
 	s.connected = true
 	defer closeConn(sql)
 
