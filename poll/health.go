@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/relay"
-	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -56,7 +55,6 @@ const stuckAfter = 10 * time.Second
 // concurrent use.
 type Health struct {
 	metrics Metrics
-	sink    sink.Watch
 
 	mu      sync.Mutex
 	role    string
@@ -176,9 +174,6 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		if d := h.relay.outlet.stuck(); d > stuckAfter {
 			reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
 		}
-	}
-	if silent, err := h.sink.Silent(); silent > 0 {
-		reasons = append(reasons, fmt.Sprintf("Kafka has not answered for %s: %v", silent.Round(time.Second), err))
 	}
 	for _, t := range slices.Sorted(maps.Keys(h.missing)) {
 		reasons = append(reasons, "topic does not exist: "+t)

@@ -34,8 +34,13 @@ func (o *outlet) use(ctx context.Context, fn func(sink.Sink) error) error {
 		return context.Cause(ctx)
 	}
 	defer func() { o.turn <- struct{}{} }()
-	if err := o.ensure(); err != nil {
-		return err
+	if o.sink == nil {
+		opened, err := o.open()
+		if err != nil {
+			return err
+		}
+		o.sink = opened
+		o.renewed()
 	}
 	o.began.CompareAndSwap(0, time.Now().UnixNano())
 	err := fn(o.sink)
@@ -46,32 +51,6 @@ func (o *outlet) use(ctx context.Context, fn func(sink.Sink) error) error {
 	}
 	o.began.Store(0)
 	return nil
-}
-
-// ensure opens a sink where there is none. The caller has the turn.
-func (o *outlet) ensure() error {
-	if o.sink != nil {
-		return nil
-	}
-	opened, err := o.open()
-	if err != nil {
-		return err
-	}
-	o.sink = opened
-	o.renewed()
-	return nil
-}
-
-// current is the sink while nobody delivers, or nil.
-func (o *outlet) current() sink.Sink {
-	select {
-	case <-o.turn:
-	default:
-		return nil
-	}
-	defer func() { o.turn <- struct{}{} }()
-	_ = o.ensure() // the next delivery says so
-	return o.sink
 }
 
 // stuck is for how long nothing has been acknowledged although it was tried; 0

@@ -120,7 +120,6 @@ func (r *Relay) Run(ctx context.Context) error {
 		l := &listener{url: r.cfg.Source.URL.Reveal(), channel: channel, wake: r.notified, health: r.health, log: r.log}
 		beside.Go(func() { l.run(polling) })
 	}
-	beside.Go(func() { r.health.sink.Run(polling, r.log, r.outlet.current) })
 	drained := make(chan struct{})
 	beside.Go(func() { r.limitDrain(polling, drained, stopWorking) })
 

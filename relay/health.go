@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -66,7 +65,6 @@ type Health struct {
 	statusInterval time.Duration
 
 	retention *retentionHealth
-	sink      sink.Watch
 
 	mu      sync.Mutex
 	role    string
@@ -186,9 +184,6 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	}
 	if d := h.delivery.stuck(); d > stuckAfter {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
-	}
-	if silent, err := h.sink.Silent(); silent > 0 {
-		reasons = append(reasons, fmt.Sprintf("Kafka has not answered for %s: %v", silent.Round(time.Second), err))
 	}
 	if reason, unsaved := h.keeper.progress.unready(); unsaved && h.role == RoleActive {
 		reasons = append(reasons, reason)

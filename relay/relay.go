@@ -8,7 +8,6 @@
 //	retention   one per session, on its own connection, where it is on
 //	delivery    empties the queue into the sink, settles the tracker
 //	keeper      saves the tracker's position, then has it confirmed
-//	watch       asks the sink's cluster whether it is there
 //
 // (wal.Stream owns one more, which sends the standby status.)
 //
@@ -176,10 +175,6 @@ func (r *Relay) Run(ctx context.Context) error {
 		return work(r.delivery.run)
 	})
 	workers.Go(func() error { return work(r.keeper.run) })
-	workers.Go(func() error {
-		r.health.sink.Run(working, r.log, func() sink.Sink { return r.delivery.sink })
-		return nil
-	})
 
 	err := r.source.run(reading)
 	r.health.stopping()

@@ -27,7 +27,6 @@ type Kafka struct {
 	observer   Observer
 
 	client      *kgo.Client
-	asker       *kgo.Client // see reach
 	clientOpts  []kgo.Opt
 	gate        *gate
 	partitions  *chosen
@@ -96,14 +95,7 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 	if k.clientOpts, err = k.producerOpts(); err != nil {
 		return nil, err
 	}
-	asking, err := ClientOpts(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if k.client, err = kgo.NewClient(k.clientOpts...); err == nil {
-		k.asker, err = kgo.NewClient(asking...)
-	}
-	if err != nil {
+	if k.client, err = kgo.NewClient(k.clientOpts...); err != nil {
 		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
 	}
 	return k, nil
@@ -113,7 +105,6 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 // become durable.
 func (k *Kafka) Close() {
 	k.client.Close()
-	k.asker.Close()
 	k.connections.refuse(nil)
 }
 
