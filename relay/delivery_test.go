@@ -182,7 +182,7 @@ type slowLetters struct {
 }
 
 func (s slowLetters) DeadLetter(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
-	time.Sleep(stuckAfter / 2) // of the bubble's clock
+	<-time.After(stuckAfter / 2) // of the bubble's clock
 	s.each()
 	return s.gate.DeadLetter(ctx, ev, bad)
 }
