@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
@@ -140,15 +141,22 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	return r
 }
 
+// codeLockNotAvailable is the SQLSTATE of a lock that was waited for too long.
+const codeLockNotAvailable = "55P03"
+
 // patiently asks PostgreSQL, which may be stopped, or hold a lock that the
 // question waits for.
 func patiently(ctx context.Context, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
 	err := ask(limited)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = &failure.Error{Class: failure.Transient, Err: fmt.Errorf("PostgreSQL has not answered for %s: %w", statusPatience, err),
-			Remedy: "see what holds it up: SELECT pid, wait_event_type, wait_event, query FROM pg_stat_activity WHERE wait_event_type = 'Lock';"}
+	const remedy = "see what holds it up: SELECT pid, wait_event_type, wait_event, query FROM pg_stat_activity WHERE wait_event_type = 'Lock';"
+	pg, refused := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case refused && pg.Code == codeLockNotAvailable: // lock_timeout, which is shorter
+		err = &failure.Error{Class: failure.Transient, Err: fmt.Errorf("a lock of somebody else's is in the way: %w", err), Remedy: remedy}
+	case err != nil && limited.Err() != nil && ctx.Err() == nil:
+		err = &failure.Error{Class: failure.Transient, Err: fmt.Errorf("PostgreSQL has not answered for %s: %w", statusPatience, err), Remedy: remedy}
 	}
 	return err
 }
