@@ -350,7 +350,19 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	}
 	seen.Publication = pub.Fingerprint(s.tables)
 	failures, _, err := wal.CheckTables(ctx, sql, pub, s.tables, s.intake.router.Needed)
-	return seen, errors.Join(append(failures, err)...)
+	if len(failures) > 0 || err != nil {
+		return seen, errors.Join(append(failures, err)...)
+	}
+	infos, err := wal.ReadTables(ctx, sql, s.tables)
+	if err != nil {
+		return seen, err
+	}
+	oids := make([]uint32, len(infos))
+	for i, t := range infos {
+		oids[i] = t.OID
+	}
+	s.intake.oids.Store(&oids)
+	return seen, nil
 }
 
 // sinceCheckpoint makes a loss of a publication or table that is not as it must
