@@ -117,10 +117,10 @@ func TestReplayPassesOverNothingUnread(t *testing.T) {
 		if n := len(common); n > 0 {
 			from = common[n-1].Commit + 1
 		}
-		ours := append(common[:len(common):len(common)], randomLog(rng, from, 100, rng.IntN(4))...)
-		theirs := append(common[:len(common):len(common)], randomLog(rng, from, 200, rng.IntN(6))...)
+		ours := slices.Concat(common, randomLog(rng, from, 100, rng.IntN(4)))
+		theirs := slices.Concat(common, randomLog(rng, from, 200, rng.IntN(6)))
 		if rng.IntN(3) == 0 {
-			theirs = append(ours[:len(ours):len(ours)], randomLog(rng, end(ours), 300, rng.IntN(3))...)
+			theirs = slices.Concat(ours, randomLog(rng, end(ours), 300, rng.IntN(3)))
 		}
 		what, err := replayed(rng, common, ours, theirs)
 		if err != nil {
