@@ -87,14 +87,10 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 			h.snapshot.Release()
 		}
 	}()
-	server, err := sameServer(ctx, sql, repl)
-	if err != nil {
+	if s.database, err = samePrimary(ctx, sql, repl); err != nil {
 		return h, err
 	}
-
-	s.database = server.Database
 	seen, invalid := s.inspect(ctx, sql)
-	defer func() { err = provisional(err, server, seen.Slot) }()
 	if seen.Exists {
 		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: nobody will let us have it
 			return h, err

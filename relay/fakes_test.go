@@ -70,7 +70,7 @@ func (c *counts) reconnected() (n int) {
 }
 
 // store is a checkpoint.Store in memory, which several instances may share. Of
-// two holders the one with the higher epoch wins, as in Kafka.
+// two holders the one with the higher epoch wins, of two saves of one the further.
 type store struct {
 	mu     sync.Mutex
 	cp     *checkpoint.Checkpoint
@@ -103,7 +103,7 @@ func (s *store) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 		return nil
 	}
 	s.saved = append(s.saved, cp)
-	if s.cp == nil || cp.Epoch >= s.cp.Epoch {
+	if s.cp == nil || cp.Epoch > s.cp.Epoch || cp.Epoch == s.cp.Epoch && cp.LSN >= s.cp.LSN {
 		s.cp = &cp
 	}
 	return nil
