@@ -14,7 +14,6 @@ import (
 
 	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
-	"go.yaml.in/yaml/v3"
 )
 
 // largest is how many bytes a program may have, as it is in its image.
@@ -61,30 +60,6 @@ func TestContextHasNothingButSources(t *testing.T) {
 		if skip, err := ignored.MatchesOrParentMatches(path); err != nil || !skip {
 			t.Errorf("%s is part of the context, %v", path, err)
 		}
-	}
-}
-
-func TestComposeBuildsTargetsThatExist(t *testing.T) {
-	var compose struct {
-		Services map[string]struct {
-			Build struct{ Context, Target string }
-		}
-	}
-	if err := yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose); err != nil {
-		t.Fatal(err)
-	}
-	built := 0
-	for name, s := range compose.Services {
-		if s.Build.Context == "" {
-			continue
-		}
-		built++
-		if !slices.ContainsFunc(stages(t), func(st stage) bool { return st.name == s.Build.Target }) {
-			t.Errorf("service %s builds the target %q, which the Dockerfile does not have", name, s.Build.Target)
-		}
-	}
-	if built == 0 {
-		t.Error("no service is built")
 	}
 }
 
