@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -70,6 +71,8 @@ type Health struct {
 	flush   wal.LSN
 	missing []string
 	pgErr   string
+	// storeErr is why there is no session, where the checkpoint store is.
+	storeErr string
 	// While the role is active:
 	progress progress
 	looked   time.Time // when slot and publication were last seen
@@ -98,7 +101,7 @@ func (h *Health) active() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setRole(RoleActive)
-	h.pgErr, h.flush, h.looked = "", 0, time.Now()
+	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
 	h.progress.begin(h.looked)
 }
 
@@ -106,7 +109,7 @@ func (h *Health) active() {
 func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr = ""
+	h.pgErr, h.storeErr = "", ""
 	return h.setRole(RoleStandby)
 }
 
@@ -116,11 +119,15 @@ func (h *Health) stopping() {
 	h.setRole(RoleStopping)
 }
 
-func (h *Health) postgresDown(err error) {
+// down notes why there is no session.
+func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setRole(RoleStarting)
-	h.pgErr = err.Error()
+	h.pgErr, h.storeErr = err.Error(), ""
+	if ofStore(err) {
+		h.pgErr, h.storeErr = "", err.Error()
+	}
 }
 
 // TopicWaiting notes a topic that delivery waits for, or that it is there now.
@@ -157,6 +164,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	}
 	if h.pgErr != "" {
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
+	}
+	if h.storeErr != "" {
+		reasons = append(reasons, h.storeErr)
 	}
 	if d := h.delivery.stuck(); d > stuckAfter {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
@@ -255,7 +265,7 @@ func (h *Health) Status() any {
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),
-		CheckpointError:          saveErr,
+		CheckpointError:          cmp.Or(saveErr, h.storeErr),
 	}
 	if saveErr != "" || failing > unsavedAfter {
 		st.CheckpointFailingSeconds = failing.Seconds()

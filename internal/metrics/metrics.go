@@ -77,7 +77,7 @@ func (m *Metrics) registerEvents() {
 
 func (m *Metrics) registerConnector() {
 	m.reconnects = m.counterVec("reconnects_total", "New connections after a broken one.", "side")
-	for _, side := range []string{"postgres", "kafka"} {
+	for _, side := range []string{"postgres", "kafka", "checkpoint"} {
 		m.reconnects.WithLabelValues(side)
 	}
 	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active, stopping, or failed (only with pipelines: it needs an operator while others go on).", "role")
@@ -147,8 +147,8 @@ func (m *Metrics) Warned(warning transform.Warning) { m.warned.WithLabelValues(s
 // Ignored counts a change that is no insert: update, delete or truncate.
 func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operation).Inc() }
 
-// Reconnected counts a new connection after a broken one; side is postgres or
-// kafka.
+// Reconnected counts a new connection after a broken one; side is postgres,
+// kafka or checkpoint (a new session, as the store failed).
 func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).Inc() }
 
 // Role sets the present role: starting, standby, active, stopping or failed.
