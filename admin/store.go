@@ -90,7 +90,7 @@ func storeWritable(ctx context.Context, cfg *config.Config, store checkpoint.Sto
 
 // checkpointOperations are what the checkpoint's topic is used for, as an ACL
 // command has them.
-const checkpointOperations = "Read --operation Write --operation Describe --operation DescribeConfigs"
+const checkpointOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"
 
 // storeName says where the checkpoint is kept.
 func storeName(cfg *config.Config) string {
