@@ -115,6 +115,7 @@ type doctor struct {
 	slot      *wal.Slot // nil: missing
 	slotKnown bool
 	kafkaDown bool
+	refused   bool     // the checkpoint's topic was, which is said
 	topics    []string // that rows in the tables would go to
 }
 

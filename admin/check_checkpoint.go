@@ -19,6 +19,9 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	case d.cfg.Checkpoint.Store == config.StoreKafka && d.kafkaDown:
 		d.skip(name, "no connection to Kafka")
 		return
+	case d.refused:
+		d.skip(name, "see kafka.checkpoint_topic")
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
@@ -30,6 +33,10 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		dbErr = v.readSlot(ctx, conn, d.cfg)
 	}
 	if err := loadCheckpoint(ctx, d.cfg, v); err != nil {
+		d.fail(name, err)
+		return
+	}
+	if err := d.storeWritable(ctx); err != nil {
 		d.fail(name, err)
 		return
 	}
@@ -50,4 +57,19 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	default:
 		d.ok(name, "%s in %s fits the database; run compares the log itself when it starts", v.stored.LSN, storeName(d.cfg))
 	}
+}
+
+// storeWritable tries whether a checkpoint could be saved, where there is a place
+// for it already. It leaves nothing behind.
+func (d *doctor) storeWritable(ctx context.Context) error {
+	exists, err := storeExists(ctx, d.cfg)
+	if err != nil || !exists || d.cfg.Checkpoint.Store == config.StoreKafka { // which checkpointTopic asks for
+		return err
+	}
+	store, err := openStore(ctx, d.cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return checkpoint.Writable(ctx, store)
 }

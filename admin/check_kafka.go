@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,11 +41,15 @@ func (d *doctor) kafka(ctx context.Context) {
 	if d.cfg.Checkpoint.Store == config.StoreKafka {
 		d.checkpointTopic(ctx, c)
 	}
+	d.copies(ctx, c)
 }
 
 // eventTopics checks the topics of the rows that are in the outbox now; routes
 // may lead to others later.
 func (d *doctor) eventTopics(ctx context.Context, c *cluster) {
+	if topic := d.cfg.Route.Topic; !strings.Contains(topic, "${") && !slices.Contains(d.topics, topic) {
+		d.topics = append(d.topics, topic) // whatever the row
+	}
 	switch {
 	case len(d.topics) > 0:
 	case len(d.cfg.Source.Tables) == 0:
@@ -94,6 +99,8 @@ func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	const name = "kafka.checkpoint_topic"
 	topic := d.cfg.Checkpoint.Topic
+	before := d.report.count(Fail)
+	defer func() { d.refused = d.report.count(Fail) > before }()
 	state, err := c.lookup(ctx, topic)
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
@@ -103,11 +110,11 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 		}
 		d.ok(name, "topic %q does not exist; run will create it, compacted", topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Describe --operation Read --operation Write --operation DescribeConfigs", topic), "topic %q: %w", topic, err))
+		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, topic), "topic %q: %w", topic, err))
 	case err != nil:
 		d.fail(name, fmt.Errorf("topic %q: %w", topic, err))
 	case !state.may(kmsg.ACLOperationWrite) || !state.may(kmsg.ACLOperationRead):
-		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Read --operation Write --operation DescribeConfigs", topic), "the broker does not allow to read and write topic %q", topic))
+		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, topic), "the broker does not allow to read and write topic %q", topic))
 	default:
 		d.ok(name, "topic %q may be read and written to", topic)
 	}
@@ -146,6 +153,7 @@ func (c *cluster) connect(ctx context.Context) error {
 // topicState is what the cluster says about a topic.
 type topicState struct {
 	partitions int
+	replicas   int   // of the partition that has the fewest
 	operations int32 // bits numbered as kmsg.ACLOperation
 }
 
@@ -176,7 +184,13 @@ func (c *cluster) lookup(ctx context.Context, topic string) (topicState, error) 
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
 		return topicState{}, err
 	}
-	return topicState{partitions: len(answer.Partitions), operations: answer.AuthorizedOperations}, nil
+	state := topicState{partitions: len(answer.Partitions), operations: answer.AuthorizedOperations}
+	for i, p := range answer.Partitions {
+		if n := len(p.Replicas); i == 0 || n < state.replicas {
+			state.replicas = n
+		}
+	}
+	return state, nil
 }
 
 // creatable asks the cluster to check a topic's creation without doing it.

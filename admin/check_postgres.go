@@ -59,6 +59,19 @@ func (d *doctor) serverItself() {
 	} else {
 		d.ok("postgresql.wal_level", "logical")
 	}
+	d.walLimit()
+}
+
+// walLimit: a slot keeps the log for as long as its reader is away.
+func (d *doctor) walLimit() {
+	const name = "postgresql.max_slot_wal_keep_size"
+	if limit := d.server.MaxSlotWALKeepSize; limit >= 0 {
+		d.ok(name, "%s", formatBytes(limit))
+		return
+	}
+	d.warn(name, "choose less than the disk has free, and more than is written in the longest outage to survive: "+
+		"ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf(); (a managed service has it among its parameters)",
+		"-1, no limit: a connector or a Kafka that stays away fills the disk, which stops the database; with a limit the slot is lost instead, and events with it (exit code 3)")
 }
 
 // supported looks at the server's version, and whether it can be written to.

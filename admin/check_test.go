@@ -2,6 +2,8 @@ package admin
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -313,10 +315,85 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 		t.Errorf("remedy %q does not contain %q", write.Remedy, want)
 	}
 	wantFinding(t, r, "kafka.topic outbox.event.secret", Fail, "TOPIC_AUTHORIZATION_FAILED")
-	wantFinding(t, r, "kafka.checkpoint_topic", Fail, "TOPIC_AUTHORIZATION_FAILED")
+	acl := wantFinding(t, r, "kafka.checkpoint_topic", Fail, "TOPIC_AUTHORIZATION_FAILED")
+	if want := "--allow-principal 'User:cdc' --operation Read --operation Write --operation Describe --operation DescribeConfigs --operation Create --topic"; !strings.Contains(acl.Remedy, want) {
+		t.Errorf("remedy %q does not contain %q", acl.Remedy, want)
+	}
+	wantFinding(t, r, "checkpoint", Skipped, "see kafka.checkpoint_topic")
 
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")
+}
+
+// acks=all is worth as many copies as the topics have.
+func TestCheckCopies(t *testing.T) {
+	const event = "outbox.event.order"
+	three := []kfake.Opt{kfake.NumBrokers(3), kfake.SeedTopics(1, event)}
+	defaults := func(replicas, least string) kfake.Opt {
+		return kfake.BrokerConfigs(map[string]string{"default.replication.factor": replicas, "min.insync.replicas": least})
+	}
+	for name, tt := range map[string]struct {
+		opts    []kfake.Opt
+		do      func(*fixture)
+		outcome Outcome
+		words   string
+	}{
+		"one replica":                       {[]kfake.Opt{kfake.SeedTopics(1, event)}, func(*fixture) {}, Warn, event + ": one replica"},
+		"three, of which one may be alone":  {append(three, defaults("3", "1")), func(*fixture) {}, Warn, "min.insync.replicas is 1"},
+		"three, of which two must be there": {append(three, defaults("3", "2")), func(*fixture) {}, OK, "at least two copies"},
+		"more than there are":               {[]kfake.Opt{kfake.SeedTopics(1, event), defaults("1", "2")}, func(*fixture) {}, Fail, "nothing can ever be written"},
+		"a dead-letter topic to be created": {append(three, defaults("3", "2")), func(f *fixture) {
+			f.Errors.OnBadEvent = config.BadEventDeadLetter
+			f.Sink.Kafka.CreateTopics, f.Sink.Kafka.ReplicationFactor = true, 1
+			f.Sink.Kafka.TopicConfig = map[string]string{"min.insync.replicas": "1"}
+		}, Warn, "outbox.dead-letter: one replica"},
+		"a topic that is the same for all rows": {append(three, defaults("3", "1")), func(f *fixture) {
+			f.exec(`TRUNCATE outbox`)
+			f.Route.Topic = "literal"
+		}, Warn, "literal: min.insync.replicas is 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.setup()
+			f.insert("order", "1", "{}")
+			f.withKafka(tt.opts...)
+			tt.do(f)
+			wantFinding(t, Check(f.ctx(), f.Config), "kafka.copies", tt.outcome, tt.words)
+		})
+	}
+}
+
+// The default has no limit.
+func TestCheckUnlimitedWAL(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	found := wantFinding(t, Check(f.ctx(), f.Config), "postgresql.max_slot_wal_keep_size", Warn, "no limit")
+	if !strings.Contains(found.Remedy, "ALTER SYSTEM SET max_slot_wal_keep_size") {
+		t.Errorf("remedy %q", found.Remedy)
+	}
+}
+
+// A place that can be read and not written to is found before the first save. (A
+// name that leaves no room for that of the temporary file: a superuser could write
+// to a read-only directory.)
+func TestCheckpointFileThatCannotBeWritten(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	good := f.Checkpoint.Path
+	f.Checkpoint.Path = filepath.Join(filepath.Dir(good), strings.Repeat("x", 250))
+	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	wantClass(t, err, failure.Config, "checkpoint.path", "cannot be written")
+	wantSteps(t, steps, "table created", "publication created")
+	if _, ok := f.slot(); ok {
+		t.Error("setup made a slot that nobody can read")
+	}
+	wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", Fail, "cannot be written")
+
+	f.Checkpoint.Path = good
+	f.setup()
+	wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", OK, "none yet")
+	if left, err := os.ReadDir(filepath.Dir(good)); err != nil || len(left) > 0 {
+		t.Errorf("check and setup left %v, %v", left, err)
+	}
 }
 
 func TestCheckReportText(t *testing.T) {

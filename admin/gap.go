@@ -29,11 +29,15 @@ type GapReport struct {
 	From   string `json:"from"`   // the last position that is known to be published; empty if none is
 	To     string `json:"to"`     // where the stream goes on; before it is done, the server's position
 	Slot   string `json:"slot"`   // what becomes of the slot: kept, created, recreated
-	Done   bool   `json:"done"`
+	// ReadAgain tells that the slot stands before From: what lies between To and
+	// From is read again, and is no gap.
+	ReadAgain bool `json:"read_again"`
+	Done      bool `json:"done"`
 	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
 
 	messagesOnly, retention bool
+	elsewhere               bool // From is a position of another server's log
 }
 
 // AcceptGap goes on from the present after a loss (exit code 3): it creates a
@@ -46,6 +50,10 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	}
 	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
 		return nil, noTable("setup --snapshot")
+	}
+	if opts.Snapshot && cfg.Checkpoint.Store == config.StoreNone {
+		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run; or leave out --snapshot",
+			"checkpoint.store is none: nothing would remember that the rows in the outbox are still to be published, so the next run would not publish them")
 	}
 	conn, err := connect(ctx, cfg)
 	if err != nil {
@@ -91,7 +99,9 @@ func planGap(v *view) *GapReport {
 		r.Slot = "recreated"
 	default:
 		r.To = v.seen.Slot.ConfirmedFlush.String()
+		r.ReadAgain = v.stored != nil && v.stored.SystemID == v.seen.SystemID && v.seen.Slot.ConfirmedFlush < v.stored.LSN
 	}
+	r.elsewhere = v.stored != nil && v.stored.SystemID != v.seen.SystemID
 	if v.mismatch != nil {
 		r.Reason = v.mismatch.Error()
 	}
@@ -159,13 +169,7 @@ func closeGap(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store che
 // WriteText prints the report for a person who has to decide.
 func (r *GapReport) WriteText(w io.Writer) error {
 	var b strings.Builder
-	if r.Reason == "" {
-		b.WriteString("The slot fits the checkpoint: no gap is known.\n")
-	} else {
-		fmt.Fprintf(&b, "Why the connector stopped: %s\n", r.Reason)
-	}
-	fmt.Fprintf(&b, "Gap: events committed between %s and %s may never have been published.\n",
-		or(r.From, "an unknown position (there is no checkpoint)"), r.To)
+	b.WriteString(r.explain())
 	fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
 	switch {
 	case r.Snapshot:
@@ -180,4 +184,31 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// explain says what is missing, as far as that is known, and what comes again.
+func (r *GapReport) explain() string {
+	var b strings.Builder
+	switch {
+	case r.Reason != "":
+		fmt.Fprintf(&b, "Why the connector stopped: %s\n", r.Reason)
+	case r.From == "":
+		b.WriteString("There is no checkpoint, and no gap is known.\n")
+	default:
+		b.WriteString("The slot fits the checkpoint: no gap is known.\n")
+	}
+	gap := r.Reason != ""
+	switch {
+	case r.ReadAgain:
+		fmt.Fprintf(&b, "Read again: the slot still has what was committed between %s and %s, where the checkpoint is; what was published of it is published once more.\n", r.To, r.From)
+	case gap && r.elsewhere:
+		fmt.Fprintf(&b, "Gap: events committed after %s on the server of the checkpoint, or before %s on this one, may never have been published.\n", r.From, r.To)
+	case gap && r.From != r.To:
+		fmt.Fprintf(&b, "Gap: events committed between %s and %s may never have been published.\n",
+			or(r.From, "an unknown position (there is no checkpoint)"), r.To)
+	}
+	if gap && (r.ReadAgain || r.From == r.To) {
+		fmt.Fprintf(&b, "Gap: apart from what is named above, nothing that was committed from %s on is missing.\n", r.To)
+	}
+	return b.String()
 }

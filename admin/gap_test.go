@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -75,8 +76,8 @@ func TestAcceptGapBelowTheCheckpoint(t *testing.T) {
 	slot, _ := f.slot()
 	f.saveAt(slot.ConfirmedFlush + 100)
 	done, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || !done.ReadAgain {
+		t.Fatalf("%+v, %v; want what is between read again", done, err)
 	}
 	if cp := f.stored(); cp.LSN != slot.ConfirmedFlush || done.To != slot.ConfirmedFlush.String() {
 		t.Errorf("the checkpoint is at %s and the report says %s, want the slot's position %s", cp.LSN, done.To, slot.ConfirmedFlush)
@@ -114,18 +115,66 @@ func TestAcceptGapRefusesAnActiveSlot(t *testing.T) {
 	wantClass(t, err, failure.Config, "in use by pid", "cdc-outbox")
 }
 
+// What lies between a slot and the checkpoint that it is behind comes again, and
+// is not missing.
 func TestGapReportText(t *testing.T) {
-	r := GapReport{Reason: "slot \"s\" is gone", From: "0/A", To: "0/B", Slot: "created"}
-	const want = `Why the connector stopped: slot "s" is gone
-Gap: events committed between 0/A and 0/B may never have been published.
-Slot: created.
-Rows that are in the outbox tables stay unpublished; --snapshot publishes them.
-`
-	var b bytes.Buffer
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
+	const stay = "Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n"
+	for name, tt := range map[string]struct {
+		report GapReport
+		want   string
+	}{
+		"a gap": {GapReport{Reason: "slot \"s\" is gone", From: "0/A", To: "0/B", Slot: "created"},
+			"Why the connector stopped: slot \"s\" is gone\n" +
+				"Gap: events committed between 0/A and 0/B may never have been published.\n" +
+				"Slot: created.\n" + stay},
+		"nothing wrong": {GapReport{From: "0/A", To: "0/A", Slot: "kept"},
+			"The slot fits the checkpoint: no gap is known.\nSlot: kept.\n" + stay},
+		"nothing wrong, the slot is behind": {GapReport{From: "0/B", To: "0/A", Slot: "kept", ReadAgain: true},
+			"The slot fits the checkpoint: no gap is known.\n" +
+				"Read again: the slot still has what was committed between 0/A and 0/B, where the checkpoint is; what was published of it is published once more.\n" +
+				"Slot: kept.\n" + stay},
+		"no checkpoint": {GapReport{To: "0/A", Slot: "kept"},
+			"There is no checkpoint, and no gap is known.\nSlot: kept.\n" + stay},
+		"the slot is behind": {GapReport{Reason: "the publication was recreated", From: "0/B", To: "0/A", Slot: "kept", ReadAgain: true},
+			"Why the connector stopped: the publication was recreated\n" +
+				"Read again: the slot still has what was committed between 0/A and 0/B, where the checkpoint is; what was published of it is published once more.\n" +
+				"Gap: apart from what is named above, nothing that was committed from 0/A on is missing.\n" +
+				"Slot: kept.\n" + stay},
+		"another server": {GapReport{Reason: "wrong database cluster", From: "5/0", To: "0/A", Slot: "kept", elsewhere: true},
+			"Why the connector stopped: wrong database cluster\n" +
+				"Gap: events committed after 5/0 on the server of the checkpoint, or before 0/A on this one, may never have been published.\n" +
+				"Slot: kept.\n" + stay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := tt.report.WriteText(&b); err != nil {
+				t.Fatal(err)
+			}
+			if b.String() != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", b.String(), tt.want)
+			}
+		})
 	}
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+}
+
+// Where nothing keeps a checkpoint nothing would remember that a snapshot is owed.
+func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Checkpoint.Store = config.StoreNone
+	f.setup()
+	f.insert("order", "1", "{}")
+	before, _ := f.slot()
+	for _, yes := range []bool{false, true} {
+		report, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: yes, Snapshot: true})
+		wantClass(t, err, failure.Config, "checkpoint.store is none")
+		if report != nil {
+			t.Errorf("report %+v", report)
+		}
+	}
+	if now, _ := f.slot(); now.ConfirmedFlush != before.ConfirmedFlush {
+		t.Errorf("the slot moved from %s to %s", before.ConfirmedFlush, now.ConfirmedFlush)
+	}
+	if _, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true}); err != nil {
+		t.Errorf("without --snapshot: %v", err)
 	}
 }

@@ -162,6 +162,17 @@ func (f *fixture) stored() *checkpoint.Checkpoint {
 // hold streams from the slot, as a running connector does.
 func (f *fixture) hold() {
 	f.t.Helper()
+	stream := f.open()
+	f.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = stream.Close(ctx)
+	})
+}
+
+// open streams from the slot.
+func (f *fixture) open() *wal.Stream {
+	f.t.Helper()
 	repl, err := wal.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
 	if err != nil {
 		f.t.Fatal(err)
@@ -173,11 +184,7 @@ func (f *fixture) hold() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = stream.Close(ctx)
-	})
+	return stream
 }
 
 // leave ends a stream and waits until nobody holds its slot: the server answers

@@ -193,6 +193,9 @@ func (s *setup) openCheckpoint(ctx context.Context) (err error) {
 	if s.store, err = openStore(ctx, s.cfg); err != nil {
 		return err
 	}
+	if err := storeWritable(ctx, s.cfg, s.store, checkpoint.Writable); err != nil {
+		return err
+	}
 	s.done("checkpoint", storeName(s.cfg), "ready", "")
 	return nil
 }

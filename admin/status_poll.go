@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -180,42 +181,56 @@ func (t *tail) waiting(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// teardownPolling drops the triggers; columns, marks and index stay with the
-// table. It refuses while somebody is publishing.
+// teardownPolling drops the triggers, all or none; columns, marks and index stay
+// with the table. It refuses while somebody is publishing.
 func teardownPolling(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) {
 	conn, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer closeConn(conn)
-	names, err := parseTables(cfg)
-	if err != nil {
-		return nil, err
-	}
 	t := teardown{cfg: cfg, conn: conn, yes: yes}
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		table, err := poll.ReadTable(ctx, conn, cfg, router, name)
-		if err != nil {
-			return t.steps, err
+	err = pgx.BeginFunc(ctx, conn, func(pgx.Tx) error {
+		if err := t.planPolling(ctx); err != nil {
+			return err
 		}
-		if err := t.notifier(ctx, table); err != nil {
-			return t.steps, err
-		}
-		if table.Index != "" {
-			t.steps = append(t.steps, Step{Object: "index", Name: table.Index, Action: "kept"})
-		}
-	}
-	if !yes && t.found {
+		return t.carryOut(ctx)
+	})
+	switch {
+	case err != nil:
+		return nil, untouched(err)
+	case !yes && t.found():
 		return t.steps, failure.Configf("cdc-outbox teardown --yes", "nothing was dropped")
 	}
-	return t.steps, nil
+	return append(t.steps, t.kept...), nil
 }
 
-func (t *teardown) notifier(ctx context.Context, table *poll.Table) error {
+// planPolling looks at all tables.
+func (t *teardown) planPolling(ctx context.Context) error {
+	names, err := parseTables(t.cfg)
+	if err != nil {
+		return err
+	}
+	router, err := transform.New(t.cfg.Event, t.cfg.Route)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		table, err := poll.ReadTable(ctx, t.conn, t.cfg, router, name)
+		if err != nil {
+			return err
+		}
+		if err := t.planNotifier(ctx, table); err != nil {
+			return err
+		}
+		if table.Index != "" {
+			t.kept = append(t.kept, Step{Object: "index", Name: table.Index, Action: "kept"})
+		}
+	}
+	return nil
+}
+
+func (t *teardown) planNotifier(ctx context.Context, table *poll.Table) error {
 	holders, err := poll.ReadLanes(ctx, t.conn, table)
 	if err != nil {
 		return err
@@ -227,11 +242,17 @@ func (t *teardown) notifier(ctx context.Context, table *poll.Table) error {
 	if err != nil {
 		return err
 	}
-	return t.drop("trigger", table.Name.String(), there, func() error {
-		var errs []error
+	t.plan = append(t.plan, object{"trigger", table.Name.String(), there, func(ctx context.Context) error {
 		for _, sql := range table.DropNotifySQL() {
-			errs = append(errs, execute(ctx, t.conn, sql))
+			err := execute(ctx, t.conn, sql)
+			if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
+				return failure.Configf("run teardown as the table's owner (source.url)", "%w", err)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return errors.Join(errs...)
-	})
+		return nil
+	}})
+	return nil
 }

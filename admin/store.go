@@ -6,10 +6,13 @@ import (
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // openStore opens the checkpoint store, which creates its topic or table.
@@ -62,6 +65,32 @@ func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 	}
 	return true, nil
 }
+
+// storeWritable makes sure that the store can be written to, as far as that can be
+// told without doing it; probe is checkpoint.Writable or Forgettable.
+func storeWritable(ctx context.Context, cfg *config.Config, store checkpoint.Store, probe func(context.Context, checkpoint.Store) error) error {
+	if cfg.Checkpoint.Store != config.StoreKafka {
+		return probe(ctx, store)
+	}
+	c := &cluster{cfg: *cfg.Sink.Kafka}
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	defer c.client.Close()
+	topic := cfg.Checkpoint.Topic
+	state, err := c.lookup(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("topic %q: %w", topic, err)
+	}
+	if !state.may(kmsg.ACLOperationWrite) {
+		return failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, topic), "the broker does not allow to write to topic %q", topic)
+	}
+	return nil
+}
+
+// checkpointOperations are what the checkpoint's topic is used for, as an ACL
+// command has them.
+const checkpointOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"
 
 // storeName says where the checkpoint is kept.
 func storeName(cfg *config.Config) string {

@@ -4,9 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestTeardown(t *testing.T) {
@@ -21,9 +26,9 @@ func TestTeardown(t *testing.T) {
 			steps, err := Teardown(f.ctx(), f.Config, false)
 			wantClass(t, err, failure.Config, "nothing was dropped")
 			if store == config.StoreNone {
-				wantSteps(t, steps, "slot would be dropped", "publication would be dropped", "checkpoint missing")
+				wantSteps(t, steps, "checkpoint missing", "slot would be dropped", "publication would be dropped")
 			} else {
-				wantSteps(t, steps, "slot would be dropped", "publication would be dropped", "checkpoint would be dropped")
+				wantSteps(t, steps, "checkpoint would be dropped", "slot would be dropped", "publication would be dropped")
 			}
 
 			if _, err = Teardown(f.ctx(), f.Config, true); err != nil {
@@ -36,7 +41,7 @@ func TestTeardown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSteps(t, steps, "slot missing", "publication missing", "checkpoint missing")
+			wantSteps(t, steps, "checkpoint missing", "slot missing", "publication missing")
 
 			f.setup() // nothing is in the way of a new start
 		})
@@ -93,24 +98,131 @@ func TestSlotOfSomebodyElseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A publication can only be dropped by its owner, which the connector's role
-// need not be.
-func TestTeardownByARoleThatOwnsNothing(t *testing.T) {
-	const role = "cdc teardown"
+// wantAllThere asserts that a teardown has dropped nothing.
+func (f *fixture) wantAllThere() {
+	f.t.Helper()
+	if _, ok := f.slot(); !ok {
+		f.t.Error("the slot is gone")
+	}
+	if f.stored() == nil {
+		f.t.Error("the checkpoint is gone")
+	}
+	f.publication()
+}
+
+// What one step cannot do keeps teardown from the others.
+func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		attributes    string
+		do            func(f *fixture, role string)
+		words, remedy string
+	}{
+		"not the publication's owner": {"REPLICATION", func(*fixture, string) {}, `publication "cdc_outbox" can only be dropped by its owner`, "ALTER PUBLICATION"},
+		"not allowed to replicate": {"", func(f *fixture, role string) {
+			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + wal.QuoteIdentifier(role))
+		}, "may not drop slot", "WITH REPLICATION"},
+		"not allowed to delete the checkpoint": {"REPLICATION", func(f *fixture, role string) {
+			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + wal.QuoteIdentifier(role))
+			f.Checkpoint.Store = config.StorePostgres
+			f.save()
+			f.exec(`GRANT SELECT, INSERT, UPDATE ON ` + f.Checkpoint.Table + ` TO ` + wal.QuoteIdentifier(role))
+		}, "lacks privileges on the checkpoint table", "GRANT SELECT, DELETE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.setup()
+			f.save()
+			role := slotName(t)
+			f.exec(`CREATE ROLE `+wal.QuoteIdentifier(role)+` LOGIN PASSWORD 'pw' `+c.attributes,
+				`GRANT CREATE ON DATABASE `+wal.QuoteIdentifier(f.conn.Config().Database)+` TO `+wal.QuoteIdentifier(role))
+			t.Cleanup(func() {
+				f.exec(`DROP OWNED BY `+wal.QuoteIdentifier(role), `DROP ROLE `+wal.QuoteIdentifier(role))
+			})
+			c.do(f, role)
+			owner := f.Source.URL
+			for _, yes := range []bool{false, true} {
+				f.Source.URL = asRole(owner, role, "pw")
+				steps, err := Teardown(f.ctx(), f.Config, yes)
+				f.Source.URL = owner
+				wantClass(t, err, failure.Config, "nothing was dropped", c.words)
+				wantSteps(t, steps)
+				if !strings.Contains(failure.RemedyOf(err), c.remedy) {
+					t.Errorf("remedy %q has no %s", failure.RemedyOf(err), c.remedy)
+				}
+				f.wantAllThere()
+			}
+			if _, err := Teardown(f.ctx(), f.Config, true); err != nil {
+				t.Errorf("again, as the owner: %v", err)
+			}
+		})
+	}
+}
+
+// With Kafka away nothing is dropped: a checkpoint without its slot would be a
+// loss for the next run.
+func TestTeardownWithoutKafka(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	c := f.withKafka()
 	f.setup()
-	f.exec(`DROP ROLE IF EXISTS "`+role+`"`, `CREATE ROLE "`+role+`" LOGIN REPLICATION PASSWORD 'pw'`)
-	owner := f.Source.URL
-	f.Source.URL = asRole(owner, role, "pw")
+	f.save()
+	c.Close()
 	steps, err := Teardown(f.ctx(), f.Config, true)
-	wantClass(t, err, failure.Config, `drop publication "cdc_outbox"`)
-	wantSteps(t, steps, "slot dropped")
-	if want := `DROP PUBLICATION "cdc_outbox";`; !strings.Contains(failure.RemedyOf(err), want) {
+	wantClass(t, err, failure.Transient, "nothing was dropped", "Kafka topic cdc-outbox.checkpoints")
+	wantSteps(t, steps)
+	if _, ok := f.slot(); !ok {
+		t.Error("the slot is gone")
+	}
+	f.publication()
+	if want := "--set checkpoint.store=none"; !strings.Contains(failure.RemedyOf(err), want) {
 		t.Errorf("remedy %q has no %s", failure.RemedyOf(err), want)
 	}
+}
 
-	f.Source.URL = owner
-	if _, err := Teardown(f.ctx(), f.Config, true); err != nil {
-		t.Errorf("again, as the owner: %v", err)
+// Whichever step fails, the next run does not take what is left for a loss, and
+// a repetition drops it.
+func TestTeardownFailsHalfWay(t *testing.T) {
+	for name, half := range map[string]struct {
+		fail func(*fixture, *kfake.Cluster) (mend func())
+		done []string
+	}{
+		"at the checkpoint": {func(_ *fixture, c *kfake.Cluster) func() {
+			return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1}).Remove
+		}, nil},
+		"at the slot, which is taken meanwhile": {func(f *fixture, c *kfake.Cluster) func() {
+			taken := make(chan *wal.Stream, 1)
+			c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				taken <- f.open()
+				return nil, nil, false
+			})
+			return func() { f.leave(<-taken) }
+		}, []string{"checkpoint dropped"}},
+		"at the publication": {func(f *fixture, _ *kfake.Cluster) func() {
+			f.exec(`CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`,
+				`CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('DROP PUBLICATION') EXECUTE FUNCTION refuse()`)
+			return func() { f.exec(`DROP EVENT TRIGGER refuse`) }
+		}, []string{"checkpoint dropped", "slot dropped"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			c := f.withKafka()
+			f.setup()
+			f.save()
+			mend := half.fail(f, c)
+			steps, err := Teardown(f.ctx(), f.Config, true)
+			if err == nil || !strings.Contains(failure.RemedyOf(err), "teardown --yes drops the rest") {
+				t.Fatalf("error %v with remedy %q", err, failure.RemedyOf(err))
+			}
+			wantSteps(t, steps, half.done...)
+			mend()
+			if err := Status(f.ctx(), f.Config).Err(); failure.ClassOf(err) == failure.Loss {
+				t.Errorf("the next run would take what is left for a loss: %v", err)
+			}
+			if steps, err = Teardown(f.ctx(), f.Config, true); err != nil {
+				t.Fatalf("again: %v", err)
+			}
+			if _, ok := f.slot(); ok || f.stored() != nil {
+				t.Errorf("slot there: %v, checkpoint %v, after %v", ok, f.stored(), steps)
+			}
+		})
 	}
 }

@@ -94,7 +94,7 @@ func (f *file) Close() {}
 // crash.
 func replace(path string, content []byte) error {
 	dir := filepath.Dir(path)
-	tmp, err := writeTemp(dir, filepath.Base(path)+".*.tmp", content)
+	tmp, err := writeTemp(dir, tempPattern(path), content)
 	if err != nil {
 		return err
 	}
@@ -103,6 +103,9 @@ func replace(path string, content []byte) error {
 	}
 	return syncDirectory(dir)
 }
+
+// tempPattern names the files that are to take the place of path's.
+func tempPattern(path string) string { return filepath.Base(path) + ".*.tmp" }
 
 // writeTemp writes a new, durable file. Its name is unique: a process that was
 // paused in here and goes on later must not write into what another one renamed

@@ -24,6 +24,7 @@ type kafka struct {
 	admin  *kadm.Client
 	topic  string
 	key    string
+	who    string // whom the brokers take us for, for ACL commands
 	link   *link
 }
 
@@ -49,9 +50,10 @@ const saveRetries = 20
 // NewKafka returns the store that keeps the checkpoint as the last record under
 // key in topic. It creates the topic where it is missing, and refuses one that
 // is not compacted or has several partitions. opts are for a client of the
-// store's own; it overrides those that concern producing. It blocks until a
-// broker answers, the client gives up or ctx ends.
-func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, error) {
+// store's own; it overrides those that concern producing. principal is whom
+// brokers take that for, as remedies name it. It blocks until a broker answers,
+// the client gives up or ctx ends.
+func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key, principal string) (Store, error) {
 	link := new(link)
 	opts = append(append([]kgo.Opt(nil), opts...),
 		kgo.WithHooks(link),
@@ -71,7 +73,7 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key string) (Store, er
 	if err != nil {
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
 	}
-	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, key: key, link: link}
+	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, key: key, who: principal, link: link}
 	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
 	if err != nil {
 		client.Close()
@@ -128,13 +130,22 @@ func (k *kafka) classify(err error, operation string) error {
 	case errors.Is(err, kerr.InvalidTopicException):
 		return failure.Configf("set checkpoint.topic to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return failure.Configf(k.command("kafka-acls", "--add --allow-principal 'User:<principal>' --operation "+operation+" --topic '"+k.topic+"'"),
+		return failure.Configf(k.allow(topicOperations, "--topic '"+k.topic+"'"),
 			"not allowed to %s it: %w", operation, err)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return failure.Configf(k.command("kafka-acls", "--add --allow-principal 'User:<principal>' --operation "+operation+" --cluster"),
+		return failure.Configf(k.allow(operation, "--cluster"),
 			"not allowed to %s: %w", operation, err)
 	}
 	return err
+}
+
+// topicOperations are all that the topic is used for: a remedy that names only
+// the one which was refused is followed by the next.
+const topicOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"
+
+// allow returns the command that lets the connector do operations.
+func (k *kafka) allow(operations, resource string) string {
+	return k.command("kafka-acls", "--add --allow-principal '"+k.who+"' --operation "+operations+" "+resource)
 }
 
 // command returns a command line of one of Kafka's own tools.

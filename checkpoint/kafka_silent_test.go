@@ -51,7 +51,7 @@ func TestKafkaOpenAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	opened := make(chan error, 1)
 	go func() {
-		_, err := NewKafka(ctx, []kgo.Opt{kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)}, "checkpoints", "a")
+		_, err := NewKafka(ctx, []kgo.Opt{kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)}, "checkpoints", "a", "User:cdc")
 		opened <- err
 	}()
 	<-asked

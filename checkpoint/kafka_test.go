@@ -37,7 +37,7 @@ func kafkaPlace(t *testing.T) place {
 
 func kafkaAt(opts []kgo.Opt) place {
 	open := func(t *testing.T, key string) Store {
-		s, err := NewKafka(limited(t), opts, testTopic, key)
+		s, err := NewKafka(limited(t), opts, testTopic, key, "User:cdc")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestKafkaRefusesTopics(t *testing.T) {
 			if err := cluster.CreateTopic(testTopic, c.partitions, map[string]string{"cleanup.policy": c.policy}); err != nil {
 				t.Fatal(err)
 			}
-			_, err := NewKafka(limited(t), opts, testTopic, "a")
+			_, err := NewKafka(limited(t), opts, testTopic, "a", "User:cdc")
 			remedy := strings.ReplaceAll(failure.RemedyOf(err), cluster.ListenAddrs()[0], "ADDR")
 			if failure.ClassOf(err) != c.class || !strings.Contains(remedy, c.remedy) {
 				t.Errorf("%v, remedy %q; want class %d, remedy with %q", err, remedy, c.class, c.remedy)
@@ -125,7 +125,7 @@ func TestKafkaIllegalTopicName(t *testing.T) {
 		resp.Topics = append(resp.Topics, topic)
 		return resp, nil, true
 	})
-	_, err := NewKafka(limited(t), opts, "check points", "a")
+	_, err := NewKafka(limited(t), opts, "check points", "a", "User:cdc")
 	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "checkpoint.topic") {
 		t.Errorf("%v, want a configuration error about checkpoint.topic", err)
 	}
@@ -160,7 +160,7 @@ func TestKafkaNotAllowed(t *testing.T) {
 			resource.ErrorCode = kerr.TopicAuthorizationFailed.Code
 			resp.Resources = append(resp.Resources, resource)
 			return resp
-		}, func() error { _, err := NewKafka(limited(t), opts, testTopic, "a"); return err }},
+		}, func() error { _, err := NewKafka(limited(t), opts, testTopic, "a", "User:cdc"); return err }},
 	}
 	for _, c := range cases {
 		t.Run(c.operation, func(t *testing.T) {
@@ -168,9 +168,10 @@ func TestKafkaNotAllowed(t *testing.T) {
 				return c.refuse(r), nil, true
 			})
 			err := c.call()
-			want := "--operation " + c.operation + " --topic '" + testTopic + "'"
-			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) {
-				t.Errorf("%v, remedy %q; want a configuration error with %q", err, failure.RemedyOf(err), want)
+			// All at once: a remedy for one privilege is followed by the next.
+			want := "--allow-principal 'User:cdc' --operation Read --operation Write --operation Describe --operation DescribeConfigs --operation Create --topic '" + testTopic + "'"
+			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) || !strings.Contains(err.Error(), c.operation) {
+				t.Errorf("%v, remedy %q; want a configuration error about %s with %q", err, failure.RemedyOf(err), c.operation, want)
 			}
 		})
 	}

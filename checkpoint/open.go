@@ -10,16 +10,16 @@ import (
 )
 
 // Open opens the store that cfg chooses. key names the checkpoint where cfg.Key
-// is empty; by convention it is database/slot. kafka are the client options for
-// StoreKafka and url the database for StorePostgres; the other stores ignore
+// is empty; by convention it is database/slot. kafka and principal are for
+// StoreKafka, see NewKafka, and url the database for StorePostgres; the other stores ignore
 // them. It blocks until the store answers or ctx ends.
-func Open(ctx context.Context, cfg config.Checkpoint, key string, kafka []kgo.Opt, url string) (Store, error) {
+func Open(ctx context.Context, cfg config.Checkpoint, key string, kafka []kgo.Opt, principal, url string) (Store, error) {
 	if cfg.Key != "" {
 		key = cfg.Key
 	}
 	switch cfg.Store {
 	case config.StoreKafka:
-		return NewKafka(ctx, kafka, cfg.Topic, key)
+		return NewKafka(ctx, kafka, cfg.Topic, key, principal)
 	case config.StorePostgres:
 		return NewPostgres(ctx, url, cfg.Table, key)
 	case config.StoreFile:

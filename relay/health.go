@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -74,7 +75,8 @@ type Health struct {
 	missing []string
 	pgErr   string
 	brokers string // why they do not answer; "" if they do
-	store   string // of a spare: why its checkpoint store does not answer
+	// storeErr is why the checkpoint store does not serve a spare, or a session.
+	storeErr string
 	// While the role is active:
 	progress progress
 	looked   time.Time // when slot and publication were last seen
@@ -103,7 +105,7 @@ func (h *Health) active() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setRole(RoleActive)
-	h.pgErr, h.store, h.flush, h.looked = "", "", 0, time.Now()
+	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
 	h.progress.begin(h.looked)
 }
 
@@ -111,7 +113,7 @@ func (h *Health) active() {
 func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr = ""
+	h.pgErr, h.storeErr = "", ""
 	return h.setRole(RoleStandby)
 }
 
@@ -121,11 +123,16 @@ func (h *Health) stopping() {
 	h.setRole(RoleStopping)
 }
 
-func (h *Health) postgresDown(err error) {
+// down notes why there is no session.
+func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setRole(RoleStarting)
-	h.pgErr, h.store = err.Error(), ""
+	h.pgErr, h.storeErr = err.Error(), ""
+	if ofStore(err) {
+		h.pgErr, h.storeErr = "", err.Error()
+		return
+	}
 	h.metrics.Connected("postgres", false)
 }
 
@@ -179,8 +186,8 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.brokers != "" {
 		reasons = append(reasons, "Kafka: "+h.brokers)
 	}
-	if h.store != "" {
-		reasons = append(reasons, "checkpoint store: "+h.store)
+	if h.storeErr != "" {
+		reasons = append(reasons, h.storeErr)
 	}
 	if d := h.delivery.stuck(); d > stuckAfter {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
@@ -292,7 +299,7 @@ func (h *Health) Status() any {
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),
-		CheckpointError:          saveErr,
+		CheckpointError:          cmp.Or(saveErr, h.storeErr),
 	}
 	if saveErr != "" || failing > unsavedAfter {
 		st.CheckpointFailingSeconds = failing.Seconds()

@@ -29,7 +29,7 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.cfg.Checkpoint.Topic, d.cfg.Source.Slot)
+	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.cfg.Checkpoint.Topic, d.cfg.Source.Slot, "User:cdc")
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (d *database) withKfake() (*kfake.Cluster, *sink.Kafka, checkpoint.Store) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.cfg.Checkpoint.Topic, d.cfg.Source.Slot)
+	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.cfg.Checkpoint.Topic, d.cfg.Source.Slot, "User:cdc")
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -74,9 +74,14 @@ func (s *source) run(ctx context.Context) error {
 			retry.Reset()
 		}
 		wait := retry.Next()
-		s.health.postgresDown(err)
-		s.log.Warn("PostgreSQL session ended, will reconnect", zap.Error(err), remedy(err), zap.Duration("wait", wait))
-		s.intake.metrics.Reconnected("postgres")
+		s.health.down(err)
+		if ofStore(err) {
+			s.log.Warn("the checkpoint store failed, will try again with a new session", zap.Error(err), remedy(err), zap.Duration("wait", wait))
+			s.intake.metrics.Reconnected("checkpoint")
+		} else {
+			s.log.Warn("PostgreSQL session ended, will reconnect", zap.Error(err), remedy(err), zap.Duration("wait", wait))
+			s.intake.metrics.Reconnected("postgres")
+		}
 		if backoff.Sleep(ctx, wait) != nil {
 			return nil
 		}

@@ -53,8 +53,8 @@ func (s *source) askStore(ctx context.Context, a *spare) error {
 func (h *Health) storeAnswers(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.store = ""
+	h.storeErr = ""
 	if err != nil {
-		h.store = err.Error()
+		h.storeErr = err.Error()
 	}
 }

@@ -17,7 +17,23 @@ const storeTimeout = 10 * time.Second
 // errStoreSilent is the cause of the end of a save or load that took too long.
 var errStoreSilent = errors.New("the checkpoint store did not answer within " + storeTimeout.String())
 
-// bounded is a store whose calls all have a deadline.
+// storeError is an error of the checkpoint store, for which PostgreSQL is not to
+// be blamed.
+type storeError struct{ err error }
+
+// Error implements error.
+func (e *storeError) Error() string { return "checkpoint store: " + e.err.Error() }
+
+// Unwrap returns the store's own error.
+func (e *storeError) Unwrap() error { return e.err }
+
+// ofStore tells whether the checkpoint store is what failed.
+func ofStore(err error) bool {
+	_, ok := errors.AsType[*storeError](err)
+	return ok
+}
+
+// bounded is a store whose calls all have a deadline. Its errors are storeErrors.
 type bounded struct{ checkpoint.Store }
 
 // Load implements checkpoint.Store.
@@ -40,6 +56,9 @@ func within(ctx context.Context, ask func(context.Context) error) error {
 	err := ask(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errStoreSilent) {
 		err = fmt.Errorf("%w: %w", errStoreSilent, err)
+	}
+	if err != nil {
+		err = &storeError{err}
 	}
 	return err
 }

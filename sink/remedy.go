@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,13 +9,23 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 )
 
-// principal is who the broker takes the connector for, as an ACL command names
-// it.
-func principal(cfg config.Kafka) string {
-	if cfg.SASL.Username != "" {
+// Principal is who the broker takes the connector for, as an ACL command names
+// it: by the login, else by the client certificate, else nobody in particular. It
+// is a blank to fill in where a token says who it is.
+func Principal(cfg config.Kafka) string {
+	switch {
+	case cfg.SASL.Username != "":
 		return "User:" + cfg.SASL.Username
+	case cfg.SASL.Mechanism != "":
+		return "User:<principal>"
+	case cfg.TLS.CertFile == "":
+		return "User:ANONYMOUS"
 	}
-	return "User:<principal>"
+	pair, err := tls.LoadX509KeyPair(cfg.TLS.CertFile, cfg.TLS.KeyFile)
+	if err != nil {
+		return "User:<principal>"
+	}
+	return "User:" + pair.Leaf.Subject.String() // RFC 2253, as the broker has it
 }
 
 // bootstrap is the argument of --bootstrap-server in commands shown to the
@@ -31,13 +42,19 @@ func command(tool string, cfg config.Kafka, args string) string {
 	return fmt.Sprintf("%s.sh --bootstrap-server %s %s", tool, bootstrap(cfg), args)
 }
 
+// somePartitions are those of a topic in a command, where the configuration names
+// no number. A broker's default is often 1, and more of them later place keys anew.
+const somePartitions = 3
+
 // CreateCommand returns the command of Kafka's own tools that creates the topic
 // as cfg wants it.
 func CreateCommand(cfg config.Kafka, topic string) string {
 	args := fmt.Sprintf("--create --topic '%s'", topic)
+	partitions := int32(somePartitions)
 	if cfg.TopicPartitions > 0 {
-		args += fmt.Sprintf(" --partitions %d", cfg.TopicPartitions)
+		partitions = cfg.TopicPartitions
 	}
+	args += fmt.Sprintf(" --partitions %d", partitions)
 	if cfg.ReplicationFactor > 0 {
 		args += fmt.Sprintf(" --replication-factor %d", cfg.ReplicationFactor)
 	}
@@ -55,5 +72,11 @@ func AllowCommand(cfg config.Kafka, operation, topic string) string {
 		resource = fmt.Sprintf("--topic '%s'", topic)
 	}
 	return command("kafka-acls", cfg,
-		fmt.Sprintf("--add --allow-principal '%s' --operation %s %s", principal(cfg), operation, resource))
+		fmt.Sprintf("--add --allow-principal '%s' --operation %s %s", Principal(cfg), operation, resource))
+}
+
+// ConfigCommand returns the command of Kafka's own tools that gives a topic a
+// setting.
+func ConfigCommand(cfg config.Kafka, topic, setting string) string {
+	return command("kafka-configs", cfg, fmt.Sprintf("--alter --entity-type topics --entity-name '%s' --add-config %s", topic, setting))
 }

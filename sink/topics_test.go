@@ -49,7 +49,7 @@ func TestMode28MissingTopicIsWaitedFor(t *testing.T) {
 		t.Fatalf("%d warnings", len(warnings))
 	}
 	remedy := warnings[0].ContextMap()["remedy"].(string)
-	if want := "kafka-topics.sh --bootstrap-server " + c.ListenAddrs()[0] + " --create --topic 'later'"; remedy != want {
+	if want := "kafka-topics.sh --bootstrap-server " + c.ListenAddrs()[0] + " --create --topic 'later' --partitions 3"; remedy != want {
 		t.Errorf("remedy %q, want %q", remedy, want)
 	}
 }

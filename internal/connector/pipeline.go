@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -120,7 +121,11 @@ func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
 	for {
 		store, err := wiring.OpenStore(ctx, p.cfg)
 		if err == nil {
-			return store, nil
+			if err = checkpoint.Writable(ctx, store); err == nil {
+				return store, nil
+			}
+			store.Close()
+			err = fmt.Errorf("checkpoint store: %w", err)
 		}
 		if ctx.Err() != nil || failure.ClassOf(err) != failure.Transient {
 			return nil, err

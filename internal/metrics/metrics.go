@@ -78,7 +78,7 @@ func (m *Metrics) registerEvents() {
 
 func (m *Metrics) registerConnector() {
 	m.reconnects = m.counterVec("reconnects_total", "New connections after a broken one.", "side")
-	for _, side := range []string{"postgres", "kafka"} {
+	for _, side := range []string{"postgres", "kafka", "checkpoint"} {
 		m.reconnects.WithLabelValues(side)
 	}
 	m.connected = m.gaugeVec("connected", "1 while the side can be reached: postgres, or kafka, which is asked every two seconds and counts as away after eight seconds without an answer.", "side")
@@ -150,8 +150,8 @@ func (m *Metrics) Warned(warning transform.Warning) { m.warned.WithLabelValues(s
 // Ignored counts a change that is no insert: update, delete or truncate.
 func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operation).Inc() }
 
-// Reconnected counts a new connection after a broken one; side is postgres or
-// kafka.
+// Reconnected counts a new connection after a broken one; side is postgres,
+// kafka or checkpoint (a new session, as the store failed).
 func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).Inc() }
 
 // Connected sets whether a side, postgres or kafka, can be reached.

@@ -25,12 +25,14 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 		return nil, err
 	}
 	var kafka []kgo.Opt
+	principal := ""
 	if cfg.Checkpoint.Store == config.StoreKafka {
 		if kafka, err = sink.ClientOpts(*cfg.Sink.Kafka); err != nil {
 			return nil, err
 		}
+		principal = sink.Principal(*cfg.Sink.Kafka)
 	}
-	store, err := checkpoint.Open(ctx, cfg.Checkpoint, key, kafka, cfg.Source.URL.Reveal())
+	store, err := checkpoint.Open(ctx, cfg.Checkpoint, key, kafka, principal, cfg.Source.URL.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoint store: %w", explain(cfg, err))
 	}
