@@ -98,14 +98,30 @@ func (k *kafka) produce(ctx context.Context, value []byte) error {
 	}
 }
 
+// refusalPoll is how often a save that waits asks whether its client was refused
+// a producer id: a client that is fails what it has buffered, but may miss the
+// first record of a topic that it has just come to know.
+const refusalPoll = time.Second
+
 func (k *kafka) produceOnce(ctx context.Context, value []byte) error {
 	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
 	acked := make(chan error, 1)
 	k.writer.Produce(ctx, rec, func(_ *kgo.Record, err error) { acked <- err })
-	select {
-	case err := <-acked:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
+	poll := time.NewTicker(refusalPoll)
+	defer poll.Stop()
+	for {
+		select {
+		case err := <-acked:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-poll.C:
+			asking, cancel := context.WithTimeout(ctx, refusalPoll)
+			refusal := producerid.Refused(asking, k.writer)
+			cancel()
+			if refusal != nil {
+				return refusal
+			}
+		}
 	}
 }

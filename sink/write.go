@@ -84,15 +84,21 @@ func (k *Kafka) send(ctx context.Context, round []placed) error {
 	return k.flush(ctx, len(round))
 }
 
-// stallAfter is well above any latency of a cluster that works.
-const stallAfter = 10 * time.Second
+const (
+	// stallAfter is well above any latency of a cluster that works.
+	stallAfter = 10 * time.Second
+	// flushAgain is how often the client is told again to send what it has: when
+	// it is refused a producer id it fails that, but may miss the first record of
+	// a topic that it has just come to know.
+	flushAgain = time.Second
+)
 
 // flush waits until the client has reported on each record. The client retries
 // in silence, so that a cluster that takes nothing is reported here.
 func (k *Kafka) flush(ctx context.Context, records int) error {
 	start := time.Now()
 	for {
-		some, cancel := context.WithTimeout(ctx, stallAfter)
+		some, cancel := context.WithTimeout(ctx, flushAgain)
 		err := k.client.Flush(some)
 		cancel()
 		if err == nil {
@@ -101,8 +107,10 @@ func (k *Kafka) flush(ctx context.Context, records int) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		k.complain("Kafka has not taken records yet, the client retries",
-			zap.Int("records", records), zap.Duration("since", time.Since(start).Round(time.Second)))
+		if stalled := time.Since(start); stalled >= stallAfter {
+			k.complain("Kafka has not taken records yet, the client retries",
+				zap.Int("records", records), zap.Duration("since", stalled.Round(time.Second)))
+		}
 	}
 }
 
