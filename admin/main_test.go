@@ -39,6 +39,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	cfg.Source.URL = config.Secret(url)
 	cfg.Source.Slot = slotName(t)
 	cfg.Sink = config.Sink{Stdout: &config.Stdout{}}
+	cfg.HTTP.Listen = "" // where somebody else may answer
 	cfg.Checkpoint.Store = config.StoreFile
 	cfg.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint.json")
 	f := &fixture{Config: &cfg, t: t}
@@ -139,14 +140,7 @@ func (f *fixture) saveAt(lsn wal.LSN) checkpoint.Checkpoint {
 		LSN: lsn, SystemID: server.SystemID, Timeline: server.Timeline, Database: server.Database,
 		Slot: f.Source.Slot, Publication: f.publication(), SavedAt: time.Now(), Epoch: 3,
 	}
-	store, err := openStore(f.ctx(), f.Config)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.Save(f.ctx(), cp); err != nil {
-		f.t.Fatal(err)
-	}
+	f.put(cp)
 	return cp
 }
 

@@ -141,7 +141,7 @@ func statusVerb() verb {
 	return verb{
 		name:    "status",
 		summary: "shows the slot's lag, retained WAL, checkpoint, and who holds the slot",
-		detail:  "It asks PostgreSQL and the checkpoint's store, not a running connector, and changes\nnothing. Exit code 3 if the slot is lost.",
+		detail:  "It asks PostgreSQL, the checkpoint's store and, at http.listen of this machine, the running\nconnector, and changes nothing. Exit code 3 if the slot is lost, 1 if events do not get through.",
 		example: "cdc-outbox status -c cdc-outbox.yaml --json",
 		prepare: func(flags *flag.FlagSet) action {
 			o := declareAdmin(flags)
