@@ -1,6 +1,8 @@
-# syntax=docker/dockerfile:1
 # The connector:       docker build -t cdc-outbox --build-arg VERSION=v0.1.0 --build-arg COMMIT="$(git rev-parse HEAD)" .
 # The sample service:  docker build -t cdc-outbox-orders --target orders .
+# For consumers:       docker build -t cdc-outbox-idempotency --target cdc-outbox-idempotency .
+#
+# It needs BuildKit, or buildah.
 
 # The builder runs on the build machine's platform and cross-compiles.
 FROM --platform=$BUILDPLATFORM golang:1.26.5-alpine3.24 AS source
@@ -11,7 +13,8 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 
 FROM source AS build
-ARG TARGETOS TARGETARCH
+ARG TARGETOS
+ARG TARGETARCH
 ARG VERSION=dev
 ARG COMMIT=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
@@ -19,8 +22,18 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
       -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
       -o /out/cdc-outbox ./cmd/cdc-outbox
 
+FROM source AS build-idempotency
+ARG TARGETOS
+ARG TARGETARCH
+ARG VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build \
+      -ldflags "-s -w -X main.version=$VERSION" \
+      -o /out/cdc-outbox-idempotency ./idempotency/cmd/cdc-outbox-idempotency
+
 FROM source AS build-orders
-ARG TARGETOS TARGETARCH
+ARG TARGETOS
+ARG TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build -ldflags "-s -w" \
       -o /out/ ./examples/orders ./examples/orders/consumer
@@ -36,6 +49,10 @@ USER 65532:65532
 FROM base AS orders
 COPY --from=build-orders /out/ /
 ENTRYPOINT ["/orders"]
+
+FROM base AS cdc-outbox-idempotency
+COPY --from=build-idempotency /out/cdc-outbox-idempotency /cdc-outbox-idempotency
+ENTRYPOINT ["/cdc-outbox-idempotency"]
 
 FROM base AS cdc-outbox
 ARG VERSION=dev

@@ -136,7 +136,7 @@ func (d *doctor) skip(name, because string) { d.add(name, Skipped, because, "") 
 // fail adds a failure for each error that is joined in err.
 func (d *doctor) fail(name string, err error) {
 	for _, e := range unjoin(err) {
-		d.add(name, Fail, e.Error(), failure.RemedyOf(e))
+		d.add(name, Fail, e.Error(), remedyOf(e))
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
-	"text/template"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,10 +16,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
+// emitSQL has places for what create knows, as {name}. They are not those of
+// text/template: it calls methods by name, so that the linker would have to keep
+// every method of the program.
+//
 //go:embed emit.sql
 var emitSQL string
-
-var emitTemplate = template.Must(template.New("emit.sql").Parse(emitSQL))
 
 // emitFunction is an SQL function that writes an event as a message. There is
 // one for each type of payload; they are not overloads of one name because then
@@ -58,7 +60,7 @@ func (f emitFunction) signature(schema string) string {
 }
 
 // create is the function's DDL, without the closing semicolon.
-func (f emitFunction) create(cfg *config.Config, schema string) (string, error) {
+func (f emitFunction) create(cfg *config.Config, schema string) string {
 	reserved := []string{literal(""), literal("id")}
 	if h := cfg.Event.TypeHeader; h != "" {
 		reserved = append(reserved, literal(h))
@@ -67,20 +69,15 @@ func (f emitFunction) create(cfg *config.Config, schema string) (string, error) 
 	if f.payload == "bytea" {
 		format, body = envelope.FormatBytes, "$4"
 	}
-	var b strings.Builder
-	err := emitTemplate.Execute(&b, map[string]any{
-		"Name":        wal.QuoteIdentifier(schema) + "." + f.name,
-		"Payload":     f.payload,
-		"Body":        body,
-		"Format":      literal(fmt.Sprintf("%02x", format)),
-		"Prefix":      literal(cfg.Source.MessagePrefix),
-		"Reserved":    strings.Join(reserved, ", "),
-		"NullPayload": cfg.Event.TombstoneOnEmptyPayload,
-	})
-	if err != nil {
-		return "", fmt.Errorf("write function %s: %w", f.name, err)
-	}
-	return strings.TrimSpace(b.String()), nil
+	return strings.TrimSpace(strings.NewReplacer(
+		"{name}", wal.QuoteIdentifier(schema)+"."+f.name,
+		"{payload}", f.payload,
+		"{body}", body,
+		"{format}", literal(fmt.Sprintf("%02x", format)),
+		"{prefix}", literal(cfg.Source.MessagePrefix),
+		"{reserved}", strings.Join(reserved, ", "),
+		"{tombstones}", strconv.FormatBool(cfg.Event.TombstoneOnEmptyPayload),
+	).Replace(emitSQL))
 }
 
 // emitState is what a database has of a function.
@@ -95,11 +92,7 @@ const (
 // find looks for the function in all schemas: an operator may have chosen one.
 // Of several, it is the first that has to be replaced.
 func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (state emitState, schema string, err error) {
-	ddl, err := f.create(cfg, emitSchema)
-	if err != nil {
-		return emitMissing, "", err
-	}
-	_, body, _ := strings.Cut(ddl, "$emit$")
+	_, body, _ := strings.Cut(f.create(cfg, emitSchema), "$emit$")
 	body = strings.TrimSuffix(body, "$emit$")
 	var current bool
 	err = conn.QueryRow(ctx, `
@@ -133,11 +126,7 @@ func (s *setup) ensureEmit(ctx context.Context) error {
 			s.done("function", f.signature(schema), "exists", "")
 			continue
 		}
-		ddl, err := f.create(s.cfg, schema)
-		if err != nil {
-			return err
-		}
-		if err := execute(ctx, s.conn, ddl); err != nil {
+		if err := execute(ctx, s.conn, f.create(s.cfg, schema)); err != nil {
 			return fmt.Errorf("create function %s: %w", f.signature(schema), err)
 		}
 		action := "created"
@@ -172,16 +161,12 @@ func (d *doctor) emit(ctx context.Context) {
 }
 
 // emitScript is the DDL of the functions for Script.
-func emitScript(cfg *config.Config) ([]string, error) {
+func emitScript(cfg *config.Config) []string {
 	var statements []string
 	for _, f := range emitFunctions(cfg) {
-		ddl, err := f.create(cfg, emitSchema)
-		if err != nil {
-			return nil, err
-		}
-		statements = append(statements, ddl)
+		statements = append(statements, f.create(cfg, emitSchema))
 	}
-	return statements, nil
+	return statements
 }
 
 // noTable is the error of a verb that reads tables where there are none.

@@ -1,5 +1,5 @@
-CREATE OR REPLACE FUNCTION {{.Name}}(
-    aggregate_type text, aggregate_id text, type text, payload {{.Payload}},
+CREATE OR REPLACE FUNCTION {name}(
+    aggregate_type text, aggregate_id text, type text, payload {payload},
     headers jsonb DEFAULT NULL, id uuid DEFAULT NULL
 ) RETURNS uuid
     LANGUAGE plpgsql VOLATILE SECURITY INVOKER
@@ -14,7 +14,7 @@ DECLARE
     route    bytea := convert_to($1, 'UTF8');
     key      bytea := convert_to($2, 'UTF8');
     kind     bytea := convert_to($3, 'UTF8');
-    body     bytea := {{.Body}};
+    body     bytea := {body};
     more     bytea := convert_to($5::text, 'UTF8');
     name     text;
     value    jsonb;
@@ -28,18 +28,16 @@ BEGIN
     ELSIF COALESCE($3, '') = '' THEN
         RAISE EXCEPTION 'event without type' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Consumers find it in a header.';
-{{- if not .NullPayload}}
-    ELSIF $4 IS NULL THEN
+    ELSIF $4 IS NULL AND NOT {tombstones} THEN
         RAISE EXCEPTION 'event without payload' USING ERRCODE = 'null_value_not_allowed',
             HINT = 'event.tombstone_on_empty_payload allows NULL; then repeat: cdc-outbox setup.';
-{{- end}}
     ELSIF jsonb_typeof($5) <> 'object' THEN
         RAISE EXCEPTION 'headers are no JSON object' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Write them as {"name": "value"}.';
     END IF;
     IF $5 IS NOT NULL THEN
         FOR name, value IN SELECT * FROM jsonb_each($5) LOOP
-            IF name IN ({{.Reserved}}) OR starts_with(name, 'cdc-') THEN
+            IF name IN ({reserved}) OR starts_with(name, 'cdc-') THEN
                 RAISE EXCEPTION 'header name "%" is reserved', name USING ERRCODE = 'invalid_parameter_value';
             ELSIF jsonb_typeof(value) IN ('object', 'array') THEN
                 RAISE EXCEPTION 'header "%" is an object or array', name USING ERRCODE = 'invalid_parameter_value',
@@ -47,8 +45,8 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
-    PERFORM pg_logical_emit_message(true, {{.Prefix}},
-        decode({{.Format}}, 'hex')
+    PERFORM pg_logical_emit_message(true, {prefix},
+        decode({format}, 'hex')
         || int4send(length(ids)) || ids
         || int4send(length(route)) || route
         || int4send(length(key)) || key

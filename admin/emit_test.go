@@ -303,11 +303,7 @@ func TestCheckOfMessageModeWithoutLogicalWAL(t *testing.T) {
 	f := newFixture(t, server.NewDatabase(t))
 	f.Source.Mode, f.Source.Tables = config.ModeMessage, nil
 	for _, fn := range emitFunctions(f.Config) {
-		ddl, err := fn.create(f.Config, emitSchema)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.exec(ddl)
+		f.exec(fn.create(f.Config, emitSchema))
 	}
 	f.exec(`SELECT outbox_emit('order', '1', 'Placed', '{}')`) // PostgreSQL does not mind
 	wantFinding(t, Check(f.ctx(), f.Config), "postgresql.wal_level", Fail, "replica")

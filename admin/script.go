@@ -28,11 +28,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		writeSection(&b, "Outbox table "+t.String(), createSchema(t), opts.Schema.createTable(cfg, t))
 	}
 	if cfg.Source.Mode == config.ModeMessage {
-		functions, err := emitScript(cfg)
-		if err != nil {
-			return "", err
-		}
-		writeSection(&b, "Functions that write an event as a message; another schema will do", functions...)
+		writeSection(&b, "Functions that write an event as a message; another schema will do", emitScript(cfg)...)
 	}
 	writeSection(&b, "Publication: it must exist before the slot", guardedPublication(cfg, tables))
 	if opts.Role != "" {

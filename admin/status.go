@@ -51,7 +51,7 @@ func problem(err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	return &Problem{Error: err.Error(), Remedy: failure.RemedyOf(err)}
+	return &Problem{Error: err.Error(), Remedy: remedyOf(err)}
 }
 
 // DatabaseStatus is the PostgreSQL side of a StatusReport.
@@ -153,7 +153,7 @@ func patiently(ctx context.Context, ask func(context.Context) error) error {
 	err := ask(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		err = &failure.Error{Class: failure.Transient, Err: fmt.Errorf("PostgreSQL has not answered for %s: %w", statusPatience, err),
-			Remedy: "see what holds it up: SELECT pid, wait_event_type, wait_event, query FROM pg_stat_activity WHERE wait_event_type = 'Lock';"}
+			Remedy: lockRemedy}
 	}
 	return err
 }

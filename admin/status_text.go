@@ -16,6 +16,8 @@ func (r *StatusReport) judge(mismatch error) string {
 		return "PostgreSQL cannot be asked; if the connector cannot reach it either, it is retrying"
 	case db.Slot != nil && db.Slot.Lost != "":
 		return "the slot is lost: events may be lost, an operator must decide"
+	case mismatch != nil && r.Checkpoint == nil:
+		return "run would refuse this: " + mismatch.Error()
 	case mismatch != nil:
 		return "the database does not fit the checkpoint: " + mismatch.Error()
 	case db.Slot == nil && r.Checkpoint == nil:

@@ -21,7 +21,8 @@
 //  5. A store returns what was saved last under its key, nothing where nothing
 //     was saved, or an error. What it cannot read is never taken for nothing.
 //  6. Of two holders of one slot, the one with the higher Epoch wins: a process
-//     that was paused and lost the slot does not set the checkpoint back.
+//     that was paused and lost the slot does not set the checkpoint back. Nor does
+//     a save of one holder that was given up and comes late, behind a further one.
 //
 // Non-goals: deciding when to save or confirm (relay), mutual exclusion of two
 // connectors (the replication slot is the lock), history of checkpoints.
@@ -59,6 +60,11 @@ type Checkpoint struct {
 	Snapshot bool `json:"snapshot,omitempty"`
 	// Creating is set in a Beginning, which is no checkpoint yet.
 	Creating bool `json:"creating,omitempty"`
+}
+
+// replaces reports whether c counts where old is stored, too.
+func (c *Checkpoint) replaces(old *Checkpoint) bool {
+	return c.Epoch > old.Epoch || c.Epoch == old.Epoch && c.LSN >= old.LSN
 }
 
 // Store keeps the checkpoint of one connector. Save is called from one goroutine

@@ -108,6 +108,6 @@ func unreadable(where string, err error) error {
 // holds the slot. It has no class: the connector may stand by for the slot again.
 var ErrSuperseded = errors.New("another connector took over")
 
-func superseded(found int64, cp Checkpoint) error {
-	return fmt.Errorf("%w: the stored checkpoint has epoch %d, this one %d", ErrSuperseded, found, cp.Epoch)
+func superseded(found, cp Checkpoint) error {
+	return fmt.Errorf("%w: the stored checkpoint is at %s in epoch %d, this one at %s in epoch %d", ErrSuperseded, found.LSN, found.Epoch, cp.LSN, cp.Epoch)
 }

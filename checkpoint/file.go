@@ -71,8 +71,8 @@ func (f *file) Save(ctx context.Context, cp Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	if ok && old.Epoch > cp.Epoch {
-		return superseded(old.Epoch, cp)
+	if ok && !cp.replaces(&old) {
+		return superseded(old, cp)
 	}
 	b, err := encode(cp)
 	if err != nil {

@@ -100,7 +100,7 @@ func (k *kafka) Load(ctx context.Context) (cp Checkpoint, ok bool, err error) {
 }
 
 // pick returns the checkpoint that counts among the newest records of one key,
-// in the order of the log: the last one of the highest epoch. Whatever lies
+// in the order of the log: the furthest one of the highest epoch. Whatever lies
 // before a record without value, or is unreadable but overwritten, is past.
 func pick(records []*kgo.Record) (cp Checkpoint, ok bool, err error) {
 	for _, r := range records {
@@ -112,7 +112,7 @@ func pick(records []*kgo.Record) (cp Checkpoint, ok bool, err error) {
 		switch {
 		case bad != nil:
 			cp, ok, err = Checkpoint{}, false, bad
-		case !ok || next.Epoch >= cp.Epoch:
+		case !ok || next.replaces(&cp):
 			cp, ok, err = next, true, nil
 		}
 	}

@@ -64,7 +64,8 @@ func (p *postgres) Save(ctx context.Context, cp Checkpoint) error {
 		saved, err = conn.Exec(ctx, `
 			INSERT INTO `+p.table+` AS old (key, epoch, checkpoint) VALUES ($1, $2, $3)
 			ON CONFLICT (key) DO UPDATE SET epoch = excluded.epoch, checkpoint = excluded.checkpoint
-			WHERE old.epoch <= excluded.epoch`, p.key, cp.Epoch, value)
+			WHERE (old.epoch, (old.checkpoint->>'lsn')::pg_lsn) <= (excluded.epoch, $4::pg_lsn)`,
+			p.key, cp.Epoch, value, cp.LSN.String())
 		return err
 	})
 	if err != nil {
@@ -81,7 +82,7 @@ func (p *postgres) superseded(ctx context.Context, cp Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	return superseded(found.Epoch, cp)
+	return superseded(found, cp)
 }
 
 func (p *postgres) Close() {

@@ -28,6 +28,36 @@ func TestPostgresSaveAtAServerThatIsSilent(t *testing.T) {
 	wantLoad(t, s, sample(2))
 }
 
+// What a save that was given up still does, when its server process or the network
+// comes to, does not set back what was saved since: the slot is confirmed up to
+// there.
+func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Shared(t).NewDatabase(t)
+	s := postgresAt(url, "checkpoints").store(t, "a")
+	save(t, s, sample(1))
+	thaw := pgtest.Freeze(t, url, storeSessions)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := s.Save(ctx, sample(2)); err == nil {
+		t.Fatal("the frozen server answered")
+	}
+	save(t, s, sample(3))
+	thaw()
+	conn, err := pgx.Connect(limited(t), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(limited(t))
+	late := true
+	for late { // until limited ends it
+		if err := conn.QueryRow(limited(t), `SELECT count(*) > 1 FROM pg_stat_activity WHERE `+storeSessions).Scan(&late); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLoad(t, s, sample(3))
+}
+
 // A table that somebody has locked is said to be so.
 func TestPostgresSaveIntoALockedTable(t *testing.T) {
 	t.Parallel()

@@ -87,6 +87,15 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	}
 }
 
+// A job may have any name.
+func TestRulesMatchOnMetricsNotOnAJob(t *testing.T) {
+	for _, r := range append(rules(t, "prometheus/rules.yml"), rules(t, "prometheus/alerts.yml")...) {
+		if regexp.MustCompile(`\bjob\s*(=|!=)`).MatchString(r.Expr) {
+			t.Errorf("%s%s matches on a job: %s", r.Alert, r.Record, r.Expr)
+		}
+	}
+}
+
 // dashboard has what this test reads of a Grafana dashboard.
 type dashboard struct {
 	Panels []struct {
@@ -142,6 +151,7 @@ func exported(t *testing.T) map[string]bool {
 	m.Warned(transform.WarningNotExpanded)
 	m.PartitionsGrown("topic")
 	m.Backlog(1, time.Second)
+	m.Connected("kafka", true)
 	m.RetentionDeleted(wal.Table{}, 1)
 	m.RetentionPartition(wal.Table{}, retention.Created)
 	m.RetentionPassed(wal.Table{}, 1, nil)

@@ -21,6 +21,7 @@ type Metrics interface {
 	Skipped(reason transform.Reason)
 	Warned(w transform.Warning)
 	Reconnected(side string)
+	Connected(side string, ok bool)
 	Role(role string)
 	TopicsMissing(n int)
 	Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64)
@@ -42,6 +43,7 @@ type Status struct {
 	Notifications   bool      `json:"notifications"` // whether they arrive
 	MissingTopics   []string  `json:"missing_topics,omitempty"`
 	PostgresError   string    `json:"postgres_error,omitempty"`
+	KafkaError      string    `json:"kafka_error,omitempty"`
 	UnackedSeconds  float64   `json:"unacked_seconds,omitempty"`
 	HeldElsewhere   int64     `json:"held_by_other_sessions,omitempty"`
 }
@@ -59,6 +61,7 @@ type Health struct {
 	since   time.Time
 	missing map[string]bool
 	pgErr   string // of the first worker
+	brokers string // why they do not answer; "" if they do
 	notices bool
 	backlog Backlog
 	looked  time.Time
@@ -66,7 +69,7 @@ type Health struct {
 }
 
 // NewHealth returns the state of a connector that New has yet to wire. Only
-// TopicWaiting may be called before.
+// TopicWaiting and Brokers may be called before.
 func NewHealth(m Metrics) *Health {
 	h := &Health{metrics: m, missing: map[string]bool{}}
 	h.setRole(relay.RoleStarting)
@@ -99,7 +102,19 @@ func (h *Health) postgres(err error) {
 	h.mu.Lock()
 	h.pgErr = text
 	h.mu.Unlock()
+	h.metrics.Connected("postgres", err == nil)
 	h.setRole(role)
+}
+
+// Brokers notes that Kafka answers (nil), or why it does not.
+func (h *Health) Brokers(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.brokers = ""
+	if err != nil {
+		h.brokers = err.Error()
+	}
+	h.metrics.Connected("kafka", err == nil)
 }
 
 // TopicWaiting notes a topic that delivery waits for, or that it is there now.
@@ -152,6 +167,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	case h.role == relay.RoleStarting:
 		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
+	if h.brokers != "" {
+		reasons = append(reasons, "Kafka: "+h.brokers)
+	}
 	if h.relay != nil {
 		if d := h.relay.outlet.stuck(); d > stuckAfter {
 			reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
@@ -177,6 +195,7 @@ func (h *Health) Status() any {
 		Notifications:   h.notices,
 		MissingTopics:   slices.Sorted(maps.Keys(h.missing)),
 		PostgresError:   h.pgErr,
+		KafkaError:      h.brokers,
 	}
 	if r := h.relay; r != nil {
 		st.InFlightEvents, st.InFlightBytes = r.inFlightEvents.Load(), r.inFlightBytes.Load()

@@ -55,14 +55,13 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
 // ours any more, or ErrTakenOver once its holder has saved a checkpoint after one
 // of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
+	var store spare
 	for {
 		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
 			return err
 		}
-		if s.epoch != 0 {
-			if _, err := s.load(ctx, 0); errors.Is(err, ErrTakenOver) {
-				return err
-			}
+		if err := s.askStore(ctx, &store); err != nil {
+			return err
 		}
 		slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
@@ -88,14 +87,10 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 			h.snapshot.Release()
 		}
 	}()
-	server, err := sameServer(ctx, sql, repl)
-	if err != nil {
+	if s.database, err = samePrimary(ctx, sql, repl); err != nil {
 		return h, err
 	}
-
-	s.database = server.Database
 	seen, invalid := s.inspect(ctx, sql)
-	defer func() { err = provisional(err, server, seen.Slot) }()
 	if seen.Exists {
 		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: nobody will let us have it
 			return h, err
@@ -146,12 +141,11 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	}
 	s.reportCopied(h.found, durable)
 	h.cp = s.checkpoint(seen, durable)
-	h.start, h.confirmed = durable, durable
 	if h.found != nil {
 		h.cp.Epoch = h.found.Epoch + 1
 		h.cp.Snapshot = h.found.Snapshot
-		s.recall(&h, seen.Slot)
 	}
+	s.recall(&h, seen.Slot)
 	h.stream, err = s.open(ctx, repl, h.confirmed, h.start)
 	return h, err
 }
@@ -159,15 +153,13 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 // recall decides where the stream begins: at the last transaction that is known,
 // by which the log is known again before anything in it counts as read. A
 // checkpoint without one, of other tables, or before the slot (see Verify), can
-// only be believed.
+// only be believed. Until then no more is confirmed than the slot has already.
 func (s *source) recall(h *holding, slot wal.Slot) {
-	if h.found.Scope == s.scope() && !h.found.Landmark.IsZero() && h.found.LSN == h.cp.LSN {
-		h.cp.Landmark = h.found.Landmark
-		h.start = max(slot.ConfirmedFlush, h.cp.Landmark.Commit, s.intake.landmark.Commit)
-	} else {
-		h.start = max(h.start, s.intake.end)
+	if found := h.found; found != nil && found.Scope == s.scope() && !found.Landmark.IsZero() && found.LSN == h.cp.LSN {
+		h.cp.Landmark = found.Landmark
 	}
-	h.confirmed = min(slot.ConfirmedFlush, h.start)
+	h.confirmed = slot.ConfirmedFlush
+	h.start = max(h.confirmed, h.cp.Landmark.Commit, s.intake.landmark.Commit)
 }
 
 func (s *source) scope() string {
@@ -354,7 +346,19 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	}
 	seen.Publication = pub.Fingerprint(s.tables)
 	failures, _, err := wal.CheckTables(ctx, sql, pub, s.tables, s.intake.router.Needed)
-	return seen, errors.Join(append(failures, err)...)
+	if len(failures) > 0 || err != nil {
+		return seen, errors.Join(append(failures, err)...)
+	}
+	infos, err := wal.ReadTables(ctx, sql, s.tables)
+	if err != nil {
+		return seen, err
+	}
+	oids := make([]uint32, len(infos))
+	for i, t := range infos {
+		oids[i] = t.OID
+	}
+	s.intake.oids.Store(&oids)
+	return seen, nil
 }
 
 // sinceCheckpoint makes a loss of a publication or table that is not as it must

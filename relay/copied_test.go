@@ -65,6 +65,51 @@ func TestFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 	}
 }
 
+// What is in flight at such a takeover is not confirmed by the new stream's start:
+// it is neither acknowledged nor saved.
+func TestFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	d := p.d
+	store, g := &valve{Store: d.inPostgres()}, &gate{topic: &topic{}}
+	i := d.start(store, g).streams()
+	ids := d.insert(1, 1)
+	arrive(t, g.topic, 1)
+	eventually(t, "a copy of the slot", func() bool { return p.copied() > 0 })
+
+	store.shut()
+	ids = append(ids, d.insert(1, 1)...)
+	var next wal.LSN
+	eventually(t, "the next checkpoint", func() bool {
+		next = store.waits()
+		all := g.topic.all()
+		return len(all) == 2 && next > all[1].position.CommitLSN
+	})
+	g.hold()
+	ids = append(ids, d.insert(1, 1)...)
+	eventually(t, "an event in flight", func() bool { _, waiting := g.unacked(); return waiting })
+	p.replicate(d.lsn("SELECT pg_current_wal_flush_lsn()::text"))
+	pgtest.Freeze(t, d.url, "backend_type = 'walsender' AND application_name = 'walreceiver'")
+	store.pass()
+	eventually(t, "the copy to follow", func() bool { return p.copied() >= next })
+	p.primary.Stop(t, pgtest.Immediate)
+	if row, copied := p.stored(), p.copied(); row >= copied {
+		t.Fatalf("the checkpoint's row came through: %s, the slot is at %s", row, copied)
+	}
+	p.promote()
+	eventually(t, "a new stream", func() bool { return d.walsender() != 0 })
+	d.heard()
+	confirmed := d.confirmed()
+	if waits, _ := g.unacked(); confirmed > waits {
+		t.Errorf("the slot is confirmed up to %s, but an event of %s has no ack", confirmed, waits)
+	}
+	g.open()
+	ids = append(ids, d.insert(1, 1)...)
+	arrive(t, g.topic, len(ids))
+	i.stop()
+	wantOnce(t, g.topic, ids)
+}
+
 // valve is a store whose saves can be made to wait.
 type valve struct {
 	checkpoint.Store

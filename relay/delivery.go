@@ -57,14 +57,23 @@ func (d *delivery) run(ctx context.Context) error {
 	}
 }
 
+// dealt notes that n events of the batch are dealt with. Those behind them begin
+// to wait now: a batch of dead letters takes a request for each.
+func (d *delivery) dealt(n int) {
+	d.settled.Add(uint64(n))
+	if f := d.current.Load(); f != nil {
+		d.current.Store(&flight{began: time.Now(), oldest: f.oldest})
+	}
+}
+
 // flight is a batch on its way.
 type flight struct {
-	began  time.Time // of the delivery
+	began  time.Time // of the delivery of what is not dealt with yet
 	oldest time.Time // commit time of the first event
 }
 
-// stuck is how long the delivery in progress has taken, and lag how long ago
-// its first event was committed; both are 0 where there is none.
+// stuck is for how long nothing was acknowledged of the delivery in progress, and
+// lag how long ago its first event was committed; both are 0 where there is none.
 func (d *delivery) stuck() time.Duration {
 	if f := d.current.Load(); f != nil {
 		return time.Since(f.began)
@@ -119,6 +128,7 @@ func (d *delivery) flush(ctx context.Context) error {
 		published = slices.DeleteFunc(slices.Clone(d.events), func(ev *transform.Event) bool { return rejected[ev] })
 	}
 	d.metrics.Published(published)
+	d.dealt(len(published))
 	clear(d.events)
 	d.events = d.events[:0]
 	return nil
@@ -136,7 +146,6 @@ func (d *delivery) settle(batch []item) {
 		}
 		d.tracker.Done(ticket, n)
 	}
-	d.settled.Add(uint64(len(batch)))
 	for i := range batch {
 		batch[i].event.Release()
 	}
@@ -168,10 +177,12 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 			return fmt.Errorf("event %s: %w", ev.Name(), err)
 		}
 		d.metrics.DeadLettered(bad.Reason)
+		d.dealt(1)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event written to the dead-letter topic", Detail: string(bad.Reason)}, fields...)
 		return nil
 	case config.BadEventSkip:
 		d.metrics.Skipped(bad.Reason)
+		d.dealt(1)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event skipped, as errors.on_bad_event says", Detail: string(bad.Reason)}, fields...)
 		return nil
 	}

@@ -174,3 +174,35 @@ func TestDeliverySaysHowLongItHasBeenStuck(t *testing.T) {
 		}
 	})
 }
+
+// slowLetters takes its time for each dead letter.
+type slowLetters struct {
+	*gate
+	each func()
+}
+
+func (s slowLetters) DeadLetter(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	<-time.After(stuckAfter / 2) // of the bubble's clock
+	s.each()
+	return s.gate.DeadLetter(ctx, ev, bad)
+}
+
+// A batch of dead letters takes as long as they take one after the other. Each
+// that is acknowledged is progress.
+func TestManyDeadLettersAreNoStandstill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDelivering(config.BadEventDeadLetter)
+		letters := uint64(0)
+		d.sink = slowLetters{d.gate, func() {
+			if stuck := d.stuck(); stuck > stuckAfter || d.settled.Load() != letters {
+				t.Errorf("%d of %d letters count; without acknowledgement for %s", d.settled.Load(), letters, stuck)
+			}
+			letters++
+		}}
+		d.send(t, "bbbrr")
+		d.queue.close()
+		if err := d.run(t.Context()); err != nil || d.settled.Load() != 5 {
+			t.Errorf("run = %v, %d events dealt with", err, d.settled.Load())
+		}
+	})
+}

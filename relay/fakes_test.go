@@ -47,6 +47,7 @@ func (c *counts) Ignored(op string)               { c.locked(func() { c.ignored 
 func (c *counts) Reconnected(string)              { c.locked(func() { c.reconnects++ }) }
 func (c *counts) Role(role string)                { c.locked(func() { c.roles = append(c.roles, role) }) }
 func (c *counts) TopicsMissing(int)               {}
+func (c *counts) Connected(string, bool)          {}
 func (c *counts) Slot(wal.Slot, wal.LSN, time.Duration) {
 }
 func (c *counts) CheckpointSaved(err error) {
@@ -69,7 +70,7 @@ func (c *counts) reconnected() (n int) {
 }
 
 // store is a checkpoint.Store in memory, which several instances may share. Of
-// two holders the one with the higher epoch wins, as in Kafka.
+// two holders the one with the higher epoch wins, of two saves of one the further.
 type store struct {
 	mu     sync.Mutex
 	cp     *checkpoint.Checkpoint
@@ -102,7 +103,7 @@ func (s *store) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 		return nil
 	}
 	s.saved = append(s.saved, cp)
-	if s.cp == nil || cp.Epoch >= s.cp.Epoch {
+	if s.cp == nil || cp.Epoch > s.cp.Epoch || cp.Epoch == s.cp.Epoch && cp.LSN >= s.cp.LSN {
 		s.cp = &cp
 	}
 	return nil

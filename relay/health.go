@@ -35,6 +35,7 @@ type Status struct {
 	InFlightBytes  int64     `json:"in_flight_bytes"`
 	MissingTopics  []string  `json:"missing_topics,omitempty"`
 	PostgresError  string    `json:"postgres_error,omitempty"`
+	KafkaError     string    `json:"kafka_error,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
 	// OldestUnconfirmedSeconds is for how long the server has had something that
 	// is not confirmed.
@@ -61,6 +62,8 @@ type Health struct {
 	keeper   *keeper
 	delivery *delivery
 	intake   *intake
+	// statusInterval is how often the stream's server is asked for an answer.
+	statusInterval time.Duration
 
 	retention *retentionHealth
 
@@ -71,7 +74,8 @@ type Health struct {
 	flush   wal.LSN
 	missing []string
 	pgErr   string
-	// storeErr is why there is no session, where the checkpoint store is.
+	brokers string // why they do not answer; "" if they do
+	// storeErr is why the checkpoint store does not serve a spare, or a session.
 	storeErr string
 	// While the role is active:
 	progress progress
@@ -79,7 +83,7 @@ type Health struct {
 }
 
 // NewHealth returns the state of a connector that New has yet to wire. Only
-// TopicWaiting may be called before.
+// TopicWaiting and Brokers may be called before.
 func NewHealth(m Metrics) *Health {
 	h := &Health{metrics: m, retention: &retentionHealth{Observer: m}}
 	h.setRole(RoleStarting)
@@ -127,7 +131,21 @@ func (h *Health) down(err error) {
 	h.pgErr, h.storeErr = err.Error(), ""
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
+		return
 	}
+	h.metrics.Connected("postgres", false)
+}
+
+// Brokers notes that Kafka answers (nil), or why it does not, whatever the role:
+// a spare without brokers could not take over.
+func (h *Health) Brokers(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.brokers = ""
+	if err != nil {
+		h.brokers = err.Error()
+	}
+	h.metrics.Connected("kafka", err == nil)
 }
 
 // TopicWaiting notes a topic that delivery waits for, or that it is there now.
@@ -165,6 +183,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.pgErr != "" {
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
 	}
+	if h.brokers != "" {
+		reasons = append(reasons, "Kafka: "+h.brokers)
+	}
 	if h.storeErr != "" {
 		reasons = append(reasons, h.storeErr)
 	}
@@ -198,8 +219,12 @@ func (h *Health) advance(now time.Time) {
 // stalled lists what stands still, unless the reason is known. It needs mu.
 func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	h.advance(now)
-	if why := h.progress.stall(now); why != "" && !known {
+	switch why, silent := h.progress.stall(now), h.silent(); {
+	case known:
+	case why != "":
 		reasons = append(reasons, why)
+	case silent > h.statusInterval+stalledAfter:
+		reasons = append(reasons, fmt.Sprintf("the stream has been silent for %s, although the server is asked for an answer", silent.Round(time.Second)))
 	}
 	if blind := now.Sub(h.looked); blind > stalledAfter {
 		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))
@@ -218,6 +243,14 @@ func (h *Health) unconfirmed() time.Duration {
 	now := time.Now()
 	h.advance(now)
 	return h.progress.unconfirmed(now)
+}
+
+// silent is for how long the stream has waited for any word of the server.
+func (h *Health) silent() time.Duration {
+	if s := h.keeper.stream.Load(); s != nil {
+		return s.Silent()
+	}
+	return 0
 }
 
 func (h *Health) received() wal.LSN {
@@ -260,6 +293,7 @@ func (h *Health) Status() any {
 		InFlightBytes:  h.queue.bytes(),
 		MissingTopics:  slices.Clone(h.missing),
 		PostgresError:  h.pgErr,
+		KafkaError:     h.brokers,
 		UnackedSeconds: h.delivery.stuck().Seconds(),
 		Retention:      h.retention.status(),
 

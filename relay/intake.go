@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,11 @@ type intake struct {
 
 	changes  atomic.Uint64 // everything but idle positions that arrived
 	relation *wal.Relation // of the last row
+	asked    *[]uint32     // what oids were when relation was looked up
 	outbox   bool          // whether relation is one of tables
+
+	// oids are those of tables at the last look at the catalogs; nil before.
+	oids atomic.Pointer[[]uint32]
 
 	end      wal.LSN             // what ends at or before it was taken in
 	landmark checkpoint.Landmark // of the last transaction with events among that
@@ -114,6 +119,12 @@ func (in *intake) idle(pos wal.LSN) error {
 // checkpoint and the slot, and comes to include what this process has taken in.
 // fn is called once the stream is seen to be of the same log.
 func (in *intake) resume(past checkpoint.Past, fn func()) error {
+	if !in.cut.IsZero() && in.cut.CommitLSN < past.Known { // another instance has read the rest of it
+		if err := in.tracker.Seal(past.Known, checkpoint.Landmark{}); err != nil {
+			return fmt.Errorf("transaction at %s, which is over: %w", in.cut.CommitLSN, err)
+		}
+		in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
+	}
 	in.end = max(in.end, past.Known)
 	if in.landmark.Commit < past.Since.Commit {
 		in.landmark = past.Since
@@ -148,11 +159,16 @@ func (in *intake) repeated(pos wal.LSN) (bool, error) {
 	return pos < in.end, nil
 }
 
-// ours reports whether the row is of an outbox table.
+// ours reports whether the row is of an outbox table: one that had its name when
+// the row was written, or has it now. The stream tells of a table that was
+// renamed for a while by the name of then, and up to PostgreSQL 15 it does not
+// notice when a schema gets its old name back (pgoutput.c, init_rel_sync_cache).
 func (in *intake) ours(row *wal.Row) bool {
-	if row.Relation != in.relation {
-		in.relation = row.Relation
-		in.outbox = in.tables[wal.Table{Schema: row.Relation.Namespace, Name: row.Relation.Name}]
+	oids := in.oids.Load()
+	if rel := row.Relation; rel != in.relation || oids != in.asked {
+		in.relation, in.asked = rel, oids
+		in.outbox = in.tables[wal.Table{Schema: rel.Namespace, Name: rel.Name}] ||
+			oids != nil && slices.Contains(*oids, rel.OID)
 	}
 	return in.outbox
 }

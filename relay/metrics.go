@@ -24,6 +24,8 @@ type Metrics interface {
 	// Reconnected counts new connections after a broken one; side is postgres
 	// or kafka.
 	Reconnected(side string)
+	// Connected is told whether a side, postgres or kafka, can be reached.
+	Connected(side string, ok bool)
 	// Role is told of a change of role: starting, standby, active or stopping.
 	Role(role string)
 	// CheckpointSaved is told of every attempt.

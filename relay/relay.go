@@ -128,6 +128,7 @@ func New(o Options) (*Relay, error) {
 	}
 	h := r.health
 	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
+	h.statusInterval = o.Config.Source.StatusInterval
 	o.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
 	o.Metrics.ObserveUnconfirmed(h.unconfirmed)
 	o.Metrics.ObserveCheckpoint(h.checkpointAge)

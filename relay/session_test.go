@@ -215,34 +215,22 @@ func TestUnknownHostIsAConfigurationErrorAtFirst(t *testing.T) {
 }
 
 // Failure mode 23: an idle outbox beside a busy table. The slot follows each
-// mebibyte of the log by itself, long before a quiet position is saved. It runs
-// without others beside it: they would write to the log too.
+// mebibyte of the log by itself. (How soon is the keeper's to decide, and its
+// tests' to say.) It runs without others beside it: they would write to the log
+// too.
 func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	d := sharedDatabase(t)
 	d.exec("CREATE TABLE busy (v text)")
-	d.cfg.Checkpoint.Interval = 100 * time.Millisecond // the default
-	d.cfg.Source.StatusInterval = time.Second
 	i := d.start(&store{}, &gate{topic: &topic{}}).streams()
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
-	const rounds = 8
-	late := 0
-	for range rounds {
+	for range 4 {
 		mark := d.lsn("SELECT pg_current_wal_flush_lsn()::text") + 1<<20
-		began := time.Now()
 		eventually(t, "the slot to follow", func() bool {
 			<-pace.C
 			d.exec("INSERT INTO busy SELECT repeat('x', 500) FROM generate_series(1, 100)")
 			return d.confirmed() >= mark
 		})
-		took := time.Since(began)
-		t.Logf("the slot followed after %v", took.Round(time.Millisecond))
-		if took > quietInterval/2 {
-			late++
-		}
 	}
 	i.stop()
-	if late > rounds/2 { // a busy machine may stop us now and then
-		t.Errorf("the slot was late %d times of %d", late, rounds)
-	}
 }

@@ -140,3 +140,23 @@ func (*deafStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error)
 	<-ctx.Done()
 	return checkpoint.Checkpoint{}, false, context.Cause(ctx)
 }
+
+// A server process that sends the stream and says nothing any more shows in
+// readiness also where there is nothing to send, long before liveness_timeout.
+func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgtest.Start(t).NewDatabase(t))
+	d.cfg.Source.LivenessTimeout = 10 * patience
+	i := d.start(&store{}, &gate{topic: &topic{}}).streams()
+	ready := func() bool { ok, _ := i.health.Ready(); return ok }
+	eventually(t, "readiness", ready)
+	// Nothing else shall write to the log.
+	defer pgtest.Freeze(t, d.url, `backend_type IN ('background writer', 'checkpointer', 'autovacuum launcher')`)()
+	end := d.lsn("SELECT pg_current_wal_lsn()::text")
+	eventually(t, "everything to be confirmed", func() bool { return d.confirmed() >= end })
+	thaw := pgtest.Freeze(t, d.url, `backend_type = 'walsender'`)
+	eventually(t, "the silence to be seen", func() bool { return !ready() })
+	thaw()
+	eventually(t, "readiness again", ready)
+	i.stop()
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,7 @@ type source struct {
 	connected bool        // a connection succeeded once
 	elsewhere elsewhere   // while standing by
 	owed      bool        // the store says that nobody has read the slot yet
+	server    net.Addr    // of the present stream
 	stream    *wal.Stream // of the last session that ended because ctx did
 
 	whole atomic.Uint64 // LSN up to which the stream is known to have left nothing out
@@ -92,6 +94,7 @@ func (s *source) session(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
+	s.intake.metrics.Connected("postgres", true)
 	s.connected = true
 	defer closeConn(sql)
 
@@ -123,6 +126,7 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	s.whole.Store(0) // another server's positions would mislead
 	s.recognised.Store(false)
 	s.keeper.follow(h.cp.Publication)
+	s.server = h.stream.Server()
 	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
 		err := s.monitor(ctx, cp)

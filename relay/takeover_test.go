@@ -114,6 +114,37 @@ func TestOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	wantAll(t, to, ids)
 }
 
+// Without stored checkpoints an instance does not learn that another one has read
+// the slot meanwhile, only how far. A transaction of which it had read the first
+// half is then over: nothing of it comes any more, and the position goes on in a
+// quiet outbox.
+func TestSecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
+	d.exec("CREATE TABLE busy (v text)")
+	to := &topic{}
+	p, behind := behindProxy(t, d)
+	g := &gate{topic: to}
+	first := behind.start(&store{forget: true}, g).streams()
+	g.hold()
+	ids := d.insert(500, 500)
+	eventually(t, "half of a transaction in flight", func() bool { return first.metrics.inFlight() > 18_000 })
+	p.Refuse(true)
+	p.Cut()
+	second := d.start(&store{forget: true}, &gate{topic: to}).streams()
+	arrive(t, to, len(ids))
+	second.stop()
+	g.open()
+	p.Refuse(false)
+	eventually(t, "the first to read the slot again", func() bool { return d.walsender() != 0 })
+	d.exec("INSERT INTO busy SELECT repeat('x', 500) FROM generate_series(1, 2000)")
+	mark := d.lsn("SELECT pg_current_wal_flush_lsn()::text")
+	eventually(t, "the slot to follow", func() bool { return d.confirmed() >= mark })
+	first.stop()
+	wantAll(t, to, ids)
+}
+
 // behindProxy returns the same database through a proxy.
 func behindProxy(t *testing.T, d *database) (*proxy.Proxy, *database) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -30,6 +31,7 @@ const (
 // It is a kgo.HookBrokerConnect and HookBrokerRead, called from several
 // goroutines.
 type connections struct {
+	cfg      config.Kafka
 	log      *zap.Logger
 	observer *Observer
 
@@ -49,8 +51,8 @@ type trouble struct {
 	reported time.Time
 }
 
-func newConnections(log *zap.Logger, observer *Observer) *connections {
-	c := &connections{log: log, observer: observer, brokers: make(map[int32]*trouble), cut: make(map[int32]bool)}
+func newConnections(cfg config.Kafka, log *zap.Logger, observer *Observer) *connections {
+	c := &connections{cfg: cfg, log: log, observer: observer, brokers: make(map[int32]*trouble), cut: make(map[int32]bool)}
 	c.final, c.refuse = context.WithCancelCause(context.Background())
 	return c
 }
@@ -99,6 +101,9 @@ func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration
 // OnBrokerRead implements kgo.HookBrokerRead. Kafka answers a wrong password,
 // but some of what speaks its protocol only hangs up.
 func (c *connections) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if err == nil {
+		c.observer.answered()
+	}
 	if kmsg.Key(key) == kmsg.SASLAuthenticate && errors.Is(err, io.EOF) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -127,6 +132,7 @@ func (c *connections) failed(t *trouble, addr string, err error) {
 	}
 	if now := time.Now(); now.Sub(t.reported) >= reportEvery {
 		t.reported = now
-		c.log.Warn("cannot connect to Kafka broker, retrying", zap.String("broker", addr), zap.Error(err))
+		c.log.Warn("cannot connect to Kafka broker, retrying", zap.String("broker", addr), zap.Error(err),
+			zap.String("remedy", absenceRemedy(c.cfg, err)))
 	}
 }

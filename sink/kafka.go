@@ -85,7 +85,7 @@ func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
 	for _, opt := range opts {
 		opt(k)
 	}
-	k.connections = newConnections(k.log, &k.observer)
+	k.connections = newConnections(cfg, k.log, &k.observer)
 	k.onDone = func(rec *kgo.Record, err error) {
 		if err != nil {
 			k.failed[rec] = err

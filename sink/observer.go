@@ -14,6 +14,14 @@ type Observer struct {
 	// TopicWaiting is called with true when a delivery stops for a topic that
 	// does not exist, and with false when it goes on.
 	TopicWaiting func(topic string, waiting bool)
+	// Answered is called for each answer of a broker; see Probe.
+	Answered func()
+}
+
+func (o *Observer) answered() {
+	if o.Answered != nil {
+		o.Answered()
+	}
 }
 
 func (o *Observer) reconnect() {

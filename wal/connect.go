@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,13 @@ var sessionParams = map[string]string{
 // closes the connection, unless it was announced to Patient; one that waits for a
 // lock fails after lockTimeout.
 func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	return ConnectBeside(ctx, url, nil)
+}
+
+// ConnectBeside is Connect to the address that a stream comes from: what other
+// hosts of the URL say, such as that they take no connections, does not concern
+// it. Where the URL does not lead there any more, or at is nil, it is Connect.
+func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, classify(err)
@@ -45,7 +53,7 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	// Catalog queries are few; the simple protocol also works through poolers.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	setLockTimeout(&cfg.Config)
-	return open(ctx, cfg, answerTimeout)
+	return openAt(ctx, cfg, answerTimeout, at)
 }
 
 // ConnectStore opens an ordinary connection for another purpose than to read

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +22,19 @@ import (
 
 // open opens an ordinary connection, whose server may be silent for so long.
 func open(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration) (*pgx.Conn, error) {
+	return openAt(ctx, cfg, silence, nil)
+}
+
+// openAt is open at one address, where the configuration leads there.
+func openAt(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration, at net.Addr) (*pgx.Conn, error) {
 	cfg.DialFunc = limited(cfg.DialFunc, silence)
-	return anyHost(ctx, &cfg.Config, func(one *pgconn.Config) (*pgx.Conn, error) {
+	all := addresses(ctx, &cfg.Config)
+	if at != nil {
+		if i := slices.IndexFunc(all, func(one *pgconn.Config) bool { return isAt(ctx, one, at) }); i >= 0 {
+			all = all[i : i+1]
+		}
+	}
+	return anyHost(all, func(one *pgconn.Config) (*pgx.Conn, error) {
 		alone := *cfg
 		alone.Config = *one
 		return pgx.ConnectConfig(ctx, &alone)
@@ -31,7 +44,7 @@ func open(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration) (*pgx
 // openReplication opens a replication connection.
 func openReplication(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
 	cfg.DialFunc = limited(blockingSocket(cfg.DialFunc), answerTimeout)
-	return anyHost(ctx, cfg, func(one *pgconn.Config) (*pgconn.PgConn, error) {
+	return anyHost(addresses(ctx, cfg), func(one *pgconn.Config) (*pgconn.PgConn, error) {
 		return pgconn.ConnectConfig(ctx, one)
 	})
 }
@@ -41,8 +54,7 @@ func openReplication(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, e
 // right to connect, and would not tell which said what: a host may refuse for
 // good, as a standby whose pg_hba.conf is another, while the next is only down
 // for a while. So it gets one address at a time.
-func anyHost[C any](ctx context.Context, cfg *pgconn.Config, connect func(*pgconn.Config) (C, error)) (conn C, err error) {
-	all := addresses(ctx, cfg)
+func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error)) (conn C, err error) {
 	var errs []error
 	later := false
 	for _, one := range all {
@@ -124,6 +136,19 @@ func resolve(ctx context.Context, host *pgconn.Config) (all []*pgconn.Config) {
 		all = append(all, &one)
 	}
 	return all
+}
+
+// isAt tells whether one of addresses is the address of a connection.
+func isAt(ctx context.Context, one *pgconn.Config, at net.Addr) bool {
+	network, address := pgconn.NetworkAddress(one.Host, one.Port)
+	if network != "unix" {
+		found, err := one.LookupFunc(ctx, one.Host) // of resolve
+		if err != nil {
+			return false
+		}
+		address = net.JoinHostPort(found[0], strconv.Itoa(int(one.Port)))
+	}
+	return address == at.String()
 }
 
 // refusal is the error of an attempt at several addresses. What may pass at one

@@ -30,7 +30,8 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	if p.rests() {
 		nap(napTime)
 	}
-	if now := time.Now(); now.Sub(p.deadlined) > deadlineSlack {
+	now := time.Now()
+	if now.Sub(p.deadlined) > deadlineSlack {
 		if err := p.conn.SetReadDeadline(now.Add(p.liveness + deadlineSlack)); err != nil {
 			return 0, err
 		}
@@ -39,7 +40,9 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil { // after the deadline: ctx's own must win
 		return 0, err
 	}
+	p.reading.Store(int64(now.Sub(p.opened)))
 	n, err := p.conn.Read(b)
+	p.reading.Store(0)
 	p.lastRead = n
 	return n, err
 }

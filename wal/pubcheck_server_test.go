@@ -92,24 +92,75 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
 			needVersion(t, conn, tt.since)
 			execute(t, conn, tt.setup...)
-			pub := readPublication(t, conn)
-			failures, _, err := CheckTables(testContext(t), conn, pub, []Table{outbox},
-				func(*Relation) ([]string, error) { return nil, errors.New("no columns are needed") })
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantOnly(t, "failures", failures, tt.says)
-			for _, err := range failures {
-				wantConfig(t, err)
-			}
-			if tt.insert == "" {
-				return
-			}
-			seen, arrived := arrivals(t, conn, tt.insert)
-			if complete := arrived == seen; seen == 0 || complete != (tt.says == "") {
-				t.Errorf("%d rows are seen in the table, %d arrived; refused: %v", seen, arrived, failures)
-			}
+			wantRefusedIfLost(t, conn, tt.insert, tt.says)
 		})
+	}
+}
+
+// wantRefusedIfLost asserts that public.outbox is refused, saying so, if rows
+// inserted do not arrive, and not if they do.
+func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
+	t.Helper()
+	failures, _, err := CheckTables(testContext(t), conn, readPublication(t, conn), []Table{outbox},
+		func(*Relation) ([]string, error) { return nil, errors.New("no columns are needed") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOnly(t, "failures", failures, says)
+	for _, err := range failures {
+		wantConfig(t, err)
+	}
+	if insert == "" {
+		return
+	}
+	seen, arrived := arrivals(t, conn, insert)
+	if complete := arrived == seen; seen == 0 || complete != (says == "") {
+		t.Errorf("%d rows are seen in the table, %d arrived; refused: %v", seen, arrived, failures)
+	}
+}
+
+// Before 18 a partitioned table can be made unlogged, which says nothing of its
+// partitions, and no ALTER TABLE undoes it.
+func TestUnloggedPartitionedTable(t *testing.T) {
+	const (
+		root       = `CREATE UNLOGGED TABLE outbox (id int, note text) PARTITION BY LIST (id)`
+		loggedRoot = `CREATE TABLE outbox (id int, note text) PARTITION BY LIST (id)`
+		middle     = `CREATE UNLOGGED TABLE middle PARTITION OF outbox DEFAULT PARTITION BY LIST (id)`
+	)
+	for name, c := range map[string]struct {
+		setup []string
+		says  string
+	}{
+		"logged partition":                {[]string{root, `CREATE TABLE part PARTITION OF outbox DEFAULT`}, ""},
+		"unlogged partition":              {[]string{root, `CREATE UNLOGGED TABLE part PARTITION OF outbox DEFAULT`}, "partition public.part"},
+		"logged partition further down":   {[]string{loggedRoot, middle, `CREATE TABLE part PARTITION OF middle DEFAULT`}, ""},
+		"unlogged partition further down": {[]string{loggedRoot, middle, `CREATE UNLOGGED TABLE part PARTITION OF middle DEFAULT`}, "partition public.part"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
+			if s, err := ReadServer(testContext(t), conn); err != nil || s.Major() >= 18 {
+				t.Skipf("PostgreSQL 18 has none (%v)", err)
+			}
+			execute(t, conn, append(c.setup, `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`)...)
+			wantRefusedIfLost(t, conn, `INSERT INTO outbox VALUES (1, 'x')`, c.says)
+		})
+	}
+}
+
+// A partition that somebody drops while the catalogs are read is no reason to
+// refuse its table: a connector that starts just then would end with a loss.
+func TestPartitionDroppedDuringTheLook(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	other := connect(t, url, `CREATE TABLE outbox (id int) PARTITION BY LIST (id)`, `CREATE TABLE part PARTITION OF outbox DEFAULT`,
+		`CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true)`)
+	conn := connect(t, url)
+	pub := readPublication(t, conn)
+	execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
+	execute(t, other, `DROP TABLE part`)
+	failures, _, err := CheckTables(testContext(t), conn, pub, []Table{outbox}, nil)
+	if err != nil || len(failures) > 0 {
+		t.Errorf("refused: %v, %v", failures, err)
 	}
 }
 

@@ -181,6 +181,9 @@ func classifyPublicationError(err error) error {
 	}
 	var remedy string
 	switch pg.Code {
+	case "55P03": // lock_not_available: CREATE INDEX, VACUUM, ALTER TABLE
+		return &failure.Error{Class: failure.Transient, Err: err, Remedy: "wait for who holds a lock on a table of the publication " +
+			"(SELECT * FROM pg_locks WHERE relation = '…'::regclass), or end it; lock_timeout in source.url sets how long we wait"}
 	case "42501": // insufficient_privilege: CREATE on the database, or not the tables' owner
 		remedy = "let the tables' owner create it: cdc-outbox setup --print prints the SQL"
 	case "42P01": // undefined_table

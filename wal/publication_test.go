@@ -157,6 +157,18 @@ func TestCreatePublicationRefused(t *testing.T) {
 	}
 }
 
+// An index that is being built, a VACUUM: that passes, and an operator can see who.
+func TestCreatePublicationOfALockedTable(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	conn := connect(t, url, createOutbox, "SET lock_timeout = 10")
+	info := readTable(t, conn, outbox)
+	connect(t, url, "BEGIN", "LOCK TABLE outbox IN SHARE MODE")
+	err := CreatePublication(testContext(t), conn, "p", []TableInfo{info})
+	if sqlState(err) != "55P03" || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) == "" {
+		t.Errorf("got %v (class %d), remedy %q", err, failure.ClassOf(err), failure.RemedyOf(err))
+	}
+}
+
 func needVersion(t *testing.T, conn *pgx.Conn, major int) {
 	t.Helper()
 	s, err := ReadServer(testContext(t), conn)

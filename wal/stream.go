@@ -83,6 +83,8 @@ type Stream struct {
 	encrypted bool      // conn reads one TLS record at a time
 	rowless   bool      // no rows are wanted
 	received  atomic.Uint64
+	reading   atomic.Int64 // when the read in progress began, after opened; 0: none
+	opened    time.Time
 	ctx       context.Context // interrupts reads; see interruptible
 	release   func()          // undoes the last interruptible
 	err       error           // of the Next that failed
@@ -110,6 +112,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		conn:      hijacked.Conn,
 		decoder:   decoder,
 		liveness:  o.LivenessTimeout,
+		opened:    time.Now(),
 		encrypted: encrypted,
 		rowless:   o.MessagesOnly,
 	}
@@ -280,6 +283,19 @@ func (s *Stream) keepalive(b []byte) (*Message, error) {
 // Received is the last position up to which everything was delivered by Next.
 // It may be called from any goroutine.
 func (s *Stream) Received() LSN { return LSN(s.received.Load()) }
+
+// Server is the address that the stream comes from.
+func (s *Stream) Server() net.Addr { return s.conn.RemoteAddr() }
+
+// Silent is for how long Next has waited for the server to say anything; 0 while
+// it does not wait. The server is asked to every StatusInterval. It may be called
+// from any goroutine.
+func (s *Stream) Silent() time.Duration {
+	if began := s.reading.Load(); began != 0 {
+		return time.Since(s.opened) - time.Duration(began)
+	}
+	return 0
+}
 
 // Confirm tells the server that everything up to and including lsn is durable
 // downstream. It never blocks and may be called from any goroutine; a position

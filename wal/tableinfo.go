@@ -33,7 +33,10 @@ type TableInfo struct {
 }
 
 // The catalogs alone are asked: functions such as pg_partition_tree lock what
-// they look at, and would wait for those who change a partition.
+// they look at, and would wait for those who change a partition. A partitioned
+// table has no rows of its own, so that its being unlogged, which SET LOGGED
+// cannot mend before 18, says nothing. A table that was dropped since the query
+// began, of which pg_relation_is_publishable knows nothing, is no reason to stop.
 const tableQuery = `
 WITH RECURSIVE named AS (
 	SELECT c.oid, c.relkind, c.relreplident FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -49,7 +52,8 @@ WITH RECURSIVE named AS (
 	SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid
 ), relative AS NOT MATERIALIZED (
 	SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS name, c.relispartition,
-	       c.relkind IN ('r', 'p') AND COALESCE(pg_relation_is_publishable(c.oid), false) AS publishable
+	       c.relkind = 'p' AND c.relpersistence <> 't'
+	       OR c.relkind = 'r' AND COALESCE(pg_relation_is_publishable(c.oid), true) AS publishable
 	  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 )
 SELECT named.oid, named.relkind = 'p',

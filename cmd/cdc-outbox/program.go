@@ -72,9 +72,6 @@ func (p *program) execute(ctx context.Context, args []string) error {
 	return act(ctx, p)
 }
 
-// keyVerbs is the first word of the verbs that have two.
-const keyVerbs = "idempotency"
-
 // choose finds the verb and its arguments.
 func (p *program) choose(args []string) (verb, []string, error) {
 	if len(args) == 0 {
@@ -90,17 +87,10 @@ func (p *program) choose(args []string) (verb, []string, error) {
 			return verb{}, nil, errHelp
 		}
 		name, rest = strings.Join(rest, " "), []string{"--help"}
-	case keyVerbs:
-		if len(rest) == 0 {
-			return verb{}, nil, failure.Configf("for example: cdc-outbox "+keyVerbs+" inspect --help", "%s what? inspect, release or purge", keyVerbs)
-		}
-		if rest[0] != "--help" && rest[0] != "-h" {
-			name, rest = name+" "+rest[0], rest[1:]
-		}
 	}
-	if name == keyVerbs { // help is asked for
-		help(p.stdout)
-		return verb{}, nil, errHelp
+	if name == "idempotency" || strings.HasPrefix(name, "idempotency ") {
+		return verb{}, nil, failure.Configf("install it with 'go install github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency@latest'; "+
+			"then for example: cdc-outbox-idempotency inspect --help", "idempotency is no verb: the program cdc-outbox-idempotency has inspect, release and purge")
 	}
 	for _, v := range verbs() {
 		if v.name == name {
@@ -112,7 +102,7 @@ func (p *program) choose(args []string) (verb, []string, error) {
 
 // harmless is what can be repeated in a message: not a URL with a password
 // that lost its flag.
-var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}( [A-Za-z][\w-]{0,30})?$`)
+var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
 
 func unknownVerb(name string) error {
 	switch meant := nearest.To(name, verbNames()); {

@@ -13,16 +13,14 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/connector"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(redistest.With(dynamotest.With(m))) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // outcome is what a command line left behind.
 type outcome struct {
@@ -85,6 +83,8 @@ func TestUsageErrors(t *testing.T) {
 		{"no verb", nil, []string{"no verb given", "cdc-outbox --help"}},
 		{"mistyped verb", []string{"rnu"}, []string{`unknown verb "rnu"`, "did you mean cdc-outbox run?"}},
 		{"unknown verb", []string{"publish"}, []string{`unknown verb "publish"`, "run, "}},
+		{"verb that moved", []string{"idempotency", "inspect", "--id", "1"}, []string{"program cdc-outbox-idempotency", "go install "}},
+		{"help of a verb that moved", []string{"help", "idempotency", "purge"}, []string{"program cdc-outbox-idempotency"}},
 		{"verb in capitals", []string{"Version"}, []string{"did you mean cdc-outbox version?"}},
 		{"flag before the verb", []string{"-c", "x.yaml", "run"}, []string{"the verb comes first"}},
 		{"mistyped flag", []string{"healthcheck", "--redy"}, []string{`has no flag "--redy"`, "did you mean --ready?"}},

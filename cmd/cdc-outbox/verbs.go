@@ -10,9 +10,6 @@ func verbs() []verb {
 		checkVerb(),
 		statusVerb(),
 		tailVerb(),
-		inspectVerb(),
-		releaseVerb(),
-		purgeVerb(),
 		healthcheckVerb(),
 		versionVerb(),
 	}

@@ -34,6 +34,7 @@ const patience = time.Minute
 type running struct {
 	base   string // of its URLs
 	stdout *lockedBuffer
+	logs   *observer.ObservedLogs
 	stop   func() error // waits for Run's result
 }
 
@@ -71,7 +72,7 @@ func start(t *testing.T, cfg config.Config) running {
 		}
 		return address != ""
 	})
-	return running{"http://" + address, out, stop}
+	return running{"http://" + address, out, logs, stop}
 }
 
 func TestRunPublishesAnswersAndDrains(t *testing.T) {

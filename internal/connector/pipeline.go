@@ -57,7 +57,12 @@ func (p *pipeline) relay(ctx context.Context) error {
 		return err
 	}
 	state := relay.NewHealth(p.metrics)
-	out, err := p.openSink(state.TopicWaiting)
+	probe, err := p.newProbe(state.Brokers)
+	if err != nil {
+		return err
+	}
+	defer probe.Close()
+	out, err := p.openSink(state.TopicWaiting, probe)
 	if err != nil {
 		return err
 	}
@@ -83,11 +88,13 @@ func (p *pipeline) relay(ctx context.Context) error {
 		return err
 	}
 	p.health.set(state)
+	defer p.watch(ctx, probe, state.Brokers)()
 	return r.Run(ctx)
 }
 
-// openSink opens the sink, which reports the topics that it waits for.
-func (p *pipeline) openSink(topicWaiting func(topic string, waiting bool)) (sink.Sink, error) {
+// openSink opens the sink, which reports the topics that it waits for, and to
+// the probe what brokers answer.
+func (p *pipeline) openSink(topicWaiting func(topic string, waiting bool), probe *sink.Probe) (sink.Sink, error) {
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil {
 		return sink.NewStdout(p.stdout), nil
@@ -96,6 +103,7 @@ func (p *pipeline) openSink(topicWaiting func(topic string, waiting bool)) (sink
 		Reconnect:         func() { p.metrics.Reconnected("kafka") },
 		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
 		TopicWaiting:      topicWaiting,
+		Answered:          probe.Answered,
 	})}
 	if p.cfg.Errors.OnBadEvent == config.BadEventDeadLetter {
 		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))

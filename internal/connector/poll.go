@@ -10,9 +10,14 @@ import (
 // poll runs a relay that needs neither slot nor checkpoint.
 func (p *pipeline) poll(ctx context.Context) error {
 	state := poll.NewHealth(p.metrics)
+	probe, err := p.newProbe(state.Brokers)
+	if err != nil {
+		return err
+	}
+	defer probe.Close()
 	r, err := poll.New(poll.Options{
 		Config:  *p.cfg,
-		Open:    func() (sink.Sink, error) { return p.openSink(state.TopicWaiting) },
+		Open:    func() (sink.Sink, error) { return p.openSink(state.TopicWaiting, probe) },
 		Metrics: p.metrics,
 		Health:  state,
 		Log:     p.log,
@@ -21,5 +26,6 @@ func (p *pipeline) poll(ctx context.Context) error {
 		return err
 	}
 	p.health.set(state)
+	defer p.watch(ctx, probe, state.Brokers)()
 	return r.Run(ctx)
 }

@@ -39,6 +39,7 @@ type Metrics struct {
 	ignored         *prometheus.CounterVec
 	warned          *prometheus.CounterVec
 	reconnects      *prometheus.CounterVec
+	connected       *prometheus.GaugeVec
 	role            *prometheus.GaugeVec
 	slot            slotGauges
 	retention       retentionMetrics
@@ -80,6 +81,8 @@ func (m *Metrics) registerConnector() {
 	for _, side := range []string{"postgres", "kafka", "checkpoint"} {
 		m.reconnects.WithLabelValues(side)
 	}
+	m.connected = m.gaugeVec("connected", "1 while the side can be reached: postgres, or kafka, which is asked every two seconds and counts as away after eight seconds without an answer.", "side")
+	m.Connected("postgres", false)
 	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active, stopping, or failed (only with pipelines: it needs an operator while others go on).", "role")
 	m.Role("starting")
 	m.partitionsGrown = m.counterVec("topic_partitions_grown_total", "Times that a topic was seen with more partitions: keys are placed anew.", "topic")
@@ -150,6 +153,15 @@ func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operatio
 // Reconnected counts a new connection after a broken one; side is postgres,
 // kafka or checkpoint (a new session, as the store failed).
 func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).Inc() }
+
+// Connected sets whether a side, postgres or kafka, can be reached.
+func (m *Metrics) Connected(side string, ok bool) {
+	value := 0.0
+	if ok {
+		value = 1
+	}
+	m.connected.WithLabelValues(side).Set(value)
+}
 
 // Role sets the present role: starting, standby, active, stopping or failed.
 func (m *Metrics) Role(role string) {

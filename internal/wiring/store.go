@@ -7,7 +7,6 @@ package wiring
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -43,16 +42,12 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 // explain adds what to do about a store that does not answer.
 func explain(cfg *config.Config, err error) error {
 	if cfg.Checkpoint.Store == config.StoreKafka {
-		err = sink.Explain(err)
+		return sink.Unreachable(*cfg.Sink.Kafka, err)
 	}
 	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {
 		return err
 	}
-	remedy := "start PostgreSQL, or correct source.url"
-	if cfg.Checkpoint.Store == config.StoreKafka {
-		remedy = "start a broker, or correct sink.kafka.brokers (" + strings.Join(cfg.Sink.Kafka.Brokers, ", ") + ")"
-	}
-	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: err}
+	return &failure.Error{Class: failure.Transient, Remedy: "start PostgreSQL, or correct source.url", Err: err}
 }
 
 // storeKey is database/slot unless the configuration names another key.

@@ -21,7 +21,7 @@ const storeEnv = "CDC_OUTBOX_IDEMPOTENCY_STORE"
 const storeDetail = "The store is named by --store or " + storeEnv + ": redis://host:6379/0,\n" +
 	"redis://host:6379?cluster=true, postgres://user@host/database or dynamodb://?region=eu-west-1."
 
-// keyFlags are the flags of the verbs about idempotency keys.
+// keyFlags are the flags of the verbs about keys.
 type keyFlags struct {
 	store, name, scope, id *string
 	asJSON                 *bool
@@ -59,10 +59,10 @@ func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.
 
 func inspectVerb() verb {
 	return verb{
-		name:    "idempotency inspect",
+		name:    "inspect",
 		summary: "shows what a consumer's store knows of a message",
 		detail:  storeDetail,
-		example: "cdc-outbox idempotency inspect --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
+		example: name + " inspect --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
 		prepare: func(flags *flag.FlagSet) action {
 			k := declareKey(flags)
 			return func(ctx context.Context, p *program) error {
@@ -83,10 +83,10 @@ func inspectVerb() verb {
 
 func releaseVerb() verb {
 	return verb{
-		name:    "idempotency release",
+		name:    "release",
 		summary: "lets a message that is being processed, waits or was given up be run again at once",
 		detail:  storeDetail + "\n\nWhoever holds its lease loses it. A completed message stays completed.",
-		example: "cdc-outbox idempotency release --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
+		example: name + " release --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
 		prepare: func(flags *flag.FlagSet) action {
 			k := declareKey(flags)
 			return func(ctx context.Context, p *program) error {
@@ -107,11 +107,11 @@ func releaseVerb() verb {
 
 func purgeVerb() verb {
 	return verb{
-		name:    "idempotency purge",
+		name:    "purge",
 		summary: "forgets messages, so that they would be run again if they came again",
 		detail: storeDetail + "\n\nWithout --id and --state it is all completed and given up messages of the scope.\n" +
 			"Without --yes it changes nothing.",
-		example: "cdc-outbox idempotency purge --store redis://localhost:6379/0 --scope shipping --state failed --older 168h --yes",
+		example: name + " purge --store redis://localhost:6379/0 --scope shipping --state failed --older 168h --yes",
 		prepare: func(flags *flag.FlagSet) action {
 			k := declareKey(flags)
 			states := flags.String("state", "", "only messages in these `STATES`: processing, completed, retryable, failed, separated by commas")
@@ -180,7 +180,7 @@ func parseStates(text string) ([]idempotency.State, error) {
 func explainKey(err error) error {
 	switch {
 	case errors.Is(err, idempotency.ErrCompleted):
-		return failure.Configf("cdc-outbox idempotency purge with the same flags has it run again when it comes again", "%w", err)
+		return failure.Configf(name+" purge with the same flags has it run again when it comes again", "%w", err)
 	case errors.Is(err, idempotency.ErrBadKey):
 		return failure.Configf("correct --scope and --id", "%w", err)
 	case keystore.Refused(err):

@@ -16,7 +16,7 @@ import (
 )
 
 // What only an operator can mend is code 2, with a remedy and without a secret.
-func TestIdempotencyVerbsSayWhatToMend(t *testing.T) {
+func TestVerbsSayWhatToMend(t *testing.T) {
 	redisServer := redistest.Start(t, redistest.Setting("requirepass", "right")).Addr()
 	database := pgtest.Shared(t).NewDatabase(t)
 	dynamo := "dynamodb://?region=us-east-1&endpoint=http://" + dynamotest.Shared(t).Address
@@ -37,8 +37,7 @@ func TestIdempotencyVerbsSayWhatToMend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, verb := range []string{"inspect --id 1", "release --id 1", "purge --yes"} {
-				args := append([]string{"idempotency"}, strings.Fields(verb)...)
-				got := execute(t.Context(), []string{storeEnv + "=" + c.store}, append(args, "--scope", "s", "--name", "missing")...)
+				got := execute(t.Context(), []string{storeEnv + "=" + c.store}, append(strings.Fields(verb), "--scope", "s", "--name", "missing")...)
 				if got.code != 2 || !strings.Contains(got.stderr, c.stderr) || strings.Contains(got.stderr, "xyzzy") {
 					t.Errorf("%s: code %d, stderr %q, want 2 and %q", verb, got.code, got.stderr, c.stderr)
 				}
@@ -47,8 +46,8 @@ func TestIdempotencyVerbsSayWhatToMend(t *testing.T) {
 	}
 }
 
-// TestIdempotencyVerbs lets an operator loose on each store.
-func TestIdempotencyVerbs(t *testing.T) {
+// TestVerbs lets an operator loose on each store.
+func TestVerbs(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) (url, table string){
 		"redis": func(t *testing.T) (string, string) {
 			return "redis://" + redistest.Shared(t).Addr(), "operator"
@@ -84,7 +83,7 @@ func operate(t *testing.T, url, table string) {
 	defer store.Close()
 	key := idempotency.Key{Scope: "shipping", ID: "o-1"}
 	run := func(args string) outcome {
-		all := append(strings.Fields("idempotency "+args), "--name", table, "--scope", key.Scope)
+		all := append(strings.Fields(args), "--name", table, "--scope", key.Scope)
 		return execute(t.Context(), []string{storeEnv + "=" + url}, all...)
 	}
 	want := func(args string, code int, texts ...string) {
@@ -135,7 +134,7 @@ func operate(t *testing.T, url, table string) {
 	want("inspect --id o-1", 0, "absent")
 }
 
-func TestIdempotencyVerbsRefuseWhatCannotWork(t *testing.T) {
+func TestVerbsRefuseWhatCannotWork(t *testing.T) {
 	for _, tt := range []struct{ args, stderr string }{
 		{"inspect --scope s --id 1", "no store given\nremedy: add --store URL, or export CDC_OUTBOX_IDEMPOTENCY_STORE"},
 		{"inspect --id 1 --store redis://h", "no scope given"},
@@ -147,15 +146,13 @@ func TestIdempotencyVerbsRefuseWhatCannotWork(t *testing.T) {
 		{"inspect --scope a/b --id 1 --store redis://127.0.0.1:1", "correct --scope and --id"},
 		{"purge --scope s --state complete --yes", `unknown state "complete"` + "\nremedy: did you mean completed?"},
 		{"purge --scope s --older -1h --yes --store redis://127.0.0.1:1", "negative"},
-		{"", "idempotency what?"},
-		{"forget", `unknown verb "idempotency forget"`},
 	} {
-		got := execute(t.Context(), nil, strings.Fields("idempotency "+tt.args)...)
+		got := execute(t.Context(), nil, strings.Fields(tt.args)...)
 		if got.code != 2 || !strings.Contains(got.stderr, tt.stderr) || strings.Contains(got.stderr, "xyzzy") {
 			t.Errorf("%s: code %d, stderr %q, want %q", tt.args, got.code, got.stderr, tt.stderr)
 		}
 	}
-	got := execute(t.Context(), nil, strings.Fields("idempotency inspect --scope s --id 1 --store redis://u:xyzzy@127.0.0.1:1")...)
+	got := execute(t.Context(), nil, strings.Fields("inspect --scope s --id 1 --store redis://u:xyzzy@127.0.0.1:1")...)
 	if got.code != 1 || strings.Contains(got.stderr, "xyzzy") {
 		t.Errorf("store out of reach: code %d, stderr %q", got.code, got.stderr)
 	}

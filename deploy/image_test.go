@@ -1,0 +1,264 @@
+package deploy
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
+)
+
+// largest is how many bytes a program may have, as it is in its image.
+var largest = map[string]int64{"/out/cdc-outbox": 30_000_000}
+
+// TestDockerfileCompilesFromItsContext does what Docker would do: it gives the
+// Dockerfile's commands what .dockerignore lets through and COPY takes, and
+// nothing else.
+func TestDockerfileCompilesFromItsContext(t *testing.T) {
+	b := builder{context: buildContext(t), stages: stages(t), images: t.TempDir(), roots: map[string]string{}}
+	compiled := 0
+	for _, s := range b.stages {
+		if strings.Contains(strings.Join(s.steps, "\n"), "go build") {
+			compiled++
+		}
+		t.Run(s.name, func(t *testing.T) { b.build(t, s) })
+	}
+	if compiled < 3 {
+		t.Errorf("only %d stages compile something: this test does not read the Dockerfile right", compiled)
+	}
+	for program, limit := range largest {
+		found := false
+		for _, root := range b.roots {
+			if info, err := os.Stat(filepath.Join(root, program)); err == nil {
+				found = true
+				if info.Size() >= limit {
+					t.Errorf("%s has %d bytes, no fewer than %d", program, info.Size(), limit)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("no stage makes %s", program)
+		}
+	}
+}
+
+// What is private, or changes without the program, is not sent to Docker.
+func TestContextHasNothingButSources(t *testing.T) {
+	ignored := ignore(t)
+	for _, path := range []string{
+		".git/HEAD", ".env", ".cache/test-summary", "bin/cdc-outbox", "cdc-outbox.yaml", "coverage.out",
+		"docs/DESIGN.md", "README.md", "Dockerfile", "deploy/compose/cdc-outbox.yaml", "relay/relay_test.go",
+	} {
+		if skip, err := ignored.MatchesOrParentMatches(path); err != nil || !skip {
+			t.Errorf("%s is part of the context, %v", path, err)
+		}
+	}
+}
+
+func ignore(t *testing.T) *patternmatcher.PatternMatcher {
+	t.Helper()
+	patterns, err := ignorefile.ReadAll(strings.NewReader(read(t, "../.dockerignore")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	matcher, err := patternmatcher.New(patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return matcher
+}
+
+// buildContext copies what .dockerignore lets through into a directory.
+func buildContext(t *testing.T) string {
+	t.Helper()
+	context, ignored := t.TempDir(), ignore(t)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == ".." {
+			return err
+		}
+		relative, err := filepath.Rel("..", path)
+		if err != nil {
+			return err
+		}
+		skip, err := ignored.MatchesOrParentMatches(relative)
+		switch {
+		case err != nil:
+			return err
+		case skip && d.IsDir() && !ignored.Exclusions():
+			return fs.SkipDir
+		case skip || !d.Type().IsRegular():
+			return nil
+		}
+		return copyFile(path, filepath.Join(context, relative))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return context
+}
+
+// stage is a part of the Dockerfile that begins with FROM.
+type stage struct {
+	name, from string
+	steps      []string // instructions, a line each
+}
+
+func stages(t *testing.T) []stage {
+	t.Helper()
+	var all []stage
+	text := regexp.MustCompile(`(?m)^\s*#.*\n`).ReplaceAllString(read(t, "../Dockerfile"), "")
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case words[0] == "FROM":
+			words = slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, "--") })
+			if len(words) != 4 || words[2] != "AS" {
+				t.Fatalf("stage without a name: %s", line)
+			}
+			all = append(all, stage{name: words[3], from: words[1]})
+		default:
+			last := &all[len(all)-1]
+			last.steps = append(last.steps, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+// builder carries out the Dockerfile's instructions, with directories for
+// images. Of images that are not made by the Dockerfile it has nothing: the
+// machine's Go compiles.
+type builder struct {
+	context string
+	stages  []stage
+	images  string            // a directory
+	roots   map[string]string // the file system of each stage that was built, in images
+}
+
+// build carries out a stage, after what it begins with.
+func (b *builder) build(t *testing.T, s stage) {
+	root := filepath.Join(b.images, s.name)
+	run := step{root: root, builder: b, workdir: "/", environ: map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}}
+	for _, line := range b.inherited(s) {
+		run.do(t, line)
+	}
+	b.roots[s.name] = root
+}
+
+// inherited returns the stage's instructions, those of the stages that it is
+// based on first.
+func (b *builder) inherited(s stage) []string {
+	if i := slices.IndexFunc(b.stages, func(base stage) bool { return base.name == s.from }); i >= 0 {
+		return slices.Concat(b.inherited(b.stages[i]), s.steps)
+	}
+	return s.steps
+}
+
+// step is the state between two instructions of a stage.
+type step struct {
+	*builder
+	root, workdir string
+	environ       map[string]string
+}
+
+func (s *step) do(t *testing.T, line string) {
+	t.Helper()
+	name, rest, _ := strings.Cut(line, " ")
+	switch name {
+	case "WORKDIR":
+		s.workdir = rest
+	case "ARG", "ENV":
+		for _, assignment := range strings.Fields(rest) {
+			if key, value, found := strings.Cut(assignment, "="); found {
+				s.environ[key] = value
+			}
+		}
+	case "COPY":
+		if err := s.copy(strings.Fields(rest)); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	case "RUN":
+		s.run(t, strings.TrimSpace(regexp.MustCompile(`^(\s*--\S+)+`).ReplaceAllString(rest, "")))
+	case "USER", "LABEL", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD":
+	default:
+		t.Fatalf("this test does not know the instruction %s", line)
+	}
+}
+
+// run runs a command that compiles; the modules are there already.
+func (s *step) run(t *testing.T, command string) {
+	t.Helper()
+	if command == "go mod download" {
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(command, "/out/", s.root+"/out/"))
+	cmd.Dir, cmd.Env = filepath.Join(s.root, s.workdir), os.Environ()
+	for key, value := range s.environ {
+		cmd.Env = append(cmd.Env, key+"="+value)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+// copy copies files of the context, or of a stage, as COPY does. What a stage
+// has from an image that the Dockerfile does not make is passed over.
+func (s *step) copy(words []string) error {
+	from := s.context
+	if name, found := strings.CutPrefix(words[0], "--from="); found {
+		words, from = words[1:], s.roots[name]
+		if from == "" {
+			return fmt.Errorf("there is no stage %s before this one", name)
+		}
+		if !strings.HasPrefix(words[0], "/out/") {
+			return nil
+		}
+	}
+	sources, to := words[:len(words)-1], words[len(words)-1]
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(s.workdir, to) + "/"
+	}
+	for _, source := range sources {
+		if err := copyTree(filepath.Join(from, source), s.root+to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTree copies a file, into the directory where to ends with a slash, or what
+// is in a directory.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		relative, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if path == from && strings.HasSuffix(to, "/") {
+			relative = filepath.Base(path)
+		}
+		return copyFile(path, filepath.Join(to, relative))
+	})
+}
+
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o644)
+}

@@ -1,0 +1,21 @@
+// Command cdc-outbox-idempotency is the operator's tool for the stores of
+// package idempotency: it shows what a consumer's store knows of a message, has
+// it run again, or forgets it. Verbs, flags and exit codes are public: 0 done,
+// 1 an error that may pass, 2 bad usage, or something that an operator must mend.
+//
+// It is a program of its own because it links every store's client.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	p := &program{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
+	os.Exit(p.run(ctx, os.Args[1:]))
+}

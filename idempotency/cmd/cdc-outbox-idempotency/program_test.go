@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(redistest.With(dynamotest.With(m))) }
+
+// outcome is what a command line left behind.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// execute runs a command line in memory.
+func execute(ctx context.Context, environ []string, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	p := &program{environ: environ, stdout: &stdout, stderr: &stderr}
+	code := p.run(ctx, args)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}} {
+		got := execute(t.Context(), nil, args...)
+		for _, v := range verbs() {
+			if got.code != 0 || !strings.Contains(got.stdout, "\n  "+v.name+" ") {
+				t.Errorf("%v does not list %s: %+v", args, v.name, got)
+			}
+		}
+	}
+	for _, v := range verbs() {
+		for _, args := range [][]string{{v.name, "--help"}, {v.name, "-h"}, {"help", v.name}} {
+			got := execute(t.Context(), nil, args...)
+			if got.code != 0 || got.stderr != "" || !strings.HasPrefix(got.stdout, name+" "+v.name+": ") {
+				t.Errorf("%v: %+v", args, got)
+			}
+		}
+		if err := parses(strings.TrimPrefix(v.example, name+" ")); err != nil {
+			t.Errorf("%s: its example: %v", v.name, err)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, args := range []string{"version", "--version"} {
+		if got := execute(t.Context(), nil, args); got.code != 0 || !strings.HasPrefix(got.stdout, name+" ") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, tt := range []struct{ args, stderr string }{
+		{"", "no verb given; the verbs are inspect, release, purge, version\nremedy: run cdc-outbox-idempotency --help"},
+		{"forget", `unknown verb "forget"; the verbs are inspect, `},
+		{"inpsect", `unknown verb "inpsect"; the verbs are inspect, release, purge, version` + "\nremedy: did you mean cdc-outbox-idempotency inspect?"},
+		{"redis://u:xyzzy@h", "unknown verb; "},
+		{"inspect redis://u:xyzzy@h", "inspect takes no arguments, only flags; got 1"},
+		{"inspect --stoer redis://u:xyzzy@h", `inspect has no flag "--stoer"` + "\nremedy: did you mean --store?"},
+		{"inspect --url:redis://u:xyzzy@h", "inspect has no flag\n"},
+		{"purge --older yesterday", "purge has a bad flag"},
+	} {
+		got := execute(t.Context(), nil, strings.Fields(tt.args)...)
+		if got.code != 2 || got.stdout != "" || !strings.Contains(got.stderr, tt.stderr) || strings.Contains(got.stderr, "xyzzy") {
+			t.Errorf("%s: %+v, want %q", tt.args, got, tt.stderr)
+		}
+	}
+}
+
+func TestInterruptedVerbSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got := execute(ctx, nil, strings.Fields("inspect --store postgres://127.0.0.1:1/d --scope s --id 1")...)
+	if want := name + ": stopped by a signal\n"; got.code != 1 || got.stderr != want {
+		t.Errorf("got %+v, want code 1 and %q", got, want)
+	}
+}
+
+// TestDocumentedCommandsExist parses the commands that documents show, and runs
+// none.
+func TestDocumentedCommandsExist(t *testing.T) {
+	shown := regexp.MustCompile("(?m)^ *" + name + " (.*)$|`" + name + " ([^`\n]+)`")
+	notWords := regexp.MustCompile(`\s#.*|<[^>]*>`)
+	for _, path := range []string{"operations.md", "idempotency-library.md"} {
+		text, err := os.ReadFile("../../../docs/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := shown.FindAllStringSubmatch(string(text), -1)
+		for _, m := range found {
+			command := notWords.ReplaceAllStringFunc(m[1]+m[2], func(s string) string {
+				if strings.HasPrefix(s, "<") {
+					return "1"
+				}
+				return ""
+			})
+			if err := parses(command); err != nil {
+				t.Errorf("%s: %s: %v", path, command, err)
+			}
+		}
+		if len(found) < 3 {
+			t.Errorf("%s: only %d commands found", path, len(found))
+		}
+	}
+}
+
+// parses returns what is wrong with a command line, short of running it.
+func parses(command string) error {
+	args := strings.Fields(command)
+	v, err := find(args[0])
+	if err != nil {
+		return err
+	}
+	flags := flag.NewFlagSet(v.name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	v.prepare(flags)
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("takes no argument %q", flags.Args())
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// probing is a probe in a bubble of fake time, of a cluster that answers as down
+// says.
+type probing struct {
+	*Probe
+	down    error
+	hangs   bool
+	lost    bool // the next question only
+	reports []error
+}
+
+func startProbing(t *testing.T) *probing {
+	p := &probing{}
+	p.Probe = newProbe(func(ctx context.Context) error {
+		if p.hangs || p.lost {
+			p.lost = false
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		return p.down
+	}, func() {})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.Run(ctx, func(err error) { p.reports = append(p.reports, err) })
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return p
+}
+
+// after lets time pass and returns what was reported last; asked tells whether
+// anything was.
+func (p *probing) after(d time.Duration) (last error, asked bool) {
+	p.reports = nil
+	time.Sleep(d)
+	synctest.Wait()
+	if len(p.reports) == 0 {
+		return nil, false
+	}
+	return p.reports[len(p.reports)-1], true
+}
+
+func TestProbe(t *testing.T) {
+	refused := errors.New("connection refused")
+	for name, outage := range map[string]func(*probing){
+		"refused": func(p *probing) { p.down = refused },
+		"silent":  func(p *probing) { p.hangs = true },
+	} {
+		t.Run(name+" shows within 15 seconds, and ends with the next answer", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := startProbing(t)
+				if err, asked := p.after(time.Minute); err != nil || !asked {
+					t.Fatalf("reported %v, %t", err, asked)
+				}
+				outage(p)
+				if err, _ := p.after(7 * time.Second); err != nil {
+					t.Errorf("after 7 s reported %v", err)
+				}
+				if err, _ := p.after(8 * time.Second); err == nil {
+					t.Error("after 15 s nothing is reported")
+				}
+				p.down, p.hangs = nil, false
+				if err, asked := p.after(probeEvery + probeTimeout); err != nil || !asked {
+					t.Errorf("after it is over reported %v, %t", err, asked)
+				}
+			})
+		})
+		t.Run(name+" from the start shows within 15 seconds", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := startProbing(t)
+				outage(p)
+				if err, _ := p.after(15 * time.Second); err == nil {
+					t.Error("nothing is reported")
+				}
+			})
+		})
+		t.Run(name+" is no outage while another client gets answers", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := startProbing(t)
+				outage(p)
+				for range 60 {
+					p.Answered()
+					if err, _ := p.after(time.Second); err != nil {
+						t.Fatalf("reported %v", err)
+					}
+				}
+			})
+		})
+	}
+	t.Run("one question without an answer is no outage", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p := startProbing(t)
+			for range 10 {
+				p.lost = true
+				if err, asked := p.after(2 * (probeEvery + probeTimeout)); err != nil || !asked || p.lost {
+					t.Fatalf("reported %v, %t", err, asked)
+				}
+			}
+		})
+	})
+}
