@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,4 +237,12 @@ func asRole(u config.Secret, role, password string) config.Secret {
 	}
 	parsed.User = url.UserPassword(role, password)
 	return config.Secret(parsed.String())
+}
+
+// warned tells whether a check warns of anything but the log's missing limit,
+// which is PostgreSQL's default.
+func warned(r *CheckReport) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Outcome == Warn && f.Name != "postgresql.max_slot_wal_keep_size"
+	})
 }
