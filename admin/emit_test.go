@@ -208,7 +208,7 @@ func TestSetupOfMessageMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSteps(t, steps, "slot dropped", "publication dropped", "checkpoint missing", "function kept", "function kept", "function kept")
+	wantSteps(t, steps, "checkpoint missing", "slot dropped", "publication dropped", "function kept", "function kept", "function kept")
 }
 
 // A function whose body is right may still be called otherwise than it should
