@@ -39,11 +39,12 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
       -o /out/ ./examples/orders ./examples/orders/consumer
 
 # What a static binary needs besides itself: certificate authorities for TLS,
-# time zones, and a user that owns nothing.
+# time zones, a licence, and a user that owns nothing.
 FROM scratch AS base
 COPY --from=source /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=source /usr/local/go/lib/time/zoneinfo.zip /usr/share/zoneinfo.zip
 ENV ZONEINFO=/usr/share/zoneinfo.zip
+COPY LICENSE /LICENSE
 USER 65532:65532
 
 FROM base AS orders
@@ -63,7 +64,6 @@ LABEL org.opencontainers.image.title="cdc-outbox" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$COMMIT"
-COPY LICENSE /LICENSE
 COPY --from=build /out/cdc-outbox /cdc-outbox
 EXPOSE 8080
 # The verb reads the configuration as run does: name the file in

@@ -19,7 +19,9 @@ KILLS    ?= 12
 # Stamped by us: go's own stamping fails in a clone that somebody else owns.
 RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-GOBUILD  = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(RELEASE) -X main.commit=$(COMMIT)"
+
+# The linker drops debugging information (-w): the compiler need not make it.
+GOBUILD  = CGO_ENABLED=0 go build -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags "-s -w -X main.version=$(RELEASE) -X main.commit=$(COMMIT)"
 
 # The packages whose tests import the given one of our test environments.
 users_of = $(shell go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} ' $(PKG) | grep '/internal/$(1) ' | cut -d' ' -f1)

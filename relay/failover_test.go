@@ -81,6 +81,9 @@ func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
 	f.d.cfg.Errors.DrainTimeout = time.Millisecond
 	f.g.hold()
 	i := f.d.start(f.s, f.g).streams()
+	release := make(chan struct{})
+	defer close(release)
+	blockSaves(f.s, release) // or an idle position beyond the standby's end is in the checkpoint
 	f.d.insert(5000, 5000)
 	eventually(t, "half of a transaction in flight", func() bool { return i.metrics.inFlight() > 18_000 })
 	read := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text")
