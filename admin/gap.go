@@ -78,6 +78,9 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	if !opts.Yes {
 		return report, failure.Configf("repeat it with --yes", "nothing was changed")
 	}
+	if err := storeWritable(ctx, cfg, store, checkpoint.Writable); err != nil {
+		return nil, err // before the slot is touched
+	}
 	err = closeGap(ctx, conn, cfg, store, v, report)
 	return report, err
 }

@@ -59,15 +59,16 @@ func readHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) 
 // refuseSlot returns an error if the slot is not to be dropped: it is somebody
 // else's, or in use, by whom the error tells.
 func refuseSlot(ctx context.Context, conn *pgx.Conn, slot wal.Slot, database string) error {
-	if err := slot.Unfit(database); err != nil {
-		return err
-	}
+	unfit := slot.Unfit(database)
 	if !slot.Active {
-		return nil
+		return unfit
 	}
 	holder, err := readHolder(ctx, conn, slot.ActivePID)
 	if err != nil {
-		return err
+		return errors.Join(unfit, err)
+	}
+	if unfit != nil {
+		return fmt.Errorf("%w; it is in use by %s", unfit, holder)
 	}
 	return failure.Configf("stop the connector first",
 		"slot %q is in use by %s", slot.Name, holder)

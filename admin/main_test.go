@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	cfg.Source.URL = config.Secret(url)
 	cfg.Source.Slot = slotName(t)
 	cfg.Sink = config.Sink{Stdout: &config.Stdout{}}
+	cfg.HTTP.Listen = "" // where somebody else may answer
 	cfg.Checkpoint.Store = config.StoreFile
 	cfg.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint.json")
 	f := &fixture{Config: &cfg, t: t}
@@ -139,14 +141,7 @@ func (f *fixture) saveAt(lsn wal.LSN) checkpoint.Checkpoint {
 		LSN: lsn, SystemID: server.SystemID, Timeline: server.Timeline, Database: server.Database,
 		Slot: f.Source.Slot, Publication: f.publication(), SavedAt: time.Now(), Epoch: 3,
 	}
-	store, err := openStore(f.ctx(), f.Config)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.Save(f.ctx(), cp); err != nil {
-		f.t.Fatal(err)
-	}
+	f.put(cp)
 	return cp
 }
 
@@ -242,4 +237,12 @@ func asRole(u config.Secret, role, password string) config.Secret {
 	}
 	parsed.User = url.UserPassword(role, password)
 	return config.Secret(parsed.String())
+}
+
+// warned tells whether a check warns of anything but the log's missing limit,
+// which is PostgreSQL's default.
+func warned(r *CheckReport) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Outcome == Warn && f.Name != "postgresql.max_slot_wal_keep_size"
+	})
 }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Script returns what Setup does to the database as a psql script that can be
-// run again and again. It is written without a look at the database, so a
-// publication that exists already is left as it is.
+// run again and again: the same statements. It is written without a look at the
+// database, which those that depend on it take themselves.
 func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	tables, err := parseTables(cfg)
 	if err != nil {
@@ -30,16 +31,19 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	if cfg.Source.Mode == config.ModeMessage {
 		writeSection(&b, "Functions that write an event as a message; another schema will do", emitScript(cfg)...)
 	}
-	writeSection(&b, "Publication: it must exist before the slot", guardedPublication(cfg, tables))
+	writeSection(&b, "Publication: it must exist before the slot", wal.EnsurePublicationSQL(cfg.Source.Publication, tables))
+	if cfg.Checkpoint.Store == config.StorePostgres {
+		writeSection(&b, "Checkpoint", checkpoint.TableSQL(checkpointTable(cfg)))
+	}
 	if opts.Role != "" {
-		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, append(guardedRole(opts.Role), grants(cfg, opts.Role, tables)...)...)
+		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role, tables))...)
 	}
 	if cfg.Source.Snapshot == config.SnapshotInitial {
 		writeSection(&b, "No slot: with source.snapshot: initial, whoever creates it notes in the checkpoint's store that the\n"+
 			"-- rows in the tables are still to be published. `cdc-outbox setup` does, and run at its first start.")
 		return b.String(), nil
 	}
-	writeSection(&b, "Slot: it waits until every transaction that is running has ended", guardedSlot(cfg))
+	writeSection(&b, "Slot: it waits until every transaction that is running has ended", wal.EnsureSlotSQL(cfg.Source.Slot))
 	return b.String(), nil
 }
 
@@ -60,27 +64,16 @@ func createSchema(t wal.Table) string {
 	return "CREATE SCHEMA IF NOT EXISTS " + wal.QuoteIdentifier(t.Schema)
 }
 
-// guardedPublication takes the tables for those that this script creates:
-// ordinary ones with a primary key.
-func guardedPublication(cfg *config.Config, tables []wal.Table) string {
-	infos := make([]wal.TableInfo, len(tables))
-	for i, t := range tables {
-		infos[i] = wal.TableInfo{Table: t, ReplicaIdentity: true}
-	}
-	name := cfg.Source.Publication
-	return doUnless("SELECT FROM pg_publication WHERE pubname = "+literal(name),
-		wal.CreatePublicationSQL(name, infos))
-}
+// streamingRole are the attributes of the connector's role, but in poll mode.
+const streamingRole = "LOGIN REPLICATION"
 
-func guardedRole(role string) []string {
-	return []string{
-		doUnless("SELECT FROM pg_roles WHERE rolname = "+literal(role), "CREATE ROLE "+wal.QuoteIdentifier(role)),
-		alterRole(role),
-	}
-}
-
-func alterRole(role string) string {
-	return "ALTER ROLE " + wal.QuoteIdentifier(role) + " WITH LOGIN REPLICATION"
+// roleSQL creates or completes a role.
+func roleSQL(role, attributes string, grants []string) []string {
+	name := wal.QuoteIdentifier(role)
+	return append([]string{
+		doUnless("SELECT FROM pg_roles WHERE rolname = "+literal(role), "CREATE ROLE "+name),
+		"ALTER ROLE " + name + " WITH " + attributes,
+	}, grants...)
 }
 
 // grants are the privileges that reading the stream and the configuration ask
@@ -95,13 +88,25 @@ func grants(cfg *config.Config, role string, tables []wal.Table) []string {
 		}
 		sql = append(sql, retentionGrants(cfg, t, to)...)
 	}
+	if cfg.Checkpoint.Store == config.StorePostgres {
+		if t, err := wal.ParseTable(cfg.Checkpoint.Table); err == nil && strings.Contains(cfg.Checkpoint.Table, ".") {
+			sql = append(sql, "GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+to)
+		}
+		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+checkpointTable(cfg)+to)
+	}
 	return sql
 }
 
-func guardedSlot(cfg *config.Config) string {
-	name := literal(cfg.Source.Slot)
-	return "SELECT pg_create_logical_replication_slot(" + name + ", " + literal(wal.Plugin) + ")\n" +
-		" WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = " + name + ")"
+// checkpointTable is checkpoint.table as SQL.
+func checkpointTable(cfg *config.Config) string {
+	t, err := wal.ParseTable(cfg.Checkpoint.Table)
+	switch {
+	case err != nil:
+		return cfg.Checkpoint.Table // PostgreSQL has more to say about it
+	case !strings.Contains(cfg.Checkpoint.Table, "."):
+		return wal.QuoteIdentifier(t.Name) // where search_path leads
+	}
+	return t.Quoted()
 }
 
 // doUnless is a DO block that runs a statement unless a query finds something.

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -58,8 +59,9 @@ type setup struct {
 }
 
 // Setup creates what is missing for the connector to run: outbox tables or, in
-// message mode, functions that write messages, publication, role, checkpoint store and slot. It may be repeated. On an error
-// the steps say how far it got.
+// message mode, functions that write messages, publication, checkpoint store, role
+// and slot. Its SQL is that of Script. It may be repeated. On an error the steps
+// say how far it got.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
 	tables, err := parseTables(cfg)
 	if err != nil {
@@ -75,7 +77,7 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
 	steps := []func(context.Context) error{
-		s.ensureTables, s.ensureEmit, s.ensurePublication, s.ensureRole, s.openCheckpoint, s.ensureSlot,
+		s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureSlot,
 	}
 	if cfg.Source.Mode == config.ModePoll {
 		steps = []func(context.Context) error{s.ensurePolling}
@@ -96,15 +98,16 @@ func (s *setup) done(object, name, action, detail string) {
 }
 
 func (s *setup) ensureTables(ctx context.Context) error {
-	for _, t := range s.tables {
-		info, ok, err := wal.ReadTable(ctx, s.conn, t)
+	exists := make(map[wal.Table]bool)
+	for _, t := range s.tables { // all, before anything is created
+		fits, err := s.fits(ctx, t)
 		if err != nil {
 			return err
 		}
-		if ok {
-			if errs := wal.CheckTable(info, s.tables); len(errs) > 0 {
-				return errors.Join(errs...)
-			}
+		exists[t] = fits
+	}
+	for _, t := range s.tables {
+		if exists[t] {
 			s.done("table", t.String(), "exists", "")
 			continue
 		}
@@ -118,42 +121,56 @@ func (s *setup) ensureTables(ctx context.Context) error {
 	return nil
 }
 
+// fits tells whether the table is there, and refuses one that cannot be read or
+// lacks columns: a slot would keep the log for nothing.
+func (s *setup) fits(ctx context.Context, t wal.Table) (exists bool, err error) {
+	info, ok, err := wal.ReadTable(ctx, s.conn, t)
+	if err != nil || !ok {
+		return false, err
+	}
+	if errs := wal.CheckTable(info, s.tables); len(errs) > 0 {
+		return true, errors.Join(errs...)
+	}
+	rel, _, err := wal.ReadColumns(ctx, s.conn, t)
+	if err != nil {
+		return true, err
+	}
+	router, err := transform.New(s.cfg.Event, s.cfg.Route)
+	if err != nil {
+		return true, err
+	}
+	return true, router.Bind(rel)
+}
+
 // ensurePublication creates the publication or adds tables that it lacks. What
 // else is wrong with an existing one is the operator's to change.
 func (s *setup) ensurePublication(ctx context.Context) error {
 	name := s.cfg.Source.Publication
-	infos, err := wal.ReadTables(ctx, s.conn, s.tables)
+	before, existed, err := wal.ReadPublication(ctx, s.conn, name)
 	if err != nil {
 		return err
 	}
-	pub, ok, err := wal.ReadPublication(ctx, s.conn, name)
+	if err := execute(ctx, s.conn, wal.EnsurePublicationSQL(name, s.tables)); err != nil {
+		return fmt.Errorf("set up publication %q: %w", name, wal.ClassifyPublicationError(err))
+	}
+	pub, _, err := wal.ReadPublication(ctx, s.conn, name)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		if err := wal.CreatePublication(ctx, s.conn, name, infos); err != nil {
-			return err
-		}
-		s.done("publication", name, "created", strings.Join(s.cfg.Source.Tables, ", "))
-		return nil
-	}
-
-	action, detail := "exists", ""
+	var added []string
 	for _, t := range s.tables {
-		if pub.Publishes(t) {
-			continue
-		}
-		if err := execute(ctx, s.conn, "ALTER PUBLICATION "+wal.QuoteIdentifier(name)+" ADD TABLE "+t.Quoted()); err != nil {
-			return fmt.Errorf("add table %s to publication %q: %w", t, name, err)
-		}
-		action, detail = "changed", detail+"added "+t.String()+" "
-	}
-	if action == "changed" {
-		if pub, _, err = wal.ReadPublication(ctx, s.conn, name); err != nil {
-			return err
+		if !before.Publishes(t) {
+			added = append(added, t.String())
 		}
 	}
-	s.done("publication", name, action, strings.TrimSpace(detail))
+	switch {
+	case !existed:
+		s.done("publication", name, "created", strings.Join(added, ", "))
+	case len(added) > 0:
+		s.done("publication", name, "changed", "added "+strings.Join(added, ", "))
+	default:
+		s.done("publication", name, "exists", "")
+	}
 	failures, _, err := checkTables(ctx, s.conn, s.cfg, pub, s.tables)
 	return errors.Join(append(failures, err)...)
 }
@@ -162,7 +179,7 @@ func (s *setup) ensureRole(ctx context.Context) error {
 	if s.opts.Role == "" {
 		return nil
 	}
-	return s.giveRole(ctx, "LOGIN REPLICATION", grants(s.cfg, s.opts.Role, s.tables))
+	return s.giveRole(ctx, streamingRole, grants(s.cfg, s.opts.Role, s.tables))
 }
 
 // giveRole creates or completes the role.
@@ -173,16 +190,14 @@ func (s *setup) giveRole(ctx context.Context, attributes string, grants []string
 	if err != nil {
 		return fmt.Errorf("look up role %q: %w", role, err)
 	}
-	statements := append([]string{"ALTER ROLE " + wal.QuoteIdentifier(role) + " WITH " + attributes}, grants...)
-	action, detail := "exists", "privileges granted"
-	if !exists {
-		statements[0] = "CREATE ROLE " + wal.QuoteIdentifier(role) + " WITH " + attributes
-		action, detail = "created", `without a password; set one with: \password `+role
-	}
-	for _, sql := range statements {
+	for _, sql := range roleSQL(role, attributes, grants) {
 		if err := execute(ctx, s.conn, sql); err != nil {
 			return fmt.Errorf("set up role %q: %w", role, err)
 		}
+	}
+	action, detail := "exists", "privileges granted"
+	if !exists {
+		action, detail = "created", `without a password; set one with: \password `+role
 	}
 	s.done("role", role, action, detail)
 	return nil

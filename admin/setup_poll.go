@@ -145,10 +145,7 @@ func pollScript(cfg *config.Config, opts SetupOptions, tables []wal.Table) strin
 		grants = append(grants, t.Grants(opts.Role)...)
 	}
 	if opts.Role != "" {
-		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, append([]string{
-			doUnless("SELECT FROM pg_roles WHERE rolname = "+literal(opts.Role), "CREATE ROLE "+wal.QuoteIdentifier(opts.Role)),
-			"ALTER ROLE " + wal.QuoteIdentifier(opts.Role) + " WITH LOGIN",
-		}, grants...)...)
+		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, "LOGIN", grants)...)
 	}
 	return b.String()
 }

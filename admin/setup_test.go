@@ -86,13 +86,13 @@ func TestSetupRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSteps(t, steps, "table created", "publication created", "role created", "checkpoint ready", "slot created")
+	wantSteps(t, steps, "table created", "publication created", "checkpoint ready", "role created", "slot created")
 
 	steps, err = Setup(f.ctx(), f.Config, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSteps(t, steps, "table exists", "publication exists", "role exists", "checkpoint ready", "slot exists")
+	wantSteps(t, steps, "table exists", "publication exists", "checkpoint ready", "role exists", "slot exists")
 
 	f.exec(`ALTER ROLE "cdc setup" PASSWORD 'pw'`)
 	f.Source.URL = asRole(f.Source.URL, role, "pw")

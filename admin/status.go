@@ -30,6 +30,9 @@ type StatusReport struct {
 	CheckpointStore string            `json:"checkpoint_store"`
 	CheckpointError *Problem          `json:"checkpoint_error,omitempty"`
 
+	// Instance is nil where no connector answers at http.listen.
+	Instance *InstanceStatus `json:"instance,omitempty"`
+
 	// Polling is set in poll mode, in place of PostgreSQL and Checkpoint.
 	Polling []PollStatus `json:"polling,omitempty"`
 
@@ -136,6 +139,8 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	r.Checkpoint = describeStored(v.stored, r.At)
 	r.PostgreSQLError, r.CheckpointError = problem(err), problem(storeErr)
 	r.note(err, storeErr, v.mismatch)
+	r.Instance = askInstance(ctx, cfg)
+	r.bad = r.bad || r.stuck() != ""
 	r.Verdict = r.judge(v.mismatch)
 	return r
 }
@@ -164,7 +169,8 @@ func (r *StatusReport) note(errs ...error) {
 }
 
 // Err is an error of the class of the worst that was found: failure.Loss for a
-// lost slot, failure.Transient for a server that does not answer.
+// lost slot, failure.Transient for a server that does not answer, or a connector
+// that does not get on.
 func (r *StatusReport) Err() error {
 	if !r.bad {
 		return nil

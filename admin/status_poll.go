@@ -37,6 +37,8 @@ func pollStatus(ctx context.Context, cfg *config.Config) *StatusReport {
 	err := patiently(ctx, func(ctx context.Context) error { return r.polled(ctx, cfg) })
 	r.PostgreSQLError = problem(err)
 	r.note(err)
+	r.Instance = askInstance(ctx, cfg)
+	r.bad = r.bad || r.stuck() != ""
 	r.Verdict = r.judgePolled()
 	return r
 }
@@ -95,6 +97,9 @@ func (r *StatusReport) judgePolled() string {
 	if r.PostgreSQLError != nil {
 		return r.PostgreSQLError.Error
 	}
+	if why := r.stuck(); why != "" {
+		return "events do not get through: " + why
+	}
 	for _, st := range r.Polling {
 		switch {
 		case st.UnpublishedRows == 0:
@@ -141,6 +146,7 @@ func (r *StatusReport) writePolled(w io.Writer) error {
 			remedy(p)
 		}
 	}
+	r.Instance.write(line)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -28,10 +28,14 @@ func (r *StatusReport) judge(mismatch error) string {
 		return "there is no publication, so no event reaches the slot"
 	case r.PostgreSQLError != nil:
 		return r.PostgreSQLError.Error
+	case !db.Slot.Active && r.stuck() != "":
+		return "nobody is reading the slot: " + r.stuck()
 	case !db.Slot.Active:
 		return "nobody is reading the slot: is the connector running?"
 	case r.CheckpointError != nil:
 		return "the slot is being read, but the checkpoint cannot be"
+	case r.stuck() != "":
+		return "the slot is being read, but events do not get through: " + r.stuck()
 	}
 	return "the slot is being read"
 }
@@ -67,6 +71,7 @@ func (r *StatusReport) WriteText(w io.Writer) error {
 	}
 	line("", "in %s", r.CheckpointStore)
 	trouble("", r.CheckpointError)
+	r.Instance.write(line)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -93,6 +98,20 @@ func (d *DatabaseStatus) write(line func(name, format string, args ...any), trou
 	line("publication", "%s publishes %s", d.Publication.Name, d.Publication.Operations)
 	for _, p := range d.Publication.Problems {
 		trouble("", &p)
+	}
+}
+
+func (i *InstanceStatus) write(line func(name, format string, args ...any)) {
+	if i == nil {
+		return
+	}
+	state := "ready"
+	if !i.Ready {
+		state = "not ready"
+	}
+	line("connector", "%s, %s (http://%s)", i.Role, state, i.Address)
+	for _, reason := range i.Reasons {
+		line("", "%s", reason)
 	}
 }
 

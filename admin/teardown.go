@@ -137,7 +137,7 @@ func (t *teardown) planCheckpoint(ctx context.Context) error {
 	defer cancel()
 	v := &view{}
 	if err := t.loadCheckpoint(ctx, v); err != nil {
-		by := "if the store is gone for good: teardown --yes --set checkpoint.store=none drops the rest"
+		by := "if the store is gone for good: cdc-outbox teardown --yes --set checkpoint.store=none drops the rest"
 		if remedy := failure.RemedyOf(err); remedy != "" {
 			by = remedy + "; or, " + by
 		}

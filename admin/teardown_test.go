@@ -67,6 +67,7 @@ func TestSlotOfSomebodyElseIsLeftAlone(t *testing.T) {
 		"physical":         {`pg_create_physical_replication_slot($1)`, "is a physical slot"},
 		"another plugin":   {`pg_create_logical_replication_slot($1, 'test_decoding')`, "test_decoding"},
 		"another database": {`pg_create_logical_replication_slot($1, 'pgoutput')`, "belongs to database"},
+		"temporary":        {`pg_create_logical_replication_slot($1, 'pgoutput', true)`, "is temporary"},
 		"two-phase":        {`pg_create_logical_replication_slot($1, 'pgoutput', false, true)`, "two_phase"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,6 +87,9 @@ func TestSlotOfSomebodyElseIsLeftAlone(t *testing.T) {
 
 			_, err := Teardown(f.ctx(), f.Config, true)
 			wantClass(t, err, failure.Config, c.words)
+			if before.Active && !strings.Contains(err.Error(), "it is in use by pid") {
+				t.Errorf("error %q does not name the holder", err)
+			}
 			_, err = AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
 			wantClass(t, err, failure.Config, c.words)
 			_, err = Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})

@@ -144,7 +144,7 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 	if err != nil || exists {
 		return err
 	}
-	create := `CREATE TABLE ` + p.table + ` (key text PRIMARY KEY, epoch bigint NOT NULL, checkpoint jsonb NOT NULL)`
+	create := TableSQL(p.table)
 	_, createErr := conn.Exec(ctx, create)
 	if createErr == nil {
 		return nil
@@ -154,6 +154,12 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 	}
 	return failure.Configf("as a role that may: "+create+"; GRANT SELECT, INSERT, UPDATE ON "+p.table+" TO "+
 		pgx.Identifier{conn.Config().User}.Sanitize()+";", "create it: %w", createErr)
+}
+
+// TableSQL creates the table of NewPostgres, whose name is given as SQL, where it
+// is missing.
+func TableSQL(table string) string {
+	return `CREATE TABLE IF NOT EXISTS ` + table + ` (key text PRIMARY KEY, epoch bigint NOT NULL, checkpoint jsonb NOT NULL)`
 }
 
 func (p *postgres) tableExists(ctx context.Context, conn *pgx.Conn) (exists bool, err error) {

@@ -53,8 +53,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, cfg *config.Config, router *
 		return nil, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", name)
 	}
 	if !info.Publishable {
-		return nil, failure.Configf("name the table itself in source.tables; one that is unlogged, which a crash of the server empties: ALTER TABLE "+name.Quoted()+" SET LOGGED;",
-			"%s is not a permanent table", name)
+		return nil, failure.Configf(info.PublishableRemedy(), "%s is not a permanent table", name)
 	}
 	rel, _, err := wal.ReadColumns(ctx, conn, name)
 	if err != nil {

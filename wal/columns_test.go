@@ -60,7 +60,7 @@ func TestReadTable(t *testing.T) {
 		want      TableInfo
 	}{
 		{"table", `CREATE TABLE outbox (id int PRIMARY KEY)`, TableInfo{ReplicaIdentity: true, Publishable: true}},
-		{"unlogged", `CREATE UNLOGGED TABLE outbox (id int)`, TableInfo{}},
+		{"unlogged", `CREATE UNLOGGED TABLE outbox (id int)`, TableInfo{Unlogged: true}},
 		{"view", `CREATE VIEW outbox AS SELECT 1 AS id`, TableInfo{}},
 		{"partitioned", `CREATE TABLE outbox (id int) PARTITION BY HASH (id)`, TableInfo{Partitioned: true, Publishable: true}},
 	}

@@ -71,7 +71,7 @@ func CheckPublication(p Publication, tables []TableInfo, needed map[Table][]stri
 // are read. The errors are of class failure.Config.
 func CheckTable(t TableInfo, tables []Table) (errs []error) {
 	if !t.Publishable {
-		return []error{failure.Configf("name an ordinary, logged table in source.tables, or: ALTER TABLE "+t.Quoted()+" SET LOGGED;",
+		return []error{failure.Configf(t.PublishableRemedy(),
 			"table %s cannot be published: it is a view, or an unlogged, temporary or foreign table", t.Table)}
 	}
 	for _, part := range t.Unpublishable {
@@ -87,6 +87,14 @@ func CheckTable(t TableInfo, tables []Table) (errs []error) {
 		}
 	}
 	return errs
+}
+
+// PublishableRemedy is for a table that is not Publishable.
+func (t TableInfo) PublishableRemedy() string {
+	if t.Unlogged {
+		return "ALTER TABLE " + t.Quoted() + " SET LOGGED;"
+	}
+	return "name the table that the rows are inserted into in source.tables, in place of a view; it must be an ordinary or partitioned one of this database that is permanent and logged"
 }
 
 func checkMember(p Publication, t TableInfo, needed []string) []error {

@@ -146,7 +146,7 @@ func (p Publication) table(t Table) (PublishedTable, bool) {
 func CreatePublication(ctx context.Context, conn *pgx.Conn, name string, tables []TableInfo) error {
 	_, err := conn.Exec(ctx, CreatePublicationSQL(name, tables))
 	if err != nil {
-		return fmt.Errorf("create publication %q: %w", name, classifyPublicationError(err))
+		return fmt.Errorf("create publication %q: %w", name, ClassifyPublicationError(err))
 	}
 	return nil
 }
@@ -174,7 +174,9 @@ func CreatePublicationSQL(name string, tables []TableInfo) string {
 		QuoteIdentifier(name), forTables, operations, viaRoot)
 }
 
-func classifyPublicationError(err error) error {
+// ClassifyPublicationError adds class and remedy to the errors of a publication's
+// creation or change that only an operator can mend.
+func ClassifyPublicationError(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err
@@ -190,6 +192,8 @@ func classifyPublicationError(err error) error {
 		remedy = "create the table: cdc-outbox setup"
 	case "42710": // duplicate_object
 		remedy = "another session created the publication at the same time: run again"
+	case "55000": // object_not_in_prerequisite_state: EnsurePublicationSQL
+		remedy = pg.Hint
 	case "22023": // invalid_parameter_value: unlogged, temporary, system and foreign tables, views
 		remedy = "only ordinary and partitioned, permanent, logged tables can be published; ALTER TABLE … SET LOGGED"
 	default:

@@ -21,6 +21,8 @@ type TableInfo struct {
 	// Publishable is false for what logical replication cannot read: views,
 	// foreign, unlogged and temporary tables.
 	Publishable bool
+	// Unlogged tells that it would be Publishable if it were logged.
+	Unlogged bool
 	// Ancestors are the partitioned tables that it is a partition of, the
 	// nearest first.
 	Ancestors []Table
@@ -39,7 +41,7 @@ type TableInfo struct {
 // began, of which pg_relation_is_publishable knows nothing, is no reason to stop.
 const tableQuery = `
 WITH RECURSIVE named AS (
-	SELECT c.oid, c.relkind, c.relreplident FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	SELECT c.oid, c.relkind, c.relpersistence, ` + hasIdentity + ` AS identity FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	 WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 ), above AS (
 	SELECT oid, 0 AS level FROM named
@@ -57,12 +59,7 @@ WITH RECURSIVE named AS (
 	  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 )
 SELECT named.oid, named.relkind = 'p',
-       CASE named.relreplident
-            WHEN 'f' THEN true
-            WHEN 'n' THEN false
-            WHEN 'd' THEN EXISTS (SELECT FROM pg_index x WHERE x.indrelid = named.oid AND x.indisprimary)
-            ELSE EXISTS (SELECT FROM pg_index x WHERE x.indrelid = named.oid AND x.indisreplident)
-       END,
+       named.identity, named.relkind::text, named.relpersistence::text,
        (SELECT publishable FROM relative WHERE oid = named.oid),
        ARRAY(SELECT name FROM above JOIN relative USING (oid) WHERE level > 0 ORDER BY level),
        ARRAY(SELECT name FROM below JOIN relative USING (oid) WHERE relispartition AND NOT publishable ORDER BY 1),
@@ -73,8 +70,9 @@ SELECT named.oid, named.relkind = 'p',
 func ReadTable(ctx context.Context, conn *pgx.Conn, table Table) (info TableInfo, ok bool, err error) {
 	info.Table = table
 	var ancestors, unpublishable, children []string
+	var kind, persistence string
 	err = conn.QueryRow(ctx, tableQuery, table.Schema, table.Name).Scan(&info.OID, &info.Partitioned,
-		&info.ReplicaIdentity, &info.Publishable, &ancestors, &unpublishable, &children)
+		&info.ReplicaIdentity, &kind, &persistence, &info.Publishable, &ancestors, &unpublishable, &children)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return TableInfo{}, false, nil
 	}
@@ -93,6 +91,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, table Table) (info TableInfo
 	if err != nil {
 		return TableInfo{}, false, fmt.Errorf("read table %s: %w", table, err)
 	}
+	info.Unlogged = persistence == "u" && (kind == "r" || kind == "p")
 	return info, true, nil
 }
 

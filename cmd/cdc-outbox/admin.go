@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,15 +33,27 @@ func setupVerb() verb {
 type setupFlags struct {
 	*adminFlags
 	print, acceptGap, yes, publish *bool
-	schema, role                   *string
+	schema                         *string
+	role                           *roleFlag
+}
+
+// roleFlag knows whether it was given.
+type roleFlag struct {
+	name  string
+	given bool
 }
 
 func declareSetup(flags *flag.FlagSet) setupFlags {
+	role := &roleFlag{}
+	flags.Func("role", "create or complete the `ROLE` that the connector logs in as", func(name string) error {
+		role.name, role.given = name, true
+		return nil
+	})
 	return setupFlags{
 		adminFlags: declareAdmin(flags),
 		print:      flags.Bool("print", false, "only print the SQL; connect to nothing"),
 		schema:     flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
-		role:       flags.String("role", "", "create or complete the `ROLE` that the connector logs in as"),
+		role:       role,
 		acceptGap:  flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from the present; events in the gap may never be published"),
 		yes:        flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
 		publish:    flags.Bool("snapshot", false, "with --accept-gap: the next run publishes the rows that are in the outbox first"),
@@ -54,6 +67,12 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 	if *o.print && *o.acceptGap {
 		return failure.Configf("leave out --print; without --yes nothing is changed", "setup cannot print what --accept-gap does")
 	}
+	if *o.print && *o.asJSON {
+		return failure.Configf("leave out --json", "setup --print prints SQL, which has no form in JSON")
+	}
+	if o.role.given && o.role.name == "" {
+		return failure.Configf("name the role, or leave out --role", "--role has no name: is a variable of the shell empty?")
+	}
 	if *o.acceptGap {
 		return acceptGap(ctx, p, o)
 	}
@@ -61,7 +80,7 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 	if err != nil {
 		return err
 	}
-	opts := admin.SetupOptions{Schema: schema, Role: *o.role}
+	opts := admin.SetupOptions{Schema: schema, Role: o.role.name}
 	if *o.print {
 		return printScripts(p, o, opts)
 	}
@@ -141,7 +160,7 @@ func statusVerb() verb {
 	return verb{
 		name:    "status",
 		summary: "shows the slot's lag, retained WAL, checkpoint, and who holds the slot",
-		detail:  "It asks PostgreSQL and the checkpoint's store, not a running connector, and changes\nnothing. Exit code 3 if the slot is lost.",
+		detail:  "It asks PostgreSQL, the checkpoint's store and, at http.listen of this machine, the running\nconnector, and changes nothing. Exit code 3 if the slot is lost, 1 if events do not get through.",
 		example: "cdc-outbox status -c cdc-outbox.yaml --json",
 		prepare: func(flags *flag.FlagSet) action {
 			o := declareAdmin(flags)
@@ -186,11 +205,18 @@ type report interface {
 
 // show prints the report on stdout, for people or as JSON.
 func (p *program) show(r report, asJSON bool) error {
+	var b bytes.Buffer
 	if !asJSON {
-		return r.WriteText(p.stdout)
+		err := r.WriteText(&b)
+		_, writeErr := io.WriteString(p.stdout, p.withFile(b.String()))
+		return errors.Join(err, writeErr)
 	}
-	encoder := json.NewEncoder(p.stdout)
+	encoder := json.NewEncoder(&b)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(r)
+	if err := encoder.Encode(r); err != nil {
+		return err
+	}
+	_, err := io.WriteString(p.stdout, p.withFileInJSON(b.String()))
+	return err
 }

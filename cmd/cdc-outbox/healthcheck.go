@@ -6,12 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 )
 
 const healthTimeout = 3 * time.Second
@@ -42,16 +42,13 @@ func healthcheckVerb() verb {
 
 // ask returns nil where the connector that listens there answers 200.
 func ask(ctx context.Context, listen, path string) error {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil || port == "0" {
+	address, ok := httpapi.Address(listen)
+	if !ok {
 		return failure.Configf("set http.listen to host:port with a fixed port", "http.listen %q has no address to ask", listen)
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return fmt.Errorf("ask http.listen: %w", err)
 	}

@@ -22,6 +22,8 @@ type program struct {
 	// connect runs the connector until ctx ends or it fails; nil is
 	// connector.Run.
 	connect func(context.Context, connector.Options) error
+	// file is the configuration that -c names, once it is read.
+	file string
 }
 
 // verb is one thing that the program does.
