@@ -55,7 +55,6 @@ type Relay struct {
 	inFlightEvents, inFlightBytes atomic.Int64
 	heldBack                      atomic.Int64 // rows that other sessions hold, of the last look at each table; see worker.held
 	warned                        sync.Once
-	connected                     atomic.Bool // a connection succeeded once
 }
 
 // New wires the parts; it starts nothing.

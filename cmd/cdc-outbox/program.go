@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
@@ -22,6 +24,9 @@ type program struct {
 	// connect runs the connector until ctx ends or it fails; nil is
 	// connector.Run.
 	connect func(context.Context, connector.Options) error
+	// fatal takes the error that ends the program, in place of stderr; nil until
+	// a configuration says that the log is JSON.
+	fatal *zap.Logger
 }
 
 // verb is one thing that the program does.
@@ -41,8 +46,8 @@ type action func(context.Context, *program) error
 // errHelp ends a command line that asked for help and got it.
 var errHelp = errors.New("help")
 
-// run executes the command line and returns the exit code. It prints the error,
-// if there is one, to stderr: nothing that it calls does.
+// run executes the command line and returns the exit code. It reports the error,
+// if there is one: nothing that it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil || errors.Is(err, errHelp) {
