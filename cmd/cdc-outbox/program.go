@@ -141,6 +141,15 @@ func (v *verb) usagef(format string, args ...any) error {
 	return failure.Configf("run cdc-outbox "+v.name+" --help", v.name+" "+format, args...)
 }
 
+// synonyms are flags of other programs, and what ours call them.
+var synonyms = map[string]string{"config": "c", "config-file": "c", "file": "c", "dry-run": "print"}
+
+// hints are for flags that a verb does not need.
+var hints = map[string]string{
+	"run dry-run":      "cdc-outbox check looks at all that run needs, cdc-outbox tail prints what it would publish; neither changes anything",
+	"teardown dry-run": "leave it out: without --yes teardown changes nothing and says what it would do",
+}
+
 // flagError turns package flag's error into ours. Its text is the only thing
 // that tells an unknown flag.
 func flagError(v verb, flags *flag.FlagSet, err error) error {
@@ -150,7 +159,14 @@ func flagError(v verb, flags *flag.FlagSet, err error) error {
 	}
 	var names []string
 	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-	if meant := nearest.To(name, names); meant != "" {
+	if hint, ok := hints[v.name+" "+name]; ok {
+		return failure.Configf(hint, "%s has no flag%s", v.name, quote(dashes(name)))
+	}
+	meant := nearest.To(name, names)
+	if usual := synonyms[name]; flags.Lookup(usual) != nil {
+		meant = usual
+	}
+	if meant != "" {
 		return failure.Configf("did you mean "+dashes(meant)+"?", "%s has no flag%s", v.name, quote(dashes(name)))
 	}
 	return v.usagef("has no flag%s", quote(dashes(name)))
