@@ -129,6 +129,13 @@ func (h *Health) TopicWaiting(topic string, missing bool) {
 	h.metrics.TopicsMissing(len(h.missing))
 }
 
+// missingTopics lists the topics that delivery waits for.
+func (h *Health) missingTopics() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.missing))
+}
+
 // sinkRenewed forgets the topics that a former sink waited for.
 func (h *Health) sinkRenewed() {
 	h.mu.Lock()

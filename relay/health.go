@@ -150,6 +150,13 @@ func (h *Health) TopicWaiting(topic string, missing bool) {
 	h.metrics.TopicsMissing(len(h.missing))
 }
 
+// missingTopics lists the topics that delivery waits for.
+func (h *Health) missingTopics() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.missing)
+}
+
 // slotSeen notes what the server said of the slot.
 func (h *Health) slotSeen(slot wal.Slot, flush wal.LSN) {
 	h.mu.Lock()
