@@ -85,6 +85,7 @@ func New(o Options) (*Relay, error) {
 		return nil, err
 	}
 	o.Health.attach(r)
+	o.Metrics.Capacity(workers * r.bytes)
 	position := func() wal.LSN { return 0 }
 	o.Metrics.Observe(position, position, r.inFlightEvents.Load, r.inFlightBytes.Load)
 	return r, nil

@@ -36,6 +36,8 @@ type Status struct {
 	PostgresError  string    `json:"postgres_error,omitempty"`
 	KafkaError     string    `json:"kafka_error,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+	// LastEvent is nil before the first one of this process.
+	LastEvent *LastEvent `json:"last_event,omitempty"`
 	// OldestUnconfirmedSeconds is for how long the server has had something that
 	// is not confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
@@ -282,6 +284,7 @@ func (h *Health) Status() any {
 		KafkaError:     h.brokers,
 		UnackedSeconds: h.delivery.stuck().Seconds(),
 		Retention:      h.retention.status(),
+		LastEvent:      h.delivery.last.Load(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),

@@ -130,6 +130,7 @@ func New(o Options) (*Relay, error) {
 	h := r.health
 	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
 	o.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
+	o.Metrics.Capacity(limit)
 	o.Metrics.ObserveUnconfirmed(h.unconfirmed)
 	o.Metrics.ObserveCheckpoint(h.checkpointAge)
 	return r, nil
