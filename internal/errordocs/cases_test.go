@@ -84,6 +84,8 @@ var badInputs = []badInput{
 
 	{input: "broker down at start", set: []string{"sink.kafka.brokers=[127.0.0.1:1]"},
 		goesOn: "checkpoint store is not available, will retry"},
+	{input: "login missing, `sink.kafka.sasl`", prepare: func(e *environment) { e.useCluster(kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "p")) },
+		goesOn: "checkpoint store is not available, will retry"},
 	{input: "topic missing, not to be created", prepare: func(e *environment) { e.insert("order", "1", "{}") },
 		goesOn: "waiting for a missing topic"},
 	{input: "topic not creatable", prepare: func(e *environment) { e.insert("order", "1", "{}") },
