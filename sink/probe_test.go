@@ -52,16 +52,16 @@ func (p *probing) change(fn func(*probing)) {
 
 // after lets time pass and returns what was reported last; asked tells whether
 // anything was.
-func (p *probing) after(d time.Duration) (last error, asked bool) {
+func (p *probing) after(d time.Duration) (asked bool, last error) {
 	p.change(func(p *probing) { p.reports = nil })
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.reports) == 0 {
-		return nil, false
+		return false, nil
 	}
-	return p.reports[len(p.reports)-1], true
+	return true, p.reports[len(p.reports)-1]
 }
 
 func TestProbe(t *testing.T) {
@@ -73,18 +73,18 @@ func TestProbe(t *testing.T) {
 		t.Run(name+" shows within 15 seconds, and ends with the next answer", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := startProbing(t)
-				if err, asked := p.after(time.Minute); err != nil || !asked {
+				if asked, err := p.after(time.Minute); err != nil || !asked {
 					t.Fatalf("reported %v, %t", err, asked)
 				}
 				p.change(outage)
-				if err, _ := p.after(7 * time.Second); err != nil {
+				if _, err := p.after(7 * time.Second); err != nil {
 					t.Errorf("after 7 s reported %v", err)
 				}
-				if err, _ := p.after(8 * time.Second); err == nil {
+				if _, err := p.after(8 * time.Second); err == nil {
 					t.Error("after 15 s nothing is reported")
 				}
 				p.change(func(p *probing) { p.down, p.hangs = nil, false })
-				if err, asked := p.after(probeEvery + probeTimeout); err != nil || !asked {
+				if asked, err := p.after(probeEvery + probeTimeout); err != nil || !asked {
 					t.Errorf("after it is over reported %v, %t", err, asked)
 				}
 			})
@@ -93,7 +93,7 @@ func TestProbe(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := startProbing(t)
 				p.change(outage)
-				if err, _ := p.after(15 * time.Second); err == nil {
+				if _, err := p.after(15 * time.Second); err == nil {
 					t.Error("nothing is reported")
 				}
 			})
@@ -104,7 +104,7 @@ func TestProbe(t *testing.T) {
 				p.change(outage)
 				for range 60 {
 					p.Answered()
-					if err, _ := p.after(time.Second); err != nil {
+					if _, err := p.after(time.Second); err != nil {
 						t.Fatalf("reported %v", err)
 					}
 				}
@@ -116,7 +116,7 @@ func TestProbe(t *testing.T) {
 			p := startProbing(t)
 			for range 10 {
 				p.change(func(p *probing) { p.lost = true })
-				if err, asked := p.after(2 * (probeEvery + probeTimeout)); err != nil || !asked || p.lost {
+				if asked, err := p.after(2 * (probeEvery + probeTimeout)); err != nil || !asked || p.lost {
 					t.Fatalf("reported %v, %t", err, asked)
 				}
 			}

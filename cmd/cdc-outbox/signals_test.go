@@ -26,13 +26,13 @@ func TestFirstSignalStopsALaterOneExits(t *testing.T) {
 			t.Errorf("cause %v, want SIGTERM", context.Cause(ctx))
 		}
 		signals <- syscall.SIGTERM // to the group
-		time.Sleep(doubled / 2)
+		<-time.After(doubled / 2)
 		signals <- syscall.SIGINT
 		synctest.Wait()
 		if exited != -1 {
 			t.Fatal("a doubled signal ended the process")
 		}
-		time.Sleep(doubled / 2)
+		<-time.After(doubled / 2)
 		signals <- syscall.SIGTERM
 		synctest.Wait()
 		if exited != 1 {
