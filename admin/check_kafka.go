@@ -141,11 +141,7 @@ func (c *cluster) connect(ctx context.Context) error {
 	defer cancel()
 	if err := c.client.Ping(ctx); err != nil {
 		c.client.Close()
-		if err = sink.Explain(err); failure.RemedyOf(err) == "" {
-			err = &failure.Error{Class: failure.Transient, Err: err,
-				Remedy: "correct sink.kafka.brokers, or start the broker; it must be reachable under its advertised.listeners"}
-		}
-		return fmt.Errorf("connect to Kafka at %s: %w", strings.Join(c.cfg.Brokers, ", "), err)
+		return fmt.Errorf("connect to Kafka at %s: %w", strings.Join(c.cfg.Brokers, ", "), sink.Unreachable(c.cfg, err))
 	}
 	return nil
 }

@@ -127,6 +127,7 @@ func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
 		l.reportError(f.key, err)
 		return
 	}
+	l.noteItems(f, v)
 	if !f.verbatim {
 		if v, err = v.substitute(l.environ); err != nil {
 			l.note(f.key, given{origin: origin})
@@ -156,6 +157,9 @@ func (l *loader) suggestKey(key string) string {
 		return "set it at the top level, for all pipelines"
 	}
 	siblings := l.fields.children(parent)
+	if parent == "" && l.pipeline == "" {
+		siblings = append(siblings, pipelinesKey)
+	}
 	if sibling := nearest.To(name, siblings); sibling != "" {
 		return "did you mean " + l.name(join(parent, sibling)) + "?"
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -65,7 +66,8 @@ func (c *Config) Validate() error {
 type given struct {
 	origin string
 	shown  string
-	failed bool // a problem was reported; the default is still in place
+	items  []string // of a list, as they were written
+	failed bool     // a problem was reported; the default is still in place
 	// within is the pipeline that sets the key; empty for the top level.
 	within string
 }
@@ -111,6 +113,14 @@ func read(opts Options, pipeline string) *loader {
 func (l *loader) note(key string, g given) {
 	g.within = l.pipeline
 	l.given[key] = g
+}
+
+// noteItems remembers the items of a list as they were written: a substituted
+// one may be a secret.
+func (l *loader) noteItems(f *field, v value) {
+	g := l.given[f.key]
+	g.items = slices.Clone(v.list)
+	l.given[f.key] = g
 }
 
 func environment(environ []string) map[string]string {

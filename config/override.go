@@ -97,6 +97,7 @@ func (l *loader) override(origin string, f *field, text string) {
 	l.note(f.key, g)
 	v, err := textValue(f, text)
 	if err == nil {
+		l.noteItems(f, v)
 		err = f.set(v)
 	}
 	if err != nil {

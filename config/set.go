@@ -64,7 +64,7 @@ func (f *field) setScalar(text string) error {
 	if f.value.Type() == durationType {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return failure.Configf("write a number with a unit: 100ms, 5s, 1m30s", "is not a duration")
+			return failure.Configf("write numbers with the units ms, s, m and h: 100ms, 1m30s, 168h (a week; there is no d)", "is not a duration")
 		}
 		f.value.SetInt(int64(d))
 		return nil

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -31,9 +33,14 @@ func (l *loader) validateBrokers(brokers []string) {
 	if len(brokers) == 0 {
 		l.report("sink.kafka.brokers", "is empty", "name at least one broker, for example [localhost:9092]")
 	}
-	for _, broker := range brokers {
+	written := l.given["sink.kafka.brokers"].items
+	for i, broker := range brokers {
 		if port, err := splitHostPort(broker); err != nil || port == 0 || broker[0] == ':' {
-			l.report("sink.kafka.brokers", "has an item that is not host:port", "write for example [kafka-1:9092, kafka-2:9092], without kafka://")
+			item := fmt.Sprintf("item %d", i+1)
+			if i < len(written) {
+				item += " " + display(written[i])
+			}
+			l.report("sink.kafka.brokers", strings.TrimSpace(item)+" is not host:port", "write for example [kafka-1:9092, kafka-2:9092], without kafka://")
 		}
 	}
 }

@@ -117,9 +117,9 @@ func (w *worker) publish(items []item) (done int, err error) {
 }
 
 // outlast waits after a failed delivery, and returns its error where only an
-// operator can mend it.
+// operator or another process can mend it.
 func (w *worker) outlast(ctx context.Context, failed error) error {
-	if failure.ClassOf(failed) != failure.Transient {
+	if failure.ClassOf(failed) != failure.Transient || errors.Is(failed, sink.ErrOutputGone) {
 		return failed
 	}
 	if w.working.Err() != nil {

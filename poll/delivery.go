@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -47,6 +49,7 @@ type delivery struct {
 	policy  string
 	metrics Metrics
 	digest  *digest.Log
+	last    atomic.Pointer[relay.LastEvent]
 }
 
 // deliver writes the items in order, each bad one between its neighbours. It
@@ -106,6 +109,9 @@ func (d *delivery) write(ctx context.Context, out sink.Sink, items []item) error
 		}
 	}
 	d.metrics.Published(events)
+	if len(events) > 0 {
+		d.last.Store(relay.LastOf(events))
+	}
 	return nil
 }
 

@@ -22,6 +22,7 @@ type Metrics interface {
 	Warned(w transform.Warning)
 	Reconnected(side string)
 	Connected(side string, ok bool)
+	Capacity(bytes int64)
 	Role(role string)
 	TopicsMissing(n int)
 	Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64)
@@ -46,6 +47,8 @@ type Status struct {
 	KafkaError      string    `json:"kafka_error,omitempty"`
 	UnackedSeconds  float64   `json:"unacked_seconds,omitempty"`
 	HeldElsewhere   int64     `json:"held_by_other_sessions,omitempty"`
+	// LastEvent is nil before the first one of this process.
+	LastEvent *relay.LastEvent `json:"last_event,omitempty"`
 }
 
 // stuckAfter is how long a delivery may take until readiness says so.
@@ -129,6 +132,13 @@ func (h *Health) TopicWaiting(topic string, missing bool) {
 	h.metrics.TopicsMissing(len(h.missing))
 }
 
+// missingTopics lists the topics that delivery waits for.
+func (h *Health) missingTopics() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.missing))
+}
+
 // sinkRenewed forgets the topics that a former sink waited for.
 func (h *Health) sinkRenewed() {
 	h.mu.Lock()
@@ -201,6 +211,7 @@ func (h *Health) Status() any {
 		st.InFlightEvents, st.InFlightBytes = r.inFlightEvents.Load(), r.inFlightBytes.Load()
 		st.UnackedSeconds = r.outlet.stuck().Seconds()
 		st.HeldElsewhere = r.heldBack.Load()
+		st.LastEvent = r.delivery.last.Load()
 	}
 	return st
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/drain"
 	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -55,7 +55,6 @@ type Relay struct {
 	inFlightEvents, inFlightBytes atomic.Int64
 	heldBack                      atomic.Int64 // rows that other sessions hold, of the last look at each table; see worker.held
 	warned                        sync.Once
-	connected                     atomic.Bool // a connection succeeded once
 }
 
 // New wires the parts; it starts nothing.
@@ -86,6 +85,7 @@ func New(o Options) (*Relay, error) {
 		return nil, err
 	}
 	o.Health.attach(r)
+	o.Metrics.Capacity(workers * r.bytes)
 	position := func() wal.LSN { return 0 }
 	o.Metrics.Observe(position, position, r.inFlightEvents.Load, r.inFlightBytes.Load)
 	return r, nil
@@ -133,17 +133,13 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // limitDrain gives up on the batches in hand errors.drain_timeout after ctx
-// ended.
+// ended, and before where they wait for a topic.
 func (r *Relay) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(relay.RoleStopping)
-	timer := time.NewTimer(r.cfg.Errors.DrainTimeout)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	if why := drain.Wait(drained, r.cfg.Errors.DrainTimeout, r.health.missingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
-			zap.Int64("events", r.inFlightEvents.Load()))
+			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))
 		giveUp(errDrained)
-	case <-drained:
 	}
 }

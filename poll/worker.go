@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -78,11 +79,8 @@ func (w *worker) run(ctx context.Context) error {
 		if ctx.Err() != nil && failure.ClassOf(err) == failure.Transient {
 			return nil
 		}
-		if failure.ClassOf(err) != failure.Transient {
+		if failure.ClassOf(err) != failure.Transient || errors.Is(err, sink.ErrOutputGone) {
 			return err
-		}
-		if errors.Is(err, wal.ErrUnknownHost) && !w.connected.Load() {
-			return failure.Configf("correct the host in source.url", "%w", err)
 		}
 		if time.Since(began) > sessionReset {
 			retry.Reset()
@@ -118,7 +116,6 @@ func (w *worker) session(ctx context.Context) error {
 	}
 	defer closeConn(conn)
 	defer w.lookAway()
-	w.connected.Store(true)
 	w.conn, w.looked = conn, time.Time{}
 	if err := w.look(ctx); err != nil {
 		return err

@@ -35,7 +35,8 @@ type delivery struct {
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
 	settled atomic.Uint64          // events dealt with, so far
-	events  []*transform.Event     // reused
+	last    atomic.Pointer[LastEvent]
+	events  []*transform.Event // reused
 }
 
 // run delivers until the queue is closed and empty (nil), ctx ends (its cause)
@@ -129,6 +130,9 @@ func (d *delivery) flush(ctx context.Context) error {
 	}
 	d.metrics.Published(published)
 	d.dealt(len(published))
+	if len(published) > 0 {
+		d.last.Store(LastOf(published))
+	}
 	clear(d.events)
 	d.events = d.events[:0]
 	return nil

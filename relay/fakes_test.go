@@ -23,12 +23,17 @@ type counts struct {
 	warned     []transform.Warning
 	ignored    []string
 	reconnects int
-	roles      []string
-	saves      int
-	failures   int
-	passes     int          // of retention
-	inFlight   func() int64 // bytes
-	age        func() time.Duration
+
+	transactions int
+	snapshots    []bool
+	rows         int
+
+	roles    []string
+	saves    int
+	failures int
+	passes   int          // of retention
+	inFlight func() int64 // bytes
+	age      func() time.Duration
 }
 
 func (c *counts) locked(fn func()) {
@@ -48,6 +53,12 @@ func (c *counts) Reconnected(string)              { c.locked(func() { c.reconnec
 func (c *counts) Role(role string)                { c.locked(func() { c.roles = append(c.roles, role) }) }
 func (c *counts) TopicsMissing(int)               {}
 func (c *counts) Connected(string, bool)          {}
+func (c *counts) Transaction()                    { c.locked(func() { c.transactions++ }) }
+func (c *counts) Snapshot(running bool) {
+	c.locked(func() { c.snapshots = append(c.snapshots, running) })
+}
+func (c *counts) SnapshotRow()   { c.locked(func() { c.rows++ }) }
+func (c *counts) Capacity(int64) {}
 func (c *counts) Slot(wal.Slot, wal.LSN, time.Duration) {
 }
 func (c *counts) CheckpointSaved(err error) {

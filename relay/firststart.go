@@ -139,6 +139,8 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 		name = held.Name
 	}
 	s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
+	s.intake.metrics.Snapshot(true)
+	defer s.intake.metrics.Snapshot(false)
 	defer s.waitForSnapshot(ctx, sql.PgConn())()
 	rows, err := s.intake.snapshot(ctx, sql, s.tables, name, cp.LSN)
 	if err != nil {

@@ -37,6 +37,8 @@ type Status struct {
 	PostgresError  string    `json:"postgres_error,omitempty"`
 	KafkaError     string    `json:"kafka_error,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+	// LastEvent is nil before the first one of this process.
+	LastEvent *LastEvent `json:"last_event,omitempty"`
 	// OldestUnconfirmedSeconds is for how long the server has had something that
 	// is not confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
@@ -157,6 +159,13 @@ func (h *Health) TopicWaiting(topic string, missing bool) {
 		h.missing = append(h.missing, topic)
 	}
 	h.metrics.TopicsMissing(len(h.missing))
+}
+
+// missingTopics lists the topics that delivery waits for.
+func (h *Health) missingTopics() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.missing)
 }
 
 // slotSeen notes what the server said of the slot.
@@ -296,6 +305,7 @@ func (h *Health) Status() any {
 		KafkaError:     h.brokers,
 		UnackedSeconds: h.delivery.stuck().Seconds(),
 		Retention:      h.retention.status(),
+		LastEvent:      h.delivery.last.Load(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),

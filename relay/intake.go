@@ -94,6 +94,7 @@ func (in *intake) commit(msg *wal.Message) error {
 	in.end = msg.End
 	if !in.cutMark.IsZero() {
 		in.landmark = in.cutMark
+		in.metrics.Transaction()
 	}
 	in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
 	if in.tracker.InFlight() == 0 {
@@ -316,6 +317,7 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []wal.Tabl
 		from := wal.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
 		err = wal.ReadSnapshot(ctx, sql, from, func(row *wal.Row) error {
 			next.Seq++
+			in.metrics.SnapshotRow()
 			ev, err := in.router.Route(row)
 			return in.take(ctx, item{event: ev, memory: row.Size()}, err, nil)
 		})

@@ -24,6 +24,14 @@ type Metrics interface {
 	// Reconnected counts new connections after a broken one; side is postgres
 	// or kafka.
 	Reconnected(side string)
+	// Transaction counts a transaction that was read to its end and has events.
+	Transaction()
+	// Snapshot is told when the publication of the tables' rows begins and ends,
+	// SnapshotRow of each row.
+	Snapshot(running bool)
+	SnapshotRow()
+	// Capacity is told how many bytes may be in flight.
+	Capacity(bytes int64)
 	// Connected is told whether a side, postgres or kafka, can be reached.
 	Connected(side string, ok bool)
 	// Role is told of a change of role: starting, standby, active or stopping.

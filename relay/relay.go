@@ -43,6 +43,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/drain"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -130,6 +131,7 @@ func New(o Options) (*Relay, error) {
 	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
 	h.statusInterval = o.Config.Source.StatusInterval
 	o.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
+	o.Metrics.Capacity(limit)
 	o.Metrics.ObserveUnconfirmed(h.unconfirmed)
 	o.Metrics.ObserveCheckpoint(h.checkpointAge)
 	return r, nil
@@ -203,16 +205,12 @@ func (r *Relay) Run(ctx context.Context) error {
 const closeTimeout = 3 * time.Second
 
 // drain waits until the delivery has emptied the queue, or gives up on it after
-// errors.drain_timeout.
+// errors.drain_timeout, and before where it waits for a topic.
 func (r *Relay) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
-	timer := time.NewTimer(r.cfg.Errors.DrainTimeout)
-	defer timer.Stop()
-	select {
-	case <-delivered:
-	case <-timer.C:
+	if why := drain.Wait(delivered, r.cfg.Errors.DrainTimeout, r.health.missingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
-			zap.Int("events", r.tracker.InFlight()))
+			zap.Int("events", r.tracker.InFlight()), zap.NamedError("because", why))
 		stopWorking(errDrained)
 		<-delivered
 	}

@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,11 +208,21 @@ func TestWrongPasswordIsAConfigurationError(t *testing.T) {
 	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `password authentication failed`)
 }
 
-func TestUnknownHostIsAConfigurationErrorAtFirst(t *testing.T) {
+// At boot the name service may come up after us.
+func TestUnknownHostIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.cfg.Source.URL = "postgres://postgres@no-such-host..invalid/app" // an empty label: no name server is asked
-	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `no-such-host`)
+	i := d.start(&store{}, &gate{topic: &topic{}})
+	eventually(t, "a second attempt", func() bool { return i.metrics.reconnected() > 1 })
+	if _, reasons := i.health.Ready(); !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, "no-such-host") }) {
+		t.Errorf("reasons %q", reasons)
+	}
+	lines := i.logs.FilterMessage("PostgreSQL session ended, will reconnect").All()
+	if remedy, _ := lines[0].ContextMap()["remedy"].(string); !strings.Contains(remedy, "correct the host") {
+		t.Errorf("remedy %q", remedy)
+	}
+	i.stop()
 }
 
 // Failure mode 23: an idle outbox beside a busy table. The slot follows each

@@ -42,7 +42,6 @@ type source struct {
 	database  string      // that the slot must be of
 	epoch     int64       // of our checkpoints; 0 before the first stream
 	warned    bool        // of commits that wait for us, at the last session's start
-	connected bool        // a connection succeeded once
 	elsewhere elsewhere   // while standing by
 	owed      bool        // the store says that nobody has read the slot yet
 	server    net.Addr    // of the present stream
@@ -66,9 +65,6 @@ func (s *source) run(ctx context.Context) error {
 		}
 		if failure.ClassOf(err) != failure.Transient || errors.Is(err, ErrTakenOver) {
 			return err
-		}
-		if errors.Is(err, wal.ErrUnknownHost) && !s.connected {
-			return failure.Configf("correct the host in source.url", "%w", err)
 		}
 		if time.Since(started) > sessionReset {
 			retry.Reset()
@@ -95,7 +91,6 @@ func (s *source) session(ctx context.Context) error {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	s.intake.metrics.Connected("postgres", true)
-	s.connected = true
 	defer closeConn(sql)
 
 	h, err := s.acquire(ctx, sql)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -36,7 +37,7 @@ func Unreachable(cfg config.Kafka, err error) error {
 func absenceRemedy(cfg config.Kafka, err error) string {
 	brokers := "sink.kafka.brokers (" + strings.Join(cfg.Brokers, ", ") + ")"
 	plain := cfg.TLS == config.TLS{}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		switch {
 		case !plain:
 			return "the broker hangs up: name a listener that speaks TLS in " + brokers + ", or remove sink.kafka.tls"

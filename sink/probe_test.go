@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 // says.
 type probing struct {
 	*Probe
+
+	mu      sync.Mutex // guards the rest
 	down    error
 	hangs   bool
 	lost    bool // the next question only
@@ -21,33 +24,44 @@ type probing struct {
 func startProbing(t *testing.T) *probing {
 	p := &probing{}
 	p.Probe = newProbe(func(ctx context.Context) error {
-		if p.hangs || p.lost {
-			p.lost = false
+		p.mu.Lock()
+		down, hangs := p.down, p.hangs || p.lost
+		p.lost = false
+		p.mu.Unlock()
+		if hangs {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		return p.down
+		return down
 	}, func() {})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.Run(ctx, func(err error) { p.reports = append(p.reports, err) })
+		p.Run(ctx, func(err error) { p.change(func(p *probing) { p.reports = append(p.reports, err) }) })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return p
 }
 
+func (p *probing) change(fn func(*probing)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fn(p)
+}
+
 // after lets time pass and returns what was reported last; asked tells whether
 // anything was.
-func (p *probing) after(d time.Duration) (last error, asked bool) {
-	p.reports = nil
-	time.Sleep(d)
+func (p *probing) after(d time.Duration) (asked bool, last error) {
+	p.change(func(p *probing) { p.reports = nil })
+	<-time.After(d)
 	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(p.reports) == 0 {
-		return nil, false
+		return false, nil
 	}
-	return p.reports[len(p.reports)-1], true
+	return true, p.reports[len(p.reports)-1]
 }
 
 func TestProbe(t *testing.T) {
@@ -59,18 +73,18 @@ func TestProbe(t *testing.T) {
 		t.Run(name+" shows within 15 seconds, and ends with the next answer", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := startProbing(t)
-				if err, asked := p.after(time.Minute); err != nil || !asked {
+				if asked, err := p.after(time.Minute); err != nil || !asked {
 					t.Fatalf("reported %v, %t", err, asked)
 				}
-				outage(p)
-				if err, _ := p.after(7 * time.Second); err != nil {
+				p.change(outage)
+				if _, err := p.after(7 * time.Second); err != nil {
 					t.Errorf("after 7 s reported %v", err)
 				}
-				if err, _ := p.after(8 * time.Second); err == nil {
+				if _, err := p.after(8 * time.Second); err == nil {
 					t.Error("after 15 s nothing is reported")
 				}
-				p.down, p.hangs = nil, false
-				if err, asked := p.after(probeEvery + probeTimeout); err != nil || !asked {
+				p.change(func(p *probing) { p.down, p.hangs = nil, false })
+				if asked, err := p.after(probeEvery + probeTimeout); err != nil || !asked {
 					t.Errorf("after it is over reported %v, %t", err, asked)
 				}
 			})
@@ -78,8 +92,8 @@ func TestProbe(t *testing.T) {
 		t.Run(name+" from the start shows within 15 seconds", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := startProbing(t)
-				outage(p)
-				if err, _ := p.after(15 * time.Second); err == nil {
+				p.change(outage)
+				if _, err := p.after(15 * time.Second); err == nil {
 					t.Error("nothing is reported")
 				}
 			})
@@ -87,10 +101,10 @@ func TestProbe(t *testing.T) {
 		t.Run(name+" is no outage while another client gets answers", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := startProbing(t)
-				outage(p)
+				p.change(outage)
 				for range 60 {
 					p.Answered()
-					if err, _ := p.after(time.Second); err != nil {
+					if _, err := p.after(time.Second); err != nil {
 						t.Fatalf("reported %v", err)
 					}
 				}
@@ -101,8 +115,8 @@ func TestProbe(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := startProbing(t)
 			for range 10 {
-				p.lost = true
-				if err, asked := p.after(2 * (probeEvery + probeTimeout)); err != nil || !asked || p.lost {
+				p.change(func(p *probing) { p.lost = true })
+				if asked, err := p.after(2 * (probeEvery + probeTimeout)); err != nil || !asked || p.lost {
 					t.Fatalf("reported %v, %t", err, asked)
 				}
 			}

@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -114,10 +117,19 @@ func (s *Stdout) write(ev *transform.Event, bad *transform.BadEvent) error {
 func (s *Stdout) flush() error {
 	defer s.buf.Reset()
 	if _, err := s.buf.WriteTo(s.to); err != nil {
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EBADF) {
+			return &failure.Error{Class: failure.Transient, Remedy: outputRemedy, Err: fmt.Errorf("%w: %w", ErrOutputGone, err)}
+		}
 		return fmt.Errorf("write events: %w", err)
 	}
 	return nil
 }
+
+// ErrOutputGone is wrapped by the error of a Stdout whose writer nobody reads any
+// more: only a new process has another one.
+var ErrOutputGone = errors.New("nobody reads standard output any more")
+
+const outputRemedy = "start it again with standard output connected to what reads it: nothing that was not written was confirmed"
 
 // text is bytes that usually are text.
 type text []byte

@@ -19,16 +19,31 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 	if !ok {
 		return classify(err)
 	}
-	short := &connectError{text: strings.Join(attempts(connect.Unwrap()), "; "), err: err}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == codeInsufficientRights {
+	texts, refusedTLS := attempts(connect.Unwrap())
+	short := &connectError{text: strings.Join(texts, "; "), err: err}
+	pg, answered := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case answered && pg.Code == codeInsufficientRights:
 		return failure.Configf("ALTER ROLE "+QuoteIdentifier(cfg.User)+" WITH REPLICATION;", "%w", short)
+	case answered && slices.Contains(badParameter, pg.Code):
+		return failure.Configf("correct the parameter in source.url, or remove it: the server takes one that is none of libpq's for a setting of its own", "%w", short)
+	case refusedTLS:
+		return failure.Configf("turn ssl on in the server's configuration, or set sslmode in source.url to prefer or disable; or correct host and port", "%w", short)
 	}
 	classified := classify(short)
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" && failure.RemedyOf(classified) == "" {
-		return &failure.Error{Class: failure.Transient, Remedy: "start PostgreSQL, or correct host and port in source.url", Err: classified}
+	if answered || failure.RemedyOf(classified) != "" {
+		return classified
 	}
-	return classified
+	remedy := "correct host and port in source.url: what answers there hangs up, is silent, or does not speak PostgreSQL's protocol"
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		remedy = "start PostgreSQL, or correct host and port in source.url"
+	}
+	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: classified}
 }
+
+// badParameter are the codes of a server that does not take a setting, or its
+// value, from the connection string.
+var badParameter = []string{codeUndefinedObject, codeInvalidParameter, codeCannotChange}
 
 // connectError is a pgconn.ConnectError with another text.
 type connectError struct {
@@ -40,9 +55,9 @@ func (e *connectError) Error() string { return e.text }
 func (e *connectError) Unwrap() error { return e.err }
 
 // attempts lists what went wrong, each thing once, and without the refusal of
-// TLS that only led to the next attempt.
-func attempts(err error) []string {
-	var texts []string
+// TLS that only led to the next attempt; refusedTLS tells that there was no
+// other.
+func attempts(err error) (texts []string, refusedTLS bool) {
 	for _, e := range flatten(err) {
 		for line := range strings.SplitSeq(e.Error(), "\n") {
 			said := slices.ContainsFunc(texts, func(s string) bool { return strings.HasSuffix(s, line) })
@@ -51,14 +66,14 @@ func attempts(err error) []string {
 			}
 		}
 	}
-	// By its text, as pgconn has no type for it. It decides only what is shown.
+	// By its text, which is pgconn's own: it has no type for it.
 	answered := slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
 		return strings.Contains(s, "server refused TLS connection")
 	})
 	if len(answered) > 0 {
-		return answered
+		return answered, false
 	}
-	return texts
+	return texts, true
 }
 
 // flatten lists the errors that are joined in err.

@@ -2,8 +2,10 @@ package wal
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -41,7 +43,15 @@ func TestConnectErrors(t *testing.T) {
 		{"role without REPLICATION", with(func(u *url.URL) { u.User = url.UserPassword("poor", "pw") }),
 			failure.Config, "(SQLSTATE 42501)", `ALTER ROLE "poor" WITH REPLICATION;`, true},
 		{"TLS asked for in vain", with(func(u *url.URL) { u.RawQuery = "sslmode=require" }),
-			failure.Transient, "server refused TLS connection", "", false},
+			failure.Config, "server refused TLS connection", "turn ssl on", false},
+		{"a parameter that nobody knows", with(func(u *url.URL) { u.RawQuery = "foo=bar" }),
+			failure.Config, "(SQLSTATE 42704)", "correct the parameter", false},
+		{"a parameter's value", with(func(u *url.URL) { u.RawQuery = "datestyle=x&work_mem=much" }),
+			failure.Config, "(SQLSTATE 22023)", "correct the parameter", true},
+		{"another service", "postgres://x@" + service(t, "HTTP/1.1 400 Bad Request\r\n\r\n") + "/x?sslmode=disable",
+			failure.Transient, "failed to receive message", "correct host and port", false},
+		{"a service that hangs up", "postgres://x@" + service(t, "") + "/x",
+			failure.Transient, "unexpected EOF", "correct host and port", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,6 +77,32 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
+// service is the address of what answers everything with the text, and hangs up.
+func service(t *testing.T, answer string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1<<10))
+			_, _ = conn.Write([]byte(answer))
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		accepting.Wait()
+	})
+	return l.Addr().String()
+}
+
 func TestAttempts(t *testing.T) {
 	refused, wrong := errors.New("a:1: server refused TLS connection"), errors.New("a:1: wrong password")
 	tests := []struct {
@@ -83,8 +119,9 @@ func TestAttempts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := strings.Join(attempts(tt.err), "; "); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
+			texts, refused := attempts(tt.err)
+			if got := strings.Join(texts, "; "); got != tt.want || refused != strings.Contains(tt.want, "refused TLS") {
+				t.Errorf("got %q, %t, want %q", got, refused, tt.want)
 			}
 		})
 	}

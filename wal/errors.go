@@ -17,7 +17,7 @@ import (
 var ErrSlotActive = errors.New("replication slot is active elsewhere")
 
 // ErrUnknownHost is wrapped by a connection error when a host name does not
-// exist, which before the first connection is most likely a typing error.
+// exist: a typing error, or a name service that is not up yet, as at boot.
 var ErrUnknownHost = errors.New("unknown host")
 
 // ErrTerminated is wrapped by the error of a connection that an administrator's
@@ -41,6 +41,8 @@ const (
 	codeObjectNotInState   = "55000"
 	codeUndefinedObject    = "42704"
 	codeUndefinedFile      = "58P01"
+	codeInvalidParameter   = "22023"
+	codeCannotChange       = "55P02"
 	codeInsufficientRights = "42501"
 	codeUndefinedDatabase  = "3D000"
 	codeAdminShutdown      = "57P01"
@@ -74,8 +76,11 @@ func classify(err error) error {
 		return failure.Configf("see the PostgreSQL documentation, \"Connection Strings\"; special characters in a password must be percent-encoded",
 			"source.url: %w", err)
 	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-		return &failure.Error{Class: failure.Transient, Remedy: "correct the host in source.url", Err: fmt.Errorf("%w: %w", ErrUnknownHost, err)}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		if dns.IsNotFound {
+			err = fmt.Errorf("%w: %w", ErrUnknownHost, err)
+		}
+		return &failure.Error{Class: failure.Transient, Remedy: "correct the host in source.url, or wait for the name service", Err: err}
 	}
 	if certificateInvalid(err) {
 		return failure.Configf("give the server's CA with sslrootcert and its name as host in source.url, or renew the certificate",

@@ -7,14 +7,11 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 )
 
 func main() {
+	signals := catchSignals() // first: until then a signal ends the process by itself
 	abortOnPanic()
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	ctx := stopOn(context.Background(), signals, os.Exit)
 	p := &program{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(p.run(ctx, os.Args[1:]))

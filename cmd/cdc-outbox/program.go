@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
@@ -24,6 +26,9 @@ type program struct {
 	connect func(context.Context, connector.Options) error
 	// file is the configuration that -c names, once it is read.
 	file string
+	// fatal takes the error that ends the program, in place of stderr; nil until
+	// a configuration says that the log is JSON.
+	fatal *zap.Logger
 }
 
 // verb is one thing that the program does.
@@ -43,8 +48,8 @@ type action func(context.Context, *program) error
 // errHelp ends a command line that asked for help and got it.
 var errHelp = errors.New("help")
 
-// run executes the command line and returns the exit code. It prints the error,
-// if there is one, to stderr: nothing that it calls does.
+// run executes the command line and returns the exit code. It reports the error,
+// if there is one: nothing that it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil || errors.Is(err, errHelp) {
@@ -128,6 +133,15 @@ func (v *verb) usagef(format string, args ...any) error {
 	return failure.Configf("run cdc-outbox "+v.name+" --help", v.name+" "+format, args...)
 }
 
+// synonyms are flags of other programs, and what ours call them.
+var synonyms = map[string]string{"config": "c", "config-file": "c", "file": "c", "dry-run": "print"}
+
+// hints are for flags that a verb does not need.
+var hints = map[string]string{
+	"run dry-run":      "cdc-outbox check looks at all that run needs, cdc-outbox tail prints what it would publish; neither changes anything",
+	"teardown dry-run": "leave it out: without --yes teardown changes nothing and says what it would do",
+}
+
 // flagError turns package flag's error into ours. Its text is the only thing
 // that tells an unknown flag.
 func flagError(v verb, flags *flag.FlagSet, err error) error {
@@ -137,7 +151,14 @@ func flagError(v verb, flags *flag.FlagSet, err error) error {
 	}
 	var names []string
 	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-	if meant := nearest.To(name, names); meant != "" {
+	if hint, ok := hints[v.name+" "+name]; ok {
+		return failure.Configf(hint, "%s has no flag%s", v.name, quote(dashes(name)))
+	}
+	meant := nearest.To(name, names)
+	if usual := synonyms[name]; flags.Lookup(usual) != nil {
+		meant = usual
+	}
+	if meant != "" {
 		return failure.Configf("did you mean "+dashes(meant)+"?", "%s has no flag%s", v.name, quote(dashes(name)))
 	}
 	return v.usagef("has no flag%s", quote(dashes(name)))

@@ -89,6 +89,10 @@ func TestUsageErrors(t *testing.T) {
 		{"flag before the verb", []string{"-c", "x.yaml", "run"}, []string{"the verb comes first"}},
 		{"mistyped flag", []string{"healthcheck", "--redy"}, []string{`has no flag "--redy"`, "did you mean --ready?"}},
 		{"unknown flag", []string{"run", "--quickly=1"}, []string{`run has no flag "--quickly"`, "cdc-outbox run --help"}},
+		{"other programs' --config", []string{"run", "--config", "x"}, []string{`has no flag "--config"`, "did you mean -c?"}},
+		{"other programs' --dry-run", []string{"run", "--dry-run"}, []string{`has no flag "--dry-run"`, "cdc-outbox check"}},
+		{"other programs' --dry-run of setup", []string{"setup", "--dry-run"}, []string{"did you mean --print?"}},
+		{"other programs' --dry-run of teardown", []string{"teardown", "--dry-run"}, []string{"without --yes"}},
 		{"bad flag value", []string{"healthcheck", "--ready=perhaps"}, []string{"healthcheck has a bad flag", `"perhaps"`}},
 		{"flag without its value", []string{"run", "-c"}, []string{"flag needs an argument"}},
 		{"argument", []string{"version", "x"}, []string{"version takes no arguments"}},
@@ -154,11 +158,27 @@ func TestExitCodes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			connect := func(context.Context, connector.Options) error { return tt.err }
-			got := executeWith(t.Context(), connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error"}, "run")
+			got := executeWith(t.Context(), connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error", "CDC_OUTBOX_LOG_FORMAT=console"}, "run")
 			if got.code != tt.code || got.stderr != tt.stderr || got.stdout != "" {
 				t.Errorf("got %+v, want code %d and stderr %q", got, tt.code, tt.stderr)
 			}
 		})
+	}
+}
+
+func TestTheLastErrorIsALineOfAJSONLog(t *testing.T) {
+	connect := func(context.Context, connector.Options) error { return failure.Lossf("decide", "slot is gone") }
+	got := executeWith(t.Context(), connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app"}, "run")
+	lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("no JSON: %s", line)
+		}
+	}
+	for _, part := range []string{`"level":"error"`, `"error":"slot is gone"`, `"remedy":"decide"`, `"exit_code":3`} {
+		if last := lines[len(lines)-1]; !strings.Contains(last, part) {
+			t.Errorf("no %s in %s", part, last)
+		}
 	}
 }
 
@@ -194,7 +214,7 @@ func TestRunSaysThatItIsStopping(t *testing.T) {
 		return nil
 	}
 	got := executeWith(ctx, connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app"}, "run")
-	_, after, found := strings.Cut(got.stderr, `"msg":"stopping; a second signal ends the process at once","cause":"stopped by signal: interrupt"`)
+	_, after, found := strings.Cut(got.stderr, `"msg":"stopping; a signal more than a second later ends the process at once","cause":"stopped by signal: interrupt"`)
 	if got.code != 0 || !found || !strings.Contains(after, `"msg":"stopped"`) {
 		t.Errorf("got %+v", got)
 	}
@@ -206,7 +226,7 @@ func TestInterruptedVerbSaysSo(t *testing.T) {
 	connect := func(ctx context.Context, _ connector.Options) error {
 		return fmt.Errorf("connect: %w", ctx.Err())
 	}
-	got := executeWith(ctx, connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error"}, "run")
+	got := executeWith(ctx, connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error", "CDC_OUTBOX_LOG_FORMAT=console"}, "run")
 	if want := "cdc-outbox: stopped by signal: interrupt\n"; got.code != 1 || got.stderr != want {
 		t.Errorf("got %+v, want code 1 and %q", got, want)
 	}

@@ -6,14 +6,20 @@ import (
 	"fmt"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// report prints the error that ends the program, for a person: what and why on
-// the first line, then how to mend it. It is not logged too, whatever
-// log.format says: it is also what Kubernetes shows as a container's
-// termination message.
+// report tells the error that ends the program: what and why, then how to mend
+// it. It is the last line of a log that is JSON, and otherwise two lines for a
+// person. It is also what Kubernetes shows as a container's termination message.
 func (p *program) report(ctx context.Context, err error) {
+	if p.fatal != nil {
+		p.fatal.Error("ended by an error", zap.Error(err),
+			zap.String("remedy", failure.RemedyOf(err)), zap.Int("exit_code", failure.ClassOf(err).ExitCode()))
+		return
+	}
 	var b strings.Builder
 	if cause, ok := errors.AsType[stopped](context.Cause(ctx)); ok && errors.Is(err, context.Canceled) {
 		fmt.Fprintf(&b, "cdc-outbox: %v\n", cause)

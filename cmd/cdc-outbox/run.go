@@ -15,9 +15,9 @@ import (
 func runVerb() verb {
 	return verb{
 		name:    "run",
-		summary: "runs the connector until SIGTERM or SIGINT",
+		summary: "runs the connector until SIGTERM, SIGINT or SIGHUP",
 		detail: "On the first signal it stops reading, drains what is in flight, confirms the last\n" +
-			"position and exits with 0; a second signal ends it at once.",
+			"position and exits with 0; a signal more than a second later ends it at once.",
 		example: "cdc-outbox run -c cdc-outbox.yaml\n" +
 			"CDC_OUTBOX_SOURCE_URL=postgres://cdc@localhost/app cdc-outbox run --set sink.stdout=true",
 		prepare: func(flags *flag.FlagSet) action {
@@ -36,6 +36,13 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Log.Format != "console" {
+		p.fatal = log
+	}
+	if err := p.checkOutput(cfg); err != nil {
+		return err
+	}
+	surviveBrokenPipes()
 	p.boundMemory(cfg)
 	ver, rev := build()
 	log.Info("starting", zap.String("version", ver), zap.String("commit", rev), sources(cfg))
@@ -60,7 +67,7 @@ func announceStop(ctx context.Context, log *zap.Logger) (join func()) {
 	logged := make(chan struct{})
 	forget := context.AfterFunc(ctx, func() {
 		defer close(logged)
-		log.Info("stopping; a second signal ends the process at once", zap.NamedError("cause", context.Cause(ctx)))
+		log.Info("stopping; a signal more than a second later ends the process at once", zap.NamedError("cause", context.Cause(ctx)))
 	})
 	return func() {
 		if !forget() {

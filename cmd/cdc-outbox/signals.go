@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 )
 
 // stopped is the cause of a context that a signal ended.
@@ -10,19 +13,46 @@ type stopped struct{ signal os.Signal }
 
 func (s stopped) Error() string { return "stopped by signal: " + s.signal.String() }
 
+// doubled is how long after the first signal others count as the same one: GNU
+// timeout and some supervisors signal the process and then its group.
+const doubled = time.Second
+
+// catchSignals returns the signals that stop the process. SIGHUP, of a terminal
+// that closes, is one of them, unless the process was started to outlive that
+// (nohup).
+func catchSignals() <-chan os.Signal {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
 // stopOn returns a context that the first signal ends, with stopped as its
-// cause. The second one means that the operator will not wait for a drain: it
-// calls exit with 1. The goroutine that waits lives as long as the process, or
-// until signals is closed.
+// cause. A second one, later than doubled, means that the operator will not wait
+// for a drain: it calls exit with 1. The goroutine that waits lives as long as
+// the process, or until signals is closed.
 func stopOn(ctx context.Context, signals <-chan os.Signal, exit func(int)) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		if first, ok := <-signals; ok {
-			cancel(stopped{first})
+		first, ok := <-signals
+		if !ok {
+			return
 		}
-		if _, ok := <-signals; ok {
-			exit(1)
+		cancel(stopped{first})
+		began := time.Now()
+		for range signals {
+			if time.Since(began) >= doubled {
+				exit(1)
+				return
+			}
 		}
 	}()
 	return ctx
 }
+
+// surviveBrokenPipes makes a write to a standard output or error that nobody
+// reads any more an error of that write. The default is SIGPIPE's: the process
+// ends without a drain, for a lost log line too.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -38,7 +38,11 @@ var badInputs = []badInput{
 	{input: "wrong password", prepare: func(e *environment) {
 		e.url = strings.Replace(e.url, e.password(), "wrong", 1)
 	}},
-	{input: "unknown host", prepare: func(e *environment) { e.url = "postgres://cdc@" + unknownHost + "/app" }},
+	{input: "unknown host", prepare: func(e *environment) { e.url = "postgres://cdc@" + unknownHost + "/app" },
+		goesOn: "PostgreSQL session ended, will reconnect"},
+	{input: "`sslmode=require`, and the server has no TLS", prepare: func(e *environment) { e.url += "?sslmode=require" }},
+	{input: "parameter in `source.url` that nobody knows", prepare: func(e *environment) { e.url += "?foo=bar" }},
+	{input: "`sink.stdout` without a standard output", args: []string{"run", "--set", "source.url=postgres://cdc@localhost/app", "--set", "sink.stdout=true"}},
 	{input: "unknown database", prepare: func(e *environment) { e.url = strings.Replace(e.url, "/"+e.database(), "/nowhere", 1) }},
 	{input: "PostgreSQL down at start", prepare: func(e *environment) { e.url = "postgres://cdc@127.0.0.1:1/app" },
 		goesOn: "PostgreSQL session ended, will reconnect"},
@@ -79,6 +83,8 @@ var badInputs = []badInput{
 		set: []string{"source.snapshot=initial", "checkpoint.key=another"}},
 
 	{input: "broker down at start", set: []string{"sink.kafka.brokers=[127.0.0.1:1]"},
+		goesOn: "checkpoint store is not available, will retry"},
+	{input: "login missing, `sink.kafka.sasl`", prepare: func(e *environment) { e.useCluster(kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "p")) },
 		goesOn: "checkpoint store is not available, will retry"},
 	{input: "topic missing, not to be created", prepare: func(e *environment) { e.insert("order", "1", "{}") },
 		goesOn: "waiting for a missing topic"},

@@ -196,6 +196,11 @@ func (e *environment) run(in badInput) outcome {
 	if !ok || ctx.Err() != nil {
 		e.t.Fatalf("the program did not fail: %v, %v\n%s", err, ctx.Err(), stderr.String())
 	}
+	var last struct{ Error, Remedy string } // of a log that is JSON
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	if json.Unmarshal([]byte(lines[len(lines)-1]), &last) == nil {
+		return outcome{exit.ExitCode(), last.Error, last.Remedy}
+	}
 	_, text, _ := strings.Cut("\n"+stderr.String(), "\nerror: ")
 	parts := remedies.Split(text, 2)
 	return outcome{exit.ExitCode(), parts[0], strings.Join(parts[1:], "")}

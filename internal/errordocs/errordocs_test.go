@@ -65,7 +65,8 @@ const introduction = `# What you see when something is wrong
 Each line was produced by giving the program that input
 (` + "`go test ./internal/errordocs -update`" + `); the test that did it fails when this
 page no longer says what the program says. The message is the last thing on
-standard error, the remedy the line below it.
+standard error, the remedy the line below it; where the log is JSON, as by
+default, both are fields of its last line.
 
 Exit codes: 1 an error that may pass, start again; 2 bad usage or
 configuration; 3 events may have been lost, an operator must decide. Where the

@@ -40,6 +40,11 @@ type Metrics struct {
 	warned          *prometheus.CounterVec
 	reconnects      *prometheus.CounterVec
 	connected       *prometheus.GaugeVec
+	lastEvent       prometheus.Gauge
+	transactions    prometheus.Counter
+	capacity        prometheus.Gauge
+	snapshotRunning prometheus.Gauge
+	snapshotRows    prometheus.Counter
 	role            *prometheus.GaugeVec
 	slot            slotGauges
 	retention       retentionMetrics
@@ -67,6 +72,8 @@ func (m *Metrics) registerEvents() {
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
 	m.registry.MustRegister(m.publishLatency)
+	m.lastEvent = m.gauge("last_event_timestamp_seconds", "When the last event that the broker acknowledged was committed, or acknowledged where that is not known, in Unix time; 0 before the first one.")
+	m.transactions = m.counter("transactions_total", "Transactions with events that were read to their end.")
 	m.deadLettered = m.counterVec("events_dead_lettered_total", "Bad events written to the dead-letter topic.", "reason")
 	m.skipped = m.counterVec("events_skipped_total", "Bad events dropped because errors.on_bad_event says skip.", "reason")
 	m.warned = m.counterVec("events_warned_total", "Events that are published, but not as one would expect.", "warning")
@@ -85,6 +92,9 @@ func (m *Metrics) registerConnector() {
 	m.Connected("postgres", false)
 	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active, stopping, or failed (only with pipelines: it needs an operator while others go on).", "role")
 	m.Role("starting")
+	m.capacity = m.gauge("in_flight_capacity_bytes", "Bytes that may be in flight: at that many, reading waits.")
+	m.snapshotRunning = m.gauge("snapshot_running", "1 while the rows that were in the tables at the first start are read and published.")
+	m.snapshotRows = m.counter("snapshot_rows_total", "Rows that snapshots have read.")
 	m.partitionsGrown = m.counterVec("topic_partitions_grown_total", "Times that a topic was seen with more partitions: keys are placed anew.", "topic")
 	m.topicsMissing = m.gauge("topics_missing", "Topics that events wait for and that do not exist.")
 	m.saves = m.counter("checkpoint_saves_total", "Checkpoints made durable.")
@@ -106,6 +116,13 @@ func (m *Metrics) Published(events []*transform.Event) {
 		m.publishedTo(topic).Add(float64(i - first))
 	}
 	m.publishedBytes.Add(float64(bytes))
+	if len(events) > 0 {
+		last := events[len(events)-1].CommitTime
+		if last.IsZero() {
+			last = now
+		}
+		m.lastEvent.Set(float64(last.UnixNano()) / 1e9)
+	}
 }
 
 // mostTopics bounds the series of published: a route may give each aggregate a
@@ -154,13 +171,28 @@ func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operatio
 // kafka or checkpoint (a new session, as the store failed).
 func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).Inc() }
 
+// Transaction counts a transaction with events that was read to its end.
+func (m *Metrics) Transaction() { m.transactions.Inc() }
+
+// Capacity sets how many bytes may be in flight.
+func (m *Metrics) Capacity(bytes int64) { m.capacity.Set(float64(bytes)) }
+
+// Snapshot sets whether the tables' rows are being published.
+func (m *Metrics) Snapshot(running bool) { m.snapshotRunning.Set(indicator(running)) }
+
+// SnapshotRow counts a row that a snapshot has read.
+func (m *Metrics) SnapshotRow() { m.snapshotRows.Inc() }
+
+func indicator(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // Connected sets whether a side, postgres or kafka, can be reached.
 func (m *Metrics) Connected(side string, ok bool) {
-	value := 0.0
-	if ok {
-		value = 1
-	}
-	m.connected.WithLabelValues(side).Set(value)
+	m.connected.WithLabelValues(side).Set(indicator(ok))
 }
 
 // Role sets the present role: starting, standby, active, stopping or failed.

@@ -50,6 +50,16 @@ func TestExposition(t *testing.T) {
 	m.ObserveReady(func() bool { return true })
 	m.ObserveCheckpoint(func() time.Duration { return 1500 * time.Millisecond })
 
+	m.Connected("kafka", true)
+	m.Transaction()
+	m.Capacity(8 << 20)
+	m.Snapshot(true)
+	m.SnapshotRow()
+
+	if got := testutil.ToFloat64(m.lastEvent); got < float64(commit.Unix()) || got > float64(commit.Unix()+1) {
+		t.Errorf("the last event is of %v, want %v", got, commit)
+	}
+	m.lastEvent.Set(0) // the rest is the same at any time
 	got := exposition(t, set.Gatherer())
 	// Sums of latencies and the Go version are not ours to fix.
 	got = keepLines(got, func(line string) bool {

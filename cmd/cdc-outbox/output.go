@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// checkOutput refuses to confirm events into nothing. A standard output that
+// was closed before the start is the null device by now: Go's runtime opens it
+// in place of one, so that no file gets its number. The two cannot be told
+// apart.
+func (p *program) checkOutput(cfg *config.Config) error {
+	out, ok := p.stdout.(*os.File)
+	if !ok {
+		return nil
+	}
+	written := false
+	for _, each := range cfg.Each() {
+		written = written || each.Config.Sink.Stdout != nil
+	}
+	if !written {
+		return nil
+	}
+	is, err := out.Stat()
+	if err == nil {
+		var null os.FileInfo
+		if null, err = os.Stat(os.DevNull); err != nil || !os.SameFile(is, null) {
+			return nil
+		}
+	}
+	return failure.Configf("give it a file or a pipe; to drop the events on purpose: cdc-outbox run … | cat > "+os.DevNull,
+		"sink.stdout: standard output is closed, or %s: events would be confirmed and be nowhere", os.DevNull)
+}

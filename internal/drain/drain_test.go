@@ -1,0 +1,50 @@
+package drain
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWait(t *testing.T) {
+	always := func(topics ...string) func(time.Duration) []string {
+		return func(time.Duration) []string { return topics }
+	}
+	for name, tt := range map[string]struct {
+		done    time.Duration // 0: never
+		missing func(time.Duration) []string
+		took    time.Duration // at most
+		err     string        // "" for none
+	}{
+		"drained":              {done: time.Minute, missing: always(), took: time.Minute},
+		"drained by now":       {done: time.Nanosecond, missing: always("a"), took: look},
+		"a broker is away":     {missing: always(), took: time.Hour, err: errTimeout.Error()},
+		"a topic is missing":   {missing: always("a", "b"), took: 2 * topicGrace, err: "topic does not exist: a, b"},
+		"a topic is there now": {done: time.Minute, missing: func(at time.Duration) []string { return []string{"a"}[:min(1, max(0, int(topicGrace-at)))] }, took: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, done := time.Now(), make(chan struct{})
+				if tt.done > 0 {
+					time.AfterFunc(tt.done, func() { close(done) })
+				}
+				err := Wait(done, time.Hour, func() []string { return tt.missing(time.Since(began)) })
+				if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+					t.Errorf("Wait = %v, want %q", err, tt.err)
+				}
+				if took := time.Since(began); took > tt.took { // in fake time
+					t.Errorf("took %v", took)
+				}
+				if errors.Is(err, errTimeout) && time.Since(began) < time.Hour {
+					t.Error("gave up early")
+				}
+			})
+		})
+	}
+}
