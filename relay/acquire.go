@@ -120,6 +120,8 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 		if err := s.undecided(seen); err != nil {
 			return h, err
 		}
+	}
+	if h.found == nil || s.cfg.Errors.OnBadEvent != config.BadEventStop {
 		if err := s.bind(ctx, sql); err != nil {
 			return h, err
 		}
@@ -150,6 +152,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	if h.found != nil {
 		h.cp.Epoch = h.found.Epoch + 1
 		h.cp.Snapshot = h.found.Snapshot
+		if h.found.Skip.Commit >= h.cp.LSN { // not passed yet
+			h.cp.Skip = h.found.Skip
+		}
 		s.recall(&h, seen.Slot)
 	}
 	h.stream, err = s.open(ctx, repl, h.confirmed, h.start)
@@ -229,6 +234,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
 		return err
 	}
 	cp := h.cp
+	s.intake.skip = cp.Skip
 	s.epoch = cp.Epoch // even a save that fails may reach the store
 	if err := s.keeper.begin(ctx, cp); err != nil {
 		return err
