@@ -374,7 +374,7 @@ func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
 		"%w; events committed after the checkpoint at %s may be left out", err, cp.LSN)
 }
 
-const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from the present, with --snapshot it first publishes the rows still in the outbox table"
+const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; with --snapshot it first publishes the rows still in the outbox table"
 
 func identify(seen *checkpoint.Server, id wal.Identity) {
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN

@@ -42,7 +42,7 @@ func declareSetup(flags *flag.FlagSet) setupFlags {
 		print:      flags.Bool("print", false, "only print the SQL; connect to nothing"),
 		schema:     flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
 		role:       flags.String("role", "", "create or complete the `ROLE` that the connector logs in as"),
-		acceptGap:  flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from the present; events in the gap may never be published"),
+		acceptGap:  flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from where the slot stands or, where it is made anew, from the present; events in the gap may never be published"),
 		yes:        flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
 		skipTo:     flags.String("skip-to", "", "with --accept-gap: only pass over the transaction that commits at `LSN`, which run refuses"),
 		publish:    flags.Bool("snapshot", false, "with --accept-gap: the next run publishes the rows that are in the outbox first"),
