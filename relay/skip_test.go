@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -68,6 +69,36 @@ func TestTransactionIsPassedOver(t *testing.T) {
 	}
 }
 
+// A message is passed over as a row is, also one of no transaction.
+func TestMessageIsPassedOver(t *testing.T) {
+	t.Parallel()
+	d := messageDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	d.start(s, g).streams().stop()
+	d.exec(emit(t, "1", "{}"))
+	for _, transactional := range []string{"true", "false"} {
+		d.exec(`SELECT pg_logical_emit_message(` + transactional + `, 'outbox', 'no envelope')`)
+	}
+	d.exec(emit(t, "2", "{}"))
+	for range 2 {
+		i := d.start(s, g)
+		err := i.wait()
+		at := regexp.MustCompile(`--skip-to (\S+) `).FindStringSubmatch(failure.RemedyOf(err))
+		if at == nil {
+			t.Fatalf("Run = %v, remedy %s", err, failure.RemedyOf(err))
+		}
+		commit, err := wal.ParseLSN(at[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.passOver(s, d.passed(s, commit))
+	}
+	i := d.start(s, g).streams()
+	eventually(t, "event 2", func() bool { return slices.Contains(g.topic.ids(), "2") })
+	i.stop()
+	wantOnce(t, g.topic, []string{"1", "2"})
+}
+
 // passed is what the transaction at commit is known by.
 func (d *database) passed(s *store, commit wal.LSN) (found checkpoint.Landmark) {
 	d.t.Helper()
@@ -78,6 +109,7 @@ func (d *database) passed(s *store, commit wal.LSN) (found checkpoint.Landmark) 
 	stream, err := wal.Open(d.t.Context(), repl, wal.Options{
 		Slot: d.cfg.Source.Slot, Publication: d.cfg.Source.Publication, Start: s.stored().LSN, Confirmed: 1,
 		StatusInterval: time.Second, LivenessTimeout: patience,
+		Messages: len(d.cfg.Source.Tables) == 0, MessagesOnly: len(d.cfg.Source.Tables) == 0,
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -88,7 +120,7 @@ func (d *database) passed(s *store, commit wal.LSN) (found checkpoint.Landmark) 
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		if msg.Kind == wal.Insert {
+		if msg.Kind == wal.Insert || msg.Kind == wal.LogicalMessage {
 			found = checkpoint.LandmarkOf(&msg.Row)
 		}
 	}
