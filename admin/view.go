@@ -120,3 +120,15 @@ func timelineSwitch(ctx context.Context, cfg *config.Config, current, old int32)
 	defer closeConn(repl)
 	return wal.TimelineSwitch(ctx, repl, current, old)
 }
+
+// known is the position up to which everything counts as published.
+func (v *view) known() wal.LSN {
+	if v.stored == nil {
+		return v.seen.Slot.ConfirmedFlush
+	}
+	return max(v.stored.LSN, v.seen.Slot.ConfirmedFlush)
+}
+
+func (v *view) scope(cfg *config.Config) string {
+	return checkpoint.Scope(v.tables, cfg.Source.Mode == config.ModeMessage, cfg.Source.MessagePrefix)
+}

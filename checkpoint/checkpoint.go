@@ -48,6 +48,9 @@ type Checkpoint struct {
 	// Landmark is the last transaction with an event of ours that ends at or
 	// before LSN. A replay must show it again; see Replay.
 	Landmark Landmark `json:"-"` // see document
+	// Skip is a transaction whose events are to be passed over, by order of an
+	// operator; zero: none. It is forgotten once LSN is behind it.
+	Skip Landmark `json:"-"` // see document
 	// Scope names what counted as an event of ours.
 	Scope   string    `json:"scope,omitempty"`
 	SavedAt time.Time `json:"saved_at"`

@@ -23,6 +23,7 @@ type document struct {
 	Version  int               `json:"version"`
 	LSN      string            `json:"lsn"`
 	Landmark *landmarkDocument `json:"landmark,omitempty"`
+	Skip     *landmarkDocument `json:"skip,omitempty"`
 	Checkpoint
 }
 
@@ -33,13 +34,28 @@ type landmarkDocument struct {
 	Time   time.Time `json:"time,omitzero"`
 }
 
+func documentOf(l Landmark) *landmarkDocument {
+	if l.IsZero() {
+		return nil
+	}
+	return &landmarkDocument{Commit: l.Commit.String(), XID: l.XID, Time: l.Time}
+}
+
+func (d *landmarkDocument) landmark() (Landmark, error) {
+	if d == nil {
+		return Landmark{}, nil
+	}
+	commit, err := parseLSN(d.Commit)
+	return Landmark{Commit: commit, XID: d.XID, Time: d.Time}, err
+}
+
 func encode(cp Checkpoint) ([]byte, error) {
 	if cp.LSN == 0 {
 		return nil, errors.New("encode checkpoint: it has no position")
 	}
-	doc := document{Version: formatVersion, LSN: cp.LSN.String(), Checkpoint: cp}
-	if l := cp.Landmark; !l.IsZero() {
-		doc.Landmark = &landmarkDocument{Commit: l.Commit.String(), XID: l.XID, Time: l.Time}
+	doc := document{
+		Version: formatVersion, LSN: cp.LSN.String(),
+		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Checkpoint: cp,
 	}
 	b, err := json.Marshal(doc)
 	if err != nil {
@@ -74,11 +90,11 @@ func decode(b []byte, where string) (Checkpoint, error) {
 	}
 	cp := doc.Checkpoint
 	cp.LSN = lsn
-	if l := doc.Landmark; l != nil {
-		if lsn, err = parseLSN(l.Commit); err != nil {
-			return Checkpoint{}, unreadable(where, fmt.Errorf("landmark: %w", err))
-		}
-		cp.Landmark = Landmark{Commit: lsn, XID: l.XID, Time: l.Time}
+	if cp.Landmark, err = doc.Landmark.landmark(); err != nil {
+		return Checkpoint{}, unreadable(where, fmt.Errorf("landmark: %w", err))
+	}
+	if cp.Skip, err = doc.Skip.landmark(); err != nil {
+		return Checkpoint{}, unreadable(where, fmt.Errorf("skip: %w", err))
 	}
 	return cp, nil
 }

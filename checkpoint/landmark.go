@@ -53,6 +53,7 @@ func (l Landmark) String() string {
 	return fmt.Sprintf("%d at %s of %s", l.XID, l.Commit, l.Time.Format(time.RFC3339Nano))
 }
 
-func (l Landmark) same(o Landmark) bool {
+// Same reports whether both are the same transaction.
+func (l Landmark) Same(o Landmark) bool {
 	return l.Commit == o.Commit && l.XID == o.XID && l.Time.Equal(o.Time)
 }

@@ -51,7 +51,7 @@ func (r *Replay) Transaction(tx Landmark) error {
 	}
 	switch {
 	case tx.Commit < r.past.Since.Commit: // which proves it
-	case len(r.wanted) > 0 && r.wanted[0].same(tx):
+	case len(r.wanted) > 0 && r.wanted[0].Same(tx):
 		r.wanted = r.wanted[1:]
 	case len(r.wanted) > 0 && tx.Commit >= r.wanted[0].Commit:
 		return r.other("it has transaction %s, and not transaction %s", tx, r.wanted[0])

@@ -156,6 +156,7 @@ func sample(n uint64) Checkpoint {
 		Slot:        "cdc_outbox",
 		Publication: "16400:public.outbox=16401",
 		Landmark:    Landmark{Commit: wal.LSN(0x100000000 + n), XID: 4_000_000_000, Time: time.Date(2026, 7, 1, 12, 0, 0, 123_456_000, time.UTC)},
+		Skip:        Landmark{Commit: wal.LSN(0x100000000 + 2*n), XID: 7, Time: time.Date(2026, 7, 1, 12, 0, 0, 1_000, time.UTC)},
 		Scope:       "public.outbox,messages:x",
 		SavedAt:     time.Date(2026, 8, 1, 12, 0, 0, 123456000, time.UTC),
 		Epoch:       4,

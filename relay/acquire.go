@@ -115,6 +115,8 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 		if err := s.undecided(seen); err != nil {
 			return h, err
 		}
+	}
+	if h.found == nil || s.cfg.Errors.OnBadEvent != config.BadEventStop {
 		if err := s.bind(ctx, sql); err != nil {
 			return h, err
 		}
@@ -144,6 +146,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	if h.found != nil {
 		h.cp.Epoch = h.found.Epoch + 1
 		h.cp.Snapshot = h.found.Snapshot
+		if h.found.Skip.Commit >= h.cp.LSN { // not passed yet
+			h.cp.Skip = h.found.Skip
+		}
 	}
 	s.recall(&h, seen.Slot)
 	h.stream, err = s.open(ctx, repl, h.confirmed, h.start)
@@ -221,6 +226,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
 		return err
 	}
 	cp := h.cp
+	s.intake.skip = cp.Skip
 	s.epoch = cp.Epoch // even a save that fails may reach the store
 	if err := s.keeper.begin(ctx, cp); err != nil {
 		return err
@@ -372,7 +378,7 @@ func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
 		"%w; events committed after the checkpoint at %s may be left out", err, cp.LSN)
 }
 
-const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from the present, with --snapshot it first publishes the rows still in the outbox table"
+const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; with --snapshot it first publishes the rows still in the outbox table"
 
 func identify(seen *checkpoint.Server, id wal.Identity) {
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN

@@ -50,11 +50,12 @@ func (d *delivery) run(ctx context.Context) error {
 			return err
 		}
 		d.current.Store(&flight{began: time.Now(), oldest: batch[0].event.CommitTime})
-		if err := d.deliver(ctx, batch); err != nil {
+		done, err := d.deliver(ctx, batch)
+		d.settle(batch[:done])
+		if err != nil {
 			return err
 		}
 		d.current.Store(nil)
-		d.settle(batch)
 	}
 }
 
@@ -90,8 +91,8 @@ func (d *delivery) lag() time.Duration {
 }
 
 // deliver writes the batch's events in order, each bad one between its
-// neighbours.
-func (d *delivery) deliver(ctx context.Context, batch []item) error {
+// neighbours. It returns how many of them, from the front, are dealt with.
+func (d *delivery) deliver(ctx context.Context, batch []item) (done int, err error) {
 	d.events = d.events[:0]
 	for i := range batch {
 		it := &batch[i]
@@ -100,13 +101,18 @@ func (d *delivery) deliver(ctx context.Context, batch []item) error {
 			continue
 		}
 		if err := d.flush(ctx); err != nil {
-			return err
+			return done, err
 		}
+		done = i
 		if err := d.reject(ctx, it.event, it.bad); err != nil {
-			return err
+			return done, err
 		}
+		done++
 	}
-	return d.flush(ctx)
+	if err := d.flush(ctx); err != nil {
+		return done, err
+	}
+	return len(batch), nil
 }
 
 func (d *delivery) flush(ctx context.Context) error {
@@ -138,7 +144,7 @@ func (d *delivery) flush(ctx context.Context) error {
 	return nil
 }
 
-// settle reports the batch as dealt with, one transaction at a time, and gives
+// settle reports items, which may be none, as dealt with, one transaction at a time, and gives
 // its memory back: nobody reads an event after this.
 func (d *delivery) settle(batch []item) {
 	var bytes int64
@@ -175,8 +181,12 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 		zap.Uint32("seq", ev.Position.Seq),
 		zap.Error(bad.Err),
 	}
-	switch d.policy {
-	case config.BadEventDeadLetter:
+	switch {
+	case bad.Reason == transform.ReasonPassedOver:
+		d.metrics.Skipped(bad.Reason)
+		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event passed over with its transaction, as setup --skip-to asked", Detail: string(bad.Reason)}, fields...)
+		return nil
+	case d.policy == config.BadEventDeadLetter:
 		if err := d.sink.DeadLetter(ctx, ev, bad); err != nil {
 			return fmt.Errorf("event %s: %w", ev.Name(), err)
 		}
@@ -184,15 +194,27 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 		d.dealt(1)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event written to the dead-letter topic", Detail: string(bad.Reason)}, fields...)
 		return nil
-	case config.BadEventSkip:
+	case d.policy == config.BadEventSkip:
 		d.metrics.Skipped(bad.Reason)
 		d.dealt(1)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event skipped, as errors.on_bad_event says", Detail: string(bad.Reason)}, fields...)
 		return nil
 	}
-	return failure.Configf(stopRemedy,
+	return failure.Configf(stopRemedy(ev, bad),
 		"bad event %s of %s at %s/%d: %w", ev.Name(), ev.Table, ev.Position.CommitLSN, ev.Position.Seq, bad)
 }
 
-const stopRemedy = "correct the cause and start again: nothing after the event was confirmed; " +
-	"or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip"
+// stopRemedy names every way past a bad event. What the log says of a row cannot
+// be corrected any more.
+func stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
+	cause := "correct the cause"
+	if bad.Reason == transform.ReasonMissingColumn {
+		cause = "its table had other columns when the row was written: " + failure.RemedyOf(bad.Err)
+	}
+	remedy := cause + ", and start again: nothing after the event was confirmed; " +
+		"or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip"
+	if snapshot := ev.XID == 0 && !ev.CommitTime.IsZero(); snapshot {
+		return remedy
+	}
+	return remedy + fmt.Sprintf("; or pass over its transaction: `cdc-outbox setup --accept-gap --skip-to %s --yes`", ev.Position.CommitLSN)
+}

@@ -15,9 +15,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// bind finds out before a first start whether the tables have the columns that
-// the configuration needs, and messages the fields. Later the stream tells: rows from before a change of
-// the table may be waiting in it.
+// bind finds out before a stream whether the tables have the columns that the
+// configuration needs, and messages the fields. It is for a first start, and for
+// those who do not stop at bad events: one wrong name would make every event a
+// bad one. Else the stream tells: rows from before a change of the table may be
+// waiting in it.
 func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	if s.cfg.Source.Mode == config.ModeMessage {
 		if err := s.intake.router.BindMessages(len(s.tables) == 0); err != nil {

@@ -46,6 +46,8 @@ type intake struct {
 	cut      wal.Position        // of the last event taken in behind end; zero: none
 	cutMark  checkpoint.Landmark // of its transaction
 
+	skip checkpoint.Landmark // the transaction that is passed over; zero: none
+
 	replay     *checkpoint.Replay // judges the stream until it shows something new; then nil
 	recognised func()             // called once it did
 }
@@ -188,7 +190,7 @@ func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 		return err
 	}
 	ev, err := in.router.Route(row)
-	if err := in.take(ctx, item{event: ev}, err, msg); err != nil {
+	if err := in.take(ctx, item{event: ev}, in.passOver(row, err), msg); err != nil {
 		return err
 	}
 	in.took(row)
@@ -206,7 +208,7 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 		return err
 	}
 	ev, err := in.router.RouteMessage(msg)
-	if err := in.take(ctx, item{event: ev}, err, msg); err != nil {
+	if err := in.take(ctx, item{event: ev}, in.passOver(&msg.Row, err), msg); err != nil {
 		return err
 	}
 	if msg.Loose {
@@ -215,6 +217,23 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 	in.took(&msg.Row)
 	return nil
 }
+
+// passOver returns what the router says of the row, or that its transaction is
+// passed over.
+func (in *intake) passOver(row *wal.Row, routed error) error {
+	if row.Position.CommitLSN != in.skip.Commit || !in.skip.Same(checkpoint.LandmarkOf(row)) {
+		return routed
+	}
+	if routed == nil {
+		return &transform.BadEvent{Reason: transform.ReasonPassedOver, Err: errPassedOver}
+	}
+	if bad, isBad := errors.AsType[*transform.BadEvent](routed); isBad {
+		return &transform.BadEvent{Reason: transform.ReasonPassedOver, Err: fmt.Errorf("%w: %w", errPassedOver, bad)}
+	}
+	return routed
+}
+
+var errPassedOver = errors.New("an operator passed over its transaction")
 
 // seen reports whether the event of the row was taken in already.
 func (in *intake) seen(row *wal.Row) (bool, error) {

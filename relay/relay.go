@@ -23,7 +23,7 @@
 //  3. Bytes between the slot and the broker's ack are bounded by the queue.
 //
 //  4. An error that is not transient ends Run with its class; nothing is marked
-//     done on the way out.
+//     done on the way out that is not.
 //
 //  5. A relay whose slot another instance has read drops what it has in flight
 //     and saves nothing more: it ends with ErrTakenOver.

@@ -20,6 +20,8 @@ const (
 	ReasonRejectedByBroker   Reason = "rejected_by_broker"
 	ReasonUnreadableContents Reason = "unreadable"
 	ReasonNotTransactional   Reason = "not_transactional"
+	ReasonMissingColumn      Reason = "missing_column"
+	ReasonPassedOver         Reason = "passed_over" // its transaction, by an operator
 )
 
 // BadEvent is the error of a row that cannot become a record, or of a record

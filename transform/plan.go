@@ -37,6 +37,8 @@ type plan struct {
 	traced                      bool   // an additional column is the traceparent
 	headers, envelope           []namedColumn
 	headerCount                 int // the most that a row can have, without object's
+
+	unfit error // why no row of the table becomes an event; the columns are then those that were found
 }
 
 // namedColumn is an additional column with its name in the record.
@@ -60,6 +62,8 @@ type binder struct {
 	errs  []error
 }
 
+// bind makes the plan of a table. With an error, which is the plan's unfit, it
+// serves dead letters.
 func bind(rel *wal.Relation, o options) (*plan, error) {
 	b := &binder{rel: rel, table: o.table}
 	p := &plan{
@@ -76,10 +80,8 @@ func bind(rel *wal.Relation, o options) (*plan, error) {
 	b.builtInHeaders(p, o.event)
 	p.object = b.object(o.event, o.fields)
 	p.headerCount = len(p.headers) + builtInHeaders
-	if err := errors.Join(b.errs...); err != nil {
-		return nil, err
-	}
-	return p, nil
+	p.unfit = errors.Join(b.errs...)
+	return p, p.unfit
 }
 
 // builtInHeaders finds the columns of the headers that the router adds by

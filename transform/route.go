@@ -32,18 +32,20 @@ var (
 // Route returns the event of an inserted row. The event refers to the row's
 // bytes, but not to the row or its Values.
 //
-// The error is a *BadEvent when the row cannot become a record; the event is
+// The error, if any, is a *BadEvent: the row cannot become a record. The event is
 // then what could be built, for a dead letter, and never nil. Where a payload
-// could not be converted, the record's value is the column's own text. Any
-// other error is Bind's, with a nil event.
+// could not be converted, the record's value is the column's own text. Where the
+// table, as it was when the row was written, lacks a column (Bind), it is the
+// whole row as JSON.
 func (r *Router) Route(row *wal.Row) (*Event, error) {
-	p, err := r.plan(row.Relation)
-	if err != nil {
-		return nil, err
-	}
+	p := r.plan(row.Relation)
 	b, room := r.begin(p, row)
 	if len(row.Values) != len(p.rel.Columns) {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("the row has %d values, its table %d columns", len(row.Values), len(p.rel.Columns)))
+		return b.event, b.bad
+	}
+	if p.unfit != nil {
+		b.raw()
 		return b.event, b.bad
 	}
 	return b.build(room)

@@ -61,8 +61,7 @@ func New(ev config.Event, route config.Route) (*Router, error) {
 // finding out before streaming. It returns everything that is wrong, joined,
 // as errors of class failure.Config. Binding a table again is cheap.
 func (r *Router) Bind(rel *wal.Relation) error {
-	_, err := r.plan(rel)
-	return err
+	return r.plan(rel).unfit
 }
 
 // Needed returns the table's columns without each of which Bind would fail. An
@@ -91,28 +90,22 @@ func (r *Router) options(rel *wal.Relation) options {
 // KeyColumn returns the name of the column that the key of the table's events is
 // taken from. Its errors are Bind's.
 func (r *Router) KeyColumn(rel *wal.Relation) (string, error) {
-	p, err := r.plan(rel)
-	if err != nil {
-		return "", err
-	}
-	return p.key.name, nil
+	p := r.plan(rel)
+	return p.key.name, p.unfit
 }
 
 // plan returns the plan for rel. A relation with a known OID and another
 // address is a new definition of the table and takes the old one's place.
-func (r *Router) plan(rel *wal.Relation) (*plan, error) {
+func (r *Router) plan(rel *wal.Relation) *plan {
 	if r.last != nil && r.last.rel == rel {
-		return r.last, nil
+		return r.last
 	}
 	p := r.plans[rel.OID]
 	if p == nil || p.rel != rel {
-		var err error
-		if p, err = bind(rel, r.options(rel)); err != nil {
-			return nil, err
-		}
+		p, _ = bind(rel, r.options(rel)) // the plan has the error
 		p.table = wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 		r.plans[rel.OID] = p
 	}
 	r.last = p
-	return p, nil
+	return p
 }

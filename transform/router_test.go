@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -89,9 +90,16 @@ func TestTableChangesMidStream(t *testing.T) {
 	}
 
 	without := relation(1, "outbox", "id", "aggregatetype", "type", "payload")
-	ev, err := router.Route(insert(without, ""))
-	if ev != nil || err == nil || !strings.Contains(err.Error(), "aggregateid") {
-		t.Errorf("without a required column: %v, %v", ev, err)
+	row := insert(without, `"é`)
+	row.Values[3] = wal.Value{Kind: wal.Null}
+	ev, err := router.Route(row)
+	wantBad(t, err, transform.ReasonMissingColumn)
+	if !strings.Contains(err.Error(), "aggregateid") || string(ev.ID) != `id"é` || ev.Record.Key != nil || ev.Position != row.Position ||
+		string(ev.Record.Value) != `{"id":"id\"é","aggregatetype":"aggregatetype\"é","type":"type\"é","payload":null}` {
+		t.Errorf("without a required column: %v, %s, %s", err, ev.ID, ev.Record.Value)
+	}
+	if err := router.Bind(without); err == nil || failure.ClassOf(err) != failure.Config {
+		t.Errorf("Bind = %v, want an error of the configuration", err)
 	}
 	if ev := route(t, router, insert(before, "")); string(ev.Record.Value) != "payload" {
 		t.Errorf("after the change was undone: %s", ev.Record.Value)

@@ -9,6 +9,9 @@ import (
 // LSN is a byte position in the write-ahead log, printed as X/X.
 type LSN = pglogrepl.LSN
 
+// ParseLSN reads an LSN as it is printed.
+func ParseLSN(text string) (LSN, error) { return pglogrepl.ParseLSN(text) }
+
 // Position identifies one row change for good: the LSN of its transaction's
 // commit record and its index among the transaction's changes, from 0, counted
 // before any filter. Positions of one timeline are ordered as their

@@ -21,7 +21,8 @@ func setupVerb() verb {
 			"changes nothing that exists.",
 		example: "cdc-outbox setup -c cdc-outbox.yaml\n" +
 			"cdc-outbox setup -c cdc-outbox.yaml --role cdc --print > setup.sql\n" +
-			"cdc-outbox setup -c cdc-outbox.yaml --accept-gap   # after exit code 3; add --yes to do it",
+			"cdc-outbox setup -c cdc-outbox.yaml --accept-gap   # after exit code 3; add --yes to do it\n" +
+			"cdc-outbox setup -c cdc-outbox.yaml --accept-gap --skip-to 0/16B3748   # past a transaction that run refuses",
 		prepare: func(flags *flag.FlagSet) action {
 			o := declareSetup(flags)
 			return func(ctx context.Context, p *program) error { return runSetup(ctx, p, o) }
@@ -33,7 +34,7 @@ func setupVerb() verb {
 type setupFlags struct {
 	*adminFlags
 	print, acceptGap, yes, publish *bool
-	schema                         *string
+	schema, skipTo                 *string
 	role                           *roleFlag
 }
 
@@ -54,15 +55,19 @@ func declareSetup(flags *flag.FlagSet) setupFlags {
 		print:      flags.Bool("print", false, "only print the SQL; connect to nothing"),
 		schema:     flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
 		role:       role,
-		acceptGap:  flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from the present; events in the gap may never be published"),
+		acceptGap:  flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from where the slot stands or, where it is made anew, from the present; events in the gap may never be published"),
 		yes:        flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
+		skipTo:     flags.String("skip-to", "", "with --accept-gap: only pass over the transaction that commits at `LSN`, which run refuses"),
 		publish:    flags.Bool("snapshot", false, "with --accept-gap: the next run publishes the rows that are in the outbox first"),
 	}
 }
 
 func runSetup(ctx context.Context, p *program, o setupFlags) error {
-	if (*o.yes || *o.publish) && !*o.acceptGap {
-		return failure.Configf("add --accept-gap, or leave them out", "setup takes --yes and --snapshot only with --accept-gap")
+	if (*o.yes || *o.publish || *o.skipTo != "") && !*o.acceptGap {
+		return failure.Configf("add --accept-gap, or leave them out", "setup takes --yes, --snapshot and --skip-to only with --accept-gap")
+	}
+	if *o.skipTo != "" && *o.publish {
+		return failure.Configf("leave out --snapshot", "--skip-to passes over one transaction and publishes nothing again")
 	}
 	if *o.print && *o.acceptGap {
 		return failure.Configf("leave out --print; without --yes nothing is changed", "setup cannot print what --accept-gap does")
@@ -93,9 +98,24 @@ func acceptGap(ctx context.Context, p *program, o setupFlags) error {
 	if err != nil {
 		return err
 	}
+	if *o.skipTo != "" {
+		return skipTransaction(ctx, p, o, cfg)
+	}
 	gap, err := admin.AcceptGap(ctx, cfg, admin.GapOptions{Yes: *o.yes, Snapshot: *o.publish})
 	if gap != nil {
 		err = errors.Join(err, p.show(gap, *o.asJSON))
+	}
+	return err
+}
+
+func skipTransaction(ctx context.Context, p *program, o setupFlags, cfg *config.Config) error {
+	at, err := admin.ParseSkip(*o.skipTo)
+	if err != nil {
+		return err
+	}
+	skipped, err := admin.SkipTransaction(ctx, cfg, at, *o.yes)
+	if skipped != nil {
+		err = errors.Join(err, p.show(skipped, *o.asJSON))
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func TestDocumentedConfigurationsLoad(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, m := range block.FindAllStringSubmatch(text, -1) {
 			found++
-			environ := []string{"CDC_OUTBOX_LOG_LEVEL=error"}
+			environ := []string{"CDC_OUTBOX_LOG_LEVEL=error", "CDC_PASSWORD=secret"}
 			if !strings.Contains(m[1], "url:") {
 				environ = append(environ, "CDC_OUTBOX_SOURCE_URL=postgres:///app")
 			}
@@ -53,7 +53,7 @@ func TestDocumentedConfigurationsLoad(t *testing.T) {
 func TestDocumentedCommandsExist(t *testing.T) {
 	var (
 		shown       = regexp.MustCompile("(?m)^ *(?:bin/)?cdc-outbox (.*)$|`(?:bin/)?cdc-outbox ([^`\n]+)`|'cdc-outbox ([^'\n]+)'")
-		comment     = regexp.MustCompile(`\s#.*`)
+		comment     = regexp.MustCompile(`\s(#.*|&$)`)
 		placeholder = regexp.MustCompile(`<[^>]*>`)
 	)
 	found := 0

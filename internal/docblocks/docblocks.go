@@ -41,6 +41,24 @@ func Check(t testing.TB, document string, least int, sources Sources) {
 	}
 }
 
+// Section returns the blocks of a document's section by language, those of one
+// language one after the other. The section ends at the next
+// heading of its level.
+func Section(t testing.TB, document, heading string) Sources {
+	t.Helper()
+	_, section, found := strings.Cut(Read(t, document), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", document, heading)
+	}
+	level, _, _ := strings.Cut(heading, " ")
+	section, _, _ = strings.Cut(section, "\n"+level+" ")
+	blocks := Sources{}
+	for _, b := range block.FindAllStringSubmatch(section, -1) {
+		blocks[b[1]] += b[2]
+	}
+	return blocks
+}
+
 // Read returns the files' texts, one after the other.
 func Read(t testing.TB, paths ...string) string {
 	t.Helper()

@@ -45,3 +45,14 @@ func TestCheck(t *testing.T) {
 		})
 	}
 }
+
+func TestSection(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "document.md")
+	text := "# A\n\n## B\n\n```sh\none\n# comment\n```\n\n### C\n\n```sh\ntwo\n```\n```yaml\nx: y\n```\n\n## D\n\n```sh\nthree\n```\n"
+	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := docblocks.Section(t, document, "## B"); got["sh"] != "one\n# comment\ntwo\n" || got["yaml"] != "x: y\n" || len(got) != 2 {
+		t.Errorf("got %q", got)
+	}
+}

@@ -105,6 +105,12 @@ var badInputs = []badInput{
 		e.insert("order", "1", `"`+random(200_000)+`"`)
 	}, set: []string{"sink.kafka.create_topics=true"}},
 	{input: "NULL or empty key", prepare: func(e *environment) { e.insert("order", "", "{}") }},
+	{input: "row from a time when a column had another name", prepare: func(e *environment) {
+		e.runOnce()
+		e.exec(`ALTER TABLE outbox RENAME aggregateid TO renamed`,
+			`INSERT INTO outbox (id, aggregatetype, renamed, type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 'order', '1', 'Placed', '{}')`,
+			`ALTER TABLE outbox RENAME renamed TO aggregateid`)
+	}},
 	{input: "illegal topic name", prepare: func(e *environment) { e.insert("no spaces", "1", "{}") }},
 	{input: "dead-letter topic missing", prepare: func(e *environment) { e.insert("order", "", "{}") },
 		set: []string{"errors.on_bad_event=dead_letter"}},
