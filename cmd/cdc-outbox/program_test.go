@@ -13,14 +13,14 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // outcome is what a command line left behind.
 type outcome struct {
