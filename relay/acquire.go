@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -214,86 +213,6 @@ func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (
 	return durable, err
 }
 
-// begin starts an epoch of checkpoints as the slot's holder, and publishes the
-// snapshot where one is still owed.
-func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
-	defer h.snapshot.Release()
-	if err := s.stillFits(ctx, sql, h); err != nil {
-		return err
-	}
-	h.fits = true
-	if err := s.number(ctx, sql, &h.cp); err != nil {
-		return err
-	}
-	cp := h.cp
-	s.intake.skip = cp.Skip
-	s.epoch = cp.Epoch // even a save that fails may reach the store
-	if err := s.keeper.begin(ctx, cp); err != nil {
-		return err
-	}
-	s.health.active()
-	if err := s.intake.tracker.Idle(cp.LSN); err != nil {
-		return fmt.Errorf("start position: %w", err)
-	}
-	err := s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, func() {
-		s.keeper.attach(h.stream) // not before: another log's positions are not to be confirmed
-		s.recognised.Store(true)
-	})
-	if err != nil {
-		return err
-	}
-	s.log.Info("streaming", zap.String("slot", cp.Slot), zap.String("publication", s.cfg.Source.Publication),
-		zap.Stringer("checkpoint", cp.LSN), zap.Stringer("start", h.start), zap.Int32("timeline", cp.Timeline))
-	if !cp.Snapshot {
-		return nil
-	}
-	return s.snapshot(ctx, sql, cp, h.snapshot)
-}
-
-// errPassed ends a session whose slot another instance or an operator used
-// between our look and our stream.
-var errPassed = errors.New("the slot was used by somebody else while it was taken over; looking at it again")
-
-// stillFits looks at slot and checkpoint once more. Nobody else can move them
-// while the slot is held, but what tryAcquire saw was before that.
-func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *holding) error {
-	slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
-	if err != nil {
-		return err
-	}
-	ours := max(h.cp.LSN, wal.LSN(s.keeper.saved.Load())) // what the stream may have confirmed
-	now, err := s.load(ctx, 0)
-	if err != nil {
-		return err
-	}
-	if slot.ConfirmedFlush > ours || !sameCheckpoint(h.found, now, s.epoch) {
-		return errPassed
-	}
-	return nil
-}
-
-// sameCheckpoint tells whether nobody but we, in epoch own, saved a checkpoint
-// between two loads.
-func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
-	if before == nil || now == nil {
-		return before == now
-	}
-	return before.Epoch == now.Epoch && (before.LSN == now.LSN || now.Epoch == own)
-}
-
-// number gives the checkpoint its epoch: higher than the one found, and, by the
-// server's clock, than that of any earlier holder whose first checkpoint is
-// still on its way to the store.
-func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint) error {
-	var now int64 // microseconds
-	err := sql.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&now)
-	if err != nil {
-		return fmt.Errorf("read the server's clock: %w", err)
-	}
-	cp.Epoch = max(cp.Epoch, now)
-	return nil
-}
-
 // checkpoint describes the database as seen, at lsn.
 func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
@@ -329,81 +248,6 @@ func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Check
 		return nil, ErrTakenOver
 	}
 	return &cp, nil
-}
-
-// inspect asks the server for what the checkpoint is compared with, except who
-// it is and how far its log goes. An error of class failure.Config says why the
-// tables cannot be read through the publication.
-func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
-	slot, exists, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
-	if err != nil {
-		return checkpoint.Server{}, err
-	}
-	pub, published, err := wal.ReadPublication(ctx, sql, s.cfg.Source.Publication)
-	if err != nil {
-		return checkpoint.Server{}, err
-	}
-	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.cfg.Checkpoint.Store == config.StorePostgres}
-	if !published {
-		if exists {
-			return seen, s.missingPublication()
-		}
-		return seen, nil
-	}
-	seen.Publication = pub.Fingerprint(s.tables)
-	failures, _, err := wal.CheckTables(ctx, sql, pub, s.tables, s.intake.router.Needed)
-	if len(failures) > 0 || err != nil {
-		return seen, errors.Join(append(failures, err)...)
-	}
-	infos, err := wal.ReadTables(ctx, sql, s.tables)
-	if err != nil {
-		return seen, err
-	}
-	oids := make([]uint32, len(infos))
-	for i, t := range infos {
-		oids[i] = t.OID
-	}
-	s.intake.oids.Store(&oids)
-	return seen, nil
-}
-
-// sinceCheckpoint makes a loss of a publication or table that is not as it must
-// be, where it was read before: rows may have been left out since. Messages are
-// not: they pass by the publication.
-func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
-	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.tables) == 0 {
-		return err
-	}
-	return failure.Lossf(failure.RemedyOf(err)+"; then "+acceptGap,
-		"%w; events committed after the checkpoint at %s may be left out", err, cp.LSN)
-}
-
-const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; with --snapshot it first publishes the rows still in the outbox table"
-
-func identify(seen *checkpoint.Server, id wal.Identity) {
-	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
-}
-
-// timelineSwitch finds where the server left the checkpoint's timeline, if it
-// did.
-func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint.Checkpoint, seen *checkpoint.Server) (err error) {
-	if stored == nil || stored.Timeline == seen.Timeline {
-		return nil
-	}
-	seen.TimelineSwitch, err = wal.TimelineSwitch(ctx, repl, seen.Timeline, stored.Timeline)
-	return err
-}
-
-func (s *source) missingPublication() error {
-	src := s.cfg.Source
-	if len(s.tables) == 0 {
-		return failure.Configf("CREATE PUBLICATION "+wal.QuoteIdentifier(src.Publication)+"; (or `cdc-outbox setup`), then start again: "+
-			"messages do not need it, and the slot keeps them; but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
-			"publication %q does not exist, but slot %q does", src.Publication, src.Slot)
-	}
-	return failure.Lossf(
-		"rows committed while it is missing never reach the slot: "+acceptGap+"; it creates the publication",
-		"publication %q does not exist, but slot %q does", src.Publication, src.Slot)
 }
 
 func closeReplication(conn *pgconn.PgConn) {
