@@ -27,8 +27,8 @@ type spare struct{ asked, answered time.Time }
 // for that it is always time.
 func (s *source) askStore(ctx context.Context, a *spare) error {
 	now := time.Now()
-	if a.answered.IsZero() {
-		a.answered = now
+	if a.answered.IsZero() { // tryAcquire has just been there
+		a.asked, a.answered = now, now
 	}
 	if s.epoch == 0 && now.Sub(a.asked) < spareLook {
 		return nil
