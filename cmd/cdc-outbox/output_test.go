@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -148,6 +150,9 @@ func number(t *testing.T, url, sql string) (n int) {
 // group, end it with a drain; a log that nobody reads does not end it.
 func TestSignalsDrain(t *testing.T) {
 	beProgram()
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // or the program would ignore it, too, where these tests run under nohup
+	defer signal.Stop(caught)
 	for _, tt := range []struct {
 		name    string
 		signals []syscall.Signal
@@ -183,6 +188,8 @@ func TestSignalsDrain(t *testing.T) {
 			for _, s := range tt.signals {
 				_ = cmd.Process.Signal(s)
 			}
+			limit := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
+			defer limit.Stop()
 			for events.Scan() {
 			}
 			for !tt.deaf && lines.Scan() {
