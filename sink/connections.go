@@ -101,7 +101,7 @@ func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration
 // OnBrokerRead implements kgo.HookBrokerRead. Kafka answers a wrong password,
 // but some of what speaks its protocol only hangs up.
 func (c *connections) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	if err == nil {
+	if err == nil && kmsg.Key(key) == kmsg.Produce {
 		c.observer.answered()
 	}
 	if kmsg.Key(key) == kmsg.SASLAuthenticate && errors.Is(err, io.EOF) {

@@ -37,6 +37,9 @@ func Unreachable(cfg config.Kafka, err error) error {
 func absenceRemedy(cfg config.Kafka, err error) string {
 	brokers := "sink.kafka.brokers (" + strings.Join(cfg.Brokers, ", ") + ")"
 	plain := cfg.TLS == config.TLS{}
+	if _, ok := errors.AsType[*unadvertised](err); ok {
+		return "give the broker advertised.listeners with an address that can be reached from here, on the listener that is in " + brokers
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		switch {
 		case !plain:

@@ -237,3 +237,29 @@ func TestCloseDoesNotWait(t *testing.T) {
 		t.Errorf("Close took %v", took)
 	}
 }
+
+// That a broker speaks the protocol is no sign that events get through: only
+// what it says of them is.
+func TestAnsweredIsAboutEvents(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
+	cfg := c.config()
+	cfg.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
+	var answers atomic.Int64
+	observed := WithObserver(Observer{Answered: func() { answers.Add(1) }})
+	k, _ := newKafka(t, cfg, observed)
+	if err := k.Deliver(deadline(t), events("orders", 5), noReject(t)); err != nil {
+		t.Fatal(err)
+	}
+	published := answers.Load()
+	if published == 0 {
+		t.Error("five acknowledgements are no answer")
+	}
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	k, _ = newKafka(t, cfg, observed)
+	if err := k.Deliver(deadline(t), events("orders", 5), noReject(t)); err == nil {
+		t.Fatal("delivered without a login")
+	}
+	if n := answers.Load() - published; n > 0 {
+		t.Errorf("%d answers of a broker that refuses us", n)
+	}
+}

@@ -14,7 +14,8 @@ type Observer struct {
 	// TopicWaiting is called with true when a delivery stops for a topic that
 	// does not exist, and with false when it goes on.
 	TopicWaiting func(topic string, waiting bool)
-	// Answered is called for each answer of a broker; see Probe.
+	// Answered is called for each answer of a broker about events that were sent
+	// to it; see Probe.
 	Answered func()
 }
 

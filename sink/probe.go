@@ -7,30 +7,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // A cluster that is silent shows within probeEvery + probeTimeout + silentAfter
-// at the latest. One question that is not answered, on a busy machine or by one
-// of several brokers, shows nothing.
+// at the latest. One question that is not answered, on a busy machine, shows
+// nothing.
 const (
 	probeEvery   = 2 * time.Second
 	probeTimeout = 3 * time.Second
 	silentAfter  = 8 * time.Second
-	// probeRetries bounds the brokers that one question goes to.
-	probeRetries = 4
 )
 
 // Probe asks the cluster now and then whether it is there, which a sink without
 // events would not notice. It has a client of its own, so that it gets in no
-// delivery's way: one connection to a broker, two at the most while brokers
-// change.
+// delivery's way: one connection to a broker for good, and a few for some minutes
+// after a broker did not answer.
 type Probe struct {
 	ask   func(context.Context) error
 	close func()
@@ -47,29 +40,11 @@ func newProbe(ask func(context.Context) error, end func()) *Probe {
 // NewProbe returns a probe of the cluster that cfg describes; cfg must have
 // passed validation. It opens no connection.
 func NewProbe(cfg config.Kafka) (*Probe, error) {
-	opts, err := ClientOpts(cfg)
+	cluster, err := newAsker(cfg)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(opts, kgo.RequestRetries(probeRetries))...)
-	if err != nil {
-		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
-	}
-	ask := func(ctx context.Context) error {
-		req := kmsg.NewPtrMetadataRequest()
-		req.Topics = []kmsg.MetadataRequestTopic{} // none: nil would be all
-		resp, err := req.RequestWith(ctx, impatient{client})
-		switch {
-		case err != nil:
-			return Unreachable(cfg, err)
-		case kerr.ErrorForCode(resp.ErrorCode) != nil:
-			return kerr.ErrorForCode(resp.ErrorCode)
-		case len(resp.Brokers) == 0:
-			return errors.New("the cluster has no broker")
-		}
-		return nil
-	}
-	return newProbe(ask, client.Close), nil
+	return newProbe(cluster.ask, cluster.client.Close), nil
 }
 
 // Answered tells the probe that a broker has answered another client: where

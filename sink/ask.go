@@ -1,0 +1,150 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+const (
+	// patience is how long one broker may take until another one is asked too.
+	patience = 750 * time.Millisecond
+	// mostAsked bounds the brokers that one question goes to.
+	mostAsked = 3
+)
+
+// asker asks a cluster whether it is there. It stays with the broker that
+// answered last: a cluster may have hundreds of them, and processes that ask.
+type asker struct {
+	cfg    config.Kafka
+	client *kgo.Client
+	broker *kgo.Broker // that answered last; nil for none
+	turn   int         // among the brokers of the cluster
+}
+
+func newAsker(cfg config.Kafka) (*asker, error) {
+	opts, err := ClientOpts(cfg)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(opts, kgo.RequestRetries(0))...)
+	if err != nil {
+		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
+	}
+	return &asker{cfg: cfg, client: client, turn: rand.IntN(1 << 20)}, nil
+}
+
+// answer is that of one broker.
+type answer struct {
+	broker *kgo.Broker
+	err    error
+}
+
+// ask returns nil once a broker has answered at the address that it advertises:
+// that is where events go. One that fails, or takes its time, is not waited for.
+// It is for one goroutine.
+func (a *asker) ask(ctx context.Context) error {
+	answers := make(chan answer, mostAsked)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed error
+	for asked, answered := 0, 0; ; {
+		if asked < mostAsked {
+			last, turn := a.broker, a.turn
+			if asked > 0 || last == nil {
+				last = nil
+				a.turn++
+			}
+			asked++
+			asking.Go(func() { answers <- a.attempt(ctx, last, turn) })
+		}
+		select {
+		case is := <-answers:
+			answered++
+			if is.err == nil {
+				a.broker = is.broker
+				return nil
+			}
+			failed = is.err
+			if _, refused := refused(is.err); refused || answered == mostAsked {
+				return Unreachable(a.cfg, failed)
+			}
+		case <-time.After(patience):
+		case <-ctx.Done():
+			asking.Wait()
+			for ; answered < asked; answered++ {
+				if is := <-answers; failed == nil || errors.As(is.err, new(*unadvertised)) {
+					failed = is.err
+				}
+			}
+			return Unreachable(a.cfg, failed)
+		}
+	}
+}
+
+// attempt asks one broker, or, where that is nil, the cluster for its brokers and
+// then the one whose turn it is.
+func (a *asker) attempt(ctx context.Context, broker *kgo.Broker, turn int) answer {
+	if broker != nil {
+		_, err := who(ctx, broker)
+		return answer{broker, err}
+	}
+	brokers, err := who(ctx, impatient{a.client})
+	if err != nil {
+		return answer{err: err}
+	}
+	next := brokers[turn%len(brokers)]
+	broker = a.client.Broker(int(next.NodeID))
+	if _, err = who(ctx, broker); err != nil {
+		err = &unadvertised{net.JoinHostPort(next.Host, strconv.Itoa(int(next.Port))), err}
+	}
+	return answer{broker, err}
+}
+
+// who asks for the cluster's brokers, of which there is one at least. That takes
+// no privileges.
+func who(ctx context.Context, of kmsg.Requestor) ([]kmsg.MetadataResponseBroker, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{} // none: nil would be all
+	resp, err := req.RequestWith(ctx, of)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, err
+	case kerr.ErrorForCode(resp.ErrorCode) != nil:
+		return nil, kerr.ErrorForCode(resp.ErrorCode)
+	case len(resp.Brokers) == 0:
+		return nil, errors.New("the cluster has no broker")
+	}
+	return resp.Brokers, nil
+}
+
+// unadvertised is the error of a broker that does not answer at the address that
+// the cluster, which does, has of it.
+type unadvertised struct {
+	address string
+	err     error
+}
+
+// Error implements error.
+func (e *unadvertised) Error() string {
+	return fmt.Sprintf("not at %s, where the cluster says that a broker is: %v", e.address, e.err)
+}
+
+// Unwrap returns the reason.
+func (e *unadvertised) Unwrap() error { return e.err }
