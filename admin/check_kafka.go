@@ -139,9 +139,14 @@ func (c *cluster) connect(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
-	if err := c.client.Ping(ctx); err != nil {
+	if err = c.client.Ping(ctx); err != nil {
+		err = sink.Unreachable(c.cfg, err)
+	} else {
+		err = sink.Reach(ctx, c.client, c.cfg)
+	}
+	if err != nil {
 		c.client.Close()
-		return fmt.Errorf("connect to Kafka at %s: %w", strings.Join(c.cfg.Brokers, ", "), sink.Unreachable(c.cfg, err))
+		return fmt.Errorf("connect to Kafka at %s: %w", strings.Join(c.cfg.Brokers, ", "), err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -205,6 +206,16 @@ func TestCheckWithoutServers(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	wantFinding(t, r, "kafka.connection", Fail, "127.0.0.1:1")
+}
+
+// The broker answers, and names an address that nobody can write to.
+func TestCheckFindsAWrongAdvertisedListener(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Source.URL = "postgres://nobody@127.0.0.1:1/none"
+	f.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	f.Sink.Kafka.Brokers = kafkatest.Start(t, kafkatest.Advertised("127.0.0.1:1")).Brokers
+	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "not at 127.0.0.1:1")
 }
 
 func TestCheckNamesOpenTransactions(t *testing.T) {

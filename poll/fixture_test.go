@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/poll"
+	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -129,7 +130,7 @@ func (w *world) start(fault *fault) *instance {
 		fault = newFault()
 	}
 	m := metrics.New("", "").Pipeline("")
-	health := poll.NewHealth(m)
+	health := poll.NewHealth(m, relay.NewDownstream(m))
 	r, err := poll.New(poll.Options{
 		Config:  w.cfg,
 		Open:    func() (sink.Sink, error) { return &producer{topic: w.topic, fault: fault}, nil },

@@ -1,9 +1,6 @@
 package poll
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -51,30 +48,25 @@ type Status struct {
 	LastEvent *relay.LastEvent `json:"last_event,omitempty"`
 }
 
-// stuckAfter is how long a delivery may take until readiness says so.
-const stuckAfter = 10 * time.Second
-
 // Health collects what the connector knows of its own state. It is safe for
 // concurrent use.
 type Health struct {
+	kafka   *relay.Downstream
 	metrics Metrics
 
 	mu      sync.Mutex
 	role    string
 	since   time.Time
-	missing map[string]bool
 	pgErr   string // of the first worker
-	brokers string // why they do not answer; "" if they do
 	notices bool
 	backlog Backlog
 	looked  time.Time
 	relay   *Relay // nil until New
 }
 
-// NewHealth returns the state of a connector that New has yet to wire. Only
-// TopicWaiting and Brokers may be called before.
-func NewHealth(m Metrics) *Health {
-	h := &Health{metrics: m, missing: map[string]bool{}}
+// NewHealth returns the state of a connector that New has yet to wire.
+func NewHealth(m Metrics, d *relay.Downstream) *Health {
+	h := &Health{kafka: d, metrics: m}
 	h.setRole(relay.RoleStarting)
 	return h
 }
@@ -109,44 +101,6 @@ func (h *Health) postgres(err error) {
 	h.setRole(role)
 }
 
-// Brokers notes that Kafka answers (nil), or why it does not.
-func (h *Health) Brokers(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.brokers = ""
-	if err != nil {
-		h.brokers = err.Error()
-	}
-	h.metrics.Connected("kafka", err == nil)
-}
-
-// TopicWaiting notes a topic that delivery waits for, or that it is there now.
-func (h *Health) TopicWaiting(topic string, missing bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if missing {
-		h.missing[topic] = true
-	} else {
-		delete(h.missing, topic)
-	}
-	h.metrics.TopicsMissing(len(h.missing))
-}
-
-// missingTopics lists the topics that delivery waits for.
-func (h *Health) missingTopics() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Sorted(maps.Keys(h.missing))
-}
-
-// sinkRenewed forgets the topics that a former sink waited for.
-func (h *Health) sinkRenewed() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	clear(h.missing)
-	h.metrics.TopicsMissing(0)
-}
-
 func (h *Health) listening(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,17 +131,11 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	case h.role == relay.RoleStarting:
 		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
-	if h.brokers != "" {
-		reasons = append(reasons, "Kafka: "+h.brokers)
-	}
+	stuck := time.Duration(0)
 	if h.relay != nil {
-		if d := h.relay.outlet.stuck(); d > stuckAfter {
-			reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
-		}
+		stuck = h.relay.outlet.stuck()
 	}
-	for _, t := range slices.Sorted(maps.Keys(h.missing)) {
-		reasons = append(reasons, "topic does not exist: "+t)
-	}
+	reasons = append(reasons, h.kafka.Unready(stuck)...)
 	return len(reasons) == 0, reasons
 }
 
@@ -203,9 +151,9 @@ func (h *Health) Status() any {
 		OldestSeconds:   h.backlog.Oldest.Seconds(),
 		BacklogAt:       h.looked,
 		Notifications:   h.notices,
-		MissingTopics:   slices.Sorted(maps.Keys(h.missing)),
+		MissingTopics:   h.kafka.MissingTopics(),
 		PostgresError:   h.pgErr,
-		KafkaError:      h.brokers,
+		KafkaError:      h.kafka.Trouble(),
 	}
 	if r := h.relay; r != nil {
 		st.InFlightEvents, st.InFlightBytes = r.inFlightEvents.Load(), r.inFlightBytes.Load()

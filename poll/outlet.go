@@ -12,15 +12,14 @@ import (
 // and none after a failed one; the outlet makes the workers take turns, and
 // opens a new sink in place of one that failed.
 type outlet struct {
-	open    func() (sink.Sink, error)
-	turn    chan struct{} // has an element while nobody delivers
-	sink    sink.Sink     // nil: to be opened; guarded by turn
-	began   atomic.Int64  // when the delivery in progress began, in Unix nanoseconds; 0: none
-	renewed func()        // is told of a new sink
+	open  func() (sink.Sink, error)
+	turn  chan struct{} // has an element while nobody delivers
+	sink  sink.Sink     // nil: to be opened; guarded by turn
+	began atomic.Int64  // when the delivery in progress began, in Unix nanoseconds; 0: none
 }
 
-func newOutlet(open func() (sink.Sink, error), renewed func()) *outlet {
-	o := &outlet{open: open, turn: make(chan struct{}, 1), renewed: renewed}
+func newOutlet(open func() (sink.Sink, error)) *outlet {
+	o := &outlet{open: open, turn: make(chan struct{}, 1)}
 	o.turn <- struct{}{}
 	return o
 }
@@ -40,7 +39,6 @@ func (o *outlet) use(ctx context.Context, fn func(sink.Sink) error) error {
 			return err
 		}
 		o.sink = opened
-		o.renewed()
 	}
 	o.began.CompareAndSwap(0, time.Now().UnixNano())
 	err := fn(o.sink)

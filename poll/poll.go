@@ -62,7 +62,7 @@ func New(o Options) (*Relay, error) {
 	r := &Relay{
 		cfg:      o.Config,
 		delivery: &delivery{policy: o.Config.Errors.OnBadEvent, metrics: o.Metrics, digest: digest.New(o.Log)},
-		outlet:   newOutlet(o.Open, o.Health.sinkRenewed),
+		outlet:   newOutlet(o.Open),
 		share:    &share{lanes: o.Config.Source.Poll.Lanes, workers: workers},
 		metrics:  o.Metrics,
 		health:   o.Health,
@@ -137,7 +137,7 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(relay.RoleStopping)
-	if why := drain.Wait(drained, r.cfg.Errors.DrainTimeout, r.health.missingTopics); why != nil {
+	if why := drain.Wait(drained, r.cfg.Errors.DrainTimeout, r.health.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))
 		giveUp(errDrained)

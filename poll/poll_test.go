@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/poll"
+	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -263,7 +264,8 @@ func TestStatusTellsTheBacklog(t *testing.T) {
 }
 
 func TestReadinessNamesTheCauseFromTheBeginning(t *testing.T) {
-	health := poll.NewHealth(metrics.New("", "").Pipeline(""))
+	m := metrics.New("", "").Pipeline("")
+	health := poll.NewHealth(m, relay.NewDownstream(m))
 	if ok, reasons := health.Ready(); ok || !slices.Contains(reasons, "PostgreSQL: no connection yet") {
 		t.Errorf("Ready = %v, %v", ok, reasons)
 	}

@@ -3,7 +3,6 @@ package relay
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -52,12 +51,10 @@ type Status struct {
 	Retention map[string]RetentionStatus `json:"retention,omitempty"`
 }
 
-// stuckAfter is how long a delivery may take until readiness says so.
-const stuckAfter = 10 * time.Second
-
 // Health collects what the connector knows of its own state. It is safe for
 // concurrent use.
 type Health struct {
+	kafka    *Downstream
 	metrics  Metrics
 	queue    *queue
 	tracker  *checkpoint.Locked
@@ -69,14 +66,12 @@ type Health struct {
 
 	retention *retentionHealth
 
-	mu      sync.Mutex
-	role    string
-	since   time.Time
-	slot    wal.Slot
-	flush   wal.LSN
-	missing []string
-	pgErr   string
-	brokers string // why they do not answer; "" if they do
+	mu    sync.Mutex
+	role  string
+	since time.Time
+	slot  wal.Slot
+	flush wal.LSN
+	pgErr string
 	// storeErr is why the checkpoint store does not serve a spare, or a session.
 	storeErr string
 	// While the role is active:
@@ -84,10 +79,9 @@ type Health struct {
 	looked   time.Time // when slot and publication were last seen
 }
 
-// NewHealth returns the state of a connector that New has yet to wire. Only
-// TopicWaiting and Brokers may be called before.
-func NewHealth(m Metrics) *Health {
-	h := &Health{metrics: m, retention: &retentionHealth{Observer: m}}
+// NewHealth returns the state of a connector that New has yet to wire.
+func NewHealth(m Metrics, d *Downstream) *Health {
+	h := &Health{kafka: d, metrics: m, retention: &retentionHealth{Observer: m}}
 	h.setRole(RoleStarting)
 	return h
 }
@@ -115,7 +109,7 @@ func (h *Health) active() {
 func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr, h.storeErr = "", ""
+	h.pgErr, h.storeErr, h.flush = "", "", 0
 	return h.setRole(RoleStandby)
 }
 
@@ -136,36 +130,6 @@ func (h *Health) down(err error) {
 		return
 	}
 	h.metrics.Connected("postgres", false)
-}
-
-// Brokers notes that Kafka answers (nil), or why it does not, whatever the role:
-// a spare without brokers could not take over.
-func (h *Health) Brokers(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.brokers = ""
-	if err != nil {
-		h.brokers = err.Error()
-	}
-	h.metrics.Connected("kafka", err == nil)
-}
-
-// TopicWaiting notes a topic that delivery waits for, or that it is there now.
-func (h *Health) TopicWaiting(topic string, missing bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.missing = slices.DeleteFunc(h.missing, func(t string) bool { return t == topic })
-	if missing {
-		h.missing = append(h.missing, topic)
-	}
-	h.metrics.TopicsMissing(len(h.missing))
-}
-
-// missingTopics lists the topics that delivery waits for.
-func (h *Health) missingTopics() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.missing)
 }
 
 // slotSeen notes what the server said of the slot.
@@ -192,20 +156,12 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.pgErr != "" {
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
 	}
-	if h.brokers != "" {
-		reasons = append(reasons, "Kafka: "+h.brokers)
-	}
 	if h.storeErr != "" {
 		reasons = append(reasons, h.storeErr)
 	}
-	if d := h.delivery.stuck(); d > stuckAfter {
-		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", d.Round(time.Second)))
-	}
+	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck())...)
 	if reason, unsaved := h.keeper.progress.unready(); unsaved && h.role == RoleActive {
 		reasons = append(reasons, reason)
-	}
-	for _, t := range h.missing {
-		reasons = append(reasons, "topic does not exist: "+t)
 	}
 	if h.role == RoleActive {
 		reasons = append(reasons, h.stalled(time.Now(), len(reasons) > 0)...)
@@ -300,9 +256,9 @@ func (h *Health) Status() any {
 		SlotLagSeconds: h.delivery.lag().Seconds(),
 		InFlightEvents: h.tracker.InFlight(),
 		InFlightBytes:  h.queue.bytes(),
-		MissingTopics:  slices.Clone(h.missing),
+		MissingTopics:  h.kafka.MissingTopics(),
 		PostgresError:  h.pgErr,
-		KafkaError:     h.brokers,
+		KafkaError:     h.kafka.Trouble(),
 		UnackedSeconds: h.delivery.stuck().Seconds(),
 		Retention:      h.retention.status(),
 		LastEvent:      h.delivery.last.Load(),

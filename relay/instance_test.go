@@ -164,7 +164,7 @@ func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	}
 	core, logs := observer.New(zapcore.DebugLevel)
 	i := &instance{t: d.t, metrics: &counts{}, logs: logs, done: make(chan struct{})}
-	i.health = NewHealth(i.metrics)
+	i.health = NewHealth(i.metrics, NewDownstream(i.metrics))
 	r, err := New(Options{Config: d.cfg, Router: router, Sink: out, Store: s, Metrics: i.metrics, Health: i.health, Log: zap.New(core)})
 	if err != nil {
 		d.t.Fatal(err)

@@ -13,7 +13,8 @@ type LastEvent struct {
 	// LSN and Seq are its position; "" and 0 where it was polled.
 	LSN string `json:"lsn,omitempty"`
 	Seq uint32 `json:"seq"`
-	// CommittedAt is by the server's clock; nil where that is not known.
+	// CommittedAt is by the server's clock; nil where that is not known. For a row
+	// of a snapshot it is when that began, for a polled row what the row says.
 	CommittedAt    *time.Time `json:"committed_at,omitempty"`
 	AcknowledgedAt time.Time  `json:"acknowledged_at"`
 }

@@ -85,7 +85,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := NewHealth(&counts{})
+		h := NewHealth(&counts{}, NewDownstream(&counts{}))
 		r, err := New(Options{Config: cfg, Router: router, Sink: &gate{}, Store: &store{}, Metrics: &counts{}, Health: h, Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)

@@ -208,7 +208,7 @@ const closeTimeout = 3 * time.Second
 // errors.drain_timeout, and before where it waits for a topic.
 func (r *Relay) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
-	if why := drain.Wait(delivered, r.cfg.Errors.DrainTimeout, r.health.missingTopics); why != nil {
+	if why := drain.Wait(delivered, r.cfg.Errors.DrainTimeout, r.health.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int("events", r.tracker.InFlight()), zap.NamedError("because", why))
 		stopWorking(errDrained)

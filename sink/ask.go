@@ -43,7 +43,24 @@ func newAsker(cfg config.Kafka) (*asker, error) {
 	if err != nil {
 		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
 	}
-	return &asker{cfg: cfg, client: client, turn: rand.IntN(1 << 20)}, nil
+	return askWith(client, cfg), nil
+}
+
+func askWith(client *kgo.Client, cfg config.Kafka) *asker {
+	return &asker{cfg: cfg, client: client, turn: rand.IntN(1 << 20)}
+}
+
+// Reach returns nil if a broker answers at the address that it advertises, which
+// is where events go. The client is one made with ClientOpts; several brokers are
+// tried, until ctx ends.
+func Reach(ctx context.Context, client *kgo.Client, cfg config.Kafka) (err error) {
+	a := askWith(client, cfg)
+	for range mostAsked {
+		if err = a.ask(ctx); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // answer is that of one broker.
@@ -62,15 +79,16 @@ func (a *asker) ask(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var failed error
+	last := a.broker
+	a.broker = nil
 	for asked, answered := 0, 0; ; {
 		if asked < mostAsked {
-			last, turn := a.broker, a.turn
-			if asked > 0 || last == nil {
-				last = nil
+			broker, turn := last, a.turn
+			if last = nil; broker == nil {
 				a.turn++
 			}
 			asked++
-			asking.Go(func() { answers <- a.attempt(ctx, last, turn) })
+			asking.Go(func() { answers <- a.attempt(ctx, broker, turn) })
 		}
 		select {
 		case is := <-answers:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // A cluster that is silent shows within probeEvery + probeTimeout + silentAfter
@@ -78,7 +79,11 @@ func (p *Probe) Run(ctx context.Context, report func(error)) {
 		heard := p.heard.Load()
 		switch silent := time.Since(p.begun) - time.Duration(heard); {
 		case silent >= silentAfter:
-			report(fmt.Errorf("no broker has answered for %s: %w", silent.Round(time.Second), err))
+			what := "no broker has answered for"
+			if failure.ClassOf(err) == failure.Config {
+				what = "brokers have refused the connector for"
+			}
+			report(fmt.Errorf("%s %s: %w", what, silent.Round(time.Second), err))
 		case heard != 0:
 			report(nil)
 		}

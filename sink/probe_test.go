@@ -3,10 +3,13 @@ package sink
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // probing is a probe in a bubble of fake time, of a cluster that answers as down
@@ -111,6 +114,15 @@ func TestProbe(t *testing.T) {
 			})
 		})
 	}
+	t.Run("a refused login is not silence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p := startProbing(t)
+			p.change(func(p *probing) { p.down = Explain(kerr.SaslAuthenticationFailed) })
+			if _, err := p.after(15 * time.Second); err == nil || !strings.Contains(err.Error(), "refused") {
+				t.Errorf("reported %v", err)
+			}
+		})
+	})
 	t.Run("one question without an answer is no outage", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := startProbing(t)

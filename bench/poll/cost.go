@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/poll"
+	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -194,16 +195,16 @@ func (s *server) poll(ctx context.Context, o options, table string, fn func(*cou
 	cfg.Event.PositionHeaders = false
 	m := metrics.New("", "").Pipeline("")
 	out := &counter{}
-	relay, err := poll.New(poll.Options{
+	instance, err := poll.New(poll.Options{
 		Config: cfg, Open: func() (sink.Sink, error) { return out, nil },
-		Metrics: m, Health: poll.NewHealth(m), Log: zap.NewNop(),
+		Metrics: m, Health: poll.NewHealth(m, relay.NewDownstream(m)), Log: zap.NewNop(),
 	})
 	if err != nil {
 		return err
 	}
 	polling, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- relay.Run(polling) }()
+	go func() { done <- instance.Run(polling) }()
 	err = fn(out)
 	stop()
 	return errors.Join(err, <-done, s.alone(ctx))

@@ -32,13 +32,22 @@ type pipeline struct {
 
 // run runs relays, one after the other: one whose slot another instance took
 // over makes room for a new one, which stands by. It ends with the first that
-// ends for another reason.
+// ends for another reason. Brokers are asked all the while.
 func (p *pipeline) run(ctx context.Context) error {
+	p.metrics.Connected("postgres", false)
+	down := relay.NewDownstream(p.metrics)
+	probe, err := p.newProbe(down.Brokers)
+	if err != nil {
+		return err
+	}
+	defer probe.Close()
+	defer p.watch(ctx, probe, down.Brokers)()
+	open := func() (sink.Sink, error) { return p.openSink(down, probe) }
 	if p.cfg.Source.Mode == config.ModePoll {
-		return p.poll(ctx)
+		return p.poll(ctx, down, open)
 	}
 	for {
-		err := p.relay(ctx)
+		err := p.relay(ctx, down, open)
 		if !errors.Is(err, relay.ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
 			return err
 		}
@@ -51,18 +60,12 @@ func (p *pipeline) run(ctx context.Context) error {
 }
 
 // relay opens what a relay needs and runs it.
-func (p *pipeline) relay(ctx context.Context) error {
+func (p *pipeline) relay(ctx context.Context, down *relay.Downstream, open func() (sink.Sink, error)) error {
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
 		return err
 	}
-	state := relay.NewHealth(p.metrics)
-	probe, err := p.newProbe(state.Brokers)
-	if err != nil {
-		return err
-	}
-	defer probe.Close()
-	out, err := p.openSink(state.TopicWaiting, probe)
+	out, err := open()
 	if err != nil {
 		return err
 	}
@@ -75,6 +78,7 @@ func (p *pipeline) relay(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
+	state := relay.NewHealth(p.metrics, down)
 	r, err := relay.New(relay.Options{
 		Config:  *p.cfg,
 		Router:  router,
@@ -88,13 +92,13 @@ func (p *pipeline) relay(ctx context.Context) error {
 		return err
 	}
 	p.health.set(state)
-	defer p.watch(ctx, probe, state.Brokers)()
 	return r.Run(ctx)
 }
 
-// openSink opens the sink, which reports the topics that it waits for, and to
-// the probe what brokers answer.
-func (p *pipeline) openSink(topicWaiting func(topic string, waiting bool), probe *sink.Probe) (sink.Sink, error) {
+// openSink opens a sink, which reports the topics that it waits for, and to the
+// probe that brokers answer.
+func (p *pipeline) openSink(down *relay.Downstream, probe *sink.Probe) (sink.Sink, error) {
+	down.SinkOpened()
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil {
 		return sink.NewStdout(p.stdout), nil
@@ -102,7 +106,7 @@ func (p *pipeline) openSink(topicWaiting func(topic string, waiting bool), probe
 	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
 		Reconnect:         func() { p.metrics.Reconnected("kafka") },
 		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
-		TopicWaiting:      topicWaiting,
+		TopicWaiting:      down.TopicWaiting,
 		Answered:          probe.Answered,
 	})}
 	if p.cfg.Errors.OnBadEvent == config.BadEventDeadLetter {

@@ -59,6 +59,10 @@ func TestPipelinesAreIsolated(t *testing.T) {
 	if ready := body(c.base + "/readyz"); strings.Contains(ready, "orders") || code(c.base+"/readyz") != http.StatusServiceUnavailable {
 		t.Errorf("/readyz = %s", ready)
 	}
+	if text := body(c.base + "/metrics"); strings.Contains(text, `cdc_outbox_connected{pipeline="billing"`) ||
+		!strings.Contains(text, `cdc_outbox_connected{pipeline="orders",side="kafka"} 1`) {
+		t.Errorf("the metrics say of what nobody looks at any more that it is connected, or not: %s", text)
+	}
 	if got := code(c.base + "/livez"); got != http.StatusOK {
 		t.Errorf("/livez answers %d: a restart does not bring a slot back", got)
 	}

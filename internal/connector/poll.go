@@ -4,20 +4,16 @@ import (
 	"context"
 
 	"github.com/cdc-outbox/cdc-outbox/poll"
+	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // poll runs a relay that needs neither slot nor checkpoint.
-func (p *pipeline) poll(ctx context.Context) error {
-	state := poll.NewHealth(p.metrics)
-	probe, err := p.newProbe(state.Brokers)
-	if err != nil {
-		return err
-	}
-	defer probe.Close()
+func (p *pipeline) poll(ctx context.Context, down *relay.Downstream, open func() (sink.Sink, error)) error {
+	state := poll.NewHealth(p.metrics, down)
 	r, err := poll.New(poll.Options{
 		Config:  *p.cfg,
-		Open:    func() (sink.Sink, error) { return p.openSink(state.TopicWaiting, probe) },
+		Open:    open,
 		Metrics: p.metrics,
 		Health:  state,
 		Log:     p.log,
@@ -26,6 +22,5 @@ func (p *pipeline) poll(ctx context.Context) error {
 		return err
 	}
 	p.health.set(state)
-	defer p.watch(ctx, probe, state.Brokers)()
 	return r.Run(ctx)
 }

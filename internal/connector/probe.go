@@ -16,7 +16,7 @@ import (
 var errUnasked = errors.New("no broker has answered yet")
 
 // newProbe returns the probe of the pipeline's brokers, nil where it has none.
-// Health, which tell is of, waits for its first answer.
+// Until its first answer tell knows that none has answered.
 func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	if p.cfg.Sink.Kafka == nil {
 		return nil, nil
@@ -25,9 +25,9 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	return sink.NewProbe(*p.cfg.Sink.Kafka)
 }
 
-// watch runs the probe beside a relay, whose health tell is of, until the
-// returned function stops it: a relay that drains needs brokers, too. A standby
-// is watched as well. The goroutine is joined by that function.
+// watch runs the probe until the returned function stops it, not until ctx ends:
+// a relay that drains needs brokers, too. The goroutine is joined by that
+// function.
 func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error)) (stop func()) {
 	if probe == nil {
 		return func() {}

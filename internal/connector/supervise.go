@@ -69,6 +69,7 @@ const needsOperator = "pipeline failed and needs an operator"
 // It says nothing of other pipelines: there may be none, or they end as well.
 func (p *pipeline) fail(msg string, err error) error {
 	p.metrics.Role(roleFailed)
+	p.metrics.Disconnected()
 	p.health.fail(err)
 	p.log.Error(msg, zap.Error(err), zap.String("remedy", failure.RemedyOf(err)),
 		zap.Int("exit_code", failure.ClassOf(err).ExitCode()))

@@ -13,7 +13,6 @@
 package metrics
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,7 @@ const namespace = "cdc_outbox"
 type Metrics struct {
 	registry prometheus.Registerer
 
-	published       *prometheus.CounterVec
+	published       *byTopic
 	publishedBytes  prometheus.Counter
 	publishLatency  prometheus.Histogram
 	deadLettered    *prometheus.CounterVec
@@ -48,7 +47,7 @@ type Metrics struct {
 	role            *prometheus.GaugeVec
 	slot            slotGauges
 	retention       retentionMetrics
-	partitionsGrown *prometheus.CounterVec
+	partitionsGrown *byTopic
 	backlog         backlogGauges
 	topicsMissing   prometheus.Gauge
 	saves           prometheus.Counter
@@ -58,13 +57,10 @@ type Metrics struct {
 	checkpointAge atomic.Pointer[func() time.Duration]
 	unconfirmed   atomic.Pointer[func() time.Duration]
 	ready         atomic.Pointer[func() bool]
-
-	mu      sync.Mutex
-	byTopic map[string]prometheus.Counter // of published; guarded by mu
 }
 
 func (m *Metrics) registerEvents() {
-	m.published = m.counterVec("events_published_total", "Events that the broker acknowledged.", "topic")
+	m.published = m.byTopic("events_published_total", "Events that the broker acknowledged.")
 	m.publishedBytes = m.counter("bytes_published_total", "Keys, values and headers of the events that the broker acknowledged.")
 	m.publishLatency = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "publish_latency_seconds",
@@ -72,7 +68,7 @@ func (m *Metrics) registerEvents() {
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
 	m.registry.MustRegister(m.publishLatency)
-	m.lastEvent = m.gauge("last_event_timestamp_seconds", "When the last event that the broker acknowledged was committed, or acknowledged where that is not known, in Unix time; 0 before the first one.")
+	m.lastEvent = m.gauge("last_event_timestamp_seconds", "When the last event that the broker acknowledged was committed, in Unix time: of a snapshot's row, when that began; of a polled row, what the row says; where nothing is known, when it was acknowledged. 0 before the first one of this process.")
 	m.transactions = m.counter("transactions_total", "Transactions with events that were read to their end.")
 	m.deadLettered = m.counterVec("events_dead_lettered_total", "Bad events written to the dead-letter topic.", "reason")
 	m.skipped = m.counterVec("events_skipped_total", "Bad events dropped because errors.on_bad_event says skip.", "reason")
@@ -95,7 +91,7 @@ func (m *Metrics) registerConnector() {
 	m.capacity = m.gauge("in_flight_capacity_bytes", "Bytes that may be in flight: at that many, reading waits.")
 	m.snapshotRunning = m.gauge("snapshot_running", "1 while the rows that were in the tables at the first start are read and published.")
 	m.snapshotRows = m.counter("snapshot_rows_total", "Rows that snapshots have read.")
-	m.partitionsGrown = m.counterVec("topic_partitions_grown_total", "Times that a topic was seen with more partitions: keys are placed anew.", "topic")
+	m.partitionsGrown = m.byTopic("topic_partitions_grown_total", "Times that a topic was seen with more partitions: keys are placed anew.")
 	m.topicsMissing = m.gauge("topics_missing", "Topics that events wait for and that do not exist.")
 	m.saves = m.counter("checkpoint_saves_total", "Checkpoints made durable.")
 	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
@@ -105,15 +101,13 @@ func (m *Metrics) registerConnector() {
 func (m *Metrics) Published(events []*transform.Event) {
 	now := time.Now()
 	var bytes int64
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for i := 0; i < len(events); {
 		topic, first := events[i].Record.Topic, i
 		for ; i < len(events) && events[i].Record.Topic == topic; i++ {
 			bytes += events[i].Size()
 			m.observeLatency(now, events[i].CommitTime)
 		}
-		m.publishedTo(topic).Add(float64(i - first))
+		m.published.of(topic).Add(float64(i - first))
 	}
 	m.publishedBytes.Add(float64(bytes))
 	if len(events) > 0 {
@@ -125,28 +119,8 @@ func (m *Metrics) Published(events []*transform.Event) {
 	}
 }
 
-// mostTopics bounds the series of published: a route may give each aggregate a
-// topic of its own. Topics beyond it are counted together, under a label that no
-// topic can have as its name.
-const (
-	mostTopics  = 1000
-	otherTopics = "(others)"
-)
-
-func (m *Metrics) publishedTo(topic string) prometheus.Counter {
-	counter, ok := m.byTopic[topic]
-	if !ok && len(m.byTopic) >= mostTopics && topic != otherTopics {
-		return m.publishedTo(otherTopics)
-	}
-	if !ok {
-		counter = m.published.WithLabelValues(topic)
-		m.byTopic[topic] = counter
-	}
-	return counter
-}
-
-// observeLatency leaves out rows without a commit time, as those of a snapshot,
-// and takes a commit in this clock's future for one right now.
+// observeLatency leaves out events without a commit time, as a message of no
+// transaction, and takes a commit in this clock's future for one right now.
 func (m *Metrics) observeLatency(now, commit time.Time) {
 	if !commit.IsZero() {
 		m.publishLatency.Observe(max(0, now.Sub(commit)).Seconds())
@@ -195,6 +169,9 @@ func (m *Metrics) Connected(side string, ok bool) {
 	m.connected.WithLabelValues(side).Set(indicator(ok))
 }
 
+// Disconnected forgets what Connected said: nobody looks any more.
+func (m *Metrics) Disconnected() { m.connected.Reset() }
+
 // Role sets the present role: starting, standby, active, stopping or failed.
 func (m *Metrics) Role(role string) {
 	for _, other := range []string{"starting", "standby", "active", "stopping", "failed"} {
@@ -205,7 +182,7 @@ func (m *Metrics) Role(role string) {
 
 // PartitionsGrown counts a topic that was seen with more partitions than
 // before.
-func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.WithLabelValues(topic).Inc() }
+func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.of(topic).Inc() }
 
 // TopicsMissing sets how many topics that events wait for do not exist.
 func (m *Metrics) TopicsMissing(n int) { m.topicsMissing.Set(float64(n)) }

@@ -211,12 +211,16 @@ func compare(t *testing.T, golden, got string) {
 func TestTopicsAreBounded(t *testing.T) {
 	m := New("", "").Pipeline("")
 	for n := range 3 * mostTopics {
-		m.Published([]*transform.Event{event(fmt.Sprintf("order-%d", n), "k", time.Time{})})
+		topic := fmt.Sprintf("order-%d", n)
+		m.Published([]*transform.Event{event(topic, "k", time.Time{})})
+		m.PartitionsGrown(topic)
 	}
-	if got := testutil.CollectAndCount(m.published); got != mostTopics+1 {
-		t.Errorf("%d series, want %d and one for the others", got, mostTopics)
-	}
-	if got := testutil.ToFloat64(m.published.WithLabelValues(otherTopics)); got != 2*mostTopics {
-		t.Errorf("%v events of other topics, want %d", got, 2*mostTopics)
+	for _, series := range []*prometheus.CounterVec{m.published.vec, m.partitionsGrown.vec} {
+		if got := testutil.CollectAndCount(series); got != mostTopics+1 {
+			t.Errorf("%d series, want %d and one for the others", got, mostTopics)
+		}
+		if got := testutil.ToFloat64(series.WithLabelValues(otherTopics)); got != 2*mostTopics {
+			t.Errorf("%v of other topics, want %d", got, 2*mostTopics)
+		}
 	}
 }

@@ -40,7 +40,7 @@ func (s *Set) Pipeline(name string) *Metrics {
 	if name != "" {
 		to = prometheus.WrapRegistererWith(prometheus.Labels{pipelineLabel: name}, s.registry)
 	}
-	m := &Metrics{registry: to, byTopic: map[string]prometheus.Counter{}}
+	m := &Metrics{registry: to}
 	m.registerEvents()
 	m.registerConnector()
 	m.registerProgress()
