@@ -80,7 +80,6 @@ func (a *asker) ask(ctx context.Context) error {
 	defer cancel()
 	var failed error
 	last := a.broker
-	a.broker = nil
 	for asked, answered := 0, 0; ; {
 		if asked < mostAsked {
 			broker, turn := last, a.turn
@@ -98,7 +97,7 @@ func (a *asker) ask(ctx context.Context) error {
 				return nil
 			}
 			failed = is.err
-			if _, refused := refused(is.err); refused || answered == mostAsked {
+			if answered == mostAsked {
 				return Unreachable(a.cfg, failed)
 			}
 		case <-time.After(patience):

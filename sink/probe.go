@@ -19,6 +19,9 @@ const (
 	probeEvery   = 2 * time.Second
 	probeTimeout = 3 * time.Second
 	silentAfter  = 8 * time.Second
+	// refusedEvery is in place of probeEvery after a refused login: each may
+	// count towards the lock of an account.
+	refusedEvery = 6 * time.Second
 )
 
 // Probe asks the cluster now and then whether it is there, which a sink without
@@ -76,18 +79,23 @@ func (p *Probe) Run(ctx context.Context, report func(error)) {
 		if err == nil {
 			p.Answered()
 		}
+		refused := failure.ClassOf(err) == failure.Config
 		heard := p.heard.Load()
 		switch silent := time.Since(p.begun) - time.Duration(heard); {
 		case silent >= silentAfter:
 			what := "no broker has answered for"
-			if failure.ClassOf(err) == failure.Config {
+			if refused {
 				what = "brokers have refused the connector for"
 			}
 			report(fmt.Errorf("%s %s: %w", what, silent.Round(time.Second), err))
 		case heard != 0:
 			report(nil)
 		}
-		if backoff.Sleep(ctx, probeEvery) != nil {
+		wait := probeEvery
+		if refused {
+			wait = refusedEvery
+		}
+		if backoff.Sleep(ctx, wait) != nil {
 			return
 		}
 	}

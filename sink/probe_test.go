@@ -22,6 +22,7 @@ type probing struct {
 	hangs   bool
 	lost    bool // the next question only
 	reports []error
+	asked   int
 }
 
 func startProbing(t *testing.T) *probing {
@@ -30,6 +31,7 @@ func startProbing(t *testing.T) *probing {
 		p.mu.Lock()
 		down, hangs := p.down, p.hangs || p.lost
 		p.lost = false
+		p.asked++
 		p.mu.Unlock()
 		if hangs {
 			<-ctx.Done()
@@ -120,6 +122,11 @@ func TestProbe(t *testing.T) {
 			p.change(func(p *probing) { p.down = Explain(kerr.SaslAuthenticationFailed) })
 			if _, err := p.after(15 * time.Second); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("reported %v", err)
+			}
+			p.change(func(p *probing) { p.asked = 0 })
+			p.after(time.Minute)
+			if n := p.asked; n == 0 || n > int(time.Minute/refusedEvery) {
+				t.Errorf("asked %d times in a minute", n)
 			}
 		})
 	})
