@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -48,6 +49,10 @@ type Status struct {
 	LastEvent *relay.LastEvent `json:"last_event,omitempty"`
 }
 
+// silentAfter is how long PostgreSQL may take for a look at the tables until
+// readiness says so: the look itself may take longer.
+const silentAfter = 12 * time.Second
+
 // Health collects what the connector knows of its own state. It is safe for
 // concurrent use.
 type Health struct {
@@ -61,7 +66,8 @@ type Health struct {
 	notices bool
 	backlog Backlog
 	looked  time.Time
-	relay   *Relay // nil until New
+	relay   *Relay    // nil until New
+	asked   time.Time // when the first worker began to look at the tables; zero: it does not
 }
 
 // NewHealth returns the state of a connector that New has yet to wire.
@@ -101,6 +107,17 @@ func (h *Health) postgres(err error) {
 	h.setRole(role)
 }
 
+// looking notes that the first worker looks at the tables, until done is called.
+func (h *Health) looking() (done func()) {
+	set := func(at time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.asked = at
+	}
+	set(time.Now())
+	return func() { set(time.Time{}) }
+}
+
 func (h *Health) listening(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,6 +147,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
 	case h.role == relay.RoleStarting:
 		reasons = append(reasons, "PostgreSQL: no connection yet")
+	}
+	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > silentAfter {
+		reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
 	}
 	stuck := time.Duration(0)
 	if h.relay != nil {

@@ -206,6 +206,7 @@ func (w *worker) round(ctx context.Context) (found bool, err error) {
 
 // any asks whether the table has an unpublished row, at the least cost.
 func (w *worker) any(t *tableState) (bool, error) {
+	defer w.health.looking()()
 	results, err := execute(w.working, w.conn.PgConn(), t.anySQL())
 	if err != nil {
 		return false, fmt.Errorf("look for unpublished rows of %s: %w", t.Name, classify(err, t.Table))
@@ -217,6 +218,9 @@ func (w *worker) any(t *tableState) (bool, error) {
 func (w *worker) look(ctx context.Context) error {
 	if time.Since(w.looked) < lookEvery {
 		return nil
+	}
+	if w.number == 0 {
+		defer w.health.looking()()
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

@@ -95,29 +95,29 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := nobody.Addr()
+	advertised := nobody.Addr()
 	if err := nobody.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var real string
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, at string) (net.Listener, error) {
-		l, err := net.Listen(network, at)
-		real = l.Addr().String()
-		return elsewhere{l, address}, err
+	var at string
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		at = l.Addr().String()
+		return elsewhere{l, advertised}, err
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
 	cfg := *config.DefaultKafka()
-	cfg.Brokers = []string{real}
+	cfg.Brokers = []string{at}
 	p, err := NewProbe(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	for range 3 {
-		if err := p.once(t.Context()); err == nil || !strings.Contains(err.Error(), address.String()) {
+		if err := p.once(t.Context()); err == nil || !strings.Contains(err.Error(), advertised.String()) {
 			t.Errorf("the question's answer: %v", err)
 		}
 	}

@@ -124,7 +124,9 @@ func TestProbe(t *testing.T) {
 				t.Errorf("reported %v", err)
 			}
 			p.change(func(p *probing) { p.asked = 0 })
-			p.after(time.Minute)
+			if _, err := p.after(time.Minute); err == nil {
+				t.Error("reported that it is over")
+			}
 			if n := p.asked; n == 0 || n > int(time.Minute/refusedEvery) {
 				t.Errorf("asked %d times in a minute", n)
 			}

@@ -2,6 +2,7 @@ package connector
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 )
 
@@ -140,4 +142,38 @@ func counter(t *testing.T, c running, name string) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// The server is there, and says nothing: a machine that stands still, a path that
+// loses everything.
+func TestPollingTellsOfASilentServer(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	pgtest.Exec(t, db, polledOutbox)
+	at, err := url.Parse(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := proxy.Listen("127.0.0.1:0", at.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = line.Close() })
+	at.Host = line.Addr()
+	cfg := stdoutConfig(at.String())
+	cfg.Source.Mode = config.ModePoll
+	cfg.Event.PositionHeaders = false
+	c := start(t, cfg)
+	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+	for _, d := range []proxy.Direction{proxy.Up, proxy.Down} {
+		line.Set(d, proxy.Fault{Swallow: true})
+	}
+	wait(t, "readiness to end", func() bool { return code(c.base+"/readyz") != http.StatusOK })
+	if got := body(c.base + "/readyz"); !strings.Contains(got, "PostgreSQL has not answered for") {
+		t.Errorf("/readyz = %s", got)
+	}
+	for _, d := range []proxy.Direction{proxy.Up, proxy.Down} {
+		line.Set(d, proxy.Fault{})
+	}
+	line.Cut()
+	wait(t, "readiness again", func() bool { return code(c.base+"/readyz") == http.StatusOK })
 }
