@@ -161,3 +161,12 @@ func TestProbeThatIsRefused(t *testing.T) {
 		t.Errorf("%d logins for one question", n)
 	}
 }
+
+func TestProbeNeedsNoPrivileges(t *testing.T) {
+	p, _, _ := askCluster(t, 1, func(cfg *config.Kafka) {
+		cfg.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "p"}
+	}, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders"), kfake.User("PLAIN", "cdc", "p"))
+	if err := p.once(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
