@@ -11,11 +11,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // runConnector runs a connector until the test ends, and returns once it reads
@@ -23,11 +27,11 @@ import (
 func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change func(*config.Config)) {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Source.URL = config.Secret(url)
+	cfg.Source.URL = setting.Secret(url)
 	cfg.Source.Slot = connect(t, url).Config().Database
-	cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = broker.Brokers
-	cfg.Checkpoint.Store = config.StoreNone
+	cfg.Checkpoint.Store = checkpoint.StoreNone
 	cfg.HTTP.Listen = ""
 	if change != nil {
 		change(&cfg)
@@ -70,7 +74,7 @@ func TestWrittenEventsArrive(t *testing.T) {
 			url := newDB(t, tt.ddl...)
 			broker := kafkatest.Start(t)
 			broker.CreateTopic(t, "outbox.event.order", 1, nil)
-			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []string{tt.table} })
+			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []wal.Table{{Schema: "public", Name: tt.table}} })
 
 			tx := begin(t, url)
 			const n = 20

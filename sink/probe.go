@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
@@ -46,7 +45,7 @@ func newProbe(ask func(context.Context) error, end func()) *Probe {
 
 // NewProbe returns a probe of the cluster that cfg describes; cfg must have
 // passed validation. It opens no connection.
-func NewProbe(cfg config.Kafka) (*Probe, error) {
+func NewProbe(cfg Options) (*Probe, error) {
 	opts, err := ClientOpts(cfg)
 	if err != nil {
 		return nil, err

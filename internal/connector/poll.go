@@ -15,8 +15,17 @@ func (p *pipeline) poll(ctx context.Context) error {
 		return err
 	}
 	defer probe.Close()
-	r, err := poll.New(poll.Options{
-		Config:  *p.cfg,
+	limit, _ := p.bounds()
+	r, err := poll.New(poll.Parts{
+		Options:          p.cfg.Source.Poll,
+		URL:              p.cfg.Source.URL.Reveal(),
+		Tables:           p.cfg.Source.Tables,
+		Event:            p.cfg.Event,
+		Route:            p.cfg.Route,
+		OnBadEvent:       p.cfg.Errors.OnBadEvent,
+		DrainTimeout:     p.cfg.Errors.DrainTimeout,
+		MaxBufferedBytes: limit,
+
 		Open:    func() (sink.Sink, error) { return p.openSink(state.TopicWaiting, probe) },
 		Metrics: p.metrics,
 		Health:  state,
