@@ -60,21 +60,21 @@ func TestWrittenEventsArrive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ddl   []string
 		opts  outbox.Options
-		table string
+		table wal.Table
 	}{
-		"table":        {[]string{outbox.Schema}, outbox.Options{}, "public.outbox"},
-		"partitions":   {partitioned(t), outbox.Options{}, "public.outbox"},
-		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, "public.outbox"},
+		"table":        {[]string{outbox.Schema}, outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
+		"partitions":   {partitioned(t), outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
+		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
 		"bytes": {[]string{`CREATE SCHEMA app`, `CREATE TABLE app.events (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text,
 				event_type text, payload bytea, headers jsonb)`},
 			outbox.Options{Payload: outbox.Bytes, Table: outbox.Table{Schema: "app", Name: "events", Columns: outbox.SnakeCase()}},
-			"app.events"},
+			wal.Table{Schema: "app", Name: "events"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := newDB(t, tt.ddl...)
 			broker := kafkatest.Start(t)
 			broker.CreateTopic(t, "outbox.event.order", 1, nil)
-			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []wal.Table{{Schema: "public", Name: tt.table}} })
+			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []wal.Table{tt.table} })
 
 			tx := begin(t, url)
 			const n = 20
