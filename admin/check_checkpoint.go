@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 )
 
 // checkpoint opens the store, which has conditions of its own (failure mode
@@ -13,10 +12,10 @@ import (
 func (d *doctor) checkpoint(ctx context.Context) {
 	const name = "checkpoint"
 	switch {
-	case d.cfg.Checkpoint.Store == config.StoreNone:
+	case d.cfg.Checkpoint.Store == checkpoint.StoreNone:
 		d.warn(name, "set checkpoint.store to kafka, postgres or file", "checkpoint.store is none: after a restart, a slot that was recreated or advanced, or a disk that was put back, is not noticed")
 		return
-	case d.cfg.Checkpoint.Store == config.StoreKafka && d.kafkaDown:
+	case d.cfg.Checkpoint.Store == checkpoint.StoreKafka && d.kafkaDown:
 		d.skip(name, "no connection to Kafka")
 		return
 	case d.refused:
@@ -63,7 +62,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 // for it already. It leaves nothing behind.
 func (d *doctor) storeWritable(ctx context.Context) error {
 	exists, err := storeExists(ctx, d.cfg)
-	if err != nil || !exists || d.cfg.Checkpoint.Store == config.StoreKafka { // which checkpointTopic asks for
+	if err != nil || !exists || d.cfg.Checkpoint.Store == checkpoint.StoreKafka { // which checkpointTopic asks for
 		return err
 	}
 	store, err := openStore(ctx, d.cfg)

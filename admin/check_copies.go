@@ -11,9 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Kafka's names of the settings that say how many copies there are, and how many
@@ -61,10 +63,10 @@ func (d *doctor) copies(ctx context.Context, c *cluster) {
 // knownTopics are those that will be written to whatever comes.
 func (d *doctor) knownTopics() []string {
 	topics := slices.Clone(d.topics)
-	if d.cfg.Errors.OnBadEvent == config.BadEventDeadLetter {
+	if d.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		topics = append(topics, d.cfg.Errors.DeadLetterTopic)
 	}
-	if d.cfg.Checkpoint.Store == config.StoreKafka && d.cfg.Source.Mode != config.ModePoll {
+	if d.cfg.Checkpoint.Store == checkpoint.StoreKafka && d.cfg.Source.Mode != config.ModePoll {
 		topics = append(topics, d.cfg.Checkpoint.Topic)
 	}
 	slices.Sort(topics)

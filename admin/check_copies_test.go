@@ -5,8 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // acks=all is worth as many copies as the topics have.
@@ -27,7 +27,7 @@ func TestCheckCopies(t *testing.T) {
 		"three, of which two must be there": {append(three, defaults("3", "2")), func(*fixture) {}, OK, "at least two copies"},
 		"more than there are":               {[]kfake.Opt{kfake.SeedTopics(1, event), defaults("1", "2")}, func(*fixture) {}, Fail, "nothing can ever be written"},
 		"a dead-letter topic to be created": {append(three, defaults("3", "2")), func(f *fixture) {
-			f.Errors.OnBadEvent = config.BadEventDeadLetter
+			f.Errors.OnBadEvent = transform.BadEventDeadLetter
 			f.Sink.Kafka.CreateTopics, f.Sink.Kafka.ReplicationFactor = true, 1
 			f.Sink.Kafka.TopicConfig = map[string]string{"min.insync.replicas": "1"}
 		}, Warn, "outbox.dead-letter: one replica"},

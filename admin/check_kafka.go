@@ -12,9 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // kafka runs the checks of the broker side.
@@ -38,7 +39,7 @@ func (d *doctor) kafka(ctx context.Context) {
 
 	d.eventTopics(ctx, c)
 	d.deadLetterTopic(ctx, c)
-	if d.cfg.Checkpoint.Store == config.StoreKafka {
+	if d.cfg.Checkpoint.Store == checkpoint.StoreKafka {
 		d.checkpointTopic(ctx, c)
 	}
 	d.copies(ctx, c)
@@ -64,7 +65,7 @@ func (d *doctor) eventTopics(ctx context.Context, c *cluster) {
 
 func (d *doctor) deadLetterTopic(ctx context.Context, c *cluster) {
 	const name = "kafka.dead_letter_topic"
-	if d.cfg.Errors.OnBadEvent != config.BadEventDeadLetter {
+	if d.cfg.Errors.OnBadEvent != transform.BadEventDeadLetter {
 		d.skip(name, "errors.on_bad_event is "+d.cfg.Errors.OnBadEvent)
 		return
 	}
@@ -122,7 +123,7 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 
 // cluster asks a Kafka cluster.
 type cluster struct {
-	cfg    config.Kafka
+	cfg    sink.Options
 	client *kgo.Client
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -35,10 +34,7 @@ func (d *doctor) polling(ctx context.Context) {
 	}
 	d.ok("postgresql.connection", "database %s", database)
 	d.supported(wal.Server{Version: version, InRecovery: recovering})
-	if d.tables, err = parseTables(d.cfg); err != nil {
-		d.fail("table", err)
-		return
-	}
+	d.tables = d.cfg.Source.Tables
 	for _, name := range d.tables {
 		d.polledTable(ctx, name)
 	}
@@ -52,7 +48,7 @@ func (d *doctor) polledTable(ctx context.Context, name wal.Table) {
 		d.fail(label, err)
 		return
 	}
-	t, err := poll.ReadTable(ctx, d.conn, d.cfg, router, name)
+	t, err := poll.ReadTable(ctx, d.conn, d.cfg.Source.Poll, d.cfg.Event, router, name)
 	if err != nil {
 		d.fail(label, err)
 		return
@@ -102,7 +98,7 @@ func (d *doctor) polledOrder(t *poll.Table) {
 func (d *doctor) pollPrivileges(ctx context.Context, t *poll.Table) {
 	name := "privileges " + t.Name.String()
 	change := "UPDATE"
-	if d.cfg.Source.Poll.AfterPublish == config.AfterPublishDelete {
+	if d.cfg.Source.Poll.AfterPublish == poll.AfterPublishDelete {
 		change = "DELETE"
 	}
 	var may, hidden bool

@@ -16,11 +16,7 @@ import (
 // outboxTables checks that the tables are there, readable by logical
 // replication, and have the columns that the configuration needs.
 func (d *doctor) outboxTables(ctx context.Context) {
-	tables, err := parseTables(d.cfg)
-	if err != nil {
-		d.fail("table", err)
-		return
-	}
+	tables := d.cfg.Source.Tables
 	d.tables = tables
 	d.needed = make(map[wal.Table][]string, len(tables))
 	for _, t := range tables {

@@ -11,10 +11,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -118,7 +121,7 @@ func TestCheckFinds(t *testing.T) {
 		{"slot in use, and no checkpoint", func(f *fixture) { f.hold() }, "checkpoint", Warn, "saves its own elsewhere", false, 14},
 		{"slot dropped", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, "checkpoint", Fail, "is gone", false, 14},
 		{"checkpoint that fits", func(f *fixture) { f.save() }, "checkpoint", OK, "fits the database", false, 14},
-		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = config.StoreNone }, "checkpoint", Warn, "not noticed", false, 14},
+		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = checkpoint.StoreNone }, "checkpoint", Warn, "not noticed", false, 14},
 		{"rows that cannot be published", func(f *fixture) { f.insert("order", "", "{}") }, "rows public.outbox", Warn, "null_key", false, 14},
 		{"status too rare", func(f *fixture) { f.Source.StatusInterval *= 100 }, "postgresql.wal_sender_timeout", Fail, "status_interval", false, 14},
 	}
@@ -198,7 +201,7 @@ func TestCheckWithoutServers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	f.Source.URL = "postgres://nobody@127.0.0.1:1/none"
-	f.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	f.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
 	r := Check(f.ctx(), f.Config)
 	wantFinding(t, r, "postgresql", Skipped, "no connection")
@@ -213,7 +216,7 @@ func TestCheckFindsAWrongAdvertisedListener(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	f.Source.URL = "postgres://nobody@127.0.0.1:1/none"
-	f.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	f.Sink.Kafka.Brokers = kafkatest.Start(t, kafkatest.Advertised("127.0.0.1:1")).Brokers
 	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "not at 127.0.0.1:1")
 }
@@ -255,9 +258,9 @@ func (f *fixture) withKafka(opts ...kfake.Opt) *kfake.Cluster {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(c.Close)
-	f.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	f.Sink.Kafka.Brokers = c.ListenAddrs()
-	f.Checkpoint.Store = config.StoreKafka
+	f.Checkpoint.Store = checkpoint.StoreKafka
 	return c
 }
 
@@ -283,7 +286,7 @@ func TestCheckKafka(t *testing.T) {
 		{"messages only", nil, func(f *fixture) { f.Source.Mode, f.Source.Tables = config.ModeMessage, nil },
 			"kafka.topics", Skipped, "only once it is written"},
 		{"no dead letters", nil, func(*fixture) {}, "kafka.dead_letter_topic", Skipped, "stop"},
-		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = config.BadEventDeadLetter },
+		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = transform.BadEventDeadLetter },
 			"kafka.dead_letter_topic", Fail, "does not exist"},
 		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
 		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints")}, func(*fixture) {},
@@ -318,7 +321,7 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	f.insert("secret", "1", "{}")
 	c := f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret"),
 		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe)))
-	f.Sink.Kafka.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
+	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
 
 	r := Check(f.ctx(), f.Config)
 	write := wantFinding(t, r, "kafka.topic outbox.event.order", Fail, "does not allow to write")

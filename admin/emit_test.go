@@ -248,7 +248,7 @@ func TestSetupMendsTheFunctions(t *testing.T) {
 
 func TestSetupOfMessagesBesideATable(t *testing.T) {
 	f := messageFixture(t)
-	f.Source.Tables = []string{"public.outbox"}
+	f.Source.Tables = []wal.Table{{Schema: "public", Name: "outbox"}}
 	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
 		return nil, noTable("setup --snapshot")
 	}
-	if opts.Snapshot && cfg.Checkpoint.Store == config.StoreNone {
+	if opts.Snapshot && cfg.Checkpoint.Store == checkpoint.StoreNone {
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run; or leave out --snapshot",
 			"checkpoint.store is none: nothing would remember that the rows in the outbox are still to be published, so the next run would not publish them")
 	}

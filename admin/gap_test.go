@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -160,7 +160,7 @@ func TestGapReportText(t *testing.T) {
 // Where nothing keeps a checkpoint nothing would remember that a snapshot is owed.
 func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.Checkpoint.Store = config.StoreNone
+	f.Checkpoint.Store = checkpoint.StoreNone
 	f.setup()
 	f.insert("order", "1", "{}")
 	before, _ := f.slot()

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -37,11 +38,11 @@ type fixture struct {
 func newFixture(t *testing.T, url string) *fixture {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Source.URL = config.Secret(url)
+	cfg.Source.URL = setting.Secret(url)
 	cfg.Source.Slot = slotName(t)
 	cfg.Sink = config.Sink{Stdout: &config.Stdout{}}
 	cfg.HTTP.Listen = "" // where somebody else may answer
-	cfg.Checkpoint.Store = config.StoreFile
+	cfg.Checkpoint.Store = checkpoint.StoreFile
 	cfg.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint.json")
 	f := &fixture{Config: &cfg, t: t}
 
@@ -116,10 +117,7 @@ func (f *fixture) publication() string {
 	if err != nil || !ok {
 		f.t.Fatalf("publication: found %v, %v", ok, err)
 	}
-	tables, err := parseTables(f.Config)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	tables := f.Config.Source.Tables
 	return p.Fingerprint(tables)
 }
 
@@ -230,13 +228,13 @@ func wantSteps(t *testing.T, steps Steps, want ...string) {
 }
 
 // asRole changes the user of a connection URL.
-func asRole(u config.Secret, role, password string) config.Secret {
+func asRole(u setting.Secret, role, password string) setting.Secret {
 	parsed, err := url.Parse(u.Reveal())
 	if err != nil {
 		panic(err)
 	}
 	parsed.User = url.UserPassword(role, password)
-	return config.Secret(parsed.String())
+	return setting.Secret(parsed.String())
 }
 
 // warned tells whether a check warns of anything but the log's missing limit,

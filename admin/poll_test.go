@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -21,7 +22,7 @@ func pollFixture(t *testing.T) *fixture {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	f.Source.Mode = config.ModePoll
 	f.Event.PositionHeaders = false
-	f.Checkpoint = config.Checkpoint{Store: config.StoreNone}
+	f.Checkpoint = checkpoint.Options{Store: checkpoint.StoreNone}
 	return f
 }
 
@@ -31,7 +32,7 @@ const widespread = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_typ
 
 func TestSetupAndTeardownOfPolling(t *testing.T) {
 	for _, schema := range []Schema{SchemaDebezium, SchemaSnake} {
-		for _, after := range []string{config.AfterPublishMark, config.AfterPublishDelete} {
+		for _, after := range []string{poll.AfterPublishMark, poll.AfterPublishDelete} {
 			t.Run(string(schema)+" "+after, func(t *testing.T) {
 				f := pollFixture(t)
 				f.Source.Poll.AfterPublish = after
@@ -151,7 +152,7 @@ func TestStatusOfPolling(t *testing.T) {
 	if r.Err() != nil || r.Polling[0].UnpublishedRows != 1 || !strings.Contains(text(t, r), "is the connector running?") {
 		t.Errorf("status with a row that waits: %v\n%s", r.Err(), text(t, r))
 	}
-	held, err := poll.ReadTable(f.ctx(), f.conn, f.Config, router(t, f.Config), wal.Table{Schema: "public", Name: "outbox"})
+	held, err := poll.ReadTable(f.ctx(), f.conn, f.Source.Poll, f.Event, router(t, f.Config), wal.Table{Schema: "public", Name: "outbox"})
 	if err != nil {
 		t.Fatal(err)
 	}

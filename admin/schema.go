@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/poll"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -74,7 +75,7 @@ func (s Schema) columns(cfg *config.Config) []column {
 
 // headersColumn is the name of the headers column, "" where there is to be none.
 func headersColumn(option string) string {
-	if option == config.HeadersNone {
+	if option == transform.HeadersNone {
 		return ""
 	}
 	return or(option, "headers")

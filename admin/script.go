@@ -13,10 +13,7 @@ import (
 // run again and again: the same statements. It is written without a look at the
 // database, which those that depend on it take themselves.
 func Script(cfg *config.Config, opts SetupOptions) (string, error) {
-	tables, err := parseTables(cfg)
-	if err != nil {
-		return "", err
-	}
+	tables := cfg.Source.Tables
 	if cfg.Source.Mode == config.ModePoll {
 		return pollScript(cfg, opts, tables), nil
 	}
@@ -32,7 +29,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		writeSection(&b, "Functions that write an event as a message; another schema will do", emitScript(cfg)...)
 	}
 	writeSection(&b, "Publication: it must exist before the slot", wal.EnsurePublicationSQL(cfg.Source.Publication, tables))
-	if cfg.Checkpoint.Store == config.StorePostgres {
+	if cfg.Checkpoint.Store == checkpoint.StorePostgres {
 		writeSection(&b, "Checkpoint", checkpoint.TableSQL(checkpointTable(cfg)))
 	}
 	if opts.Role != "" {
@@ -88,7 +85,7 @@ func grants(cfg *config.Config, role string, tables []wal.Table) []string {
 		}
 		sql = append(sql, retentionGrants(cfg, t, to)...)
 	}
-	if cfg.Checkpoint.Store == config.StorePostgres {
+	if cfg.Checkpoint.Store == checkpoint.StorePostgres {
 		if t, err := wal.ParseTable(cfg.Checkpoint.Table); err == nil && strings.Contains(cfg.Checkpoint.Table, ".") {
 			sql = append(sql, "GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+to)
 		}
@@ -119,16 +116,3 @@ func doUnless(query, statement string) string {
 }
 
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-
-// parseTables reads source.tables, which the configuration has checked.
-func parseTables(cfg *config.Config) ([]wal.Table, error) {
-	tables := make([]wal.Table, len(cfg.Source.Tables))
-	for i, name := range cfg.Source.Tables {
-		t, err := wal.ParseTable(name)
-		if err != nil {
-			return nil, fmt.Errorf("source.tables: %w", err)
-		}
-		tables[i] = t
-	}
-	return tables, nil
-}

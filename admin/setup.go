@@ -63,10 +63,7 @@ type setup struct {
 // and slot. Its SQL is that of Script. It may be repeated. On an error the steps
 // say how far it got.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
-	tables, err := parseTables(cfg)
-	if err != nil {
-		return nil, err
-	}
+	tables := cfg.Source.Tables
 	conn, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func readPolled(ctx context.Context, s *setup) ([]*poll.Table, error) {
 	}
 	tables := make([]*poll.Table, len(s.tables))
 	for i, name := range s.tables {
-		if tables[i], err = poll.ReadTable(ctx, s.conn, s.cfg, router, name); err != nil {
+		if tables[i], err = poll.ReadTable(ctx, s.conn, s.cfg.Source.Poll, s.cfg.Event, router, name); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +114,7 @@ func (s *setup) ensureNotify(ctx context.Context, t *poll.Table) error {
 func pollColumns(cfg *config.Config) []column {
 	p := cfg.Source.Poll
 	cols := []column{{poll.SequenceColumn, "bigint NOT NULL GENERATED ALWAYS AS IDENTITY"}}
-	if p.AfterPublish == config.AfterPublishDelete {
+	if p.AfterPublish == poll.AfterPublishDelete {
 		return cols
 	}
 	return append(cols,
@@ -136,7 +136,7 @@ func pollScript(cfg *config.Config, opts SetupOptions, tables []wal.Table) strin
 		"-- which prints what is missing.\n")
 	var grants []string
 	for _, name := range tables {
-		t := poll.NewTable(cfg, name)
+		t := poll.NewTable(cfg.Source.Poll, name)
 		writeSection(&b, "Outbox table "+name.String(), createSchema(name), opts.Schema.createTable(cfg, name))
 		writeSection(&b, "Index of its unpublished rows", t.IndexSQL())
 		if channel := cfg.Source.Poll.Notify; channel != "" {

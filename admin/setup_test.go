@@ -43,18 +43,14 @@ func TestSetup(t *testing.T) {
 // of them.
 func TestSetupFollowsTheConfiguration(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.Source.Tables = []string{`"Événements"."Out Box"`}
+	f.Source.Tables = []wal.Table{{Schema: "Événements", Name: "Out Box"}}
 	f.Event.ID, f.Event.Key, f.Route.By = "event-id", "order", "Aggregate"
 	f.Event.Timestamp, f.Event.SchemaVersion = "occurred_at", "v"
 	f.Event.Additional = []string{"tenant:header", "shard:partition", "tenant:envelope:t"}
 	f.Event.TombstoneOnEmptyPayload = true
 	f.setup()
 
-	table, err := wal.ParseTable(f.Source.Tables[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	rel, _, err := wal.ReadColumns(f.ctx(), f.conn, table)
+	rel, _, err := wal.ReadColumns(f.ctx(), f.conn, f.Source.Tables[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +100,7 @@ func TestSetupRole(t *testing.T) {
 func TestSetupAddsATableToThePublication(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	f.setup()
-	f.Source.Tables = append(f.Source.Tables, "app.outbox")
+	f.Source.Tables = append(f.Source.Tables, wal.Table{Schema: "app", Name: "outbox"})
 	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaSnake})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +154,7 @@ func TestScriptRunsInPsql(t *testing.T) {
 	}
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	t.Cleanup(func() { f.exec(`DROP OWNED BY "cdc script's"`, `DROP ROLE "cdc script's"`) })
-	f.Source.Tables = []string{"public.outbox", `"My ""Schema"".Outbox"`, "app.outbox"}
+	f.Source.Tables = []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: `My "Schema".Outbox`}, {Schema: "app", Name: "outbox"}}
 	f.Source.Snapshot = "initial"
 	script, err := Script(f.Config, SetupOptions{Schema: SchemaSnake, Role: "cdc script's"})
 	if err != nil {

@@ -78,7 +78,7 @@ func TestSkipTransactionRefuses(t *testing.T) {
 	_, err = SkipTransaction(f.ctx(), &poll, at, true)
 	wantClass(t, err, failure.Config, "needs a replication slot")
 	none := *f.Config
-	none.Checkpoint.Store = config.StoreNone
+	none.Checkpoint.Store = checkpoint.StoreNone
 	_, err = SkipTransaction(f.ctx(), &none, at, true)
 	wantClass(t, err, failure.Config, "no checkpoint to note")
 	_, err = ParseSkip("yesterday")

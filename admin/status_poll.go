@@ -49,17 +49,14 @@ func (r *StatusReport) polled(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	defer closeConn(conn)
-	names, err := parseTables(cfg)
-	if err != nil {
-		return err
-	}
+	names := cfg.Source.Tables
 	router, err := transform.New(cfg.Event, cfg.Route)
 	if err != nil {
 		return err
 	}
 	r.Polling = []PollStatus{}
 	for _, name := range names {
-		t, err := poll.ReadTable(ctx, conn, cfg, router, name)
+		t, err := poll.ReadTable(ctx, conn, cfg.Source.Poll, cfg.Event, router, name)
 		if err != nil {
 			return err
 		}
@@ -172,7 +169,7 @@ func laneList(lanes []int) string {
 // waiting prints the rows that are not published, as they would be.
 func (t *tail) waiting(ctx context.Context, conn *pgx.Conn) error {
 	for _, name := range t.tables {
-		table, err := poll.ReadTable(ctx, conn, t.cfg, t.router, name)
+		table, err := poll.ReadTable(ctx, conn, t.cfg.Source.Poll, t.cfg.Event, t.router, name)
 		if err != nil {
 			return err
 		}
@@ -213,16 +210,13 @@ func teardownPolling(ctx context.Context, cfg *config.Config, yes bool) (Steps, 
 
 // planPolling looks at all tables.
 func (t *teardown) planPolling(ctx context.Context) error {
-	names, err := parseTables(t.cfg)
-	if err != nil {
-		return err
-	}
+	names := t.cfg.Source.Tables
 	router, err := transform.New(t.cfg.Event, t.cfg.Route)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		table, err := poll.ReadTable(ctx, t.conn, t.cfg, router, name)
+		table, err := poll.ReadTable(ctx, t.conn, t.cfg.Source.Poll, t.cfg.Event, router, name)
 		if err != nil {
 			return err
 		}

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 func text(t *testing.T, r *StatusReport) string {
@@ -42,13 +45,13 @@ func TestStatus(t *testing.T) {
 		{"slot gone", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, failure.Loss, true, []string{"does not fit the checkpoint", "is gone"}},
 		{"publication gone", func(f *fixture) { f.exec(`DROP PUBLICATION cdc_outbox`) }, failure.Loss, true, []string{"publication \"cdc_outbox\" does not"}},
 		{"Kafka down", func(f *fixture) {
-			f.Sink = config.Sink{Kafka: config.DefaultKafka()}
+			f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 			f.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
-			f.Checkpoint.Store = config.StoreKafka
+			f.Checkpoint.Store = checkpoint.StoreKafka
 		}, failure.Transient, true, []string{"nobody is reading the slot", "wal_status reserved", "connect to Kafka at 127.0.0.1:1", "in Kafka topic cdc-outbox.checkpoints"}},
 		{"PostgreSQL down", func(f *fixture) {
 			f.save()
-			f.Source.URL = config.Secret("postgres://nobody@127.0.0.1:1/" + f.conn.Config().Database)
+			f.Source.URL = setting.Secret("postgres://nobody@127.0.0.1:1/" + f.conn.Config().Database)
 		}, failure.Transient, true, []string{"PostgreSQL cannot be asked", "checkpoint   0/", "connect to PostgreSQL"}},
 		{"a lock on the outbox", func(f *fixture) { f.save(); f.lock("outbox") }, failure.Transient, true,
 			[]string{"55P03", "checkpoint   0/", "wal_status reserved", "pg_stat_activity"}},

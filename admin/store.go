@@ -41,7 +41,7 @@ func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 // storeExists tells whether there is a topic or table to look into.
 func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 	switch cfg.Checkpoint.Store {
-	case config.StoreKafka:
+	case checkpoint.StoreKafka:
 		c := &cluster{cfg: *cfg.Sink.Kafka}
 		if err := c.connect(ctx); err != nil {
 			return false, err
@@ -50,7 +50,7 @@ func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 		_, err := c.lookup(ctx, cfg.Checkpoint.Topic)
 		// Any other error is better explained by the store itself.
 		return !errors.Is(err, kerr.UnknownTopicOrPartition), nil
-	case config.StorePostgres:
+	case checkpoint.StorePostgres:
 		conn, err := connect(ctx, cfg)
 		if err != nil {
 			return false, err
@@ -69,7 +69,7 @@ func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 // storeWritable makes sure that the store can be written to, as far as that can be
 // told without doing it; probe is checkpoint.Writable or Forgettable.
 func storeWritable(ctx context.Context, cfg *config.Config, store checkpoint.Store, probe func(context.Context, checkpoint.Store) error) error {
-	if cfg.Checkpoint.Store != config.StoreKafka {
+	if cfg.Checkpoint.Store != checkpoint.StoreKafka {
 		return probe(ctx, store)
 	}
 	c := &cluster{cfg: *cfg.Sink.Kafka}
@@ -95,11 +95,11 @@ const checkpointOperations = "Read --operation Write --operation Describe --oper
 // storeName says where the checkpoint is kept.
 func storeName(cfg *config.Config) string {
 	switch c := cfg.Checkpoint; c.Store {
-	case config.StoreKafka:
+	case checkpoint.StoreKafka:
 		return "Kafka topic " + c.Topic
-	case config.StorePostgres:
+	case checkpoint.StorePostgres:
 		return "table " + c.Table
-	case config.StoreFile:
+	case checkpoint.StoreFile:
 		return "file " + c.Path
 	}
 	return "no store (checkpoint.store is none)"

@@ -86,10 +86,7 @@ type printer interface {
 }
 
 func newTail(cfg *config.Config, opts TailOptions) (*tail, error) {
-	tables, err := parseTables(cfg)
-	if err != nil {
-		return nil, err
-	}
+	tables := cfg.Source.Tables
 	router, err := transform.New(cfg.Event, cfg.Route)
 	if err != nil {
 		return nil, err

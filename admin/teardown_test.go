@@ -8,14 +8,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestTeardown(t *testing.T) {
-	for _, store := range []string{config.StoreFile, config.StorePostgres, config.StoreKafka, config.StoreNone} {
+	for _, store := range []string{checkpoint.StoreFile, checkpoint.StorePostgres, checkpoint.StoreKafka, checkpoint.StoreNone} {
 		t.Run(store, func(t *testing.T) {
 			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 			f.withKafka()
@@ -25,7 +25,7 @@ func TestTeardown(t *testing.T) {
 
 			steps, err := Teardown(f.ctx(), f.Config, false)
 			wantClass(t, err, failure.Config, "nothing was dropped")
-			if store == config.StoreNone {
+			if store == checkpoint.StoreNone {
 				wantSteps(t, steps, "checkpoint missing", "slot would be dropped", "publication would be dropped")
 			} else {
 				wantSteps(t, steps, "checkpoint would be dropped", "slot would be dropped", "publication would be dropped")
@@ -127,7 +127,7 @@ func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 		}, "may not drop slot", "WITH REPLICATION"},
 		"not allowed to delete the checkpoint": {"REPLICATION", func(f *fixture, role string) {
 			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + wal.QuoteIdentifier(role))
-			f.Checkpoint.Store = config.StorePostgres
+			f.Checkpoint.Store = checkpoint.StorePostgres
 			f.save()
 			f.exec(`GRANT SELECT, INSERT, UPDATE ON ` + f.Checkpoint.Table + ` TO ` + wal.QuoteIdentifier(role))
 		}, "lacks privileges on the checkpoint table", "GRANT SELECT, DELETE"},

@@ -60,9 +60,7 @@ func (v *view) load(ctx context.Context, store checkpoint.Store) error {
 
 // readServer reads the rest and compares it with the checkpoint.
 func (v *view) readServer(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (err error) {
-	if v.tables, err = parseTables(cfg); err != nil {
-		return err
-	}
+	v.tables = cfg.Source.Tables
 	pub, ok, err := wal.ReadPublication(ctx, conn, cfg.Source.Publication)
 	if err != nil {
 		return err
@@ -76,7 +74,7 @@ func (v *view) readServer(ctx context.Context, conn *pgx.Conn, cfg *config.Confi
 	}
 	v.seen.SystemID, v.seen.Timeline, v.seen.Database = v.server.SystemID, v.server.Timeline, v.server.Database
 	v.seen.CurrentLSN = v.server.FlushLSN
-	v.seen.StoredInside = cfg.Checkpoint.Store == config.StorePostgres
+	v.seen.StoredInside = cfg.Checkpoint.Store == checkpoint.StorePostgres
 	if v.stored != nil && v.stored.Timeline != v.server.Timeline {
 		if v.seen.TimelineSwitch, err = timelineSwitch(ctx, cfg, v.server.Timeline, v.stored.Timeline); err != nil {
 			return err

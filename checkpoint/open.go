@@ -5,26 +5,24 @@ import (
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/cdc-outbox/cdc-outbox/config"
 )
 
 // Open opens the store that cfg chooses. key names the checkpoint where cfg.Key
 // is empty; by convention it is database/slot. kafka and principal are for
 // StoreKafka, see NewKafka, and url the database for StorePostgres; the other stores ignore
 // them. It blocks until the store answers or ctx ends.
-func Open(ctx context.Context, cfg config.Checkpoint, key string, kafka []kgo.Opt, principal, url string) (Store, error) {
+func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, principal, url string) (Store, error) {
 	if cfg.Key != "" {
 		key = cfg.Key
 	}
 	switch cfg.Store {
-	case config.StoreKafka:
+	case StoreKafka:
 		return NewKafka(ctx, kafka, cfg.Topic, key, principal)
-	case config.StorePostgres:
+	case StorePostgres:
 		return NewPostgres(ctx, url, cfg.Table, key)
-	case config.StoreFile:
+	case StoreFile:
 		return NewFile(cfg.Path, key)
-	case config.StoreNone:
+	case StoreNone:
 		return none{}, nil
 	}
 	return nil, fmt.Errorf("checkpoint.store: unknown store %q", cfg.Store)

@@ -1,15 +1,14 @@
 package checkpoint
 
 import (
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // ShareRemedy says how the instances of one connector come to see the same
 // checkpoint.
-func ShareRemedy(cfg config.Checkpoint) string {
-	if cfg.Store == config.StoreFile {
+func ShareRemedy(cfg Options) string {
+	if cfg.Store == StoreFile {
 		return "instances on several machines must see one file: put checkpoint.path (" + cfg.Path + ") on storage that they share, " +
 			"or set checkpoint.store to kafka or postgres on all of them"
 	}
@@ -19,8 +18,8 @@ func ShareRemedy(cfg config.Checkpoint) string {
 // OwnFile adds to a loss that Verify found what else may be behind it where the
 // checkpoint is in a file: the slot went on for an instance on another machine,
 // which has a file of its own.
-func OwnFile(err error, cfg config.Checkpoint, stored *Checkpoint, slot wal.Slot) error {
-	if cfg.Store != config.StoreFile || failure.ClassOf(err) != failure.Loss || stored == nil || slot.ConfirmedFlush <= stored.LSN {
+func OwnFile(err error, cfg Options, stored *Checkpoint, slot wal.Slot) error {
+	if cfg.Store != StoreFile || failure.ClassOf(err) != failure.Loss || stored == nil || slot.ConfirmedFlush <= stored.LSN {
 		return err
 	}
 	return failure.Lossf("if an instance on another machine read the slot meanwhile, nothing is missing: copy its checkpoint file here; "+ShareRemedy(cfg)+

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // field is one configuration key and the place of its value.
@@ -19,7 +21,7 @@ type field struct {
 }
 
 var (
-	secretType   = reflect.TypeFor[Secret]()
+	secretType   = reflect.TypeFor[setting.Secret]()
 	durationType = reflect.TypeFor[time.Duration]()
 )
 

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // keyCase is how one key is written in a test, and what must become of it.
@@ -21,8 +25,8 @@ type keyCase struct {
 func sample(t *testing.T, f *field) keyCase {
 	t.Helper()
 	switch f.value.Interface().(type) {
-	case Secret:
-		return keyCase{"s3cret", "s3cret", Secret("s3cret")}
+	case setting.Secret:
+		return keyCase{"s3cret", "s3cret", setting.Secret("s3cret")}
 	case time.Duration:
 		return keyCase{"1m1s", "1m1s", 61 * time.Second}
 	case string:
@@ -30,6 +34,8 @@ func sample(t *testing.T, f *field) keyCase {
 	case bool:
 		flipped := !f.value.Bool()
 		return keyCase{fmt.Sprint(flipped), fmt.Sprint(flipped), flipped}
+	case []wal.Table:
+		return keyCase{"[a, b.c]", "a,b.c", []wal.Table{{Schema: "public", Name: "a"}, {Schema: "b", Name: "c"}}}
 	case []string:
 		return keyCase{"[a, b]", "a,b", []string{"a", "b"}}
 	case map[string]string:
@@ -63,7 +69,7 @@ func TestEveryKeyIsSettable(t *testing.T) {
 				continue
 			}
 			if cfg.Sink.Kafka == nil {
-				cfg.Sink.Kafka = DefaultKafka()
+				cfg.Sink.Kafka = sink.DefaultOptions()
 			}
 			got := fieldsOf(cfg).byKey[key].value.Interface()
 			if !reflect.DeepEqual(got, c.want) {
@@ -126,7 +132,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 
 func typeName(f *field) string {
 	switch f.value.Interface().(type) {
-	case Secret:
+	case setting.Secret:
 		return "secret"
 	case time.Duration:
 		return "duration"
@@ -134,6 +140,8 @@ func typeName(f *field) string {
 		return "string"
 	case bool:
 		return "boolean"
+	case []wal.Table:
+		return "list"
 	case []string:
 		return "list"
 	case map[string]string:
@@ -149,6 +157,8 @@ func typeName(f *field) string {
 
 func defaultText(f *field) string {
 	switch v := f.value.Interface().(type) {
+	case []wal.Table:
+		return fmt.Sprint(v)
 	case []string:
 		return "[" + strings.Join(v, ", ") + "]"
 	case map[string]string:

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // readFile merges the YAML file. It walks the node tree itself rather than
@@ -23,7 +24,7 @@ func (l *loader) readFile(path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		l.unread = true
-		l.fileProblem(path, "cannot be read: "+reason(err), "name a readable file with -c or CDC_OUTBOX_CONFIG")
+		l.fileProblem(path, "cannot be read: "+setting.Reason(err), "name a readable file with -c or CDC_OUTBOX_CONFIG")
 		return
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -47,15 +48,6 @@ func (l *loader) readFile(path string) {
 
 func (l *loader) fileProblem(path, text, remedy string) {
 	l.problems.List = append(l.problems.List, Problem{Origin: path, Text: text, Remedy: remedy})
-}
-
-// reason is the cause of a file system error without the path, which stands
-// beside it already.
-func reason(err error) string {
-	if pathError, ok := errors.AsType[*os.PathError](err); ok {
-		return pathError.Err.Error()
-	}
-	return err.Error()
 }
 
 // syntaxProblem is the YAML library's message without what it quotes from the

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -19,10 +20,6 @@ type Options struct {
 	// Set are overrides key=value from the command line; the last one of a key
 	// wins, over everything else.
 	Set []string
-	// Check looks at the whole configuration for what this package cannot
-	// judge without importing its users. Its errors are reported with the other
-	// problems. It is only called when the rest is in order.
-	Check func(*Config) []error
 }
 
 // Load reads, merges and validates the configuration. Its error is a *Problems
@@ -35,22 +32,11 @@ func Load(opts Options) (*Config, error) {
 		l.loadPipelines(opts)
 	default:
 		l.validate()
-		l.check(opts.Check)
 	}
 	if err := l.problems.err(); err != nil {
 		return nil, err
 	}
 	return l.cfg, nil
-}
-
-// check runs Options.Check on a configuration that is in order otherwise.
-func (l *loader) check(judge func(*Config) []error) {
-	if judge == nil || len(l.problems.List) > 0 {
-		return
-	}
-	for _, err := range judge(l.cfg) {
-		l.problems.List = append(l.problems.List, Problem{Key: l.name(""), Text: err.Error(), Remedy: failure.RemedyOf(err)})
-	}
 }
 
 // Validate reports every value and combination that cannot work as a
@@ -156,7 +142,7 @@ func (l *loader) chooseSink() {
 	}
 	l.cfg.Sink.Kafka = nil
 	if _, set := l.given["checkpoint.store"]; !set {
-		l.cfg.Checkpoint.Store = StoreNone
+		l.cfg.Checkpoint.Store = checkpoint.StoreNone
 	}
 }
 

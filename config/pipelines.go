@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Pipeline is one of several connectors in a process.
@@ -154,8 +154,7 @@ func (l *loader) suggestPipelineKey(key string) string {
 func (l *loader) loadPipelines(opts Options) {
 	for _, p := range l.pipelines {
 		own := read(opts, p.name)
-		own.validateConnector()
-		own.check(opts.Check)
+		own.validatePipeline()
 		l.adopt(own.problems)
 		l.cfg.Pipelines = append(l.cfg.Pipelines, Pipeline{Name: p.name, Config: own.cfg})
 	}
@@ -183,11 +182,7 @@ type place struct {
 // polled are the tables of a pipeline as places: it has them to itself if it
 // polls.
 func (c *Config) polled() (all []place) {
-	for _, name := range c.Source.Tables {
-		table, err := wal.ParseTable(name)
-		if err != nil {
-			continue // reported already
-		}
+	for _, table := range c.Source.Tables {
 		all = append(all, place{"source.tables", table.String(), c.Source.URL.Reveal(),
 			"name each polled table in one pipeline: a row is published by the one that marks it, and by no other"})
 	}
@@ -201,7 +196,7 @@ func (c *Config) places() (all []place) {
 	} else {
 		all = append(all, place{"source.slot", c.Source.Slot, "", "give each pipeline a slot of its own, in all databases"})
 	}
-	if c.Checkpoint.Store == StoreFile {
+	if c.Checkpoint.Store == checkpoint.StoreFile {
 		all = append(all, place{"checkpoint.path", filepath.Clean(c.Checkpoint.Path), "", "give each pipeline a file of its own"})
 	}
 	if key := c.Checkpoint.Key; key != "" {

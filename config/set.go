@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,9 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-var stdoutType = reflect.TypeFor[*Stdout]()
+var (
+	stdoutType = reflect.TypeFor[*Stdout]()
+	tablesType = reflect.TypeFor[[]wal.Table]()
+)
 
 // kind is the shape of YAML that the field takes.
 func (f *field) kind() yaml.Kind {
@@ -38,13 +43,29 @@ func (f *field) set(v value) error {
 	}
 	switch v.kind {
 	case yaml.SequenceNode:
-		f.value.Set(reflect.ValueOf(v.list))
-		return nil
+		return f.setList(v.list)
 	case yaml.MappingNode:
 		f.value.Set(reflect.ValueOf(v.pairs))
 		return nil
 	}
 	return f.setScalar(v.scalar)
+}
+
+// setList stores text, or tables by their names.
+func (f *field) setList(items []string) error {
+	if f.value.Type() != tablesType {
+		f.value.Set(reflect.ValueOf(items))
+		return nil
+	}
+	tables := make([]wal.Table, len(items))
+	for i, name := range items {
+		var err error
+		if tables[i], err = wal.ParseTable(name); err != nil {
+			return failure.Configf(wal.TableRemedy, "%w", err)
+		}
+	}
+	f.value.Set(reflect.ValueOf(tables))
+	return nil
 }
 
 func (f *field) wrongShape() error {
@@ -132,7 +153,7 @@ func cutUnit(text string) (number string, factor int64) {
 // setSwitch turns a section without keys on or off.
 func (f *field) setSwitch(v value) error {
 	on := len(v.pairs) == 0 && v.scalar != "false"
-	if v.kind == yaml.SequenceNode || len(v.pairs) > 0 || !oneOf(v.scalar, "", "{}", "true", "false") {
+	if v.kind == yaml.SequenceNode || len(v.pairs) > 0 || !slices.Contains([]string{"", "{}", "true", "false"}, v.scalar) {
 		return failure.Configf("write stdout: {}", "has no options")
 	}
 	f.value.SetZero()

@@ -11,11 +11,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // runConnector runs a connector until the test ends, and returns once it reads
@@ -23,11 +27,11 @@ import (
 func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change func(*config.Config)) {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Source.URL = config.Secret(url)
+	cfg.Source.URL = setting.Secret(url)
 	cfg.Source.Slot = connect(t, url).Config().Database
-	cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = broker.Brokers
-	cfg.Checkpoint.Store = config.StoreNone
+	cfg.Checkpoint.Store = checkpoint.StoreNone
 	cfg.HTTP.Listen = ""
 	if change != nil {
 		change(&cfg)
@@ -56,21 +60,21 @@ func TestWrittenEventsArrive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ddl   []string
 		opts  outbox.Options
-		table string
+		table wal.Table
 	}{
-		"table":        {[]string{outbox.Schema}, outbox.Options{}, "public.outbox"},
-		"partitions":   {partitioned(t), outbox.Options{}, "public.outbox"},
-		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, "public.outbox"},
+		"table":        {[]string{outbox.Schema}, outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
+		"partitions":   {partitioned(t), outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
+		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
 		"bytes": {[]string{`CREATE SCHEMA app`, `CREATE TABLE app.events (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text,
 				event_type text, payload bytea, headers jsonb)`},
 			outbox.Options{Payload: outbox.Bytes, Table: outbox.Table{Schema: "app", Name: "events", Columns: outbox.SnakeCase()}},
-			"app.events"},
+			wal.Table{Schema: "app", Name: "events"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := newDB(t, tt.ddl...)
 			broker := kafkatest.Start(t)
 			broker.CreateTopic(t, "outbox.event.order", 1, nil)
-			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []string{tt.table} })
+			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []wal.Table{tt.table} })
 
 			tx := begin(t, url)
 			const n = 20

@@ -35,7 +35,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	t.busy = seen == t.limit
 	w.held(t, len(rows)-len(free))
 	if !t.busy {
-		t.most = w.cfg.Source.Poll.BatchSize // the backlog has ended
+		t.most = w.opts.BatchSize // the backlog has ended
 	}
 	t.resize(seen, len(rows))
 	if len(free) == 0 {
@@ -73,7 +73,7 @@ func (w *worker) held(t *tableState, rows int) {
 // claim begins a claim that holds at least one lane; nil where others have them
 // all.
 func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
-	p := w.cfg.Source.Poll
+	p := w.opts
 	lanes := w.share.rotated()
 	limit, count := w.share.limit(t.busy)
 	c, present, err := beginClaim(w.working, w.conn.PgConn(), t.Table, p.ClaimTimeout, lanes, limit, count)
@@ -107,7 +107,7 @@ func (w *worker) publish(items []item) (done int, err error) {
 		w.inFlightEvents.Add(-int64(len(items)))
 		w.inFlightBytes.Add(-bytes)
 	}()
-	ctx, cancel := context.WithTimeoutCause(w.working, w.cfg.Source.Poll.ClaimTimeout, errStalled)
+	ctx, cancel := context.WithTimeoutCause(w.working, w.opts.ClaimTimeout, errStalled)
 	defer cancel()
 	err = w.outlet.use(ctx, func(out sink.Sink) error {
 		done, err = w.delivery.deliver(ctx, out, items)

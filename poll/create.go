@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -16,12 +15,12 @@ const SequenceColumn = "seq"
 
 // NewTable is what ReadTable would find of a table that is to be created with
 // SequenceColumn and the configured columns for marks.
-func NewTable(cfg *config.Config, name wal.Table) *Table {
-	p := cfg.Source.Poll
+func NewTable(opts Options, name wal.Table) *Table {
+	p := opts
 	t := &Table{
 		Name:        name,
 		Order:       Order{Columns: []string{SequenceColumn}, Kind: OrderSequence},
-		deletes:     p.AfterPublish == config.AfterPublishDelete,
+		deletes:     p.AfterPublish == AfterPublishDelete,
 		published:   p.Published,
 		publishedAt: p.PublishedAt,
 		pending:     "NOT " + wal.QuoteIdentifier(p.Published),

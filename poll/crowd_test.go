@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -14,7 +13,7 @@ import (
 // than a batch holds.
 func TestHeldKeyDoesNotHoldBackOthers(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	w.cfg.Source.Poll.BatchSize = 4
+	w.parts.BatchSize = 4
 	held := []string{`it's`, `a \ b`, `{x,"y"}`}
 	for n := range 10 {
 		for _, key := range held {
@@ -46,7 +45,7 @@ func TestLargeRowsAreNotReadInVain(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 		SELECT 'order', 'k' || n % 3, 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 64) n`)
-	w.cfg.Sink.Kafka.MaxBufferedBytes = 256 << 10
+	w.parts.MaxBufferedBytes = 256 << 10
 	p := w.proxied()
 	f := newFault()
 	f.down()
@@ -71,13 +70,13 @@ func TestBatchThatCannotBeReadInTimeIsReadInParts(t *testing.T) {
 		`CREATE CAST (slow AS text) WITH FUNCTION slowly(slow)`,
 		strings.Replace(serialOutbox, "aggregate_id text", "aggregate_id slow", 1), serialIndex,
 		`INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', row('k')::slow, 'Placed', '1' FROM generate_series(1, 24)`)
-	w.cfg.Source.Poll.BatchSize, w.cfg.Source.Poll.Lanes = 24, 1
-	u, err := url.Parse(w.cfg.Source.URL.Reveal())
+	w.parts.BatchSize, w.parts.Lanes = 24, 1
+	u, err := url.Parse(w.parts.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.RawQuery = "statement_timeout=800"
-	w.cfg.Source.URL = config.Secret(u.String())
+	w.parts.URL = u.String()
 	w.start(nil)
 	w.published(24)
 }

@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/relay"
@@ -124,14 +123,14 @@ func (d *delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Even
 		zap.Error(bad.Err),
 	}
 	switch d.policy {
-	case config.BadEventDeadLetter:
+	case transform.BadEventDeadLetter:
 		if err := out.DeadLetter(ctx, ev, bad); err != nil {
 			return fmt.Errorf("event %s: %w", ev.Name(), err)
 		}
 		d.metrics.DeadLettered(bad.Reason)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event written to the dead-letter topic", Detail: string(bad.Reason)}, fields...)
 		return nil
-	case config.BadEventSkip:
+	case transform.BadEventSkip:
 		d.metrics.Skipped(bad.Reason)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event skipped, as errors.on_bad_event says", Detail: string(bad.Reason)}, fields...)
 		return nil

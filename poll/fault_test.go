@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/poll"
 )
 
 // TestBrokerOutageHoldsNoTransactionOpen has deliveries hang for several times
 // as long as a claim may last.
 func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	w.cfg.Source.Poll.ClaimTimeout = 200 * time.Millisecond
+	w.parts.ClaimTimeout = 200 * time.Millisecond
 	f := newFault()
 	f.down()
 	in := w.start(f)
@@ -47,7 +47,7 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 // a signal, until the server gives it up and another one has gone on.
 func TestSuspendedInstance(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	w.cfg.Source.Poll.ClaimTimeout = time.Second
+	w.parts.ClaimTimeout = time.Second
 	for n := range 10 {
 		w.insert(w.conn, "k0", n)
 	}
@@ -56,7 +56,7 @@ func TestSuspendedInstance(t *testing.T) {
 	f.down()
 	old := w.start(f)
 	f.awaitDelivery(t)
-	w.cfg.Source.Poll.ClaimTimeout = config.Default().Source.Poll.ClaimTimeout
+	w.parts.ClaimTimeout = poll.DefaultOptions().ClaimTimeout
 	spare := w.start(nil)
 	w.published(10)
 	for n := 10; n < 20; n++ {
@@ -84,19 +84,19 @@ func TestSuspendedInstance(t *testing.T) {
 // and its machine still answer the server's packets.
 func TestSuspendedWhileItReads(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	w.cfg.Source.Poll.ClaimTimeout = time.Second
-	w.cfg.Errors.DrainTimeout = 0 // or its stop would wait for what will not come
+	w.parts.ClaimTimeout = time.Second
+	w.parts.DrainTimeout = 0 // or its stop would wait for what will not come
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 		SELECT 'order', 'k0', 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 32)`)
-	direct := w.cfg.Source.URL
+	direct := w.parts.URL
 	p := w.proxied()
 	p.Set(proxy.Down, proxy.Fault{Delay: 5 * time.Millisecond})
 	w.start(nil)
 	w.await("the claim to be read", func() bool { return p.Bytes(proxy.Down) > 1<<20 })
 	p.Set(proxy.Up, proxy.Fault{Swallow: true})
 	p.Set(proxy.Down, proxy.Fault{Delay: time.Hour})
-	w.cfg.Source.URL = direct
-	w.cfg.Source.Poll.ClaimTimeout = config.Default().Source.Poll.ClaimTimeout
+	w.parts.URL = direct
+	w.parts.ClaimTimeout = poll.DefaultOptions().ClaimTimeout
 	w.start(nil)
 	w.published(32)
 }
@@ -175,7 +175,7 @@ func TestStopFinishesTheBatch(t *testing.T) {
 // TestStopGivesUp stops an instance whose broker does not answer.
 func TestStopGivesUp(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	w.cfg.Errors.DrainTimeout = 50 * time.Millisecond
+	w.parts.DrainTimeout = 50 * time.Millisecond
 	f := newFault()
 	f.down()
 	w.insert(w.conn, "k0", 0)
@@ -194,7 +194,7 @@ func TestNotificationsWake(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex,
 		`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_notify('cdc_outbox', ''); RETURN NULL; END $$`,
 		`CREATE TRIGGER note AFTER INSERT ON outbox FOR EACH STATEMENT EXECUTE FUNCTION note()`)
-	w.cfg.Source.Poll.Interval, w.cfg.Source.Poll.MaxInterval = time.Minute, time.Minute
+	w.parts.Interval, w.parts.MaxInterval = time.Minute, time.Minute
 	in := w.start(nil)
 	w.await("notifications", func() bool { return statusOf(in).Notifications })
 	for n := range 3 {
@@ -238,7 +238,7 @@ func TestIdlePollsAreCheap(t *testing.T) {
 // proxied has instances connect through a proxy.
 func (w *world) proxied() *proxy.Proxy {
 	w.t.Helper()
-	u, err := url.Parse(w.cfg.Source.URL.Reveal())
+	u, err := url.Parse(w.parts.URL)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -248,6 +248,6 @@ func (w *world) proxied() *proxy.Proxy {
 	}
 	w.t.Cleanup(func() { _ = p.Close() })
 	u.Host = p.Addr()
-	w.cfg.Source.URL = config.Secret(u.String())
+	w.parts.URL = u.String()
 	return p
 }

@@ -13,13 +13,13 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const patience = 2 * time.Minute
@@ -36,7 +36,7 @@ const (
 // world is a database with an outbox, and what was published.
 type world struct {
 	t     *testing.T
-	cfg   config.Config
+	parts poll.Parts
 	topic *topic
 	conn  *pgx.Conn
 }
@@ -48,21 +48,21 @@ func newWorld(t *testing.T, server *pgtest.Server, ddl ...string) *world {
 	}
 	url := server.NewDatabase(t)
 	pgtest.Exec(t, url, ddl...)
-	cfg := config.Default()
-	cfg.Source.URL = config.Secret(url)
-	cfg.Source.Mode = config.ModePoll
-	cfg.Source.Poll.Interval = 5 * time.Millisecond
-	cfg.Source.Poll.MaxInterval = 50 * time.Millisecond
-	cfg.Event.PositionHeaders = false
-	cfg.Checkpoint.Store = config.StoreNone
-	w := &world{t: t, cfg: cfg, topic: &topic{}}
+	parts := poll.Parts{
+		Options: poll.DefaultOptions(), URL: url, Tables: []wal.Table{{Schema: "public", Name: "outbox"}},
+		Event: transform.DefaultEvent(), Route: transform.DefaultRoute(), OnBadEvent: transform.BadEventStop,
+		DrainTimeout: 20 * time.Second, MaxBufferedBytes: 8 << 20,
+	}
+	parts.Interval, parts.MaxInterval = 5*time.Millisecond, 50*time.Millisecond
+	parts.Event.PositionHeaders = false
+	w := &world{t: t, parts: parts, topic: &topic{}}
 	w.conn = w.connect()
 	return w
 }
 
 func (w *world) connect() *pgx.Conn {
 	w.t.Helper()
-	conn, err := pgx.Connect(w.ctx(), w.cfg.Source.URL.Reveal())
+	conn, err := pgx.Connect(w.ctx(), w.parts.URL)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -131,13 +131,11 @@ func (w *world) start(fault *fault) *instance {
 	}
 	m := metrics.New("", "").Pipeline("")
 	health := poll.NewHealth(m, relay.NewDownstream(m))
-	r, err := poll.New(poll.Options{
-		Config:  w.cfg,
-		Open:    func() (sink.Sink, error) { return &producer{topic: w.topic, fault: fault}, nil },
-		Metrics: m,
-		Health:  health,
-		Log:     zaptest.NewLogger(w.t, zaptest.Level(zap.WarnLevel)),
-	})
+	parts := w.parts
+	parts.Open = func() (sink.Sink, error) { return &producer{topic: w.topic, fault: fault}, nil }
+	parts.Metrics, parts.Health = m, health
+	parts.Log = zaptest.NewLogger(w.t, zaptest.Level(zap.WarnLevel))
+	r, err := poll.New(parts)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -52,13 +51,13 @@ func TestMarkThatFailsEachTimeEndsIt(t *testing.T) {
 // TestRoleWithTheLeastPrivileges runs as a role with the grants that poll names,
 // and with one less.
 func TestRoleWithTheLeastPrivileges(t *testing.T) {
-	for name, change := range map[string]func(*config.Config){
-		"mark":   func(*config.Config) {},
-		"delete": func(c *config.Config) { c.Source.Poll.AfterPublish = config.AfterPublishDelete },
+	for name, change := range map[string]func(*poll.Parts){
+		"mark":   func(*poll.Parts) {},
+		"delete": func(c *poll.Parts) { c.AfterPublish = poll.AfterPublishDelete },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, serialOutbox, serialIndex)
-			change(&w.cfg)
+			change(&w.parts)
 			role := "poller_" + name
 			w.exec(w.conn, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'", "REVOKE ALL ON SCHEMA public FROM public")
 			t.Cleanup(func() { w.exec(w.conn, "DROP OWNED BY "+role, "DROP ROLE "+role) })
@@ -97,12 +96,12 @@ func TestRowLevelSecurityIsFound(t *testing.T) {
 
 // as changes the role that instances log in as.
 func (w *world) as(role string) {
-	u, err := url.Parse(w.cfg.Source.URL.Reveal())
+	u, err := url.Parse(w.parts.URL)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	u.User = url.UserPassword(role, "x")
-	w.cfg.Source.URL = config.Secret(u.String())
+	w.parts.URL = u.String()
 }
 
 // table reads what polling finds out about the outbox.
@@ -122,16 +121,16 @@ func (w *world) read(name wal.Table) *poll.Table {
 
 func (w *world) readTable(name wal.Table) (*poll.Table, error) {
 	w.t.Helper()
-	router, err := transform.New(w.cfg.Event, w.cfg.Route)
+	router, err := transform.New(w.parts.Event, w.parts.Route)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	conn, err := wal.ConnectPooled(w.ctx(), w.cfg.Source.URL.Reveal())
+	conn, err := wal.ConnectPooled(w.ctx(), w.parts.URL)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer func(conn *pgx.Conn) { _ = conn.Close(context.Background()) }(conn)
-	return poll.ReadTable(w.ctx(), conn, &w.cfg, router, name)
+	return poll.ReadTable(w.ctx(), conn, w.parts.Options, w.parts.Event, router, name)
 }
 
 const rest = `, aggregate_type text, aggregate_id text, event_type text, payload text`
@@ -233,8 +232,8 @@ func TestRemediesWork(t *testing.T) {
 
 func TestConfiguredColumns(t *testing.T) {
 	w := newWorld(t, nil, `CREATE TABLE outbox (id uuid`+rest+`, sent bool NOT NULL DEFAULT false, sent_on timestamptz, rank int, part int)`)
-	w.cfg.Source.Poll.Published, w.cfg.Source.Poll.PublishedAt = "sent", "sent_on"
-	w.cfg.Source.Poll.OrderBy = []string{"rank", "part"}
+	w.parts.Published, w.parts.PublishedAt = "sent", "sent_on"
+	w.parts.OrderBy = []string{"rank", "part"}
 	w.exec(w.conn, `INSERT INTO outbox SELECT gen_random_uuid(), 'order', 'k0', 'Placed', n::text, false, NULL, 5 - n / 2, n FROM generate_series(0, 9) n`)
 	in := w.start(nil)
 	w.await("the events", func() bool { return w.count("sent AND sent_on IS NOT NULL") == 10 })
@@ -244,7 +243,7 @@ func TestConfiguredColumns(t *testing.T) {
 	if got := w.topic.values("k0"); !slices.Equal(got, []string{"8", "9", "6", "7", "4", "5", "2", "3", "0", "1"}) {
 		t.Errorf("published %v", got)
 	}
-	w.cfg.Source.Poll.OrderBy = []string{"rnk"}
+	w.parts.OrderBy = []string{"rnk"}
 	if _, err := w.readTable(wal.Table{Schema: "public", Name: "outbox"}); failure.ClassOf(err) != failure.Config {
 		t.Errorf("an unknown column in order_by: %v", err)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -127,11 +127,11 @@ func (cs columns) first(names []string, suits func(column) bool) (column, bool) 
 
 // chooseOrder returns the configured order or else the best that the table
 // offers: an integer id, a column filled by a sequence, the time of creation.
-func chooseOrder(cfg *config.Config, t wal.Table, cs columns) (Order, error) {
-	if by := cfg.Source.Poll.OrderBy; len(by) > 0 {
+func chooseOrder(opts Options, event transform.EventOptions, t wal.Table, cs columns) (Order, error) {
+	if by := opts.OrderBy; len(by) > 0 {
 		return configuredOrder(by, t, cs)
 	}
-	c, ok := cs.first([]string{idColumn(cfg)}, column.integer)
+	c, ok := cs.first([]string{idColumn(event)}, column.integer)
 	if !ok {
 		c, ok = cs.first(sequenceNames, column.sequence)
 	}
@@ -163,9 +163,9 @@ func configuredOrder(by []string, t wal.Table, cs columns) (Order, error) {
 	return o, nil
 }
 
-func idColumn(cfg *config.Config) string {
-	if cfg.Event.ID != "" {
-		return cfg.Event.ID
+func idColumn(event transform.EventOptions) string {
+	if event.ID != "" {
+		return event.ID
 	}
 	return "id"
 }

@@ -2,14 +2,13 @@ package poll
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/drain"
 	"github.com/cdc-outbox/cdc-outbox/relay"
@@ -22,13 +21,20 @@ import (
 // is delivered while another is read or marked. More would wait for the sink.
 const workers = 2
 
-// stdoutBuffer bounds the bytes in flight to standard output.
-const stdoutBuffer = 4 << 20
-
-// Options are the relay's parts. All are required.
-type Options struct {
-	// Config has passed validation; source.mode is poll.
-	Config config.Config
+// Parts are what a Relay works with. All are required.
+type Parts struct {
+	Options
+	// URL is the source's connection string.
+	URL    string
+	Tables []wal.Table
+	Event  transform.EventOptions
+	Route  transform.RouteOptions
+	// OnBadEvent is among the values in package transform.
+	OnBadEvent string
+	// DrainTimeout bounds how long a stop waits for records in flight, and
+	// MaxBufferedBytes the memory of the events in flight.
+	DrainTimeout     time.Duration
+	MaxBufferedBytes int64
 	// Open opens the sink. It is called again whenever a sink has failed; the
 	// relay closes what it returns. It must not block.
 	Open    func() (sink.Sink, error)
@@ -39,14 +45,18 @@ type Options struct {
 
 // Relay is one polling connector. Make it with New; Run it once.
 type Relay struct {
-	cfg      config.Config
-	tables   []wal.Table
-	outlet   *outlet
-	delivery *delivery
-	share    *share
-	metrics  Metrics
-	health   *Health
-	log      *zap.Logger
+	opts         Options
+	url          string
+	tables       []wal.Table
+	event        transform.EventOptions
+	route        transform.RouteOptions
+	drainTimeout time.Duration
+	outlet       *outlet
+	delivery     *delivery
+	share        *share
+	metrics      Metrics
+	health       *Health
+	log          *zap.Logger
 
 	notified chan struct{} // wakes the first worker
 	backlog  chan struct{} // wakes the others
@@ -58,36 +68,31 @@ type Relay struct {
 }
 
 // New wires the parts; it starts nothing.
-func New(o Options) (*Relay, error) {
-	r := &Relay{
-		cfg:      o.Config,
-		delivery: &delivery{policy: o.Config.Errors.OnBadEvent, metrics: o.Metrics, digest: digest.New(o.Log)},
-		outlet:   newOutlet(o.Open),
-		share:    &share{lanes: o.Config.Source.Poll.Lanes, workers: workers},
-		metrics:  o.Metrics,
-		health:   o.Health,
-		log:      o.Log,
-		notified: make(chan struct{}, 1),
-		backlog:  make(chan struct{}, workers),
-		bytes:    stdoutBuffer / workers,
-	}
-	if kafka := o.Config.Sink.Kafka; kafka != nil {
-		r.bytes = kafka.MaxBufferedBytes / workers
-	}
-	for _, name := range o.Config.Source.Tables {
-		t, err := wal.ParseTable(name)
-		if err != nil {
-			return nil, fmt.Errorf("source.tables: %w", err)
-		}
-		r.tables = append(r.tables, t)
-	}
-	if _, err := transform.New(o.Config.Event, o.Config.Route); err != nil {
+func New(p Parts) (*Relay, error) {
+	if _, err := transform.New(p.Event, p.Route); err != nil {
 		return nil, err
 	}
-	o.Health.attach(r)
-	o.Metrics.Capacity(workers * r.bytes)
+	r := &Relay{
+		opts:         p.Options,
+		url:          p.URL,
+		tables:       p.Tables,
+		event:        p.Event,
+		route:        p.Route,
+		drainTimeout: p.DrainTimeout,
+		delivery:     &delivery{policy: p.OnBadEvent, metrics: p.Metrics, digest: digest.New(p.Log)},
+		outlet:       newOutlet(p.Open),
+		share:        &share{lanes: p.Lanes, workers: workers},
+		metrics:      p.Metrics,
+		health:       p.Health,
+		log:          p.Log,
+		notified:     make(chan struct{}, 1),
+		backlog:      make(chan struct{}, workers),
+		bytes:        p.MaxBufferedBytes / workers,
+	}
+	p.Health.attach(r)
+	p.Metrics.Capacity(workers * r.bytes)
 	position := func() wal.LSN { return 0 }
-	o.Metrics.Observe(position, position, r.inFlightEvents.Load, r.inFlightBytes.Load)
+	p.Metrics.Observe(position, position, r.inFlightEvents.Load, r.inFlightBytes.Load)
 	return r, nil
 }
 
@@ -116,8 +121,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		})
 	}
 	var beside sync.WaitGroup
-	if channel := r.cfg.Source.Poll.Notify; channel != "" {
-		l := &listener{url: r.cfg.Source.URL.Reveal(), channel: channel, wake: r.notified, health: r.health, log: r.log}
+	if channel := r.opts.Notify; channel != "" {
+		l := &listener{url: r.url, channel: channel, wake: r.notified, health: r.health, log: r.log}
 		beside.Go(func() { l.run(polling) })
 	}
 	drained := make(chan struct{})
@@ -137,7 +142,7 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(relay.RoleStopping)
-	if why := drain.Wait(drained, r.cfg.Errors.DrainTimeout, r.health.kafka.MissingTopics); why != nil {
+	if why := drain.Wait(drained, r.drainTimeout, r.health.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))
 		giveUp(errDrained)

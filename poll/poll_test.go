@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/poll"
@@ -97,16 +96,13 @@ func TestQuotedNames(t *testing.T) {
 	w := newWorld(t, nil, `CREATE SCHEMA "My Schema"`,
 		`CREATE TABLE "My Schema"."Out ""Box's" ("Id" bigserial PRIMARY KEY, "aggregateType" text, "aggregateId" text, "Type" text, payload jsonb,
 			"CreatedAt" timestamptz DEFAULT now(), "is Published" boolean NOT NULL DEFAULT false, "when" timestamptz)`)
-	w.cfg.Source.Tables = []string{`"My Schema"."Out ""Box's"`}
-	w.cfg.Event.ID, w.cfg.Event.Key, w.cfg.Event.Type, w.cfg.Event.Timestamp = "Id", "aggregateId", "Type", "CreatedAt"
-	w.cfg.Route.By = "aggregateType"
-	w.cfg.Source.Poll.Published, w.cfg.Source.Poll.PublishedAt = "is Published", "when"
-	table, err := wal.ParseTable(w.cfg.Source.Tables[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.parts.Tables = []wal.Table{{Schema: "My Schema", Name: `Out "Box's`}}
+	w.parts.Event.ID, w.parts.Event.Key, w.parts.Event.Type, w.parts.Event.Timestamp = "Id", "aggregateId", "Type", "CreatedAt"
+	w.parts.Route.By = "aggregateType"
+	w.parts.Published, w.parts.PublishedAt = "is Published", "when"
+	table := w.parts.Tables[0]
 	got := w.read(table)
-	w.exec(w.conn, append(got.NotifySQL(w.cfg.Source.Poll.Notify), got.IndexSQL())...)
+	w.exec(w.conn, append(got.NotifySQL(w.parts.Notify), got.IndexSQL())...)
 	if got := w.read(table); got.Index == "" || len(got.Warnings()) > 0 {
 		t.Errorf("index %q, warnings %v", got.Index, got.Warnings())
 	}
@@ -125,7 +121,7 @@ func TestQuotedNames(t *testing.T) {
 
 func TestPublishedRowsAreDeleted(t *testing.T) {
 	w := newWorld(t, nil, `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb)`)
-	w.cfg.Source.Poll.AfterPublish = config.AfterPublishDelete
+	w.parts.AfterPublish = poll.AfterPublishDelete
 	in := w.start(nil)
 	for n := range 20 {
 		w.insert(w.conn, "k0", n)
@@ -139,8 +135,8 @@ func TestPublishedRowsAreDeleted(t *testing.T) {
 
 func TestBacklogIsDrainedInSmallBatches(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	w.cfg.Source.Poll.BatchSize = 7
-	w.cfg.Sink.Kafka.MaxBufferedBytes = 2000 // a few rows at a time
+	w.parts.BatchSize = 7
+	w.parts.MaxBufferedBytes = 2000 // a few rows at a time
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 		SELECT 'order', 'k' || n % 5, 'Placed', n::text::jsonb FROM generate_series(0, 1999) n`)
 	in := w.start(nil)
@@ -155,10 +151,10 @@ func TestThreeInstancesKeepTheOrderOfKeys(t *testing.T) {
 	for _, lanes := range [][]int32{{16, 16, 16}, {16, 7, 1}} { // order does not rest on lanes
 		t.Run(fmt.Sprint(lanes), func(t *testing.T) {
 			w := newWorld(t, nil, serialOutbox, serialIndex)
-			w.cfg.Source.Poll.BatchSize = 20
+			w.parts.BatchSize = 20
 			var instances []*instance
 			for _, n := range lanes {
-				w.cfg.Source.Poll.Lanes = int(n)
+				w.parts.Lanes = int(n)
 				instances = append(instances, w.start(nil))
 			}
 			for n := range 3000 {
@@ -185,11 +181,11 @@ func TestBadEvents(t *testing.T) {
 		}
 		return nil
 	}
-	for _, policy := range []string{config.BadEventDeadLetter, config.BadEventSkip, config.BadEventStop} {
+	for _, policy := range []string{transform.BadEventDeadLetter, transform.BadEventSkip, transform.BadEventStop} {
 		t.Run(policy, func(t *testing.T) {
 			w := newWorld(t, nil, serialOutbox, serialIndex)
-			w.cfg.Errors.OnBadEvent = policy
-			w.cfg.Source.Poll.BatchSize = 100
+			w.parts.OnBadEvent = policy
+			w.parts.BatchSize = 100
 			for n := range 6 {
 				w.insert(w.conn, "k0", n)
 			}
@@ -197,7 +193,7 @@ func TestBadEvents(t *testing.T) {
 			f := newFault()
 			f.reject = tooLarge
 			in := w.start(f)
-			if policy == config.BadEventStop {
+			if policy == transform.BadEventStop {
 				w.await("the first event", func() bool { return w.count("published") == 1 })
 				if err := in.end(); failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "null_key") {
 					t.Errorf("Run = %v, want a configuration error that names null_key", err)
@@ -212,7 +208,7 @@ func TestBadEvents(t *testing.T) {
 				t.Errorf("published %v", got)
 			}
 			letters := 0
-			if policy == config.BadEventDeadLetter {
+			if policy == transform.BadEventDeadLetter {
 				letters = 2
 			}
 			if got := len(w.topic.letters()); got != letters {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
@@ -32,7 +31,7 @@ func TestThroughAPooler(t *testing.T) {
 	}
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.pool(bin)
-	w.cfg.Source.Poll.BatchSize = 20
+	w.parts.BatchSize = 20
 	instances := []*instance{w.start(nil), w.start(nil), w.start(nil)}
 	for n := range 1000 {
 		w.insert(w.conn, fmt.Sprint("k", n%5), n)
@@ -52,7 +51,7 @@ func TestThroughAPooler(t *testing.T) {
 // pool has instances connect through a pooler with two connections for all.
 func (w *world) pool(bin string) {
 	w.t.Helper()
-	direct, err := url.Parse(w.cfg.Source.URL.Reveal())
+	direct, err := url.Parse(w.parts.URL)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -98,6 +97,6 @@ func (w *world) pool(bin string) {
 		}
 		return conn.Close(w.ctx()) == nil
 	})
-	w.cfg.Source.URL = config.Secret(pooled)
-	w.cfg.Source.Poll.MaxInterval = 20 * time.Millisecond
+	w.parts.URL = pooled
+	w.parts.MaxInterval = 20 * time.Millisecond
 }

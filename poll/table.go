@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -44,7 +43,7 @@ type Table struct {
 // ReadTable finds out about an outbox table: its columns, how its rows are
 // ordered and which index finds the unpublished ones. What an operator must mend
 // is an error of class failure.Config with the SQL that does.
-func ReadTable(ctx context.Context, conn *pgx.Conn, cfg *config.Config, router *transform.Router, name wal.Table) (*Table, error) {
+func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transform.EventOptions, router *transform.Router, name wal.Table) (*Table, error) {
 	info, ok, err := wal.ReadTable(ctx, conn, name)
 	if err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, cfg *config.Config, router *
 		OID:         info.OID,
 		Relation:    rel,
 		partitioned: info.Partitioned,
-		deletes:     cfg.Source.Poll.AfterPublish == config.AfterPublishDelete,
+		deletes:     opts.AfterPublish == AfterPublishDelete,
 	}
 	if t.key, err = router.KeyColumn(rel); err != nil {
 		return nil, err
@@ -73,24 +72,24 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, cfg *config.Config, router *
 	if err != nil {
 		return nil, fmt.Errorf("read columns of %s: %w", name, err)
 	}
-	if c, ok := cs.first(append([]string{cfg.Event.Timestamp}, createdNames...), column.time); ok {
+	if c, ok := cs.first(append([]string{event.Timestamp}, createdNames...), column.time); ok {
 		t.CreatedAt = c.name
 		if t.zone, err = c.zone(ctx, conn); err != nil {
 			return nil, fmt.Errorf("read time zone of %s: %w", name, err)
 		}
 	}
-	if err := t.choosePending(cfg, cs); err != nil {
+	if err := t.choosePending(opts, cs); err != nil {
 		return nil, err
 	}
-	if t.Order, err = chooseOrder(cfg, name, cs); err != nil {
+	if t.Order, err = chooseOrder(opts, event, name, cs); err != nil {
 		return nil, err
 	}
 	return t, t.chooseIndex(ctx, conn)
 }
 
 // choosePending decides how a row tells that it is published.
-func (t *Table) choosePending(cfg *config.Config, cs columns) error {
-	p := cfg.Source.Poll
+func (t *Table) choosePending(opts Options, cs columns) error {
+	p := opts
 	published, hasPublished := cs.find(p.Published)
 	at, hasAt := cs.find(p.PublishedAt)
 	if hasAt && at.time() {

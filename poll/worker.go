@@ -55,11 +55,11 @@ type tableState struct {
 }
 
 func newWorker(working context.Context, r *Relay, number int) (*worker, error) {
-	router, err := transform.New(r.cfg.Event, r.cfg.Route)
+	router, err := transform.New(r.event, r.route)
 	if err != nil {
 		return nil, err
 	}
-	p := r.cfg.Source.Poll
+	p := r.opts
 	return &worker{
 		Relay: r, number: number, working: working, router: router,
 		pace:   pace{interval: p.Interval, max: p.MaxInterval, wake: r.notified},
@@ -110,7 +110,7 @@ func (w *worker) parked(ctx context.Context) bool {
 
 // session is one connection's life. It returns why it ended.
 func (w *worker) session(ctx context.Context) error {
-	conn, err := wal.ConnectPooled(ctx, w.cfg.Source.URL.Reveal())
+	conn, err := wal.ConnectPooled(ctx, w.url)
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
@@ -156,7 +156,7 @@ func (w *worker) help(ctx context.Context) error {
 			continue
 		}
 		w.lookAway()
-		if backoff.Sleep(ctx, w.cfg.Source.Poll.Interval) != nil || !w.parked(ctx) {
+		if backoff.Sleep(ctx, w.opts.Interval) != nil || !w.parked(ctx) {
 			break
 		}
 	}
@@ -226,13 +226,13 @@ func (w *worker) look(ctx context.Context) error {
 	defer cancel()
 	var total Backlog
 	for i, name := range w.Relay.tables {
-		t, err := ReadTable(ctx, w.conn, &w.cfg, w.router, name)
+		t, err := ReadTable(ctx, w.conn, w.opts, w.event, w.router, name)
 		if err != nil {
 			return err
 		}
 		switch {
 		case i == len(w.tables):
-			w.tables = append(w.tables, &tableState{Table: t, limit: w.cfg.Source.Poll.BatchSize, most: w.cfg.Source.Poll.BatchSize})
+			w.tables = append(w.tables, &tableState{Table: t, limit: w.opts.BatchSize, most: w.opts.BatchSize})
 		case !w.tables[i].equal(t):
 			w.log.Info("the outbox table's definition has changed", zap.Stringer("table", name))
 			w.tables[i].Table = t

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -42,7 +42,7 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
 			return h, err
 		}
 		if s.health.standby() {
-			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.cfg.Source.Slot))
+			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
 		}
 		if err := s.waitForSlot(ctx, sql); err != nil {
 			return holding{}, err
@@ -62,7 +62,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		if err := s.askStore(ctx, &store); err != nil {
 			return err
 		}
-		slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
+		slot, _, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 // checkpoint and the server's position in the order that checkpoint.Server asks
 // for. What it saw may be past by the time the slot is held: see begin.
 func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err error) {
-	repl, err := wal.ConnectReplication(ctx, s.cfg.Source.URL.Reveal())
+	repl, err := wal.ConnectReplication(ctx, s.opts.URL)
 	if err != nil {
 		return h, fmt.Errorf("open replication connection: %w", err)
 	}
@@ -115,7 +115,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 			return h, err
 		}
 	}
-	if h.found == nil || s.cfg.Errors.OnBadEvent != config.BadEventStop {
+	if h.found == nil || s.opts.OnBadEvent != transform.BadEventStop {
 		if err := s.bind(ctx, sql); err != nil {
 			return h, err
 		}
@@ -138,7 +138,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	}
 	durable, err := s.verify(h.found, seen)
 	if err != nil {
-		return h, checkpoint.OwnFile(err, s.cfg.Checkpoint, h.found, seen.Slot)
+		return h, checkpoint.OwnFile(err, s.opts.Checkpoint, h.found, seen.Slot)
 	}
 	s.reportCopied(h.found, durable)
 	h.cp = s.checkpoint(seen, durable)
@@ -167,22 +167,21 @@ func (s *source) recall(h *holding, slot wal.Slot) {
 }
 
 func (s *source) scope() string {
-	src := s.cfg.Source
-	return checkpoint.Scope(s.tables, src.Mode == config.ModeMessage, src.MessagePrefix)
+	return checkpoint.Scope(s.opts.Tables, s.opts.Messages, s.opts.Prefix)
 }
 
 // open starts the stream at start; what is before confirmed stays confirmed.
 func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start wal.LSN) (*wal.Stream, error) {
 	return wal.Open(ctx, repl, wal.Options{
-		Slot:            s.cfg.Source.Slot,
-		Publication:     s.cfg.Source.Publication,
+		Slot:            s.opts.Slot,
+		Publication:     s.opts.Publication,
 		Start:           start,
 		Confirmed:       confirmed,
-		StatusInterval:  s.cfg.Source.StatusInterval,
-		LivenessTimeout: s.cfg.Source.LivenessTimeout,
-		Messages:        s.cfg.Source.Mode == config.ModeMessage,
-		Prefix:          s.cfg.Source.MessagePrefix,
-		MessagesOnly:    len(s.tables) == 0,
+		StatusInterval:  s.opts.StatusInterval,
+		LivenessTimeout: s.opts.LivenessTimeout,
+		Messages:        s.opts.Messages,
+		Prefix:          s.opts.Prefix,
+		MessagesOnly:    len(s.opts.Tables) == 0,
 		Recycle:         true,
 	})
 }
@@ -191,7 +190,7 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 // before the checkpoint was loaded: the checkpoint is then that of another
 // instance's first start, and not one whose slot was dropped.
 func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
-	_, exists, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
+	_, exists, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
 	if err == nil && exists {
 		err = fmt.Errorf("%w: it was created a moment ago", wal.ErrSlotActive)
 	}
@@ -222,9 +221,9 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Chec
 		SystemID:    seen.SystemID,
 		Timeline:    seen.Timeline,
 		Database:    seen.Database,
-		Slot:        s.cfg.Source.Slot,
+		Slot:        s.opts.Slot,
 		Publication: seen.Publication,
-		Snapshot:    s.owed && s.cfg.Source.Snapshot == config.SnapshotInitial,
+		Snapshot:    s.owed && s.opts.Snapshot,
 	}
 }
 

@@ -40,7 +40,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("streaming", zap.String("slot", cp.Slot), zap.String("publication", s.cfg.Source.Publication),
+	s.log.Info("streaming", zap.String("slot", cp.Slot), zap.String("publication", s.opts.Publication),
 		zap.Stringer("checkpoint", cp.LSN), zap.Stringer("start", h.start), zap.Int32("timeline", cp.Timeline))
 	if !cp.Snapshot {
 		return nil
@@ -55,7 +55,7 @@ var errPassed = errors.New("the slot was used by somebody else while it was take
 // stillFits looks at slot and checkpoint once more. Nobody else can move them
 // while the slot is held, but what tryAcquire saw was before that.
 func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *holding) error {
-	slot, _, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
+	slot, _, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -184,7 +183,7 @@ func newPair(t *testing.T) *pair {
 		pgtest.Setting("hot_standby_feedback", "on"),
 		pgtest.Setting("sync_replication_slots", "on"))
 	beside := mustParse(t, standby.URL("postgres"))
-	p := &pair{t: t, primary: primary, standby: standby, d: d, s: &database{t: t, cfg: d.cfg, ends: d.ends}}
+	p := &pair{t: t, primary: primary, standby: standby, d: d, s: &database{t: t, opts: d.opts, event: d.event, route: d.route, ends: d.ends}}
 	p.s.url = beside.String()
 	p.s.connect()
 	copyTo := p.s.text("SHOW data_directory")
@@ -206,8 +205,8 @@ func newPair(t *testing.T) *pair {
 	p.s.connect()
 	at.Host += "," + beside.Host
 	at.RawQuery = "target_session_attrs=read-write"
-	d.cfg.Source.URL = config.Secret(at.String())
-	d.cfg.Checkpoint.Store = config.StorePostgres
+	d.opts.URL = at.String()
+	d.opts.Checkpoint.Store = checkpoint.StorePostgres
 	d.ends = time.Second
 	return p
 }
@@ -216,7 +215,7 @@ func newPair(t *testing.T) *pair {
 func (p *pair) copied() wal.LSN {
 	p.t.Helper()
 	return p.s.lsn(`SELECT COALESCE(max(confirmed_flush_lsn), '0/0')::text FROM pg_replication_slots
-		WHERE synced AND NOT temporary AND slot_name = '` + p.d.cfg.Source.Slot + "'")
+		WHERE synced AND NOT temporary AND slot_name = '` + p.d.opts.Slot + "'")
 }
 
 // stored is the position of the checkpoint in all that the standby has received.

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -186,7 +185,7 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 		d.metrics.Skipped(bad.Reason)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event passed over with its transaction, as setup --skip-to asked", Detail: string(bad.Reason)}, fields...)
 		return nil
-	case d.policy == config.BadEventDeadLetter:
+	case d.policy == transform.BadEventDeadLetter:
 		if err := d.sink.DeadLetter(ctx, ev, bad); err != nil {
 			return fmt.Errorf("event %s: %w", ev.Name(), err)
 		}
@@ -194,7 +193,7 @@ func (d *delivery) reject(ctx context.Context, ev *transform.Event, bad *transfo
 		d.dealt(1)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event written to the dead-letter topic", Detail: string(bad.Reason)}, fields...)
 		return nil
-	case d.policy == config.BadEventSkip:
+	case d.policy == transform.BadEventSkip:
 		d.metrics.Skipped(bad.Reason)
 		d.dealt(1)
 		d.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event skipped, as errors.on_bad_event says", Detail: string(bad.Reason)}, fields...)

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -79,12 +78,12 @@ func TestDeliveryPolicies(t *testing.T) {
 		skipped, deadletter int
 		position            wal.LSN
 	}{
-		"good events in order":              {config.BadEventStop, "...", []string{"1", "2", "3"}, nil, 0, 0, 3},
-		"dead letter between good ones":     {config.BadEventDeadLetter, ".b.r.", []string{"1", "3", "5"}, []string{"2", "4"}, 0, 2, 5},
-		"skip between good ones":            {config.BadEventSkip, ".b.r.", []string{"1", "3", "5"}, nil, 2, 0, 5},
-		"nothing but dead letters":          {config.BadEventDeadLetter, "brb", nil, []string{"1", "2", "3"}, 0, 3, 3},
-		"stop at one bad on arrival":        {config.BadEventStop, ".b.", []string{"1"}, nil, 0, 0, 1},
-		"stop at one that the sink refuses": {config.BadEventStop, "..r.", []string{"1", "2"}, nil, 0, 0, 0},
+		"good events in order":              {transform.BadEventStop, "...", []string{"1", "2", "3"}, nil, 0, 0, 3},
+		"dead letter between good ones":     {transform.BadEventDeadLetter, ".b.r.", []string{"1", "3", "5"}, []string{"2", "4"}, 0, 2, 5},
+		"skip between good ones":            {transform.BadEventSkip, ".b.r.", []string{"1", "3", "5"}, nil, 2, 0, 5},
+		"nothing but dead letters":          {transform.BadEventDeadLetter, "brb", nil, []string{"1", "2", "3"}, 0, 3, 3},
+		"stop at one bad on arrival":        {transform.BadEventStop, ".b.", []string{"1"}, nil, 0, 0, 1},
+		"stop at one that the sink refuses": {transform.BadEventStop, "..r.", []string{"1", "2"}, nil, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDelivering(c.policy)
@@ -92,7 +91,7 @@ func TestDeliveryPolicies(t *testing.T) {
 			d.queue.close()
 			err := d.run(t.Context())
 
-			stops := c.policy == config.BadEventStop && len(c.written) < len(c.letters)
+			stops := c.policy == transform.BadEventStop && len(c.written) < len(c.letters)
 			if stops {
 				if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "dead_letter") {
 					t.Errorf("run = %v, remedy %q; want class Config and the way out", err, failure.RemedyOf(err))
@@ -119,7 +118,7 @@ func TestDeliveryPolicies(t *testing.T) {
 
 func TestDeliveryMarksNothingDoneOnAnError(t *testing.T) {
 	cause := failure.Lossf("", "broker lost records")
-	d := newDelivering(config.BadEventStop)
+	d := newDelivering(transform.BadEventStop)
 	d.gate.fails = cause
 	d.send(t, "...")
 	err := d.run(t.Context())
@@ -135,7 +134,7 @@ func TestDeliveryMarksNothingDoneOnAnError(t *testing.T) {
 func TestDeliveryStopsWhenADeadLetterCannotBeWritten(t *testing.T) {
 	for name, letters := range map[string]string{"of an event bad on arrival": "b.", "of a refused event": "r."} {
 		t.Run(name, func(t *testing.T) {
-			d := newDelivering(config.BadEventDeadLetter)
+			d := newDelivering(transform.BadEventDeadLetter)
 			d.gate.deadErr = failure.Configf("grant it", "not allowed to write the dead-letter topic")
 			d.send(t, letters)
 			d.queue.close()
@@ -152,7 +151,7 @@ func TestDeliveryStopsWhenADeadLetterCannotBeWritten(t *testing.T) {
 
 func TestDeliverySaysHowLongItHasBeenStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDelivering(config.BadEventStop)
+		d := newDelivering(transform.BadEventStop)
 		if d.stuck() != 0 || d.lag() != 0 {
 			t.Errorf("stuck for %v, lag %v before anything", d.stuck(), d.lag())
 		}
@@ -192,7 +191,7 @@ func (s slowLetters) DeadLetter(ctx context.Context, ev *transform.Event, bad *t
 // that is acknowledged is progress.
 func TestManyDeadLettersAreNoStandstill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDelivering(config.BadEventDeadLetter)
+		d := newDelivering(transform.BadEventDeadLetter)
 		letters := uint64(0)
 		d.sink = slowLetters{d.gate, func() {
 			if stuck := d.stuck(); stuck > stuckAfter || d.settled.Load() != letters {

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -42,7 +41,7 @@ type elsewhere struct {
 // the slot and saves its checkpoints where this one does not look.
 func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot wal.Slot) error {
 	e := &s.elsewhere
-	if !slot.Active || s.cfg.Checkpoint.Store == config.StoreNone || time.Since(e.looked) < e.poll {
+	if !slot.Active || s.opts.Checkpoint.Store == checkpoint.StoreNone || time.Since(e.looked) < e.poll {
 		return nil
 	}
 	e.looked = time.Now()
@@ -85,7 +84,7 @@ func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot wal.Slo
 	if s.elsewhere.seen.Epoch != 0 {
 		at = fmt.Sprintf("it stays at %s", s.elsewhere.seen.LSN)
 	}
-	return failure.Configf(checkpoint.ShareRemedy(s.cfg.Checkpoint),
+	return failure.Configf(checkpoint.ShareRemedy(s.opts.Checkpoint),
 		"another instance, connected from %s, reads slot %q and saves its checkpoints where this one, on %s, does not see them: "+
-			"the slot is confirmed up to %s, but in checkpoint.store %s %s", address, slot.Name, here, slot.ConfirmedFlush, s.cfg.Checkpoint.Store, at)
+			"the slot is confirmed up to %s, but in checkpoint.store %s %s", address, slot.Name, here, slot.ConfirmedFlush, s.opts.Checkpoint.Store, at)
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -16,7 +16,7 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
-			d.cfg.Checkpoint.Store, d.cfg.Checkpoint.Path = config.StoreFile, "/var/lib/cdc-outbox/checkpoint"
+			d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = checkpoint.StoreFile, "/var/lib/cdc-outbox/checkpoint"
 			d.looks = elsewhere{poll: time.Millisecond, patience: time.Millisecond}
 			here, there, to := &store{}, &store{}, &topic{}
 			if old {
@@ -70,7 +70,7 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Checkpoint.Store, d.cfg.Checkpoint.Path = config.StoreFile, "/var/lib/cdc-outbox/checkpoint"
+	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = checkpoint.StoreFile, "/var/lib/cdc-outbox/checkpoint"
 	here, there, to := &store{}, &store{}, &topic{}
 	d.start(here, &gate{topic: to}).streams().stop()
 	other := d.start(there, &gate{topic: to}).streams()

@@ -39,7 +39,7 @@ func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
 	t.Run("with events in flight", func(t *testing.T) {
 		t.Parallel()
 		f := newFailover(t)
-		f.d.cfg.Errors.DrainTimeout = time.Millisecond
+		f.d.opts.DrainTimeout = time.Millisecond
 		f.g.hold()
 		i := f.d.start(f.s, f.g).streams()
 		f.d.insert(3, 1)
@@ -77,8 +77,8 @@ func TestStandbyIsNotJudged(t *testing.T) {
 func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
-	f.d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
-	f.d.cfg.Errors.DrainTimeout = time.Millisecond
+	f.d.opts.MaxBufferedBytes = 20_000
+	f.d.opts.DrainTimeout = time.Millisecond
 	f.g.hold()
 	i := f.d.start(f.s, f.g).streams()
 	release := make(chan struct{})

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -21,12 +20,12 @@ import (
 // bad one. Else the stream tells: rows from before a change of the table may be
 // waiting in it.
 func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
-	if s.cfg.Source.Mode == config.ModeMessage {
-		if err := s.intake.router.BindMessages(len(s.tables) == 0); err != nil {
+	if s.opts.Messages {
+		if err := s.intake.router.BindMessages(len(s.opts.Tables) == 0); err != nil {
 			return err
 		}
 	}
-	for _, t := range s.tables {
+	for _, t := range s.opts.Tables {
 		rel, ok, err := wal.ReadColumns(ctx, sql, t)
 		if err == nil && ok { // ReadTables reports a missing table
 			err = s.intake.router.Bind(rel)
@@ -44,7 +43,7 @@ func (s *source) undecided(seen checkpoint.Server) error {
 	if !seen.Exists {
 		return nil
 	}
-	if s.cfg.Source.Snapshot == config.SnapshotInitial && !s.owed {
+	if s.opts.Snapshot && !s.owed {
 		return checkpoint.Undecided(seen.Slot)
 	}
 	s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
@@ -57,10 +56,10 @@ func (s *source) undecided(seen checkpoint.Server) error {
 // slot's position if the configuration asks for one; the store then knows, before
 // there is a slot, that one is owed.
 func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*wal.HeldSnapshot, error) {
-	src := s.cfg.Source
-	if !src.Create {
+	opts := s.opts
+	if !opts.Create {
 		return nil, failure.Configf("run `cdc-outbox setup`, or set source.create: true",
-			"slot %s does not exist, and source.create is false", src.Slot)
+			"slot %s does not exist, and source.create is false", opts.Slot)
 	}
 	server, err := wal.ReadServer(ctx, sql)
 	if err != nil {
@@ -72,25 +71,25 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	if _, err := s.inspect(ctx, sql); err != nil {
 		return nil, err
 	}
-	snapshot := src.Snapshot == config.SnapshotInitial
+	snapshot := opts.Snapshot
 	if snapshot {
-		if err := s.keeper.store.Save(ctx, checkpoint.Beginning(server, src.Slot)); err != nil {
+		if err := s.keeper.store.Save(ctx, checkpoint.Beginning(server, opts.Slot)); err != nil {
 			return nil, fmt.Errorf("note that a slot is created: %w", err)
 		}
 		s.owed = true
 	}
 	created := s.waitForCreation(ctx, repl)
-	start, name, err := wal.CreateSlot(ctx, repl, src.Slot, server.Version,
+	start, name, err := wal.CreateSlot(ctx, repl, opts.Slot, server.Version,
 		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
 	created()
 	if err != nil {
 		return nil, yieldTo(err)
 	}
-	s.log.Info("created slot", zap.String("slot", src.Slot), zap.Stringer("start", start))
+	s.log.Info("created slot", zap.String("slot", opts.Slot), zap.Stringer("start", start))
 	if !snapshot {
 		return nil, nil
 	}
-	return wal.HoldSnapshot(ctx, src.URL.Reveal(), name)
+	return wal.HoldSnapshot(ctx, opts.URL, name)
 }
 
 // yieldTo turns the error of a creation that another instance was faster with
@@ -112,16 +111,16 @@ const (
 )
 
 func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
-	name := s.cfg.Source.Publication
+	name := s.opts.Publication
 	if _, ok, err := wal.ReadPublication(ctx, sql, name); ok || err != nil {
 		return err
 	}
-	infos, err := wal.ReadTables(ctx, sql, s.tables)
+	infos, err := wal.ReadTables(ctx, sql, s.opts.Tables)
 	if err != nil {
 		return err
 	}
 	for _, t := range infos {
-		if errs := wal.CheckTable(t, s.tables); len(errs) > 0 {
+		if errs := wal.CheckTable(t, s.opts.Tables); len(errs) > 0 {
 			return errors.Join(errs...)
 		}
 	}
@@ -144,7 +143,7 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	s.intake.metrics.Snapshot(true)
 	defer s.intake.metrics.Snapshot(false)
 	defer s.waitForSnapshot(ctx, sql.PgConn())()
-	rows, err := s.intake.snapshot(ctx, sql, s.tables, name, cp.LSN)
+	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, name, cp.LSN)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
@@ -94,10 +93,10 @@ func newFleet(t *testing.T, seed uint64) *fleet {
 	} else {
 		f.d = sharedDatabase(t)
 	}
-	f.d.cfg.Errors.DrainTimeout = 500 * time.Millisecond
-	f.d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
+	f.d.opts.DrainTimeout = 500 * time.Millisecond
+	f.d.opts.MaxBufferedBytes = 20_000
 	if f.random.IntN(2) == 0 {
-		f.d.cfg.Source.Snapshot = config.SnapshotInitial
+		f.d.opts.Snapshot = true
 		f.ready = true
 		f.insert(60)
 	}
@@ -152,7 +151,7 @@ func (f *fleet) step() {
 		action, do = "cut", s.proxy.Cut
 	case roll < 36:
 		action, do = "terminate", func() {
-			f.d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active AND slot_name = '" + f.d.cfg.Source.Slot + "'")
+			f.d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active AND slot_name = '" + f.d.opts.Slot + "'")
 		}
 	case roll < 43:
 		action, do = "hold", s.gate.hold
@@ -221,7 +220,7 @@ func (f *fleet) end(s *seat, well bool) {
 
 // look checks that the slot is not beyond the checkpoint.
 func (f *fleet) look() {
-	if f.d.text("SELECT count(confirmed_flush_lsn)::text FROM pg_replication_slots WHERE slot_name = '"+f.d.cfg.Source.Slot+"'") == "0" {
+	if f.d.text("SELECT count(confirmed_flush_lsn)::text FROM pg_replication_slots WHERE slot_name = '"+f.d.opts.Slot+"'") == "0" {
 		return
 	}
 	f.ready = true

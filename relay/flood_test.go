@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -17,7 +16,7 @@ func TestFloodsAreSummedUp(t *testing.T) {
 	t.Parallel()
 	const n = 500
 	d := sharedDatabase(t)
-	d.cfg.Errors.OnBadEvent = config.BadEventSkip
+	d.opts.OnBadEvent = transform.BadEventSkip
 	out := &gate{topic: &topic{}}
 	i := d.start(&store{}, out).streams()
 	d.insert(n, 100)

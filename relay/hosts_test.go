@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
@@ -20,7 +19,7 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 	d := newDatabase(t, server.NewDatabase(t))
 	u := mustParse(t, d.url)
 	u.Host = mustParse(t, pgtest.Shared(t).URL("postgres")).Host + "," + u.Host
-	d.cfg.Source.URL = config.Secret(u.String())
+	d.opts.URL = u.String()
 	to := &topic{}
 	i := d.start(&store{}, &gate{topic: to}).streams()
 	ids := d.insert(1, 1)
@@ -50,7 +49,7 @@ func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	t.Cleanup(func() { _ = line.Close() })
 	u.Host = line.Addr() + "," + unavailable(t)
 	u.RawQuery = "application_name=beside"
-	d.cfg.Source.URL = config.Secret(u.String())
+	d.opts.URL = u.String()
 	to := &topic{}
 	i := d.start(&store{}, &gate{topic: to}).streams()
 	eventually(t, "a look at the slot", func() bool { return i.health.Status().(Status).WALStatus != "" })

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -17,27 +16,27 @@ import (
 // it is and how far its log goes. An error of class failure.Config says why the
 // tables cannot be read through the publication.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
-	slot, exists, err := wal.ReadSlot(ctx, sql, s.cfg.Source.Slot)
+	slot, exists, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
 		return checkpoint.Server{}, err
 	}
-	pub, published, err := wal.ReadPublication(ctx, sql, s.cfg.Source.Publication)
+	pub, published, err := wal.ReadPublication(ctx, sql, s.opts.Publication)
 	if err != nil {
 		return checkpoint.Server{}, err
 	}
-	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.cfg.Checkpoint.Store == config.StorePostgres}
+	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.opts.Checkpoint.Store == checkpoint.StorePostgres}
 	if !published {
 		if exists {
 			return seen, s.missingPublication()
 		}
 		return seen, nil
 	}
-	seen.Publication = pub.Fingerprint(s.tables)
-	failures, _, err := wal.CheckTables(ctx, sql, pub, s.tables, s.intake.router.Needed)
+	seen.Publication = pub.Fingerprint(s.opts.Tables)
+	failures, _, err := wal.CheckTables(ctx, sql, pub, s.opts.Tables, s.intake.router.Needed)
 	if len(failures) > 0 || err != nil {
 		return seen, errors.Join(append(failures, err)...)
 	}
-	infos, err := wal.ReadTables(ctx, sql, s.tables)
+	infos, err := wal.ReadTables(ctx, sql, s.opts.Tables)
 	if err != nil {
 		return seen, err
 	}
@@ -53,7 +52,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 // be, where it was read before: rows may have been left out since. Messages are
 // not: they pass by the publication.
 func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
-	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.tables) == 0 {
+	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.opts.Tables) == 0 {
 		return err
 	}
 	return failure.Lossf(failure.RemedyOf(err)+"; then "+acceptGap,
@@ -77,13 +76,13 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 }
 
 func (s *source) missingPublication() error {
-	src := s.cfg.Source
-	if len(s.tables) == 0 {
-		return failure.Configf("CREATE PUBLICATION "+wal.QuoteIdentifier(src.Publication)+"; (or `cdc-outbox setup`), then start again: "+
+	opts := s.opts
+	if len(s.opts.Tables) == 0 {
+		return failure.Configf("CREATE PUBLICATION "+wal.QuoteIdentifier(opts.Publication)+"; (or `cdc-outbox setup`), then start again: "+
 			"messages do not need it, and the slot keeps them; but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
-			"publication %q does not exist, but slot %q does", src.Publication, src.Slot)
+			"publication %q does not exist, but slot %q does", opts.Publication, opts.Slot)
 	}
 	return failure.Lossf(
 		"rows committed while it is missing never reach the slot: "+acceptGap+"; it creates the publication",
-		"publication %q does not exist, but slot %q does", src.Publication, src.Slot)
+		"publication %q does not exist, but slot %q does", opts.Publication, opts.Slot)
 }

@@ -17,9 +17,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/retention"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -30,14 +30,39 @@ const patience = time.Minute
 
 // database is an outbox, and a connection to look at it and its slot.
 type database struct {
-	t    *testing.T
-	url  string
-	conn *pgx.Conn
-	cfg  config.Config
-	ends time.Duration // bounds the last checkpoint and status of its instances
+	t       *testing.T
+	url     string
+	conn    *pgx.Conn
+	opts    Options
+	event   transform.EventOptions
+	route   transform.RouteOptions
+	kafka   *sink.Options // of what withKafka made
+	letters string        // the dead letter topic
+	ends    time.Duration // bounds the last checkpoint and status of its instances
 	// looks is how its spares look for where the holder saves; zero: as always.
 	looks elsewhere
 	next  int // event id
+}
+
+// defaultOptions are those of an empty configuration.
+func defaultOptions() Options {
+	kafka := sink.DefaultOptions()
+	return Options{
+		Tables:           []wal.Table{{Schema: "public", Name: "outbox"}},
+		Slot:             "cdc_outbox",
+		Publication:      "cdc_outbox",
+		Create:           true,
+		Prefix:           "outbox",
+		StatusInterval:   time.Second,
+		LivenessTimeout:  time.Minute,
+		OnUpdate:         transform.UpdateWarn,
+		OnBadEvent:       transform.BadEventStop,
+		DrainTimeout:     20 * time.Second,
+		MaxBufferedBytes: kafka.MaxBufferedBytes,
+		Linger:           kafka.Linger,
+		Checkpoint:       checkpoint.DefaultOptions(),
+		Retention:        retention.DefaultOptions(),
+	}
 }
 
 func sharedDatabase(t *testing.T) *database {
@@ -49,14 +74,14 @@ func sharedDatabase(t *testing.T) *database {
 // slot has the database's name, as slots are the cluster's.
 func newDatabase(t *testing.T, url string) *database {
 	t.Helper()
-	d := &database{t: t, url: url, cfg: config.Default(), ends: patience}
+	d := &database{t: t, url: url, opts: defaultOptions(), event: transform.DefaultEvent(), route: transform.DefaultRoute(), kafka: sink.DefaultOptions(), letters: "outbox.dead-letter", ends: patience}
 	d.connect()
 	d.exec(outboxTable)
-	d.cfg.Source.URL = config.Secret(url)
-	d.cfg.Source.Slot = "slot_" + d.text("SELECT current_database()")
-	d.cfg.Checkpoint.Interval = 20 * time.Millisecond
-	d.cfg.Source.StatusInterval = 200 * time.Millisecond
-	d.cfg.Errors.DrainTimeout = patience
+	d.opts.URL = url
+	d.opts.Slot = "slot_" + d.text("SELECT current_database()")
+	d.opts.Checkpoint.Interval = 20 * time.Millisecond
+	d.opts.StatusInterval = 200 * time.Millisecond
+	d.opts.DrainTimeout = patience
 	return d
 }
 
@@ -99,13 +124,13 @@ func (d *database) lsn(sql string) wal.LSN {
 // confirmed is the slot's confirmed position.
 func (d *database) confirmed() wal.LSN {
 	d.t.Helper()
-	return d.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'")
+	return d.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
 }
 
 // walsender is the process that reads the slot, or 0.
 func (d *database) walsender() int {
 	d.t.Helper()
-	pid, err := strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'"))
+	pid, err := strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -158,17 +183,14 @@ type instance struct {
 // nothing else does.
 func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	d.t.Helper()
-	router, err := transform.New(d.cfg.Event, d.cfg.Route)
+	router, err := transform.New(d.event, d.route)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	core, logs := observer.New(zapcore.DebugLevel)
 	i := &instance{t: d.t, metrics: &counts{}, logs: logs, done: make(chan struct{})}
 	i.health = NewHealth(i.metrics, NewDownstream(i.metrics))
-	r, err := New(Options{Config: d.cfg, Router: router, Sink: out, Store: s, Metrics: i.metrics, Health: i.health, Log: zap.New(core)})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	r := New(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Health: i.health, Log: zap.New(core)})
 	r.closing = d.ends
 	if d.looks != (elsewhere{}) {
 		r.source.elsewhere = d.looks
@@ -297,7 +319,7 @@ func abbreviated(ids []string) []string { return ids[:min(len(ids), 50)] }
 // connection of its own.
 func (d *database) watch(g *gate) (stop func()) {
 	d.t.Helper()
-	look := &database{t: d.t, url: d.url, cfg: d.cfg}
+	look := &database{t: d.t, url: d.url, opts: d.opts, event: d.event, route: d.route}
 	look.connect()
 	quit := make(chan struct{})
 	var watching sync.WaitGroup
@@ -312,7 +334,7 @@ func (d *database) watch(g *gate) (stop func()) {
 			case <-poll.C:
 			}
 			var text string
-			err := look.conn.QueryRow(d.t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", d.cfg.Source.Slot).Scan(&text)
+			err := look.conn.QueryRow(d.t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", d.opts.Slot).Scan(&text)
 			first, waiting := g.unacked() // after the slot: what waits now waited then
 			if err != nil || !waiting {
 				continue

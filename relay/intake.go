@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -308,10 +307,10 @@ func (in *intake) otherChange(msg *wal.Message) error {
 	in.metrics.Ignored("update")
 	level := zap.WarnLevel
 	switch in.onUpdate {
-	case config.UpdateFatal:
+	case transform.UpdateFatal:
 		return failure.Configf("outbox rows are written once: stop whoever updates them, or set event.on_update to warn",
 			"update of an outbox row of %s.%s at %s", msg.Row.Relation.Namespace, msg.Row.Relation.Name, msg.Row.Position.CommitLSN)
-	case config.UpdateError:
+	case transform.UpdateError:
 		level = zap.ErrorLevel
 	}
 	table := msg.Row.Relation.Namespace + "." + msg.Row.Relation.Name

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -35,8 +34,8 @@ var outboxRelation, audit = relation(1, "outbox"), relation(2, "audit")
 
 func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 	t.Helper()
-	cfg, m := config.Default(), &counts{}
-	router, err := transform.New(cfg.Event, cfg.Route)
+	m := &counts{}
+	router, err := transform.New(transform.DefaultEvent(), transform.DefaultRoute())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +140,7 @@ func TestIntake(t *testing.T) {
 			[]*wal.Message{idle(40), idle(30)}, nil, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, _ := newIntake(t, config.UpdateWarn)
+			in, _ := newIntake(t, transform.UpdateWarn)
 			if got := accepted(t, in, c.messages...); !slices.Equal(got, c.events) {
 				t.Errorf("took in %v, want %v", got, c.events)
 			}
@@ -153,7 +152,7 @@ func TestIntake(t *testing.T) {
 }
 
 func TestIntakeHoldsThePositionOverACutTransaction(t *testing.T) {
-	in, _ := newIntake(t, config.UpdateWarn)
+	in, _ := newIntake(t, transform.UpdateWarn)
 	accepted(t, in, idle(10), insert(20, 0))
 	in.tracker.Done(1, 1) // acked before its transaction ended
 	accepted(t, in, again(10), idle(15))
@@ -167,7 +166,7 @@ func TestIntakeHoldsThePositionOverACutTransaction(t *testing.T) {
 }
 
 func TestIntakeForgetsAnEventThatFoundNoRoom(t *testing.T) {
-	in, _ := newIntake(t, config.UpdateWarn)
+	in, _ := newIntake(t, transform.UpdateWarn)
 	in.queue = newQueue(1)
 	accepted(t, in, insert(10, 0)) // fills the bound
 	cause := errors.New("connection broke")
@@ -188,7 +187,7 @@ func TestIntakeForgetsAnEventThatFoundNoRoom(t *testing.T) {
 // The transaction of an event that found no room may never come again: the
 // stream goes on on another server.
 func TestIntakeWaitsForNoTransactionOfAnEventThatFoundNoRoom(t *testing.T) {
-	in, _ := newIntake(t, config.UpdateWarn)
+	in, _ := newIntake(t, transform.UpdateWarn)
 	in.queue = newQueue(1)
 	accepted(t, in, insert(10, 0), commit(15)) // fills the bound
 	ctx, cancel := context.WithCancel(t.Context())
@@ -206,7 +205,7 @@ func TestIntakeWaitsForNoTransactionOfAnEventThatFoundNoRoom(t *testing.T) {
 // Failure mode 19.
 func TestIntakeOnUpdate(t *testing.T) {
 	for policy, class := range map[string]failure.Class{
-		config.UpdateWarn: failure.Transient, config.UpdateError: failure.Transient, config.UpdateFatal: failure.Config,
+		transform.UpdateWarn: failure.Transient, transform.UpdateError: failure.Transient, transform.UpdateFatal: failure.Config,
 	} {
 		t.Run(policy, func(t *testing.T) {
 			in, m := newIntake(t, policy)
@@ -225,7 +224,7 @@ func TestIntakeOnUpdate(t *testing.T) {
 }
 
 func TestIntakeQueuesABadEvent(t *testing.T) {
-	in, _ := newIntake(t, config.UpdateWarn)
+	in, _ := newIntake(t, transform.UpdateWarn)
 	m := insert(10, 0)
 	m.Row.Values[2] = wal.Value{Kind: wal.Null} // the key
 	if err := in.accept(t.Context(), m); err != nil {
@@ -247,7 +246,7 @@ func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeConn(conn)
-	in, _ := newIntake(t, config.UpdateWarn)
+	in, _ := newIntake(t, transform.UpdateWarn)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	acks := make(chan []string)

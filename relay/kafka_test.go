@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // withKafka returns a broker, and a sink and a checkpoint store that use it.
@@ -23,13 +23,13 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 	d.t.Helper()
 	b := kafkatest.Start(d.t)
 	b.CreateTopic(d.t, "outbox.event.order", 1, nil)
-	d.cfg.Sink.Kafka.Brokers = b.Brokers
+	d.kafka.Brokers = b.Brokers
 	out := d.kafkaSink()
-	opts, err := sink.ClientOpts(*d.cfg.Sink.Kafka)
+	opts, err := sink.ClientOpts(*d.kafka)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.cfg.Checkpoint.Topic, d.cfg.Source.Slot, "User:cdc")
+	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 // delivery that failed.
 func (d *database) kafkaSink() *sink.Kafka {
 	d.t.Helper()
-	out, err := sink.NewKafka(*d.cfg.Sink.Kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.cfg.Errors.DeadLetterTopic))
+	out, err := sink.NewKafka(*d.kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.letters))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -65,8 +65,8 @@ func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	const senderTimeout = 10 * time.Second // a machine may stop us for half of it
-	d.cfg.Source.URL += config.Secret(fmt.Sprintf("?wal_sender_timeout=%d", senderTimeout.Milliseconds()))
-	d.cfg.Sink.Kafka.MaxBufferedBytes = 100_000
+	d.opts.URL += fmt.Sprintf("?wal_sender_timeout=%d", senderTimeout.Milliseconds())
+	d.opts.MaxBufferedBytes = 100_000
 	b, out, s := d.withKafka()
 	i := d.start(s, out).streams()
 	ids := d.insert(5, 1)
@@ -113,7 +113,7 @@ func (d *database) replied(walsender int) (at time.Time) {
 func TestStopDuringABrokerOutage(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Errors.DrainTimeout = 100 * time.Millisecond
+	d.opts.DrainTimeout = 100 * time.Millisecond
 	d.ends = closeTimeout // the last checkpoint cannot be saved
 	b, out, s := d.withKafka()
 	i := d.start(s, out).streams()
@@ -121,7 +121,7 @@ func TestStopDuringABrokerOutage(t *testing.T) {
 	b.Stop(t)
 	d.insert(5, 1)
 	eventually(t, "events in flight", func() bool { return i.health.Status().(Status).InFlightEvents > 0 })
-	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'")
+	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
 	eventually(t, "a reconnect", func() bool { return i.metrics.reconnected() > 0 })
 	i.stop() // it fails if the stop waits for the broker
 }
@@ -130,8 +130,8 @@ func TestStopDuringABrokerOutage(t *testing.T) {
 func TestDeadLetterThatCannotBeWrittenHalts(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Errors.OnBadEvent = config.BadEventDeadLetter
-	d.cfg.Errors.DeadLetterTopic = "no/such topic"
+	d.opts.OnBadEvent = transform.BadEventDeadLetter
+	d.letters = "no/such topic"
 	_, out, s := d.withKafka()
 	i := d.start(s, out).streams()
 	d.exec(`INSERT INTO outbox VALUES ('bad', 'order', NULL, 'Placed', '{}')`)
@@ -148,7 +148,7 @@ func TestCheckpointTopicDeletedWhileRunning(t *testing.T) {
 	i := d.start(s, out).streams()
 	d.insert(1, 1)
 	admin := kadm.NewClient(b.Client(t))
-	if _, err := admin.DeleteTopics(t.Context(), d.cfg.Checkpoint.Topic); err != nil {
+	if _, err := admin.DeleteTopics(t.Context(), d.opts.Checkpoint.Topic); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the end of Run", func() bool {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -42,7 +41,7 @@ func TestFastShutdownInAnotherLanguage(t *testing.T) {
 		u := mustParse(t, d.url)
 		u.Host = translated(t, u.Host)
 		u.RawQuery = "sslmode=disable"
-		d.cfg.Source.URL = config.Secret(u.String())
+		d.opts.URL = u.String()
 		stopWhileStalled(t, server, d)
 	})
 }

@@ -3,8 +3,6 @@ package relay
 import (
 	"slices"
 	"testing"
-
-	"github.com/cdc-outbox/cdc-outbox/config"
 )
 
 // What Debezium counts, too: rows of the snapshot, transactions with events (and
@@ -12,7 +10,7 @@ import (
 func TestLastEventTransactionsAndSnapshotShow(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Source.Snapshot = config.SnapshotInitial
+	d.opts.Snapshot = true
 	d.insert(3, 3)
 	to := &topic{}
 	i := d.start(&store{}, &gate{topic: to}).streams()

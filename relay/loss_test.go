@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -66,7 +65,7 @@ func TestLosses(t *testing.T) {
 					eventually(t, "the slot to be free", func() bool { return d.walsender() == 0 })
 				}
 				for _, sql := range c.sql {
-					d.exec(fmt.Sprintf(sql+"/* %[1]s */", d.cfg.Source.Slot))
+					d.exec(fmt.Sprintf(sql+"/* %[1]s */", d.opts.Slot))
 				}
 				if when == stopped {
 					i = d.start(s, g)
@@ -97,11 +96,11 @@ func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
 	arrive(t, g.topic, 1)
 	eventually(t, "the drop of the slot", func() bool {
 		d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
-		_, err := d.conn.Exec(t.Context(), "SELECT pg_drop_replication_slot($1)", d.cfg.Source.Slot)
+		_, err := d.conn.Exec(t.Context(), "SELECT pg_drop_replication_slot($1)", d.opts.Slot)
 		return err == nil
 	})
 	i.wantEnd(failure.Loss, `is gone`)
-	if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'"); n != "0" {
+	if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
 		t.Error("the slot was made anew")
 	}
 }
@@ -122,7 +121,7 @@ func TestSlotThatLostItsLog(t *testing.T) {
 		d.exec("INSERT INTO busy SELECT repeat('x', 500) FROM generate_series(1, 10000)")
 		d.exec("SELECT pg_switch_wal()")
 		d.exec("CHECKPOINT")
-		return d.text("SELECT wal_status FROM pg_replication_slots WHERE slot_name = '"+d.cfg.Source.Slot+"'") == "lost"
+		return d.text("SELECT wal_status FROM pg_replication_slots WHERE slot_name = '"+d.opts.Slot+"'") == "lost"
 	})
 	d.start(s, g).wantEnd(failure.Loss, `slot .* is lost .* between .* and`)
 }
@@ -159,7 +158,7 @@ func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
 			d := sharedDatabase(t)
 			d.exec(c.sql)
 			d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
-			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'"); n != "0" {
+			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
 				t.Error("a slot was made that holds back the server's log")
 			}
 		})
@@ -178,7 +177,7 @@ func TestOtherCluster(t *testing.T) {
 	name := d.text("SELECT current_database()")
 	other := pgtest.Start(t)
 	other.Exec(t, "CREATE DATABASE "+name)
-	d.cfg.Source.URL = config.Secret(other.URL(name))
+	d.opts.URL = other.URL(name)
 	pgtest.Exec(t, other.URL(name), outboxTable)
 	d.start(s, g).wantEnd(failure.Loss, `wrong database cluster`)
 }

@@ -4,8 +4,6 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
-
-	"github.com/cdc-outbox/cdc-outbox/config"
 )
 
 // heap is the memory in use after everything that can be freed was.
@@ -25,7 +23,7 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare []string
 		fill    string
-		change  func(*config.Config)
+		change  func(*Options)
 	}{
 		"a wide column that nobody asked for": {
 			prepare: []string{"ALTER TABLE outbox ADD notes text"},
@@ -41,7 +39,7 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 		"a wide column in the first snapshot": {
 			prepare: []string{"ALTER TABLE outbox ADD notes text",
 				"INSERT INTO outbox SELECT n::text, 'order', 'o', 'Placed', '{}', " + large + " FROM generate_series(1, 300) n"},
-			change: func(cfg *config.Config) { cfg.Source.Snapshot = config.SnapshotInitial },
+			change: func(o *Options) { o.Snapshot = true },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,10 +48,10 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 				d.exec(sql)
 			}
 			if c.change != nil {
-				c.change(&d.cfg)
+				c.change(&d.opts)
 			}
 			const limit = 8 << 20
-			d.cfg.Sink.Kafka.MaxBufferedBytes = limit
+			d.opts.MaxBufferedBytes = limit
 			g := &gate{topic: &topic{}}
 			g.hold()
 			before := heap()

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -20,7 +19,7 @@ func messageDatabase(t *testing.T) *database {
 	t.Helper()
 	d := sharedDatabase(t)
 	d.exec("DROP TABLE outbox")
-	d.cfg.Source.Mode, d.cfg.Source.Tables = config.ModeMessage, nil
+	d.opts.Messages, d.opts.Tables = true, nil
 	return d
 }
 
@@ -28,7 +27,7 @@ func messageDatabase(t *testing.T) *database {
 func composedDatabase(t *testing.T) *database {
 	t.Helper()
 	d := sharedDatabase(t)
-	d.cfg.Source.Mode = config.ModeMessage
+	d.opts.Messages = true
 	return d
 }
 
@@ -139,7 +138,7 @@ func TestBadMessages(t *testing.T) {
 	t.Run("skip", func(t *testing.T) {
 		t.Parallel()
 		d := composedDatabase(t)
-		d.cfg.Errors.OnBadEvent = config.BadEventSkip
+		d.opts.OnBadEvent = transform.BadEventSkip
 		g := &gate{topic: &topic{}}
 		i := d.start(&store{}, g).streams()
 		d.exec(emit(t, "1", "{}"))
@@ -165,7 +164,7 @@ func TestBadMessages(t *testing.T) {
 		d.exec(bad[0])
 		i.wantEnd(failure.Config, "bad event .* of message outbox at .*: unreadable: decode envelope")
 		d.start(s, g).wantEnd(failure.Config, "unreadable") // it is not forgotten
-		d.cfg.Errors.OnBadEvent = config.BadEventDeadLetter
+		d.opts.OnBadEvent = transform.BadEventDeadLetter
 		i = d.start(s, g).streams()
 		d.exec(emit(t, "1", "{}"))
 		arrive(t, g.topic, 1)
@@ -180,11 +179,11 @@ func TestBadMessages(t *testing.T) {
 // may be quiet for long. The position goes on all the same, over the message and
 // what other tables write behind it.
 func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
-	for _, policy := range []string{config.BadEventSkip, config.BadEventDeadLetter} {
+	for _, policy := range []string{transform.BadEventSkip, transform.BadEventDeadLetter} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			d := messageDatabase(t)
-			d.cfg.Errors.OnBadEvent = policy
+			d.opts.OnBadEvent = policy
 			s, g := &store{}, &gate{topic: &topic{}}
 			i := d.start(s, g).streams()
 			d.exec(emit(t, "1", "{}"))
@@ -200,7 +199,7 @@ func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 			arrive(t, g.topic, 2)
 			i.stop()
 			wantOnce(t, g.topic, []string{"1", "2"})
-			if policy == config.BadEventDeadLetter && !slices.Equal(g.dead, []string{"loose"}) {
+			if policy == transform.BadEventDeadLetter && !slices.Equal(g.dead, []string{"loose"}) {
 				t.Errorf("dead letters %q, want the message once", g.dead)
 			}
 		})
@@ -211,7 +210,7 @@ func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 func TestKilledWalsenderLosesAndRepeatsNoMessage(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
-	d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
+	d.opts.MaxBufferedBytes = 20_000
 	g := &gate{topic: &topic{}}
 	i := d.start(&store{}, g).streams()
 	defer d.watch(g)()
@@ -237,7 +236,7 @@ func TestPreparedAndLargeMessages(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "4"))
 	d := newDatabase(t, server.NewDatabase(t))
-	d.cfg.Source.Mode, d.cfg.Source.Tables = config.ModeMessage, nil
+	d.opts.Messages, d.opts.Tables = true, nil
 	g := &gate{topic: &topic{}}
 	i := d.start(&store{}, g).streams()
 	for _, id := range []string{"kept", "dropped"} {
@@ -325,6 +324,6 @@ func TestLossesBesideMessages(t *testing.T) {
 func TestOptionsThatMessagesCannotMeet(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
-	d.cfg.Event.Timestamp = "created_at"
+	d.event.Timestamp = "created_at"
 	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `event.timestamp: messages have no field "created_at"`)
 }

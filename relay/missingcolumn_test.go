@@ -3,8 +3,8 @@ package relay
 import (
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // renamed commits event 2 while the key column has another name, and 1 and 3
@@ -26,9 +26,9 @@ func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
 	d.start(s, g).streams().stop()
 	d.renamed()
 	d.start(s, g).wantEnd(failure.Config, `bad event 2 of public.outbox at .*: missing_column: .* no column "aggregateid"`)
-	d.cfg.Event.Key = "renamed"
+	d.event.Key = "renamed"
 	d.start(s, g).wantEnd(failure.Config, `bad event 3 of public.outbox at .*: missing_column: .* no column "renamed"`)
-	d.cfg.Event.Key = ""
+	d.event.Key = ""
 	i := d.start(s, g).streams()
 	arrive(t, g.topic, 3)
 	i.stop()
@@ -38,15 +38,15 @@ func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
 // A name that the table does not have now is an error of the configuration, also
 // where bad events stop nobody.
 func TestWrongNameMakesNoDeadLetters(t *testing.T) {
-	for _, policy := range []string{config.BadEventDeadLetter, config.BadEventSkip} {
+	for _, policy := range []string{transform.BadEventDeadLetter, transform.BadEventSkip} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
 			s, g := &store{}, &gate{topic: &topic{}}
-			d.cfg.Errors.OnBadEvent = policy
+			d.opts.OnBadEvent = policy
 			d.start(s, g).streams().stop()
 			d.renamed()
-			d.cfg.Event.Key = "agregateid"
+			d.event.Key = "agregateid"
 			i := d.start(s, g)
 			i.wantEnd(failure.Config, `no column "agregateid"`)
 			if len(g.dead)+len(i.metrics.skipped) != 0 {

@@ -99,7 +99,7 @@ func stopping(err error, terminated bool) error {
 // same server. The URL may lead to another one by now: it has several hosts, or
 // an address that moved in a failover.
 func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
-	conn, err := wal.ConnectBeside(ctx, s.cfg.Source.URL.Reveal(), s.server)
+	conn, err := wal.ConnectBeside(ctx, s.opts.URL, s.server)
 	if err != nil {
 		return nil, err
 	}

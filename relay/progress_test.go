@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -80,16 +79,12 @@ func TestProgress(t *testing.T) {
 // monitor cannot look.
 func TestReadinessIsDerivedFromProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := config.Default()
-		router, err := transform.New(cfg.Event, cfg.Route)
+		router, err := transform.New(transform.DefaultEvent(), transform.DefaultRoute())
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := NewHealth(&counts{}, NewDownstream(&counts{}))
-		r, err := New(Options{Config: cfg, Router: router, Sink: &gate{}, Store: &store{}, Metrics: &counts{}, Health: h, Log: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := New(Parts{Options: defaultOptions(), Router: router, Sink: &gate{}, Store: &store{}, Metrics: &counts{}, Health: h, Log: zap.NewNop()})
 		ready := func(want string) {
 			t.Helper()
 			ok, reasons := h.Ready()

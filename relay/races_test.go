@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -126,7 +125,7 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
-	d.exec("SELECT pg_create_logical_replication_slot('" + d.cfg.Source.Slot + "', 'pgoutput')")
+	d.exec("SELECT pg_create_logical_replication_slot('" + d.opts.Slot + "', 'pgoutput')")
 	s, to := &store{}, &topic{}
 	loaded := newHold()
 	late := d.start(heldStore{Store: s, loaded: loaded}, &gate{topic: to})
@@ -152,7 +151,7 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
+	d.opts.MaxBufferedBytes = 20_000
 	s, to := &store{}, &topic{}
 	stalled := &gate{topic: to}
 	old := d.start(s, stalled).streams()
@@ -161,7 +160,7 @@ func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	stalled.hold()
 	ids = append(ids, d.insert(200, 20)...)
 	eventually(t, "a full buffer", func() bool { return old.metrics.inFlight() > 18_000 })
-	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'")
+	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
 	spare := d.start(s, &gate{topic: to}).streams()
 	arrive(t, to, len(ids))
 	if err := old.wait(); !errors.Is(err, ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
@@ -176,7 +175,7 @@ func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
 func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Source.Snapshot = config.SnapshotInitial
+	d.opts.Snapshot = true
 	s, to := &store{}, &topic{}
 	ids := d.insert(50, 50)
 	slow := &gate{topic: to}

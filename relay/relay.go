@@ -34,14 +34,12 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/drain"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -50,9 +48,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// Options are the relay's parts. All are required.
-type Options struct {
-	Config  config.Config
+// Parts are what a Relay works with. All are required.
+type Parts struct {
+	Options
 	Router  *transform.Router
 	Sink    sink.Sink
 	Store   checkpoint.Store
@@ -63,7 +61,7 @@ type Options struct {
 
 // Relay is one connector. Make it with New; Run it once.
 type Relay struct {
-	cfg      config.Config
+	opts     Options
 	queue    *queue
 	tracker  *checkpoint.Locked
 	keeper   *keeper
@@ -76,75 +74,58 @@ type Relay struct {
 }
 
 // New wires the parts; it starts nothing. The relay does not close them.
-func New(o Options) (*Relay, error) {
-	tables := make([]wal.Table, 0, len(o.Config.Source.Tables))
-	known := make(map[wal.Table]bool, len(o.Config.Source.Tables))
-	for _, name := range o.Config.Source.Tables {
-		t, err := wal.ParseTable(name)
-		if err != nil {
-			return nil, fmt.Errorf("source.tables: %w", err)
-		}
-		tables, known[t] = append(tables, t), true
+func New(p Parts) *Relay {
+	known := make(map[wal.Table]bool, len(p.Tables))
+	for _, t := range p.Tables {
+		known[t] = true
 	}
-	limit, linger := bounds(o.Config.Sink)
 	r := &Relay{
-		cfg:     o.Config,
-		queue:   newQueue(limit),
+		opts:    p.Options,
+		queue:   newQueue(p.MaxBufferedBytes),
 		tracker: checkpoint.NewLocked(0),
-		digest:  digest.New(o.Log),
+		digest:  digest.New(p.Log),
 		closing: closeTimeout,
-		log:     o.Log,
+		log:     p.Log,
 	}
-	r.keeper = newKeeper(o.Store, r.tracker, o.Config.Checkpoint.Interval, o.Metrics, o.Log)
+	r.keeper = newKeeper(p.Store, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
 	r.delivery = &delivery{
 		queue:   r.queue,
-		sink:    o.Sink,
+		sink:    p.Sink,
 		tracker: r.tracker,
 		keeper:  r.keeper,
-		policy:  o.Config.Errors.OnBadEvent,
-		linger:  linger,
-		metrics: o.Metrics,
+		policy:  p.OnBadEvent,
+		linger:  p.Linger,
+		metrics: p.Metrics,
 		digest:  r.digest,
 	}
-	r.health = o.Health
+	r.health = p.Health
 	r.source = &source{
-		cfg:    o.Config,
-		tables: tables,
+		opts:   p.Options,
 		keeper: r.keeper,
 		health: r.health,
 
 		elsewhere: elsewhere{poll: elsewherePoll, patience: elsewherePatience},
 
-		log: o.Log,
+		log: p.Log,
 		intake: &intake{
-			router:   o.Router,
+			router:   p.Router,
 			queue:    r.queue,
 			tracker:  r.tracker,
 			keeper:   r.keeper,
 			tables:   known,
-			onUpdate: o.Config.Event.OnUpdate,
-			metrics:  o.Metrics,
+			onUpdate: p.OnUpdate,
+			metrics:  p.Metrics,
 			digest:   r.digest,
 		},
 	}
 	h := r.health
 	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
-	h.statusInterval = o.Config.Source.StatusInterval
-	o.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
-	o.Metrics.Capacity(limit)
-	o.Metrics.ObserveUnconfirmed(h.unconfirmed)
-	o.Metrics.ObserveCheckpoint(h.checkpointAge)
-	return r, nil
-}
-
-// stdoutBuffer bounds the bytes in flight to standard output.
-const stdoutBuffer = 4 << 20
-
-func bounds(s config.Sink) (limit int64, linger time.Duration) {
-	if s.Kafka != nil {
-		return s.Kafka.MaxBufferedBytes, s.Kafka.Linger
-	}
-	return stdoutBuffer, 0
+	h.statusInterval = p.StatusInterval
+	p.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
+	p.Metrics.Capacity(p.MaxBufferedBytes)
+	p.Metrics.ObserveUnconfirmed(h.unconfirmed)
+	p.Metrics.ObserveCheckpoint(h.checkpointAge)
+	return r
 }
 
 // errDrained ends the workers once they have nothing left to do.
@@ -208,7 +189,7 @@ const closeTimeout = 3 * time.Second
 // errors.drain_timeout, and before where it waits for a topic.
 func (r *Relay) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
-	if why := drain.Wait(delivered, r.cfg.Errors.DrainTimeout, r.health.kafka.MissingTopics); why != nil {
+	if why := drain.Wait(delivered, r.opts.DrainTimeout, r.health.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int("events", r.tracker.InFlight()), zap.NamedError("because", why))
 		stopWorking(errDrained)

@@ -7,8 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
-	"github.com/cdc-outbox/cdc-outbox/outbox"
 	"github.com/cdc-outbox/cdc-outbox/retention"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -17,25 +15,17 @@ import (
 // a connection and a goroutine of its own, and returns what ends both. It begins
 // after begin: a snapshot's rows are published by then.
 func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
-	keep := s.cfg.Retention
+	keep := s.opts.Retention
 	if keep.After == 0 {
 		return func() {}
-	}
-	span := outbox.Daily
-	if keep.PartitionSpan == config.SpanHour {
-		span = outbox.Hourly
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		retention.Run(ctx, retention.Options{
+		retention.Run(ctx, retention.Parts{
+			Options:   keep,
 			Connect:   func(ctx context.Context) (*pgx.Conn, error) { return s.connectForRetention(ctx, cp) },
-			Tables:    s.tables,
-			After:     keep.After,
-			Column:    keep.Column,
-			Interval:  keep.Interval,
-			Ahead:     keep.PartitionsAhead,
-			Span:      span,
+			Tables:    s.opts.Tables,
 			Confirmed: s.published,
 			Observer:  s.health.retention,
 			Log:       s.log,
@@ -53,7 +43,7 @@ func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoi
 	conn, err := s.connectBeside(ctx, cp)
 	if err == nil {
 		// Until it is closed.
-		_ = wal.Patient(ctx, s.cfg.Source.URL.Reveal(), conn.PgConn(), s.reporting("a statement of retention takes long", func(wal.Waiting) {}))
+		_ = wal.Patient(ctx, s.opts.URL, conn.PgConn(), s.reporting("a statement of retention takes long", func(wal.Waiting) {}))
 	}
 	return conn, err
 }

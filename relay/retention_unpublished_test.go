@@ -55,8 +55,8 @@ func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	d.exec(`ALTER TABLE outbox RENAME TO plain`)
 	d.exec(`CREATE TABLE outbox (LIKE plain, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (created_at)`)
 	d.exec(`CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT`)
-	d.cfg.Retention.After = time.Millisecond
-	d.cfg.Retention.Interval = time.Millisecond
+	d.opts.Retention.After = time.Millisecond
+	d.opts.Retention.Interval = time.Millisecond
 	g := &gate{topic: &topic{}}
 	i := d.start(&store{}, g).streams()
 	arrive(t, g.topic, len(d.insert(3, 1)))
@@ -92,7 +92,7 @@ func TestConnectionsBesideTheStream(t *testing.T) {
 		"another cluster":  {checkpoint.Checkpoint{SystemID: "1", Timeline: server.Timeline}, "system identifier"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &source{cfg: d.cfg}
+			s := &source{opts: d.opts}
 			conn, err := s.connectBeside(t.Context(), tt.of)
 			closeConn(conn)
 			switch {
@@ -110,7 +110,7 @@ func retained(t *testing.T) *database {
 	t.Helper()
 	d := sharedDatabase(t)
 	d.exec(`ALTER TABLE outbox ADD created_at timestamptz DEFAULT now()`)
-	d.cfg.Retention.After = time.Millisecond
-	d.cfg.Retention.Interval = time.Millisecond
+	d.opts.Retention.After = time.Millisecond
+	d.opts.Retention.Interval = time.Millisecond
 	return d
 }

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -38,7 +37,7 @@ func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 			i := d.start(s, out).streams()
 			eventually(t, "a checkpoint", func() bool { return i.metrics.savesDone() > 0 })
 			for n := range faults {
-				faults[n].Topic, faults[n].Count = d.cfg.Checkpoint.Topic, -1
+				faults[n].Topic, faults[n].Count = d.opts.Checkpoint.Topic, -1
 			}
 			fault := cluster.Fault(faults...)
 			d.insert(5, 1)
@@ -74,14 +73,14 @@ func (d *database) withKfake() (*kfake.Cluster, *sink.Kafka, checkpoint.Store) {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(cluster.Close)
-	kafka := config.DefaultKafka()
+	kafka := sink.DefaultOptions()
 	kafka.Brokers = cluster.ListenAddrs()
-	d.cfg.Sink.Kafka = kafka
+	d.kafka = kafka
 	opts, err := sink.ClientOpts(*kafka)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.cfg.Checkpoint.Topic, d.cfg.Source.Slot, "User:cdc")
+	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -68,7 +67,7 @@ func TestKilledWalsenderWithEventsInFlight(t *testing.T) {
 func TestKilledWalsenderWithinATransaction(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
+	d.opts.MaxBufferedBytes = 20_000
 	g := &gate{topic: &topic{}}
 	g.hold()
 	i := d.start(&store{}, g).streams()
@@ -86,7 +85,7 @@ func TestKilledWalsenderWithinATransaction(t *testing.T) {
 func TestStopDrainsAndConfirmsTheLastCommit(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Checkpoint.Interval = time.Hour // only the stop saves
+	d.opts.Checkpoint.Interval = time.Hour // only the stop saves
 	g := &gate{topic: &topic{}}
 	g.hold()
 	s := &store{}
@@ -119,7 +118,7 @@ func TestStopDrainsAndConfirmsTheLastCommit(t *testing.T) {
 func TestStopGivesUpOnTheDrainAfterItsTimeout(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Errors.DrainTimeout = 200 * time.Millisecond
+	d.opts.DrainTimeout = 200 * time.Millisecond
 	g := &gate{topic: &topic{}}
 	s := &store{}
 	i := d.start(s, g).streams()
@@ -172,7 +171,7 @@ func TestColumnRenamedAwayMidStream(t *testing.T) {
 	i.wantEnd(failure.Config, `payload`)
 	wantOnce(t, g.topic, ids)
 	confirmed := d.confirmed()
-	d.cfg.Event.Payload = "body"
+	d.event.Payload = "body"
 	d.start(s, g).streams()
 	arrive(t, g.topic, 6)
 	wantOnce(t, g.topic, append(ids, later...))
@@ -204,7 +203,7 @@ func TestWrongPasswordIsAConfigurationError(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	at := strings.LastIndex(d.url, "@")
-	d.cfg.Source.URL = config.Secret(d.url[:at] + "x" + d.url[at:])
+	d.opts.URL = d.url[:at] + "x" + d.url[at:]
 	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `password authentication failed`)
 }
 
@@ -212,7 +211,7 @@ func TestWrongPasswordIsAConfigurationError(t *testing.T) {
 func TestUnknownHostIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Source.URL = "postgres://postgres@no-such-host..invalid/app" // an empty label: no name server is asked
+	d.opts.URL = "postgres://postgres@no-such-host..invalid/app" // an empty label: no name server is asked
 	i := d.start(&store{}, &gate{topic: &topic{}})
 	eventually(t, "a second attempt", func() bool { return i.metrics.reconnected() > 1 })
 	if _, reasons := i.health.Ready(); !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, "no-such-host") }) {

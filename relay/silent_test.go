@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
@@ -15,7 +14,7 @@ import (
 // inPostgres is the checkpoint store in the outbox's own database.
 func (d *database) inPostgres() checkpoint.Store {
 	d.t.Helper()
-	s, err := checkpoint.NewPostgres(d.t.Context(), d.cfg.Source.URL.Reveal(), "checkpoints", "a")
+	s, err := checkpoint.NewPostgres(d.t.Context(), d.opts.URL, "checkpoints", "a")
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func TestSilentSpareTakesOver(t *testing.T) {
 	u := mustParse(t, d.url)
 	u.RawQuery = "application_name=spare"
 	spare := *d
-	spare.cfg.Source.URL = config.Secret(u.String())
+	spare.opts.URL = u.String()
 	second := spare.start(s, &gate{topic: to})
 	eventually(t, "a spare", func() bool { return second.role() == RoleStandby })
 	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'spare'`)
@@ -146,7 +145,7 @@ func (*deafStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error)
 func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, pgtest.Start(t).NewDatabase(t))
-	d.cfg.Source.LivenessTimeout = 10 * patience
+	d.opts.LivenessTimeout = 10 * patience
 	i := d.start(&store{}, &gate{topic: &topic{}}).streams()
 	ready := func() bool { ok, _ := i.health.Ready(); return ok }
 	eventually(t, "readiness", ready)

@@ -107,9 +107,9 @@ func (d *database) passed(s *store, commit wal.LSN) (found checkpoint.Landmark) 
 		d.t.Fatal(err)
 	}
 	stream, err := wal.Open(d.t.Context(), repl, wal.Options{
-		Slot: d.cfg.Source.Slot, Publication: d.cfg.Source.Publication, Start: s.stored().LSN, Confirmed: 1,
+		Slot: d.opts.Slot, Publication: d.opts.Publication, Start: s.stored().LSN, Confirmed: 1,
 		StatusInterval: time.Second, LivenessTimeout: patience,
-		Messages: len(d.cfg.Source.Tables) == 0, MessagesOnly: len(d.cfg.Source.Tables) == 0,
+		Messages: len(d.opts.Tables) == 0, MessagesOnly: len(d.opts.Tables) == 0,
 	})
 	if err != nil {
 		d.t.Fatal(err)

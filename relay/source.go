@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -32,7 +31,7 @@ var ErrTakenOver = errors.New("another instance has read the slot in the meantim
 // run is its only goroutine, and owns all of it; the monitor beside it only reads
 // what never changes, and sets whole.
 type source struct {
-	cfg    config.Config
+	opts   Options
 	tables []wal.Table // none where only messages are read
 	intake *intake
 	keeper *keeper
@@ -86,7 +85,7 @@ func (s *source) run(ctx context.Context) error {
 
 // session is one connection's life. It returns why it ended.
 func (s *source) session(ctx context.Context) error {
-	sql, err := wal.Connect(ctx, s.cfg.Source.URL.Reveal())
+	sql, err := wal.Connect(ctx, s.opts.URL)
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}

@@ -3,7 +3,7 @@ package relay
 import (
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -18,7 +18,7 @@ func TestStandbyIsReadOncePromoted(t *testing.T) {
 	eventually(t, "the publication", func() bool { return p.s.text("SELECT count(*)::text FROM pg_publication") == "1" })
 	made := make(chan error, 1)
 	go func() {
-		_, err := p.s.conn.Exec(t.Context(), "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", d.cfg.Source.Slot)
+		_, err := p.s.conn.Exec(t.Context(), "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", d.opts.Slot)
 		made <- err
 	}()
 	eventually(t, "the standby's own slot", func() bool {
@@ -33,8 +33,8 @@ func TestStandbyIsReadOncePromoted(t *testing.T) {
 			return false
 		}
 	})
-	d.cfg.Source.URL = config.Secret(p.s.url)
-	d.cfg.Checkpoint.Store = config.StoreKafka
+	d.opts.URL = p.s.url
+	d.opts.Checkpoint.Store = checkpoint.StoreKafka
 	s, g := &store{}, &gate{topic: &topic{}}
 	i := d.start(s, g)
 	eventually(t, "a look at the standby", func() bool {

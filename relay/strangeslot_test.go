@@ -24,7 +24,7 @@ func TestSlotOfSomebodyElse(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
 			d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
-			if _, err := d.conn.Exec(t.Context(), c.sql, d.cfg.Source.Slot); err != nil {
+			if _, err := d.conn.Exec(t.Context(), c.sql, d.opts.Slot); err != nil {
 				t.Fatal(err)
 			}
 			d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
@@ -35,7 +35,7 @@ func TestSlotOfSomebodyElse(t *testing.T) {
 func TestSlotOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	d, other := sharedDatabase(t), sharedDatabase(t)
-	other.cfg.Source.Slot = d.cfg.Source.Slot
+	other.opts.Slot = d.opts.Slot
 	i := other.start(&store{}, &gate{topic: &topic{}}).streams()
 	text := `belongs to database "` + other.text("SELECT current_database()") + `", not to "` + d.text("SELECT current_database()")
 
@@ -44,7 +44,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	// An instance that stands by as it appears does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	here := &source{cfg: d.cfg, database: d.text("SELECT current_database()")}
+	here := &source{opts: d.opts, database: d.text("SELECT current_database()")}
 	sql, err := wal.Connect(ctx, d.url)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
 		t.Skip("two_phase of a slot can be altered from PostgreSQL 18 on")
 	}
 	d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
-	d.exec(`SELECT pg_create_logical_replication_slot('` + d.cfg.Source.Slot + `', 'pgoutput', false, true)`)
+	d.exec(`SELECT pg_create_logical_replication_slot('` + d.opts.Slot + `', 'pgoutput', false, true)`)
 	ids := d.insert(2, 1)
 	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `two_phase`)
 	repl, err := wal.ConnectReplication(t.Context(), d.url)
@@ -74,7 +74,7 @@ func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeReplication(repl)
-	if _, err := repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.cfg.Source.Slot+`" (TWO_PHASE false)`).ReadAll(); err != nil {
+	if _, err := repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.opts.Slot+`" (TWO_PHASE false)`).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	g := &gate{topic: &topic{}}

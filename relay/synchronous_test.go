@@ -3,7 +3,6 @@ package relay
 import (
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -29,7 +28,7 @@ func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
 	query := named.Query()
 	query.Set("application_name", "publisher")
 	named.RawQuery = query.Encode()
-	d.cfg.Source.URL = config.Secret(named.String())
+	d.opts.URL = named.String()
 	i = d.start(&store{}, g).streams()
 	i.stop()
 	if i.logs.FilterMessage(wal.CommitsWait).Len() > 0 {

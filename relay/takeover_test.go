@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
@@ -121,7 +120,7 @@ func TestOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 func TestSecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
+	d.opts.MaxBufferedBytes = 20_000
 	d.exec("CREATE TABLE busy (v text)")
 	to := &topic{}
 	p, behind := behindProxy(t, d)
@@ -155,7 +154,7 @@ func behindProxy(t *testing.T, d *database) (*proxy.Proxy, *database) {
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	at.Host = p.Addr()
-	behind.cfg.Source.URL = config.Secret(at.String())
+	behind.opts.URL = at.String()
 	return p, &behind
 }
 
@@ -164,7 +163,7 @@ func TestAdoptsASlotWithoutCheckpoint(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
-	d.exec("SELECT pg_create_logical_replication_slot('" + d.cfg.Source.Slot + "', 'pgoutput')")
+	d.exec("SELECT pg_create_logical_replication_slot('" + d.opts.Slot + "', 'pgoutput')")
 	ids := d.insert(3, 1)
 	g := &gate{topic: &topic{}}
 	i := d.start(&store{}, g).streams()
@@ -177,7 +176,7 @@ func TestAdoptsASlotWithoutCheckpoint(t *testing.T) {
 func TestSnapshotPublishesWhatIsThereOnceAndThenStreams(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Source.Snapshot = config.SnapshotInitial
+	d.opts.Snapshot = true
 	s, g := &store{}, &gate{topic: &topic{}}
 	ids := d.insert(50, 50)
 	i := d.start(s, g)
@@ -197,8 +196,8 @@ func TestSnapshotPublishesWhatIsThereOnceAndThenStreams(t *testing.T) {
 func TestSnapshotIsRepeatedAfterACrash(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Source.Snapshot = config.SnapshotInitial
-	d.cfg.Errors.DrainTimeout = time.Millisecond
+	d.opts.Snapshot = true
+	d.opts.DrainTimeout = time.Millisecond
 	s, g := &store{}, &gate{topic: &topic{}}
 	ids := d.insert(50, 50)
 	g.hold()
@@ -223,14 +222,14 @@ func TestSnapshotIsRepeatedAfterACrash(t *testing.T) {
 func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Source.Snapshot = config.SnapshotInitial
+	d.opts.Snapshot = true
 	g := &gate{topic: &topic{}}
 	ids := d.insert(20, 20)
 	i := d.start(&store{}, g)
 	arrive(t, g.topic, 20)
 	i.streams().stop()
 	d.start(&store{}, g).wantEnd(failure.Config, "source.snapshot is initial, and slot .* exists, .* but there is no checkpoint")
-	d.cfg.Source.Snapshot = config.SnapshotNever // as the remedy says
+	d.opts.Snapshot = false // as the remedy says
 	i = d.start(&store{}, g).streams()
 	ids = append(ids, d.insert(1, 1)...)
 	arrive(t, g.topic, len(ids))
@@ -243,7 +242,7 @@ func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Source.Snapshot = config.SnapshotInitial
+	d.opts.Snapshot = true
 	d.ends = time.Millisecond
 	s, g := &store{}, &gate{topic: &topic{}}
 	reached := make(chan struct{}, 100)
@@ -277,9 +276,9 @@ func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.cfg.Source.Snapshot = config.SnapshotInitial
+	d.opts.Snapshot = true
 	ids := d.insert(3000, 3000)
-	d.cfg.Sink.Kafka.MaxBufferedBytes = 20_000
+	d.opts.MaxBufferedBytes = 20_000
 	p, behind := behindProxy(t, d)
 	s, g := &store{}, &gate{topic: &topic{}}
 	g.hold()

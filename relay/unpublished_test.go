@@ -32,7 +32,7 @@ func TestTableThatNeverReachesTheStream(t *testing.T) {
 				d.exec(sql)
 			}
 			d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
-			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.cfg.Source.Slot + "'"); n != "0" {
+			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
 				t.Error("a slot was made that holds back the server's log")
 			}
 		})

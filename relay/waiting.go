@@ -16,14 +16,14 @@ const reportEvery = time.Minute
 
 // waitForSnapshot lets the statements that read the tables take their time.
 func (s *source) waitForSnapshot(ctx context.Context, conn *pgconn.PgConn) (end func()) {
-	return wal.Patient(ctx, s.cfg.Source.URL.Reveal(), conn, s.reporting("reading the tables takes long", func(wal.Waiting) {}))
+	return wal.Patient(ctx, s.opts.URL, conn, s.reporting("reading the tables takes long", func(wal.Waiting) {}))
 }
 
 // waitForCreation lets the creation of the slot wait for the transactions that
 // are running, which readiness names.
 func (s *source) waitForCreation(ctx context.Context, repl *pgconn.PgConn) (end func()) {
-	return wal.Patient(ctx, s.cfg.Source.URL.Reveal(), repl, s.reporting("creating the slot takes long", func(w wal.Waiting) {
-		s.health.waiting("the creation of slot " + s.cfg.Source.Slot + " waits for " + w.String())
+	return wal.Patient(ctx, s.opts.URL, repl, s.reporting("creating the slot takes long", func(w wal.Waiting) {
+		s.health.waiting("the creation of slot " + s.opts.Slot + " waits for " + w.String())
 	}))
 }
 

@@ -29,27 +29,29 @@ type kept struct {
 }
 
 func start(t *testing.T, schema string) kept {
-	return startWith(t, schema, func(*retention.Options) {})
+	return startWith(t, schema, func(*retention.Parts) {})
 }
 
-func startWith(t *testing.T, schema string, adapt func(*retention.Options)) kept {
+func startWith(t *testing.T, schema string, adapt func(*retention.Parts)) kept {
 	t.Helper()
 	return startOn(t, pgtest.Shared(t), schema, adapt)
 }
 
-func startOn(t *testing.T, server *pgtest.Server, schema string, adapt func(*retention.Options)) kept {
+func startOn(t *testing.T, server *pgtest.Server, schema string, adapt func(*retention.Parts)) kept {
 	t.Helper()
 	url := server.NewDatabase(t)
 	pgtest.Exec(t, url, schema)
 	k := kept{t: t, observer: &observer{}, confirmed: new(atomic.Uint64)}
 	k.conn = connect(t, url)
-	opts := retention.Options{
+	opts := retention.Parts{
+		Options: retention.Options{
+			After:           200 * time.Millisecond, // a pass each 10 ms
+			Column:          "created_at",
+			Interval:        10 * time.Millisecond,
+			PartitionsAhead: 2,
+		},
 		Connect:   func(ctx context.Context) (*pgx.Conn, error) { return wal.Connect(ctx, url) },
 		Tables:    []wal.Table{{Schema: "public", Name: "outbox"}},
-		After:     200 * time.Millisecond, // a pass each 10 ms
-		Column:    "created_at",
-		Interval:  10 * time.Millisecond,
-		Ahead:     2,
 		Confirmed: func() wal.LSN { k.observer.looks.Add(1); return wal.LSN(k.confirmed.Load()) },
 		Observer:  k.observer,
 		Log:       zaptest.NewLogger(t),

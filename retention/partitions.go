@@ -89,7 +89,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent w
 
 // createAhead creates the partitions for now and the spans after it.
 func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.Table) error {
-	if r.opts.Ahead == 0 {
+	if r.opts.PartitionsAhead == 0 {
 		return nil
 	}
 	table := outbox.Table{Schema: parent.Schema, Name: parent.Name}
@@ -99,8 +99,8 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 	}
 	var errs []error
 	at := now
-	for range r.opts.Ahead + 1 {
-		p, err := table.Partition(r.opts.Span, at)
+	for range r.opts.PartitionsAhead + 1 {
+		p, err := table.Partition(r.opts.span(), at)
 		if err != nil {
 			return fmt.Errorf("name a partition of %s: %w", parent, err)
 		}

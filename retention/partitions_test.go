@@ -163,7 +163,7 @@ func TestBoundThatIsNoTime(t *testing.T) {
 	k := startWith(t, `CREATE TABLE outbox (id text, created_at timestamptz) PARTITION BY RANGE (id);
 		CREATE TABLE low PARTITION OF outbox FOR VALUES FROM ('1000') TO ('2020-week-1');
 		CREATE TABLE high PARTITION OF outbox FOR VALUES FROM ('2020-week-1') TO ('9999-99-')`,
-		func(o *retention.Options) { o.Ahead = 0 })
+		func(o *retention.Parts) { o.PartitionsAhead = 0 })
 	k.await("passes", func() bool { k.confirmAll(); return k.observer.passed.Load() > 5 })
 	if err := k.observer.last(); err != nil {
 		t.Error(err)
@@ -188,7 +188,7 @@ func TestDefaultPartitionKeepsItsRows(t *testing.T) {
 func TestPartitionsThatNeverGetOld(t *testing.T) {
 	for _, by := range []string{"LIST (aggregatetype)", "HASH (id)"} {
 		k := startWith(t, `CREATE TABLE outbox (id uuid, aggregatetype text, created_at timestamptz) PARTITION BY `+by,
-			func(o *retention.Options) { o.Ahead = 0 })
+			func(o *retention.Parts) { o.PartitionsAhead = 0 })
 		k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
 		if err := k.observer.last(); !strings.Contains(err.Error(), "not by ranges of time") {
 			t.Errorf("%s: failed with %v", by, err)

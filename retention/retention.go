@@ -11,29 +11,17 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/outbox"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// Options say what to keep. All but Ahead are required.
-type Options struct {
+// Parts are what Run works with. All are required.
+type Parts struct {
+	Options
 	// Connect opens the connection that the statements run on, to the server whose
 	// log Confirmed speaks of: to no other, and none of another timeline.
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Tables are the outbox tables, partitioned or not.
 	Tables []wal.Table
-	// After is how old a row is when it goes, by Column and the server's clock.
-	After  time.Duration
-	Column string
-	// Interval is the least time between two passes through the rows of a table.
-	// A pass reads the whole table, so that one follows another after a
-	// twentieth of After at the earliest. Partitions are looked at after
-	// Interval, or more often.
-	Interval time.Duration
-	// Ahead is how many partitions beyond the present one are created, each of
-	// the length Span; 0 creates none.
-	Ahead int
-	Span  outbox.Span
 	// Confirmed is the position up to which everything that was committed is
 	// published and saved.
 	Confirmed func() wal.LSN
@@ -72,7 +60,7 @@ var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 // Run keeps the tables until ctx ends. Start it only when nothing that is in the
 // tables is still to be published in another way than through the log, as the
 // rows of a snapshot are.
-func Run(ctx context.Context, o Options) {
+func Run(ctx context.Context, o Parts) {
 	r := &retention{opts: o, turns: make([]turn, len(o.Tables)), full: map[wal.Table]time.Time{}}
 	retry := backoff.Series{Range: reconnectWaits}
 	for ctx.Err() == nil {
@@ -88,7 +76,7 @@ func Run(ctx context.Context, o Options) {
 
 // retention is one call of Run.
 type retention struct {
-	opts  Options
+	opts  Parts
 	turns []turn                  // of the tables, in their order
 	seen  map[since]horizon       // when a partition was first seen in a state, on this connection
 	full  map[wal.Table]time.Time // until when partitions are not tried whose rows the default one holds

@@ -65,7 +65,7 @@ func TestConnectionIsOpenedAgain(t *testing.T) {
 }
 
 func TestFailureNamesTheRemedy(t *testing.T) {
-	k := startWith(t, outbox.Schema, func(o *retention.Options) { o.Column = "written_at" })
+	k := startWith(t, outbox.Schema, func(o *retention.Parts) { o.Column = "written_at" })
 	k.insert("old", "1 hour")
 	k.await("a failed pass", func() bool { k.confirmAll(); return k.observer.failed.Load() > 0 })
 	if err := k.observer.last(); !strings.Contains(failure.RemedyOf(err), "retention.column") {

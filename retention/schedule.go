@@ -27,10 +27,10 @@ type turn struct {
 }
 
 // look is the time between two looks at the tables.
-func (o *Options) look() time.Duration { return min(o.Interval, longestLook) }
+func (o *Parts) look() time.Duration { return min(o.Interval, longestLook) }
 
 // sweep is the time between two passes through the rows of a table.
-func (o *Options) sweep() time.Duration { return max(o.Interval, o.After/passesPerAge) }
+func (o *Parts) sweep() time.Duration { return max(o.Interval, o.After/passesPerAge) }
 
 // dueRows reports whether the rows have their turn and, if so, gives them the
 // next. They have none until something is known to be published.

@@ -11,7 +11,7 @@ import (
 )
 
 // forLong keeps rows for a week, as people do.
-func forLong(o *retention.Options) { o.After = 7 * 24 * time.Hour }
+func forLong(o *retention.Parts) { o.After = 7 * 24 * time.Hour }
 
 // However long rows are kept, those that are old enough go soon after a start:
 // a connector that is started anew each hour would never delete anything.
@@ -24,9 +24,9 @@ func TestFirstRowsGoSoonAfterAStart(t *testing.T) {
 // However long rows are kept, partitions are created in time: without one the
 // writers fail.
 func TestPartitionsAreCreatedInTime(t *testing.T) {
-	k := startWith(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`, func(o *retention.Options) {
+	k := startWith(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`, func(o *retention.Parts) {
 		forLong(o)
-		o.Span, o.Ahead = outbox.Hourly, 1
+		o.PartitionSpan, o.PartitionsAhead = retention.SpanHour, 1
 	})
 	partitions := func() bool {
 		return k.value(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox'::regclass`) >= 2
@@ -47,7 +47,7 @@ func TestExpiredPartitionGoesSoon(t *testing.T) {
 
 // What has failed waits for longer: an attempt may hold writers up.
 func TestFailureIsNotRepeatedAtOnce(t *testing.T) {
-	k := startWith(t, outbox.Schema, func(o *retention.Options) {
+	k := startWith(t, outbox.Schema, func(o *retention.Parts) {
 		forLong(o)
 		o.Column = "written_at"
 	})

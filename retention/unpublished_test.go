@@ -23,7 +23,7 @@ func TestLateCommitStays(t *testing.T) {
 			[]string{`BEGIN`, insertLate, `PREPARE TRANSACTION 'late'`}, []string{`COMMIT PREPARED 'late'`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := startOn(t, server, outbox.Schema, func(*retention.Options) {})
+			k := startOn(t, server, outbox.Schema, func(*retention.Parts) {})
 			writer := k.connect()
 			writer.exec(tx.begin...)
 			k.passes(1) // a horizon is taken while the transaction is open

@@ -143,10 +143,9 @@ func (a *aged) nextXID() int64 {
 // pass makes one pass through the table and returns how many rows went.
 func (a *aged) pass(xmin int64) int64 {
 	a.t.Helper()
-	n, err := retention.DeleteRows(a.t.Context(), a.conn, retention.Options{
+	n, err := retention.DeleteRows(a.t.Context(), a.conn, retention.Parts{
 		Tables:   []wal.Table{{Schema: "public", Name: "outbox"}},
-		After:    time.Hour,
-		Column:   "created_at",
+		Options:  retention.Options{After: time.Hour, Column: "created_at"},
 		Observer: &observer{},
 		Log:      zaptest.NewLogger(a.t),
 	}, xmin)

@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -28,13 +27,13 @@ const (
 // asker asks a cluster whether it is there. It stays with the broker that
 // answered last: a cluster may have hundreds of them, and processes that ask.
 type asker struct {
-	cfg    config.Kafka
+	cfg    Options
 	client *kgo.Client
 	broker *kgo.Broker // that answered last; nil for none
 	turn   int         // among the brokers of the cluster
 }
 
-func newAsker(cfg config.Kafka) (*asker, error) {
+func newAsker(cfg Options) (*asker, error) {
 	opts, err := ClientOpts(cfg)
 	if err != nil {
 		return nil, err
@@ -46,14 +45,14 @@ func newAsker(cfg config.Kafka) (*asker, error) {
 	return askWith(client, cfg), nil
 }
 
-func askWith(client *kgo.Client, cfg config.Kafka) *asker {
+func askWith(client *kgo.Client, cfg Options) *asker {
 	return &asker{cfg: cfg, client: client, turn: rand.IntN(1 << 20)}
 }
 
 // Reach returns nil if a broker answers at the address that it advertises, which
 // is where events go. The client is one made with ClientOpts; several brokers are
 // tried, until ctx ends.
-func Reach(ctx context.Context, client *kgo.Client, cfg config.Kafka) (err error) {
+func Reach(ctx context.Context, client *kgo.Client, cfg Options) (err error) {
 	a := askWith(client, cfg)
 	for range mostAsked {
 		if err = a.ask(ctx); err == nil || ctx.Err() != nil {

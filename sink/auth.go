@@ -10,38 +10,46 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// mechanism returns how to authenticate, or nil for not at all.
-func mechanism(cfg config.SASL) (sasl.Mechanism, error) {
-	user, pass := cfg.Username, cfg.Password.Reveal()
-	switch cfg.Mechanism {
-	case "":
-		return nil, nil
-	case "PLAIN":
-		return plain.Auth{User: user, Pass: pass}.AsMechanism(), nil
-	case "SCRAM-SHA-256":
-		return scram.Auth{User: user, Pass: pass}.AsSha256Mechanism(), nil
-	case "SCRAM-SHA-512":
-		return scram.Auth{User: user, Pass: pass}.AsSha512Mechanism(), nil
-	case "OAUTHBEARER":
-		return oauthBearer(cfg)
-	case "AWS_MSK_IAM":
-		return awsIAM(cfg)
-	}
-	return nil, failure.Configf("use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM",
-		"sink.kafka.sasl.mechanism %q is unknown", cfg.Mechanism)
+const (
+	mechanismOAuth = "OAUTHBEARER"
+	mechanismAWS   = "AWS_MSK_IAM"
+)
+
+// mechanisms are the values of sink.kafka.sasl.mechanism, with the keys beside it
+// that each takes.
+var mechanisms = map[string]struct {
+	members []string
+	make    func(SASL) (sasl.Mechanism, error)
+}{
+	"PLAIN": {password, func(s SASL) (sasl.Mechanism, error) {
+		return plain.Auth{User: s.Username, Pass: s.Password.Reveal()}.AsMechanism(), nil
+	}},
+	"SCRAM-SHA-256": {password, func(s SASL) (sasl.Mechanism, error) {
+		return scram.Auth{User: s.Username, Pass: s.Password.Reveal()}.AsSha256Mechanism(), nil
+	}},
+	"SCRAM-SHA-512": {password, func(s SASL) (sasl.Mechanism, error) {
+		return scram.Auth{User: s.Username, Pass: s.Password.Reveal()}.AsSha512Mechanism(), nil
+	}},
+	mechanismOAuth: {[]string{"token", "token_url", "client_id", "client_secret", "scopes"}, oauthBearer},
+	mechanismAWS:   {[]string{"access_key", "secret_key", "session_token"}, awsIAM},
 }
 
-func oauthBearer(cfg config.SASL) (sasl.Mechanism, error) {
+var password = []string{"username", "password"}
+
+// mechanism returns how to authenticate, or nil for not at all.
+func mechanism(s SASL) (sasl.Mechanism, error) {
+	if s.Mechanism == "" {
+		return nil, nil
+	}
+	return mechanisms[s.Mechanism].make(s)
+}
+
+func oauthBearer(cfg SASL) (sasl.Mechanism, error) {
 	if cfg.Token != "" {
 		return oauth.Auth{Token: cfg.Token.Reveal()}.AsMechanism(), nil
-	}
-	if cfg.TokenURL == "" {
-		return nil, failure.Configf("set sink.kafka.sasl.token, or token_url with client_id and client_secret",
-			"sink.kafka.sasl.mechanism OAUTHBEARER needs a token")
 	}
 	tokens := &tokenSource{cfg: cfg}
 	return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
@@ -51,7 +59,7 @@ func oauthBearer(cfg config.SASL) (sasl.Mechanism, error) {
 }
 
 // awsIAM reads the environment for each session, as AWS's own clients do.
-func awsIAM(cfg config.SASL) (sasl.Mechanism, error) {
+func awsIAM(cfg SASL) (sasl.Mechanism, error) {
 	credentials := func(context.Context) (aws.Auth, error) {
 		auth := aws.Auth{
 			AccessKey:    cfg.AccessKey,

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -269,15 +268,15 @@ func (c *cluster) values(t *testing.T, topic string, partitions int32) [][]strin
 
 // config returns a configuration for the cluster. Records are not compressed, so
 // that refuse can see into them.
-func (c *cluster) config() config.Kafka {
-	cfg := *config.DefaultKafka()
+func (c *cluster) config() Options {
+	cfg := *DefaultOptions()
 	cfg.Brokers = c.ListenAddrs()
 	cfg.Compression = "none"
 	return cfg
 }
 
 // newKafka returns a sink with the dead-letter topic "dead", and what it logs.
-func newKafka(t *testing.T, cfg config.Kafka, opts ...Option) (*Kafka, *observer.ObservedLogs) {
+func newKafka(t *testing.T, cfg Options, opts ...Option) (*Kafka, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	k, err := NewKafka(cfg, append([]Option{WithLogger(zap.New(core)), WithDeadLetterTopic("dead")}, opts...)...)

@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -31,7 +30,7 @@ const (
 // It is a kgo.HookBrokerConnect and HookBrokerRead, called from several
 // goroutines.
 type connections struct {
-	cfg      config.Kafka
+	cfg      Options
 	log      *zap.Logger
 	observer *Observer
 
@@ -51,7 +50,7 @@ type trouble struct {
 	reported time.Time
 }
 
-func newConnections(cfg config.Kafka, log *zap.Logger, observer *Observer) *connections {
+func newConnections(cfg Options, log *zap.Logger, observer *Observer) *connections {
 	c := &connections{cfg: cfg, log: log, observer: observer, brokers: make(map[int32]*trouble), cut: make(map[int32]bool)}
 	c.final, c.refuse = context.WithCancelCause(context.Background())
 	return c

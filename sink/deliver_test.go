@@ -15,7 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -308,7 +307,7 @@ func BenchmarkDeliver(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	cfg := *config.DefaultKafka()
+	cfg := *DefaultOptions()
 	cfg.Brokers = c.ListenAddrs()
 	k, err := NewKafka(cfg)
 	if err != nil {
@@ -336,7 +335,7 @@ func BenchmarkDeliver(b *testing.B) {
 
 func TestClientTakesEveryConfigurableRecordSize(t *testing.T) {
 	for _, size := range []int32{1 << 10, 1 << 20, 90 << 20, 1 << 30} {
-		cfg := *config.DefaultKafka()
+		cfg := *DefaultOptions()
 		cfg.MaxRecordBytes = size
 		k, err := NewKafka(cfg)
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -99,7 +98,7 @@ func badEvent(err error) *transform.BadEvent {
 
 // fatal returns the error that ends the delivery for a record that was written
 // to topic.
-func fatal(err error, cfg config.Kafka, topic string) error {
+func fatal(err error, cfg Options, topic string) error {
 	err = fmt.Errorf("write to topic %q: %w", topic, err)
 	switch judge(err) {
 	case misconfigured:
@@ -115,7 +114,7 @@ const lossRemedy = "the broker no longer has records that it had acknowledged, o
 	"by the headers id and cdc-lsn, publish again what is missing, then restart the connector, " +
 	"which goes on from its last confirmed position"
 
-func writeRemedy(err error, cfg config.Kafka, topic string) string {
+func writeRemedy(err error, cfg Options, topic string) string {
 	switch {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return AllowCommand(cfg, "Write --operation Describe", topic)

@@ -16,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -59,7 +58,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestFatalSaysWhatToDo(t *testing.T) {
-	cfg := config.Kafka{Brokers: []string{"kafka:9092"}, Compression: "zstd", SASL: config.SASL{Username: "cdc"}}
+	cfg := Options{Brokers: []string{"kafka:9092"}, Compression: "zstd", SASL: SASL{Username: "cdc"}}
 	for _, tc := range []struct {
 		err    error
 		class  failure.Class

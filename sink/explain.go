@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -22,7 +21,7 @@ func Explain(err error) error {
 
 // Unreachable is Explain for the error of a connection or a request that no
 // broker answered. What may pass gets a remedy too.
-func Unreachable(cfg config.Kafka, err error) error {
+func Unreachable(cfg Options, err error) error {
 	err = Explain(err)
 	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {
 		return err
@@ -34,9 +33,9 @@ func Unreachable(cfg config.Kafka, err error) error {
 // that is spoken to in another protocol than it expects gives no reason: it
 // hangs up, or waits for the rest of what it takes for a request. So what may be
 // wrong follows from what we speak.
-func absenceRemedy(cfg config.Kafka, err error) string {
+func absenceRemedy(cfg Options, err error) string {
 	brokers := "sink.kafka.brokers (" + strings.Join(cfg.Brokers, ", ") + ")"
-	plain := cfg.TLS == config.TLS{}
+	plain := cfg.TLS == TLS{}
 	if _, ok := errors.AsType[*unadvertised](err); ok {
 		return "give the broker advertised.listeners with an address that can be reached from here, on the listener that is in " + brokers
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
@@ -19,18 +18,18 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 	silent, _ := kafkatest.Silent(t)
 	for name, tc := range map[string]struct {
 		brokers []string
-		tls     config.TLS
+		tls     TLS
 		remedy  string
 	}{
 		"a login is missing": {brokers: startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "p")).config().Brokers,
 			remedy: "it may want a login (set sink.kafka.sasl)"},
-		"TLS to a plaintext broker, which hangs up": {brokers: []string{hangsUp(t)}, tls: config.TLS{Enabled: true}, remedy: "or remove sink.kafka.tls"},
-		"TLS to a plaintext broker, which waits":    {brokers: []string{silent}, tls: config.TLS{Enabled: true}, remedy: "their listeners must speak TLS"},
+		"TLS to a plaintext broker, which hangs up": {brokers: []string{hangsUp(t)}, tls: TLS{Enabled: true}, remedy: "or remove sink.kafka.tls"},
+		"TLS to a plaintext broker, which waits":    {brokers: []string{silent}, tls: TLS{Enabled: true}, remedy: "their listeners must speak TLS"},
 		"plain text to what hangs up":               {brokers: []string{hangsUp(t)}, remedy: "or TLS (set sink.kafka.tls.enabled)"},
 		"nobody listens":                            {brokers: []string{"127.0.0.1:1"}, remedy: "start a broker"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := *config.DefaultKafka()
+			cfg := *DefaultOptions()
 			cfg.Brokers, cfg.TLS = tc.brokers, tc.tls
 			p, err := NewProbe(cfg)
 			if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -87,7 +86,7 @@ func TestMode25CancelDuringOutageReturnsAtOnce(t *testing.T) {
 }
 
 func TestMode32DeniedIsConfiguration(t *testing.T) {
-	login := config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
+	login := SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
 	describe := kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "orders",
 		Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true}
 	for name, acls := range map[string][]kfake.ACL{"describe": nil, "write": {describe}} {
@@ -115,7 +114,7 @@ func TestMode32WrongLoginIsConfiguration(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(),
 				kfake.Superuser(mechanism, "cdc", "secret"))
 			cfg := c.config()
-			cfg.SASL = config.SASL{Mechanism: mechanism, Username: "cdc", Password: "wrong"}
+			cfg.SASL = SASL{Mechanism: mechanism, Username: "cdc", Password: "wrong"}
 			k, _ := newKafka(t, cfg)
 			err := k.Deliver(deadline(t), events("orders", 5), noReject(t))
 			if failure.ClassOf(err) != failure.Config { // kfake cuts the connection where Kafka says why
@@ -138,7 +137,7 @@ func TestMode32WrongLoginIsConfiguration(t *testing.T) {
 func TestMode32LoginRevokedWhileRunning(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
 	cfg := c.config()
-	cfg.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
+	cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
 	k, _ := newKafka(t, cfg)
 	evs := events("orders", 20)
 	if err := k.Deliver(deadline(t), evs[:10], noReject(t)); err != nil {
@@ -166,18 +165,18 @@ func TestMode32TLS(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		server *tls.Config
-		client config.TLS
+		client TLS
 		remedy string // "" for success
 	}{
-		"right authority":         {server("127.0.0.1"), config.TLS{CAFile: ca.file}, ""},
-		"server name":             {server("kafka.example"), config.TLS{CAFile: ca.file, ServerName: "kafka.example"}, ""},
-		"client certificate":      {mutual, config.TLS{CAFile: ca.file, CertFile: certFile, KeyFile: keyFile}, ""},
-		"wrong authority":         {server("127.0.0.1"), config.TLS{CAFile: other.file}, "sink.kafka.tls.ca_file"},
-		"system authorities":      {server("127.0.0.1"), config.TLS{Enabled: true}, "sink.kafka.tls.ca_file"},
-		"wrong host":              {server("kafka.example"), config.TLS{CAFile: ca.file}, "sink.kafka.tls.server_name"},
-		"expired":                 {expired, config.TLS{CAFile: ca.file}, "renew"},
-		"no client certificate":   {mutual, config.TLS{CAFile: ca.file}, "sink.kafka.tls.cert_file"},
-		"late client certificate": {mutual, config.TLS{CAFile: ca.file, CertFile: lateCert, KeyFile: lateKey}, "sink.kafka.tls.cert_file"},
+		"right authority":         {server("127.0.0.1"), TLS{CAFile: ca.file}, ""},
+		"server name":             {server("kafka.example"), TLS{CAFile: ca.file, ServerName: "kafka.example"}, ""},
+		"client certificate":      {mutual, TLS{CAFile: ca.file, CertFile: certFile, KeyFile: keyFile}, ""},
+		"wrong authority":         {server("127.0.0.1"), TLS{CAFile: other.file}, "sink.kafka.tls.ca_file"},
+		"system authorities":      {server("127.0.0.1"), TLS{Enabled: true}, "sink.kafka.tls.ca_file"},
+		"wrong host":              {server("kafka.example"), TLS{CAFile: ca.file}, "sink.kafka.tls.server_name"},
+		"expired":                 {expired, TLS{CAFile: ca.file}, "renew"},
+		"no client certificate":   {mutual, TLS{CAFile: ca.file}, "sink.kafka.tls.cert_file"},
+		"late client certificate": {mutual, TLS{CAFile: ca.file, CertFile: lateCert, KeyFile: lateKey}, "sink.kafka.tls.cert_file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.TLS(tc.server))
@@ -199,12 +198,12 @@ func TestMode32TLS(t *testing.T) {
 }
 
 func TestTLSFilesAreReadAtTheStart(t *testing.T) {
-	for name, cfg := range map[string]config.TLS{
+	for name, cfg := range map[string]TLS{
 		"missing": {CAFile: "/does/not/exist"},
 		"no PEM":  {CAFile: "failures_test.go"},
 		"no key":  {CertFile: "failures_test.go"},
 	} {
-		_, err := ClientOpts(config.Kafka{Brokers: []string{"localhost:9092"}, TLS: cfg})
+		_, err := ClientOpts(Options{Brokers: []string{"localhost:9092"}, TLS: cfg})
 		if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
 			t.Errorf("%s: %v of class %d", name, err, failure.ClassOf(err))
 		}
@@ -243,7 +242,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 func TestAnsweredIsAboutEvents(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
 	cfg := c.config()
-	cfg.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
+	cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
 	var answers atomic.Int64
 	observed := WithObserver(Observer{Answered: func() { answers.Add(1) }})
 	k, _ := newKafka(t, cfg, observed)

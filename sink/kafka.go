@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
@@ -21,7 +20,7 @@ var waits = backoff.Range{First: 100 * time.Millisecond, Longest: 2 * time.Secon
 // Kafka is the Sink that writes to a Kafka cluster with an idempotent producer
 // that waits for all in-sync replicas.
 type Kafka struct {
-	cfg        config.Kafka
+	cfg        Options
 	deadLetter string // the topic; "" for none
 	log        *zap.Logger
 	observer   Observer
@@ -70,7 +69,7 @@ func WithDeadLetterTopic(topic string) Option { return func(k *Kafka) { k.deadLe
 // NewKafka returns a sink for the cluster that cfg describes; cfg must have
 // passed validation. It reads certificate files but opens no connection: a
 // cluster that cannot be reached shows in Deliver.
-func NewKafka(cfg config.Kafka, opts ...Option) (*Kafka, error) {
+func NewKafka(cfg Options, opts ...Option) (*Kafka, error) {
 	k := &Kafka{
 		cfg:        cfg,
 		log:        zap.NewNop(),
@@ -111,7 +110,7 @@ func (k *Kafka) Close() {
 // ClientOpts returns the client options that cfg means for any use of the
 // cluster: brokers, TLS, authentication and timings. cfg must have passed
 // validation; the error is a failure.Config one about files or credentials.
-func ClientOpts(cfg config.Kafka) ([]kgo.Opt, error) {
+func ClientOpts(cfg Options) ([]kgo.Opt, error) {
 	dial, err := dialer(cfg.TLS)
 	if err != nil {
 		return nil, err
@@ -119,7 +118,7 @@ func ClientOpts(cfg config.Kafka) ([]kgo.Opt, error) {
 	return clientOpts(cfg, dial)
 }
 
-func clientOpts(cfg config.Kafka, dial dialFunc) ([]kgo.Opt, error) {
+func clientOpts(cfg Options, dial dialFunc) ([]kgo.Opt, error) {
 	auth, err := mechanism(cfg.SASL)
 	if err != nil {
 		return nil, err
@@ -156,7 +155,7 @@ const (
 // requestBytes is the largest request that the client may send: what a broker
 // takes by default, or more where the largest record needs it. The client
 // itself allows a gibibyte.
-func requestBytes(cfg config.Kafka) int32 {
+func requestBytes(cfg Options) int32 {
 	largest := int64(cfg.MaxRecordBytes)
 	return int32(min(max(maxRequestBytes, largest+largest/10+requestOverhead), 1<<30))
 }
@@ -172,15 +171,11 @@ func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
-	codec, err := codec(k.cfg.Compression)
-	if err != nil {
-		return nil, err
-	}
 	return append(opts,
 		kgo.WithLogger(debugLogger{k.log.Named("kgo").Sugar()}),
 		kgo.WithHooks(k.connections),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerBatchCompression(codec),
+		kgo.ProducerBatchCompression(codecs[k.cfg.Compression]),
 		kgo.RecordPartitioner(k.partitions),
 		kgo.StopProducerOnDataLossDetected(),
 		// The round decides what makes a batch and when it is sent; the
@@ -192,21 +187,13 @@ func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 	), nil
 }
 
-func codec(name string) (kgo.CompressionCodec, error) {
-	switch name {
-	case "", "none":
-		return kgo.NoCompression(), nil
-	case "gzip":
-		return kgo.GzipCompression(), nil
-	case "snappy":
-		return kgo.SnappyCompression(), nil
-	case "lz4":
-		return kgo.Lz4Compression(), nil
-	case "zstd":
-		return kgo.ZstdCompression(), nil
-	}
-	return kgo.NoCompression(), failure.Configf("use none, gzip, snappy, lz4 or zstd",
-		"sink.kafka.compression %q is unknown", name)
+// codecs are the values of sink.kafka.compression.
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
 }
 
 // debugLogger passes the client's messages on at debug level: what an operator

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
@@ -43,7 +42,7 @@ func newProbe(ask func(context.Context) error, end func()) *Probe {
 
 // NewProbe returns a probe of the cluster that cfg describes; cfg must have
 // passed validation. It opens no connection.
-func NewProbe(cfg config.Kafka) (*Probe, error) {
+func NewProbe(cfg Options) (*Probe, error) {
 	cluster, err := newAsker(cfg)
 	if err != nil {
 		return nil, err

@@ -10,12 +10,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // askCluster returns a probe of a fake cluster of so many brokers.
-func askCluster(t *testing.T, brokers int, change func(*config.Kafka), opts ...kfake.Opt) (*Probe, *kfake.Cluster, *atomic.Int64) {
+func askCluster(t *testing.T, brokers int, change func(*Options), opts ...kfake.Opt) (*Probe, *kfake.Cluster, *atomic.Int64) {
 	t.Helper()
 	counts := new(atomic.Int64)
 	listen := func(network, address string) (net.Listener, error) {
@@ -27,7 +26,7 @@ func askCluster(t *testing.T, brokers int, change func(*config.Kafka), opts ...k
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	cfg := *config.DefaultKafka()
+	cfg := *DefaultOptions()
 	cfg.Brokers = cluster.ListenAddrs()
 	if change != nil {
 		change(&cfg)
@@ -77,7 +76,7 @@ func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 	}
 	defer silent.Close()
 	for range 5 { // where the client begins is up to chance
-		p, _, _ := askCluster(t, 2, func(cfg *config.Kafka) {
+		p, _, _ := askCluster(t, 2, func(cfg *Options) {
 			cfg.Brokers = []string{silent.Addr().String(), cfg.Brokers[0]}
 		})
 		for range 3 {
@@ -109,7 +108,7 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	cfg := *config.DefaultKafka()
+	cfg := *DefaultOptions()
 	cfg.Brokers = []string{at}
 	p, err := NewProbe(cfg)
 	if err != nil {
@@ -134,8 +133,8 @@ func (e elsewhere) Addr() net.Addr { return e.address }
 // Certificates and logins are renewed broker by broker: where one refuses us, the
 // others answer.
 func TestProbeOfAClusterWithABrokerThatRefuses(t *testing.T) {
-	p, cluster, _ := askCluster(t, 2, func(cfg *config.Kafka) {
-		cfg.SASL = config.SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "p"}
+	p, cluster, _ := askCluster(t, 2, func(cfg *Options) {
+		cfg.SASL = SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "p"}
 	}, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "p"))
 	cluster.Fault(kfake.Fault{Nodes: []int32{0}, Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	answered := 0
@@ -150,8 +149,8 @@ func TestProbeOfAClusterWithABrokerThatRefuses(t *testing.T) {
 }
 
 func TestProbeThatIsRefused(t *testing.T) {
-	p, cluster, counts := askCluster(t, 3, func(cfg *config.Kafka) {
-		cfg.SASL = config.SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "p"}
+	p, cluster, counts := askCluster(t, 3, func(cfg *Options) {
+		cfg.SASL = SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "p"}
 	}, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "p"))
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	if err := p.once(t.Context()); failure.ClassOf(err) != failure.Config {
@@ -163,8 +162,8 @@ func TestProbeThatIsRefused(t *testing.T) {
 }
 
 func TestProbeNeedsNoPrivileges(t *testing.T) {
-	p, _, _ := askCluster(t, 1, func(cfg *config.Kafka) {
-		cfg.SASL = config.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "p"}
+	p, _, _ := askCluster(t, 1, func(cfg *Options) {
+		cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "p"}
 	}, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders"), kfake.User("PLAIN", "cdc", "p"))
 	if err := p.once(t.Context()); err != nil {
 		t.Error(err)

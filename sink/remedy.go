@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/cdc-outbox/cdc-outbox/config"
 )
 
 // Principal is who the broker takes the connector for, as an ACL command names
 // it: by the login, else by the client certificate, else nobody in particular. It
 // is a blank to fill in where a token says who it is.
-func Principal(cfg config.Kafka) string {
+func Principal(cfg Options) string {
 	switch {
 	case cfg.SASL.Username != "":
 		return "User:" + cfg.SASL.Username
@@ -30,7 +28,7 @@ func Principal(cfg config.Kafka) string {
 
 // bootstrap is the argument of --bootstrap-server in commands shown to the
 // operator.
-func bootstrap(cfg config.Kafka) string {
+func bootstrap(cfg Options) string {
 	if len(cfg.Brokers) == 0 {
 		return "<broker>"
 	}
@@ -38,7 +36,7 @@ func bootstrap(cfg config.Kafka) string {
 }
 
 // command returns a command line of one of Kafka's own tools.
-func command(tool string, cfg config.Kafka, args string) string {
+func command(tool string, cfg Options, args string) string {
 	return fmt.Sprintf("%s.sh --bootstrap-server %s %s", tool, bootstrap(cfg), args)
 }
 
@@ -48,7 +46,7 @@ const somePartitions = 3
 
 // CreateCommand returns the command of Kafka's own tools that creates the topic
 // as cfg wants it.
-func CreateCommand(cfg config.Kafka, topic string) string {
+func CreateCommand(cfg Options, topic string) string {
 	args := fmt.Sprintf("--create --topic '%s'", topic)
 	partitions := int32(somePartitions)
 	if cfg.TopicPartitions > 0 {
@@ -66,7 +64,7 @@ func CreateCommand(cfg config.Kafka, topic string) string {
 
 // AllowCommand returns the command of Kafka's own tools that lets the connector
 // do operation on the topic, or on the cluster where topic is "".
-func AllowCommand(cfg config.Kafka, operation, topic string) string {
+func AllowCommand(cfg Options, operation, topic string) string {
 	resource := "--cluster"
 	if topic != "" {
 		resource = fmt.Sprintf("--topic '%s'", topic)
@@ -77,6 +75,6 @@ func AllowCommand(cfg config.Kafka, operation, topic string) string {
 
 // ConfigCommand returns the command of Kafka's own tools that gives a topic a
 // setting.
-func ConfigCommand(cfg config.Kafka, topic, setting string) string {
+func ConfigCommand(cfg Options, topic, setting string) string {
 	return command("kafka-configs", cfg, fmt.Sprintf("--alter --entity-type topics --entity-name '%s' --add-config %s", topic, setting))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -84,7 +83,7 @@ func TestRefusedProducerIDOfADeadLetter(t *testing.T) {
 	c.unnumbered(2, kerr.UnknownServerError)
 	c.refuse(1, "orders", poison, kerr.InvalidRecord)
 	cfg := c.config()
-	cfg.MissingTopic = config.MissingTopicBadEvent
+	cfg.MissingTopic = MissingTopicBadEvent
 	k, _ := newKafka(t, cfg)
 	evs := events("orders", 50)
 	evs[0].Record.Topic = "absent"

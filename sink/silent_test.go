@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
 
@@ -14,7 +13,7 @@ import (
 // than one that is down.
 func TestMode25CancelWhileABrokerIsSilentReturnsAtOnce(t *testing.T) {
 	addr, asked := kafkatest.Silent(t)
-	cfg := config.DefaultKafka()
+	cfg := DefaultOptions()
 	cfg.Brokers = []string{addr}
 	k, _ := newKafka(t, *cfg)
 	stop := errors.New("stop")

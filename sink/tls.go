@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -20,9 +19,9 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 // dialer returns how to connect to a broker. With TLS the files are read anew
 // for every connection, so that renewed certificates need no restart; they are
 // read once here, so that a wrong one is found at the start.
-func dialer(cfg config.TLS) (dialFunc, error) {
+func dialer(cfg TLS) (dialFunc, error) {
 	plain := &net.Dialer{Timeout: dialTimeout}
-	if cfg == (config.TLS{}) {
+	if cfg == (TLS{}) {
 		return plain.DialContext, nil
 	}
 	if _, err := clientTLS(cfg); err != nil {
@@ -40,7 +39,7 @@ func dialer(cfg config.TLS) (dialFunc, error) {
 
 // clientTLS reads the files that cfg names. tls.Dialer fills in the server name
 // from the address where cfg has none.
-func clientTLS(cfg config.TLS) (*tls.Config, error) {
+func clientTLS(cfg TLS) (*tls.Config, error) {
 	conf := &tls.Config{ServerName: cfg.ServerName, MinVersion: tls.VersionTLS12}
 	if cfg.CAFile != "" {
 		pem, err := os.ReadFile(cfg.CAFile)

@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -96,11 +95,11 @@ const (
 )
 
 // missingPolicy is the policy for the topics of events.
-func missingPolicy(cfg config.Kafka) missing {
+func missingPolicy(cfg Options) missing {
 	switch {
 	case cfg.CreateTopics:
 		return missingCreate
-	case cfg.MissingTopic == config.MissingTopicBadEvent:
+	case cfg.MissingTopic == MissingTopicBadEvent:
 		return missingBadEvent
 	}
 	return missingWait
@@ -204,7 +203,7 @@ func (k *Kafka) lookupFailed(err error, name string) error {
 
 // CreateRequest returns the request for a topic as cfg wants topics to be; the
 // broker gives up on it after timeout.
-func CreateRequest(cfg config.Kafka, name string, timeout time.Duration) *kmsg.CreateTopicsRequest {
+func CreateRequest(cfg Options, name string, timeout time.Duration) *kmsg.CreateTopicsRequest {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = int32(timeout / time.Millisecond)
 	t := kmsg.NewCreateTopicsRequestTopic()

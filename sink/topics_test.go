@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -71,7 +70,7 @@ func TestMode28WaitingEndsWithTheContext(t *testing.T) {
 func TestMode28MissingTopicIsABadEvent(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
 	cfg := c.config()
-	cfg.MissingTopic = config.MissingTopicBadEvent
+	cfg.MissingTopic = MissingTopicBadEvent
 	k, _ := newKafka(t, cfg)
 	evs := events("orders", 10)
 	evs[3].Record.Topic = "nowhere"
@@ -196,7 +195,7 @@ func TestMode34PartitionsGrow(t *testing.T) {
 func TestMode28BrokerThatDoesNotKnowTheTopicYet(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "dead"))
 	cfg := c.config()
-	cfg.MissingTopic = config.MissingTopicBadEvent
+	cfg.MissingTopic = MissingTopicBadEvent
 	k, _ := newKafka(t, cfg, WithDeadLetterTopic("dead"))
 	for _, topic := range []string{"orders", "dead"} {
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: topic, Err: kerr.UnknownTopicOrPartition, Count: 3})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
 )
@@ -32,7 +31,7 @@ const fieldForm = "column:header|envelope|partition[:alias]"
 // parseFields reads event.additional and checks that no name is taken twice.
 // As in Debezium, spaces around the parts and the placement's case mean
 // nothing, and the same header may be given more than once.
-func parseFields(ev config.Event) ([]field, error) {
+func parseFields(ev EventOptions) ([]field, error) {
 	var errs []error
 	if name := ev.TypeHeader; reservedHeader(name, ev.PositionHeaders) {
 		errs = append(errs, failure.Configf("choose another name, such as eventType",

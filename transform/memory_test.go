@@ -24,8 +24,8 @@ func TestEventMemoryIsWhatTheHeapShows(t *testing.T) {
 		headers []byte
 	}{
 		"a payload as it is":        {nil, payload, typeOIDs["text"], nil},
-		"a payload as a JSON value": {func(c *config.Config) { c.Event.PayloadFormat = config.FormatJSON }, payload, typeOIDs["text"], nil},
-		"an expanded payload":       {func(c *config.Config) { c.Event.PayloadFormat = config.FormatJSONExpanded }, payload, typeOIDs["jsonb"], nil},
+		"a payload as a JSON value": {func(c *config.Config) { c.Event.PayloadFormat = transform.FormatJSON }, payload, typeOIDs["text"], nil},
+		"an expanded payload":       {func(c *config.Config) { c.Event.PayloadFormat = transform.FormatJSONExpanded }, payload, typeOIDs["jsonb"], nil},
 		"an envelope":               {func(c *config.Config) { c.Event.Additional = []string{"type:envelope"} }, payload, typeOIDs["text"], nil},
 		"bytes":                     {nil, bytea, typeOIDs["bytea"], nil},
 		"many headers":              {nil, []byte("{}"), typeOIDs["text"], many},

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -165,11 +164,11 @@ func (r *Router) messageOptions() (o options, unknown []error) {
 	} {
 		*option.name = known(option.key, *option.name, false)
 	}
-	if ev.Headers != config.HeadersNone {
+	if ev.Headers != HeadersNone {
 		ev.Headers = known("event.headers", ev.Headers, false)
 	}
 	for _, f := range r.fields {
-		if f.column = known("event.additional", f.column, ev.AdditionalMissing == config.MissingIgnore); f.column != "" {
+		if f.column = known("event.additional", f.column, ev.AdditionalMissing == MissingIgnore); f.column != "" {
 			o.fields = append(o.fields, f)
 		}
 	}

@@ -79,7 +79,7 @@ func TestMessageBecomesWhatARowBecomes(t *testing.T) {
 		}
 		return nil
 	}
-	options := []string{config.FormatRaw, config.FormatJSON, config.FormatJSONExpanded}
+	options := []string{transform.FormatRaw, transform.FormatJSON, transform.FormatJSONExpanded}
 	for n := range 5000 {
 		router := newRouter(t, func(c *config.Config) {
 			c.Event.PayloadFormat = options[random.IntN(len(options))]
@@ -91,7 +91,7 @@ func TestMessageBecomesWhatARowBecomes(t *testing.T) {
 				c.Route.By = "type"
 			}
 			if random.IntN(4) == 0 {
-				c.Event.NullKey = config.NullKeyPublish
+				c.Event.NullKey = transform.NullKeyPublish
 			}
 		})
 		m := &envelope.Message{
@@ -136,7 +136,7 @@ func TestBytesAreNoTextWhereTheyWouldBeShownSo(t *testing.T) {
 	if err != nil || string(raw.Record.Value) != "\x00\xff" {
 		t.Errorf("raw: %q, %v", raw.Record.Value, err)
 	}
-	inJSON, err := newRouter(t, func(c *config.Config) { c.Event.PayloadFormat = config.FormatJSON }).RouteMessage(message(t, m))
+	inJSON, err := newRouter(t, func(c *config.Config) { c.Event.PayloadFormat = transform.FormatJSON }).RouteMessage(message(t, m))
 	if err != nil || string(inJSON.Record.Value) != `"AP8="` {
 		t.Errorf("json: %q, %v", inJSON.Record.Value, err)
 	}
@@ -193,14 +193,14 @@ func TestBindMessages(t *testing.T) {
 			c.Event.ID, c.Event.Key, c.Event.Type, c.Event.Payload, c.Route.By = "id", "aggregate_id", "event_type", "payload", "type"
 			c.Event.Headers, c.Event.Additional = "headers", []string{"aggregate_type:header:kind"}
 		}, ""},
-		{"no headers", func(c *config.Config) { c.Event.Headers = config.HeadersNone }, ""},
+		{"no headers", func(c *config.Config) { c.Event.Headers = transform.HeadersNone }, ""},
 		{"the names of others", func(c *config.Config) {
 			c.Event.ID, c.Event.Key, c.Event.Type, c.Event.Payload, c.Route.By = "a", "b", "c", "d", "e"
 			c.Event.Timestamp, c.Event.SchemaVersion, c.Event.Tracing, c.Event.Headers = "f", "g", "h", "i"
 			c.Event.Additional = []string{"j:header"}
 		}, "event.id event.key event.type event.payload event.timestamp event.schema_version event.tracing route.by event.headers event.additional"},
 		{"additional ones that may be missing", func(c *config.Config) {
-			c.Event.Additional, c.Event.AdditionalMissing = []string{"tenant:header"}, config.MissingIgnore
+			c.Event.Additional, c.Event.AdditionalMissing = []string{"tenant:header"}, transform.MissingIgnore
 		}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

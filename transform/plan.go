@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -49,7 +48,7 @@ type namedColumn struct {
 
 // options are those that name columns.
 type options struct {
-	event   config.Event
+	event   EventOptions
 	routeBy string
 	fields  []field
 	table   string // what errors call the table: "table public.outbox"
@@ -76,7 +75,7 @@ func bind(rel *wal.Relation, o options) (*plan, error) {
 	}
 	b.wantType("event.timestamp", p.timestamp, "timestamptz, timestamp or int8 (milliseconds)",
 		typeTimestamptz, typeTimestamp, typeInt8)
-	b.fields(p, o.fields, o.event.AdditionalMissing == config.MissingIgnore)
+	b.fields(p, o.fields, o.event.AdditionalMissing == MissingIgnore)
 	b.builtInHeaders(p, o.event)
 	p.object = b.object(o.event, o.fields)
 	p.headerCount = len(p.headers) + builtInHeaders
@@ -86,7 +85,7 @@ func bind(rel *wal.Relation, o options) (*plan, error) {
 
 // builtInHeaders finds the columns of the headers that the router adds by
 // itself, except those whose name an additional column took.
-func (b *binder) builtInHeaders(p *plan, ev config.Event) {
+func (b *binder) builtInHeaders(p *plan, ev EventOptions) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(p.headers, func(h namedColumn) bool { return h.alias == name })
 	}
@@ -103,9 +102,9 @@ func (b *binder) builtInHeaders(p *plan, ev config.Event) {
 
 // object finds the headers column. One that is only detected must be of a JSON
 // type, and is not placed otherwise by the configuration.
-func (b *binder) object(ev config.Event, fields []field) column {
+func (b *binder) object(ev EventOptions, fields []field) column {
 	switch ev.Headers {
-	case config.HeadersNone:
+	case HeadersNone:
 		return column{}
 	case "":
 		c := b.optional("event.headers", "", objectNames)

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // The topics are what java.util.regex gives: matches(), then replaceFirst().
@@ -31,7 +31,7 @@ func TestTopicsAsJava(t *testing.T) {
 		{`x`, `\y`, "x", "y"},
 		{`x\.(?:a|b)`, `t`, "x.b", "t"},
 	} {
-		topics, err := newTopics(config.Route{Regex: tt.regex, Topic: tt.topic})
+		topics, err := newTopics(RouteOptions{Regex: tt.regex, Topic: tt.topic})
 		if err != nil {
 			t.Errorf("newTopics(%s, %s): %v", tt.regex, tt.topic, err)
 			continue
@@ -69,7 +69,7 @@ func TestRegexRefused(t *testing.T) {
 		{`a**`, "invalid nested repetition operator: ** at offset 1"},
 		{`\p{IsFoo}`, `invalid character class range: \p{IsFoo} at offset 0`},
 	} {
-		_, err := newTopics(config.Route{Regex: tt.regex, Topic: "t"})
+		_, err := newTopics(RouteOptions{Regex: tt.regex, Topic: "t"})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
 			t.Errorf("newTopics(%s) = %v (remedy %q), want a Config error with %q", tt.regex, err, failure.RemedyOf(err), tt.want)
 		}
@@ -87,7 +87,7 @@ func TestReplacementRefused(t *testing.T) {
 		{`t $1`, "no topic name may contain ' '"},
 		{`__t`, "two underscores"},
 	} {
-		_, err := newTopics(config.Route{Regex: "(?<v>.*)", Topic: tt.topic})
+		_, err := newTopics(RouteOptions{Regex: "(?<v>.*)", Topic: tt.topic})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || failure.ClassOf(err) != failure.Config {
 			t.Errorf("newTopics(topic %s) = %v, want a Config error with %q", tt.topic, err, tt.want)
 		}
@@ -120,7 +120,7 @@ func TestLegalTopic(t *testing.T) {
 }
 
 func TestTopicCacheIsBounded(t *testing.T) {
-	topics, err := newTopics(config.Default().Route)
+	topics, err := newTopics(DefaultRoute())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestTopicCacheIsBounded(t *testing.T) {
 			t.Fatalf("lookup(%s) = %q, %v", value, name, err)
 		}
 	}
-	if _, err := topics.lookup([]byte(strings.Repeat("x", maxTopicLength+1))); err == nil {
+	if _, err := topics.lookup([]byte(strings.Repeat("x", setting.LongestTopic+1))); err == nil {
 		t.Error("an overlong topic is legal")
 	}
 	if n := len(topics.cache); n > maxCachedTopics {
@@ -148,7 +148,7 @@ func FuzzTopics(f *testing.F) {
 	f.Add(`[^\Q]\E]a{2,3}?|\p{Alpha}\u0041`, `$1\$`, "aA")
 	f.Add(`(?i:[a-z&&b])(?<=x)\k<n>`, `${`, "x")
 	f.Fuzz(func(t *testing.T, regex, replacement, value string) {
-		topics, err := newTopics(config.Route{Regex: regex, Topic: replacement})
+		topics, err := newTopics(RouteOptions{Regex: regex, Topic: replacement})
 		if err != nil {
 			return
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // replacement is a parsed route.topic.
@@ -106,7 +108,7 @@ func groupNames(re *regexp.Regexp) string {
 func (r replacement) legal() error {
 	for _, part := range r {
 		for _, c := range part.literal {
-			if !topicCharacter(c) {
+			if !setting.TopicCharacter(c) {
 				return fmt.Errorf("no topic name may contain %q", c)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -134,7 +133,7 @@ var errEmptyKey = errors.New("without a key its order among others would be lost
 
 func (b *builder) key() {
 	b.event.Record.Key = b.text(b.plan.key)
-	if len(b.event.Record.Key) == 0 && b.router.event.NullKey != config.NullKeyPublish {
+	if len(b.event.Record.Key) == 0 && b.router.event.NullKey != NullKeyPublish {
 		b.reject(ReasonNullKey, fmt.Errorf("column %q is NULL or empty: %w", b.plan.key.name, errEmptyKey))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -13,7 +12,7 @@ import (
 // with its own columns. It caches without locks: its methods must be called
 // from one goroutine at a time.
 type Router struct {
-	event   config.Event
+	event   EventOptions
 	routeBy string
 	fields  []field
 	// envelope is whether any field has its place there.
@@ -36,7 +35,7 @@ type Router struct {
 // validation; what New finds beyond it (regex, replacement, additional fields,
 // header names) it returns all at once, joined, as errors of class
 // failure.Config.
-func New(ev config.Event, route config.Route) (*Router, error) {
+func New(ev EventOptions, route RouteOptions) (*Router, error) {
 	fields, fieldsErr := parseFields(ev)
 	topics, topicsErr := newTopics(route)
 	if err := errors.Join(fieldsErr, topicsErr); err != nil {

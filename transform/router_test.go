@@ -254,8 +254,8 @@ func BenchmarkRoute(b *testing.B) {
 		change func(*config.Config)
 	}{
 		{"raw", nil},
-		{"json", func(c *config.Config) { c.Event.PayloadFormat = config.FormatJSON }},
-		{"json_expanded", func(c *config.Config) { c.Event.PayloadFormat = config.FormatJSONExpanded }},
+		{"json", func(c *config.Config) { c.Event.PayloadFormat = transform.FormatJSON }},
+		{"json_expanded", func(c *config.Config) { c.Event.PayloadFormat = transform.FormatJSONExpanded }},
 		{"envelope", func(c *config.Config) { c.Event.Additional = []string{"type:envelope"} }},
 	} {
 		b.Run(bm.name, func(b *testing.B) {

@@ -1,17 +1,13 @@
 package transform
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
-
-// maxTopicLength is Kafka's limit (org.apache.kafka.common.internals.Topic).
-const maxTopicLength = 249
 
 // The cache holds this many route values, each no longer than a topic name; a
 // route column with more distinct values is routed without gain, not without
@@ -34,7 +30,7 @@ type topic struct {
 	err  error // why the name is illegal
 }
 
-func newTopics(route config.Route) (*topics, error) {
+func newTopics(route RouteOptions) (*topics, error) {
 	pattern, err := translateRegex(route.Regex)
 	if err != nil {
 		return nil, failure.Configf("write a regex without it; of Java's syntax, what RE2 has works (https://github.com/google/re2/wiki/Syntax)",
@@ -69,7 +65,7 @@ func (t *topics) lookup(value []byte) (string, error) {
 	}
 	name := t.route(string(value))
 	found := topic{name: name, err: legalTopic(name)}
-	if len(value) <= maxTopicLength {
+	if len(value) <= setting.LongestTopic {
 		if len(t.cache) >= maxCachedTopics {
 			clear(t.cache)
 		}
@@ -96,24 +92,8 @@ func (t *topics) route(value string) string {
 // legalTopic checks a name by Kafka's rules, and refuses names that begin with
 // two underscores, which Kafka keeps for itself.
 func legalTopic(name string) error {
-	switch {
-	case name == "":
-		return errors.New("the topic name is empty")
-	case name == "." || name == "..":
-		return fmt.Errorf("topic name %q is not allowed", name)
-	case len(name) > maxTopicLength:
-		return fmt.Errorf("topic name %.40q… has %d characters, more than %d", name, len(name), maxTopicLength)
-	case strings.HasPrefix(name, "__"):
+	if strings.HasPrefix(name, "__") {
 		return fmt.Errorf("topic name %q is reserved: it begins with two underscores", name)
 	}
-	for _, c := range name {
-		if !topicCharacter(c) {
-			return fmt.Errorf("topic name %q contains %q; letters, digits, dots, underscores and hyphens are allowed", name, c)
-		}
-	}
-	return nil
-}
-
-func topicCharacter(c rune) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
+	return setting.CheckTopic(name)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -24,7 +23,7 @@ func (b *builder) value() {
 	case b.router.event.TombstoneOnEmptyPayload && blank(v):
 	case b.router.envelope:
 		b.setJSON(b.appendEnvelope)
-	case b.router.event.PayloadFormat == config.FormatRaw:
+	case b.router.event.PayloadFormat == FormatRaw:
 		b.event.Record.Value = b.text(c)
 	default:
 		b.setJSON(b.appendPayload)
@@ -74,7 +73,7 @@ func (b *builder) appendEnvelope(dst []byte) ([]byte, error) {
 // and can be done.
 func (b *builder) appendPayload(dst []byte) ([]byte, error) {
 	c, v := b.plan.payload, b.get(b.plan.payload)
-	if b.router.event.PayloadFormat == config.FormatJSONExpanded && v.Kind != wal.Null {
+	if b.router.event.PayloadFormat == FormatJSONExpanded && v.Kind != wal.Null {
 		out, err := b.appendExpanded(dst, v)
 		if err == nil || errors.Is(err, errNotJSON) {
 			return out, err
@@ -98,10 +97,10 @@ func (b *builder) appendExpanded(dst []byte, v wal.Value) ([]byte, error) {
 		return nil, errNotExpandable
 	}
 	out, err := expand(dst, v.Data, expandOptions{
-		keepNull:       b.router.event.NullBehavior == config.NullOptionalBytes,
-		keepEmptyArray: b.router.event.EmptyArrayBehavior == config.EmptyArrayOptionalString,
+		keepNull:       b.router.event.NullBehavior == NullOptionalBytes,
+		keepEmptyArray: b.router.event.EmptyArrayBehavior == EmptyArrayOptionalString,
 	})
-	if errors.Is(err, errNotJSON) && b.router.event.InvalidJSON == config.InvalidJSONPublish {
+	if errors.Is(err, errNotJSON) && b.router.event.InvalidJSON == InvalidJSONPublish {
 		return nil, errNotExpandable
 	}
 	return out, err

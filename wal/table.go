@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxIdentifier is NAMEDATALEN-1, beyond which PostgreSQL cuts a name off.
-const maxIdentifier = 63
+// MaxIdentifier is NAMEDATALEN-1, beyond which PostgreSQL cuts a name off.
+const MaxIdentifier = 63
 
 // Table names a table the way the catalogs do: without quotes, in its real
 // case.
@@ -15,6 +15,9 @@ type Table struct {
 	Schema string
 	Name   string
 }
+
+// TableRemedy is what to do about a name that ParseTable refuses.
+const TableRemedy = `write schema.table; double quotes keep upper case and special characters: '"My Schema"."Outbox"'`
 
 // ParseTable reads schema.table or table by SQL's rules: an unquoted part is
 // folded to lower case (ASCII only, as in PostgreSQL's scanner), a part in
@@ -93,8 +96,8 @@ func nextIdentifier(s string) (name, rest string, err error) {
 		return "", "", errors.New("a name is empty")
 	case name == "":
 		return "", "", fmt.Errorf("unexpected %q; quote a name that is not plain", rest)
-	case len(name) > maxIdentifier:
-		return "", "", fmt.Errorf("%q is longer than %d bytes", name, maxIdentifier)
+	case len(name) > MaxIdentifier:
+		return "", "", fmt.Errorf("%q is longer than %d bytes", name, MaxIdentifier)
 	case strings.ContainsRune(name, 0):
 		return "", "", errors.New("a name contains a zero byte")
 	}

@@ -10,13 +10,13 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/relay"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // counter is a sink that counts and takes no time.
@@ -185,18 +185,22 @@ func (s *server) marked(ctx context.Context, table string) bool {
 
 // poll runs an instance while fn does.
 func (s *server) poll(ctx context.Context, o options, table string, fn func(*counter) error) error {
-	cfg := config.Default()
-	cfg.Source.URL = config.Secret(s.URL("postgres"))
-	cfg.Source.Tables = []string{table}
-	cfg.Source.Mode = config.ModePoll
-	cfg.Source.Poll.Notify = ""
-	cfg.Source.Poll.BatchSize = o.fresh
-	cfg.Source.Poll.Interval, cfg.Source.Poll.MaxInterval = time.Millisecond, time.Millisecond
-	cfg.Event.PositionHeaders = false
+	name, err := wal.ParseTable(table)
+	if err != nil {
+		return err
+	}
+	opts := poll.DefaultOptions()
+	opts.Notify, opts.BatchSize = "", o.fresh
+	opts.Interval, opts.MaxInterval = time.Millisecond, time.Millisecond
+	event := transform.DefaultEvent()
+	event.PositionHeaders = false
 	m := metrics.New("", "").Pipeline("")
 	out := &counter{}
-	instance, err := poll.New(poll.Options{
-		Config: cfg, Open: func() (sink.Sink, error) { return out, nil },
+	instance, err := poll.New(poll.Parts{
+		Options: opts, URL: s.URL("postgres"), Tables: []wal.Table{name},
+		Event: event, Route: transform.DefaultRoute(), OnBadEvent: transform.BadEventStop,
+		DrainTimeout: 20 * time.Second, MaxBufferedBytes: sink.DefaultOptions().MaxBufferedBytes,
+		Open:    func() (sink.Sink, error) { return out, nil },
 		Metrics: m, Health: poll.NewHealth(m, relay.NewDownstream(m)), Log: zap.NewNop(),
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // configFlags are the flags of every verb that reads the configuration.
@@ -33,33 +32,7 @@ func (c *configFlags) load(p *program) (*config.Config, error) {
 	if file == "" {
 		file = p.getenv("CDC_OUTBOX_CONFIG")
 	}
-	return config.Load(config.Options{File: file, Environ: p.environ, Set: c.set, Check: checkRouting})
-}
-
-// checkRouting judges what package config cannot, as it does not import
-// transform.
-func checkRouting(cfg *config.Config) []error {
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err == nil && cfg.Source.Mode == config.ModeMessage {
-		err = router.BindMessages(len(cfg.Source.Tables) == 0)
-	}
-	return split(err)
-}
-
-// split undoes errors.Join.
-func split(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, split(e)...)
-	}
-	return all
+	return config.Load(config.Options{File: file, Environ: p.environ, Set: c.set})
 }
 
 // getenv returns the last value of a variable, or "".

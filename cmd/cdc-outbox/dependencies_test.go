@@ -27,6 +27,7 @@ var modules = []string{
 	"github.com/twmb/franz-go",
 	"github.com/twmb/franz-go/pkg/kadm",
 	"github.com/twmb/franz-go/pkg/kmsg",
+	"golang.org/x/oauth2",
 
 	// Configuration, log, metrics
 	"github.com/beorn7/perks",

@@ -89,7 +89,10 @@ func sources(cfg *config.Config) zap.Field {
 // origin says what will be read: tables, and messages, through a slot, or tables
 // without one.
 func origin(s config.Source) string {
-	what := s.Tables
+	var what []string
+	for _, t := range s.Tables {
+		what = append(what, t.String())
+	}
 	switch s.Mode {
 	case config.ModePoll:
 		return strings.Join(what, ", ")

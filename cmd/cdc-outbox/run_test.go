@@ -4,10 +4,11 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestOriginOfEvents(t *testing.T) {
-	tables := []string{"public.outbox", "sales.outbox"}
+	tables := []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "sales", Name: "outbox"}}
 	for name, c := range map[string]struct {
 		source config.Source
 		want   string

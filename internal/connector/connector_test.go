@@ -16,11 +16,14 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/relay"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 var _ relay.Metrics = (*metrics.Metrics)(nil)
@@ -97,9 +100,9 @@ func TestRunPublishesAnswersAndDrains(t *testing.T) {
 
 func TestRunAnswersWhileItWaitsForABroker(t *testing.T) {
 	cfg := stdoutConfig("postgres://nobody@127.0.0.1:1/app")
-	cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
-	cfg.Checkpoint.Store = config.StoreKafka
+	cfg.Checkpoint.Store = checkpoint.StoreKafka
 	c := start(t, cfg)
 	wait(t, "an answer", func() bool { return code(c.base+"/livez") == http.StatusOK })
 	if got := code(c.base + "/readyz"); got != http.StatusServiceUnavailable {
@@ -141,10 +144,10 @@ func TestRunRefusesAnAddressInUse(t *testing.T) {
 
 func stdoutConfig(url string) config.Config {
 	cfg := config.Default()
-	cfg.Source.URL = config.Secret(url)
+	cfg.Source.URL = setting.Secret(url)
 	cfg.Source.Slot = "connector_test"
 	cfg.Sink = config.Sink{Stdout: &config.Stdout{}}
-	cfg.Checkpoint.Store = config.StoreNone
+	cfg.Checkpoint.Store = checkpoint.StoreNone
 	cfg.HTTP.Listen = "127.0.0.1:0"
 	return cfg
 }

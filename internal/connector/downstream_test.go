@@ -7,10 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // shows tells whether the metrics have a line.
@@ -29,10 +32,10 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := stdoutConfig("postgres://u@" + nobody.Addr().String() + "/db")
-	cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = kafkatest.Start(t).Brokers
 	cfg.Source.Slot = "no_store"
-	cfg.Checkpoint.Store = config.StorePostgres
+	cfg.Checkpoint.Store = checkpoint.StorePostgres
 	c := start(t, cfg)
 	wait(t, "the store to be missed", func() bool {
 		return c.logs.FilterMessage("checkpoint store is not available, will retry").Len() > 1
@@ -55,13 +58,13 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	t.Cleanup(func() { _ = line.Close() })
 	broker := kafkatest.Start(t)
 	cfg := stdoutConfig(db)
-	cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = broker.Brokers
 	cfg.Source.Slot = "forgetful"
-	cfg.Checkpoint.Store, cfg.Checkpoint.Path = config.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	cfg.Checkpoint.Store, cfg.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 	behind := cfg
 	at.Host = line.Addr()
-	behind.Source.URL = config.Secret(at.String())
+	behind.Source.URL = setting.Secret(at.String())
 
 	first := start(t, behind)
 	wait(t, "the first to be active", func() bool { return first.role() == "active" })

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // A stop does not create the topic that an event waits for. It ends without the
@@ -20,12 +22,12 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 			pgtest.Exec(t, db, polledOutbox)
 			broker := kafkatest.Start(t)
 			cfg := stdoutConfig(db)
-			cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+			cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 			cfg.Sink.Kafka.Brokers = broker.Brokers
 			cfg.Source.Mode, cfg.Source.Slot = mode, "drain_"+mode
 			cfg.Source.Poll.ClaimTimeout = time.Hour
 			cfg.Event.PositionHeaders = false
-			cfg.Checkpoint.Store, cfg.Checkpoint.Path = config.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+			cfg.Checkpoint.Store, cfg.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 			cfg.Errors.DrainTimeout = time.Hour
 			c := start(t, cfg)
 			wait(t, "the connector to be active", func() bool { return c.role() == "active" })

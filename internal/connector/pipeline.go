@@ -79,8 +79,27 @@ func (p *pipeline) relay(ctx context.Context, down *relay.Downstream, open func(
 	}
 	defer store.Close()
 	state := relay.NewHealth(p.metrics, down)
-	r, err := relay.New(relay.Options{
-		Config:  *p.cfg,
+	limit, linger := p.bounds()
+	r := relay.New(relay.Parts{
+		Options: relay.Options{
+			URL:              p.cfg.Source.URL.Reveal(),
+			Tables:           p.cfg.Source.Tables,
+			Slot:             p.cfg.Source.Slot,
+			Publication:      p.cfg.Source.Publication,
+			Create:           p.cfg.Source.Create,
+			Messages:         p.cfg.Source.Mode == config.ModeMessage,
+			Prefix:           p.cfg.Source.MessagePrefix,
+			Snapshot:         p.cfg.Source.Snapshot == config.SnapshotInitial,
+			StatusInterval:   p.cfg.Source.StatusInterval,
+			LivenessTimeout:  p.cfg.Source.LivenessTimeout,
+			OnUpdate:         p.cfg.Event.OnUpdate,
+			OnBadEvent:       p.cfg.Errors.OnBadEvent,
+			DrainTimeout:     p.cfg.Errors.DrainTimeout,
+			MaxBufferedBytes: limit,
+			Linger:           linger,
+			Checkpoint:       p.cfg.Checkpoint,
+			Retention:        p.cfg.Retention,
+		},
 		Router:  router,
 		Sink:    out,
 		Store:   store,
@@ -88,9 +107,6 @@ func (p *pipeline) relay(ctx context.Context, down *relay.Downstream, open func(
 		Health:  state,
 		Log:     p.log,
 	})
-	if err != nil {
-		return err
-	}
 	p.health.set(state)
 	return r.Run(ctx)
 }
@@ -109,10 +125,21 @@ func (p *pipeline) openSink(down *relay.Downstream, probe *sink.Probe) (sink.Sin
 		TopicWaiting:      down.TopicWaiting,
 		Answered:          probe.Answered,
 	})}
-	if p.cfg.Errors.OnBadEvent == config.BadEventDeadLetter {
+	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))
 	}
 	return sink.NewKafka(*kafka, opts...)
+}
+
+// stdoutBuffer bounds the bytes in flight to standard output.
+const stdoutBuffer = 4 << 20
+
+// bounds are those of the memory in flight, and of an event's wait for others.
+func (p *pipeline) bounds() (limit int64, linger time.Duration) {
+	if kafka := p.cfg.Sink.Kafka; kafka != nil {
+		return kafka.MaxBufferedBytes, kafka.Linger
+	}
+	return stdoutBuffer, 0
 }
 
 // storeWaits are those between attempts to reach the checkpoint store.

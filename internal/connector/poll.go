@@ -11,8 +11,17 @@ import (
 // poll runs a relay that needs neither slot nor checkpoint.
 func (p *pipeline) poll(ctx context.Context, down *relay.Downstream, open func() (sink.Sink, error)) error {
 	state := poll.NewHealth(p.metrics, down)
-	r, err := poll.New(poll.Options{
-		Config:  *p.cfg,
+	limit, _ := p.bounds()
+	r, err := poll.New(poll.Parts{
+		Options:          p.cfg.Source.Poll,
+		URL:              p.cfg.Source.URL.Reveal(),
+		Tables:           p.cfg.Source.Tables,
+		Event:            p.cfg.Event,
+		Route:            p.cfg.Route,
+		OnBadEvent:       p.cfg.Errors.OnBadEvent,
+		DrainTimeout:     p.cfg.Errors.DrainTimeout,
+		MaxBufferedBytes: limit,
+
 		Open:    open,
 		Metrics: p.metrics,
 		Health:  state,

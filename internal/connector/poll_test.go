@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/poll"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 var _ poll.Metrics = (*metrics.Metrics)(nil)
@@ -59,7 +60,7 @@ func TestPollingTellsOfOutages(t *testing.T) {
 	cfg.Source.Poll.ClaimTimeout = time.Second
 	cfg.Event.PositionHeaders = false
 	cfg.Errors.DrainTimeout = time.Second
-	cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = broker.Brokers
 	c := start(t, cfg)
 	ready := func() bool { return code(c.base+"/readyz") == http.StatusOK }

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // The outbox is quiet all the time: nothing is delivered, and nothing but the
@@ -21,11 +23,11 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 			pgtest.Exec(t, db, polledOutbox)
 			broker := kafkatest.Start(t)
 			cfg := stdoutConfig(db)
-			cfg.Sink = config.Sink{Kafka: config.DefaultKafka()}
+			cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 			cfg.Sink.Kafka.Brokers = broker.Brokers
 			cfg.Source.Mode, cfg.Source.Slot = mode, "probe_"+mode
 			cfg.Event.PositionHeaders = mode == config.ModeWAL
-			cfg.Checkpoint.Store, cfg.Checkpoint.Path = config.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+			cfg.Checkpoint.Store, cfg.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 			all := []running{start(t, cfg)}
 			if mode == config.ModeWAL {
 				wait(t, "the first to be active", func() bool { return all[0].role() == "active" })

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // role is what /status says.
@@ -50,10 +51,10 @@ func TestInstanceThatWasOvertakenStandsBy(t *testing.T) {
 	t.Cleanup(func() { _ = line.Close() })
 	cfg := stdoutConfig(db)
 	cfg.Source.Slot = "connector_takeover"
-	cfg.Checkpoint.Store, cfg.Checkpoint.Path = config.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	cfg.Checkpoint.Store, cfg.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 	behind := cfg
 	at.Host = line.Addr()
-	behind.Source.URL = config.Secret(at.String())
+	behind.Source.URL = setting.Secret(at.String())
 
 	first := start(t, behind)
 	wait(t, "the first to be active", func() bool { return first.role() == "active" })

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/orders"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // Names of what the demo makes.
@@ -91,7 +92,7 @@ func (s *stage) configure() error {
 		return err
 	}
 	s.config = config.Default()
-	s.config.Source.URL = config.Secret(s.postgres.URL(database))
+	s.config.Source.URL = setting.Secret(s.postgres.URL(database))
 	s.config.Sink.Kafka.Brokers = s.brokers
 	s.config.HTTP.Listen = http
 	s.config.Log.Level = "warn"

@@ -37,7 +37,8 @@ type Options struct {
 	// BinDir holds initdb and postgres. Empty means what Find returns.
 	BinDir string
 	// Durable makes the server call fsync, as a real one does. Without it
-	// the data survives a crash of the server but not of the machine.
+	// the data survives a crash of the server but not of the machine, and the data
+	// directory is a copy of one that initdb made for all.
 	Durable bool
 	// Settings are server settings (postgresql.conf), on top of
 	// wal_level=logical and room for twenty replication connections.
@@ -110,7 +111,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, dir: dir, runAs: runAs, password: rand.Text()}
+	s := &Server{opts: opts, dir: dir, runAs: runAs}
 	if err := s.create(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -121,7 +122,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 // who does not ask package freeport may take it a moment later, hence the
 // attempts.
 func (s *Server) create(ctx context.Context) error {
-	if err := s.initdb(ctx); err != nil {
+	if err := s.initialise(ctx); err != nil {
 		return err
 	}
 	var err error
@@ -213,22 +214,44 @@ func (s *Server) Close() error {
 	return errors.Join(s.Stop(ctx, Immediate), s.dir.remove())
 }
 
-// initdb creates the data directory with UTF8 and password authentication.
-func (s *Server) initdb(ctx context.Context) error {
-	pwfile := filepath.Join(s.dir.path, "password")
-	if err := s.dir.write(pwfile, []byte(s.password)); err != nil {
+// initialise makes the data directory: of a durable server with initdb, of
+// another as a copy.
+func (s *Server) initialise(ctx context.Context) error {
+	if err := s.fillData(ctx); err != nil {
 		return err
-	}
-	cmd := s.runAs.command(ctx, s.dir.path, filepath.Join(s.opts.BinDir, "initdb"),
-		"--pgdata", s.dir.data(), "--username", superuser, "--pwfile", pwfile,
-		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run %s: %w: %s", cmd.Path, err, lastLines(string(out)))
 	}
 	for name, content := range s.opts.Files {
 		if err := s.dir.write(filepath.Join(s.dir.data(), name), content); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (s *Server) fillData(ctx context.Context) error {
+	if !s.opts.Durable {
+		t, err := openTemplate(ctx, s.opts.BinDir, s.runAs)
+		if err != nil {
+			return err
+		}
+		s.password = t.password
+		return t.copyTo(ctx, s.runAs, s.dir.data())
+	}
+	s.password = rand.Text()
+	pwfile := filepath.Join(s.dir.path, "password")
+	if err := s.dir.write(pwfile, []byte(s.password)); err != nil {
+		return err
+	}
+	return initdb(ctx, s.opts.BinDir, s.runAs, s.dir.data(), pwfile)
+}
+
+// initdb creates a data directory with UTF8 and password authentication.
+func initdb(ctx context.Context, binDir string, runAs account, data, pwfile string) error {
+	cmd := runAs.command(ctx, filepath.Dir(data), filepath.Join(binDir, "initdb"),
+		"--pgdata", data, "--username", superuser, "--pwfile", pwfile,
+		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s: %w: %s", cmd.Path, err, lastLines(string(out)))
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 	}
 	var kafka []kgo.Opt
 	principal := ""
-	if cfg.Checkpoint.Store == config.StoreKafka {
+	if cfg.Checkpoint.Store == checkpoint.StoreKafka {
 		if kafka, err = sink.ClientOpts(*cfg.Sink.Kafka); err != nil {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 
 // explain adds what to do about a store that does not answer.
 func explain(cfg *config.Config, err error) error {
-	if cfg.Checkpoint.Store == config.StoreKafka {
+	if cfg.Checkpoint.Store == checkpoint.StoreKafka {
 		return sink.Unreachable(*cfg.Sink.Kafka, err)
 	}
 	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {

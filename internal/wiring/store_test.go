@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 func TestStoreKey(t *testing.T) {
@@ -21,7 +23,7 @@ func TestStoreKey(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.Default()
-			cfg.Source.URL, cfg.Source.Slot, cfg.Checkpoint.Key = config.Secret(tt.url), "s", tt.key
+			cfg.Source.URL, cfg.Source.Slot, cfg.Checkpoint.Key = setting.Secret(tt.url), "s", tt.key
 			if got, err := storeKey(&cfg); got != tt.want || err != nil {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
@@ -37,12 +39,12 @@ func TestOpenStore(t *testing.T) {
 		remedy string // "" for success
 	}{
 		{"file", func(c *config.Config) {
-			c.Checkpoint.Store, c.Checkpoint.Path = config.StoreFile, filepath.Join(t.TempDir(), "cp.json")
+			c.Checkpoint.Store, c.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "cp.json")
 		}, 0, ""},
-		{"none", func(c *config.Config) { c.Checkpoint.Store = config.StoreNone }, 0, ""},
+		{"none", func(c *config.Config) { c.Checkpoint.Store = checkpoint.StoreNone }, 0, ""},
 		{"broker down", func(c *config.Config) { c.Sink.Kafka.Brokers = []string{"127.0.0.1:1"} },
 			failure.Transient, "correct sink.kafka.brokers (127.0.0.1:1)"},
-		{"PostgreSQL down", func(c *config.Config) { c.Checkpoint.Store = config.StorePostgres },
+		{"PostgreSQL down", func(c *config.Config) { c.Checkpoint.Store = checkpoint.StorePostgres },
 			failure.Transient, "start PostgreSQL, or correct host and port in source.url"},
 		{"missing CA", func(c *config.Config) { c.Sink.Kafka.TLS.CAFile = "no-such-file" }, failure.Config, ""},
 	}

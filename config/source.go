@@ -10,16 +10,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // slotName is PostgreSQL's rule for replication slots (ReplicationSlotValidateName).
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// maxIdentifier is NAMEDATALEN-1, beyond which PostgreSQL cuts a name off.
-const maxIdentifier = 63
+// messagePrefix is what a prefix of logical messages may be here. PostgreSQL
+// takes any text, but stores it in the database's encoding, which ASCII is the
+// same in.
+var messagePrefix = regexp.MustCompile(`^[!-~]{1,48}$`)
 
-func (l *loader) validateSource() {
+func (l *loader) validateSource(report setting.Report) {
 	s := &l.cfg.Source
 	if err := checkURL(s.URL); err != nil {
 		l.reportError("source.url", err)
@@ -28,30 +31,27 @@ func (l *loader) validateSource() {
 	if !slotName.MatchString(s.Slot) {
 		l.report("source.slot", "is not a legal slot name", "use 1 to 63 lower-case letters, digits or underscores")
 	}
-	if s.Publication == "" || len(s.Publication) > maxIdentifier {
+	if s.Publication == "" || len(s.Publication) > wal.MaxIdentifier {
 		l.report("source.publication", "is not a legal publication name", "use 1 to 63 bytes")
 	}
-	l.wantOneOf("source.mode", s.Mode, ModeWAL, ModeMessage, ModePoll)
-	l.validateMessage()
-	l.validatePoll()
-	l.wantOneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
-	if s.Snapshot == SnapshotInitial && s.Mode != ModePoll && l.cfg.Checkpoint.Store == StoreNone {
-		l.report("source.snapshot", "needs a checkpoint, or every start would publish the whole table again", "set checkpoint.store to kafka, postgres or file; `cdc-outbox tail --from-table` shows what would be published")
+	report.OneOf("source.mode", s.Mode, ModeWAL, ModeMessage, ModePoll)
+	if !messagePrefix.MatchString(s.MessagePrefix) {
+		l.report("source.message_prefix", "is not a legal prefix", "use 1 to 48 printable ASCII characters without spaces")
 	}
-	l.wantBetween("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
-	l.wantBetween("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
+	report.OneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
+	report.Between("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
+	report.Between("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
 	if s.LivenessTimeout <= s.StatusInterval {
 		l.report("source.liveness_timeout", "must be longer than source.status_interval", "raise it; 1m is the default")
 	}
 }
 
-func (l *loader) validateTables(tables []string) {
+func (l *loader) validateTables(tables []wal.Table) {
 	if len(tables) == 0 && l.cfg.Source.Mode != ModeMessage {
 		l.report("source.tables", "is empty", "name the outbox table, for example [public.outbox]")
 	}
 	seen := map[wal.Table]bool{}
-	for _, name := range tables {
-		table := l.wantTable("source.tables", name)
+	for _, table := range tables {
 		if seen[table] {
 			l.report("source.tables", "names "+table.String()+" twice", "keep one")
 		}
@@ -59,16 +59,8 @@ func (l *loader) validateTables(tables []string) {
 	}
 }
 
-func (l *loader) wantTable(key, name string) wal.Table {
-	table, err := wal.ParseTable(name)
-	if err != nil {
-		l.report(key, err.Error(), `write schema.table; double quotes keep upper case and special characters: '"My Schema"."Outbox"'`)
-	}
-	return table
-}
-
 // checkURL judges a connection string by the driver's own rules.
-func checkURL(url Secret) error {
+func checkURL(url setting.Secret) error {
 	if url == "" {
 		return failure.Configf("set it in the file named by -c, or export CDC_OUTBOX_SOURCE_URL=postgres://user@host:5432/database", "is required")
 	}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// chooseTables drops the default table in message mode: messages need none.
+func (l *loader) chooseTables() {
+	if _, set := l.given["source.tables"]; !set && l.cfg.Source.Mode == ModeMessage {
+		l.cfg.Source.Tables = nil
+	}
+}
+
+// choosePolling turns off what belongs to a slot: there is no position to keep,
+// nor one to put into headers.
+func (l *loader) choosePolling() {
+	if l.cfg.Source.Mode != ModePoll {
+		return
+	}
+	if _, set := l.given["event.position_headers"]; !set {
+		l.cfg.Event.PositionHeaders = false
+	}
+	if _, set := l.given["checkpoint.store"]; !set {
+		l.cfg.Checkpoint.Store = checkpoint.StoreNone
+	}
+}
+
+// validateCombinations judges what concerns more than one section.
+func (l *loader) validateCombinations() {
+	if l.cfg.Source.Mode == ModePoll {
+		l.validatePolling()
+	} else {
+		l.validateSnapshot()
+	}
+	l.validateCheckpoint()
+	l.validateRetention()
+}
+
+func (l *loader) validatePolling() {
+	if l.cfg.Event.PositionHeaders {
+		l.report("event.position_headers", "needs a position in the log, which source.mode: poll does not know", "remove it, or set it to false")
+	}
+	if l.cfg.Checkpoint.Store != checkpoint.StoreNone {
+		l.report("checkpoint.store", "has no effect with source.mode: poll: the table is the state", "remove it, or set it to none")
+	}
+	if l.cfg.Source.Snapshot == SnapshotInitial {
+		l.report("source.snapshot", "has no effect with source.mode: poll, which publishes every row that is not marked as published", "remove it")
+	}
+}
+
+func (l *loader) validateSnapshot() {
+	s := &l.cfg.Source
+	if s.Snapshot != SnapshotInitial {
+		return
+	}
+	if s.Mode == ModeMessage && len(s.Tables) == 0 {
+		l.report("source.snapshot", "has nothing to read: messages are in no table",
+			"set source.snapshot to never; or name the tables to read beside the messages in source.tables")
+	}
+	if l.cfg.Checkpoint.Store == checkpoint.StoreNone {
+		l.report("source.snapshot", "needs a checkpoint, or every start would publish the whole table again", "set checkpoint.store to kafka, postgres or file; `cdc-outbox tail --from-table` shows what would be published")
+	}
+}
+
+func (l *loader) validateCheckpoint() {
+	if l.cfg.Checkpoint.Store != checkpoint.StoreKafka {
+		return
+	}
+	if l.cfg.Sink.Kafka == nil {
+		l.report("checkpoint.store", "needs sink.kafka, but the sink is another one", "set checkpoint.store to postgres, file or none")
+	}
+	if l.cfg.Checkpoint.Topic == l.cfg.Errors.DeadLetterTopic && l.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
+		l.report("checkpoint.topic", "is errors.dead_letter_topic too; compaction would remove dead letters", "name two topics")
+	}
+}
+
+func (l *loader) validateRetention() {
+	if l.cfg.Retention.After == 0 {
+		return
+	}
+	switch {
+	case l.cfg.Source.Mode == ModePoll:
+		l.report("retention.after", "is for tables that are read from the log", "set source.poll.after_publish to delete")
+	case l.cfg.Checkpoint.Store == checkpoint.StoreNone:
+		l.report("retention.after", "needs a checkpoint: without one nobody notices that the slot was recreated, and rows that were not published would be deleted", "set checkpoint.store")
+	case len(l.cfg.Source.Tables) == 0:
+		l.report("retention.after", "has no table to keep: messages leave nothing behind", "remove it")
+	}
+}
+
+// validateRouting compiles the routing of a configuration that is in order
+// otherwise.
+func (l *loader) validateRouting() {
+	if len(l.problems.List) > 0 {
+		return
+	}
+	router, err := transform.New(l.cfg.Event, l.cfg.Route)
+	if err == nil && l.cfg.Source.Mode == ModeMessage {
+		err = router.BindMessages(len(l.cfg.Source.Tables) == 0)
+	}
+	for _, err := range split(err) {
+		l.problems.List = append(l.problems.List, Problem{Key: l.name(""), Text: err.Error(), Remedy: failure.RemedyOf(err)})
+	}
+}
+
+// split undoes errors.Join.
+func split(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, split(e)...)
+	}
+	return all
+}

@@ -1,0 +1,71 @@
+package retention
+
+import (
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Options say what to keep, as the section retention has them. Retention is off
+// while After is 0.
+type Options struct {
+	// After is how old a published row is when it is deleted, or the youngest
+	// row of a partition when that is dropped, by Column and the server's clock;
+	// 0 turns retention off.
+	After time.Duration `yaml:"after"`
+	// Column holds the time of writing; for a partitioned table, whatever it is
+	// partitioned by counts instead.
+	Column string `yaml:"column"`
+	// Interval is the least time between two passes through the rows of a table;
+	// a pass follows another after a twentieth of After at the earliest.
+	// Partitions are looked at this often, and at least every ten seconds.
+	Interval time.Duration `yaml:"interval"`
+	// PartitionsAhead is how many partitions beyond the present one are kept
+	// ready where the table is partitioned; 0 creates none.
+	PartitionsAhead int `yaml:"partitions_ahead"`
+	// PartitionSpan is SpanDay or SpanHour.
+	PartitionSpan string `yaml:"partition_span"`
+}
+
+// Values of Options.PartitionSpan.
+const (
+	SpanDay  = "day"
+	SpanHour = "hour"
+)
+
+// mostPartitionsAhead bounds retention.partitions_ahead: each costs planning
+// time.
+const mostPartitionsAhead = 1000
+
+// DefaultOptions are what an empty section means.
+func DefaultOptions() Options {
+	return Options{
+		Column:          "created_at",
+		Interval:        10 * time.Second,
+		PartitionsAhead: 3,
+		PartitionSpan:   SpanDay,
+	}
+}
+
+// Validate reports what cannot work.
+func (o *Options) Validate(report setting.Report) {
+	report.Between("retention.after", o.After, 0, 10*365*24*time.Hour)
+	report.Between("retention.interval", o.Interval, 100*time.Millisecond, 24*time.Hour)
+	report.OneOf("retention.partition_span", o.PartitionSpan, SpanDay, SpanHour)
+	if o.PartitionsAhead < 0 || o.PartitionsAhead > mostPartitionsAhead {
+		report.Problem("retention.partitions_ahead", "must be between 0 and 1000", "3 is the default")
+	}
+	if strings.TrimSpace(o.Column) == "" || len(o.Column) > wal.MaxIdentifier {
+		report.Problem("retention.column", "is not a column name", "name the column with the time of writing, for example created_at")
+	}
+}
+
+func (o *Options) span() outbox.Span {
+	if o.PartitionSpan == SpanHour {
+		return outbox.Hourly
+	}
+	return outbox.Daily
+}
