@@ -2,12 +2,11 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
@@ -55,34 +54,36 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run; or leave out --snapshot",
 			"checkpoint.store is none: nothing would remember that the rows in the outbox are still to be published, so the next run would not publish them")
 	}
-	conn, err := connect(ctx, cfg)
+	d, err := openDecision(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(conn)
-	store, err := openStore(ctx, cfg)
-	if err != nil {
+	defer d.close()
+	if err := d.readable(ctx); err != nil {
 		return nil, err
 	}
-	defer store.Close()
-
-	v, err := readView(ctx, conn, cfg, store)
-	if err != nil {
-		return nil, err
-	}
-	if err := refuseSlot(ctx, conn, v.seen.Slot, v.server.Database); v.seen.Exists && err != nil {
-		return nil, err
-	}
-	report := planGap(v)
+	report := planGap(d.view)
 	report.Snapshot, report.retention = opts.Snapshot, cfg.Retention.After > 0
 	if !opts.Yes {
 		return report, failure.Configf("repeat it with --yes", "nothing was changed")
 	}
-	if err := storeWritable(ctx, cfg, store, checkpoint.Writable); err != nil {
+	if err := d.ready(ctx); err != nil {
 		return nil, err // before the slot is touched
 	}
-	err = closeGap(ctx, conn, cfg, store, v, report)
-	return report, err
+	return report, d.closeGap(ctx, report)
+}
+
+// readable refuses what would stop the next run all the same: it asks for the gap
+// to be accepted after that is mended.
+func (d *decision) readable(ctx context.Context) error {
+	if d.publication == nil {
+		return nil // it will be made of the tables, or that fails
+	}
+	failures, _, err := checkTables(ctx, d.conn, d.cfg, *d.publication, d.tables)
+	if err := errors.Join(append(failures, err)...); err != nil {
+		return fmt.Errorf("before a gap is accepted, what keeps the tables from being read is to be mended: %w", err)
+	}
+	return nil
 }
 
 // planGap decides what becomes of the slot. It is kept if it can be read, and
@@ -120,7 +121,8 @@ func samePublication(a, b string) bool {
 	return a == b
 }
 
-func closeGap(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store checkpoint.Store, v *view, r *GapReport) error {
+func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
+	conn, cfg, v := d.conn, d.cfg, d.view
 	if v.publication == nil {
 		infos, err := wal.ReadTables(ctx, conn, v.tables)
 		if err != nil {
@@ -162,8 +164,8 @@ func closeGap(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store che
 	if v.stored != nil {
 		cp.Epoch = v.stored.Epoch + 1
 	}
-	if err := store.Save(ctx, cp); err != nil {
-		return fmt.Errorf("save checkpoint: %w", err)
+	if err := d.save(ctx, cp); err != nil {
+		return err
 	}
 	r.To, r.Done = at.String(), true
 	return nil

@@ -214,25 +214,15 @@ func (s *setup) openCheckpoint(ctx context.Context) (err error) {
 
 func (s *setup) ensureSlot(ctx context.Context) error {
 	name := s.cfg.Source.Slot
-	slot, ok, err := wal.ReadSlot(ctx, s.conn, name)
+	v, err := readView(ctx, s.conn, s.cfg, s.store)
 	if err != nil {
 		return err
 	}
-	v := &view{}
-	v.seen.Slot, v.seen.Exists = slot, ok
-	if err := v.load(ctx, s.store); err != nil {
-		return err
+	if v.seen.Exists {
+		s.done("slot", name, "exists", "confirmed up to "+v.seen.Slot.ConfirmedFlush.String())
 	}
-	if ok {
-		s.done("slot", name, "exists", "confirmed up to "+slot.ConfirmedFlush.String())
-		if err := s.usable(ctx, slot); err != nil {
-			return err
-		}
-		return v.undecided(s.cfg)
-	}
-	if cp := v.stored; cp != nil {
-		return failure.Lossf(gapRemedy,
-			"slot %q is gone, but the checkpoint says that it was read up to %s: events committed since may be lost", name, cp.LSN)
+	if v.mismatch != nil || v.seen.Exists {
+		return v.mismatch // which run would refuse
 	}
 	if err := s.promiseSnapshot(ctx); err != nil {
 		return err
@@ -255,19 +245,10 @@ func (s *setup) promiseSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.Save(ctx, checkpoint.Beginning(server, s.cfg.Source.Slot)); err != nil {
+	if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(server, s.cfg.Source.Slot)); err != nil {
 		return fmt.Errorf("note that a slot is created: %w", err)
 	}
 	return nil
-}
-
-// usable returns why an existing slot cannot be read here, if so.
-func (s *setup) usable(ctx context.Context, slot wal.Slot) error {
-	server, err := wal.ReadServer(ctx, s.conn)
-	if err != nil {
-		return err
-	}
-	return slotUsable(slot, server.Database)
 }
 
 // gapRemedy is the way out of a loss.

@@ -26,6 +26,9 @@ type SkipReport struct {
 	Events []SkippedEvent `json:"events"`
 	Total  int            `json:"total"`
 	Done   bool           `json:"done"`
+	// Replaces is the commit of another transaction that was to be passed over,
+	// and is not any more; empty: none.
+	Replaces string `json:"replaces,omitempty"`
 
 	landmark checkpoint.Landmark
 }
@@ -59,28 +62,15 @@ func SkipTransaction(ctx context.Context, cfg *config.Config, at wal.LSN, yes bo
 	if cfg.Source.Mode == config.ModePoll {
 		return nil, noSlot("setup --accept-gap")
 	}
-	conn, err := connect(ctx, cfg)
+	d, err := openDecision(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(conn)
-	store, err := openStore(ctx, cfg)
-	if err != nil {
+	defer d.close()
+	if err := skippable(d.view, at); err != nil {
 		return nil, err
 	}
-	defer store.Close()
-	v, err := readView(ctx, conn, cfg, store)
-	if err != nil {
-		return nil, err
-	}
-	if err := skippable(v, at); err != nil {
-		return nil, err
-	}
-	if err := refuseSlot(ctx, conn, v.seen.Slot, v.server.Database); err != nil {
-		return nil, err
-	}
-
-	s, err := newSkip(cfg, v, at)
+	s, err := newSkip(ctx, d, at)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +78,20 @@ func SkipTransaction(ctx context.Context, cfg *config.Config, at wal.LSN, yes bo
 	if err != nil {
 		return nil, err
 	}
+	if noted := d.stored.Skip; noted.Commit >= d.known() && !noted.Same(report.landmark) {
+		report.Replaces = noted.Commit.String()
+	}
 	if !yes {
 		return report, failure.Configf("repeat it with --yes", "nothing was changed")
 	}
-	cp := *v.stored
+	if err := d.ready(ctx); err != nil {
+		return nil, err
+	}
+	cp := *d.stored
 	cp.Skip, cp.SavedAt = report.landmark, time.Now().UTC()
 	cp.Epoch++
-	if err := store.Save(ctx, cp); err != nil {
-		return nil, fmt.Errorf("save checkpoint: %w", err)
+	if err := d.save(ctx, cp); err != nil {
+		return nil, err
 	}
 	report.Done = true
 	return report, nil
@@ -124,16 +120,26 @@ func skippable(v *view, at wal.LSN) error {
 type skip struct {
 	cfg    *config.Config
 	view   *view
-	at     wal.LSN // of its commit record
+	oids   []uint32 // of the tables now
+	at     wal.LSN  // of its commit record
 	router *transform.Router
 	past   checkpoint.Past
 	replay *checkpoint.Replay // or another log's transaction might be passed over
 }
 
-func newSkip(cfg *config.Config, v *view, at wal.LSN) (*skip, error) {
+func newSkip(ctx context.Context, d *decision, at wal.LSN) (*skip, error) {
+	cfg, v := d.cfg, d.view
 	router, err := transform.New(cfg.Event, cfg.Route)
 	if err != nil {
 		return nil, err
+	}
+	infos, err := wal.ReadTables(ctx, d.conn, v.tables)
+	if err != nil {
+		return nil, err
+	}
+	oids := make([]uint32, len(infos))
+	for i, info := range infos {
+		oids[i] = info.OID
 	}
 	slot := v.seen.Slot.ConfirmedFlush
 	past := checkpoint.Past{Slot: slot, Known: v.known()}
@@ -142,7 +148,7 @@ func newSkip(cfg *config.Config, v *view, at wal.LSN) (*skip, error) {
 		past.Since = cp.Landmark
 		past.Start = max(slot, past.Since.Commit)
 	}
-	return &skip{cfg: cfg, view: v, at: at, router: router, past: past, replay: checkpoint.NewReplay(past)}, nil
+	return &skip{cfg: cfg, view: v, oids: oids, at: at, router: router, past: past, replay: checkpoint.NewReplay(past)}, nil
 }
 
 // read streams from the slot up to the transaction, confirming nothing.
@@ -188,20 +194,28 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 		end := msg.End
 		switch msg.Kind {
 		case wal.Insert:
-			if rel := msg.Row.Relation; !slices.Contains(s.view.tables, wal.Table{Schema: rel.Namespace, Name: rel.Name}) {
+			if !s.ours(msg.Row.Relation) {
 				continue
 			}
 			ev, err := s.router.Route(&msg.Row)
-			if err := s.note(r, &msg.Row, ev, err); err != nil {
+			if err := s.event(r, &msg.Row, ev, err); err != nil {
 				return nil, err
+			}
+			continue
+		case wal.Update:
+			if s.cfg.Event.OnUpdate == transform.UpdateFatal && s.ours(msg.Row.Relation) {
+				r.note(&msg.Row, SkippedEvent{Table: msg.Row.Relation.Namespace + "." + msg.Row.Relation.Name, Reason: reasonUpdate})
 			}
 			continue
 		case wal.LogicalMessage:
 			ev, err := s.router.RouteMessage(msg)
 			if msg.Loose {
 				end = msg.Row.Position.CommitLSN
+				if end <= s.past.Known { // read already; a transaction may commit right behind it
+					continue
+				}
 			}
-			if err := s.note(r, &msg.Row, ev, err); err != nil {
+			if err := s.event(r, &msg.Row, ev, err); err != nil {
 				return nil, err
 			}
 			if !msg.Loose {
@@ -221,28 +235,40 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 	}
 }
 
-// note adds an event of a transaction to the report.
-func (s *skip) note(r *SkipReport, row *wal.Row, ev *transform.Event, routed error) error {
+// ours tells whether the table is one of those that run reads events from: by its
+// name of then, or now.
+func (s *skip) ours(rel *wal.Relation) bool {
+	return slices.Contains(s.view.tables, wal.Table{Schema: rel.Namespace, Name: rel.Name}) || slices.Contains(s.oids, rel.OID)
+}
+
+// reasonUpdate is that of an update, which event.on_update: fatal refuses.
+const reasonUpdate transform.Reason = "update"
+
+// event adds an event of a transaction to the report.
+func (s *skip) event(r *SkipReport, row *wal.Row, ev *transform.Event, routed error) error {
 	bad, isBad := errors.AsType[*transform.BadEvent](routed)
 	if routed != nil && !isBad {
 		return routed
 	}
-	if r.Total == 0 {
-		r.landmark = checkpoint.LandmarkOf(row)
-		if r.landmark.XID != 0 { // not a message of no transaction
-			if err := s.replay.Transaction(r.landmark); err != nil {
-				return err
-			}
+	if row.XID != 0 { // not a message of no transaction
+		if err := s.replay.Transaction(checkpoint.LandmarkOf(row)); err != nil {
+			return err
 		}
 	}
+	e := SkippedEvent{Table: ev.Table, ID: ev.Name()}
+	if isBad {
+		e.Reason = bad.Reason
+	}
+	r.note(row, e)
+	return nil
+}
+
+func (r *SkipReport) note(row *wal.Row, e SkippedEvent) {
+	r.landmark = checkpoint.LandmarkOf(row)
 	if r.Total++; r.Total <= mostSkipped {
-		e := SkippedEvent{Seq: row.Position.Seq, Table: ev.Table, ID: ev.Name()}
-		if isBad {
-			e.Reason = bad.Reason
-		}
+		e.Seq = row.Position.Seq
 		r.Events = append(r.Events, e)
 	}
-	return nil
 }
 
 // reached ends the transaction in the report, if it has events, and tells whether
@@ -273,6 +299,9 @@ func (r *SkipReport) WriteText(w io.Writer) error {
 	}
 	if more := r.Total - len(r.Events); more > 0 {
 		fmt.Fprintf(&b, "  and %d more\n", more)
+	}
+	if r.Replaces != "" {
+		fmt.Fprintf(&b, "It takes the place of the transaction at %s, which is then not passed over any more.\n", r.Replaces)
 	}
 	if r.Done {
 		b.WriteString("Done: the next run passes over them, names each in its log, and publishes everything before and after.\n")

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,10 +9,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -245,7 +244,7 @@ func (t *teardown) planNotifier(ctx context.Context, table *poll.Table) error {
 	t.plan = append(t.plan, object{"trigger", table.Name.String(), there, func(ctx context.Context) error {
 		for _, sql := range table.DropNotifySQL() {
 			err := execute(ctx, t.conn, sql)
-			if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
+			if sqlstate.Of(err) == sqlstate.InsufficientPrivilege {
 				return failure.Configf("run teardown as the table's owner (source.url)", "%w", err)
 			}
 			if err != nil {

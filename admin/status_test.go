@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-func text(t *testing.T, r *StatusReport) string {
+func text(t *testing.T, r interface{ WriteText(io.Writer) error }) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := r.WriteText(&b); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -36,6 +37,26 @@ func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 	}
 	defer store.Close()
 	return v.load(ctx, store)
+}
+
+// storePatience bounds a write to the store, which in Kafka would go on for as
+// long as a broker may still have taken it.
+var storePatience = 20 * time.Second
+
+// written bounds a write to the store.
+func written(ctx context.Context, write func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	err := write(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = &failure.Error{Class: failure.Transient, Err: fmt.Errorf("the checkpoint store has not answered for %s, and may have done it or not: %w", storePatience, err),
+			Remedy: "see to the checkpoint store, and repeat the command"}
+	}
+	return err
+}
+
+func saveCheckpoint(ctx context.Context, store checkpoint.Store, cp checkpoint.Checkpoint) error {
+	return written(ctx, func(ctx context.Context) error { return store.Save(ctx, cp) })
 }
 
 // storeExists tells whether there is a topic or table to look into.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -130,12 +131,19 @@ func waitFor(t *testing.T, r io.Reader, words string) {
 // stream reads the slot's rows until fn returns false.
 func (f *fixture) stream(fn func(*wal.Row) bool) {
 	f.t.Helper()
+	f.streamChanges(func(msg *wal.Message) bool { return msg.Kind != wal.Insert || fn(&msg.Row) })
+}
+
+// streamChanges reads from the slot until fn returns false, confirming nothing.
+func (f *fixture) streamChanges(fn func(*wal.Message) bool) {
+	f.t.Helper()
 	repl, err := wal.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	s, err := wal.Open(f.ctx(), repl, wal.Options{
 		Slot: f.Source.Slot, Publication: f.Source.Publication,
+		Messages: f.Source.Mode == config.ModeMessage, MessagesOnly: len(f.Source.Tables) == 0,
 		StatusInterval: time.Second, LivenessTimeout: 30 * time.Second,
 	})
 	if err != nil {
@@ -147,7 +155,7 @@ func (f *fixture) stream(fn func(*wal.Row) bool) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if msg.Kind == wal.Insert && !fn(&msg.Row) {
+		if !fn(msg) {
 			return
 		}
 	}

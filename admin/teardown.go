@@ -6,17 +6,13 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
-
-// insufficientPrivilege is the SQLSTATE of what only an owner may do (PostgreSQL
-// documentation, "PostgreSQL Error Codes").
-const insufficientPrivilege = "42501"
 
 // Teardown drops the checkpoint, the slot and the publication. It refuses while
 // the slot is in use, and before it drops anything it makes sure that it can
@@ -70,6 +66,9 @@ type teardown struct {
 	conn  *pgx.Conn
 	store checkpoint.Store // nil: none is there, so that nothing is in it
 	yes   bool
+
+	server wal.Server // not in poll mode
+
 	plan  []object
 	kept  Steps // what stays, in poll mode
 	steps Steps
@@ -120,14 +119,16 @@ func unfinished(err error) error {
 // writable refuses a server on which nothing can be dropped.
 func (t *teardown) writable(ctx context.Context) error {
 	var readOnly bool
-	if err := t.conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::bool`).Scan(&readOnly); err != nil {
+	err := t.conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::bool`).Scan(&readOnly)
+	if err != nil {
 		return fmt.Errorf("look at the session: %w", err)
 	}
 	if readOnly {
 		return failure.Configf("connect to the primary (target_session_attrs=read-write in source.url), and leave default_transaction_read_only off for the role",
 			"the session is read-only")
 	}
-	return nil
+	t.server, err = wal.ReadServer(ctx, t.conn)
+	return err
 }
 
 // planCheckpoint plans to forget the stored position; its topic or table may be
@@ -135,37 +136,51 @@ func (t *teardown) writable(ctx context.Context) error {
 func (t *teardown) planCheckpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
-	v := &view{}
-	if err := t.loadCheckpoint(ctx, v); err != nil {
-		by := "if the store is gone for good: cdc-outbox teardown --yes --set checkpoint.store=none drops the rest"
+	found, err := t.loadCheckpoint(ctx)
+	if err != nil {
+		by := "to do without the checkpoint: cdc-outbox teardown --yes --set checkpoint.store=none drops the rest"
 		if remedy := failure.RemedyOf(err); remedy != "" {
 			by = remedy + "; or, " + by
 		}
 		return &failure.Error{Class: failure.ClassOf(err), Remedy: by, Err: fmt.Errorf("the checkpoint in %s: %w", storeName(t.cfg), err)}
 	}
-	t.plan = append(t.plan, object{"checkpoint", storeName(t.cfg), v.stored != nil || v.owed, func(ctx context.Context) error {
-		return checkpoint.Forget(ctx, t.store)
+	t.plan = append(t.plan, object{"checkpoint", storeName(t.cfg), found, func(ctx context.Context) error {
+		return written(ctx, func(ctx context.Context) error { return checkpoint.Forget(ctx, t.store) })
 	}})
 	return nil
 }
 
 // loadCheckpoint leaves the store open for the checkpoint to be forgotten in,
 // and makes sure that it can be.
-func (t *teardown) loadCheckpoint(ctx context.Context, v *view) error {
+func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
 	exists, err := storeExists(ctx, t.cfg)
 	if err != nil || !exists {
-		return err
+		return false, err
 	}
 	if t.store, err = openStore(ctx, t.cfg); err != nil {
-		return err
+		return false, err
 	}
-	if err := v.load(ctx, t.store); err != nil {
-		return err
+	cp, found, err := t.store.Load(ctx)
+	if err != nil || !found {
+		return false, err
 	}
-	if v.stored == nil && !v.owed {
+	if err := t.owns(cp); err != nil {
+		return true, err
+	}
+	return true, storeWritable(ctx, t.cfg, t.store, checkpoint.Forgettable)
+}
+
+// owns refuses the checkpoint of another connector that has the same key: two
+// servers may have databases and slots of the same names.
+func (t *teardown) owns(cp checkpoint.Checkpoint) error {
+	s, slot := t.server, t.cfg.Source.Slot
+	if cp.SystemID == s.SystemID && cp.Database == s.Database && cp.Slot == slot {
 		return nil
 	}
-	return storeWritable(ctx, t.cfg, t.store, checkpoint.Forgettable)
+	return failure.Configf("correct source.url, or give each connector a checkpoint.key of its own; "+
+		"if the checkpoint is this one's, and its server was replaced: cdc-outbox setup --accept-gap --yes makes it fit, and then teardown drops it",
+		"it belongs to slot %q of database %q on the server with system identifier %s; this is slot %q of database %q on %s",
+		cp.Slot, cp.Database, cp.SystemID, slot, s.Database, s.SystemID)
 }
 
 func (t *teardown) planSlot(ctx context.Context) error {
@@ -175,11 +190,7 @@ func (t *teardown) planSlot(ctx context.Context) error {
 		return err
 	}
 	if ok {
-		server, err := wal.ReadServer(ctx, t.conn)
-		if err != nil {
-			return err
-		}
-		if err := refuseSlot(ctx, t.conn, slot, server.Database); err != nil {
+		if err := refuseSlot(ctx, t.conn, slot, t.server.Database); err != nil {
 			return err
 		}
 		if err := t.mayReplicate(ctx); err != nil {
@@ -216,7 +227,13 @@ func (t *teardown) dropSlot(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if slot, ok, readErr := wal.ReadSlot(ctx, t.conn, name); ok && readErr == nil && slot.Active {
+	slot, ok, readErr := wal.ReadSlot(ctx, t.conn, name)
+	switch {
+	case readErr != nil:
+		return err
+	case !ok: // another teardown was faster
+		return nil
+	case slot.Active:
 		return errors.Join(refuseSlot(ctx, t.conn, slot, slot.Database), err)
 	}
 	return err
@@ -228,7 +245,7 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sql := "DROP PUBLICATION " + wal.QuoteIdentifier(name)
+	sql := "DROP PUBLICATION IF EXISTS " + wal.QuoteIdentifier(name)
 	if ok {
 		var owns bool
 		if err := t.conn.QueryRow(ctx, `SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE oid = $1`, pub.OID).Scan(&owns); err != nil {
@@ -242,7 +259,7 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	}
 	t.plan = append(t.plan, object{"publication", name, ok, func(ctx context.Context) error {
 		err := execute(ctx, t.conn, sql)
-		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
+		if sqlstate.Of(err) == sqlstate.InsufficientPrivilege {
 			return failure.Configf("as its owner: "+sql, "%w", err)
 		}
 		return err

@@ -26,14 +26,17 @@ type view struct {
 	mismatch error
 }
 
-// readView reads all three parts.
+// readView reads all three parts. A nil store is one that is not there yet.
 func readView(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store checkpoint.Store) (*view, error) {
 	v := &view{}
 	if err := v.readSlot(ctx, conn, cfg); err != nil {
 		return nil, err
 	}
-	if err := v.load(ctx, store); err != nil {
-		return nil, err
+	v.looked = true
+	if store != nil {
+		if err := v.load(ctx, store); err != nil {
+			return nil, err
+		}
 	}
 	if err := v.readServer(ctx, conn, cfg); err != nil {
 		return nil, err

@@ -48,7 +48,8 @@ func (f *file) Load(context.Context) (cp Checkpoint, ok bool, err error) {
 		return Checkpoint{}, false, nil
 	}
 	if err != nil {
-		return Checkpoint{}, false, fmt.Errorf("read checkpoint: %w", err)
+		return Checkpoint{}, false, refused(fmt.Errorf("read checkpoint: %w", err),
+			fmt.Sprintf("let the user with id %d read it, or set checkpoint.path to a file of this connector", os.Geteuid()))
 	}
 	where := "checkpoint file " + f.path
 	var doc fileDocument
@@ -83,7 +84,7 @@ func (f *file) Save(ctx context.Context, cp Checkpoint) error {
 		return fmt.Errorf("encode checkpoint: %w", err)
 	}
 	if err := replace(f.path, append(doc, '\n')); err != nil {
-		return fmt.Errorf("save checkpoint: %w", err)
+		return &failure.Error{Class: failure.Transient, Remedy: f.writeRemedy(), Err: fmt.Errorf("save checkpoint: %w", err)}
 	}
 	return nil
 }

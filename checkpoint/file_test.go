@@ -55,6 +55,20 @@ func TestFileThatIsNoJSONIsRefused(t *testing.T) {
 	}
 }
 
+// Trying again would not make a file of it.
+func TestFileThatIsADirectoryIsRefused(t *testing.T) {
+	s, err := NewFile(t.TempDir(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.Load(t.Context())
+	for what, err := range map[string]error{"Load": err, "Writable": Writable(t.Context(), s)} {
+		if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+			t.Errorf("%s = %v, want a configuration error with a remedy", what, err)
+		}
+	}
+}
+
 func TestFileNeedsItsDirectory(t *testing.T) {
 	_, err := NewFile(filepath.Join(t.TempDir(), "missing", "checkpoint.json"), "a")
 	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {

@@ -38,13 +38,26 @@ func (f *file) mayWrite(context.Context, bool) error {
 		err = os.Remove(tmp)
 	}
 	if err == nil {
+		err = replaceable(f.path)
+	}
+	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("checkpoint.path %s cannot be written: %w", f.path, err)
-	remedy := fmt.Sprintf("make the directory %s writable for the user with id %d, on a disk that outlives the container and has space left; "+
-		"in a container: mount the volume without :ro", dir, os.Geteuid())
+	return refused(fmt.Errorf("checkpoint.path %s cannot be written: %w", f.path, err), f.writeRemedy())
+}
+
+func (f *file) writeRemedy() string {
+	return fmt.Sprintf("make the directory %s writable for the user with id %d, on a disk that outlives the container and has space left, and the file in it that user's; "+
+		"in a container: mount the directory, not the file, and without :ro", filepath.Dir(f.path), os.Geteuid())
+}
+
+// refused gives an error of the file system its class: what repeating cannot mend
+// is one of the configuration.
+func refused(err error, remedy string) error {
 	class := failure.Transient // a full disk, say
-	for _, lasting := range []error{syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.ENAMETOOLONG, syscall.ENOENT, syscall.ENOTDIR} {
+	for _, lasting := range []error{
+		syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.EBUSY, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.ENOENT, syscall.ENOTDIR,
+	} {
 		if errors.Is(err, lasting) {
 			class = failure.Config
 		}

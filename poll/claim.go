@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -88,7 +89,7 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 	}
 	c.held = nil
 	rollback(ctx, c.conn)
-	if hasCode(err, codeLockNotAvailable) {
+	if sqlstate.Of(err) == sqlstate.LockNotAvailable {
 		return nil
 	}
 	return fmt.Errorf("wait for a lane: %w", classify(err, c.table))
@@ -144,7 +145,7 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 			}
 		}
 	}
-	if err := results.Close(); cancelled && hasCode(err, codeQueryCanceled) {
+	if err := results.Close(); cancelled && sqlstate.Of(err) == sqlstate.QueryCanceled {
 		return nil, 0, &surplusError{fit: len(rows)}
 	} else if err != nil {
 		return nil, 0, fmt.Errorf("claim rows of %s: %w", c.table.Name, classify(err, c.table))

@@ -9,14 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-)
-
-// SQLSTATE codes (PostgreSQL documentation, "PostgreSQL Error Codes").
-const (
-	codeInsufficientRights = "42501"
-	codeReadOnly           = "25006"
-	codeLockNotAvailable   = "55P03"
-	codeQueryCanceled      = "57014"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // lastingErrors are classes of errors that the same statement meets again (of
@@ -33,22 +26,16 @@ func classify(err error, t *Table) error {
 		return err
 	}
 	switch {
-	case pg.Code == codeInsufficientRights && strings.Contains(pg.Routine, "check_enable_rls"):
+	case pg.Code == sqlstate.InsufficientPrivilege && strings.Contains(pg.Routine, "check_enable_rls"):
 		return failure.Configf("let the role see all rows: ALTER ROLE … BYPASSRLS, or read as the table's owner",
 			"row-level security would hide events: %w", err)
-	case pg.Code == codeInsufficientRights:
+	case pg.Code == sqlstate.InsufficientPrivilege:
 		return failure.Configf("as the table's owner: "+strings.Join(t.Grants("…"), "; ")+";", "%w", err)
-	case pg.Code == codeReadOnly:
+	case pg.Code == sqlstate.ReadOnlyTransaction:
 		return &failure.Error{Class: failure.Transient, Err: err,
 			Remedy: "add target_session_attrs=read-write to source.url, and list all hosts there"}
 	}
 	return err
-}
-
-// hasCode reports whether err is the server's error with that code.
-func hasCode(err error, code string) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == code
 }
 
 // classifyMark is classify for the statement that marks rows. One that fails for

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -96,19 +97,12 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 // into that of a slot which is active elsewhere. What is to be created was
 // missing a moment ago.
 func yieldTo(err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if ok && (pg.Code == codeDuplicateObject || pg.Code == codeUniqueViolation) {
+	// Which one it is depends on how close two creations were.
+	if code := sqlstate.Of(err); code == sqlstate.DuplicateObject || code == sqlstate.UniqueViolation {
 		return fmt.Errorf("%w: %w", wal.ErrSlotActive, err)
 	}
 	return err
 }
-
-// SQLSTATE codes of two creations at once (PostgreSQL documentation,
-// "PostgreSQL Error Codes"): which one it is depends on how close they were.
-const (
-	codeDuplicateObject = "42710"
-	codeUniqueViolation = "23505"
-)
 
 func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 	name := s.opts.Publication

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -55,7 +56,7 @@ func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
 	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.opts.Tables) == 0 {
 		return err
 	}
-	return failure.Lossf(failure.RemedyOf(err)+"; then "+acceptGap,
+	return failure.Lossf(strings.TrimSuffix(failure.RemedyOf(err), ";")+"; then "+acceptGap,
 		"%w; events committed after the checkpoint at %s may be left out", err, cp.LSN)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -287,35 +286,6 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 	}
 	it.ticket = in.tracker.Add() // not before: it may never come again
 	in.queue.push(it)
-	return nil
-}
-
-// otherChange drops a change that is no insert, as Debezium's Outbox Event
-// Router does; only updates are worth a word.
-func (in *intake) otherChange(msg *wal.Message) error {
-	if !in.ours(&msg.Row) || in.knows(msg.Row.Position) {
-		return nil
-	}
-	switch msg.Kind {
-	case wal.Delete:
-		in.metrics.Ignored("delete")
-		return nil
-	case wal.Truncate:
-		in.metrics.Ignored("truncate")
-		return nil
-	}
-	in.metrics.Ignored("update")
-	level := zap.WarnLevel
-	switch in.onUpdate {
-	case transform.UpdateFatal:
-		return failure.Configf("outbox rows are written once: stop whoever updates them, or set event.on_update to warn",
-			"update of an outbox row of %s.%s at %s", msg.Row.Relation.Namespace, msg.Row.Relation.Name, msg.Row.Position.CommitLSN)
-	case transform.UpdateError:
-		level = zap.ErrorLevel
-	}
-	table := msg.Row.Relation.Namespace + "." + msg.Row.Relation.Name
-	in.digest.Note(digest.Kind{Level: level, Message: "update of an outbox row ignored", Detail: table},
-		zap.String("table", table), zap.Stringer("lsn", msg.Row.Position.CommitLSN), zap.Uint32("xid", msg.Row.XID))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,6 +221,20 @@ func TestIntakeOnUpdate(t *testing.T) {
 				t.Errorf("update of another table: %v", err)
 			}
 		})
+	}
+}
+
+// An update in a transaction that is passed over ends nothing, one in another does.
+func TestIntakePassesOverAnUpdate(t *testing.T) {
+	in, _ := newIntake(t, transform.UpdateFatal)
+	refused := row(wal.Update, outboxRelation, 10, 0)
+	in.skip = checkpoint.LandmarkOf(&refused.Row)
+	if err := in.accept(t.Context(), refused); err != nil {
+		t.Errorf("accept = %v", err)
+	}
+	err := in.accept(t.Context(), row(wal.Update, outboxRelation, 20, 0))
+	if want := "--skip-to 0/14 --yes"; failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) {
+		t.Errorf("accept = %v, remedy %q; want one with %s", err, failure.RemedyOf(err), want)
 	}
 }
 

@@ -1,45 +1,29 @@
 package retention
 
 import (
-	"errors"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// SQLSTATEs that have a remedy of ours (PostgreSQL documentation, "PostgreSQL
-// Error Codes").
-const (
-	lockNotAvailable      = "55P03"
-	insufficientPrivilege = "42501"
-	undefinedColumn       = "42703"
-	checkViolation        = "23514"
-	invalidObject         = "42P17"
-	notInRequiredState    = "55000"
-	dependentObjects      = "2BP01"
-	foreignKeyViolation   = "23503"
-	deadlockDetected      = "40P01"
-	serializationFailure  = "40001"
-)
-
+// remedies are by SQLSTATE.
 var remedies = map[string]string{
-	lockNotAvailable:      "none needed: a transaction holds the table or a row; it is tried again",
-	insufficientPrivilege: "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner, and may need CREATE on its schema: GRANT <owner> TO <role>; GRANT CREATE ON SCHEMA <schema> TO <role>",
-	undefinedColumn:       "set retention.column to the column with the time of writing",
-	invalidObject:         "if somebody else creates partitions, or for longer than retention.partition_span, set retention.partitions_ahead: 0",
-	notInRequiredState:    "if the table has no replica identity, have the publication publish no deletes: ALTER PUBLICATION <name> SET (publish = 'insert')",
-	dependentObjects:      "drop what depends on the old partition, or drop the partition with CASCADE",
-	foreignKeyViolation:   "drop the foreign key that refers to the outbox, or let it delete with the row: ON DELETE CASCADE",
+	sqlstate.LockNotAvailable:           "none needed: a transaction holds the table or a row; it is tried again",
+	sqlstate.InsufficientPrivilege:      "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner, and may need CREATE on its schema: GRANT <owner> TO <role>; GRANT CREATE ON SCHEMA <schema> TO <role>",
+	sqlstate.UndefinedColumn:            "set retention.column to the column with the time of writing",
+	sqlstate.InvalidObjectDefinition:    "if somebody else creates partitions, or for longer than retention.partition_span, set retention.partitions_ahead: 0",
+	sqlstate.NotInPrerequisiteState:     "if the table has no replica identity, have the publication publish no deletes: ALTER PUBLICATION <name> SET (publish = 'insert')",
+	sqlstate.DependentObjectsStillExist: "drop what depends on the old partition, or drop the partition with CASCADE",
+	sqlstate.ForeignKeyViolation:        "drop the foreign key that refers to the outbox, or let it delete with the row: ON DELETE CASCADE",
 }
 
 // isHeld tells whether an error says that somebody else was at the same rows: they
 // are left for the next pass.
 func isHeld(err error) bool {
-	state := sqlState(err)
-	return state == lockNotAvailable || state == deadlockDetected || state == serializationFailure
+	state := sqlstate.Of(err)
+	return state == sqlstate.LockNotAvailable || state == sqlstate.DeadlockDetected || state == sqlstate.SerializationFailure
 }
 
 // nameTaken is the error for a table that is in a partition's place.
@@ -56,19 +40,11 @@ func notByTime(table wal.Table) error {
 
 // explain adds what to do about an error of PostgreSQL, or is nil for nil.
 func explain(err error) error {
-	remedy, ok := remedies[sqlState(err)]
+	remedy, ok := remedies[sqlstate.Of(err)]
 	if !ok {
 		return err
 	}
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: err}
-}
-
-// sqlState is the SQLSTATE of the first error of PostgreSQL in err's tree.
-func sqlState(err error) string {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pg.Code
-	}
-	return ""
 }
 
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -107,7 +108,7 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 		at = p.To
 		err = r.create(ctx, conn, parent, p)
 		errs = append(errs, err)
-		if sqlState(err) != "" {
+		if sqlstate.Of(err) != "" {
 			break // the others would fail for the same reason, and hold up writers once more
 		}
 	}
@@ -130,7 +131,7 @@ func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent wal.Table
 		return nameTaken(parent, name)
 	}
 	_, err = conn.Exec(ctx, p.SQL())
-	if sqlState(err) == checkViolation {
+	if sqlstate.Of(err) == sqlstate.CheckViolation {
 		r.full[name] = time.Now().Add(fullWait)
 		r.opts.Log.Warn("partition not created: the default partition holds rows of its time, and takes the others, too",
 			zap.Stringer("partition", name), zap.String("remedy", "none needed, or move them; they go when they are old"))

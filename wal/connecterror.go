@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // connectFailed puts the error of a connection attempt into one line, and gives
@@ -23,7 +24,7 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 	short := &connectError{text: strings.Join(texts, "; "), err: err}
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case answered && pg.Code == codeInsufficientRights:
+	case answered && pg.Code == sqlstate.InsufficientPrivilege:
 		return failure.Configf("ALTER ROLE "+QuoteIdentifier(cfg.User)+" WITH REPLICATION;", "%w", short)
 	case answered && slices.Contains(badParameter, pg.Code):
 		return failure.Configf("correct the parameter in source.url, or remove it: the server takes one that is none of libpq's for a setting of its own", "%w", short)
@@ -43,7 +44,7 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 
 // badParameter are the codes of a server that does not take a setting, or its
 // value, from the connection string.
-var badParameter = []string{codeUndefinedObject, codeInvalidParameter, codeCannotChange}
+var badParameter = []string{sqlstate.UndefinedObject, sqlstate.InvalidParameterValue, sqlstate.CannotChangeRuntimeParam}
 
 // connectError is a pgconn.ConnectError with another text.
 type connectError struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // ErrSlotActive is wrapped by the error of Open when another process streams
@@ -34,21 +35,8 @@ var ErrUnavailable = errors.New("the server takes no connections now")
 // is stopping.
 var ErrShutdown = errors.New("the server is shutting down")
 
-// SQLSTATE codes that decide a class (PostgreSQL documentation, "PostgreSQL
-// Error Codes").
-const (
-	codeObjectInUse        = "55006"
-	codeObjectNotInState   = "55000"
-	codeUndefinedObject    = "42704"
-	codeUndefinedFile      = "58P01"
-	codeInvalidParameter   = "22023"
-	codeCannotChange       = "55P02"
-	codeInsufficientRights = "42501"
-	codeUndefinedDatabase  = "3D000"
-	codeAdminShutdown      = "57P01"
-	codeCannotConnectNow   = "57P03"
-	classAuthorization     = "28"
-)
+// classAuthorization begins the SQLSTATE codes of a login that is refused.
+const classAuthorization = "28"
 
 // Functions of the server (14 to 18) that report what the code alone does not
 // tell. Messages cannot be relied on: they are in the server's language.
@@ -91,25 +79,25 @@ func classify(err error) error {
 
 func classifyServer(err error, pg *pgconn.PgError) error {
 	switch {
-	case pg.Code == codeObjectInUse:
+	case pg.Code == sqlstate.ObjectInUse:
 		return fmt.Errorf("%w: %w", ErrSlotActive, err)
-	case pg.Code == codeAdminShutdown:
+	case pg.Code == sqlstate.AdminShutdown:
 		return fmt.Errorf("%w: %w", ErrTerminated, err)
-	case pg.Code == codeCannotConnectNow:
+	case pg.Code == sqlstate.CannotConnectNow:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case pg.Code == codeUndefinedDatabase:
+	case pg.Code == sqlstate.UndefinedDatabase:
 		return failure.Configf("correct the database in source.url", "%w", err)
 	case strings.HasPrefix(pg.Code, classAuthorization):
 		return failure.Configf("correct user and password in source.url, or the server's pg_hba.conf (it needs a line for the database, not only for replication)", "%w", err)
-	case pg.Code == codeInsufficientRights:
+	case pg.Code == sqlstate.InsufficientPrivilege:
 		return failure.Configf("ALTER ROLE … REPLICATION and see `cdc-outbox setup --print` for the grants", "%w", err)
-	case pg.Code == codeObjectNotInState && pg.Routine == routineRequirements:
+	case pg.Code == sqlstate.NotInPrerequisiteState && pg.Routine == routineRequirements:
 		return failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL", "%w", err)
-	case pg.Code == codeObjectNotInState, pg.Code == codeUndefinedFile:
+	case pg.Code == sqlstate.NotInPrerequisiteState, pg.Code == sqlstate.UndefinedFile:
 		// "can no longer get changes from replication slot", "requested WAL
 		// segment has already been removed".
 		return failure.Lossf(remedyLoss, "%w", err)
-	case pg.Code == codeUndefinedObject && pg.Routine == routinePublication:
+	case pg.Code == sqlstate.UndefinedObject && pg.Routine == routinePublication:
 		return failure.Lossf(remedyPublication, "%w", err)
 	}
 	return err
@@ -137,7 +125,7 @@ func certificateInvalid(err error) bool {
 // LoadPublications). The message is in the server's language and cannot be
 // relied on.
 func noticeError(n *pgconn.Notice) error {
-	if n.SeverityUnlocalized == "WARNING" && n.Code == codeObjectNotInState {
+	if n.SeverityUnlocalized == "WARNING" && n.Code == sqlstate.NotInPrerequisiteState {
 		return failure.Lossf(remedyPublication, "the server leaves out rows: %s: %s", n.Message, n.Detail)
 	}
 	return nil

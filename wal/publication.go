@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // Publication is what a publication publishes.
@@ -183,18 +184,18 @@ func ClassifyPublicationError(err error) error {
 	}
 	var remedy string
 	switch pg.Code {
-	case "55P03": // lock_not_available: CREATE INDEX, VACUUM, ALTER TABLE
+	case sqlstate.LockNotAvailable: // CREATE INDEX, VACUUM, ALTER TABLE
 		return &failure.Error{Class: failure.Transient, Err: err, Remedy: "wait for who holds a lock on a table of the publication " +
 			"(SELECT * FROM pg_locks WHERE relation = '…'::regclass), or end it; lock_timeout in source.url sets how long we wait"}
-	case "42501": // insufficient_privilege: CREATE on the database, or not the tables' owner
+	case sqlstate.InsufficientPrivilege: // CREATE on the database, or not the tables' owner
 		remedy = "let the tables' owner create it: cdc-outbox setup --print prints the SQL"
-	case "42P01": // undefined_table
+	case sqlstate.UndefinedTable:
 		remedy = "create the table: cdc-outbox setup"
-	case "42710": // duplicate_object
+	case sqlstate.DuplicateObject:
 		remedy = "another session created the publication at the same time: run again"
-	case "55000": // object_not_in_prerequisite_state: EnsurePublicationSQL
+	case sqlstate.NotInPrerequisiteState: // EnsurePublicationSQL
 		remedy = pg.Hint
-	case "22023": // invalid_parameter_value: unlogged, temporary, system and foreign tables, views
+	case sqlstate.InvalidParameterValue: // unlogged, temporary, system and foreign tables, views
 		remedy = "only ordinary and partitioned, permanent, logged tables can be published; ALTER TABLE … SET LOGGED"
 	default:
 		return err

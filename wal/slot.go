@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // Plugin is the only output plugin whose slots are read.
@@ -222,14 +223,14 @@ func classifySlotError(err error) error {
 	}
 	var remedy string
 	switch pg.Code {
-	case "53400": // configuration_limit_exceeded
+	case sqlstate.ConfigurationLimitExceeded:
 		remedy = "drop a slot nobody needs (SELECT slot_name, active FROM pg_replication_slots; SELECT pg_drop_replication_slot('…');), " +
 			"or raise max_replication_slots in postgresql.conf and restart PostgreSQL"
-	case "55000": // object_not_in_prerequisite_state
+	case sqlstate.NotInPrerequisiteState:
 		remedy = "ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL"
-	case "42501": // insufficient_privilege
+	case sqlstate.InsufficientPrivilege:
 		remedy = "ALTER ROLE <the connecting role> WITH REPLICATION;"
-	case "42710": // duplicate_object
+	case sqlstate.DuplicateObject:
 		remedy = "choose another name for source.slot, or drop the old one: SELECT pg_drop_replication_slot('…');"
 	default:
 		return err

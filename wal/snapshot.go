@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // Snapshot says which rows of a table to read, and what they are numbered
@@ -55,7 +56,7 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*Row)
 	}
 	// Streaming needs no right to read the table, so that the role may lack it, nor
 	// is it bound by policies.
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == codeInsufficientRights {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == sqlstate.InsufficientPrivilege {
 		role := QuoteIdentifier(conn.Config().User)
 		if pg.Routine == routineRowSecurity {
 			return failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;", "%w", err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // The tests of what the server is told, and of where a stream begins.
@@ -128,7 +129,7 @@ func TestOpenClosesTheConnectionWhenItFails(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t))
 	s.options.Slot = "missing"
 	s.options.Start = 1
-	if _, err := s.tryOpen(t, 1); sqlState(err) != codeUndefinedObject {
+	if _, err := s.tryOpen(t, 1); sqlState(err) != sqlstate.UndefinedObject {
 		t.Errorf("Open: %v", err)
 	}
 	s.await(t, `SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'walsender' AND datname = current_database()`)

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // retryLimit bounds how often one call is repeated on conflicts. Each conflict
@@ -30,18 +30,7 @@ func retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// SQLSTATE codes.
-const (
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-	lockNotAvailable     = "55P03"
-)
-
 func conflicted(err error) bool {
-	return errors.Is(err, pgx.ErrNoRows) || hasCode(err, serializationFailure) || hasCode(err, deadlockDetected)
-}
-
-func hasCode(err error, code string) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == code
+	code := sqlstate.Of(err)
+	return errors.Is(err, pgx.ErrNoRows) || code == sqlstate.SerializationFailure || code == sqlstate.DeadlockDetected
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 const (
@@ -142,7 +144,7 @@ func (s *Store) truncate(ctx context.Context, part string) (int, error) {
 		return err
 	})
 	switch {
-	case hasCode(err, lockNotAvailable), err == nil && live > 0:
+	case sqlstate.Of(err) == sqlstate.LockNotAvailable, err == nil && live > 0:
 		return 0, nil // in use; the next sweep will see
 	case err != nil:
 		return 0, fail(err)

@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// What only says what it would do creates nothing either.
+func TestWithoutYesNoStoreIsCreated(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.Checkpoint.Store = checkpoint.StorePostgres
+	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{})
+	wantClass(t, err, failure.Config, "nothing was changed")
+	_, err = SkipTransaction(f.ctx(), f.Config, 1, false)
+	wantClass(t, err, failure.Config, "no checkpoint to note")
+	var there bool
+	if err := f.conn.QueryRow(f.ctx(), `SELECT to_regclass($1) IS NOT NULL`, f.Checkpoint.Table).Scan(&there); err != nil || there {
+		t.Errorf("the checkpoint's table is there: %v, %v", there, err)
+	}
+}
+
+// "Done" means that the next run goes on: a gap is not accepted while the tables
+// cannot be read, which would make another.
+func TestAcceptGapWantsTablesThatCanBeRead(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	before := f.save()
+	f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`)
+	for _, yes := range []bool{false, true} {
+		_, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: yes})
+		wantClass(t, err, failure.Config, "before a gap is accepted", "is not in publication")
+		if cp := f.stored(); cp.Epoch != before.Epoch {
+			t.Errorf("the checkpoint is %+v", cp)
+		}
+	}
+	f.exec(`ALTER PUBLICATION cdc_outbox ADD TABLE outbox`)
+	if _, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Two servers may have databases and slots of the same names, and one store.
+func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*checkpoint.Checkpoint){
+		"another server":                 func(cp *checkpoint.Checkpoint) { cp.SystemID = "1" },
+		"another server, just beginning": func(cp *checkpoint.Checkpoint) { cp.SystemID, cp.Creating = "1", true },
+		"another database":               func(cp *checkpoint.Checkpoint) { cp.Database = "other" },
+		"another slot":                   func(cp *checkpoint.Checkpoint) { cp.Slot = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.setup()
+			cp := f.save()
+			change(&cp)
+			cp.Epoch++
+			f.put(cp)
+			for _, yes := range []bool{false, true} {
+				steps, err := Teardown(f.ctx(), f.Config, yes)
+				wantClass(t, err, failure.Config, "nothing was dropped", "it belongs to slot")
+				wantSteps(t, steps)
+			}
+			if _, ok := f.slot(); !ok {
+				t.Error("the slot is gone")
+			}
+			store, err := openStore(f.ctx(), f.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			if now, ok, err := store.Load(f.ctx()); !ok || err != nil || now.Epoch != cp.Epoch {
+				t.Errorf("the checkpoint is %+v, %v", now, err)
+			}
+		})
+	}
+}
+
+// Setup says of it what run would, and does not advise to accept a gap that is
+// none, which would take the checkpoint from its connector.
+func TestSetupNamesTheOtherServer(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	cp := f.save()
+	cp.SystemID, cp.Epoch = "1", cp.Epoch+1
+	f.put(cp)
+	for _, slot := range []string{"there", "missing"} {
+		_, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+		wantClass(t, err, failure.Loss, "wrong database cluster")
+		if _, ok := f.slot(); ok != (slot == "there") {
+			t.Errorf("the slot is there: %v", ok)
+		}
+		if slot == "there" {
+			f.exec(dropSlot(f))
+		}
+	}
+}
+
+// A broker that takes a checkpoint and does not answer: every write has an end.
+func TestWriteToAStoreThatIsSilentEnds(t *testing.T) {
+	for name, write := range map[string]func(*fixture) error{
+		"accept-gap": func(f *fixture) error {
+			_, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
+			return err
+		},
+		"teardown": func(f *fixture) error {
+			_, err := Teardown(f.ctx(), f.Config, true)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			c := f.withKafka()
+			f.setup()
+			f.save()
+			storePatience = time.Second
+			defer func() { storePatience = 20 * time.Second }()
+			answer := make(chan struct{})
+			defer close(answer)
+			c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				c.SleepControl(func() { <-answer })
+				return nil, nil, false
+			})
+			wantClass(t, write(f), failure.Transient, "has not answered for 1s")
+			if _, ok := f.slot(); !ok {
+				t.Error("the slot is gone")
+			}
+		})
+	}
+}
+
+// A row that was written while its table had another name is an event of ours, as
+// it is to run.
+func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	before := f.save()
+	const good = ` (aggregatetype, aggregateid, type, payload) VALUES ('order', '1', 'Placed', '{}')`
+	f.exec(`ALTER TABLE outbox RENAME TO renamed`, `INSERT INTO renamed`+good, `INSERT INTO renamed`+strings.Replace(good, "'1'", "''", 1),
+		`ALTER TABLE renamed RENAME TO outbox`)
+	commits := f.commits(2)
+	before.LSN, before.Landmark = commits[1].Commit, commits[0] // as after the stop at the bad event
+	before.Scope = checkpoint.Scope([]wal.Table{{Schema: "public", Name: "outbox"}}, false, "")
+	before.Epoch++
+	f.put(before)
+	done, err := SkipTransaction(f.ctx(), f.Config, commits[1].Commit, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cp := f.stored(); done.Total != 1 || !cp.Skip.Same(commits[1]) {
+		t.Errorf("done %+v, checkpoint %+v", done, cp)
+	}
+}
+
+// An update that event.on_update: fatal refuses can be passed over, and what takes
+// the place of another says so.
+func TestSkipTransactionWithAnUpdate(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Event.OnUpdate = transform.UpdateFatal
+	f.setup()
+	f.save()
+	f.insert("order", "1", "{}")
+	f.exec(`UPDATE outbox SET type = 'x'`)
+	f.insert("order", "2", "{}")
+	var update checkpoint.Landmark
+	commits := f.commits(2)
+	f.streamChanges(func(msg *wal.Message) bool {
+		update = checkpoint.LandmarkOf(&msg.Row)
+		return msg.Kind != wal.Update
+	})
+	done, err := SkipTransaction(f.ctx(), f.Config, update.Commit, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cp := f.stored(); done.Total != 1 || done.Events[0].Reason != reasonUpdate || done.Replaces != "" || !cp.Skip.Same(update) {
+		t.Errorf("done %+v, checkpoint %+v", done, cp)
+	}
+	again, err := SkipTransaction(f.ctx(), f.Config, commits[1].Commit, true)
+	if err != nil || again.Replaces != update.Commit.String() || !strings.Contains(text(t, again), "not passed over any more") {
+		t.Errorf("%+v, %v, want the place of %s taken", again, err, update.Commit)
+	}
+}
