@@ -18,6 +18,7 @@ type health struct {
 	mu      sync.Mutex
 	relay   httpapi.Health // nil unless the relay runs
 	waiting string         // why it does not run yet
+	silent  error          // why brokers do not answer; nil if they do
 	failed  error          // why it will not without a person
 }
 
@@ -32,6 +33,13 @@ func (h *health) waitFor(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.relay, h.waiting = nil, err.Error()
+}
+
+// brokers notes that Kafka answers (nil), or why it does not.
+func (h *health) brokers(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent = err
 }
 
 // fail notes why the relay will not run again without a person's help.
@@ -51,6 +59,9 @@ func (h *health) current() (relay httpapi.Health, idle idle) {
 		idle.Role, idle.Error, idle.Remedy = roleFailed, h.failed.Error(), failure.RemedyOf(h.failed)
 	default:
 		idle.Role, idle.Waiting = "starting", h.waiting
+		if h.waiting == "" && h.silent != nil {
+			idle.Waiting, idle.Remedy = "Kafka: "+h.silent.Error(), failure.RemedyOf(h.silent)
+		}
 	}
 	return nil, idle
 }

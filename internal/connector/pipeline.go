@@ -57,7 +57,11 @@ func (p *pipeline) relay(ctx context.Context) error {
 		return err
 	}
 	state := relay.NewHealth(p.metrics)
-	probe, err := p.newProbe(state.Brokers)
+	tell := func(err error) {
+		state.Brokers(err)
+		p.health.brokers(err)
+	}
+	probe, err := p.newProbe(tell)
 	if err != nil {
 		return err
 	}
@@ -67,6 +71,8 @@ func (p *pipeline) relay(ctx context.Context) error {
 		return err
 	}
 	defer out.Close()
+	// From here on, as a store that is kept in Kafka waits for brokers, too.
+	defer p.watch(ctx, probe, tell)()
 	store, err := p.openStore(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -88,7 +94,6 @@ func (p *pipeline) relay(ctx context.Context) error {
 		return err
 	}
 	p.health.set(state)
-	defer p.watch(ctx, probe, state.Brokers)()
 	return r.Run(ctx)
 }
 

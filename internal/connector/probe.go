@@ -25,8 +25,9 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	return sink.NewProbe(*p.cfg.Sink.Kafka)
 }
 
-// watch runs the probe beside a relay, whose health tell is of, until the
-// returned function stops it: a relay that drains needs brokers, too. A standby
+// watch runs the probe beside a relay and its beginnings, whose health tell is
+// of, until the returned function stops it: a relay that drains needs brokers,
+// too. A standby
 // is watched as well. The goroutine is joined by that function.
 func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error)) (stop func()) {
 	if probe == nil {
