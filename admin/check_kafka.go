@@ -140,6 +140,9 @@ func (c *cluster) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
 	if err := c.client.Ping(ctx); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // of which the client says no more than that it was ended
+			err = fmt.Errorf("no broker answered within %s", pingPatience)
+		}
 		c.client.Close()
 		return fmt.Errorf("connect to Kafka at %s: %w", strings.Join(c.cfg.Brokers, ", "), sink.Unreachable(c.cfg, err))
 	}

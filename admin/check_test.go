@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -205,6 +206,16 @@ func TestCheckWithoutServers(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	wantFinding(t, r, "kafka.connection", Fail, "127.0.0.1:1")
+}
+
+// The client says only that it was ended.
+func TestCheckSaysThatBrokersAreSilent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Sink = config.Sink{Kafka: config.DefaultKafka()}
+	silent, _ := kafkatest.Silent(t)
+	f.Sink.Kafka.Brokers = []string{silent}
+	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "no broker answered within "+pingPatience.String())
 }
 
 func TestCheckNamesOpenTransactions(t *testing.T) {
