@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
 var (
@@ -15,6 +16,8 @@ var (
 // health answers for a relay, before there is one for its beginnings, and after
 // it failed for its end. It is safe for concurrent use.
 type health struct {
+	command invocation.Invocation // completes the commands in remedies
+
 	mu      sync.Mutex
 	relay   httpapi.Health // nil unless the relay runs
 	waiting string         // why it does not run yet
@@ -63,6 +66,7 @@ func (h *health) current() (relay httpapi.Health, idle idle) {
 			idle.Waiting, idle.Remedy = "Kafka: "+h.silent.Error(), failure.RemedyOf(h.silent)
 		}
 	}
+	idle.Remedy = h.command.In(idle.Remedy)
 	return nil, idle
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/relay"
@@ -28,6 +29,7 @@ type pipeline struct {
 	metrics *metrics.Metrics
 	stdout  io.Writer
 	health  *health
+	command invocation.Invocation // completes the commands in remedies
 }
 
 // run runs relays, one after the other: one whose slot another instance took
