@@ -173,7 +173,11 @@ func closeGap(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store che
 func (r *GapReport) WriteText(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(r.explain())
-	fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
+	if r.Done {
+		fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
+	} else {
+		fmt.Fprintf(&b, "Slot: would be %s.\n", r.Slot)
+	}
 	switch {
 	case r.Snapshot:
 		b.WriteString("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
