@@ -80,20 +80,8 @@ func bind(rel *wal.Relation, o options) (*plan, error) {
 	b.builtInHeaders(p, o.event)
 	p.object = b.object(o.event, o.fields)
 	p.headerCount = len(p.headers) + builtInHeaders
-	p.unfit = b.unfit()
+	p.unfit = errors.Join(b.errs...)
 	return p, p.unfit
-}
-
-// unfit is nil, or all errors with all remedies.
-func (b *binder) unfit() error {
-	if len(b.errs) < 2 {
-		return errors.Join(b.errs...)
-	}
-	remedies := make([]string, len(b.errs))
-	for i, err := range b.errs {
-		remedies[i] = failure.RemedyOf(err)
-	}
-	return failure.Configf(strings.Join(remedies, "; "), "%w", errors.Join(b.errs...))
 }
 
 // builtInHeaders finds the columns of the headers that the router adds by

@@ -106,16 +106,6 @@ func TestTableChangesMidStream(t *testing.T) {
 	}
 }
 
-// A table that is no outbox lacks several columns, and each has a remedy.
-func TestEachMissingColumnHasItsRemedy(t *testing.T) {
-	err := newRouter(t, nil).Bind(relation(1, "customers", "id", "name"))
-	for _, key := range []string{"event.key", "route.by", "event.payload"} {
-		if !strings.Contains(failure.RemedyOf(err), "name a column of the table in "+key+" (id, name)") || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s: %v, remedy %q", key, err, failure.RemedyOf(err))
-		}
-	}
-}
-
 func TestPositionHeadersFollowTheTransaction(t *testing.T) {
 	router := newRouter(t, nil)
 	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
