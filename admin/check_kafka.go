@@ -141,6 +141,9 @@ func (c *cluster) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
 	if err = c.client.Ping(ctx); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // of which the client says no more than that it was ended
+			err = fmt.Errorf("no broker answered within %s", pingPatience)
+		}
 		err = sink.Unreachable(c.cfg, err)
 	} else {
 		err = sink.Reach(ctx, c.client, c.cfg)

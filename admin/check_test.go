@@ -221,6 +221,16 @@ func TestCheckFindsAWrongAdvertisedListener(t *testing.T) {
 	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "not at 127.0.0.1:1")
 }
 
+// The client says only that it was ended.
+func TestCheckSaysThatBrokersAreSilent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	silent, _ := kafkatest.Silent(t)
+	f.Sink.Kafka.Brokers = []string{silent}
+	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "no broker answered within "+pingPatience.String())
+}
+
 func TestCheckNamesOpenTransactions(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	f.setup()

@@ -175,7 +175,11 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
 func (r *GapReport) WriteText(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(r.explain())
-	fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
+	if r.Done {
+		fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
+	} else {
+		fmt.Fprintf(&b, "Slot: would be %s.\n", r.Slot)
+	}
 	switch {
 	case r.Snapshot:
 		b.WriteString("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")

@@ -126,24 +126,26 @@ func TestGapReportText(t *testing.T) {
 		"a gap": {GapReport{Reason: "slot \"s\" is gone", From: "0/A", To: "0/B", Slot: "created"},
 			"Why the connector stopped: slot \"s\" is gone\n" +
 				"Gap: events committed between 0/A and 0/B may never have been published.\n" +
-				"Slot: created.\n" + stay},
+				"Slot: would be created.\n" + stay},
+		"done": {GapReport{From: "0/A", To: "0/A", Slot: "kept", Done: true},
+			"The slot fits the checkpoint: no gap is known.\nSlot: kept.\n" + stay + "Done: run goes on from 0/A.\n"},
 		"nothing wrong": {GapReport{From: "0/A", To: "0/A", Slot: "kept"},
-			"The slot fits the checkpoint: no gap is known.\nSlot: kept.\n" + stay},
+			"The slot fits the checkpoint: no gap is known.\nSlot: would be kept.\n" + stay},
 		"nothing wrong, the slot is behind": {GapReport{From: "0/B", To: "0/A", Slot: "kept", ReadAgain: true},
 			"The slot fits the checkpoint: no gap is known.\n" +
 				"Read again: the slot still has what was committed between 0/A and 0/B, where the checkpoint is; what was published of it is published once more.\n" +
-				"Slot: kept.\n" + stay},
+				"Slot: would be kept.\n" + stay},
 		"no checkpoint": {GapReport{To: "0/A", Slot: "kept"},
-			"There is no checkpoint, and no gap is known.\nSlot: kept.\n" + stay},
+			"There is no checkpoint, and no gap is known.\nSlot: would be kept.\n" + stay},
 		"the slot is behind": {GapReport{Reason: "the publication was recreated", From: "0/B", To: "0/A", Slot: "kept", ReadAgain: true},
 			"Why the connector stopped: the publication was recreated\n" +
 				"Read again: the slot still has what was committed between 0/A and 0/B, where the checkpoint is; what was published of it is published once more.\n" +
 				"Gap: apart from what is named above, nothing that was committed from 0/A on is missing.\n" +
-				"Slot: kept.\n" + stay},
+				"Slot: would be kept.\n" + stay},
 		"another server": {GapReport{Reason: "wrong database cluster", From: "5/0", To: "0/A", Slot: "kept", elsewhere: true},
 			"Why the connector stopped: wrong database cluster\n" +
 				"Gap: events committed after 5/0 on the server of the checkpoint, or before 0/A on this one, may never have been published.\n" +
-				"Slot: kept.\n" + stay},
+				"Slot: would be kept.\n" + stay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

@@ -22,6 +22,7 @@ const statusPatience = 10 * time.Second
 type StatusReport struct {
 	At      time.Time `json:"at"`
 	Verdict string    `json:"verdict"` // one sentence
+	Remedy  string    `json:"remedy,omitempty"`
 
 	PostgreSQL      *DatabaseStatus `json:"postgresql,omitempty"`
 	PostgreSQLError *Problem        `json:"postgresql_error,omitempty"`
@@ -141,7 +142,7 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	r.note(err, storeErr, v.mismatch)
 	r.Instance = askInstance(ctx, cfg)
 	r.bad = r.bad || r.stuck() != ""
-	r.Verdict = r.judge(v.mismatch)
+	r.Verdict, r.Remedy = r.judge(v.mismatch), r.remedy(v.mismatch)
 	return r
 }
 

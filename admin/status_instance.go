@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // instancePatience bounds the questions to a running connector: it answers from
@@ -25,6 +26,7 @@ type InstanceStatus struct {
 	Role    string   `json:"role"`
 	Ready   bool     `json:"ready"`
 	Reasons []string `json:"reasons,omitempty"` // why it is not ready
+	Remedy  string   `json:"remedy,omitempty"`
 }
 
 // askInstance returns nil where nobody answers, or somebody else.
@@ -64,7 +66,9 @@ func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 			found.Reasons = append(found.Reasons, reason)
 		}
 	}
-	found.Ready = len(found.Reasons) == 0
+	if found.Ready = len(found.Reasons) == 0; !found.Ready {
+		found.Remedy = state.remedy(cfg)
+	}
 	return found
 }
 
@@ -73,6 +77,24 @@ type instanceState struct {
 	Role string `json:"role"`
 	Slot string `json:"slot"` // empty before the first checkpoint, and in poll mode
 	Mode string `json:"mode"` // of poll mode only
+
+	MissingTopics []string `json:"missing_topics"`
+	Remedy        string   `json:"remedy"` // of one that does not read
+}
+
+// remedy is what the connector knows to do, or the place where to look.
+func (s instanceState) remedy(cfg *config.Config) string {
+	switch {
+	case s.Remedy != "":
+		return s.Remedy
+	case len(s.MissingTopics) > 0 && cfg.Sink.Kafka != nil:
+		var commands []string
+		for _, topic := range s.MissingTopics {
+			commands = append(commands, sink.CreateCommand(*cfg.Sink.Kafka, topic))
+		}
+		return strings.Join(commands, "; ")
+	}
+	return "see the `remedy` in its log; `cdc-outbox check` looks at every requirement"
 }
 
 // reads tells whether the connector is one of this configuration, as far as it

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // instanceAt answers as a connector that reads the slot does.
@@ -37,8 +38,13 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 		ready  string
 		words  []string // nil: nothing is wrong
 	}{
+		"says what to do": {func(slot string) string {
+			return `{"role": "active", "slot": "` + slot + `", "missing_topics": ["outbox.event.order"]}`
+		}, notReady, []string{missing, "-> kafka-topics.sh --bootstrap-server kafka:9092 --create --topic 'outbox.event.order' --partitions 3"}},
+		"has its own remedy": {func(string) string { return `{"role": "failed", "remedy": "cdc-outbox setup"}` },
+			`{"ready": false, "reasons": ["role is failed", "` + missing + `"]}`, []string{"-> cdc-outbox setup\n"}},
 		"says why": {func(slot string) string { return `{"role": "active", "slot": "` + slot + `"}` }, notReady,
-			[]string{"events do not get through", missing, "connector    active, not ready"}},
+			[]string{"events do not get through", missing, "connector    active, not ready", "-> see the `remedy` in its log"}},
 		"is one of several": {func(slot string) string {
 			return `{"pipelines": {"a": {"role": "active", "slot": "` + slot + `"}, "b": {"role": "active", "slot": "other"}}}`
 		}, `{"ready": false, "reasons": ["pipeline b: PostgreSQL: down", "pipeline a: ` + missing + `"]}`,
@@ -52,6 +58,8 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 			f.setup()
 			f.save()
 			f.hold()
+			f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+			f.Sink.Kafka.Brokers = []string{"kafka:9092"}
 			f.HTTP.Listen = instanceAt(t, tt.status(f.Source.Slot), tt.ready)
 			r := Status(f.ctx(), f.Config)
 			err, shown := r.Err(), text(t, r)

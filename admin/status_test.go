@@ -38,13 +38,13 @@ func TestStatus(t *testing.T) {
 	}{
 		{"not set up", func(f *fixture) {
 			f.exec(dropSlot(f), `DROP PUBLICATION cdc_outbox`)
-		}, 0, false, []string{"not set up yet", "slot         missing", "publication  missing"}},
+		}, 0, false, []string{"not set up yet", "-> cdc-outbox setup\n", "slot         missing", "publication  missing"}},
 		{"not running", func(f *fixture) { f.save() }, 0, false,
 			[]string{"nobody is reading the slot", "held by      nobody", "saved ", "publishes insert, update"}},
 		{"running", func(f *fixture) { f.save(); f.hold() }, 0, false,
 			[]string{"the slot is being read", "held by      pid ", "cdc-outbox"}},
-		{"slot gone", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, failure.Loss, true, []string{"does not fit the checkpoint", "is gone"}},
-		{"publication gone", func(f *fixture) { f.exec(`DROP PUBLICATION cdc_outbox`) }, failure.Loss, true, []string{"publication \"cdc_outbox\" does not"}},
+		{"slot gone", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, failure.Loss, true, []string{"does not fit the checkpoint", "is gone", "-> ", "setup --accept-gap --yes"}},
+		{"publication gone", func(f *fixture) { f.exec(`DROP PUBLICATION cdc_outbox`) }, failure.Loss, true, []string{"publication \"cdc_outbox\" does not", "-> cdc-outbox setup --accept-gap --yes"}},
 		{"Kafka down", func(f *fixture) {
 			f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 			f.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}

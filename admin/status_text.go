@@ -40,6 +40,22 @@ func (r *StatusReport) judge(mismatch error) string {
 	return "the slot is being read"
 }
 
+// remedy is what to do about the verdict, where no line below it says so.
+func (r *StatusReport) remedy(mismatch error) string {
+	db := r.PostgreSQL
+	switch {
+	case db == nil:
+		return ""
+	case mismatch != nil:
+		return remedyOf(mismatch)
+	case db.Slot != nil && db.Slot.Lost != "":
+		return gapRemedy
+	case db.Slot == nil || db.Publication == nil:
+		return "cdc-outbox setup"
+	}
+	return ""
+}
+
 // WriteText prints the report for a person: the verdict, then one line for each
 // thing.
 func (r *StatusReport) WriteText(w io.Writer) error {
@@ -47,7 +63,11 @@ func (r *StatusReport) WriteText(w io.Writer) error {
 		return r.writePolled(w)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", r.Verdict)
+	b.WriteString(r.Verdict + "\n")
+	if r.Remedy != "" {
+		b.WriteString("-> " + r.Remedy + "\n")
+	}
+	b.WriteString("\n")
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -112,6 +132,9 @@ func (i *InstanceStatus) write(line func(name, format string, args ...any)) {
 	line("connector", "%s, %s (http://%s)", i.Role, state, i.Address)
 	for _, reason := range i.Reasons {
 		line("", "%s", reason)
+	}
+	if i.Remedy != "" {
+		line("", "-> %s", i.Remedy)
 	}
 }
 

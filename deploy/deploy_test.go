@@ -140,6 +140,20 @@ func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
 	}
 }
 
+// What is measured is of no use where nobody looks.
+func TestDashboardShowsEveryMetric(t *testing.T) {
+	var shown strings.Builder
+	for _, expr := range expressions(t) {
+		shown.WriteString(expr + "\n")
+	}
+	for name := range exported(t) {
+		if strings.HasPrefix(name, "cdc_outbox_") && name != "cdc_outbox_build_info" &&
+			!regexp.MustCompile(name+`\b|`+name+"_bucket").MatchString(shown.String()) {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+}
+
 // exported returns the names of the metrics of the connector and of consumers.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()

@@ -1,7 +1,10 @@
 package deploy
 
 import (
+	"debug/elf"
+	"encoding/json"
 	"fmt"
+	"go/version"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -31,8 +34,11 @@ func TestDockerfileCompilesFromItsContext(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) { b.build(t, s) })
 	}
-	if compiled < 3 {
-		t.Errorf("only %d stages compile something: this test does not read the Dockerfile right", compiled)
+	if last := b.stages[len(b.stages)-1].name; last != "cdc-outbox" {
+		t.Errorf("docker build makes %s where no target is named", last)
+	}
+	if compiled < 3 || b.started < 3 {
+		t.Errorf("only %d stages compile something, only %d start something: this test does not read the Dockerfile right", compiled, b.started)
 	}
 	for program, limit := range largest {
 		found := false
@@ -47,6 +53,15 @@ func TestDockerfileCompilesFromItsContext(t *testing.T) {
 		if !found {
 			t.Errorf("no stage makes %s", program)
 		}
+	}
+}
+
+// The image's Go does not download another one, as that of a machine does.
+func TestImageHasTheGoThatIsNeeded(t *testing.T) {
+	needed := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "../go.mod"))
+	image := regexp.MustCompile(`golang:([\d.]+)`).FindStringSubmatch(read(t, "../Dockerfile"))
+	if needed == nil || image == nil || version.Compare("go"+image[1], "go"+needed[1]) < 0 {
+		t.Errorf("go.mod wants %q, the Dockerfile has %q", needed, image)
 	}
 }
 
@@ -141,16 +156,28 @@ type builder struct {
 	stages  []stage
 	images  string            // a directory
 	roots   map[string]string // the file system of each stage that was built, in images
+	started int               // how many of them start a program
 }
 
 // build carries out a stage, after what it begins with.
 func (b *builder) build(t *testing.T, s stage) {
 	root := filepath.Join(b.images, s.name)
-	run := step{root: root, builder: b, workdir: "/", environ: map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}}
+	if !b.known(s.from) {
+		t.Fatalf("stage %s begins with %s, which is neither a stage before it nor an image with a version", s.name, s.from)
+	}
+	run := step{root: root, builder: b, workdir: "/", environ: map[string]string{}}
 	for _, line := range b.inherited(s) {
 		run.do(t, line)
 	}
 	b.roots[s.name] = root
+	if len(run.commands) > 0 { // an image, and no stage that compiles
+		b.started++
+		run.checkImage(t)
+	}
+}
+
+func (b *builder) known(image string) bool {
+	return b.roots[image] != "" || image == "scratch" || strings.Contains(image, ":")
 }
 
 // inherited returns the stage's instructions, those of the stages that it is
@@ -166,7 +193,42 @@ func (b *builder) inherited(s stage) []string {
 type step struct {
 	*builder
 	root, workdir string
-	environ       map[string]string
+	user          string
+	commands      [][]string        // that ENTRYPOINT and HEALTHCHECK start
+	environ       map[string]string // of a command, besides the machine's
+}
+
+// given are the arguments that BuildKit sets, for a stage that asks for them.
+var given = map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}
+
+// checkImage refuses an image that would not start: there is nothing in it but
+// what was copied, and no shell that looks for a program.
+func (s *step) checkImage(t *testing.T) {
+	t.Helper()
+	if uid, _, _ := strings.Cut(s.user, ":"); !regexp.MustCompile(`^[1-9]\d*$`).MatchString(uid) {
+		t.Errorf("it runs as %q, which Kubernetes does not take for another user than root", s.user)
+	}
+	for _, command := range s.commands {
+		program := filepath.Join(s.root, command[0])
+		file, err := elf.Open(program)
+		if err != nil {
+			t.Errorf("it starts %s: %v", command, err)
+			continue
+		}
+		if libraries, err := file.ImportedLibraries(); err != nil || len(libraries) > 0 || file.Section(".interp") != nil {
+			t.Errorf("%s needs libraries, of which the image has none: %v, %v", command, libraries, err)
+		}
+		_ = file.Close()
+		if len(command) == 1 || runtime.GOOS != "linux" {
+			continue
+		}
+		if err := os.Chmod(program, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), program, append(command[1:], "--help")...).CombinedOutput(); err != nil {
+			t.Errorf("it starts %s: %v\n%s", command, err, out)
+		}
+	}
 }
 
 func (s *step) do(t *testing.T, line string) {
@@ -177,7 +239,11 @@ func (s *step) do(t *testing.T, line string) {
 		s.workdir = rest
 	case "ARG", "ENV":
 		for _, assignment := range strings.Fields(rest) {
-			if key, value, found := strings.Cut(assignment, "="); found {
+			key, value, found := strings.Cut(assignment, "=")
+			if !found {
+				value, found = given[key]
+			}
+			if found {
 				s.environ[key] = value
 			}
 		}
@@ -187,7 +253,15 @@ func (s *step) do(t *testing.T, line string) {
 		}
 	case "RUN":
 		s.run(t, strings.TrimSpace(regexp.MustCompile(`^(\s*--\S+)+`).ReplaceAllString(rest, "")))
-	case "USER", "LABEL", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD":
+	case "USER":
+		s.user = rest
+	case "ENTRYPOINT", "HEALTHCHECK":
+		var command []string
+		if err := json.Unmarshal([]byte(rest[max(0, strings.Index(rest, "[")):]), &command); err != nil || len(command) == 0 {
+			t.Fatalf("%s: the image has no shell: write it as a list, %v", line, err)
+		}
+		s.commands = append(s.commands, command)
+	case "LABEL", "EXPOSE", "CMD":
 	default:
 		t.Fatalf("this test does not know the instruction %s", line)
 	}
@@ -199,7 +273,7 @@ func (s *step) run(t *testing.T, command string) {
 	if command == "go mod download" {
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(command, "/out/", s.root+"/out/"))
+	cmd := exec.CommandContext(t.Context(), "sh", "-u", "-c", strings.ReplaceAll(command, "/out/", s.root+"/out/"))
 	cmd.Dir, cmd.Env = filepath.Join(s.root, s.workdir), os.Environ()
 	for key, value := range s.environ {
 		cmd.Env = append(cmd.Env, key+"="+value)

@@ -3,6 +3,7 @@ package sink
 import (
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"syscall"
 
@@ -47,8 +48,12 @@ func absenceRemedy(cfg Options, err error) string {
 			return "the broker hangs up: it may want a login (set sink.kafka.sasl) or TLS (set sink.kafka.tls.enabled); " +
 				"or name another listener in " + brokers
 		default:
-			return "the broker hangs up: it may want TLS (set sink.kafka.tls.enabled); or name another listener in " + brokers
+			return "the broker hangs up: it may want TLS (set sink.kafka.tls.enabled) or refuse the login of sink.kafka.sasl; " +
+				"or name another listener in " + brokers
 		}
+	}
+	if _, unknown := errors.AsType[*net.DNSError](err); unknown {
+		return "correct " + brokers + ", or wait for the name service"
 	}
 	remedy := "start a broker, or correct " + brokers
 	if !plain {

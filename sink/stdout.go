@@ -120,7 +120,7 @@ func (s *Stdout) flush() error {
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EBADF) {
 			return &failure.Error{Class: failure.Transient, Remedy: outputRemedy, Err: fmt.Errorf("%w: %w", ErrOutputGone, err)}
 		}
-		return fmt.Errorf("write events: %w", err)
+		return &failure.Error{Class: failure.Transient, Remedy: spaceRemedy, Err: fmt.Errorf("write events: %w", err)}
 	}
 	return nil
 }
@@ -128,6 +128,8 @@ func (s *Stdout) flush() error {
 // ErrOutputGone is wrapped by the error of a Stdout whose writer nobody reads any
 // more: only a new process has another one.
 var ErrOutputGone = errors.New("nobody reads standard output any more")
+
+const spaceRemedy = "see that what standard output leads to can be written, then start again: nothing that was not written was confirmed"
 
 const outputRemedy = "start it again with standard output connected to what reads it: nothing that was not written was confirmed"
 

@@ -3,10 +3,12 @@ package sink
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -43,8 +45,8 @@ var errBroken = errors.New("broken pipe")
 
 func TestStdoutReportsWhatWasNotWritten(t *testing.T) {
 	err := NewStdout(brokenPipe{}).Deliver(t.Context(), events("orders", 1), nil)
-	if !errors.Is(err, errBroken) {
-		t.Errorf("got %v", err)
+	if !errors.Is(err, errBroken) || !strings.Contains(failure.RemedyOf(err), "nothing that was not written was confirmed") {
+		t.Errorf("got %v, remedy %q", err, failure.RemedyOf(err))
 	}
 }
 

@@ -228,7 +228,7 @@ func (p *program) show(r report, asJSON bool) error {
 	var b bytes.Buffer
 	if !asJSON {
 		err := r.WriteText(&b)
-		_, writeErr := io.WriteString(p.stdout, p.withFile(b.String()))
+		_, writeErr := io.WriteString(p.stdout, p.command.In(b.String()))
 		return errors.Join(err, writeErr)
 	}
 	encoder := json.NewEncoder(&b)
@@ -237,6 +237,6 @@ func (p *program) show(r report, asJSON bool) error {
 	if err := encoder.Encode(r); err != nil {
 		return err
 	}
-	_, err := io.WriteString(p.stdout, p.withFileInJSON(b.String()))
+	_, err := io.WriteString(p.stdout, p.command.InJSON(b.String()))
 	return err
 }

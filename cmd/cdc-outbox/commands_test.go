@@ -2,41 +2,62 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// A remedy's command reads the file that the command which failed has read.
-func TestRemediesNameTheConfigurationFile(t *testing.T) {
-	dir := t.TempDir()
-	for name, quoted := range map[string]string{"outbox.yaml": "", "it's mine.yaml": `'\''`} {
-		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(dir, name)
-			content := "source: {url: 'postgres://nobody@127.0.0.1:1/app'}\nsink: {stdout: {}}\ncheckpoint: {store: none}\n"
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var out, errs bytes.Buffer
-			p := &program{stdout: &out, stderr: &errs}
-			if code := p.run(t.Context(), []string{"setup", "-c", file, "--accept-gap", "--snapshot"}); code != 2 {
-				t.Fatalf("exit code %d: %s", code, errs.String())
-			}
-			want := "cdc-outbox setup -c " + file + " --yes"
-			if quoted != "" {
-				want = "cdc-outbox setup -c '" + strings.ReplaceAll(file, "'", quoted) + "' --yes"
-			}
-			if got := p.withFile("try `cdc-outbox setup --yes`, or cdc-outbox check -c x; cdc-outbox-demo"); got != "try `"+want+"`, or cdc-outbox check -c x; cdc-outbox-demo" {
-				t.Errorf("got %s", got)
-			}
-			encoded := p.withFileInJSON(`{"remedy": "cdc-outbox setup --yes"}`)
-			var decoded map[string]string
-			if err := json.Unmarshal([]byte(encoded), &decoded); err != nil || decoded["remedy"] != want {
-				t.Errorf("%s: %v", encoded, err)
-			}
-		})
+// A remedy's command reads the file that the command which failed has read, as
+// the last line of a log in JSON, too, and is about the same pipeline.
+func TestRemediesCanBeTypedAsTheyAre(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	pipeline := func(name string) string {
+		return fmt.Sprintf("  %s: {source: {url: '%s', slot: typed_%[1]s, publication: %[1]s, tables: [%[1]s]}, sink: {stdout: {}}, checkpoint: {store: none}}\n", name, db)
+	}
+	if err := os.WriteFile(file, []byte("pipelines:\n"+pipeline("orders")+pipeline("billing")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		code      int
+		out, errs string
+	}
+	do := func(p *program, args ...string) result {
+		var out, errs bytes.Buffer
+		p.stdout, p.stderr = &out, &errs
+		code := p.run(t.Context(), append(args, "-c", file))
+		return result{code, out.String(), errs.String()}
+	}
+	if got := do(&program{}, "setup"); got.code != 0 {
+		t.Fatalf("setup: %+v", got)
+	}
+	t.Cleanup(func() { do(&program{}, "teardown", "--yes") })
+
+	want := "cdc-outbox teardown -c " + file + " --pipeline orders --yes"
+	if got := do(&program{}, "teardown", "--pipeline", "orders"); got.code != 2 || !strings.Contains(got.errs, want) {
+		t.Errorf("%+v lacks %s", got, want)
+	}
+	pgtest.Exec(t, db, `DROP PUBLICATION orders`)
+	want = "cdc-outbox setup -c " + file + " --pipeline orders --accept-gap --yes"
+	if got := do(&program{}, "check"); !strings.Contains(got.out, want) {
+		t.Errorf("%+v lacks %s", got, want)
+	}
+	if got := do(&program{}, "check", "--json"); !strings.Contains(got.out, want) {
+		t.Errorf("%+v lacks %s", got, want)
+	}
+	lost := &program{connect: func(context.Context, connector.Options) error {
+		return failure.Lossf("cdc-outbox setup --accept-gap --yes", "lost")
+	}}
+	want = "cdc-outbox setup -c " + file + " --accept-gap --yes"
+	if got := do(lost, "run"); !strings.Contains(got.errs, `"remedy":"`+want+`"`) {
+		t.Errorf("%+v lacks %s", got, want)
 	}
 }
 

@@ -27,7 +27,7 @@ func declareConfig(flags *flag.FlagSet) *configFlags {
 
 // load reads the configuration from the file, the environment and the flags.
 func (c *configFlags) load(p *program) (*config.Config, error) {
-	p.file = c.file
+	p.command.File = c.file
 	file := c.file
 	if file == "" {
 		file = p.getenv("CDC_OUTBOX_CONFIG")

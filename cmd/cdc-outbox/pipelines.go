@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
 )
 
@@ -29,6 +30,7 @@ func declareAdmin(flags *flag.FlagSet) *adminFlags {
 
 // load returns the pipelines that the verb is about.
 func (a *adminFlags) load(p *program) ([]config.Pipeline, error) {
+	p.command.Pipeline = *a.pipeline
 	cfg, err := a.cfg.load(p)
 	if err != nil {
 		return nil, err
@@ -82,11 +84,11 @@ func (a *adminFlags) each(p *program, work func(*config.Config) (report, error))
 		}
 		errs = append(errs, err)
 		if found != nil {
-			reports = append(reports, pipelineReport{pipeline.Name, found})
+			reports = append(reports, pipelineReport{found, invocation.Invocation{File: p.command.File, Pipeline: pipeline.Name}})
 		}
 	}
 	switch {
-	case len(reports) == 1 && reports[0].name == "":
+	case len(reports) == 1 && reports[0].command.Pipeline == "":
 		errs = append(errs, p.show(reports[0].report, *a.asJSON))
 	case len(reports) > 0:
 		errs = append(errs, p.show(reports, *a.asJSON))
@@ -99,8 +101,8 @@ func (a *adminFlags) each(p *program, work func(*config.Config) (report, error))
 type pipelineReports []pipelineReport
 
 type pipelineReport struct {
-	name string
 	report
+	command invocation.Invocation // completes the commands in it
 }
 
 // WriteText implements report, with a heading for each.
@@ -109,19 +111,24 @@ func (all pipelineReports) WriteText(w io.Writer) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "pipeline %s\n", r.name)
-		if err := r.WriteText(w); err != nil {
+		var b strings.Builder
+		if err := r.WriteText(&b); err != nil {
 			return err
 		}
+		fmt.Fprintf(w, "pipeline %s\n%s", r.command.Pipeline, r.command.In(b.String()))
 	}
 	return nil
 }
 
 // MarshalJSON implements json.Marshaler: an object by name.
 func (all pipelineReports) MarshalJSON() ([]byte, error) {
-	byName := make(map[string]report, len(all))
+	byName := make(map[string]json.RawMessage, len(all))
 	for _, r := range all {
-		byName[r.name] = r.report
+		encoded, err := json.Marshal(r.report)
+		if err != nil {
+			return nil, err
+		}
+		byName[r.command.Pipeline] = json.RawMessage(r.command.InJSON(string(encoded)))
 	}
 	return json.Marshal(map[string]any{"pipelines": byName})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
 )
 
@@ -24,8 +25,8 @@ type program struct {
 	// connect runs the connector until ctx ends or it fails; nil is
 	// connector.Run.
 	connect func(context.Context, connector.Options) error
-	// file is the configuration that -c names, once it is read.
-	file string
+	// command completes the commands in remedies, once flags are read.
+	command invocation.Invocation
 	// fatal takes the error that ends the program, in place of stderr; nil until
 	// a configuration says that the log is JSON.
 	fatal *zap.Logger

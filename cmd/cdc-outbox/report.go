@@ -24,10 +24,10 @@ func (p *program) report(ctx context.Context, err error) {
 	if cause, ok := errors.AsType[stopped](context.Cause(ctx)); ok && errors.Is(err, context.Canceled) {
 		fmt.Fprintf(&b, "cdc-outbox: %v\n", cause)
 	} else {
-		fmt.Fprintf(&b, "error: %s\n", p.withFile(err.Error()))
+		fmt.Fprintf(&b, "error: %s\n", p.command.In(err.Error()))
 	}
 	if remedy := failure.RemedyOf(err); remedy != "" {
-		fmt.Fprintf(&b, "remedy: %s\n", p.withFile(remedy))
+		fmt.Fprintf(&b, "remedy: %s\n", p.command.In(remedy))
 	}
 	// Where stderr is gone there is nobody to tell.
 	_, _ = fmt.Fprint(p.stderr, b.String())

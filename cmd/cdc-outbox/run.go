@@ -37,7 +37,7 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 		return err
 	}
 	if cfg.Log.Format != "console" {
-		p.fatal = log
+		p.fatal = p.command.Log(log)
 	}
 	if err := p.checkOutput(cfg); err != nil {
 		return err
@@ -51,7 +51,7 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 		connect = connector.Run
 	}
 	announced := announceStop(ctx, log)
-	err = connect(ctx, connector.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: p.stdout})
+	err = connect(ctx, connector.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: p.stdout, Invocation: p.command})
 	announced()
 	if err != nil {
 		return err

@@ -24,10 +24,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 )
 
-// Options say what to run. All are required.
+// Options say what to run. All but the last are required.
 type Options struct {
 	// Config has passed validation.
 	Config  *config.Config
@@ -35,6 +36,8 @@ type Options struct {
 	Metrics *metrics.Set
 	// Stdout is where sink.stdout writes.
 	Stdout io.Writer
+	// Invocation completes the commands in remedies. Optional.
+	Invocation invocation.Invocation
 }
 
 // Run runs the connector, or all pipelines, until ctx ends, then drains and
@@ -72,17 +75,20 @@ func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
 	each := o.Config.Each()
 	pipelines := make([]*pipeline, len(each))
 	for i, p := range each {
+		command := o.Invocation
+		command.Pipeline = p.Name
 		pipelines[i] = &pipeline{
 			name:    p.Name,
 			cfg:     p.Config,
-			log:     o.Log,
+			log:     command.Log(o.Log),
+			command: command,
 			metrics: o.Metrics.Pipeline(p.Name),
 			stdout:  out,
-			health:  &health{},
+			health:  &health{command: command},
 		}
 		pipelines[i].metrics.ObserveReady(func() bool { ok, _ := pipelines[i].health.Ready(); return ok })
 		if p.Name != "" {
-			pipelines[i].log = o.Log.With(zap.String("pipeline", p.Name))
+			pipelines[i].log = pipelines[i].log.With(zap.String("pipeline", p.Name))
 		}
 	}
 	if len(o.Config.Pipelines) == 0 {

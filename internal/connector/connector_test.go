@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -48,7 +49,8 @@ func start(t *testing.T, cfg config.Config) running {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Options{Config: &cfg, Log: zap.New(core), Metrics: metrics.New("", ""), Stdout: out})
+		done <- Run(ctx, Options{Config: &cfg, Log: zap.New(core), Metrics: metrics.New("", ""), Stdout: out,
+			Invocation: invocation.Invocation{File: "outbox.yaml"}})
 	}()
 	stop := sync.OnceValue(func() error {
 		cancel()

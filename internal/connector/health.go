@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
 var (
@@ -15,9 +16,12 @@ var (
 // health answers for a relay, before there is one for its beginnings, and after
 // it failed for its end. It is safe for concurrent use.
 type health struct {
+	command invocation.Invocation // completes the commands in remedies
+
 	mu      sync.Mutex
 	relay   httpapi.Health // nil unless the relay runs
 	waiting string         // why it does not run yet
+	silent  error          // why brokers do not answer; nil if they do
 	failed  error          // why it will not without a person
 }
 
@@ -32,6 +36,13 @@ func (h *health) waitFor(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.relay, h.waiting = nil, err.Error()
+}
+
+// brokers notes that Kafka answers (nil), or why it does not.
+func (h *health) brokers(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent = err
 }
 
 // fail notes why the relay will not run again without a person's help.
@@ -51,7 +62,11 @@ func (h *health) current() (relay httpapi.Health, idle idle) {
 		idle.Role, idle.Error, idle.Remedy = roleFailed, h.failed.Error(), failure.RemedyOf(h.failed)
 	default:
 		idle.Role, idle.Waiting = "starting", h.waiting
+		if h.waiting == "" && h.silent != nil {
+			idle.Waiting, idle.Remedy = "Kafka: "+h.silent.Error(), failure.RemedyOf(h.silent)
+		}
 	}
+	idle.Remedy = h.command.In(idle.Remedy)
 	return nil, idle
 }
 

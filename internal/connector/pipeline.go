@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/relay"
@@ -28,6 +29,7 @@ type pipeline struct {
 	metrics *metrics.Metrics
 	stdout  io.Writer
 	health  *health
+	command invocation.Invocation // completes the commands in remedies
 }
 
 // run runs relays, one after the other: one whose slot another instance took
@@ -36,12 +38,16 @@ type pipeline struct {
 func (p *pipeline) run(ctx context.Context) error {
 	p.metrics.Connected("postgres", false)
 	down := relay.NewDownstream(p.metrics)
-	probe, err := p.newProbe(down.Brokers)
+	tell := func(err error) {
+		down.Brokers(err)
+		p.health.brokers(err)
+	}
+	probe, err := p.newProbe(tell)
 	if err != nil {
 		return err
 	}
 	defer probe.Close()
-	defer p.watch(ctx, probe, down.Brokers)()
+	defer p.watch(ctx, probe, tell)()
 	open := func() (sink.Sink, error) { return p.openSink(down, probe) }
 	if p.cfg.Source.Mode == config.ModePoll {
 		return p.poll(ctx, down, open)

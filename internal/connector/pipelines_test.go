@@ -68,10 +68,17 @@ func TestPipelinesAreIsolated(t *testing.T) {
 	if got := code(c.base + "/livez"); got != http.StatusOK {
 		t.Errorf("/livez answers %d: a restart does not bring a slot back", got)
 	}
-	if status := body(c.base + "/status"); !strings.Contains(status, `"role": "failed"`) || !strings.Contains(status, `"remedy"`) {
+	const typed = "cdc-outbox setup -c outbox.yaml --pipeline billing --accept-gap --yes"
+	if status := body(c.base + "/status"); !strings.Contains(status, `"role": "failed"`) || !strings.Contains(status, typed) {
 		t.Errorf("/status = %s", status)
 	}
+	if line := c.logs.FilterMessage(needsOperator).All()[0].ContextMap(); !strings.Contains(fmt.Sprint(line["remedy"]), typed) {
+		t.Errorf("logged %v", line)
+	}
 	err := c.stop()
+	if remedy := failure.RemedyOf(err); !strings.Contains(remedy, typed) {
+		t.Errorf("the remedy of Run's error is %s", remedy)
+	}
 	if failure.ClassOf(err) != failure.Loss || !strings.Contains(err.Error(), "pipeline billing: ") {
 		t.Errorf("Run = %v, want the loss of pipeline billing", err)
 	}

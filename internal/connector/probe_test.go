@@ -62,3 +62,24 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 		})
 	}
 }
+
+// What takes connections and says nothing, as a listener for another protocol
+// does, is waited for while the checkpoint store opens, too.
+func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
+	cfg := stdoutConfig(pgtest.Shared(t).NewDatabase(t))
+	silent, _ := kafkatest.Silent(t)
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	cfg.Sink.Kafka.Brokers = []string{silent}
+	cfg.Checkpoint.Store = checkpoint.StoreKafka
+	c := start(t, cfg)
+	const line = "Kafka does not answer; events wait"
+	wait(t, "a line in the log", func() bool { return c.logs.FilterMessage(line).Len() == 1 })
+	if remedy, _ := c.logs.FilterMessage(line).All()[0].ContextMap()["remedy"].(string); !strings.Contains(remedy, silent) {
+		t.Errorf("the remedy is %q", remedy)
+	}
+	for _, path := range []string{"/readyz", "/status"} {
+		if got := body(c.base + path); !strings.Contains(got, "Kafka: no broker has answered for") {
+			t.Errorf("%s = %s", path, got)
+		}
+	}
+}

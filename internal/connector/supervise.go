@@ -73,5 +73,6 @@ func (p *pipeline) fail(msg string, err error) error {
 	p.health.fail(err)
 	p.log.Error(msg, zap.Error(err), zap.String("remedy", failure.RemedyOf(err)),
 		zap.Int("exit_code", failure.ClassOf(err).ExitCode()))
-	return fmt.Errorf("pipeline %s: %w", p.name, err)
+	return &failure.Error{Class: failure.ClassOf(err), Remedy: p.command.In(failure.RemedyOf(err)),
+		Err: fmt.Errorf("pipeline %s: %w", p.name, err)}
 }

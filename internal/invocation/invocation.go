@@ -1,0 +1,108 @@
+// Package invocation completes the commands of ours that remedies name, so that
+// they can be typed as they are: a command without the configuration file of the
+// one that failed reads another configuration, or none, and one without its
+// pipeline is about all of them.
+//
+// Non-goals: --set and the environment, which may hold secrets.
+package invocation
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Invocation is what a command line says of the configuration to read. The zero
+// value changes nothing. It may be used concurrently.
+type Invocation struct {
+	File     string // given with -c; empty if it was not
+	Pipeline string // the only one that a message is about; empty for all
+}
+
+// ownCommand is a command of ours in a text, with the beginning of its flags
+// where it has been completed.
+var ownCommand = regexp.MustCompile(`\bcdc-outbox (setup|teardown|check|status|tail|run)\b( -c | --pipeline )?`)
+
+// In returns the text with its commands completed; those that are already stay as
+// they are.
+func (i Invocation) In(text string) string {
+	return i.complete(text, func(s string) string { return s })
+}
+
+// InJSON is In for a text that is JSON.
+func (i Invocation) InJSON(text string) string {
+	return i.complete(text, func(s string) string {
+		quoted, err := json.Marshal(s)
+		if err != nil {
+			return s // a string always can be
+		}
+		return string(quoted[1 : len(quoted)-1])
+	})
+}
+
+func (i Invocation) complete(text string, encode func(string) string) string {
+	if i == (Invocation{}) {
+		return text
+	}
+	return ownCommand.ReplaceAllStringFunc(text, func(command string) string {
+		if strings.HasSuffix(command, " ") {
+			return command
+		}
+		if i.File != "" {
+			command += encode(" -c " + quote(i.File))
+		}
+		if i.Pipeline != "" && !strings.HasPrefix(command, "cdc-outbox run") { // which runs all
+			command += encode(" --pipeline " + quote(i.Pipeline))
+		}
+		return command
+	})
+}
+
+// plain is what a shell takes as it is.
+var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
+
+// quote returns the word as a shell takes it.
+func quote(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// Log returns a logger that completes the commands in fields named remedy.
+func (i Invocation) Log(log *zap.Logger) *zap.Logger {
+	if i == (Invocation{}) {
+		return log
+	}
+	return log.WithOptions(zap.WrapCore(func(inner zapcore.Core) zapcore.Core { return core{inner, i} }))
+}
+
+// core is a logger's core with completed remedies.
+type core struct {
+	zapcore.Core
+	in Invocation
+}
+
+func (c core) With(fields []zapcore.Field) zapcore.Core { return core{c.Core.With(fields), c.in} }
+
+// Check must be our own: that of the embedded core would have it write alone.
+func (c core) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+func (c core) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	completed := make([]zapcore.Field, len(fields))
+	for i, f := range fields {
+		if f.Key == "remedy" && f.Type == zapcore.StringType {
+			f.String = c.in.In(f.String)
+		}
+		completed[i] = f
+	}
+	return c.Core.Write(entry, completed)
+}

@@ -1,0 +1,65 @@
+package invocation_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestIn(t *testing.T) {
+	const text = "`cdc-outbox setup --yes`, or cdc-outbox check -c x; cdc-outbox run; cdc-outbox-demo"
+	for name, tt := range map[string]struct {
+		in   invocation.Invocation
+		want string
+	}{
+		"nothing is known": {invocation.Invocation{}, text},
+		"a file": {invocation.Invocation{File: "o.yaml"},
+			"`cdc-outbox setup -c o.yaml --yes`, or cdc-outbox check -c x; cdc-outbox run -c o.yaml; cdc-outbox-demo"},
+		"a file that a shell would take apart": {invocation.Invocation{File: "it's mine.yaml"},
+			"`cdc-outbox setup -c 'it'\\''s mine.yaml' --yes`, or cdc-outbox check -c x; cdc-outbox run -c 'it'\\''s mine.yaml'; cdc-outbox-demo"},
+		"a pipeline, of which run knows nothing": {invocation.Invocation{File: "o.yaml", Pipeline: "orders"},
+			"`cdc-outbox setup -c o.yaml --pipeline orders --yes`, or cdc-outbox check -c x; cdc-outbox run -c o.yaml; cdc-outbox-demo"},
+		"a pipeline, the file in the environment": {invocation.Invocation{Pipeline: "orders"},
+			"`cdc-outbox setup --pipeline orders --yes`, or cdc-outbox check -c x; cdc-outbox run; cdc-outbox-demo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tt.in.In(text)
+			if got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+			if again := (invocation.Invocation{File: tt.in.File}).In(got); tt.in.File != "" && again != got {
+				t.Errorf("a second time: %s", again)
+			}
+			encoded, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var decoded string
+			if err := json.Unmarshal([]byte(tt.in.InJSON(string(encoded))), &decoded); err != nil || decoded != tt.want {
+				t.Errorf("in JSON: %s, %v", decoded, err)
+			}
+		})
+	}
+}
+
+func TestLog(t *testing.T) {
+	inner, logs := observer.New(zap.InfoLevel)
+	log := invocation.Invocation{File: "o.yaml"}.Log(zap.New(inner)).With(zap.String("pipeline", "orders"))
+	log.Debug("not logged")
+	log.Warn("failed", zap.String("remedy", "cdc-outbox setup"), zap.String("row", "cdc-outbox setup"))
+	entries := logs.All()
+	if len(entries) != 1 {
+		t.Fatalf("%d lines", len(entries))
+	}
+	got := entries[0].ContextMap()
+	if got["remedy"] != "cdc-outbox setup -c o.yaml" || got["row"] != "cdc-outbox setup" || got["pipeline"] != "orders" {
+		t.Errorf("logged %v", got)
+	}
+}
