@@ -18,7 +18,7 @@ var (
 // tools show them, no year of five digits.
 const maxTimestampMillis = 253402300799999 // 9999-12-31T23:59:59.999Z
 
-// PostgreSQL prints them in DateStyle ISO, which every session of ours has.
+// These read what PostgreSQL prints in DateStyle ISO, which our sessions set.
 var (
 	timestampText   = (&pgtype.TimestampCodec{}).PlanScan(nil, 0, pgtype.TextFormatCode, &moment{})
 	timestamptzText = (&pgtype.TimestamptzCodec{ScanLocation: time.UTC}).PlanScan(nil, 0, pgtype.TextFormatCode, &moment{})
