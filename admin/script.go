@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -118,7 +119,7 @@ func doUnless(query, statement string) string {
 		"END $setup$"
 }
 
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+func literal(s string) string { return sqltext.Literal(s) }
 
 // parseTables reads source.tables, which the configuration has checked.
 func parseTables(cfg *config.Config) ([]wal.Table, error) {

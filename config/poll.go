@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Poll says how ModePoll reads the tables.
@@ -78,7 +80,7 @@ func (l *loader) validatePoll() {
 	}
 	l.wantBetween("source.poll.claim_timeout", p.ClaimTimeout, 100*time.Millisecond, 10*time.Minute)
 	l.wantOneOf("source.poll.after_publish", p.AfterPublish, AfterPublishMark, AfterPublishDelete)
-	if len(p.Notify) > maxIdentifier {
+	if len(p.Notify) > sqltext.MaxName {
 		l.report("source.poll.notify", "is longer than a channel's name may be", "use at most 63 bytes")
 	}
 	if slices.Contains(p.OrderBy, "") {

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Retention keeps the outbox tables from growing. It is off while After is 0.
@@ -51,7 +53,7 @@ func (l *loader) validateRetention() {
 	if r.PartitionsAhead < 0 || r.PartitionsAhead > mostPartitionsAhead {
 		l.report("retention.partitions_ahead", "must be between 0 and 1000", "3 is the default")
 	}
-	if strings.TrimSpace(r.Column) == "" || len(r.Column) > maxIdentifier {
+	if strings.TrimSpace(r.Column) == "" || len(r.Column) > sqltext.MaxName {
 		l.report("retention.column", "is not a column name", "name the column with the time of writing, for example created_at")
 	}
 	if r.After == 0 {

@@ -10,14 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // slotName is PostgreSQL's rule for replication slots (ReplicationSlotValidateName).
-var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
-
-// maxIdentifier is NAMEDATALEN-1, beyond which PostgreSQL cuts a name off.
-const maxIdentifier = 63
+var slotName = regexp.MustCompile(`^[a-z0-9_]+$`)
 
 func (l *loader) validateSource() {
 	s := &l.cfg.Source
@@ -25,10 +23,10 @@ func (l *loader) validateSource() {
 		l.reportError("source.url", err)
 	}
 	l.validateTables(s.Tables)
-	if !slotName.MatchString(s.Slot) {
+	if !slotName.MatchString(s.Slot) || len(s.Slot) > sqltext.MaxName {
 		l.report("source.slot", "is not a legal slot name", "use 1 to 63 lower-case letters, digits or underscores")
 	}
-	if s.Publication == "" || len(s.Publication) > maxIdentifier {
+	if s.Publication == "" || len(s.Publication) > sqltext.MaxName {
 		l.report("source.publication", "is not a legal publication name", "use 1 to 63 bytes")
 	}
 	l.wantOneOf("source.mode", s.Mode, ModeWAL, ModeMessage, ModePoll)

@@ -2,7 +2,6 @@ package retention
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -70,5 +69,3 @@ func sqlState(err error) string {
 	}
 	return ""
 }
-
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
