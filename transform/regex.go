@@ -50,9 +50,9 @@ var refusedSyntax = []struct {
 	{`{`, 4, "repetition"},
 }
 
-// compileRegex compiles a regex that matches comparable values as
-// java.util.regex does. An error names the construct that keeps it from that,
-// and its offset in bytes.
+// compileRegex compiles a regex that matches as java.util.regex does, given
+// values that are readAlike. An error names what keeps it from that, and the
+// offset in bytes.
 func compileRegex(pattern string) (*regexp.Regexp, error) {
 	flags := regexFlags.FindString(pattern)
 	folds := strings.Contains(flags, "i")
@@ -90,8 +90,9 @@ func refusal(rest string, pos int) error {
 	return fmt.Errorf("%.4s at offset %d is not supported", rest, pos)
 }
 
-// repeatsNothing returns a part that is repeated and may be empty: the two
-// differ in when they stop, and in what a group within it then is.
+// repeatsNothing returns a part that is repeated and may be empty, if there is
+// one: the two engines may end the repetition at different places, with different
+// groups.
 func repeatsNothing(re *syntax.Regexp) string {
 	repeats := re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
 	if repeats {
@@ -107,10 +108,10 @@ func repeatsNothing(re *syntax.Regexp) string {
 	return ""
 }
 
-// comparable reports whether the two read a value alike. They differ in which
+// readAlike reports whether the two read a value alike. They differ in which
 // line breaks . and $ heed, in whether \s has the vertical tab, in whether (?i)
 // makes ſ an s and the Kelvin sign a k, and in what is not UTF-8. No topic's name
 // has such a character.
-func comparable(value string) bool {
+func readAlike(value string) bool {
 	return utf8.ValidString(value) && !strings.ContainsAny(value, "\n\v\r\u0085\u2028\u2029ſ\u212A")
 }

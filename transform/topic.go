@@ -75,7 +75,7 @@ func (t *topics) lookup(value []byte) (string, error) {
 }
 
 func (t *topics) route(value string) string {
-	if !comparable(value) || !t.whole.MatchString(value) {
+	if !readAlike(value) || !t.whole.MatchString(value) {
 		return value
 	}
 	match := t.first.FindStringSubmatchIndex(value)
