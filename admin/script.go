@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -115,4 +116,4 @@ func doUnless(query, statement string) string {
 		"END $setup$"
 }
 
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+func literal(s string) string { return sqltext.Literal(s) }

@@ -2,8 +2,9 @@ package checkpoint
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -132,10 +133,10 @@ func (m *model) inFlight() (n int) {
 	return n
 }
 
-// history drives a Tracker and the model through the same steps, which draw
-// their choices from next (a number below n), and compares them after each.
+// history drives a Tracker and the model through the same random steps, and
+// compares them after each.
 type history struct {
-	next    func(n int) int
+	t       *rapid.T
 	misuse  bool
 	stalled bool // nothing is acked for now
 	tracker *Tracker
@@ -145,17 +146,20 @@ type history struct {
 	highest wal.LSN  // position so far
 }
 
-func newHistory(misuse bool, next func(n int) int) *history {
-	start := wal.LSN(next(3) * 100)
-	return &history{next: next, misuse: misuse, tracker: NewTracker(start), model: newModel(start), lsn: start}
+func newHistory(misuse bool, t *rapid.T) *history {
+	start := wal.LSN(rapid.IntRange(0, 2).Draw(t, "start") * 100)
+	return &history{t: t, misuse: misuse, tracker: NewTracker(start), model: newModel(start), lsn: start}
 }
 
-func (h *history) step() error {
+// next draws a number below n.
+func (h *history) next(n int) int { return rapid.IntRange(0, n-1).Draw(h.t, "choice") }
+
+func (h *history) step() {
 	switch op := h.next(20); {
 	case op < 8:
 		k := h.tracker.Add()
 		if err := h.model.add(k); err != nil {
-			return err
+			h.t.Fatal(err)
 		}
 		h.open = append(h.open, k)
 	case op < 11:
@@ -175,7 +179,7 @@ func (h *history) step() error {
 	default:
 		h.idle(h.lsn - min(h.lsn, wal.LSN(h.next(5))))
 	}
-	return h.compare()
+	h.compare()
 }
 
 func (h *history) seal(end wal.LSN) {
@@ -217,69 +221,41 @@ func (h *history) misstep() {
 	h.open = nil // what is in flight is no longer known here
 }
 
-func (h *history) compare() error {
+func (h *history) compare() {
 	pos := h.tracker.Position()
 	if want := h.model.position(); pos != want {
-		return fmt.Errorf("position %s, want %s", pos, want)
+		h.t.Fatalf("position %s, want %s", pos, want)
 	}
 	if pos < h.highest {
-		return fmt.Errorf("position went back from %s to %s", h.highest, pos)
+		h.t.Fatalf("position went back from %s to %s", h.highest, pos)
 	}
 	h.highest = pos
 	if got, want := h.tracker.Landmark(), h.model.landmark(); got != want {
-		return fmt.Errorf("landmark %v, want %v", got, want)
+		h.t.Fatalf("landmark %v, want %v", got, want)
 	}
 	if got, want := h.tracker.InFlight(), h.model.inFlight(); got != want {
-		return fmt.Errorf("%d in flight, want %d", got, want)
+		h.t.Fatalf("%d in flight, want %d", got, want)
 	}
 	if broken := h.tracker.Idle(0) != nil; broken != h.model.fatal {
-		return fmt.Errorf("tracker broken: %v, want %v", broken, h.model.fatal)
+		h.t.Fatalf("tracker broken: %v, want %v", broken, h.model.fatal)
 	}
-	return nil
 }
 
-func TestTrackerIsTheModelOverRandomHistories(t *testing.T) {
-	const histories, steps = 100, 800
+func TestTrackerIsTheModel(t *testing.T) {
 	grown := 0
-	for seed := range uint64(histories) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		h := newHistory(seed%2 == 0, rng.IntN)
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHistory(rapid.Bool().Draw(t, "misuse"), t)
+		steps := 800
+		stalled := rapid.SampledFrom([]int{0, 0, steps * 3 / 4}).Draw(t, "stalled")
 		for i := range steps {
-			h.stalled = seed%3 == 0 && i < steps*3/4
-			if err := h.step(); err != nil {
-				t.Fatalf("seed %d, step %d: %v", seed, i, err)
-			}
+			h.stalled = i < stalled
+			h.step()
 		}
 		if len(h.tracker.ring) > initialRing {
 			grown++
 		}
-	}
-	if grown == 0 {
+	})
+	if grown == 0 && !t.Failed() {
 		t.Error("no history made the ring grow")
 	}
-}
-
-func FuzzTracker(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 8, 3, 13, 0, 0, 13, 0, 0, 8, 4})
-	f.Add([]byte{1, 19, 0, 1, 1, 2})
-	f.Fuzz(func(t *testing.T, choices []byte) {
-		if len(choices) > 300 {
-			return // the model is quadratic
-		}
-		more := true
-		h := newHistory(true, func(n int) int {
-			if len(choices) == 0 {
-				more = false
-				return 0
-			}
-			c := int(choices[0])
-			choices = choices[1:]
-			return c % n
-		})
-		for i := 0; more; i++ {
-			if err := h.step(); err != nil {
-				t.Fatalf("step %d: %v", i, err)
-			}
-		}
-	})
 }

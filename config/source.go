@@ -11,11 +11,12 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // slotName is PostgreSQL's rule for replication slots (ReplicationSlotValidateName).
-var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+var slotName = regexp.MustCompile(`^[a-z0-9_]+$`)
 
 // messagePrefix is what a prefix of logical messages may be here. PostgreSQL
 // takes any text, but stores it in the database's encoding, which ASCII is the
@@ -28,10 +29,10 @@ func (l *loader) validateSource(report setting.Report) {
 		l.reportError("source.url", err)
 	}
 	l.validateTables(s.Tables)
-	if !slotName.MatchString(s.Slot) {
+	if !slotName.MatchString(s.Slot) || len(s.Slot) > sqltext.MaxName {
 		l.report("source.slot", "is not a legal slot name", "use 1 to 63 lower-case letters, digits or underscores")
 	}
-	if s.Publication == "" || len(s.Publication) > wal.MaxIdentifier {
+	if s.Publication == "" || len(s.Publication) > sqltext.MaxName {
 		l.report("source.publication", "is not a legal publication name", "use 1 to 63 bytes")
 	}
 	report.OneOf("source.mode", s.Mode, ModeWAL, ModeMessage, ModePoll)

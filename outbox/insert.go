@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // insertSQL are the statements that insert. One row has a statement of its own
@@ -22,7 +24,7 @@ func (t Table) insertSQL(payload PayloadType) insertSQL {
 	parameters := make([]string, len(columns))
 	arrays := make([]string, len(columns))
 	for i, column := range columns {
-		names[i] = quote(column)
+		names[i] = sqltext.Name(column)
 		parameters[i] = fmt.Sprintf("$%d::%s", i+1, types[i])
 		arrays[i] = parameters[i] + "[]"
 	}

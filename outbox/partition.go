@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Span is how long a partition lasts. All are cut in UTC.
@@ -83,6 +85,6 @@ func (p Partition) SQL() string {
 	partition := table
 	partition.Name = p.Name
 	const bound = "2006-01-02 15:04:05+00"
-	return fmt.Sprintf(createPartition, table.quoted(), literal(partition.quoted()), partition.quoted(),
-		literal(p.From.UTC().Format(bound)), literal(p.To.UTC().Format(bound)))
+	return fmt.Sprintf(createPartition, table.quoted(), sqltext.Literal(partition.quoted()), partition.quoted(),
+		sqltext.Literal(p.From.UTC().Format(bound)), sqltext.Literal(p.To.UTC().Format(bound)))
 }

@@ -91,5 +91,5 @@ func (t PayloadType) check(payload []byte) error {
 	if t == JSON {
 		return nil
 	}
-	return (&jsonScanner{payload}).run()
+	return refusedByJSONB(payload)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Table names an outbox table and its columns, each as the catalog has it: names
@@ -83,27 +85,17 @@ func (t Table) validate() error {
 // quoted is the table's name in SQL.
 func (t Table) quoted() string {
 	if t.Schema == "" {
-		return quote(t.Name)
+		return sqltext.Name(t.Name)
 	}
-	return quote(t.Schema) + "." + quote(t.Name)
+	return sqltext.Name(t.Schema) + "." + sqltext.Name(t.Name)
 }
-
-// maxIdentifier is the length at which PostgreSQL cuts names off (NAMEDATALEN).
-const maxIdentifier = 63
 
 func checkIdentifier(option, name string) error {
 	switch {
-	case len(name) > maxIdentifier:
-		return fmt.Errorf("%s: %q has more than %d bytes, which PostgreSQL would cut off", option, name, maxIdentifier)
+	case len(name) > sqltext.MaxName:
+		return fmt.Errorf("%s: %q has more than %d bytes, which PostgreSQL would cut off", option, name, sqltext.MaxName)
 	case strings.IndexByte(name, 0) >= 0 || !utf8.ValidString(name):
 		return fmt.Errorf("%s: %q is not text that PostgreSQL can store", option, name)
 	}
 	return nil
 }
-
-// quote makes an identifier of a name.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
-// literal makes a string constant of text without backslashes, or under
-// standard_conforming_strings, of any.
-func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -3,10 +3,10 @@ package poll
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -48,7 +48,7 @@ func (t *Table) NotifySQL(channel string) []string {
 	n := t.notifier()
 	return []string{
 		"CREATE OR REPLACE FUNCTION " + n.Quoted() + "() RETURNS trigger LANGUAGE plpgsql AS $notify$\n" +
-			"BEGIN\n    PERFORM pg_catalog.pg_notify('" + strings.ReplaceAll(channel, "'", "''") + "', '');\n    RETURN NULL;\nEND $notify$",
+			"BEGIN\n    PERFORM pg_catalog.pg_notify(" + sqltext.Literal(channel) + ", '');\n    RETURN NULL;\nEND $notify$",
 		"CREATE OR REPLACE TRIGGER " + wal.QuoteIdentifier(n.Name) + " AFTER INSERT ON " + t.Name.Quoted() +
 			" FOR EACH STATEMENT EXECUTE FUNCTION " + n.Quoted() + "()",
 	}

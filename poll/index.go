@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -107,8 +108,7 @@ func indexNames(t wal.Table) []string {
 
 // suffixed cuts a name so that it is an identifier with the suffix.
 func suffixed(name, suffix string) string {
-	const longest = 63 // NAMEDATALEN-1
-	return strings.ToValidUTF8(name[:min(len(name), longest-len(suffix))], "") + suffix
+	return strings.ToValidUTF8(name[:min(len(name), sqltext.MaxName-len(suffix))], "") + suffix
 }
 
 func indexSQL(t wal.Table, name string, columns []string, condition string, concurrently bool) string {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Options say how the tables are read, as the section source.poll has them.
@@ -67,7 +67,7 @@ func (o *Options) Validate(report setting.Report) {
 	}
 	report.Between("source.poll.claim_timeout", o.ClaimTimeout, 100*time.Millisecond, 10*time.Minute)
 	report.OneOf("source.poll.after_publish", o.AfterPublish, AfterPublishMark, AfterPublishDelete)
-	if len(o.Notify) > wal.MaxIdentifier {
+	if len(o.Notify) > sqltext.MaxName {
 		report.Problem("source.poll.notify", "is longer than a channel's name may be", "use at most 63 bytes")
 	}
 	if slices.Contains(o.OrderBy, "") {

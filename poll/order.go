@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -175,7 +176,7 @@ func idColumn(event transform.EventOptions) string {
 func AddSequenceSQL(t wal.Table) string {
 	seq := wal.Table{Schema: t.Schema, Name: t.Name + "_seq_seq"}.Quoted()
 	return "ALTER TABLE " + t.Quoted() + " ADD COLUMN seq bigint NOT NULL DEFAULT 0; CREATE SEQUENCE " + seq + " OWNED BY " + t.Quoted() + ".seq; " +
-		"ALTER TABLE " + t.Quoted() + " ALTER COLUMN seq SET DEFAULT nextval('" + strings.ReplaceAll(seq, "'", "''") + "');"
+		"ALTER TABLE " + t.Quoted() + " ALTER COLUMN seq SET DEFAULT nextval(" + sqltext.Literal(seq) + ");"
 }
 
 // sql is the ORDER BY list. Ties are broken by the command within the inserting

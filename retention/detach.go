@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -17,7 +18,7 @@ import (
 // exclusive lock that it takes then is waited for shortly only.
 func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition, hasDefault bool) error {
 	statement := "ALTER TABLE " + parent.Quoted() + " DETACH PARTITION " + p.table.Quoted()
-	comment := literal(marked(p.comment, detachedFrom(parent)))
+	comment := sqltext.Literal(marked(p.comment, detachedFrom(parent)))
 	var err error
 	switch {
 	case hasDefault && !p.pending: // both in one transaction, or neither
@@ -66,7 +67,7 @@ func unmarked(comment, mark string) string {
 	if comment == mark {
 		return "NULL"
 	}
-	return literal(strings.TrimSuffix(comment, "\n"+mark))
+	return sqltext.Literal(strings.TrimSuffix(comment, "\n"+mark))
 }
 
 func commentOn(t wal.Table, comment string) string {

@@ -1,8 +1,6 @@
 package retention
 
 import (
-	"strings"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -46,5 +44,3 @@ func explain(err error) error {
 	}
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: err}
 }
-
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -51,10 +51,10 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 
 // What a remedy says follows from the error and from what we speak.
 func TestRemedyOfAbsence(t *testing.T) {
-	login := config.SASL{Mechanism: "PLAIN"}
+	login := SASL{Mechanism: "PLAIN"}
 	for name, tc := range map[string]struct {
 		err    error
-		sasl   config.SASL
+		sasl   SASL
 		remedy string
 	}{
 		"a login is given, and the broker hangs up": {io.EOF, login, "or refuse the login of sink.kafka.sasl"},
@@ -62,7 +62,7 @@ func TestRemedyOfAbsence(t *testing.T) {
 			fmt.Errorf("unable to dial: %w", &net.DNSError{Name: "kafka"}), login, "correct sink.kafka.brokers (kafka:9092), or wait for the name service"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := config.Kafka{Brokers: []string{"kafka:9092"}, SASL: tc.sasl}
+			cfg := Options{Brokers: []string{"kafka:9092"}, SASL: tc.sasl}
 			if got := absenceRemedy(cfg, tc.err); !strings.Contains(got, tc.remedy) {
 				t.Errorf("%q lacks %q", got, tc.remedy)
 			}

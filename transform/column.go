@@ -5,25 +5,9 @@ import (
 	"errors"
 	"unicode/utf8"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
-)
+	"github.com/jackc/pgx/v5/pgtype"
 
-// OIDs of the built-in types that have a form of their own in a record
-// (PostgreSQL's pg_type.dat); every other type is text.
-const (
-	typeBool        = 16
-	typeBytea       = 17
-	typeInt8        = 20
-	typeInt2        = 21
-	typeInt4        = 23
-	typeText        = 25
-	typeJSON        = 114
-	typeFloat4      = 700
-	typeFloat8      = 701
-	typeTimestamp   = 1114
-	typeTimestamptz = 1184
-	typeNumeric     = 1700
-	typeJSONB       = 3802
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // column is a column of a bound table; the zero column is absent.
@@ -49,9 +33,9 @@ func (c column) text(v wal.Value) ([]byte, error) {
 	switch {
 	case v.Kind == wal.Null:
 		return nil, nil
-	case c.oid == typeBytea && v.Kind == wal.Text:
+	case c.oid == pgtype.ByteaOID && v.Kind == wal.Text:
 		return decodeBytea(v.Data)
-	case c.oid == typeBool && len(v.Data) == 1:
+	case c.oid == pgtype.BoolOID && len(v.Data) == 1:
 		if v.Data[0] == 't' {
 			return trueText, nil
 		}
@@ -65,7 +49,7 @@ func (c column) text(v wal.Value) ([]byte, error) {
 // validText reports whether b, which is the column's text, may stand where
 // readers expect UTF-8. PostgreSQL checks that itself, but for databases with
 // the encoding SQL_ASCII.
-func (c column) validText(b []byte) bool { return c.oid == typeBytea || utf8.Valid(b) }
+func (c column) validText(b []byte) bool { return c.oid == pgtype.ByteaOID || utf8.Valid(b) }
 
 // decodeBytea reads bytea's hex format, \xDEADBEEF, into new memory.
 func decodeBytea(data []byte) ([]byte, error) {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/validjson"
 )
 
 // expandOptions are event.null_behavior and event.empty_array_behavior.
@@ -46,7 +48,7 @@ func expand(dst, src []byte, opts expandOptions) ([]byte, error) {
 	if !utf8.Valid(src) {
 		return nil, errNotUTF8
 	}
-	x := expander{src: src, dst: dst, opts: opts}
+	x := expander{Reader: validjson.NewReader(src), dst: dst, opts: opts}
 	// Debezium types a top-level array too, but cannot publish it: no schema
 	// to agree with.
 	typed := src[0] == '{'
@@ -73,73 +75,59 @@ const (
 
 // expander copies one valid JSON document.
 type expander struct {
-	src  []byte
-	pos  int
+	validjson.Reader
 	dst  []byte
 	opts expandOptions
 }
 
-// peek returns the next byte that is not space.
-func (x *expander) peek() byte {
-	for {
-		switch c := x.src[x.pos]; c {
-		case ' ', '\t', '\n', '\r':
-			x.pos++
-		default:
-			return c
-		}
-	}
-}
-
 // punctuation copies the next byte that is not space.
 func (x *expander) punctuation() byte {
-	c := x.peek()
+	c := x.Peek()
 	x.dst = append(x.dst, c)
-	x.pos++
+	x.Skip()
 	return c
 }
 
 // value copies the next value. With typed, it is part of what Debezium infers
 // a schema from.
 func (x *expander) value(typed bool) (kind, error) {
-	switch x.peek() {
+	switch x.Peek() {
 	case '{':
 		return kindObject, x.object(typed)
 	case '[':
 		return x.array(typed)
 	case '"':
-		x.text()
+		x.dst = append(x.dst, x.Text()...)
 		return kindString, nil
-	case 't':
-		x.token(len("true"))
-		return kindBool, nil
-	case 'f':
-		x.token(len("false"))
+	}
+	bare := x.Bare()
+	x.dst = append(x.dst, bare...)
+	switch bare[0] {
+	case 't', 'f':
 		return kindBool, nil
 	case 'n':
-		x.token(len("null"))
 		return kindNull, nil
 	}
-	return x.number(), nil
+	return numberKind(bare), nil
 }
 
 // object copies an object, without the members that are to be dropped.
 func (x *expander) object(typed bool) error {
 	x.punctuation()
 	for first := true; ; {
-		switch x.peek() {
+		switch x.Peek() {
 		case '}':
 			x.punctuation()
 			return nil
 		case ',':
-			x.pos++
-			x.peek()
+			x.Skip()
+			x.Peek()
 		}
 		before := len(x.dst)
 		if !first {
 			x.dst = append(x.dst, ',')
 		}
-		x.text()
+		x.dst = append(x.dst, x.Text()...)
 		x.punctuation()
 		k, err := x.value(typed)
 		if err != nil {
@@ -156,13 +144,13 @@ func (x *expander) object(typed bool) error {
 // array copies an array and checks, if typed, that its type can be told.
 func (x *expander) array(typed bool) (kind, error) {
 	x.punctuation()
-	if x.peek() == ']' {
+	if x.Peek() == ']' {
 		x.punctuation()
 		return kindEmptyArray, nil
 	}
 	element := kindNull
 	for {
-		k, err := x.value(typed && (element == kindNull || x.peek() == '{'))
+		k, err := x.value(typed && (element == kindNull || x.Peek() == '{'))
 		if err != nil {
 			return 0, err
 		}
@@ -198,38 +186,8 @@ func (x *expander) elementKind(element, k kind) (kind, error) {
 	return k, nil
 }
 
-// token copies n bytes.
-func (x *expander) token(n int) {
-	x.dst = append(x.dst, x.src[x.pos:x.pos+n]...)
-	x.pos += n
-}
-
-// text copies a string with its escapes.
-func (x *expander) text() {
-	end := x.pos + 1
-	for {
-		end += bytes.IndexByte(x.src[end:], '"')
-		if !escaped(x.src[x.pos+1 : end]) {
-			break
-		}
-		end++
-	}
-	x.token(end + 1 - x.pos)
-}
-
-// escaped reports whether s ends in an odd number of backslashes.
-func escaped(s []byte) bool {
-	return (len(s)-len(bytes.TrimRight(s, `\`)))%2 == 1
-}
-
-// number copies a number and tells its kind as Jackson does.
-func (x *expander) number() kind {
-	end := x.pos
-	for end < len(x.src) && bytes.IndexByte([]byte("+-.0123456789eE"), x.src[end]) >= 0 {
-		end++
-	}
-	digits := x.src[x.pos:end]
-	x.token(len(digits))
+// numberKind tells a number's kind as Jackson does.
+func numberKind(digits []byte) kind {
 	if bytes.ContainsAny(digits, ".eE") {
 		return kindFloat
 	}

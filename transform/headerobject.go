@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/validjson"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -60,23 +61,23 @@ func (b *builder) appendMembers(headers []kgo.RecordHeader, src []byte, traced b
 	if !json.Valid(src) {
 		return headers, errNoObject
 	}
-	r := jsonReader{src: src}
-	if r.peek() != '{' {
+	r := validjson.NewReader(src)
+	if r.Peek() != '{' {
 		return headers, errNoObject
 	}
-	r.pos++
-	for r.peek() != '}' {
-		if r.peek() == ',' {
-			r.pos++
-			r.peek()
+	r.Skip()
+	for r.Peek() != '}' {
+		if r.Peek() == ',' {
+			r.Skip()
+			r.Peek()
 		}
-		name := b.router.names.of(unquoted(r.text()))
+		name := b.router.names.of(unquoted(r.Text()))
 		if err := b.nameable(name); err != nil {
 			return headers, err
 		}
-		r.peek()
-		r.pos++ // the colon
-		value, err := r.scalar()
+		r.Peek()
+		r.Skip() // the colon
+		value, err := scalar(&r)
 		if err != nil {
 			return headers, fmt.Errorf("header %.40q: %w", name, err)
 		}
@@ -119,57 +120,21 @@ func unquoted(text []byte) []byte {
 	return []byte(s)
 }
 
-// jsonReader reads a JSON document that is known to be valid.
-type jsonReader struct {
-	src []byte
-	pos int
-}
-
-// peek returns the next byte that is not space.
-func (r *jsonReader) peek() byte {
-	for {
-		switch c := r.src[r.pos]; c {
-		case ' ', '\t', '\n', '\r':
-			r.pos++
-		default:
-			return c
-		}
-	}
-}
-
-// text reads the string that is next, with its quotes.
-func (r *jsonReader) text() []byte {
-	start := r.pos
-	r.pos++
-	for {
-		end := r.pos + bytes.IndexByte(r.src[r.pos:], '"')
-		r.pos = end + 1
-		if !escaped(r.src[start+1 : end]) {
-			return r.src[start:r.pos]
-		}
-	}
-}
-
 var errNested = errors.New("its value is an object or array; write it as a string")
 
 // scalar reads the value that is next as a header shows it: strings without
 // their quotes, numbers and bools as they are written, null as nil.
-func (r *jsonReader) scalar() ([]byte, error) {
-	switch r.peek() {
+func scalar(r *validjson.Reader) ([]byte, error) {
+	switch r.Peek() {
 	case '{', '[':
 		return nil, errNested
 	case '"':
-		return unquoted(r.text()), nil
-	}
-	start := r.pos
-	for bytes.IndexByte([]byte(" \t\n\r,}"), r.src[r.pos]) < 0 {
-		r.pos++
-	}
-	value := r.src[start:r.pos:r.pos]
-	if string(value) == "null" {
+		return unquoted(r.Text()), nil
+	case 'n':
+		r.Bare()
 		return nil, nil
 	}
-	return value, nil
+	return r.Bare(), nil
 }
 
 // interned keeps the strings of header names, of which an outbox has few.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -21,16 +23,16 @@ func appendJSON(dst []byte, oid uint32, v wal.Value) ([]byte, error) {
 		return append(dst, "null"...), nil
 	}
 	switch oid {
-	case typeInt2, typeInt4, typeInt8, typeFloat4, typeFloat8, typeNumeric:
+	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.Float4OID, pgtype.Float8OID, pgtype.NumericOID:
 		if isNumber(v.Data) {
 			return append(dst, v.Data...), nil
 		}
-	case typeBool:
+	case pgtype.BoolOID:
 		if len(v.Data) == 1 && v.Data[0] == 't' {
 			return append(dst, "true"...), nil
 		}
 		return append(dst, "false"...), nil
-	case typeBytea:
+	case pgtype.ByteaOID:
 		raw, err := column{oid: oid}.text(v)
 		if err != nil {
 			return nil, err
@@ -53,6 +55,8 @@ func isNumber(b []byte) bool {
 	}
 	return len(b) > 0 && isDigit(b[0])
 }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // appendQuoted appends s, which is valid UTF-8, as a JSON string, escaping what
 // RFC 8259 §7 requires and no more, as Jackson does.

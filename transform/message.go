@@ -6,6 +6,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -14,12 +16,12 @@ import (
 // The columns of a message, as if it were a row: the fields of its envelope in
 // their order, under Debezium's names.
 var messageColumns = []wal.Column{
-	{Name: "id", Type: typeText},
-	{Name: "aggregatetype", Type: typeText},
-	{Name: "aggregateid", Type: typeText},
-	{Name: "type", Type: typeText},
-	{Name: "payload", Type: typeText},
-	{Name: "headers", Type: typeJSON},
+	{Name: "id", Type: pgtype.TextOID},
+	{Name: "aggregatetype", Type: pgtype.TextOID},
+	{Name: "aggregateid", Type: pgtype.TextOID},
+	{Name: "type", Type: pgtype.TextOID},
+	{Name: "payload", Type: pgtype.TextOID},
+	{Name: "headers", Type: pgtype.JSONOID},
 }
 
 const messagePayload = 4 // in messageColumns
@@ -49,7 +51,7 @@ func (r *Router) BindMessages(strict bool) error {
 	if strict && unknown != nil {
 		return errors.Join(unknown...)
 	}
-	_, err := bind(messageRelation(typeText), o)
+	_, err := bind(messageRelation(pgtype.TextOID), o)
 	return err
 }
 
@@ -114,11 +116,11 @@ func (r *Router) bindMessages(prefix string) error {
 		return nil
 	}
 	o, _ := r.messageOptions()
-	text, err := bind(messageRelation(typeText), o)
+	text, err := bind(messageRelation(pgtype.TextOID), o)
 	if err != nil {
 		return err
 	}
-	bytes, err := bind(messageRelation(typeBytea), o)
+	bytes, err := bind(messageRelation(pgtype.ByteaOID), o)
 	if err != nil {
 		return err
 	}

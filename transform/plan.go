@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -74,7 +76,7 @@ func bind(rel *wal.Relation, o options) (*plan, error) {
 		timestamp: b.optional("event.timestamp", o.event.Timestamp, nil),
 	}
 	b.wantType("event.timestamp", p.timestamp, "timestamptz, timestamp or int8 (milliseconds)",
-		typeTimestamptz, typeTimestamp, typeInt8)
+		pgtype.TimestamptzOID, pgtype.TimestampOID, pgtype.Int8OID)
 	b.fields(p, o.fields, o.event.AdditionalMissing == MissingIgnore)
 	b.builtInHeaders(p, o.event)
 	p.object = b.object(o.event, o.fields)
@@ -109,13 +111,13 @@ func (b *binder) object(ev EventOptions, fields []field) column {
 	case "":
 		c := b.optional("event.headers", "", objectNames)
 		placed := slices.ContainsFunc(fields, func(f field) bool { return f.column == c.name })
-		if placed || c.oid != typeJSON && c.oid != typeJSONB {
+		if placed || c.oid != pgtype.JSONOID && c.oid != pgtype.JSONBOID {
 			return column{}
 		}
 		return c
 	}
 	c := b.optional("event.headers", ev.Headers, nil)
-	b.wantType("event.headers", c, "json or jsonb", typeJSON, typeJSONB)
+	b.wantType("event.headers", c, "json or jsonb", pgtype.JSONOID, pgtype.JSONBOID)
 	return c
 }
 
@@ -134,7 +136,7 @@ func (b *binder) fields(p *plan, fields []field, ignoreMissing bool) {
 		case placeEnvelope:
 			p.envelope = append(p.envelope, namedColumn{c, f.alias})
 		case placePartition:
-			b.wantType("event.additional", c, "int4, int2 or int8 to be a partition", typeInt4, typeInt2, typeInt8)
+			b.wantType("event.additional", c, "int4, int2 or int8 to be a partition", pgtype.Int4OID, pgtype.Int2OID, pgtype.Int8OID)
 			p.partition = c
 		}
 	}

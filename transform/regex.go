@@ -3,264 +3,115 @@ package transform
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"regexp/syntax"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// translateRegex rewrites a java.util.regex pattern for Go's regexp (RE2). What
-// both write alike stays; what only Java writes differently is rewritten; what
-// RE2 cannot express, or reads in another sense than Java without an error, is
-// an error that names the construct and its offset in bytes. Syntax errors are
-// left to the compiler.
-func translateRegex(pattern string) (string, error) {
-	t := regexTranslator{src: pattern}
-	for t.pos < len(t.src) {
-		if err := t.next(); err != nil {
-			return "", err
-		}
-	}
-	return t.out.String(), nil
+// regexToken is what java.util.regex and Go's RE2 read alike. A regex of nothing
+// else means the same to both.
+var regexToken = regexp.MustCompile(`^(?:` + strings.Join([]string{
+	`[^\\()\[{*+?]`, // a character, . ^ $ |
+	regexEscape,     // \. \d
+	`\[\^?(?:[^\\\[\]&^]|` + regexEscape + `)(?:[^\\\[\]&]|` + regexEscape + `)*\]`, // [a-z\d_]
+	`\(\?[is]*:`, `\(\?P?<[A-Za-z][A-Za-z0-9]*>`, `\(`, `\)`, // groups
+	`(?:[*+?]|\{` + regexCount + `(?:,(?:` + regexCount + `)?)?\})[?+]?`,
+}, "|") + `)`)
+
+const (
+	regexEscape = `\\(?:[!-/:-@\[-` + "`" + `{-~]|[dDwWsS])`
+	regexCount  = `(?:0|[1-9][0-9]*)`
+)
+
+// regexFlags may begin a regex. Within one, RE2 looks past them when a quantifier
+// follows, and Java does not.
+var regexFlags = regexp.MustCompile(`^\(\?[is]+\)`)
+
+// refusedSyntax names the rest of Java's syntax, longer prefixes first. An error
+// shows as many characters.
+var refusedSyntax = []struct {
+	prefix string
+	show   int
+	name   string
+}{
+	{`(?=`, 3, "lookahead"},
+	{`(?!`, 3, "negative lookahead"},
+	{`(?<=`, 4, "lookbehind"},
+	{`(?<!`, 4, "negative lookbehind"},
+	{`(?>`, 3, "atomic group"},
+	{`(?`, 3, "group or flag"},
+	{`[`, 20, "class without an end, or with [ & ^ ] or such an escape in it,"},
+	{`\Q`, 2, "quotation"},
+	{`\k`, 2, "back-reference"},
+	{`\p`, 2, "property"},
+	{`\P`, 2, "property"},
+	{`\`, 2, "escape"},
+	{`{`, 4, "repetition"},
 }
 
-type regexTranslator struct {
-	src string
-	pos int
-	out strings.Builder
-}
-
-// refuse is the error for the construct of n bytes at the current position.
-func (t *regexTranslator) refuse(n int, what string) error {
-	end := min(t.pos+n, len(t.src))
-	return fmt.Errorf("%s %s at offset %d cannot be expressed in RE2", what, t.src[t.pos:end], t.pos)
-}
-
-// keep copies n bytes.
-func (t *regexTranslator) keep(n int) {
-	n = min(n, len(t.src)-t.pos)
-	t.out.WriteString(t.src[t.pos : t.pos+n])
-	t.pos += n
-}
-
-func (t *regexTranslator) next() error {
-	switch t.src[t.pos] {
-	case '\\':
-		return t.escape(false)
-	case '(':
-		return t.group()
-	case '[':
-		return t.class()
-	case '*', '+', '?':
-		return t.quantifier(1)
-	case '{':
-		n := repetition(t.src[t.pos:])
-		if n == 0 {
-			return fmt.Errorf("{ at offset %d begins no repetition; write \\{ for the character", t.pos)
-		}
-		return t.quantifier(n)
-	}
-	t.keep(1)
-	return nil
-}
-
-// quantifier copies a quantifier of n bytes and the ? of a reluctant one.
-func (t *regexTranslator) quantifier(n int) error {
-	switch suffix := t.src[t.pos+n:]; {
-	case strings.HasPrefix(suffix, "+"):
-		return t.refuse(n+1, "possessive quantifier")
-	case strings.HasPrefix(suffix, "?"):
-		n++
-	}
-	t.keep(n)
-	return nil
-}
-
-// repetition is the length of the {n}, {n,} or {n,m} that s starts with.
-func repetition(s string) int {
-	end := strings.IndexByte(s, '}')
-	if end < 0 {
-		return 0
-	}
-	low, high, _ := strings.Cut(s[1:end], ",")
-	if number([]byte(low)) < 0 || high != "" && number([]byte(high)) < 0 {
-		return 0
-	}
-	return end + 1
-}
-
-// group handles what follows an opening parenthesis.
-func (t *regexTranslator) group() error {
-	rest := t.src[t.pos:]
-	for _, refused := range []struct{ prefix, what string }{
-		{"(?=", "lookahead"},
-		{"(?!", "negative lookahead"},
-		{"(?<=", "lookbehind"},
-		{"(?<!", "negative lookbehind"},
-		{"(?>", "atomic group"},
-	} {
-		if strings.HasPrefix(rest, refused.prefix) {
-			return t.refuse(len(refused.prefix), refused.what)
-		}
-	}
-	if !strings.HasPrefix(rest, "(?") || strings.HasPrefix(rest, "(?<") || strings.HasPrefix(rest, "(?P<") {
-		t.keep(1)
-		return nil
-	}
-	// Of the flags, i, m and s mean the same to both; U does not.
-	flags := rest[2 : 2+strings.IndexAny(rest[2:]+":", ":)")]
-	if i := strings.IndexAny(flags, "dxuU"); i >= 0 {
-		return t.refuse(2+len(flags), "flag "+flags[i:i+1]+" of")
-	}
-	t.keep(2 + len(flags))
-	return nil
-}
-
-// class copies a bracketed class. Java's unions and intersections of classes
-// would be plain characters to RE2.
-func (t *regexTranslator) class() error {
-	start := t.pos
-	t.keep(1)
-	if strings.HasPrefix(t.src[t.pos:], "^") {
-		t.keep(1)
-	}
-	for first := true; t.pos < len(t.src); first = false {
-		rest := t.src[t.pos:]
+// compileRegex compiles a regex that matches as java.util.regex does, given
+// values that are readAlike. An error names what keeps it from that, and the
+// offset in bytes.
+func compileRegex(pattern string) (*regexp.Regexp, error) {
+	flags := regexFlags.FindString(pattern)
+	folds := strings.Contains(flags, "i")
+	for pos := len(flags); pos < len(pattern); {
+		rest := pattern[pos:]
+		token := regexToken.FindString(rest)
 		switch {
-		case rest[0] == ']' && !first:
-			t.keep(1)
-			return nil
-		case rest[0] == '[':
-			return t.refuse(1, "class within a class")
-		case strings.HasPrefix(rest, "&&"):
-			return t.refuse(2, "class intersection")
-		case rest[0] == '\\':
-			if err := t.escape(true); err != nil {
-				return err
-			}
-		default:
-			t.keep(1)
+		case token == "", token == "(" && strings.HasPrefix(rest, "(?"):
+			return nil, refusal(rest, pos)
+		case len(token) > 1 && strings.IndexByte("*+?{", token[0]) >= 0 && strings.HasSuffix(token, "+"):
+			return nil, fmt.Errorf("possessive quantifier %s at offset %d is not supported", token, pos)
 		}
+		folds = folds || strings.HasPrefix(token, "(?") && strings.Contains(token, "i:")
+		pos += len(token)
 	}
-	return fmt.Errorf("[ at offset %d has no ]", start)
-}
-
-// escape handles a backslash and what it belongs to.
-func (t *regexTranslator) escape(inClass bool) error {
-	rest := t.src[t.pos:]
-	if len(rest) < 2 {
-		return fmt.Errorf("\\ at offset %d escapes nothing", t.pos)
+	if folds && strings.IndexFunc(pattern, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0 {
+		return nil, errors.New("a letter beyond ASCII beside the flag i is not supported: Java ignores the case of ASCII letters only")
 	}
-	switch c := rest[1]; {
-	case '1' <= c && c <= '9' && !inClass:
-		return t.refuse(2, "back-reference")
-	case c == 'k':
-		return t.refuse(1+len(upTo(rest[1:], '>')), "back-reference")
-	case c == 'Q':
-		t.quote()
-		return nil
-	case c == 'u':
-		return t.unicode()
-	case c == 'p' || c == 'P':
-		t.property(inClass)
-		return nil
-	case strings.HasPrefix(rest, `\x{`):
-		t.keep(len(upTo(rest, '}')))
-		return nil
-	case strings.IndexByte("0ceGhHNRvVXZ", c) >= 0:
-		return t.refuse(2, "escape")
-	case c >= utf8.RuneSelf:
-		t.pos++ // an escaped character that needs none
-		return nil
-	}
-	t.keep(2)
-	return nil
-}
-
-// quote rewrites \Q…\E, which RE2 does not know within classes.
-func (t *regexTranslator) quote() {
-	text, _, _ := strings.Cut(t.src[t.pos+2:], `\E`)
-	for _, c := range text {
-		if c < utf8.RuneSelf && !isWord(byte(c)) {
-			t.out.WriteByte('\\')
-		}
-		t.out.WriteRune(c)
-	}
-	t.pos = min(t.pos+len(`\Q`)+len(text)+len(`\E`), len(t.src))
-}
-
-// unicode rewrites \u20AC as \x{20AC}.
-func (t *regexTranslator) unicode() error {
-	rest := t.src[t.pos:]
-	if len(rest) < 6 {
-		return fmt.Errorf("\\u at offset %d needs four hexadecimal digits", t.pos)
-	}
-	code, err := strconv.ParseUint(rest[2:6], 16, 16)
+	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return fmt.Errorf("\\u at offset %d needs four hexadecimal digits", t.pos)
+		return nil, err
 	}
-	if 0xD800 <= code && code <= 0xDFFF {
-		return t.refuse(6, "surrogate")
+	if part := repeatsNothing(tree); part != "" {
+		return nil, fmt.Errorf("the repetition %s of what may be empty is not supported", part)
 	}
-	t.out.WriteString(`\x{` + rest[2:6] + `}`)
-	t.pos += 6
-	return nil
+	return regexp.Compile(pattern)
 }
 
-// posixClasses are Java's \p{…} names of ASCII classes, which RE2 writes in
-// brackets.
-var posixClasses = map[string]bool{
-	"Lower": true, "Upper": true, "ASCII": true, "Alpha": true, "Digit": true, "Alnum": true, "Punct": true,
-	"Graph": true, "Print": true, "Blank": true, "Cntrl": true, "XDigit": true, "Space": true,
+func refusal(rest string, pos int) error {
+	for _, s := range refusedSyntax {
+		if strings.HasPrefix(rest, s.prefix) {
+			return fmt.Errorf("%s %.*s at offset %d is not supported", s.name, s.show, rest, pos)
+		}
+	}
+	return fmt.Errorf("%.4s at offset %d is not supported", rest, pos)
 }
 
-// property rewrites \p{Alpha} as [:alpha:] and leaves the properties of Unicode
-// alone.
-func (t *regexTranslator) property(inClass bool) {
-	rest := t.src[t.pos:]
-	if !strings.HasPrefix(rest[2:], "{") {
-		t.keep(2)
-		return
+// repeatsNothing returns a part that is repeated and may be empty, if there is
+// one: the two engines may end the repetition at different places, with different
+// groups.
+func repeatsNothing(re *syntax.Regexp) string {
+	repeats := re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
+	if repeats {
+		if empty, err := regexp.MatchString(`\A(?:`+re.Sub[0].String()+`)\z`, ""); empty || err != nil {
+			return re.String()
+		}
 	}
-	whole := upTo(rest, '}')
-	name := strings.TrimSuffix(whole[3:], "}")
-	if !posixClasses[name] {
-		t.keep(len(whole))
-		return
+	for _, sub := range re.Sub {
+		if part := repeatsNothing(sub); part != "" {
+			return part
+		}
 	}
-	negation := ""
-	if rest[1] == 'P' {
-		negation = "^"
-	}
-	class := "[:" + negation + strings.ToLower(name) + ":]"
-	if !inClass {
-		class = "[" + class + "]"
-	}
-	t.out.WriteString(class)
-	t.pos += len(whole)
+	return ""
 }
 
-// upTo returns s up to and including the first c, or all of it.
-func upTo(s string, c byte) string {
-	if i := strings.IndexByte(s, c); i >= 0 {
-		return s[:i+1]
-	}
-	return s
-}
-
-func isWord(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(c) || c == '_'
-}
-
-// syntaxProblem words the compiler's error, with the offset of what it is about
-// where that stands in the pattern as it was written.
-func syntaxProblem(pattern string, err error) error {
-	problem, ok := errors.AsType[*syntax.Error](err)
-	if !ok {
-		return err
-	}
-	if i := strings.Index(pattern, problem.Expr); problem.Expr != "" && i >= 0 {
-		return fmt.Errorf("%s: %s at offset %d", problem.Code, problem.Expr, i)
-	}
-	return fmt.Errorf("%s: %s", problem.Code, problem.Expr)
+// readAlike reports whether the two read a value alike. They differ in which
+// line breaks . and $ heed, in whether \s has the vertical tab, in whether (?i)
+// makes ſ an s and the Kelvin sign a k, and in what is not UTF-8. No topic's name
+// has such a character.
+func readAlike(value string) bool {
+	return utf8.ValidString(value) && !strings.ContainsAny(value, "\n\v\r\u0085\u2028\u2029ſ\u212A")
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -123,7 +124,7 @@ func (b *builder) text(c column) []byte {
 	if err != nil {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("column %q: %w", c.name, err))
 	}
-	if c.oid == typeBytea && v.Kind == wal.Text { // decoded
+	if c.oid == pgtype.ByteaOID && v.Kind == wal.Text { // decoded
 		b.event.made += len(text)
 	}
 	return text
@@ -172,7 +173,7 @@ func (b *builder) timestamp() {
 	if v.Kind == wal.Null {
 		return
 	}
-	t, err := parseTimestamp(b.plan.timestamp.oid, v.Data)
+	t, err := b.router.moment.parse(b.plan.timestamp.oid, v.Data)
 	if err != nil {
 		b.reject(ReasonInvalidTimestamp, fmt.Errorf("column %q is %q: %w", b.plan.timestamp.name, v.Data, err))
 		return

@@ -26,9 +26,10 @@ type Router struct {
 	// messages is for logical messages, which have no table.
 	messages messages
 
-	tx    transactionHeaders
-	names interned
-	rooms sync.Pool // of *eventWithHeaders that were released
+	tx     transactionHeaders
+	names  interned
+	moment moment
+	rooms  sync.Pool // of *eventWithHeaders that were released
 }
 
 // New compiles the options. ev and route have passed the configuration's own

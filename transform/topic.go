@@ -30,18 +30,14 @@ type topic struct {
 	err  error // why the name is illegal
 }
 
+const regexRemedy = `write it with characters, . \d \w \s, classes such as [a-z_], groups (…) (?:…) (?<name>…), |, * + ? {2,3}, ^ $ and (?i)`
+
 func newTopics(route RouteOptions) (*topics, error) {
-	pattern, err := translateRegex(route.Regex)
+	first, err := compileRegex(route.Regex)
 	if err != nil {
-		return nil, failure.Configf("write a regex without it; of Java's syntax, what RE2 has works (https://github.com/google/re2/wiki/Syntax)",
-			"route.regex %#q: %w", route.Regex, err)
+		return nil, failure.Configf(regexRemedy, "route.regex %#q: %w", route.Regex, err)
 	}
-	first, err := regexp.Compile(pattern)
-	if err != nil {
-		return nil, failure.Configf("mend the regex; of Java's syntax, what RE2 has works (https://github.com/google/re2/wiki/Syntax)",
-			"route.regex %#q: %w", route.Regex, syntaxProblem(route.Regex, err))
-	}
-	whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
+	whole, err := regexp.Compile(`\A(?:` + route.Regex + `)\z`)
 	if err != nil {
 		return nil, failure.Configf("write a shorter regex", "route.regex %#q: %w", route.Regex, err)
 	}
@@ -75,7 +71,7 @@ func (t *topics) lookup(value []byte) (string, error) {
 }
 
 func (t *topics) route(value string) string {
-	if !t.whole.MatchString(value) {
+	if !readAlike(value) || !t.whole.MatchString(value) {
 		return value
 	}
 	match := t.first.FindStringSubmatchIndex(value)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -93,7 +95,7 @@ var errNotJSON = errors.New("the payload is not valid JSON")
 // appendExpanded expands a payload of text that starts like an object or array.
 // Any error but errNotJSON means that it stays a string.
 func (b *builder) appendExpanded(dst []byte, v wal.Value) ([]byte, error) {
-	if b.plan.payload.oid == typeBytea {
+	if b.plan.payload.oid == pgtype.ByteaOID {
 		return nil, errNotExpandable
 	}
 	out, err := expand(dst, v.Data, expandOptions{

@@ -6,11 +6,12 @@ import (
 	"maps"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // connectTimeout bounds the connection to one host where the URL sets none.
@@ -115,15 +116,11 @@ func prepareOwn(cfg *pgconn.Config) {
 // startCommand is START_REPLICATION for pgoutput's protocol version 1
 // (PostgreSQL documentation, "Streaming Replication Protocol").
 func startCommand(o Options) string {
-	publication := quoteLiteral(pgx.Identifier{o.Publication}.Sanitize())
+	publication := sqltext.Literal(pgx.Identifier{o.Publication}.Sanitize())
 	cmd := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s",
 		pgx.Identifier{o.Slot}.Sanitize(), o.Start, publication)
 	if o.Messages {
 		cmd += ", messages 'true'"
 	}
 	return cmd + ")"
-}
-
-func quoteLiteral(s string) string {
-	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }

@@ -1,6 +1,10 @@
 package wal
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+)
 
 // hasIdentity is the SQL condition that rows of pg_class c can be named in an
 // update or delete: TableInfo.ReplicaIdentity.
@@ -19,7 +23,7 @@ const hasIdentity = `CASE c.relreplident
 func EnsurePublicationSQL(name string, tables []Table) string {
 	if len(tables) == 0 {
 		return "DO $setup$ BEGIN\n" +
-			"    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = " + quoteLiteral(name) + ") THEN\n" +
+			"    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = " + sqltext.Literal(name) + ") THEN\n" +
 			"        " + CreatePublicationSQL(name, nil) + ";\n" +
 			"    END IF;\n" +
 			"END $setup$"
@@ -27,12 +31,12 @@ func EnsurePublicationSQL(name string, tables []Table) string {
 	names := make([]string, len(tables))
 	literals := make([]string, len(tables))
 	for i, t := range tables {
-		names[i], literals[i] = t.Quoted(), quoteLiteral(t.Quoted())
+		names[i], literals[i] = t.Quoted(), sqltext.Literal(t.Quoted())
 	}
 	return strings.NewReplacer(
-		"{{name}}", quoteLiteral(name),
+		"{{name}}", sqltext.Literal(name),
 		"{{tables}}", strings.Join(literals, ", "),
-		"{{create}}", quoteLiteral("CREATE PUBLICATION "+QuoteIdentifier(name)+" FOR TABLE "+strings.Join(names, ", ")),
+		"{{create}}", sqltext.Literal("CREATE PUBLICATION "+QuoteIdentifier(name)+" FOR TABLE "+strings.Join(names, ", ")),
 		"{{identity}}", hasIdentity,
 	).Replace(ensurePublication)
 }
@@ -72,9 +76,9 @@ END $setup$`
 // true}, where there is none. It must not share a transaction with a statement
 // that writes.
 func EnsureSlotSQL(name string) string {
-	slot := quoteLiteral(name) + ", " + quoteLiteral(Plugin)
+	slot := sqltext.Literal(name) + ", " + sqltext.Literal(Plugin)
 	return "DO $setup$ BEGIN\n" +
-		"    IF EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = " + quoteLiteral(name) + ") THEN\n" +
+		"    IF EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = " + sqltext.Literal(name) + ") THEN\n" +
 		"        RETURN;\n" +
 		"    END IF;\n" +
 		"    IF current_setting('server_version_num')::int >= 170000 THEN -- synchronised to standbys\n" +

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // ConnectPooled is Connect for statements that a pooler may hand to other
@@ -37,7 +39,7 @@ var TextForm = func() string {
 	calls := make([]string, 0, len(names))
 	for _, name := range names {
 		if name != "client_encoding" { // of the connection
-			calls = append(calls, "set_config("+quoteLiteral(name)+", "+quoteLiteral(sessionParams[name])+", true)")
+			calls = append(calls, "set_config("+sqltext.Literal(name)+", "+sqltext.Literal(sessionParams[name])+", true)")
 		}
 	}
 	return "SELECT " + strings.Join(calls, ", ")

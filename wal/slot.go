@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Plugin is the only output plugin whose slots are read.
@@ -65,7 +66,7 @@ func (s Slot) Unfit(database string) error {
 	case s.Type == "physical":
 		return failure.Configf(rename+again, "slot %q is a physical slot, for a standby", s.Name)
 	case s.Plugin != Plugin && s.Plugin != "":
-		return failure.Configf(rename+", or drop it: SELECT pg_drop_replication_slot("+quoteLiteral(s.Name)+")"+again,
+		return failure.Configf(rename+", or drop it: SELECT pg_drop_replication_slot("+sqltext.Literal(s.Name)+")"+again,
 			"slot %q uses the output plugin %q, not %s", s.Name, s.Plugin, Plugin)
 	case s.Database != database:
 		return failure.Configf("correct the database in source.url, or "+rename+again,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Snapshot says which rows of a table to read, and what they are numbered
@@ -105,7 +106,7 @@ func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*R
 func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.Time, error) {
 	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\n"
 	if name != "" {
-		sql += "SET TRANSACTION SNAPSHOT " + quoteLiteral(name) + ";\n"
+		sql += "SET TRANSACTION SNAPSHOT " + sqltext.Literal(name) + ";\n"
 	}
 	sql += `SET LOCAL row_security = off;
 		SET LOCAL synchronize_seqscans = off;
@@ -122,7 +123,7 @@ func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.
 
 // snapshotOrder returns an ORDER BY clause or "".
 func snapshotOrder(ctx context.Context, conn *pgconn.PgConn, table Table) (string, error) {
-	literal := quoteLiteral(table.Quoted()) + "::regclass"
+	literal := sqltext.Literal(table.Quoted()) + "::regclass"
 	key, err := queryText(ctx, conn, `
 		SELECT quote_ident(a.attname) || ' ' || t.typname
 		  FROM pg_index x

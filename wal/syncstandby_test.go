@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // The server is the judge: it gives a streaming walsender a priority if, and
@@ -41,7 +42,7 @@ func TestSyncStandbys(t *testing.T) {
 			query.Set("application_name", tt.application)
 			u.RawQuery = query.Encode()
 			s.url, s.sql = u.String(), connect(t, u.String())
-			s.exec(t, `ALTER SYSTEM SET synchronous_standby_names = `+quoteLiteral(tt.setting), `SELECT pg_reload_conf()`)
+			s.exec(t, `ALTER SYSTEM SET synchronous_standby_names = `+sqltext.Literal(tt.setting), `SELECT pg_reload_conf()`)
 			s.await(t, `SELECT current_setting('synchronous_standby_names') = $1`, tt.setting)
 			stream := s.open(t, 0)
 			s.await(t, `SELECT count(flush_lsn) = 1 FROM pg_stat_replication r JOIN pg_replication_slots ON active_pid = pid

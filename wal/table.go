@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-)
 
-// MaxIdentifier is NAMEDATALEN-1, beyond which PostgreSQL cuts a name off.
-const MaxIdentifier = 63
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+)
 
 // Table names a table the way the catalogs do: without quotes, in its real
 // case.
@@ -50,7 +49,7 @@ func (t Table) String() string {
 
 // QuoteIdentifier returns name as a quoted SQL identifier.
 func QuoteIdentifier(name string) string {
-	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+	return sqltext.Name(name)
 }
 
 func displayIdentifier(name string) string {
@@ -96,8 +95,8 @@ func nextIdentifier(s string) (name, rest string, err error) {
 		return "", "", errors.New("a name is empty")
 	case name == "":
 		return "", "", fmt.Errorf("unexpected %q; quote a name that is not plain", rest)
-	case len(name) > MaxIdentifier:
-		return "", "", fmt.Errorf("%q is longer than %d bytes", name, MaxIdentifier)
+	case len(name) > sqltext.MaxName:
+		return "", "", fmt.Errorf("%q is longer than %d bytes", name, sqltext.MaxName)
 	case strings.ContainsRune(name, 0):
 		return "", "", errors.New("a name contains a zero byte")
 	}

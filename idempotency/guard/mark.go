@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // ErrFenced says that somebody with a greater fencing number wrote since. Give
@@ -55,12 +57,12 @@ func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 // raise sets the mark if it is NULL or compares with the value as asked.
 func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare string) (bool, error) {
 	raised, err := tx.exec(ctx, fmt.Sprintf(`UPDATE %s SET %s = $2 WHERE %s = $1 AND (%[2]s IS NULL OR %[2]s %[4]s $2)`,
-		table(m.Table), column(m.Column), column(m.Key), compare), id, value)
+		table(m.Table), sqltext.Name(m.Column), sqltext.Name(m.Key), compare), id, value)
 	if err != nil || raised > 0 {
 		return raised > 0, err
 	}
 	var exists bool
-	err = tx.query(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s WHERE %s = $1)`, table(m.Table), column(m.Key)), id).
+	err = tx.query(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s WHERE %s = $1)`, table(m.Table), sqltext.Name(m.Key)), id).
 		Scan(&exists)
 	if err == nil && !exists {
 		err = ErrNoRow

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Transition is a change of status that a message causes, such as an order's
@@ -57,10 +59,10 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 		args = append(args, state)
 	}
 	update := fmt.Sprintf(`UPDATE %s SET %s = $2 WHERE %s = $1 AND %[2]s IN (%[4]s)`,
-		table(t.Table), column(t.Status), column(t.Key), &from)
+		table(t.Table), sqltext.Name(t.Status), sqltext.Name(t.Key), &from)
 	look := fmt.Sprintf(`SELECT coalesce(max(status), ''), count(*) FROM (
 		SELECT %s::text AS status FROM %s WHERE %s = $1 FOR UPDATE) AS present`,
-		column(t.Status), table(t.Table), column(t.Key))
+		sqltext.Name(t.Status), table(t.Table), sqltext.Name(t.Key))
 	for {
 		changed, err := tx.exec(ctx, update, args...)
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or what wraps one. R
@@ -75,10 +77,7 @@ var ErrNoRow = errors.New("there is no such row")
 func table(name string) string {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {
-		parts[i] = column(part)
+		parts[i] = sqltext.Name(part)
 	}
 	return strings.Join(parts, ".")
 }
-
-// column quotes a column's name.
-func column(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,0 +1,15 @@
+// Package sqltext writes names and strings into SQL where no parameter can stand.
+package sqltext
+
+import "strings"
+
+// MaxName is how many bytes a name may have: NAMEDATALEN-1. PostgreSQL cuts off
+// the rest.
+const MaxName = 63
+
+// Name returns a name as a quoted identifier, in its own case.
+func Name(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// Literal returns text as a string constant, under standard_conforming_strings,
+// which our sessions have.
+func Literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
