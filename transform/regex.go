@@ -15,7 +15,7 @@ var regexToken = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`[^\\()\[{*+?]`, // a character, . ^ $ |
 	regexEscape,     // \. \d
 	`\[\^?(?:[^\\\[\]&^]|` + regexEscape + `)(?:[^\\\[\]&]|` + regexEscape + `)*\]`, // [a-z\d_]
-	`\(\?[is]*:`, `\(\?P?<[A-Za-z][A-Za-z0-9]*>`, `\(`, `\)`, // groups
+	`\(\?i?:`, `\(\?P?<[A-Za-z][A-Za-z0-9]*>`, `\(`, `\)`, // groups
 	`(?:[*+?]|\{` + regexCount + `(?:,(?:` + regexCount + `)?)?\})[?+]?`,
 }, "|") + `)`)
 
@@ -24,9 +24,9 @@ const (
 	regexCount  = `(?:0|[1-9][0-9]*)`
 )
 
-// regexFlags may begin a regex. Within one, RE2 looks past them when a quantifier
+// regexFlag may begin a regex. Within one, RE2 looks past it when a quantifier
 // follows, and Java does not.
-var regexFlags = regexp.MustCompile(`^\(\?[is]+\)`)
+var regexFlag = regexp.MustCompile(`^\(\?i\)`)
 
 // refusedSyntax names the rest of Java's syntax, longer prefixes first. An error
 // shows as many characters.
@@ -54,9 +54,9 @@ var refusedSyntax = []struct {
 // values that are readAlike. An error names what keeps it from that, and the
 // offset in bytes.
 func compileRegex(pattern string) (*regexp.Regexp, error) {
-	flags := regexFlags.FindString(pattern)
-	folds := strings.Contains(flags, "i")
-	for pos := len(flags); pos < len(pattern); {
+	flag := regexFlag.FindString(pattern)
+	folds := flag != ""
+	for pos := len(flag); pos < len(pattern); {
 		rest := pattern[pos:]
 		token := regexToken.FindString(rest)
 		switch {
@@ -65,7 +65,7 @@ func compileRegex(pattern string) (*regexp.Regexp, error) {
 		case len(token) > 1 && strings.IndexByte("*+?{", token[0]) >= 0 && strings.HasSuffix(token, "+"):
 			return nil, fmt.Errorf("possessive quantifier %s at offset %d is not supported", token, pos)
 		}
-		folds = folds || strings.HasPrefix(token, "(?") && strings.Contains(token, "i:")
+		folds = folds || token == "(?i:"
 		pos += len(token)
 	}
 	if folds && strings.IndexFunc(pattern, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0 {
