@@ -49,27 +49,27 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "skips a record that failed",
-		patches: []patch{{"relay/delivery.go", "err := d.sink.DeadLetter(ctx, ev, bad)", "err := error(nil)"}},
+		patches: []patch{{"internal/pipeline/stream/delivery.go", "err := d.sink.DeadLetter(ctx, ev, bad)", "err := error(nil)"}},
 		test:    "TestRefusedEventsBecomeDeadLetters",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "starts where the server is, not where the checkpoint is",
-		patches: []patch{{"relay/acquire.go", "s.recall(&h, seen.Slot)", "s.recall(&h, seen.Slot)\n\t\th.start = max(h.start, seen.CurrentLSN)"}},
+		patches: []patch{{"internal/pipeline/stream/acquire.go", "s.recall(&h, seen.Slot)", "s.recall(&h, seen.Slot)\n\t\th.start = max(h.start, seen.CurrentLSN)"}},
 		test:    "TestKilled",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "forgets at a reconnect what it has taken in",
 		patches: []patch{
-			{"relay/intake.go", "return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq", "return false"},
+			{"internal/pipeline/stream/intake.go", "return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq", "return false"},
 		},
 		test:  "TestReconnectBesideSilentBroker",
 		finds: "came again",
 	},
 	{
 		mistake: "confirms at a reconnect what is still in flight",
-		patches: []patch{{"relay/acquire.go", "s.open(ctx, repl, h.confirmed, h.start)", "s.open(ctx, repl, max(h.start, s.intake.end), max(h.start, s.intake.end))"}},
+		patches: []patch{{"internal/pipeline/stream/acquire.go", "s.open(ctx, repl, h.confirmed, h.start)", "s.open(ctx, repl, max(h.start, s.intake.end), max(h.start, s.intake.end))"}},
 		test:    "TestReconnectBesideSilentBroker",
 		finds:   "(lost|premature): |ended by itself",
 	},
@@ -96,21 +96,21 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "marks rows as published that were not delivered",
-		patches: []patch{{"poll/batch.go", "done, failed := w.publish(items)", "_, failed := w.publish(items)\n\tdone := len(items)"}},
+		patches: []patch{{"internal/pipeline/poll/batch.go", "done, failed := w.publish(items)", "_, failed := w.publish(items)\n\tdone := len(items)"}},
 		test:    "TestPollMode/silent_broker",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "polls without an order",
-		patches: []patch{{"poll/order.go", `return strings.Join(parts, ", ")`, `return "random()"`}},
+		patches: []patch{{"internal/pipeline/poll/order.go", `return strings.Join(parts, ", ")`, `return "random()"`}},
 		test:    "TestPollMode/sequence/every_event_once",
 		finds:   "reordered: ",
 	},
 	{
 		mistake: "polls without lanes and holds no key back",
 		patches: []patch{
-			{"poll/holdback.go", "case !held[r.key]:", "default:"},
-			{"poll/sql.go", "WHERE pg_try_advisory_xact_lock(%d, %d + lane) LIMIT %d", "WHERE %d + %d > 0 LIMIT %d"},
+			{"internal/pipeline/poll/holdback.go", "case !held[r.key]:", "default:"},
+			{"internal/pipeline/poll/sql.go", "WHERE pg_try_advisory_xact_lock(%d, %d + lane) LIMIT %d", "WHERE %d + %d > 0 LIMIT %d"},
 		},
 		test:  "TestPollMode/sequence/killed",
 		finds: "reordered: ",

@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -39,7 +39,7 @@ func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change fun
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- connector.Run(ctx, connector.Options{
+		ended <- pipeline.Run(ctx, pipeline.Options{
 			Config: &cfg, Log: zaptest.NewLogger(t), Metrics: metrics.New("", ""), Stdout: io.Discard,
 		})
 	}()

@@ -8,8 +8,8 @@ import (
 	"flag"
 	"io"
 
-	"github.com/cdc-outbox/cdc-outbox/admin"
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/admin"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 

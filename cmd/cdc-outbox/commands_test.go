@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -19,10 +18,10 @@ import (
 func TestRemediesCanBeTypedAsTheyAre(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
-	pipeline := func(name string) string {
+	section := func(name string) string {
 		return fmt.Sprintf("  %s: {source: {url: '%s', slot: typed_%[1]s, publication: %[1]s, tables: [%[1]s]}, sink: {stdout: {}}, checkpoint: {store: none}}\n", name, db)
 	}
-	if err := os.WriteFile(file, []byte("pipelines:\n"+pipeline("orders")+pipeline("billing")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("pipelines:\n"+section("orders")+section("billing")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	type result struct {
@@ -52,7 +51,7 @@ func TestRemediesCanBeTypedAsTheyAre(t *testing.T) {
 	if got := do(&program{}, "check", "--json"); !strings.Contains(got.out, want) {
 		t.Errorf("%+v lacks %s", got, want)
 	}
-	lost := &program{connect: func(context.Context, connector.Options) error {
+	lost := &program{connect: func(context.Context, pipeline.Options) error {
 		return failure.Lossf("cdc-outbox setup --accept-gap --yes", "lost")
 	}}
 	want = "cdc-outbox setup -c " + file + " --accept-gap --yes"

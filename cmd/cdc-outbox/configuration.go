@@ -4,7 +4,7 @@ import (
 	"flag"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
 // configFlags are the flags of every verb that reads the configuration.

@@ -6,10 +6,10 @@ import (
 	"io"
 	"os"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/demo"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
 func demoVerb() verb {
@@ -42,7 +42,7 @@ func (p *program) connectDemo(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	ver, rev := build()
-	return connector.Run(ctx, connector.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: io.Discard})
+	return pipeline.Run(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: io.Discard})
 }
 
 // wantsColor is true on a terminal, unless NO_COLOR (https://no-color.org) or

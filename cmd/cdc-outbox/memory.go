@@ -3,7 +3,7 @@ package main
 import (
 	"runtime/debug"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
 // Limits of the heap beside the bytes in flight: what the runtime, the

@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
 // program is the process as the verbs see it: everything that main takes from
@@ -24,7 +24,7 @@ type program struct {
 	stdout, stderr io.Writer
 	// connect runs the connector until ctx ends or it fails; nil is
 	// connector.Run.
-	connect func(context.Context, connector.Options) error
+	connect func(context.Context, pipeline.Options) error
 	// command completes the commands in remedies, once flags are read.
 	command invocation.Invocation
 	// fatal takes the error that ends the program, in place of stderr; nil until

@@ -15,9 +15,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/connector"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -30,11 +30,11 @@ type outcome struct {
 
 // execute runs a command line in memory; its connector does nothing.
 func execute(ctx context.Context, environ []string, args ...string) outcome {
-	connect := func(context.Context, connector.Options) error { return nil }
+	connect := func(context.Context, pipeline.Options) error { return nil }
 	return executeWith(ctx, connect, environ, args...)
 }
 
-func executeWith(ctx context.Context, connect func(context.Context, connector.Options) error, environ []string, args ...string) outcome {
+func executeWith(ctx context.Context, connect func(context.Context, pipeline.Options) error, environ []string, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	environ = append(slices.Clip(environ), "GOGC=100", "GOMEMLIMIT=off") // or run would bound the memory of the tests
 	p := &program{environ: environ, stdout: &stdout, stderr: &stderr, connect: connect}
@@ -157,7 +157,7 @@ func TestExitCodes(t *testing.T) {
 		{"loss", fmt.Errorf("open: %w", failure.Lossf("decide", "slot is gone")), 3, "error: open: slot is gone\nremedy: decide\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			connect := func(context.Context, connector.Options) error { return tt.err }
+			connect := func(context.Context, pipeline.Options) error { return tt.err }
 			got := executeWith(t.Context(), connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error", "CDC_OUTBOX_LOG_FORMAT=console"}, "run")
 			if got.code != tt.code || got.stderr != tt.stderr || got.stdout != "" {
 				t.Errorf("got %+v, want code %d and stderr %q", got, tt.code, tt.stderr)
@@ -167,7 +167,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestTheLastErrorIsALineOfAJSONLog(t *testing.T) {
-	connect := func(context.Context, connector.Options) error { return failure.Lossf("decide", "slot is gone") }
+	connect := func(context.Context, pipeline.Options) error { return failure.Lossf("decide", "slot is gone") }
 	got := executeWith(t.Context(), connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app"}, "run")
 	lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
 	for _, line := range lines {
@@ -183,7 +183,7 @@ func TestTheLastErrorIsALineOfAJSONLog(t *testing.T) {
 }
 
 func TestRunLogsOnStderr(t *testing.T) {
-	connect := func(_ context.Context, o connector.Options) error {
+	connect := func(_ context.Context, o pipeline.Options) error {
 		o.Log.Debug("hidden")
 		o.Log.Warn("seen", zap.Any("config", o.Config))
 		return nil
@@ -208,7 +208,7 @@ func TestRunLogsOnStderr(t *testing.T) {
 // not have to guess.
 func TestRunSaysThatItIsStopping(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
-	connect := func(ctx context.Context, _ connector.Options) error {
+	connect := func(ctx context.Context, _ pipeline.Options) error {
 		stop(stopped{os.Interrupt})
 		<-ctx.Done()
 		return nil
@@ -223,7 +223,7 @@ func TestRunSaysThatItIsStopping(t *testing.T) {
 func TestInterruptedVerbSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stopped{os.Interrupt})
-	connect := func(ctx context.Context, _ connector.Options) error {
+	connect := func(ctx context.Context, _ pipeline.Options) error {
 		return fmt.Errorf("connect: %w", ctx.Err())
 	}
 	got := executeWith(ctx, connect, []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app", "CDC_OUTBOX_LOG_LEVEL=error", "CDC_OUTBOX_LOG_FORMAT=console"}, "run")

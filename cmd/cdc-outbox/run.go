@@ -7,9 +7,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
 func runVerb() verb {
@@ -48,10 +48,10 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	log.Info("starting", zap.String("version", ver), zap.String("commit", rev), sources(cfg))
 	connect := p.connect
 	if connect == nil {
-		connect = connector.Run
+		connect = pipeline.Run
 	}
 	announced := announceStop(ctx, log)
-	err = connect(ctx, connector.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: p.stdout, Invocation: p.command})
+	err = connect(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: p.stdout, Invocation: p.command})
 	announced()
 	if err != nil {
 		return err

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 

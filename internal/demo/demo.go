@@ -26,7 +26,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
 // Options say how to run the demo.

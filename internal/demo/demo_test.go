@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/cdc-outbox/cdc-outbox/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/connector"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // connect is the connector that the program gives the demo.
 func connect(t *testing.T) func(context.Context, *config.Config) error {
 	return func(ctx context.Context, cfg *config.Config) error {
-		return connector.Run(ctx, connector.Options{
+		return pipeline.Run(ctx, pipeline.Options{
 			Config: cfg, Log: zaptest.NewLogger(t), Metrics: metrics.New("test", "test"), Stdout: io.Discard,
 		})
 	}

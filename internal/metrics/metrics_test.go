@@ -14,12 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/cdc-outbox/cdc-outbox/relay"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-var _ relay.Metrics = (*Metrics)(nil)
+var _ stream.Metrics = (*Metrics)(nil)
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 

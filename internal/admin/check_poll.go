@@ -1,0 +1,195 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// polling runs the checks of the database side in poll mode, on the kind of
+// connection that polling uses.
+func (d *doctor) polling(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	conn, err := wal.ConnectPooled(ctx, d.cfg.Source.URL.Reveal())
+	if err != nil {
+		d.fail("postgresql.connection", fmt.Errorf("connect to PostgreSQL: %w", err))
+		d.skip("postgresql", "no connection: version, privileges, tables and indexes")
+		return
+	}
+	defer closeConn(conn)
+	d.conn = conn
+	var version int
+	var recovering bool
+	var database string
+	err = conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_database()::text`).Scan(&version, &recovering, &database)
+	if err != nil {
+		d.fail("postgresql.connection", err)
+		return
+	}
+	d.ok("postgresql.connection", "database %s", database)
+	d.supported(wal.Server{Version: version, InRecovery: recovering})
+	d.tables = d.cfg.Source.Tables
+	for _, name := range d.tables {
+		d.polledTable(ctx, name)
+	}
+	d.longTransactions(ctx)
+}
+
+func (d *doctor) polledTable(ctx context.Context, name wal.Table) {
+	label := "table " + name.String()
+	router, err := transform.New(d.cfg.Event, d.cfg.Route)
+	if err != nil {
+		d.fail(label, err)
+		return
+	}
+	t, err := poll.ReadTable(ctx, d.conn, d.cfg.Source.Poll, d.cfg.Event, router, name)
+	if err != nil {
+		d.fail(label, err)
+		return
+	}
+	d.ok(label, "unpublished rows are those with %s", t.Condition())
+	for _, w := range t.Warnings() {
+		switch w.Error() {
+		case errText(t.MissingIndex()), errText(t.DoubtfulOrder()): // below
+		default:
+			d.warn(label, failure.RemedyOf(w), "%s", w)
+		}
+	}
+	d.polledIndex(t)
+	d.polledOrder(t)
+	d.pollRoutes(ctx, t)
+	d.pollPrivileges(ctx, t)
+	d.notifications(ctx, t)
+	d.vacuum(ctx, t)
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (d *doctor) polledIndex(t *poll.Table) {
+	name := "index " + t.Name.String()
+	if err := t.MissingIndex(); err != nil {
+		d.fail(name, err)
+		return
+	}
+	d.ok(name, "%s finds the unpublished rows", t.Index)
+}
+
+func (d *doctor) polledOrder(t *poll.Table) {
+	name := "order " + t.Name.String()
+	if err := t.DoubtfulOrder(); err != nil {
+		d.warn(name, failure.RemedyOf(err), "%s", err)
+		return
+	}
+	d.ok(name, "by %s", strings.Join(t.Order.Columns, ", "))
+}
+
+// pollPrivileges reads what marking and locking ask for, without doing it.
+func (d *doctor) pollPrivileges(ctx context.Context, t *poll.Table) {
+	name := "privileges " + t.Name.String()
+	change := "UPDATE"
+	if d.cfg.Source.Poll.AfterPublish == poll.AfterPublishDelete {
+		change = "DELETE"
+	}
+	var may, hidden bool
+	err := d.conn.QueryRow(ctx, `
+		SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT')
+		       AND (has_table_privilege($2, 'UPDATE') OR has_any_column_privilege($2, 'UPDATE'))
+		       AND CASE $3 WHEN 'DELETE' THEN has_table_privilege($2, 'DELETE')
+		           ELSE NOT EXISTS (SELECT FROM unnest($4::text[]) c WHERE NOT has_column_privilege($2, c, 'UPDATE')) END,
+		       row_security_active($2)`,
+		t.Name.Schema, t.Name.Quoted(), change, t.Marked()).Scan(&may, &hidden)
+	role := d.conn.Config().User
+	switch {
+	case err != nil:
+		d.fail(name, fmt.Errorf("read privileges: %w", err))
+	case !may:
+		d.fail(name, failure.Configf(strings.Join(t.Grants(role), "; ")+";", "role %s may not do to %s what polling does", role, t.Name))
+	case hidden:
+		d.fail(name, failure.Configf("ALTER ROLE "+wal.QuoteIdentifier(role)+" WITH BYPASSRLS;", "row-level security would hide events of %s from role %s", t.Name, role))
+	default:
+		d.ok(name, "role %s may read, lock and change the rows", role)
+	}
+}
+
+func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
+	name := "notifications " + t.Name.String()
+	p := d.cfg.Source.Poll
+	if p.Notify == "" {
+		d.skip(name, "source.poll.notify is empty")
+		return
+	}
+	there, err := t.Notifies(ctx, d.conn, p.Notify)
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case !there:
+		d.warn(name, strings.Join(t.NotifySQL(p.Notify), "; ")+"; or set source.poll.notify to \"\"",
+			"no trigger notifies the channel %s: after a pause, events wait for up to %s", p.Notify, p.MaxInterval)
+	default:
+		d.ok(name, "a trigger notifies the channel %s", p.Notify)
+	}
+}
+
+// pollRoutes finds the topics of the rows that wait.
+func (d *doctor) pollRoutes(ctx context.Context, t *poll.Table) {
+	d.routes(ctx, wal.Snapshot{Table: t.Name, Relation: t.Relation, Where: t.Condition(), OrderBy: t.OrderBy()})
+}
+
+// longTransactions keep vacuum from removing what polls have to pass over.
+func (d *doctor) longTransactions(ctx context.Context) {
+	const name = "postgresql.transactions"
+	list, err := readTransactions(ctx, d.conn)
+	if err != nil {
+		d.fail(name, err)
+		return
+	}
+	if old, _ := splitByAge(list, retainingAge); len(old) > 0 {
+		d.warn(name, strings.Join(endTransactions(old), " "), "vacuum cannot remove dead versions from since these began, and polls slow down: %s", describeTransactions(old))
+		return
+	}
+	d.ok(name, "none open for longer than %s", retainingAge)
+}
+
+// mostDead is how many dead versions a table may have before that slows polls
+// down: each poll passes over those that no transaction sees any more until
+// vacuum has removed them.
+const mostDead = 200_000
+
+func (d *doctor) vacuum(ctx context.Context, t *poll.Table) {
+	name := "vacuum " + t.Name.String()
+	var off bool
+	var dead int64
+	err := d.conn.QueryRow(ctx, `
+		SELECT current_setting('autovacuum') = 'off'
+		       OR COALESCE('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false),
+		       pg_stat_get_dead_tuples(c.oid)
+		  FROM pg_class c WHERE c.oid = $1`, t.OID).Scan(&off, &dead)
+	switch {
+	case err != nil:
+		d.fail(name, fmt.Errorf("read statistics: %w", err))
+	case off:
+		d.warn(name, "ALTER TABLE "+t.Name.Quoted()+" RESET (autovacuum_enabled); and set autovacuum = on",
+			"autovacuum is off: each published row leaves a dead version behind")
+	case dead > mostDead:
+		d.warn(name, "ALTER TABLE "+t.Name.Quoted()+" SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000); and end transactions that are open for long",
+			"%d dead versions, which polls have to pass over", dead)
+	default:
+		d.ok(name, "%d dead versions", dead)
+	}
+}
+
+// noSlot is the error of a verb that needs a slot.
+func noSlot(what string) error {
+	return failure.Configf("leave it out; with --from-table tail shows the rows that wait", "%s needs a replication slot, which source.mode: poll has not", what)
+}

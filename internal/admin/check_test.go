@@ -1,0 +1,410 @@
+package admin
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// find returns the finding of a name with the worst outcome.
+func find(t *testing.T, r *CheckReport, name string) Finding {
+	t.Helper()
+	var found *Finding
+	for i, f := range r.Findings {
+		if f.Name == name && (found == nil || f.Outcome == Fail || f.Outcome == Warn && found.Outcome != Fail) {
+			found = &r.Findings[i]
+		}
+	}
+	if found == nil {
+		t.Fatalf("no check %q in %+v", name, r.Findings)
+	}
+	return *found
+}
+
+func wantFinding(t *testing.T, r *CheckReport, name string, outcome Outcome, words string) Finding {
+	t.Helper()
+	f := find(t, r, name)
+	if f.Outcome != outcome || !strings.Contains(f.Detail, words) {
+		t.Errorf("%s: %s %q, want %s with %q", name, f.Outcome, f.Detail, outcome, words)
+	}
+	if outcome == Fail && f.Remedy == "" {
+		t.Errorf("%s: a failure without a remedy: %s", name, f.Detail)
+	}
+	return f
+}
+
+// Each case breaks one thing of a sound setup.
+func TestCheckFinds(t *testing.T) {
+	tests := []struct {
+		name    string
+		do      func(*fixture)
+		check   string
+		outcome Outcome
+		words   string
+		mends   bool // the remedy is SQL that mends it
+		since   int  // the major version that has what is broken
+	}{
+		{"nothing wrong", func(*fixture) {}, "slot", OK, "nobody is reading it", false, 14},
+		{"missing table", func(f *fixture) { f.exec(`DROP TABLE outbox`) }, "table public.outbox", Fail, "does not exist", false, 14},
+		{"missing column", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP COLUMN aggregateid`) },
+			"columns public.outbox", Fail, "no column", false, 14},
+		{"wrong type", func(f *fixture) { f.Event.Timestamp = "payload" }, "columns public.outbox", Fail, "timestamptz", false, 14},
+		{"publication without the table", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`) },
+			"publication", Fail, "is not in publication", true, 14},
+		{"publication without inserts", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox SET (publish = 'update')`) },
+			"publication", Fail, "does not publish inserts", true, 14},
+		{"row filter", func(f *fixture) {
+			f.exec(`ALTER PUBLICATION cdc_outbox SET (publish = 'insert')`, `ALTER PUBLICATION cdc_outbox SET TABLE outbox WHERE (type = 'x')`)
+		}, "publication", Fail, "row filter", true, 15},
+		{"column list without the key", func(f *fixture) { f.exec(`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id, aggregatetype, payload)`) },
+			"publication", Fail, "aggregateid", true, 15},
+		{"column list without an optional column", func(f *fixture) {
+			f.exec(`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id, aggregatetype, aggregateid, payload)`)
+		}, "publication", Warn, "only these columns", false, 15},
+		{"publication dropped beside its slot", func(f *fixture) { f.exec(`DROP PUBLICATION cdc_outbox`) },
+			"publication", Fail, "lost to the stream", false, 14},
+		{"no replica identity", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP CONSTRAINT outbox_pkey`) },
+			"publication", Warn, "no replica identity", false, 14},
+		{"slot missing, to be created", func(f *fixture) { f.exec(dropSlot(f)) }, "slot", OK, "run will create it", false, 14},
+		{"slot missing, not to be created", func(f *fixture) { f.exec(dropSlot(f)); f.Source.Create = false }, "slot", Fail, "source.create is false", false, 14},
+		{"unlogged table", func(f *fixture) {
+			f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR ALL TABLES`, `ALTER TABLE outbox SET UNLOGGED`)
+		}, "table public.outbox", Fail, "cannot be published", false, 14},
+		{"table that another inherits from", func(f *fixture) { f.exec(`CREATE TABLE child () INHERITS (outbox)`) },
+			"table public.outbox", Fail, "public.child inherits", false, 14},
+		{"partition that is renamed to its root", func(f *fixture) {
+			f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish_via_partition_root = true)`,
+				`CREATE TABLE events (LIKE outbox) PARTITION BY LIST (id)`, `ALTER TABLE events ATTACH PARTITION outbox DEFAULT`)
+		}, "publication", Fail, "under the name of public.events", false, 14},
+		{"physical slot", func(f *fixture) {
+			f.exec(dropSlot(f), `SELECT pg_create_physical_replication_slot('`+f.Source.Slot+`')`)
+		}, "slot", Fail, "is a physical slot", false, 14},
+		{"two-phase slot", func(f *fixture) {
+			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput', false, true)`)
+		}, "slot", Fail, "two_phase", false, 14},
+		{"no synchronous standby", func(*fixture) {}, "postgresql.synchronous_standby_names", OK, "do not wait", false, 14},
+		{"schema added to the table", func(f *fixture) {
+			f.save()
+			f.exec(`ALTER PUBLICATION cdc_outbox ADD TABLES IN SCHEMA public`)
+		}, "checkpoint", OK, "fits the database", false, 15},
+		{"slot of another plugin", func(f *fixture) {
+			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'test_decoding')`)
+		}, "slot", Fail, "test_decoding", false, 14},
+		{"table taken out and added again", func(f *fixture) {
+			f.save()
+			f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`, `ALTER PUBLICATION cdc_outbox ADD TABLE outbox`)
+		}, "checkpoint", Fail, "publication was recreated", false, 14},
+		{"slot recreated", func(f *fixture) {
+			f.save()
+			f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput')`)
+		}, "checkpoint", Fail, "recreated", false, 14},
+		{"slot read by another machine, with a file of its own", func(f *fixture) {
+			f.save()
+			f.insert("order", "1", "{}")
+			f.exec(`SELECT pg_replication_slot_advance('` + f.Source.Slot + `', pg_current_wal_lsn())`)
+		}, "checkpoint", Fail, "a file of its own", false, 14},
+		{"slot in use, and no checkpoint", func(f *fixture) { f.hold() }, "checkpoint", Warn, "saves its own elsewhere", false, 14},
+		{"slot dropped", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, "checkpoint", Fail, "is gone", false, 14},
+		{"checkpoint that fits", func(f *fixture) { f.save() }, "checkpoint", OK, "fits the database", false, 14},
+		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = checkpoint.StoreNone }, "checkpoint", Warn, "not noticed", false, 14},
+		{"rows that cannot be published", func(f *fixture) { f.insert("order", "", "{}") }, "rows public.outbox", Warn, "null_key", false, 14},
+		{"status too rare", func(f *fixture) { f.Source.StatusInterval *= 100 }, "postgresql.wal_sender_timeout", Fail, "status_interval", false, 14},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			if server, err := wal.ReadServer(f.ctx(), f.conn); err != nil || server.Major() < tt.since {
+				t.Skipf("needs PostgreSQL %d: %v", tt.since, err)
+			}
+			f.setup()
+			tt.do(f)
+			got := wantFinding(t, Check(f.ctx(), f.Config), tt.check, tt.outcome, tt.words)
+			if tt.mends {
+				f.exec(got.Remedy)
+				wantFinding(t, Check(f.ctx(), f.Config), tt.check, OK, "")
+			}
+		})
+	}
+}
+
+func dropSlot(f *fixture) string { return `SELECT pg_drop_replication_slot('` + f.Source.Slot + `')` }
+
+func TestCheckOfAServerThatIsNotReady(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Setting("wal_level", "replica"), pgtest.Setting("max_replication_slots", "1"))
+	server.Exec(t, `SELECT pg_create_physical_replication_slot('other')`)
+	f := newFixture(t, server.URL("postgres"))
+	r := Check(f.ctx(), f.Config)
+	wantFinding(t, r, "postgresql.wal_level", Fail, "wal_level is replica")
+	wantFinding(t, r, "postgresql.slots", Fail, "all 1 replication slots are in use")
+	wantFinding(t, r, "table public.outbox", Fail, "does not exist")
+	wantFinding(t, r, "publication", OK, "run will create it")
+	wantClass(t, errWithRemedy(r.Err()), failure.Config, "checks failed")
+}
+
+func TestCheckAsAPoorRole(t *testing.T) {
+	server := pgtest.Shared(t)
+	f := newFixture(t, server.NewDatabase(t))
+	f.setup()
+	f.exec(dropSlot(f), `DROP PUBLICATION cdc_outbox`, `CREATE ROLE poor LOGIN PASSWORD 'pw'`)
+	t.Cleanup(func() { f.exec(`DROP ROLE poor`) })
+	f.Source.URL = asRole(f.Source.URL, "poor", "pw")
+	f.Source.Snapshot = config.SnapshotInitial
+
+	r := Check(f.ctx(), f.Config)
+	replication := wantFinding(t, r, "postgresql.replication", Fail, "role poor cannot")
+	if !strings.Contains(replication.Remedy, `ALTER ROLE "poor" WITH REPLICATION;`) {
+		t.Errorf("remedy %q", replication.Remedy)
+	}
+	wantFinding(t, r, "publication", Fail, "may not create it")
+	f.exec(wantFinding(t, r, "privileges public.outbox", Fail, "may not read").Remedy)
+	wantFinding(t, Check(f.ctx(), f.Config), "privileges public.outbox", OK, "")
+	f.exec(`DROP OWNED BY poor`)
+}
+
+// Rows that a policy hides would be missing from the snapshot without a word.
+func TestCheckFindsRowLevelSecurity(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.exec(`CREATE ROLE bound LOGIN PASSWORD 'pw'`, `GRANT SELECT ON outbox TO bound`, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
+	t.Cleanup(func() { f.exec(`DROP OWNED BY bound`, `DROP ROLE bound`) })
+	f.Source.URL = asRole(f.Source.URL, "bound", "pw")
+	f.Source.Snapshot = config.SnapshotInitial
+	f.exec(wantFinding(t, Check(f.ctx(), f.Config), "privileges public.outbox", Fail, "would hide rows").Remedy)
+	wantFinding(t, Check(f.ctx(), f.Config), "privileges public.outbox", OK, "")
+}
+
+func TestCheckWarnsOfCommitsThatWait(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Setting("synchronous_standby_names", "FIRST 1 (*)"), pgtest.Setting("synchronous_commit", "local"))
+	f := newFixture(t, server.NewDatabase(t))
+	got := wantFinding(t, Check(f.ctx(), f.Config), "postgresql.synchronous_standby_names", Warn, "commits wait")
+	if !strings.Contains(got.Remedy, "application_name") {
+		t.Errorf("remedy %q", got.Remedy)
+	}
+}
+
+func TestCheckWithoutServers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Source.URL = "postgres://nobody@127.0.0.1:1/none"
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	f.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
+	r := Check(f.ctx(), f.Config)
+	wantFinding(t, r, "postgresql", Skipped, "no connection")
+	if got := find(t, r, "postgresql.connection"); got.Outcome != Fail {
+		t.Errorf("got %+v", got)
+	}
+	wantFinding(t, r, "kafka.connection", Fail, "127.0.0.1:1")
+}
+
+// The broker answers, and names an address that nobody can write to.
+func TestCheckFindsAWrongAdvertisedListener(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Source.URL = "postgres://nobody@127.0.0.1:1/none"
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	f.Sink.Kafka.Brokers = kafkatest.Start(t, kafkatest.Advertised("127.0.0.1:1")).Brokers
+	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "not at 127.0.0.1:1")
+}
+
+// The client says only that it was ended.
+func TestCheckSaysThatBrokersAreSilent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	silent, _ := kafkatest.Silent(t)
+	f.Sink.Kafka.Brokers = []string{silent}
+	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "no broker answered within "+pingPatience.String())
+}
+
+func TestCheckNamesOpenTransactions(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	other := newFixture(t, f.Source.URL.Reveal())
+	other.exec(`BEGIN`)
+	other.insert("order", "1", "{}")
+	t.Cleanup(func() { other.exec(`ROLLBACK`) })
+
+	list, err := readTransactions(f.ctx(), f.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, tx := range list {
+		found = found || tx.PID == int32(other.conn.PgConn().PID()) && tx.Age != nil
+	}
+	if !found {
+		t.Errorf("the open transaction is not in %+v", list)
+	}
+}
+
+func TestSplitByAge(t *testing.T) {
+	young, old := blockingAge/2, blockingAge*2
+	got, hidden := splitByAge([]transaction{{PID: 1, Age: &old}, {PID: 2, Age: &young}, {PID: 3}}, blockingAge)
+	if len(got) != 1 || got[0].PID != 1 || hidden != 1 {
+		t.Errorf("got %+v and %d hidden", got, hidden)
+	}
+}
+
+// withKafka moves events and checkpoint to a cluster in this process.
+func (f *fixture) withKafka(opts ...kfake.Opt) *kfake.Cluster {
+	f.t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(c.Close)
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	f.Sink.Kafka.Brokers = c.ListenAddrs()
+	f.Checkpoint.Store = checkpoint.StoreKafka
+	return c
+}
+
+func TestCheckKafka(t *testing.T) {
+	const event = "outbox.event.order"
+	tests := []struct {
+		name    string
+		opts    []kfake.Opt
+		do      func(*fixture)
+		check   string
+		outcome Outcome
+		words   string
+	}{
+		{"missing event topic", nil, func(*fixture) {}, "kafka.topic " + event, Fail, "create_topics is false"},
+		{"event topic to be created", nil, func(f *fixture) { f.Sink.Kafka.CreateTopics = true },
+			"kafka.topic " + event, OK, "run will create it"},
+		{"event topic that cannot be created", nil, func(f *fixture) {
+			f.Sink.Kafka.CreateTopics = true
+			f.Sink.Kafka.ReplicationFactor = 7
+		}, "kafka.topic " + event, Fail, "could not be created"},
+		{"event topic there", []kfake.Opt{kfake.SeedTopics(3, event)}, func(*fixture) {}, "kafka.topic " + event, OK, "3 partitions"},
+		{"empty outbox", nil, func(f *fixture) { f.exec(`TRUNCATE outbox`) }, "kafka.topics", Skipped, "no rows"},
+		{"messages only", nil, func(f *fixture) { f.Source.Mode, f.Source.Tables = config.ModeMessage, nil },
+			"kafka.topics", Skipped, "only once it is written"},
+		{"no dead letters", nil, func(*fixture) {}, "kafka.dead_letter_topic", Skipped, "stop"},
+		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = transform.BadEventDeadLetter },
+			"kafka.dead_letter_topic", Fail, "does not exist"},
+		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
+		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints")}, func(*fixture) {},
+			"checkpoint", Fail, "not compact"},
+		{"checkpoint topic of several partitions", []kfake.Opt{kfake.SeedTopics(2, "cdc-outbox.checkpoints")}, func(*fixture) {},
+			"checkpoint", Fail, "2 partitions"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.setup()
+			f.insert("order", "1", "{}")
+			c := f.withKafka(tt.opts...)
+			tt.do(f)
+			before := c.TopicInfo("cdc-outbox.checkpoints")
+			wantFinding(t, Check(f.ctx(), f.Config), tt.check, tt.outcome, tt.words)
+			if after := c.TopicInfo("cdc-outbox.checkpoints"); (before == nil) != (after == nil) {
+				t.Error("check created the checkpoint topic")
+			}
+		})
+	}
+}
+
+// A role that may do nothing learns of each privilege by name.
+func TestCheckKafkaPrivileges(t *testing.T) {
+	topic := func(name string, op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+	}
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.insert("order", "1", "{}")
+	f.insert("secret", "1", "{}")
+	c := f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret"),
+		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe)))
+	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
+
+	r := Check(f.ctx(), f.Config)
+	write := wantFinding(t, r, "kafka.topic outbox.event.order", Fail, "does not allow to write")
+	if want := "--allow-principal 'User:cdc' --operation Write --topic 'outbox.event.order'"; !strings.Contains(write.Remedy, want) {
+		t.Errorf("remedy %q does not contain %q", write.Remedy, want)
+	}
+	wantFinding(t, r, "kafka.topic outbox.event.secret", Fail, "TOPIC_AUTHORIZATION_FAILED")
+	acl := wantFinding(t, r, "kafka.checkpoint_topic", Fail, "TOPIC_AUTHORIZATION_FAILED")
+	if want := "--allow-principal 'User:cdc' --operation Read --operation Write --operation Describe --operation DescribeConfigs --operation Create --topic"; !strings.Contains(acl.Remedy, want) {
+		t.Errorf("remedy %q does not contain %q", acl.Remedy, want)
+	}
+	wantFinding(t, r, "checkpoint", Skipped, "see kafka.checkpoint_topic")
+
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	wantFinding(t, Check(f.ctx(), f.Config), "kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")
+}
+
+// The default has no limit.
+func TestCheckUnlimitedWAL(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	found := wantFinding(t, Check(f.ctx(), f.Config), "postgresql.max_slot_wal_keep_size", Warn, "no limit")
+	if !strings.Contains(found.Remedy, "ALTER SYSTEM SET max_slot_wal_keep_size") {
+		t.Errorf("remedy %q", found.Remedy)
+	}
+}
+
+// A place that can be read and not written to is found before the first save. (A
+// name that leaves no room for that of the temporary file: a superuser could write
+// to a read-only directory.)
+func TestCheckpointFileThatCannotBeWritten(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	good := f.Checkpoint.Path
+	f.Checkpoint.Path = filepath.Join(filepath.Dir(good), strings.Repeat("x", 250))
+	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	wantClass(t, err, failure.Config, "checkpoint.path", "cannot be written")
+	wantSteps(t, steps, "table created", "publication created")
+	if _, ok := f.slot(); ok {
+		t.Error("setup made a slot that nobody can read")
+	}
+	wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", Fail, "cannot be written")
+
+	f.Checkpoint.Path = good
+	f.setup()
+	wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", OK, "none yet")
+	if left, err := os.ReadDir(filepath.Dir(good)); err != nil || len(left) > 0 {
+		t.Errorf("check and setup left %v, %v", left, err)
+	}
+}
+
+func TestCheckReportText(t *testing.T) {
+	r := CheckReport{Findings: []Finding{
+		{"slot", OK, "nobody is reading it", ""},
+		{"publication", Fail, "table a.b is not in it", "ALTER PUBLICATION p ADD TABLE a.b;"},
+		{"kafka", Skipped, "the sink is stdout", ""},
+	}}
+	const want = `ok       slot         nobody is reading it
+fail     publication  table a.b is not in it
+                   -> ALTER PUBLICATION p ADD TABLE a.b;
+skipped  kafka        the sink is stdout
+
+1 ok, 0 warn, 1 fail, 1 skipped
+`
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// errWithRemedy lends the summary's error a remedy: its checks have their own.
+func errWithRemedy(err error) error {
+	return &failure.Error{Class: failure.ClassOf(err), Remedy: "see the checks", Err: err}
+}

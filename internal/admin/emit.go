@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// emitSQL has places for what create knows, as {name}. They are not those of
+// text/template: it calls methods by name, so that the linker would have to keep
+// every method of the program.
+//
+//go:embed emit.sql
+var emitSQL string
+
+// emitFunction is an SQL function that writes an event as a message. There is
+// one for each type of payload; they are not overloads of one name because then
+// a JSON literal would be taken for text.
+type emitFunction struct {
+	name    string
+	payload string // its type
+}
+
+// emitSchema is where the functions are created; they work in any other, and are
+// replaced where they are.
+const emitSchema = "public"
+
+// emitFunctions are the functions for the configured prefix: outbox_emit,
+// outbox_emit_text and outbox_emit_bytes for the prefix outbox. Prefixes have
+// functions of their own, so that several connectors can share a database.
+func emitFunctions(cfg *config.Config) []emitFunction {
+	base := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '_':
+			return r
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '_'
+	}, cfg.Source.MessagePrefix) + "_emit"
+	if base[0] <= '9' {
+		base = "_" + base
+	}
+	return []emitFunction{{base, "jsonb"}, {base + "_text", "text"}, {base + "_bytes", "bytea"}}
+}
+
+// signature is how a caller sees it.
+func (f emitFunction) signature(schema string) string {
+	return wal.QuoteIdentifier(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
+}
+
+// create is the function's DDL, without the closing semicolon.
+func (f emitFunction) create(cfg *config.Config, schema string) string {
+	reserved := []string{literal(""), literal("id")}
+	if h := cfg.Event.TypeHeader; h != "" {
+		reserved = append(reserved, literal(h))
+	}
+	format, body := byte(envelope.FormatText), "convert_to($4::text, 'UTF8')"
+	if f.payload == "bytea" {
+		format, body = envelope.FormatBytes, "$4"
+	}
+	return strings.TrimSpace(strings.NewReplacer(
+		"{name}", wal.QuoteIdentifier(schema)+"."+f.name,
+		"{payload}", f.payload,
+		"{body}", body,
+		"{format}", literal(fmt.Sprintf("%02x", format)),
+		"{prefix}", literal(cfg.Source.MessagePrefix),
+		"{reserved}", strings.Join(reserved, ", "),
+		"{tombstones}", strconv.FormatBool(cfg.Event.TombstoneOnEmptyPayload),
+	).Replace(emitSQL))
+}
+
+// emitState is what a database has of a function.
+type emitState uint8
+
+const (
+	emitMissing emitState = iota
+	emitOther             // of another version, or for other options
+	emitCurrent
+)
+
+// find looks for the function in all schemas: an operator may have chosen one.
+// Of several, it is the first that has to be replaced.
+func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (state emitState, schema string, err error) {
+	_, body, _ := strings.Cut(f.create(cfg, emitSchema), "$emit$")
+	body = strings.TrimSuffix(body, "$emit$")
+	var current bool
+	err = conn.QueryRow(ctx, `
+		SELECT n.nspname::text, p.prosrc = $1 AND NOT p.prosecdef
+		       AND p.proconfig IS NOT DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']
+		  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		 WHERE p.proname = $2 AND oidvectortypes(p.proargtypes) = 'text, text, text, ' || $3 || ', jsonb, uuid'
+		 ORDER BY 2, 1 LIMIT 1`, body, f.name, f.payload).Scan(&schema, &current)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return emitMissing, emitSchema, nil
+	case err != nil:
+		return emitMissing, "", fmt.Errorf("look up function %s: %w", f.name, err)
+	case current:
+		return emitCurrent, schema, nil
+	}
+	return emitOther, schema, nil
+}
+
+// ensureEmit creates or replaces the functions of message mode.
+func (s *setup) ensureEmit(ctx context.Context) error {
+	if s.cfg.Source.Mode != config.ModeMessage {
+		return nil
+	}
+	for _, f := range emitFunctions(s.cfg) {
+		state, schema, err := f.find(ctx, s.conn, s.cfg)
+		if err != nil {
+			return err
+		}
+		if state == emitCurrent {
+			s.done("function", f.signature(schema), "exists", "")
+			continue
+		}
+		if err := execute(ctx, s.conn, f.create(s.cfg, schema)); err != nil {
+			return fmt.Errorf("create function %s: %w", f.signature(schema), err)
+		}
+		action := "created"
+		if state == emitOther {
+			action = "changed"
+		}
+		s.done("function", f.signature(schema), action, "")
+	}
+	return nil
+}
+
+// emit checks the functions. Nobody needs them: the producer library writes
+// messages without.
+func (d *doctor) emit(ctx context.Context) {
+	if d.cfg.Source.Mode != config.ModeMessage {
+		return
+	}
+	for _, f := range emitFunctions(d.cfg) {
+		name := "function " + f.name
+		switch state, schema, err := f.find(ctx, d.conn, d.cfg); {
+		case err != nil:
+			d.fail(name, err)
+		case state == emitMissing:
+			d.warn(name, "cdc-outbox setup", "%s does not exist; nothing but the outbox library can write events", f.signature(schema))
+		case state == emitOther:
+			d.warn(name, "cdc-outbox setup, or replace it with what `cdc-outbox setup --print` shows",
+				"the function in schema %s is of another version, or for another message prefix, event type header or tombstones, or was altered", schema)
+		default:
+			d.ok(name, "in schema %s, writes messages with the prefix %s", schema, d.cfg.Source.MessagePrefix)
+		}
+	}
+}
+
+// emitScript is the DDL of the functions for Script.
+func emitScript(cfg *config.Config) []string {
+	var statements []string
+	for _, f := range emitFunctions(cfg) {
+		statements = append(statements, f.create(cfg, emitSchema))
+	}
+	return statements
+}
+
+// noTable is the error of a verb that reads tables where there are none.
+func noTable(what string) error {
+	return failure.Configf("messages are in the log only: `cdc-outbox tail` shows them as they come",
+		"%s reads tables, and source.tables is empty", what)
+}

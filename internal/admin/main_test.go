@@ -1,0 +1,246 @@
+package admin
+
+import (
+	"context"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+func TestMain(m *testing.M) {
+	routePatience = patience // a busy machine may stop us for longer than an operator waits
+	pgtest.Main(m)
+}
+
+// patience bounds every wait, for slow and busy machines.
+const patience = time.Minute
+
+// fixture is a configuration with a database of its own, the checkpoint in a
+// file and events on stdout.
+type fixture struct {
+	*config.Config
+	t    *testing.T
+	conn *pgx.Conn
+}
+
+func newFixture(t *testing.T, url string) *fixture {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Source.URL = setting.Secret(url)
+	cfg.Source.Slot = slotName(t)
+	cfg.Sink = config.Sink{Stdout: &config.Stdout{}}
+	cfg.HTTP.Listen = "" // where somebody else may answer
+	cfg.Checkpoint.Store = checkpoint.StoreFile
+	cfg.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint.json")
+	f := &fixture{Config: &cfg, t: t}
+
+	conn, err := wal.Connect(f.ctx(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	f.conn = conn
+	return f
+}
+
+// slotName is unique on the server that the package's tests share.
+func slotName(t *testing.T) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, t.Name())
+	return name[max(0, len(name)-40):]
+}
+
+func (f *fixture) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	f.t.Cleanup(cancel)
+	return ctx
+}
+
+func (f *fixture) exec(statements ...string) {
+	f.t.Helper()
+	for _, sql := range statements {
+		if _, err := f.conn.Exec(f.ctx(), sql); err != nil {
+			f.t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+func (f *fixture) setup() {
+	f.t.Helper()
+	if steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium}); err != nil {
+		f.t.Fatalf("setup: %v\n%v", err, steps)
+	}
+}
+
+// insert adds one good row to the outbox.
+func (f *fixture) insert(aggregate, key, payload string) {
+	f.t.Helper()
+	_, err := f.conn.Exec(f.ctx(),
+		`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ($1, $2, 'Placed', $3)`, aggregate, key, payload)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) slot() (wal.Slot, bool) {
+	f.t.Helper()
+	slot, ok, err := wal.ReadSlot(f.ctx(), f.conn, f.Source.Slot)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return slot, ok
+}
+
+// publication reads the fingerprint that a checkpoint would have now.
+func (f *fixture) publication() string {
+	f.t.Helper()
+	p, ok, err := wal.ReadPublication(f.ctx(), f.conn, f.Source.Publication)
+	if err != nil || !ok {
+		f.t.Fatalf("publication: found %v, %v", ok, err)
+	}
+	tables := f.Config.Source.Tables
+	return p.Fingerprint(tables)
+}
+
+// save stores the checkpoint of a connector that is up to date with the slot.
+func (f *fixture) save() checkpoint.Checkpoint {
+	f.t.Helper()
+	slot, _ := f.slot()
+	return f.saveAt(slot.ConfirmedFlush)
+}
+
+// saveAt saves a checkpoint at lsn.
+func (f *fixture) saveAt(lsn wal.LSN) checkpoint.Checkpoint {
+	f.t.Helper()
+	server, err := wal.ReadServer(f.ctx(), f.conn)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cp := checkpoint.Checkpoint{
+		LSN: lsn, SystemID: server.SystemID, Timeline: server.Timeline, Database: server.Database,
+		Slot: f.Source.Slot, Publication: f.publication(), SavedAt: time.Now(), Epoch: 3,
+	}
+	f.put(cp)
+	return cp
+}
+
+func (f *fixture) stored() *checkpoint.Checkpoint {
+	f.t.Helper()
+	v := &view{}
+	if err := loadCheckpoint(f.ctx(), f.Config, v); err != nil {
+		f.t.Fatal(err)
+	}
+	return v.stored
+}
+
+// hold streams from the slot, as a running connector does.
+func (f *fixture) hold() {
+	f.t.Helper()
+	stream := f.open()
+	f.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = stream.Close(ctx)
+	})
+}
+
+// open streams from the slot.
+func (f *fixture) open() *wal.Stream {
+	f.t.Helper()
+	repl, err := wal.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	stream, err := wal.Open(f.ctx(), repl, wal.Options{
+		Slot: f.Source.Slot, Publication: f.Source.Publication,
+		StatusInterval: time.Second, LivenessTimeout: 30 * time.Second,
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return stream
+}
+
+// leave ends a stream and waits until nobody holds its slot: the server answers
+// the end of the copy before it lets the slot go.
+func (f *fixture) leave(s *wal.Stream) {
+	f.t.Helper()
+	if err := s.Close(f.ctx()); err != nil {
+		f.t.Errorf("close the stream: %v", err)
+	}
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if slot, _ := f.slot(); !slot.Active {
+			return
+		}
+		select {
+		case <-deadline.C:
+			f.t.Fatal("the slot stays active")
+		case <-poll.C:
+		}
+	}
+}
+
+// wantClass asserts an error of a class with a remedy and, in its text, words.
+func wantClass(t *testing.T, err error, class failure.Class, words ...string) {
+	t.Helper()
+	if err == nil || failure.ClassOf(err) != class || failure.RemedyOf(err) == "" {
+		t.Fatalf("error %v of class %v with remedy %q; want class %v and a remedy", err, failure.ClassOf(err), failure.RemedyOf(err), class)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}
+
+func wantSteps(t *testing.T, steps Steps, want ...string) {
+	t.Helper()
+	var got []string
+	for _, s := range steps {
+		got = append(got, s.Object+" "+s.Action)
+	}
+	if g, w := strings.Join(got, ", "), strings.Join(want, ", "); g != w {
+		t.Errorf("steps: %s\nwant:  %s", g, w)
+	}
+}
+
+// asRole changes the user of a connection URL.
+func asRole(u setting.Secret, role, password string) setting.Secret {
+	parsed, err := url.Parse(u.Reveal())
+	if err != nil {
+		panic(err)
+	}
+	parsed.User = url.UserPassword(role, password)
+	return setting.Secret(parsed.String())
+}
+
+// warned tells whether a check warns of anything but the log's missing limit,
+// which is PostgreSQL's default.
+func warned(r *CheckReport) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Outcome == Warn && f.Name != "postgresql.max_slot_wal_keep_size"
+	})
+}

@@ -1,0 +1,199 @@
+package admin
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// pollFixture is a fixture in poll mode, on a server that has no logical
+// replication.
+func pollFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Source.Mode = config.ModePoll
+	f.Event.PositionHeaders = false
+	f.Checkpoint = checkpoint.Options{Store: checkpoint.StoreNone}
+	return f
+}
+
+// widespread is a schema that polls work with as it is.
+const widespread = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
+	created_at timestamptz NOT NULL DEFAULT now(), published boolean NOT NULL DEFAULT false, published_at timestamptz)`
+
+func TestSetupAndTeardownOfPolling(t *testing.T) {
+	for _, schema := range []Schema{SchemaDebezium, SchemaSnake} {
+		for _, after := range []string{poll.AfterPublishMark, poll.AfterPublishDelete} {
+			t.Run(string(schema)+" "+after, func(t *testing.T) {
+				f := pollFixture(t)
+				f.Source.Poll.AfterPublish = after
+				t.Cleanup(func() { f.exec(`DROP OWNED BY poller`, `DROP ROLE poller`) })
+				opts := SetupOptions{Schema: schema, Role: "poller"}
+				for _, action := range []string{"created", "exists"} {
+					steps, err := Setup(f.ctx(), f.Config, opts)
+					if err != nil {
+						t.Fatal(err)
+					}
+					wantSteps(t, steps, "table "+action, "index "+action, "trigger "+action, "role "+action)
+				}
+				f.exec(`ALTER ROLE poller PASSWORD 'pw'`)
+				f.Source.URL = asRole(f.Source.URL, "poller", "pw")
+				report := Check(f.ctx(), f.Config)
+				if report.Err() != nil || report.count(Warn) > 0 {
+					t.Errorf("check after setup: %+v", report.Findings)
+				}
+				if _, exists := f.slot(); exists {
+					t.Error("there is a slot")
+				}
+			})
+		}
+	}
+	f := pollFixture(t)
+	f.setup()
+	if steps, err := Teardown(f.ctx(), f.Config, false); failure.ClassOf(err) != failure.Config {
+		t.Errorf("teardown without --yes: %v, %v", steps, err)
+	}
+	steps, err := Teardown(f.ctx(), f.Config, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSteps(t, steps, "trigger dropped", "index kept")
+	wantFinding(t, Check(f.ctx(), f.Config), "notifications public.outbox", Warn, "no trigger")
+}
+
+func TestSetupCompletesAWidespreadTable(t *testing.T) {
+	f := pollFixture(t)
+	f.exec(widespread)
+	r := Check(f.ctx(), f.Config)
+	finding := wantFinding(t, r, "index public.outbox", Fail, "every poll reads the whole table")
+	f.exec(finding.Remedy)
+	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaSnake})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSteps(t, steps, "table exists", "index exists", "trigger created")
+	if r := Check(f.ctx(), f.Config); r.Err() != nil || r.count(Warn) > 0 {
+		t.Errorf("check: %+v", r.Findings)
+	}
+}
+
+func TestPollScriptRuns(t *testing.T) {
+	f := pollFixture(t)
+	t.Cleanup(func() { f.exec(`DROP OWNED BY poll_script`, `DROP ROLE poll_script`) })
+	script, err := Script(f.Config, SetupOptions{Schema: SchemaSnake, Role: "poll_script"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, section := range strings.Split(script, "\n-- ")[1:] { // an index is not created in a transaction
+			if _, err := f.conn.PgConn().Exec(f.ctx(), "-- "+section).ReadAll(); err != nil {
+				t.Fatalf("%v\n%s", err, section)
+			}
+		}
+	}
+	if r := Check(f.ctx(), f.Config); r.Err() != nil || r.count(Warn) > 0 {
+		t.Errorf("check: %+v", r.Findings)
+	}
+	for _, word := range []string{"PUBLICATION", "slot", "REPLICATION", "wal_level"} {
+		if strings.Contains(script, word) {
+			t.Errorf("the script speaks of %s:\n%s", word, script)
+		}
+	}
+}
+
+func TestCheckOfPolling(t *testing.T) {
+	f := pollFixture(t)
+	wantFinding(t, Check(f.ctx(), f.Config), "table public.outbox", Fail, "does not exist")
+	f.exec(strings.Replace(widespread, "bigserial", "uuid", 1), `CREATE INDEX ON outbox (created_at) WHERE NOT published`,
+		`INSERT INTO outbox VALUES (gen_random_uuid(), NULL, '1', 'Placed', '{}')`)
+	r := Check(f.ctx(), f.Config)
+	finding := wantFinding(t, r, "order public.outbox", Warn, "when a transaction began")
+	wantFinding(t, r, "rows public.outbox", Warn, "null_route")
+	if r.Err() != nil {
+		t.Errorf("check: %+v", r.Findings)
+	}
+	remedy, _, _ := strings.Cut(finding.Remedy, "(")
+	f.exec(remedy+"()", `ALTER TABLE outbox SET (autovacuum_enabled = off)`)
+	r = Check(f.ctx(), f.Config)
+	wantFinding(t, r, "order public.outbox", OK, "created_at")
+	wantFinding(t, r, "vacuum public.outbox", Warn, "autovacuum is off")
+
+	f.exec(`CREATE ROLE poll_nobody LOGIN PASSWORD 'pw'`, `GRANT SELECT ON outbox TO poll_nobody`)
+	t.Cleanup(func() { f.exec(`DROP OWNED BY poll_nobody`, `DROP ROLE poll_nobody`) })
+	as := *f.Config
+	as.Source.URL = asRole(f.Source.URL, "poll_nobody", "pw")
+	finding = wantFinding(t, Check(f.ctx(), &as), "privileges public.outbox", Fail, "may not")
+	f.exec(finding.Remedy)
+	wantFinding(t, Check(f.ctx(), &as), "privileges public.outbox", OK, "")
+	f.exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
+	finding = wantFinding(t, Check(f.ctx(), &as), "privileges public.outbox", Fail, "row-level security")
+	f.exec(finding.Remedy)
+	wantFinding(t, Check(f.ctx(), &as), "privileges public.outbox", OK, "")
+}
+
+func TestStatusOfPolling(t *testing.T) {
+	f := pollFixture(t)
+	if r := Status(f.ctx(), f.Config); failure.ClassOf(r.Err()) != failure.Config {
+		t.Errorf("status without a table: %v", r.Err())
+	}
+	f.setup()
+	f.insert("order", "1", `{}`)
+	f.exec(`UPDATE outbox SET created_at = now() - interval '1 hour'`)
+	r := Status(f.ctx(), f.Config)
+	if r.Err() != nil || r.Polling[0].UnpublishedRows != 1 || !strings.Contains(text(t, r), "is the connector running?") {
+		t.Errorf("status with a row that waits: %v\n%s", r.Err(), text(t, r))
+	}
+	held, err := poll.ReadTable(f.ctx(), f.conn, f.Source.Poll, f.Event, router(t, f.Config), wal.Table{Schema: "public", Name: "outbox"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lanes, err := poll.ReadLanes(f.ctx(), f.conn, held)
+	if err != nil || len(lanes) > 0 {
+		t.Errorf("lanes %v, %v", lanes, err)
+	}
+	if out := text(t, r); !strings.Contains(out, "unpublished  1, the oldest 1h0m") {
+		t.Errorf("status:\n%s", out)
+	}
+}
+
+func router(t *testing.T, cfg *config.Config) *transform.Router {
+	t.Helper()
+	r, err := transform.New(cfg.Event, cfg.Route)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestTailOfPolling(t *testing.T) {
+	f := pollFixture(t)
+	f.exec(widespread)
+	f.exec(`INSERT INTO outbox (aggregate_type, aggregate_id, payload, published) SELECT 'order', n::text, '{}', n < 3 FROM generate_series(0, 4) n`)
+	wantClass(t, Tail(f.ctx(), f.Config, TailOptions{Out: io.Discard, Notes: io.Discard}), failure.Config, "replication slot")
+	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{})
+	wantClass(t, err, failure.Config, "replication slot")
+	var out, notes bytes.Buffer
+	if err := Tail(f.ctx(), f.Config, TailOptions{FromTable: true, Out: &out, Notes: &notes}); err != nil {
+		t.Fatal(err)
+	}
+	if notes.String() != "2 rows\n" || !strings.Contains(out.String(), "key 3") || strings.Contains(out.String(), "key 2") {
+		t.Errorf("%s%s", out.String(), notes.String())
+	}
+}
+
+func TestLaneList(t *testing.T) {
+	for want, lanes := range map[string][]int{"": nil, "3": {3}, "0-2, 5, 7-8": {0, 1, 2, 5, 7, 8}} {
+		if got := laneList(lanes); got != want {
+			t.Errorf("laneList(%v) = %q, want %q", lanes, got, want)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Script returns what Setup does to the database as a psql script that can be
+// run again and again: the same statements. It is written without a look at the
+// database, which those that depend on it take themselves.
+func Script(cfg *config.Config, opts SetupOptions) (string, error) {
+	tables := cfg.Source.Tables
+	if cfg.Source.Mode == config.ModePoll {
+		return pollScript(cfg, opts, tables), nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "-- cdc-outbox: what the connector and those who write events need.\n"+
+		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n"+
+		"-- Not with --single-transaction: PostgreSQL creates no slot in a transaction that has written.\n"+
+		"-- The server needs wal_level = logical (ALTER SYSTEM SET wal_level = 'logical'; and a restart).\n")
+	for _, t := range tables {
+		writeSection(&b, "Outbox table "+t.String(), createSchema(t), opts.Schema.createTable(cfg, t))
+	}
+	if cfg.Source.Mode == config.ModeMessage {
+		writeSection(&b, "Functions that write an event as a message; another schema will do", emitScript(cfg)...)
+	}
+	writeSection(&b, "Publication: it must exist before the slot", wal.EnsurePublicationSQL(cfg.Source.Publication, tables))
+	if cfg.Checkpoint.Store == checkpoint.StorePostgres {
+		writeSection(&b, "Checkpoint", checkpoint.TableSQL(checkpointTable(cfg)))
+	}
+	if opts.Role != "" {
+		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role, tables))...)
+	}
+	if cfg.Source.Snapshot == config.SnapshotInitial {
+		writeSection(&b, "No slot: with source.snapshot: initial, whoever creates it notes in the checkpoint's store that the\n"+
+			"-- rows in the tables are still to be published. `cdc-outbox setup` does, and run at its first start.")
+		return b.String(), nil
+	}
+	writeSection(&b, "Slot: it waits until every transaction that is running has ended", wal.EnsureSlotSQL(cfg.Source.Slot))
+	return b.String(), nil
+}
+
+func writeSection(b *strings.Builder, title string, statements ...string) {
+	fmt.Fprintf(b, "\n-- %s\n", title)
+	for _, s := range statements {
+		if s != "" {
+			b.WriteString(s + ";\n")
+		}
+	}
+}
+
+// createSchema is "" for public, which is there already.
+func createSchema(t wal.Table) string {
+	if t.Schema == "public" {
+		return ""
+	}
+	return "CREATE SCHEMA IF NOT EXISTS " + wal.QuoteIdentifier(t.Schema)
+}
+
+// streamingRole are the attributes of the connector's role, but in poll mode.
+const streamingRole = "LOGIN REPLICATION"
+
+// roleSQL creates or completes a role.
+func roleSQL(role, attributes string, grants []string) []string {
+	name := wal.QuoteIdentifier(role)
+	return append([]string{
+		doUnless("SELECT FROM pg_roles WHERE rolname = "+literal(role), "CREATE ROLE "+name),
+		"ALTER ROLE " + name + " WITH " + attributes,
+	}, grants...)
+}
+
+// grants are the privileges that reading the stream and the configuration ask
+// for. Decoding needs none on the tables; only a snapshot reads them.
+func grants(cfg *config.Config, role string, tables []wal.Table) []string {
+	to := " TO " + wal.QuoteIdentifier(role)
+	var sql []string
+	for _, t := range tables {
+		sql = append(sql, "GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+to)
+		if cfg.Source.Snapshot == config.SnapshotInitial {
+			sql = append(sql, "GRANT SELECT ON "+t.Quoted()+to)
+		}
+		sql = append(sql, retentionGrants(cfg, t, to)...)
+	}
+	if cfg.Checkpoint.Store == checkpoint.StorePostgres {
+		if t, err := wal.ParseTable(cfg.Checkpoint.Table); err == nil && strings.Contains(cfg.Checkpoint.Table, ".") {
+			sql = append(sql, "GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+to)
+		}
+		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+checkpointTable(cfg)+to)
+	}
+	return sql
+}
+
+// checkpointTable is checkpoint.table as SQL.
+func checkpointTable(cfg *config.Config) string {
+	t, err := wal.ParseTable(cfg.Checkpoint.Table)
+	switch {
+	case err != nil:
+		return cfg.Checkpoint.Table // PostgreSQL has more to say about it
+	case !strings.Contains(cfg.Checkpoint.Table, "."):
+		return wal.QuoteIdentifier(t.Name) // where search_path leads
+	}
+	return t.Quoted()
+}
+
+// doUnless is a DO block that runs a statement unless a query finds something.
+func doUnless(query, statement string) string {
+	return "DO $setup$ BEGIN\n" +
+		"    IF NOT EXISTS (" + query + ") THEN\n" +
+		"        " + statement + ";\n" +
+		"    END IF;\n" +
+		"END $setup$"
+}
+
+func literal(s string) string { return sqltext.Literal(s) }

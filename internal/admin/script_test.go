@@ -1,0 +1,184 @@
+package admin
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// catalogs is what setup may leave in a database, as text without the OIDs and
+// names that differ between two of them.
+const catalogs = `
+SELECT 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull || ' ' || a.attidentity::text
+       || ' ' || COALESCE(pg_get_expr(d.adbin, d.adrelid), '') || ' ' || COALESCE(a.attacl::text, '')
+  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+ WHERE c.relkind IN ('r', 'p') AND c.relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('public', 'app')) AND a.attnum > 0
+UNION ALL SELECT 'table ' || n.nspname || '.' || c.relname || ' ' || c.relkind::text || ' ' || COALESCE(c.relacl::text, '') || ' ' || COALESCE(c.reloptions::text, '')
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('public', 'app') AND c.relkind IN ('r', 'p')
+UNION ALL SELECT 'schema ' || nspname || ' ' || COALESCE(nspacl::text, '') FROM pg_namespace WHERE nspname IN ('public', 'app')
+UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname IN ('public', 'app')
+UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+UNION ALL SELECT pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname IN ('public', 'app')
+UNION ALL SELECT 'publication ' || pubname || ' ' || puballtables || pubinsert || pubupdate || pubdelete || pubtruncate || pubviaroot FROM pg_publication
+UNION ALL SELECT 'published ' || prrelid::regclass FROM pg_publication_rel
+UNION ALL SELECT 'slot ' || (to_jsonb(s) - ARRAY['datoid', 'restart_lsn', 'confirmed_flush_lsn', 'database', 'catalog_xmin', 'inactive_since', 'safe_wal_size'])::text
+  FROM pg_replication_slots s WHERE database = current_database()
+UNION ALL SELECT 'role ' || rolname || ' ' || rolsuper || rolcanlogin || rolreplication || rolcreaterole || rolcreatedb || rolbypassrls || rolinherit
+  FROM pg_roles WHERE rolname = $1
+ ORDER BY 1`
+
+// dump is the database's catalogs with slot and role under common names.
+func (f *fixture) dump(role string) string {
+	f.t.Helper()
+	rows, err := f.conn.Query(f.ctx(), catalogs, role)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer rows.Close()
+	var b strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			f.t.Fatal(err)
+		}
+		b.WriteString(line + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		f.t.Fatal(err)
+	}
+	return strings.NewReplacer(f.Source.Slot, "<slot>", role, "<role>").Replace(b.String())
+}
+
+// The printed SQL does what setup does, whatever is in the database.
+func TestScriptIsSetup(t *testing.T) {
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		t.Skip("needs psql")
+	}
+	const columns = ` (id uuid NOT NULL, aggregatetype text, aggregateid text, type text, payload jsonb, created_at timestamptz NOT NULL)`
+	for name, tt := range map[string]struct {
+		before []string
+		change func(*config.Config)
+		want   string // a line of the dump
+	}{
+		"nothing is there": {nil, func(*config.Config) {}, "publication cdc_outbox falsetruetruefalsefalsefalse"},
+		"a primary key":    {[]string{`CREATE TABLE outbox` + columns, `ALTER TABLE outbox ADD PRIMARY KEY (id)`}, func(*config.Config) {}, "publication cdc_outbox falsetruetruefalsefalsefalse"},
+		"no primary key":   {[]string{`CREATE TABLE outbox` + columns}, func(*config.Config) {}, "publication cdc_outbox falsetruefalsefalsefalsefalse"},
+		"a whole row for an identity": {[]string{`CREATE TABLE outbox` + columns, `ALTER TABLE outbox REPLICA IDENTITY FULL`},
+			func(*config.Config) {}, "publication cdc_outbox falsetruetruefalsefalsefalse"},
+		"partitioned": {[]string{`CREATE TABLE outbox` + columns + ` PARTITION BY RANGE (created_at)`, `CREATE TABLE part PARTITION OF outbox DEFAULT`},
+			func(*config.Config) {}, "publication cdc_outbox falsetruefalsefalsefalsetrue"},
+		"two tables, one of them without": {[]string{`CREATE SCHEMA app`, `CREATE TABLE app.outbox` + columns},
+			func(c *config.Config) {
+				c.Source.Tables = append(c.Source.Tables, wal.Table{Schema: "app", Name: "outbox"})
+			}, "publication cdc_outbox falsetruefalsefalsefalsefalse"},
+		"a publication of another table": {[]string{`CREATE TABLE other (id int PRIMARY KEY)`, `CREATE PUBLICATION cdc_outbox FOR TABLE other WITH (publish = 'insert, update')`},
+			func(*config.Config) {}, "published outbox"},
+		"a publication of all tables": {[]string{`CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert')`},
+			func(*config.Config) {}, "publication cdc_outbox truetruefalsefalsefalsefalse"},
+		"a checkpoint in a table":  {nil, func(c *config.Config) { c.Checkpoint.Store = checkpoint.StorePostgres }, "table public.cdc_outbox_checkpoints r"},
+		"a snapshot and retention": {nil, func(c *config.Config) { c.Source.Snapshot, c.Retention.After = config.SnapshotInitial, 1<<50 }, "<role>=rd/"},
+		"messages":                 {nil, func(c *config.Config) { c.Source.Mode, c.Source.Tables = config.ModeMessage, nil }, "publication cdc_outbox falsetruetruefalsefalsefalse"},
+		"polling":                  {nil, func(c *config.Config) { c.Source.Mode, c.Source.Poll.Notify = config.ModePoll, "outbox" }, "CREATE TRIGGER"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var dumps [2]string
+			for i, how := range []string{"executed", "printed"} {
+				f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+				f.Source.Slot = how + "_" + f.Source.Slot[:min(len(f.Source.Slot), 30)]
+				role := "role_" + f.Source.Slot
+				t.Cleanup(func() { f.exec(`DROP OWNED BY `+role, `DROP ROLE `+role) })
+				tt.change(f.Config)
+				f.exec(tt.before...)
+				opts := SetupOptions{Schema: SchemaDebezium, Role: role}
+				if how == "executed" {
+					if steps, err := Setup(f.ctx(), f.Config, opts); err != nil {
+						t.Fatalf("%v after %v", err, steps)
+					}
+				} else {
+					f.psql(psql, opts)
+					f.psql(psql, opts) // changes nothing
+				}
+				if f.Source.Snapshot == config.SnapshotInitial && how == "executed" {
+					f.exec(dropSlot(f)) // the script has none, and says so
+				}
+				dumps[i] = f.dump(role)
+			}
+			if dumps[0] != dumps[1] {
+				t.Errorf("executed:\n%s\nprinted:\n%s", dumps[0], dumps[1])
+			}
+			if !strings.Contains(dumps[0], tt.want) {
+				t.Errorf("no %q in\n%s", tt.want, dumps[0])
+			}
+		})
+	}
+}
+
+// psql runs the printed script.
+func (f *fixture) psql(psql string, opts SetupOptions) {
+	f.t.Helper()
+	script, err := Script(f.Config, opts)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(f.ctx(), psql, "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-d", f.Source.URL.Reveal(), "-f", "-")
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		f.t.Fatalf("%v\n%s\n%s", err, out, script)
+	}
+}
+
+// A table is not added to a publication that would break the application's
+// UPDATEs; one without the columns of an event, or a view, gets no slot.
+func TestSetupRefusesATable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before        []string
+		words, remedy string
+		wrong         string // what the remedy must not say
+	}{
+		"without replica identity, for updates": {[]string{
+			`CREATE TABLE other (id int PRIMARY KEY)`, `CREATE PUBLICATION cdc_outbox FOR TABLE other`,
+			`CREATE TABLE outbox (id uuid, aggregatetype text, aggregateid text, type text, payload jsonb)`,
+		}, "no replica identity", "ADD PRIMARY KEY", "SET LOGGED"},
+		"without payload": {[]string{`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text)`},
+			"payload", "", "SET LOGGED"},
+		"a view": {[]string{`CREATE VIEW outbox AS SELECT 1 AS id`}, "cannot be published", "in place of a view", "SET LOGGED"},
+		"unlogged": {[]string{`CREATE UNLOGGED TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`},
+			"cannot be published", "SET LOGGED", "in place of a view"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f.exec(tt.before...)
+			steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+			wantClass(t, err, failure.Config, tt.words)
+			if remedy := failure.RemedyOf(err); !strings.Contains(remedy, tt.remedy) || strings.Contains(remedy, tt.wrong) {
+				t.Errorf("remedy %q", remedy)
+			}
+			if _, ok := f.slot(); ok {
+				t.Errorf("there is a slot after %v", steps)
+			}
+			var published bool
+			if err := f.conn.QueryRow(f.ctx(), `SELECT EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = to_regclass('outbox'))`).Scan(&published); err != nil || published {
+				t.Errorf("published: %v, %v", published, err)
+			}
+		})
+	}
+}
+
+// A column list that leaves out what an event needs is found before the first
+// insert.
+func TestColumnListWithoutPayload(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.exec(`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id, aggregatetype, aggregateid, type)`)
+	const words = "leaves out columns of table public.outbox that are needed: payload"
+	_, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	wantClass(t, err, failure.Config, words)
+	wantFinding(t, Check(f.ctx(), f.Config), "publication", Fail, words)
+}

@@ -1,0 +1,302 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// slotPatience is how long the creation of a slot may wait for transactions
+// that are running.
+const slotPatience = 30 * time.Second
+
+// SetupOptions are the choices of Setup beside the configuration.
+type SetupOptions struct {
+	Schema Schema // of a table that is created; required
+	Role   string // a role to create or complete; empty: none
+}
+
+// Step is one object that setup or teardown looked after.
+type Step struct {
+	Object string `json:"object"` // table, function, index, trigger, publication, role, slot or checkpoint
+	Name   string `json:"name"`
+	Action string `json:"action"` // what was done, or found: created, changed, exists, ready, dropped, kept, missing
+	Detail string `json:"detail,omitempty"`
+}
+
+// Steps is the report of setup and teardown: what was done, in order.
+type Steps []Step
+
+// WriteText prints one line for each step.
+func (s Steps) WriteText(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, st := range s {
+		fmt.Fprintln(tw, strings.TrimRight(st.Object+"\t"+st.Name+"\t"+st.Action+"\t"+st.Detail, "\t"))
+	}
+	return tw.Flush()
+}
+
+// setup is one run of Setup.
+type setup struct {
+	cfg    *config.Config
+	opts   SetupOptions
+	conn   *pgx.Conn
+	store  checkpoint.Store
+	tables []wal.Table
+	steps  Steps
+}
+
+// Setup creates what is missing for the connector to run: outbox tables or, in
+// message mode, functions that write messages, publication, checkpoint store, role
+// and slot. Its SQL is that of Script. It may be repeated. On an error the steps
+// say how far it got.
+func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
+	tables := cfg.Source.Tables
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(conn)
+
+	s := &setup{cfg: cfg, opts: opts, conn: conn, tables: tables}
+	// The publication must exist before the slot's position; the role's grants
+	// need the tables; the slot is only created if no checkpoint remembers one.
+	steps := []func(context.Context) error{
+		s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureSlot,
+	}
+	if cfg.Source.Mode == config.ModePoll {
+		steps = []func(context.Context) error{s.ensurePolling}
+	}
+	for _, step := range steps {
+		if err = step(ctx); err != nil {
+			break
+		}
+	}
+	if s.store != nil {
+		s.store.Close()
+	}
+	return s.steps, err
+}
+
+func (s *setup) done(object, name, action, detail string) {
+	s.steps = append(s.steps, Step{object, name, action, detail})
+}
+
+func (s *setup) ensureTables(ctx context.Context) error {
+	exists := make(map[wal.Table]bool)
+	for _, t := range s.tables { // all, before anything is created
+		fits, err := s.fits(ctx, t)
+		if err != nil {
+			return err
+		}
+		exists[t] = fits
+	}
+	for _, t := range s.tables {
+		if exists[t] {
+			s.done("table", t.String(), "exists", "")
+			continue
+		}
+		for _, sql := range []string{createSchema(t), s.opts.Schema.createTable(s.cfg, t)} {
+			if err := execute(ctx, s.conn, sql); err != nil {
+				return fmt.Errorf("create table %s: %w", t, err)
+			}
+		}
+		s.done("table", t.String(), "created", string(s.opts.Schema)+" columns")
+	}
+	return nil
+}
+
+// fits tells whether the table is there, and refuses one that cannot be read or
+// lacks columns: a slot would keep the log for nothing.
+func (s *setup) fits(ctx context.Context, t wal.Table) (exists bool, err error) {
+	info, ok, err := wal.ReadTable(ctx, s.conn, t)
+	if err != nil || !ok {
+		return false, err
+	}
+	if errs := wal.CheckTable(info, s.tables); len(errs) > 0 {
+		return true, errors.Join(errs...)
+	}
+	rel, _, err := wal.ReadColumns(ctx, s.conn, t)
+	if err != nil {
+		return true, err
+	}
+	router, err := transform.New(s.cfg.Event, s.cfg.Route)
+	if err != nil {
+		return true, err
+	}
+	return true, router.Bind(rel)
+}
+
+// ensurePublication creates the publication or adds tables that it lacks. What
+// else is wrong with an existing one is the operator's to change.
+func (s *setup) ensurePublication(ctx context.Context) error {
+	name := s.cfg.Source.Publication
+	before, existed, err := wal.ReadPublication(ctx, s.conn, name)
+	if err != nil {
+		return err
+	}
+	if err := execute(ctx, s.conn, wal.EnsurePublicationSQL(name, s.tables)); err != nil {
+		return fmt.Errorf("set up publication %q: %w", name, wal.ClassifyPublicationError(err))
+	}
+	pub, _, err := wal.ReadPublication(ctx, s.conn, name)
+	if err != nil {
+		return err
+	}
+	var added []string
+	for _, t := range s.tables {
+		if !before.Publishes(t) {
+			added = append(added, t.String())
+		}
+	}
+	switch {
+	case !existed:
+		s.done("publication", name, "created", strings.Join(added, ", "))
+	case len(added) > 0:
+		s.done("publication", name, "changed", "added "+strings.Join(added, ", "))
+	default:
+		s.done("publication", name, "exists", "")
+	}
+	failures, _, err := checkTables(ctx, s.conn, s.cfg, pub, s.tables)
+	return errors.Join(append(failures, err)...)
+}
+
+func (s *setup) ensureRole(ctx context.Context) error {
+	if s.opts.Role == "" {
+		return nil
+	}
+	return s.giveRole(ctx, streamingRole, grants(s.cfg, s.opts.Role, s.tables))
+}
+
+// giveRole creates or completes the role.
+func (s *setup) giveRole(ctx context.Context, attributes string, grants []string) error {
+	role := s.opts.Role
+	var exists bool
+	err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, role).Scan(&exists)
+	if err != nil {
+		return fmt.Errorf("look up role %q: %w", role, err)
+	}
+	for _, sql := range roleSQL(role, attributes, grants) {
+		if err := execute(ctx, s.conn, sql); err != nil {
+			return fmt.Errorf("set up role %q: %w", role, err)
+		}
+	}
+	action, detail := "exists", "privileges granted"
+	if !exists {
+		action, detail = "created", `without a password; set one with: \password `+role
+	}
+	s.done("role", role, action, detail)
+	return nil
+}
+
+// openCheckpoint creates the checkpoint's topic, table or directory.
+func (s *setup) openCheckpoint(ctx context.Context) (err error) {
+	if s.store, err = openStore(ctx, s.cfg); err != nil {
+		return err
+	}
+	if err := storeWritable(ctx, s.cfg, s.store, checkpoint.Writable); err != nil {
+		return err
+	}
+	s.done("checkpoint", storeName(s.cfg), "ready", "")
+	return nil
+}
+
+func (s *setup) ensureSlot(ctx context.Context) error {
+	name := s.cfg.Source.Slot
+	v, err := readView(ctx, s.conn, s.cfg, s.store)
+	if err != nil {
+		return err
+	}
+	if v.seen.Exists {
+		s.done("slot", name, "exists", "confirmed up to "+v.seen.Slot.ConfirmedFlush.String())
+	}
+	if v.mismatch != nil || v.seen.Exists {
+		return v.mismatch // which run would refuse
+	}
+	if err := s.promiseSnapshot(ctx); err != nil {
+		return err
+	}
+	at, err := createSlot(ctx, s.cfg, s.conn)
+	if err != nil {
+		return err
+	}
+	s.done("slot", name, "created", "at "+at.String())
+	return nil
+}
+
+// promiseSnapshot notes that the first run is to publish a snapshot, before
+// there is a slot: one without a checkpoint may have been read.
+func (s *setup) promiseSnapshot(ctx context.Context) error {
+	if s.cfg.Source.Snapshot != config.SnapshotInitial {
+		return nil
+	}
+	server, err := wal.ReadServer(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(server, s.cfg.Source.Slot)); err != nil {
+		return fmt.Errorf("note that a slot is created: %w", err)
+	}
+	return nil
+}
+
+// gapRemedy is the way out of a loss.
+const gapRemedy = "cdc-outbox setup --accept-gap --yes goes on from the present; with --snapshot the rows still in the outbox are published first"
+
+// slotUsable returns why a slot cannot be read by this connector, if so.
+func slotUsable(slot wal.Slot, database string) error {
+	if err := slot.Unfit(database); err != nil {
+		return err
+	}
+	if reason, lost := slot.Lost(); lost {
+		return failure.Lossf(gapRemedy, "slot %q is lost: %s", slot.Name, reason)
+	}
+	return nil
+}
+
+// createSlot creates the configured slot and returns its first position. When
+// other transactions keep it waiting too long the error names them.
+func createSlot(ctx context.Context, cfg *config.Config, conn *pgx.Conn) (wal.LSN, error) {
+	server, err := wal.ReadServer(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	repl, err := wal.ConnectReplication(ctx, cfg.Source.URL.Reveal())
+	if err != nil {
+		return 0, fmt.Errorf("open replication connection: %w", err)
+	}
+	defer closeConn(repl)
+
+	waiting, cancel := context.WithTimeout(ctx, slotPatience)
+	defer cancel()
+	defer patient(waiting, cfg, repl, nil)()
+	at, _, err := wal.CreateSlot(waiting, repl, cfg.Source.Slot, server.Version, wal.SlotOptions{Failover: true})
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return 0, slotBlocked(ctx, conn, cfg.Source.Slot)
+	}
+	return at, err
+}
+
+func slotBlocked(ctx context.Context, conn *pgx.Conn, name string) error {
+	open, err := readTransactions(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("create slot %q: no answer within %s: %w", name, slotPatience, err)
+	}
+	return &failure.Error{
+		Class:  failure.Transient,
+		Remedy: "wait for them or end them: " + strings.Join(endTransactions(open), " "),
+		Err: fmt.Errorf("create slot %q: not done within %s, as it waits for %s", name, slotPatience,
+			describeTransactions(open)),
+	}
+}

@@ -1,0 +1,311 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// SkipReport says which transaction an operator passes over.
+type SkipReport struct {
+	Commit string    `json:"commit_lsn"`
+	XID    uint32    `json:"xid"`
+	Time   time.Time `json:"committed_at"`
+	// Events are those of the transaction, published or not; Total counts also
+	// those beyond the first mostSkipped.
+	Events []SkippedEvent `json:"events"`
+	Total  int            `json:"total"`
+	Done   bool           `json:"done"`
+	// Replaces is the commit of another transaction that was to be passed over,
+	// and is not any more; empty: none.
+	Replaces string `json:"replaces,omitempty"`
+
+	landmark checkpoint.Landmark
+}
+
+// SkippedEvent is an event of a transaction that is passed over.
+type SkippedEvent struct {
+	Seq   uint32 `json:"seq"`
+	Table string `json:"table"`
+	ID    string `json:"id"`
+	// Reason is why it cannot be published; empty if it can.
+	Reason transform.Reason `json:"reason,omitempty"`
+}
+
+// mostSkipped bounds how many events a report names.
+const mostSkipped = 100
+
+// ParseSkip reads the LSN of --skip-to.
+func ParseSkip(text string) (wal.LSN, error) {
+	at, err := wal.ParseLSN(text)
+	if err != nil || at == 0 {
+		return 0, failure.Configf("write it as the error of run does, for example 0/16B3748", "--skip-to %q is no position in the log", text)
+	}
+	return at, nil
+}
+
+// SkipTransaction has the next run pass over the one transaction whose commit
+// record is at the position, which run refuses. It notes the transaction in the
+// checkpoint and moves nothing: what comes before it is published as ever. Without
+// yes it only says what would be passed over. It refuses while the slot is in use.
+func SkipTransaction(ctx context.Context, cfg *config.Config, at wal.LSN, yes bool) (*SkipReport, error) {
+	if cfg.Source.Mode == config.ModePoll {
+		return nil, noSlot("setup --accept-gap")
+	}
+	d, err := openDecision(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	if err := skippable(d.view, at); err != nil {
+		return nil, err
+	}
+	s, err := newSkip(ctx, d, at)
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if noted := d.stored.Skip; noted.Commit >= d.known() && !noted.Same(report.landmark) {
+		report.Replaces = noted.Commit.String()
+	}
+	if !yes {
+		return report, failure.Configf("repeat it with --yes", "nothing was changed")
+	}
+	if err := d.ready(ctx); err != nil {
+		return nil, err
+	}
+	cp := *d.stored
+	cp.Skip, cp.SavedAt = report.landmark, time.Now().UTC()
+	cp.Epoch++
+	if err := d.save(ctx, cp); err != nil {
+		return nil, err
+	}
+	report.Done = true
+	return report, nil
+}
+
+// skippable returns why nothing can be passed over at the position, if so.
+func skippable(v *view, at wal.LSN) error {
+	if v.mismatch != nil {
+		return fmt.Errorf("before a transaction is passed over, something else is to be decided: %w", v.mismatch)
+	}
+	if v.stored == nil {
+		return failure.Configf("set errors.on_bad_event to dead_letter or skip until it is passed",
+			"there is no checkpoint to note in what is passed over (checkpoint.store)")
+	}
+	const remedy = "name the position that the error of run has"
+	if known := v.known(); at < known {
+		return failure.Configf(remedy, "the transaction at %s is passed already, as everything up to %s is", at, known)
+	}
+	if at > v.seen.CurrentLSN {
+		return failure.Configf(remedy, "%s lies beyond the server's log, which ends at %s", at, v.seen.CurrentLSN)
+	}
+	return nil
+}
+
+// skip looks for one transaction in the stream.
+type skip struct {
+	cfg    *config.Config
+	view   *view
+	oids   []uint32 // of the tables now
+	at     wal.LSN  // of its commit record
+	router *transform.Router
+	past   checkpoint.Past
+	replay *checkpoint.Replay // or another log's transaction might be passed over
+}
+
+func newSkip(ctx context.Context, d *decision, at wal.LSN) (*skip, error) {
+	cfg, v := d.cfg, d.view
+	router, err := transform.New(cfg.Event, cfg.Route)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := wal.ReadTables(ctx, d.conn, v.tables)
+	if err != nil {
+		return nil, err
+	}
+	oids := make([]uint32, len(infos))
+	for i, info := range infos {
+		oids[i] = info.OID
+	}
+	slot := v.seen.Slot.ConfirmedFlush
+	past := checkpoint.Past{Slot: slot, Known: v.known()}
+	past.Start = past.Known
+	if cp := v.stored; cp.Scope == v.scope(cfg) && !cp.Landmark.IsZero() {
+		past.Since = cp.Landmark
+		past.Start = max(slot, past.Since.Commit)
+	}
+	return &skip{cfg: cfg, view: v, oids: oids, at: at, router: router, past: past, replay: checkpoint.NewReplay(past)}, nil
+}
+
+// read streams from the slot up to the transaction, confirming nothing.
+func (s *skip) read(ctx context.Context) (*SkipReport, error) {
+	repl, err := wal.ConnectReplication(ctx, s.cfg.Source.URL.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("open replication connection: %w", err)
+	}
+	stream, err := wal.Open(ctx, repl, wal.Options{
+		Slot:            s.cfg.Source.Slot,
+		Publication:     s.cfg.Source.Publication,
+		Start:           s.past.Start,
+		Confirmed:       min(s.past.Slot, s.past.Start),
+		StatusInterval:  s.cfg.Source.StatusInterval,
+		LivenessTimeout: s.cfg.Source.LivenessTimeout,
+		Messages:        s.cfg.Source.Mode == config.ModeMessage,
+		Prefix:          s.cfg.Source.MessagePrefix,
+		MessagesOnly:    len(s.view.tables) == 0,
+	})
+	if errors.Is(err, wal.ErrSlotActive) {
+		return nil, failure.Configf("stop the connector first", "%w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = stream.Close(closing) // nothing was confirmed
+	}()
+	return s.find(ctx, stream)
+}
+
+// find reads up to the transaction. An error says that there is none with events
+// there.
+func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error) {
+	r := &SkipReport{}
+	for {
+		msg, err := stream.Next(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the log up to %s: %w", s.at, err)
+		}
+		end := msg.End
+		switch msg.Kind {
+		case wal.Insert:
+			if !s.ours(msg.Row.Relation) {
+				continue
+			}
+			ev, err := s.router.Route(&msg.Row)
+			if err := s.event(r, &msg.Row, ev, err); err != nil {
+				return nil, err
+			}
+			continue
+		case wal.Update:
+			if s.cfg.Event.OnUpdate == transform.UpdateFatal && s.ours(msg.Row.Relation) {
+				r.note(&msg.Row, SkippedEvent{Table: msg.Row.Relation.Namespace + "." + msg.Row.Relation.Name, Reason: reasonUpdate})
+			}
+			continue
+		case wal.LogicalMessage:
+			ev, err := s.router.RouteMessage(msg)
+			if msg.Loose {
+				end = msg.Row.Position.CommitLSN
+				if end <= s.past.Known { // read already; a transaction may commit right behind it
+					continue
+				}
+			}
+			if err := s.event(r, &msg.Row, ev, err); err != nil {
+				return nil, err
+			}
+			if !msg.Loose {
+				continue
+			}
+		case wal.Commit, wal.Idle:
+		default:
+			continue
+		}
+		found, err := s.reached(r, end)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			return r, nil
+		}
+	}
+}
+
+// ours tells whether the table is one of those that run reads events from: by its
+// name of then, or now.
+func (s *skip) ours(rel *wal.Relation) bool {
+	return slices.Contains(s.view.tables, wal.Table{Schema: rel.Namespace, Name: rel.Name}) || slices.Contains(s.oids, rel.OID)
+}
+
+// reasonUpdate is that of an update, which event.on_update: fatal refuses.
+const reasonUpdate transform.Reason = "update"
+
+// event adds an event of a transaction to the report.
+func (s *skip) event(r *SkipReport, row *wal.Row, ev *transform.Event, routed error) error {
+	bad, isBad := errors.AsType[*transform.BadEvent](routed)
+	if routed != nil && !isBad {
+		return routed
+	}
+	if row.XID != 0 { // not a message of no transaction
+		if err := s.replay.Transaction(checkpoint.LandmarkOf(row)); err != nil {
+			return err
+		}
+	}
+	e := SkippedEvent{Table: ev.Table, ID: ev.Name()}
+	if isBad {
+		e.Reason = bad.Reason
+	}
+	r.note(row, e)
+	return nil
+}
+
+func (r *SkipReport) note(row *wal.Row, e SkippedEvent) {
+	r.landmark = checkpoint.LandmarkOf(row)
+	if r.Total++; r.Total <= mostSkipped {
+		e.Seq = row.Position.Seq
+		r.Events = append(r.Events, e)
+	}
+}
+
+// reached ends the transaction in the report, if it has events, and tells whether
+// it is the one. The server has sent everything up to end.
+func (s *skip) reached(r *SkipReport, end wal.LSN) (found bool, err error) {
+	if _, err := s.replay.Reached(end); err != nil {
+		return false, err
+	}
+	if tx := r.landmark; r.Total > 0 && tx.Commit == s.at {
+		r.Commit, r.XID, r.Time = tx.Commit.String(), tx.XID, tx.Time
+		return true, nil
+	}
+	if end > s.at || end >= s.view.seen.CurrentLSN {
+		return false, failure.Configf("name the position that the error of run has, which is that of the commit",
+			"no transaction with events commits at %s", s.at)
+	}
+	*r = SkipReport{}
+	return false, nil
+}
+
+// WriteText prints the report for a person who has to decide.
+func (r *SkipReport) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Transaction %d, committed at %s (%s), has these events, which are passed over unless they were published before:\n",
+		r.XID, r.Commit, r.Time.Format(time.RFC3339Nano))
+	for _, e := range r.Events {
+		fmt.Fprintf(&b, "  %d  %s  %s  %s\n", e.Seq, e.Table, or(e.ID, "(no id)"), or(string(e.Reason), "could be published"))
+	}
+	if more := r.Total - len(r.Events); more > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", more)
+	}
+	if r.Replaces != "" {
+		fmt.Fprintf(&b, "It takes the place of the transaction at %s, which is then not passed over any more.\n", r.Replaces)
+	}
+	if r.Done {
+		b.WriteString("Done: the next run passes over them, names each in its log, and publishes everything before and after.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// commits streams the first n transactions with a row from the slot, confirming
+// nothing.
+func (f *fixture) commits(n int) (found []checkpoint.Landmark) {
+	f.t.Helper()
+	f.stream(func(row *wal.Row) bool {
+		found = append(found, checkpoint.LandmarkOf(row))
+		return len(found) < n
+	})
+	return found
+}
+
+func TestSkipTransaction(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	before := f.save()
+	f.insert("order", "1", "{}")
+	f.exec(`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('order', '', 'Placed', '{}'), ('order', '2', 'Placed', '{}')`)
+	f.insert("order", "3", "{}")
+	at := f.commits(2)[1]
+
+	planned, err := SkipTransaction(f.ctx(), f.Config, at.Commit, false)
+	wantClass(t, err, failure.Config, "nothing was changed")
+	if cp := f.stored(); !cp.Skip.IsZero() || cp.Epoch != before.Epoch {
+		t.Errorf("the plan changed the checkpoint to %+v", cp)
+	}
+	if planned.Done || planned.Total != 2 || planned.Events[0].Reason != transform.ReasonNullKey || planned.Events[1].Reason != "" {
+		t.Errorf("planned %+v", planned)
+	}
+
+	done, err := SkipTransaction(f.ctx(), f.Config, at.Commit, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cp := f.stored(); !done.Done || !cp.Skip.Same(at) || cp.LSN != before.LSN || cp.Epoch <= before.Epoch {
+		t.Errorf("done %+v, checkpoint %+v", done, cp)
+	}
+}
+
+func TestSkipTransactionRefuses(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.save()
+	f.insert("order", "1", "{}")
+	at := f.commits(1)[0].Commit
+	server, err := wal.ReadServer(f.ctx(), f.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		at   wal.LSN
+		want string
+	}{
+		{"no transaction's", at + 1, "no transaction with events commits at"},
+		{"before the checkpoint", 1, "is passed already"},
+		{"beyond the log", server.FlushLSN + 1<<30, "beyond the server's log"},
+	} {
+		_, err := SkipTransaction(f.ctx(), f.Config, tt.at, true)
+		wantClass(t, err, failure.Config, tt.want)
+	}
+
+	poll := *f.Config
+	poll.Source.Mode = config.ModePoll
+	_, err = SkipTransaction(f.ctx(), &poll, at, true)
+	wantClass(t, err, failure.Config, "needs a replication slot")
+	none := *f.Config
+	none.Checkpoint.Store = checkpoint.StoreNone
+	_, err = SkipTransaction(f.ctx(), &none, at, true)
+	wantClass(t, err, failure.Config, "no checkpoint to note")
+	_, err = ParseSkip("yesterday")
+	wantClass(t, err, failure.Config, "is no position")
+
+	f.hold()
+	_, err = SkipTransaction(f.ctx(), f.Config, at, true)
+	wantClass(t, err, failure.Config, "in use by pid")
+}
+
+// In message mode, also a message of no transaction, which ends with itself.
+func TestSkipMessage(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.Source.Mode, f.Source.Tables = config.ModeMessage, nil
+	f.setup()
+	f.save()
+	for _, transactional := range []string{"true", "false"} {
+		var at wal.LSN
+		f.exec(`SELECT pg_logical_emit_message(` + transactional + `, 'outbox', 'no envelope')`)
+		f.streamChanges(func(msg *wal.Message) bool {
+			at = msg.Row.Position.CommitLSN
+			return msg.Kind != wal.LogicalMessage || msg.Loose != (transactional == "false")
+		})
+		done, err := SkipTransaction(f.ctx(), f.Config, at, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cp := f.stored(); done.Total != 1 || done.Events[0].Reason != transform.ReasonUnreadableContents || cp.Skip.Commit != at {
+			t.Errorf("done %+v, checkpoint %+v", done, cp)
+		}
+	}
+}

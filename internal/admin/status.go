@@ -1,0 +1,245 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// statusPatience bounds each side of the status: the questions to PostgreSQL
+// before those to the checkpoint's store, these, and those after.
+const statusPatience = 10 * time.Second
+
+// StatusReport answers what an operator asks at three in the morning. Either
+// side may be missing; its error is there then.
+type StatusReport struct {
+	At      time.Time `json:"at"`
+	Verdict string    `json:"verdict"` // one sentence
+	Remedy  string    `json:"remedy,omitempty"`
+
+	PostgreSQL      *DatabaseStatus `json:"postgresql,omitempty"`
+	PostgreSQLError *Problem        `json:"postgresql_error,omitempty"`
+
+	Checkpoint      *CheckpointStatus `json:"checkpoint,omitempty"`
+	CheckpointStore string            `json:"checkpoint_store"`
+	CheckpointError *Problem          `json:"checkpoint_error,omitempty"`
+
+	// Instance is nil where no connector answers at http.listen.
+	Instance *InstanceStatus `json:"instance,omitempty"`
+
+	// Polling is set in poll mode, in place of PostgreSQL and Checkpoint.
+	Polling []PollStatus `json:"polling,omitempty"`
+
+	class failure.Class
+	bad   bool
+	polls bool
+}
+
+// Problem is an error in a report.
+type Problem struct {
+	Error  string `json:"error"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+func problem(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	return &Problem{Error: err.Error(), Remedy: remedyOf(err)}
+}
+
+// DatabaseStatus is the PostgreSQL side of a StatusReport.
+type DatabaseStatus struct {
+	Version    int    `json:"version"` // server_version_num
+	Database   string `json:"database"`
+	SystemID   string `json:"system_id"`
+	Timeline   int32  `json:"timeline"`
+	InRecovery bool   `json:"in_recovery"`
+	CurrentLSN string `json:"current_lsn"`
+
+	Slot        *SlotStatus        `json:"slot,omitempty"`
+	Publication *PublicationStatus `json:"publication,omitempty"`
+	Tables      []TableStatus      `json:"tables,omitempty"`
+}
+
+// SlotStatus is how far the slot is behind, and who reads it.
+type SlotStatus struct {
+	Name          string  `json:"name"`
+	Active        bool    `json:"active"`
+	Holder        *Holder `json:"holder,omitempty"`
+	ConfirmedLSN  string  `json:"confirmed_lsn"`
+	LagBytes      int64   `json:"lag_bytes"`
+	RetainedBytes int64   `json:"retained_bytes"`
+	// LagSeconds is the flush lag of a holder; absent while there is nothing
+	// recent to measure.
+	LagSeconds         *float64 `json:"lag_seconds,omitempty"`
+	WALStatus          string   `json:"wal_status"`
+	SafeWALSize        *int64   `json:"safe_wal_size,omitempty"`
+	MaxSlotWALKeepSize int64    `json:"max_slot_wal_keep_size"` // -1: no limit
+	Lost               string   `json:"lost,omitempty"`         // why, if it is
+}
+
+// PublicationStatus is what the publication publishes, and what is wrong with
+// that.
+type PublicationStatus struct {
+	Name       string    `json:"name"`
+	Operations string    `json:"operations"`
+	Problems   []Problem `json:"problems,omitempty"`
+}
+
+// CheckpointStatus is the stored position of the connector, its last sign of
+// life.
+type CheckpointStatus struct {
+	LSN        string    `json:"lsn"`
+	SavedAt    time.Time `json:"saved_at"`
+	AgeSeconds float64   `json:"age_seconds"`
+	SystemID   string    `json:"system_id"`
+	Timeline   int32     `json:"timeline"`
+	Database   string    `json:"database"`
+	Slot       string    `json:"slot"`
+	// Snapshot tells that rows which were in the outbox are still to be
+	// published.
+	Snapshot bool `json:"snapshot,omitempty"`
+}
+
+// Status looks at slot, publication and checkpoint. It changes nothing and
+// tells what it can when PostgreSQL or Kafka is down.
+func Status(ctx context.Context, cfg *config.Config) *StatusReport {
+	if cfg.Source.Mode == config.ModePoll {
+		return pollStatus(ctx, cfg)
+	}
+	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: storeName(cfg)}
+	v := &view{}
+	var conn *pgx.Conn
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		if conn, err = connect(ctx, cfg); err != nil {
+			return err
+		}
+		return v.readSlot(ctx, conn, cfg)
+	})
+	if conn != nil {
+		defer closeConn(conn)
+	}
+	storeErr := loadCheckpoint(ctx, cfg, v)
+	if err == nil {
+		err = patiently(ctx, func(ctx context.Context) (err error) {
+			if err = v.readServer(ctx, conn, cfg); err == nil {
+				r.PostgreSQL, err = describe(ctx, conn, cfg, v)
+			}
+			return err
+		})
+	}
+
+	r.Checkpoint = describeStored(v.stored, r.At)
+	r.PostgreSQLError, r.CheckpointError = problem(err), problem(storeErr)
+	r.note(err, storeErr, v.mismatch)
+	r.Instance = askInstance(ctx, cfg)
+	r.bad = r.bad || r.stuck() != ""
+	r.Verdict, r.Remedy = r.judge(v.mismatch), r.remedy(v.mismatch)
+	return r
+}
+
+// patiently asks PostgreSQL, which may be stopped, or hold a lock that the
+// question waits for.
+func patiently(ctx context.Context, ask func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	err := ask(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = &failure.Error{Class: failure.Transient, Err: fmt.Errorf("PostgreSQL has not answered for %s: %w", statusPatience, err),
+			Remedy: lockRemedy}
+	}
+	return err
+}
+
+// note remembers the worst class of error for Err.
+func (r *StatusReport) note(errs ...error) {
+	for _, err := range errs {
+		if err != nil {
+			r.bad = true
+			r.class = max(r.class, failure.ClassOf(err))
+		}
+	}
+}
+
+// Err is an error of the class of the worst that was found: failure.Loss for a
+// lost slot, failure.Transient for a server that does not answer, or a connector
+// that does not get on.
+func (r *StatusReport) Err() error {
+	if !r.bad {
+		return nil
+	}
+	return &failure.Error{Class: r.class, Err: errors.New(r.Verdict)}
+}
+
+// describe turns the database's part of the view into the report's.
+func describe(ctx context.Context, conn *pgx.Conn, cfg *config.Config, v *view) (*DatabaseStatus, error) {
+	d := &DatabaseStatus{
+		Version:    v.server.Version,
+		Database:   v.server.Database,
+		SystemID:   v.server.SystemID,
+		Timeline:   v.server.Timeline,
+		InRecovery: v.server.InRecovery,
+		CurrentLSN: v.server.FlushLSN.String(),
+	}
+	var err error
+	if v.seen.Exists {
+		d.Slot, err = describeSlot(ctx, conn, v)
+	}
+	if p := v.publication; p != nil {
+		d.Publication = &PublicationStatus{Name: p.Name, Operations: operations(*p)}
+		failures, warnings, readErr := checkTables(ctx, conn, cfg, *p, v.tables)
+		for _, err := range append(failures, warnings...) {
+			d.Publication.Problems = append(d.Publication.Problems, *problem(err))
+		}
+		err = errors.Join(append(failures, err, readErr)...)
+	}
+	tables, readErr := describeTables(ctx, conn, cfg, v.tables)
+	d.Tables = tables
+	return d, errors.Join(err, readErr)
+}
+
+func describeSlot(ctx context.Context, conn *pgx.Conn, v *view) (*SlotStatus, error) {
+	slot := v.seen.Slot
+	lost, _ := slot.Lost()
+	s := &SlotStatus{
+		Name:               slot.Name,
+		Active:             slot.Active,
+		ConfirmedLSN:       slot.ConfirmedFlush.String(),
+		LagBytes:           distance(slot.ConfirmedFlush, v.server.FlushLSN),
+		RetainedBytes:      distance(slot.RestartLSN, v.server.FlushLSN),
+		WALStatus:          slot.WALStatus,
+		SafeWALSize:        slot.SafeWALSize,
+		MaxSlotWALKeepSize: v.server.MaxSlotWALKeepSize,
+		Lost:               lost,
+	}
+	if !slot.Active {
+		return s, nil
+	}
+	holder, err := readHolder(ctx, conn, slot.ActivePID)
+	s.Holder, s.LagSeconds = &holder, holder.FlushLag
+	return s, err
+}
+
+func describeStored(cp *checkpoint.Checkpoint, now time.Time) *CheckpointStatus {
+	if cp == nil {
+		return nil
+	}
+	return &CheckpointStatus{
+		LSN:        cp.LSN.String(),
+		SavedAt:    cp.SavedAt,
+		AgeSeconds: now.Sub(cp.SavedAt).Seconds(),
+		SystemID:   cp.SystemID,
+		Timeline:   cp.Timeline,
+		Database:   cp.Database,
+		Slot:       cp.Slot,
+		Snapshot:   cp.Snapshot,
+	}
+}

@@ -1,0 +1,127 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// openStore opens the checkpoint store, which creates its topic or table.
+func openStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
+	return wiring.OpenStore(ctx, cfg)
+}
+
+// loadCheckpoint reads the stored checkpoint into v, without creating what it
+// would be stored in.
+func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
+	ctx, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	exists, err := storeExists(ctx, cfg)
+	if err != nil || !exists {
+		v.looked = err == nil
+		return err
+	}
+	store, err := openStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return v.load(ctx, store)
+}
+
+// storePatience bounds a write to the store, which in Kafka would go on for as
+// long as a broker may still have taken it.
+var storePatience = 20 * time.Second
+
+// written bounds a write to the store.
+func written(ctx context.Context, write func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	err := write(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = &failure.Error{Class: failure.Transient, Err: fmt.Errorf("the checkpoint store has not answered for %s, and may have done it or not: %w", storePatience, err),
+			Remedy: "see to the checkpoint store, and repeat the command"}
+	}
+	return err
+}
+
+func saveCheckpoint(ctx context.Context, store checkpoint.Store, cp checkpoint.Checkpoint) error {
+	return written(ctx, func(ctx context.Context) error { return store.Save(ctx, cp) })
+}
+
+// storeExists tells whether there is a topic or table to look into.
+func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
+	switch cfg.Checkpoint.Store {
+	case checkpoint.StoreKafka:
+		c := &cluster{cfg: *cfg.Sink.Kafka}
+		if err := c.connect(ctx); err != nil {
+			return false, err
+		}
+		defer c.client.Close()
+		_, err := c.lookup(ctx, cfg.Checkpoint.Topic)
+		// Any other error is better explained by the store itself.
+		return !errors.Is(err, kerr.UnknownTopicOrPartition), nil
+	case checkpoint.StorePostgres:
+		conn, err := connect(ctx, cfg)
+		if err != nil {
+			return false, err
+		}
+		defer closeConn(conn)
+		var exists bool
+		err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, cfg.Checkpoint.Table).Scan(&exists)
+		if err != nil {
+			return false, fmt.Errorf("look up checkpoint table: %w", err)
+		}
+		return exists, nil
+	}
+	return true, nil
+}
+
+// storeWritable makes sure that the store can be written to, as far as that can be
+// told without doing it; probe is checkpoint.Writable or Forgettable.
+func storeWritable(ctx context.Context, cfg *config.Config, store checkpoint.Store, probe func(context.Context, checkpoint.Store) error) error {
+	if cfg.Checkpoint.Store != checkpoint.StoreKafka {
+		return probe(ctx, store)
+	}
+	c := &cluster{cfg: *cfg.Sink.Kafka}
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	defer c.client.Close()
+	topic := cfg.Checkpoint.Topic
+	state, err := c.lookup(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("topic %q: %w", topic, err)
+	}
+	if !state.may(kmsg.ACLOperationWrite) {
+		return failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, topic), "the broker does not allow to write to topic %q", topic)
+	}
+	return nil
+}
+
+// checkpointOperations are what the checkpoint's topic is used for, as an ACL
+// command has them.
+const checkpointOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"
+
+// storeName says where the checkpoint is kept.
+func storeName(cfg *config.Config) string {
+	switch c := cfg.Checkpoint; c.Store {
+	case checkpoint.StoreKafka:
+		return "Kafka topic " + c.Topic
+	case checkpoint.StorePostgres:
+		return "table " + c.Table
+	case checkpoint.StoreFile:
+		return "file " + c.Path
+	}
+	return "no store (checkpoint.store is none)"
+}

@@ -1,0 +1,258 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// TailOptions are the choices of Tail.
+type TailOptions struct {
+	// FromTable prints the rows that are in the tables now and ends, without a
+	// slot.
+	FromTable bool
+	// JSON prints one JSON object per line, as sink.stdout does, instead of
+	// lines for a person.
+	JSON bool
+	// Limit ends after so many events; 0 means no limit.
+	Limit int
+	// Out takes the events, Notes a few words on what is going on.
+	Out, Notes io.Writer
+}
+
+// errEnough ends a snapshot at the limit.
+var errEnough = errors.New("enough events")
+
+// Tail prints events as the connector would publish them, from now on until
+// ctx ends (nil) or the limit is reached. It confirms nothing: its slot is its
+// own and temporary. A row that would be a bad event is printed with the
+// reason.
+func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
+	if opts.FromTable && len(cfg.Source.Tables) == 0 {
+		return noTable("tail --from-table")
+	}
+	if cfg.Source.Mode == config.ModePoll && !opts.FromTable {
+		return noSlot("tail without --from-table")
+	}
+	t, err := newTail(cfg, opts)
+	if err != nil {
+		return err
+	}
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+
+	defer patient(ctx, cfg, conn.PgConn(), nil)() // all rows may have to be sorted before the first
+	switch {
+	case cfg.Source.Mode == config.ModePoll:
+		err = t.waiting(ctx, conn)
+	case opts.FromTable:
+		err = t.fromTables(ctx, conn)
+	default:
+		err = t.fromStream(ctx, conn)
+	}
+	if ctx.Err() != nil || errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+type tail struct {
+	cfg     *config.Config
+	opts    TailOptions
+	tables  []wal.Table
+	router  *transform.Router
+	out     printer
+	printed int
+}
+
+// printer writes one event; bad is nil for a good one. *sink.Stdout has the
+// same form with two methods.
+type printer interface {
+	print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error
+}
+
+func newTail(cfg *config.Config, opts TailOptions) (*tail, error) {
+	tables := cfg.Source.Tables
+	router, err := transform.New(cfg.Event, cfg.Route)
+	if err != nil {
+		return nil, err
+	}
+	t := &tail{cfg: cfg, opts: opts, tables: tables, router: router, out: consolePrinter{opts.Out}}
+	if opts.JSON {
+		t.out = jsonPrinter{sink.NewStdout(opts.Out)}
+	}
+	return t, nil
+}
+
+// jsonPrinter prints what the stdout sink would.
+type jsonPrinter struct{ out *sink.Stdout }
+
+func (p jsonPrinter) print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	if bad != nil {
+		return p.out.DeadLetter(ctx, ev, bad)
+	}
+	return p.out.Deliver(ctx, []*transform.Event{ev}, nil)
+}
+
+// row prints the event of one inserted row.
+func (t *tail) row(ctx context.Context, row *wal.Row) error {
+	ev, err := t.router.Route(row)
+	return t.event(ctx, ev, err)
+}
+
+// event prints what the router made of a row or message.
+func (t *tail) event(ctx context.Context, ev *transform.Event, err error) error {
+	bad, isBad := errors.AsType[*transform.BadEvent](err)
+	if err != nil && !isBad {
+		return err
+	}
+	if err := t.out.print(ctx, ev, bad); err != nil {
+		return err
+	}
+	if t.printed++; t.printed == t.opts.Limit {
+		return errEnough
+	}
+	return nil
+}
+
+// fromTables prints the rows of each table, in the order of a snapshot.
+func (t *tail) fromTables(ctx context.Context, conn *pgx.Conn) error {
+	server, err := wal.ReadServer(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if _, err := wal.ReadTables(ctx, conn, t.tables); err != nil {
+		return err
+	}
+	for _, table := range t.tables {
+		rel, _, err := wal.ReadColumns(ctx, conn, table)
+		if err != nil {
+			return err
+		}
+		if err := t.router.Bind(rel); err != nil {
+			return err
+		}
+		s := wal.Snapshot{
+			Table:    table,
+			Relation: rel,
+			Position: wal.Position{CommitLSN: server.FlushLSN, Seq: uint32(t.printed)},
+			Limit:    t.opts.Limit,
+		}
+		err = wal.ReadSnapshot(ctx, conn, s, func(r *wal.Row) error { return t.row(ctx, r) })
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(t.opts.Notes, "%d rows\n", t.printed)
+	return nil
+}
+
+// fromStream prints what is committed from now on.
+func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
+	if err := t.publicationReady(ctx, conn); err != nil {
+		return err
+	}
+	stream, err := t.open(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = stream.Close(closing) // the slot goes with the connection either way
+	}()
+
+	for {
+		msg, err := stream.Next(ctx)
+		if err != nil {
+			return err
+		}
+		switch msg.Kind {
+		case wal.Insert:
+			if !t.ours(msg.Row.Relation) {
+				continue
+			}
+			if err := t.row(ctx, &msg.Row); err != nil {
+				return err
+			}
+		case wal.LogicalMessage:
+			ev, err := t.router.RouteMessage(msg)
+			if err := t.event(ctx, ev, err); err != nil {
+				return err
+			}
+		case wal.Commit, wal.Idle:
+			stream.Confirm(msg.End) // or the temporary slot would retain WAL
+		}
+	}
+}
+
+func (t *tail) ours(rel *wal.Relation) bool {
+	return slices.Contains(t.tables, wal.Table{Schema: rel.Namespace, Name: rel.Name})
+}
+
+// publicationReady returns why no event would arrive, if so.
+func (t *tail) publicationReady(ctx context.Context, conn *pgx.Conn) error {
+	infos, err := wal.ReadTables(ctx, conn, t.tables)
+	if err != nil {
+		return err
+	}
+	pub, ok, err := wal.ReadPublication(ctx, conn, t.cfg.Source.Publication)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return missingPublication(t.cfg, infos)
+	}
+	failures, _, err := wal.CheckTables(ctx, conn, pub, t.tables, t.router.Needed)
+	return errors.Join(append(failures, err)...)
+}
+
+// open creates the temporary slot and streams from it, on one connection.
+func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
+	server, err := wal.ReadServer(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if open, err := readTransactions(ctx, conn); err == nil && len(open) > 0 {
+		fmt.Fprintf(t.opts.Notes, "waiting for %s\n", describeTransactions(open))
+	}
+	repl, err := wal.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("open replication connection: %w", err)
+	}
+	name := fmt.Sprintf("%.40s_tail_%d", t.cfg.Source.Slot, os.Getpid())
+	created := patient(ctx, t.cfg, repl, func(w wal.Waiting) {
+		fmt.Fprintf(t.opts.Notes, "still waiting for %s\n", w)
+	})
+	at, _, err := wal.CreateSlot(ctx, repl, name, server.Version, wal.SlotOptions{Temporary: true})
+	created()
+	if err != nil {
+		closeConn(repl)
+		return nil, err
+	}
+	fmt.Fprintf(t.opts.Notes, "events committed after %s, nothing is confirmed; Ctrl-C ends\n", at)
+	return wal.Open(ctx, repl, wal.Options{
+		Slot:            name,
+		Publication:     t.cfg.Source.Publication,
+		Start:           at,
+		StatusInterval:  t.cfg.Source.StatusInterval,
+		LivenessTimeout: t.cfg.Source.LivenessTimeout,
+		Messages:        t.cfg.Source.Mode == config.ModeMessage,
+		Prefix:          t.cfg.Source.MessagePrefix,
+		MessagesOnly:    len(t.tables) == 0,
+	})
+}

@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+func TestTailFromTable(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.exec(`INSERT INTO outbox VALUES
+		('0198b2c0-0000-7000-8000-000000000001', 'order', '42', 'Placed', '{"n": 1}'),
+		('0198b2c0-0000-7000-8000-000000000002', 'order', '',   'Placed', '{"n": 2}')`)
+
+	var out bytes.Buffer
+	err := Tail(f.ctx(), f.Config, TailOptions{FromTable: true, Out: &out, Notes: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := out.String()
+	for _, want := range []string{
+		"outbox.event.order  key 42\n",
+		"    id=0198b2c0-0000-7000-8000-000000000001  eventType=Placed  cdc-lsn=",
+		"    {\"n\": 1}\n",
+		"BAD EVENT null_key",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+
+	out.Reset()
+	err = Tail(f.ctx(), f.Config, TailOptions{FromTable: true, JSON: true, Limit: 1, Out: &out, Notes: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line struct{ Topic, Key, Value, ID string }
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatalf("%v in %s", err, out.String())
+	}
+	if line.Topic != "outbox.event.order" || line.Key != "42" || line.Value != `{"n": 1}` {
+		t.Errorf("got %+v", line)
+	}
+}
+
+// Tail reads beside a connector, prints what is committed, and leaves neither a
+// slot nor a trace in the connector's.
+func TestTailFromTheStream(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	f.exec(`CREATE TABLE other (id int)`, `ALTER PUBLICATION cdc_outbox ADD TABLE other`)
+	f.hold()
+	before, _ := f.slot()
+
+	var out bytes.Buffer
+	done := f.tail(f.ctx(), TailOptions{Limit: 1, Out: &out})
+	f.exec(`INSERT INTO other VALUES (1)`)
+	f.insert("order", "7", "{}")
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "outbox.event.order  key 7\n") {
+		t.Errorf("got %s", out.String())
+	}
+	after, _ := f.slot()
+	if after.ConfirmedFlush != before.ConfirmedFlush {
+		t.Errorf("the connector's slot moved from %s to %s", before.ConfirmedFlush, after.ConfirmedFlush)
+	}
+}
+
+func TestTailEndsWithItsContext(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f.setup()
+	ctx, cancel := context.WithCancel(f.ctx())
+	done := f.tail(ctx, TailOptions{Out: io.Discard})
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTailRefuses(t *testing.T) {
+	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	opts := TailOptions{Out: io.Discard, Notes: io.Discard}
+	wantClass(t, Tail(f.ctx(), f.Config, opts), failure.Config, "table public.outbox does not exist")
+	f.setup()
+	f.exec(`DROP PUBLICATION cdc_outbox`)
+	wantClass(t, Tail(f.ctx(), f.Config, opts), failure.Config, "publication", "does not exist")
+}
+
+// tail runs Tail in the background and returns once what is committed from now
+// on is printed. It ends with ctx at the latest.
+func (f *fixture) tail(ctx context.Context, opts TailOptions) (done <-chan error) {
+	f.t.Helper()
+	notes, w := io.Pipe()
+	opts.Notes = w
+	ended := make(chan error, 1)
+	go func() {
+		err := Tail(ctx, f.Config, opts)
+		_ = w.CloseWithError(err)
+		ended <- err
+	}()
+	waitFor(f.t, notes, "events committed after")
+	go func() { _, _ = io.Copy(io.Discard, notes) }()
+	return ended
+}
+
+// waitFor reads lines until one contains the words.
+func waitFor(t *testing.T, r io.Reader, words string) {
+	t.Helper()
+	buf, seen := make([]byte, 256), ""
+	for !strings.Contains(seen, words) {
+		n, err := r.Read(buf)
+		if err != nil {
+			t.Fatalf("%v after %q", err, seen)
+		}
+		seen += string(buf[:n])
+	}
+}
+
+// stream reads the slot's rows until fn returns false.
+func (f *fixture) stream(fn func(*wal.Row) bool) {
+	f.t.Helper()
+	f.streamChanges(func(msg *wal.Message) bool { return msg.Kind != wal.Insert || fn(&msg.Row) })
+}
+
+// streamChanges reads from the slot until fn returns false, confirming nothing.
+func (f *fixture) streamChanges(fn func(*wal.Message) bool) {
+	f.t.Helper()
+	repl, err := wal.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	s, err := wal.Open(f.ctx(), repl, wal.Options{
+		Slot: f.Source.Slot, Publication: f.Source.Publication,
+		Messages: f.Source.Mode == config.ModeMessage, MessagesOnly: len(f.Source.Tables) == 0,
+		StatusInterval: time.Second, LivenessTimeout: 30 * time.Second,
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer f.leave(s)
+	for {
+		msg, err := s.Next(f.ctx())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if !fn(msg) {
+			return
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Teardown drops the checkpoint, the slot and the publication. It refuses while
+// the slot is in use, and before it drops anything it makes sure that it can
+// drop all. Without yes it changes nothing, and the steps say what it would drop.
+//
+// The order is that of what a run can live with should a step fail all the same:
+// a slot without its checkpoint is read on from where it is, and what is left is
+// for another teardown to drop. A checkpoint without its slot, or a slot without
+// its publication, would be a loss.
+func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) {
+	if cfg.Source.Mode == config.ModePoll {
+		return teardownPolling(ctx, cfg, yes)
+	}
+	conn, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(conn)
+
+	t := teardown{cfg: cfg, conn: conn, yes: yes}
+	defer t.close()
+	for _, look := range []func(context.Context) error{t.writable, t.planCheckpoint, t.planSlot, t.planPublication} {
+		if err := look(ctx); err != nil {
+			return nil, untouched(err)
+		}
+	}
+	if err := t.carryOut(ctx); err != nil {
+		return t.steps, unfinished(err)
+	}
+	if err := t.emit(ctx); err != nil {
+		return t.steps, err
+	}
+	if found := t.found(); !yes && found {
+		return t.steps, failure.Configf("cdc-outbox teardown --yes", "nothing was dropped: events that were not published yet would be lost with the slot")
+	}
+	return t.steps, nil
+}
+
+// untouched says of an error that it came before anything was done.
+func untouched(err error) error { return fmt.Errorf("nothing was dropped: %w", err) }
+
+// object is something that teardown drops.
+type object struct {
+	kind, name string
+	exists     bool
+	drop       func(context.Context) error
+}
+
+type teardown struct {
+	cfg   *config.Config
+	conn  *pgx.Conn
+	store checkpoint.Store // nil: none is there, so that nothing is in it
+	yes   bool
+
+	server wal.Server // not in poll mode
+
+	plan  []object
+	kept  Steps // what stays, in poll mode
+	steps Steps
+}
+
+func (t *teardown) close() {
+	if t.store != nil {
+		t.store.Close()
+	}
+}
+
+func (t *teardown) found() bool {
+	for _, o := range t.plan {
+		if o.exists {
+			return true
+		}
+	}
+	return false
+}
+
+// carryOut drops what is planned, if told to.
+func (t *teardown) carryOut(ctx context.Context) error {
+	for _, o := range t.plan {
+		step := Step{Object: o.kind, Name: o.name, Action: "missing"}
+		if o.exists {
+			step.Action = "would be dropped"
+		}
+		if o.exists && t.yes {
+			if err := o.drop(ctx); err != nil {
+				return fmt.Errorf("drop %s %q: %w", o.kind, o.name, err)
+			}
+			step.Action = "dropped"
+		}
+		t.steps = append(t.steps, step)
+	}
+	return nil
+}
+
+// unfinished says how to go on after an error that came while dropping.
+func unfinished(err error) error {
+	remedy := "cdc-outbox teardown --yes drops the rest"
+	if first := failure.RemedyOf(err); first != "" {
+		remedy = first + "; then " + remedy
+	}
+	return &failure.Error{Class: failure.ClassOf(err), Remedy: remedy, Err: err}
+}
+
+// writable refuses a server on which nothing can be dropped.
+func (t *teardown) writable(ctx context.Context) error {
+	var readOnly bool
+	err := t.conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::bool`).Scan(&readOnly)
+	if err != nil {
+		return fmt.Errorf("look at the session: %w", err)
+	}
+	if readOnly {
+		return failure.Configf("connect to the primary (target_session_attrs=read-write in source.url), and leave default_transaction_read_only off for the role",
+			"the session is read-only")
+	}
+	t.server, err = wal.ReadServer(ctx, t.conn)
+	return err
+}
+
+// planCheckpoint plans to forget the stored position; its topic or table may be
+// others' too, and stays.
+func (t *teardown) planCheckpoint(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	found, err := t.loadCheckpoint(ctx)
+	if err != nil {
+		by := "to do without the checkpoint: cdc-outbox teardown --yes --set checkpoint.store=none drops the rest"
+		if remedy := failure.RemedyOf(err); remedy != "" {
+			by = remedy + "; or, " + by
+		}
+		return &failure.Error{Class: failure.ClassOf(err), Remedy: by, Err: fmt.Errorf("the checkpoint in %s: %w", storeName(t.cfg), err)}
+	}
+	t.plan = append(t.plan, object{"checkpoint", storeName(t.cfg), found, func(ctx context.Context) error {
+		return written(ctx, func(ctx context.Context) error { return checkpoint.Forget(ctx, t.store) })
+	}})
+	return nil
+}
+
+// loadCheckpoint leaves the store open for the checkpoint to be forgotten in,
+// and makes sure that it can be.
+func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
+	exists, err := storeExists(ctx, t.cfg)
+	if err != nil || !exists {
+		return false, err
+	}
+	if t.store, err = openStore(ctx, t.cfg); err != nil {
+		return false, err
+	}
+	cp, found, err := t.store.Load(ctx)
+	if err != nil || !found {
+		return false, err
+	}
+	if err := t.owns(cp); err != nil {
+		return true, err
+	}
+	return true, storeWritable(ctx, t.cfg, t.store, checkpoint.Forgettable)
+}
+
+// owns refuses the checkpoint of another connector that has the same key: two
+// servers may have databases and slots of the same names.
+func (t *teardown) owns(cp checkpoint.Checkpoint) error {
+	s, slot := t.server, t.cfg.Source.Slot
+	if cp.SystemID == s.SystemID && cp.Database == s.Database && cp.Slot == slot {
+		return nil
+	}
+	return failure.Configf("correct source.url, or give each connector a checkpoint.key of its own; "+
+		"if the checkpoint is this one's, and its server was replaced: cdc-outbox setup --accept-gap --yes makes it fit, and then teardown drops it",
+		"it belongs to slot %q of database %q on the server with system identifier %s; this is slot %q of database %q on %s",
+		cp.Slot, cp.Database, cp.SystemID, slot, s.Database, s.SystemID)
+}
+
+func (t *teardown) planSlot(ctx context.Context) error {
+	name := t.cfg.Source.Slot
+	slot, ok, err := wal.ReadSlot(ctx, t.conn, name)
+	if err != nil {
+		return err
+	}
+	if ok {
+		if err := refuseSlot(ctx, t.conn, slot, t.server.Database); err != nil {
+			return err
+		}
+		if err := t.mayReplicate(ctx); err != nil {
+			return err
+		}
+	}
+	t.plan = append(t.plan, object{"slot", name, ok, t.dropSlot})
+	return nil
+}
+
+// mayReplicate asks for the right to drop a slot, which is that to replicate.
+// Where the role's attributes do not show it (Amazon RDS has a role of its own
+// for it) a connection does.
+func (t *teardown) mayReplicate(ctx context.Context) error {
+	var may bool
+	err := t.conn.QueryRow(ctx, `SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&may)
+	if err != nil || may {
+		return err
+	}
+	repl, err := wal.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
+	if err != nil {
+		role := wal.QuoteIdentifier(t.conn.Config().User)
+		return failure.Configf("ALTER ROLE "+role+" WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO "+role+";), or run teardown as a role that may",
+			"role %s may not drop slot %q: %w", role, t.cfg.Source.Slot, err)
+	}
+	closeConn(repl)
+	return nil
+}
+
+// dropSlot names who took the slot since it was looked at.
+func (t *teardown) dropSlot(ctx context.Context) error {
+	name := t.cfg.Source.Slot
+	err := wal.DropSlot(ctx, t.conn, name)
+	if err == nil {
+		return nil
+	}
+	slot, ok, readErr := wal.ReadSlot(ctx, t.conn, name)
+	switch {
+	case readErr != nil:
+		return err
+	case !ok: // another teardown was faster
+		return nil
+	case slot.Active:
+		return errors.Join(refuseSlot(ctx, t.conn, slot, slot.Database), err)
+	}
+	return err
+}
+
+func (t *teardown) planPublication(ctx context.Context) error {
+	name := t.cfg.Source.Publication
+	pub, ok, err := wal.ReadPublication(ctx, t.conn, name)
+	if err != nil {
+		return err
+	}
+	sql := "DROP PUBLICATION IF EXISTS " + wal.QuoteIdentifier(name)
+	if ok {
+		var owns bool
+		if err := t.conn.QueryRow(ctx, `SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE oid = $1`, pub.OID).Scan(&owns); err != nil {
+			return fmt.Errorf("look at the owner of publication %q: %w", name, err)
+		}
+		if !owns {
+			return failure.Configf("run teardown as "+pub.Owner+" or a superuser (source.url), or let this role own it: ALTER PUBLICATION "+
+				wal.QuoteIdentifier(name)+" OWNER TO "+wal.QuoteIdentifier(t.conn.Config().User)+";",
+				"publication %q can only be dropped by its owner, %s", name, pub.Owner)
+		}
+	}
+	t.plan = append(t.plan, object{"publication", name, ok, func(ctx context.Context) error {
+		err := execute(ctx, t.conn, sql)
+		if sqlstate.Of(err) == sqlstate.InsufficientPrivilege {
+			return failure.Configf("as its owner: "+sql, "%w", err)
+		}
+		return err
+	}})
+	return nil
+}
+
+// emit says what becomes of the functions that write messages: like the tables,
+// they are the applications'.
+func (t *teardown) emit(ctx context.Context) error {
+	if t.cfg.Source.Mode != config.ModeMessage {
+		return nil
+	}
+	for _, f := range emitFunctions(t.cfg) {
+		state, schema, err := f.find(ctx, t.conn, t.cfg)
+		if err != nil {
+			return err
+		}
+		if state != emitMissing {
+			t.steps = append(t.steps, Step{"function", f.signature(schema), "kept", "applications may call it; events go nowhere from now on"})
+		}
+	}
+	return nil
+}

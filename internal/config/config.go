@@ -1,0 +1,146 @@
+// Package config holds the connector's whole configuration in one struct: its
+// defaults, where it is read from, its validation and its redaction.
+//
+// Invariants:
+//
+//  1. A Config returned by Load has passed Validate: no other package checks a
+//     value again.
+//  2. Load reports every problem it finds at once, each naming key, value and
+//     remedy.
+//  3. A Secret never shows its value through fmt, JSON, YAML or a log.
+//
+// Non-goals: reading a Debezium connector's configuration, reloading at run
+// time.
+package config
+
+import (
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Config is everything a connector can be told. The YAML keys are the public
+// contract; an environment variable overrides a key under the key's path, e.g.
+// CDC_OUTBOX_SOURCE_URL for source.url.
+type Config struct {
+	Source     Source                 `yaml:"source"`
+	Event      transform.EventOptions `yaml:"event"`
+	Route      transform.RouteOptions `yaml:"route"`
+	Sink       Sink                   `yaml:"sink"`
+	Checkpoint checkpoint.Options     `yaml:"checkpoint"`
+	Errors     Errors                 `yaml:"errors"`
+	Retention  retention.Options      `yaml:"retention"`
+	HTTP       HTTP                   `yaml:"http"`
+	Log        Log                    `yaml:"log"`
+	// Pipelines are several connectors in one process, by name under the key
+	// pipelines; empty for one connector, which the rest describes. With
+	// pipelines, the rest holds what they have in common.
+	Pipelines []Pipeline `yaml:"-"`
+}
+
+// Source says which database, tables, slot and publication to read.
+type Source struct {
+	// URL is a libpq connection string, as a URL or as key=value pairs.
+	// Required.
+	URL setting.Secret `yaml:"url"`
+	// Tables are the outbox tables, each written as wal.ParseTable reads it. With
+	// ModeMessage they are read beside the messages, and there is none by default.
+	Tables      []wal.Table `yaml:"tables"`
+	Slot        string      `yaml:"slot"`
+	Publication string      `yaml:"publication"`
+	// Create makes run create the publication and the slot where they are
+	// missing on a first start. It never recreates a slot that was lost.
+	Create bool `yaml:"create"`
+	// Mode is ModeWAL, ModeMessage or ModePoll. With ModePoll there is neither a
+	// slot nor a publication.
+	Mode string `yaml:"mode"`
+	// MessagePrefix is that of the logical messages which are events, with
+	// ModeMessage; others are ignored.
+	MessagePrefix string `yaml:"message_prefix"`
+	// Snapshot is SnapshotNever or SnapshotInitial: whether the rows that are
+	// in the table when the slot is created are published too.
+	Snapshot string `yaml:"snapshot"`
+	// StatusInterval is the longest time between two standby status updates.
+	// It must be well below the server's wal_sender_timeout.
+	StatusInterval time.Duration `yaml:"status_interval"`
+	// LivenessTimeout is how long the server may stay silent, although asked
+	// for a reply, before the connection counts as dead.
+	LivenessTimeout time.Duration `yaml:"liveness_timeout"`
+	Poll            poll.Options  `yaml:"poll"`
+}
+
+// Values of Source.Mode and Source.Snapshot.
+const (
+	ModeWAL     = "wal"
+	ModeMessage = "message"
+	ModePoll    = "poll"
+
+	SnapshotNever   = "never"
+	SnapshotInitial = "initial"
+)
+
+// Sink is where records go: exactly one of its members is set.
+type Sink struct {
+	Kafka  *sink.Options `yaml:"kafka"`
+	Stdout *Stdout       `yaml:"stdout"`
+}
+
+// Stdout writes JSON lines to standard output. It has no options.
+type Stdout struct{}
+
+// Errors is the policy for events that can never be published as they are.
+type Errors struct {
+	// OnBadEvent is transform.BadEventStop, BadEventDeadLetter or BadEventSkip.
+	OnBadEvent      string `yaml:"on_bad_event"`
+	DeadLetterTopic string `yaml:"dead_letter_topic"`
+	// DrainTimeout bounds how long a stop waits for records in flight.
+	DrainTimeout time.Duration `yaml:"drain_timeout"`
+}
+
+// HTTP is the observability endpoint; an empty Listen turns it off.
+type HTTP struct {
+	Listen string `yaml:"listen"`
+}
+
+// Log says how to log to standard error.
+type Log struct {
+	Level  string `yaml:"level"`  // debug | info | warn | error
+	Format string `yaml:"format"` // json | console
+}
+
+// Default returns the configuration that an empty file means. Sink.Kafka is
+// set unless the file names another sink.
+func Default() Config {
+	return Config{
+		Source: Source{
+			Tables:          []wal.Table{{Schema: "public", Name: "outbox"}},
+			Slot:            "cdc_outbox",
+			Publication:     "cdc_outbox",
+			Create:          true,
+			Mode:            ModeWAL,
+			MessagePrefix:   "outbox",
+			Snapshot:        SnapshotNever,
+			StatusInterval:  time.Second,
+			LivenessTimeout: time.Minute,
+			Poll:            poll.DefaultOptions(),
+		},
+		Event:      transform.DefaultEvent(),
+		Route:      transform.DefaultRoute(),
+		Sink:       Sink{Kafka: sink.DefaultOptions()},
+		Checkpoint: checkpoint.DefaultOptions(),
+		Errors: Errors{
+			OnBadEvent:      transform.BadEventStop,
+			DeadLetterTopic: "outbox.dead-letter",
+			DrainTimeout:    20 * time.Second,
+		},
+		Retention: retention.DefaultOptions(),
+		HTTP:      HTTP{Listen: "127.0.0.1:8080"},
+		Log:       Log{Level: "info", Format: "json"},
+	}
+}

@@ -1,0 +1,176 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestLoad (failure mode 45) loads testdata/*/*.yaml and compares the outcome with the .golden
+// file beside each: the problems as an operator sees them, or the keys
+// that are not at their defaults. Lines "# env NAME=value" and "# set key=value" in a file are
+// the environment and the flags.
+func TestLoad(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no test data: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			cfg, err := Load(optionsIn(t, file))
+			var got string
+			if err != nil {
+				got = err.Error() + "\n"
+			} else {
+				got = dump(t, cfg)
+			}
+			if wantErr := strings.Contains(file, "problems"); (err != nil) != wantErr {
+				t.Fatalf("Load: error %v, want one: %v", err, wantErr)
+			}
+			compare(t, strings.TrimSuffix(file, ".yaml")+".golden", got)
+			if strings.Contains(got, "hunter2") || strings.Contains(got, "s3cret") {
+				t.Errorf("shows a secret:\n%s", got)
+			}
+		})
+	}
+}
+
+func TestLoadErrorHasItsClass(t *testing.T) {
+	_, err := Load(Options{})
+	problems, ok := errors.AsType[*Problems](err)
+	if !ok || failure.ClassOf(err) != failure.Config {
+		t.Fatalf("Load = %#v, want Problems of class Config", err)
+	}
+	if len(problems.List) != 1 || problems.List[0].Key != "source.url" || problems.List[0].Remedy == "" {
+		t.Errorf("problems = %+v, want source.url with a remedy", problems.List)
+	}
+}
+
+func TestLoadCompilesRoutingOnlyOfAGoodConfiguration(t *testing.T) {
+	bad := []string{"source.url=postgres:///app", "route.regex=("}
+	_, err := Load(Options{Set: bad})
+	if err == nil || !strings.Contains(err.Error(), "route.regex") || !strings.Contains(err.Error(), "remedy: ") {
+		t.Errorf("Load = %v, want the regex's error with its remedy", err)
+	}
+	if _, err := Load(Options{Set: bad[1:]}); err == nil || strings.Contains(err.Error(), "route.regex") {
+		t.Errorf("Load = %v, want the missing URL alone", err)
+	}
+}
+
+func TestLoadWithoutAFile(t *testing.T) {
+	_, err := Load(Options{File: "testdata/absent.yaml", Set: []string{"source.url=postgres:///app"}})
+	if err == nil || !strings.Contains(err.Error(), "testdata/absent.yaml: cannot be read: no such file") {
+		t.Errorf("Load = %v", err)
+	}
+}
+
+func TestDefaultIsValidOnceThereIsAURL(t *testing.T) {
+	cfg := Default()
+	cfg.Source.URL = "postgres:///app"
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	cfg.Sink.Kafka = nil
+	if err := cfg.Validate(); err == nil {
+		t.Error("a configuration without a sink is valid")
+	}
+}
+
+// FuzzLoad feeds arbitrary files: no panic, and never the secrets that the
+// fixed layers hold.
+func FuzzLoad(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*/*.yaml")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	path := filepath.Join(f.TempDir(), "fuzz.yaml")
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "file:") {
+			t.Skip("would read files of this machine")
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(Options{
+			File:    path,
+			Environ: []string{"SECRET=xyzzy-1", "CDC_OUTBOX_SINK_KAFKA_SASL_PASSWORD=xyzzy-2"},
+			Set:     []string{"source.url=postgres://u:xyzzy-3@localhost/app"},
+		})
+		if err != nil && strings.Contains(err.Error(), "xyzzy-") && !strings.Contains(text, "xyzzy-") {
+			t.Errorf("shows a secret: %v", err)
+		}
+	})
+}
+
+// optionsIn reads the environment and the flags that the file's comments name.
+func optionsIn(t *testing.T, file string) Options {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{File: file}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if assignment, ok := strings.CutPrefix(line, "# env "); ok {
+			opts.Environ = append(opts.Environ, assignment)
+		}
+		if assignment, ok := strings.CutPrefix(line, "# set "); ok {
+			opts.Set = append(opts.Set, assignment)
+		}
+	}
+	return opts
+}
+
+// dump lists the keys whose values are not the defaults.
+func dump(t *testing.T, cfg *Config) string {
+	t.Helper()
+	defaults, shown := Default(), *cfg
+	if shown.Sink.Kafka == nil {
+		shown.Sink.Kafka = sink.DefaultOptions()
+	}
+	before, after := fieldsOf(&defaults), fieldsOf(&shown)
+	var b strings.Builder
+	for _, key := range before.keys {
+		got := after.byKey[key].value.Interface()
+		if !reflect.DeepEqual(got, before.byKey[key].value.Interface()) {
+			fmt.Fprintf(&b, "%s = %v\n", key, got)
+		}
+	}
+	fmt.Fprintf(&b, "kafka sink: %t\n", cfg.Sink.Kafka != nil)
+	for _, p := range cfg.Pipelines {
+		fmt.Fprintf(&b, "\npipeline %s:\n%s", p.Name, dump(t, p.Config))
+	}
+	return b.String()
+}
+
+func compare(t *testing.T, golden, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatalf("%v (run go test ./internal/config -update)", err)
+	}
+	if got != string(want) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}

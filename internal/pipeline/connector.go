@@ -1,0 +1,125 @@
+// Package connector makes running connectors of a configuration: it opens a
+// sink and a checkpoint store for each pipeline, gives them to a relay, and
+// answers HTTP beside them.
+//
+// Invariants:
+//
+//  1. HTTP answers from before the first connection is made until after the
+//     drain: /livez is well while a broker is awaited.
+//  2. What was opened is closed, in the reverse order, however Run ends.
+//  3. Pipelines share nothing but the process: one that fails is started again
+//     or, where that cannot help, stays down; the others do not notice.
+//
+// Non-goals: reading the configuration, exit codes.
+package pipeline
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+)
+
+// Options say what to run. All but the last are required.
+type Options struct {
+	// Config has passed validation.
+	Config  *config.Config
+	Log     *zap.Logger
+	Metrics *metrics.Set
+	// Stdout is where sink.stdout writes.
+	Stdout io.Writer
+	// Invocation completes the commands in remedies. Optional.
+	Invocation invocation.Invocation
+}
+
+// Run runs the connector, or all pipelines, until ctx ends, then drains and
+// returns nil. It returns early with an error that retrying does not mend,
+// whose failure.Class is the process's exit code; with pipelines, when events
+// of the last of them may have been lost. What a pipeline has failed with is the
+// result of a stop, too.
+func Run(ctx context.Context, o Options) error {
+	pipelines, health := newPipelines(o)
+	if o.Config.HTTP.Listen == "" {
+		return runAll(ctx, pipelines)
+	}
+	server, err := httpapi.Listen(o.Config.HTTP.Listen, health, o.Metrics.Gatherer(), o.Log)
+	if err != nil {
+		return err
+	}
+	o.Log.Info("serving HTTP", zap.Stringer("address", server.Addr()))
+
+	// The server outlives ctx: a drain can be watched. Either of the two ends
+	// the other.
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return server.Serve(serving) })
+	both.Go(func() error {
+		defer stopServing()
+		return runAll(ctx, pipelines)
+	})
+	return both.Wait()
+}
+
+// newPipelines makes the pipelines, and the health that speaks for all.
+func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
+	out := &lockedWriter{to: o.Stdout}
+	each := o.Config.Each()
+	pipelines := make([]*pipeline, len(each))
+	for i, p := range each {
+		command := o.Invocation
+		command.Pipeline = p.Name
+		pipelines[i] = &pipeline{
+			name:    p.Name,
+			cfg:     p.Config,
+			log:     command.Log(o.Log),
+			command: command,
+			metrics: o.Metrics.Pipeline(p.Name),
+			stdout:  out,
+			health:  &health{command: command},
+		}
+		pipelines[i].metrics.ObserveReady(func() bool { ok, _ := pipelines[i].health.Ready(); return ok })
+		if p.Name != "" {
+			pipelines[i].log = pipelines[i].log.With(zap.String("pipeline", p.Name))
+		}
+	}
+	if len(o.Config.Pipelines) == 0 {
+		return pipelines, pipelines[0].health
+	}
+	return pipelines, allHealth(pipelines)
+}
+
+// runAll runs the pipelines until each has ended. Its goroutines, one for each,
+// have ended when it returns.
+func runAll(ctx context.Context, pipelines []*pipeline) error {
+	if len(pipelines) == 1 && pipelines[0].name == "" {
+		return pipelines[0].run(ctx)
+	}
+	errs := make([]error, len(pipelines))
+	var all sync.WaitGroup
+	for i, p := range pipelines {
+		all.Go(func() { errs[i] = p.supervise(ctx, p.run) })
+	}
+	all.Wait()
+	return failure.Join(errs...)
+}
+
+// lockedWriter keeps the lines of several pipelines apart.
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}

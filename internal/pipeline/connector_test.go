@@ -1,0 +1,200 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+var _ stream.Metrics = (*metrics.Metrics)(nil)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// patience bounds every wait, for slow and busy machines.
+const patience = time.Minute
+
+// running is a connector in the background.
+type running struct {
+	base   string // of its URLs
+	stdout *lockedBuffer
+	logs   *observer.ObservedLogs
+	stop   func() error // waits for Run's result
+}
+
+func start(t *testing.T, cfg config.Config) running {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	out := &lockedBuffer{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{Config: &cfg, Log: zap.New(core), Metrics: metrics.New("", ""), Stdout: out,
+			Invocation: invocation.Invocation{File: "outbox.yaml"}})
+	}()
+	stop := sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(patience):
+			return fmt.Errorf("Run does not return")
+		}
+	})
+	t.Cleanup(func() {
+		err := stop()
+		if t.Failed() {
+			t.Log("Run:", err)
+			for _, entry := range logs.All() {
+				t.Log(entry.Level, entry.Message, entry.ContextMap())
+			}
+		}
+	})
+	var address string
+	wait(t, "the HTTP address", func() bool {
+		for _, entry := range logs.FilterMessage("serving HTTP").All() {
+			address = entry.ContextMap()["address"].(string)
+		}
+		return address != ""
+	})
+	return running{"http://" + address, out, logs, stop}
+}
+
+func TestRunPublishesAnswersAndDrains(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	pgtest.Exec(t, db, `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)
+	cfg := stdoutConfig(db)
+	c := start(t, cfg)
+	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+	pgtest.Exec(t, db, `INSERT INTO outbox VALUES ('6f1e4c0a-0000-4000-8000-000000000001', 'order', 'o-1', 'Placed', '{"n": 1}')`)
+	wait(t, "the event", func() bool { return strings.Contains(c.stdout.String(), "\n") })
+	if err := c.stop(); err != nil {
+		t.Fatalf("Run = %v", err)
+	}
+	var event struct{ Topic, Key, Value string }
+	if err := json.Unmarshal([]byte(c.stdout.String()), &event); err != nil {
+		t.Fatal(err)
+	}
+	if event.Topic != "outbox.event.order" || event.Key != "o-1" || event.Value != `{"n": 1}` {
+		t.Errorf("published %+v", event)
+	}
+}
+
+func TestRunAnswersWhileItWaitsForABroker(t *testing.T) {
+	cfg := stdoutConfig("postgres://nobody@127.0.0.1:1/app")
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	cfg.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
+	cfg.Checkpoint.Store = checkpoint.StoreKafka
+	c := start(t, cfg)
+	wait(t, "an answer", func() bool { return code(c.base+"/livez") == http.StatusOK })
+	if got := code(c.base + "/readyz"); got != http.StatusServiceUnavailable {
+		t.Errorf("/readyz answers %d", got)
+	}
+	if got := code(c.base + "/status"); got != http.StatusOK {
+		t.Errorf("/status answers %d", got)
+	}
+	if err := c.stop(); err != nil {
+		t.Errorf("Run = %v, want nil for a stop while waiting", err)
+	}
+}
+
+func TestRunEndsWithTheRelaysError(t *testing.T) {
+	cfg := stdoutConfig("postgres://nobody@127.0.0.1:1/app")
+	cfg.Route.Regex = "("
+	for _, listen := range []string{"", "127.0.0.1:0"} {
+		cfg.HTTP.Listen = listen
+		err := Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Metrics: metrics.New("", ""), Stdout: io.Discard})
+		if failure.ClassOf(err) != failure.Config {
+			t.Errorf("with http.listen %q Run = %v, want class Config", listen, err)
+		}
+	}
+}
+
+func TestRunRefusesAnAddressInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	cfg := stdoutConfig("postgres://nobody@127.0.0.1:1/app")
+	cfg.HTTP.Listen = taken.Addr().String()
+	err = Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Metrics: metrics.New("", ""), Stdout: io.Discard})
+	if failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "http.listen") {
+		t.Errorf("Run = %v, want class Config naming http.listen", err)
+	}
+}
+
+func stdoutConfig(url string) config.Config {
+	cfg := config.Default()
+	cfg.Source.URL = setting.Secret(url)
+	cfg.Source.Slot = "connector_test"
+	cfg.Sink = config.Sink{Stdout: &config.Stdout{}}
+	cfg.Checkpoint.Store = checkpoint.StoreNone
+	cfg.HTTP.Listen = "127.0.0.1:0"
+	return cfg
+}
+
+// code asks for url and returns the status, or 0.
+func code(url string) int {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	answer, err := client.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = answer.Body.Close() }()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode
+}
+
+func wait(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for !met() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited for %s in vain", what)
+		case <-poll.C:
+		}
+	}
+}
+
+// lockedBuffer is a buffer for a writer and a reader.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,143 @@
+package pipeline
+
+import (
+	"sync"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+)
+
+var (
+	_ httpapi.Health = (*health)(nil)
+	_ httpapi.Health = allHealth(nil)
+)
+
+// health answers for a relay, before there is one for its beginnings, and after
+// it failed for its end. It is safe for concurrent use.
+type health struct {
+	command invocation.Invocation // completes the commands in remedies
+
+	mu      sync.Mutex
+	relay   httpapi.Health // nil unless the relay runs
+	waiting string         // why it does not run yet
+	silent  error          // why brokers do not answer; nil if they do
+	failed  error          // why it will not without a person
+}
+
+func (h *health) set(relay httpapi.Health) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.relay, h.waiting, h.failed = relay, "", nil
+}
+
+// waitFor notes why the relay does not run yet, or not now.
+func (h *health) waitFor(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.relay, h.waiting = nil, err.Error()
+}
+
+// brokers notes that Kafka answers (nil), or why it does not.
+func (h *health) brokers(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent = err
+}
+
+// fail notes why the relay will not run again without a person's help.
+func (h *health) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.relay, h.failed = nil, err
+}
+
+func (h *health) current() (relay httpapi.Health, idle idle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.relay != nil:
+		return h.relay, idle
+	case h.failed != nil:
+		idle.Role, idle.Error, idle.Remedy = roleFailed, h.failed.Error(), failure.RemedyOf(h.failed)
+	default:
+		idle.Role, idle.Waiting = "starting", h.waiting
+		if h.waiting == "" && h.silent != nil {
+			idle.Waiting, idle.Remedy = "Kafka: "+h.silent.Error(), failure.RemedyOf(h.silent)
+		}
+	}
+	idle.Remedy = h.command.In(idle.Remedy)
+	return nil, idle
+}
+
+// idle is what /status shows of a pipeline without a relay.
+type idle struct {
+	Role    string `json:"role"`
+	Waiting string `json:"waiting_for,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+// Live is well without a relay: a restart brings neither a broker nor a lost
+// slot back.
+func (h *health) Live() error {
+	if relay, _ := h.current(); relay != nil {
+		return relay.Live()
+	}
+	return nil
+}
+
+func (h *health) Ready() (ok bool, reasons []string) {
+	relay, idle := h.current()
+	if relay != nil {
+		return relay.Ready()
+	}
+	reasons = []string{"role is " + idle.Role}
+	for _, reason := range []string{idle.Waiting, idle.Error} {
+		if reason != "" {
+			reasons = append(reasons, reason)
+		}
+	}
+	return false, reasons
+}
+
+func (h *health) Status() any {
+	relay, idle := h.current()
+	if relay != nil {
+		return relay.Status()
+	}
+	return idle
+}
+
+// allHealth speaks for several pipelines, naming each.
+type allHealth []*pipeline
+
+// Live returns the first pipeline's reason for a restart.
+func (all allHealth) Live() error {
+	for _, p := range all {
+		if err := p.health.Live(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ready reports whether all are.
+func (all allHealth) Ready() (ok bool, reasons []string) {
+	for _, p := range all {
+		_, because := p.health.Ready()
+		for _, reason := range because {
+			reasons = append(reasons, "pipeline "+p.name+": "+reason)
+		}
+	}
+	return len(reasons) == 0, reasons
+}
+
+// Status returns each pipeline's under its name.
+func (all allHealth) Status() any {
+	pipelines := make(map[string]any, len(all))
+	for _, p := range all {
+		pipelines[p.name] = p.health.Status()
+	}
+	return map[string]any{"pipelines": pipelines}
+}

@@ -1,0 +1,178 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// pipeline is one connector: a source, a sink and a policy.
+type pipeline struct {
+	name    string // empty for the only one of a configuration without pipelines
+	cfg     *config.Config
+	log     *zap.Logger
+	metrics *metrics.Metrics
+	stdout  io.Writer
+	health  *health
+	command invocation.Invocation // completes the commands in remedies
+}
+
+// run runs relays, one after the other: one whose slot another instance took
+// over makes room for a new one, which stands by. It ends with the first that
+// ends for another reason. Brokers are asked all the while.
+func (p *pipeline) run(ctx context.Context) error {
+	p.metrics.Connected("postgres", false)
+	down := stream.NewDownstream(p.metrics)
+	tell := func(err error) {
+		down.Brokers(err)
+		p.health.brokers(err)
+	}
+	probe, err := p.newProbe(tell)
+	if err != nil {
+		return err
+	}
+	defer probe.Close()
+	defer p.watch(ctx, probe, tell)()
+	open := func() (sink.Sink, error) { return p.openSink(down, probe) }
+	if p.cfg.Source.Mode == config.ModePoll {
+		return p.poll(ctx, down, open)
+	}
+	for {
+		err := p.relay(ctx, down, open)
+		if !errors.Is(err, stream.ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil // the other one sends what was in flight
+		}
+		p.health.waitFor(err)
+		p.log.Warn("dropped what was in flight, standing by", zap.Error(err))
+	}
+}
+
+// relay opens what a relay needs and runs it.
+func (p *pipeline) relay(ctx context.Context, down *stream.Downstream, open func() (sink.Sink, error)) error {
+	router, err := transform.New(p.cfg.Event, p.cfg.Route)
+	if err != nil {
+		return err
+	}
+	out, err := open()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	store, err := p.openStore(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before anything was read
+		}
+		return err
+	}
+	defer store.Close()
+	state := stream.NewHealth(p.metrics, down)
+	limit, linger := p.bounds()
+	r := stream.New(stream.Parts{
+		Options: stream.Options{
+			URL:              p.cfg.Source.URL.Reveal(),
+			Tables:           p.cfg.Source.Tables,
+			Slot:             p.cfg.Source.Slot,
+			Publication:      p.cfg.Source.Publication,
+			Create:           p.cfg.Source.Create,
+			Messages:         p.cfg.Source.Mode == config.ModeMessage,
+			Prefix:           p.cfg.Source.MessagePrefix,
+			Snapshot:         p.cfg.Source.Snapshot == config.SnapshotInitial,
+			StatusInterval:   p.cfg.Source.StatusInterval,
+			LivenessTimeout:  p.cfg.Source.LivenessTimeout,
+			OnUpdate:         p.cfg.Event.OnUpdate,
+			OnBadEvent:       p.cfg.Errors.OnBadEvent,
+			DrainTimeout:     p.cfg.Errors.DrainTimeout,
+			MaxBufferedBytes: limit,
+			Linger:           linger,
+			Checkpoint:       p.cfg.Checkpoint,
+			Retention:        p.cfg.Retention,
+		},
+		Router:  router,
+		Sink:    out,
+		Store:   store,
+		Metrics: p.metrics,
+		Health:  state,
+		Log:     p.log,
+	})
+	p.health.set(state)
+	return r.Run(ctx)
+}
+
+// openSink opens a sink, which reports the topics that it waits for, and to the
+// probe that brokers answer.
+func (p *pipeline) openSink(down *stream.Downstream, probe *sink.Probe) (sink.Sink, error) {
+	down.SinkOpened()
+	kafka := p.cfg.Sink.Kafka
+	if kafka == nil {
+		return sink.NewStdout(p.stdout), nil
+	}
+	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
+		Reconnect:         func() { p.metrics.Reconnected("kafka") },
+		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
+		TopicWaiting:      down.TopicWaiting,
+		Answered:          probe.Answered,
+	})}
+	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
+		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))
+	}
+	return sink.NewKafka(*kafka, opts...)
+}
+
+// stdoutBuffer bounds the bytes in flight to standard output.
+const stdoutBuffer = 4 << 20
+
+// bounds are those of the memory in flight, and of an event's wait for others.
+func (p *pipeline) bounds() (limit int64, linger time.Duration) {
+	if kafka := p.cfg.Sink.Kafka; kafka != nil {
+		return kafka.MaxBufferedBytes, kafka.Linger
+	}
+	return stdoutBuffer, 0
+}
+
+// storeWaits are those between attempts to reach the checkpoint store.
+var storeWaits = backoff.Range{First: 250 * time.Millisecond, Longest: 5 * time.Second}
+
+// openStore opens the checkpoint store, and tries again for as long as ctx
+// lives when it cannot be reached.
+func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
+	retry := backoff.Series{Range: storeWaits}
+	for {
+		store, err := wiring.OpenStore(ctx, p.cfg)
+		if err == nil {
+			if err = checkpoint.Writable(ctx, store); err == nil {
+				return store, nil
+			}
+			store.Close()
+			err = fmt.Errorf("checkpoint store: %w", err)
+		}
+		if ctx.Err() != nil || failure.ClassOf(err) != failure.Transient {
+			return nil, err
+		}
+		p.health.waitFor(err)
+		wait := retry.Next()
+		p.log.Warn("checkpoint store is not available, will retry", zap.Error(err),
+			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
+		if err := backoff.Sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}

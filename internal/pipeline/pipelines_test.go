@@ -1,0 +1,194 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// TestPipelinesAreIsolated drops the slot of one of three pipelines and lets
+// another wait for a topic that does not exist: the third goes on, and
+// readiness, metrics and status tell which is which.
+func TestPipelinesAreIsolated(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	broker := kafkatest.Start(t)
+	var cfg config.Config
+	for _, name := range []string{"orders", "billing", "audit"} {
+		pgtest.Exec(t, db, fmt.Sprintf(`CREATE TABLE %s (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+			aggregatetype text DEFAULT '%[1]s', aggregateid text DEFAULT '1', type text DEFAULT 'Done', payload jsonb DEFAULT '{}')`, name))
+		cfg.Pipelines = append(cfg.Pipelines, config.Pipeline{Name: name, Config: pipelineConfig(db, broker.Brokers[0], name)})
+	}
+	cfg.Pipelines[2].Config.Sink.Kafka.CreateTopics = false
+	cfg.Pipelines[2].Config.Errors.DrainTimeout = 100 * time.Millisecond
+	cfg.HTTP.Listen = "127.0.0.1:0"
+	c := start(t, cfg)
+	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+
+	pgtest.Exec(t, db, `INSERT INTO orders DEFAULT VALUES`, `INSERT INTO billing DEFAULT VALUES`, `INSERT INTO audit DEFAULT VALUES`)
+	wait(t, "the first events", func() bool {
+		text := body(c.base + "/metrics")
+		return strings.Contains(text, published("orders", 1)) && strings.Contains(text, published("billing", 1))
+	})
+	wait(t, "the slot to be dropped", func() bool {
+		dropSlot(t, db, "isolated_billing")
+		return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_role{pipeline="billing",role="failed"} 1`)
+	})
+	pgtest.Exec(t, db, `INSERT INTO orders DEFAULT VALUES`)
+	wait(t, "the third pipeline's next event", func() bool { return strings.Contains(body(c.base+"/metrics"), published("orders", 2)) })
+
+	for _, want := range []string{"pipeline billing: role is failed", "pipeline audit: topic does not exist: isolated.audit"} {
+		wait(t, "readiness to say "+want, func() bool { return strings.Contains(body(c.base+"/readyz"), want) })
+	}
+	if ready := body(c.base + "/readyz"); strings.Contains(ready, "orders") || code(c.base+"/readyz") != http.StatusServiceUnavailable {
+		t.Errorf("/readyz = %s", ready)
+	}
+	if text := body(c.base + "/metrics"); strings.Contains(text, `cdc_outbox_connected{pipeline="billing"`) ||
+		!strings.Contains(text, `cdc_outbox_connected{pipeline="orders",side="kafka"} 1`) {
+		t.Errorf("the metrics say of what nobody looks at any more that it is connected, or not: %s", text)
+	}
+	if got := code(c.base + "/livez"); got != http.StatusOK {
+		t.Errorf("/livez answers %d: a restart does not bring a slot back", got)
+	}
+	const typed = "cdc-outbox setup -c outbox.yaml --pipeline billing --accept-gap --yes"
+	if status := body(c.base + "/status"); !strings.Contains(status, `"role": "failed"`) || !strings.Contains(status, typed) {
+		t.Errorf("/status = %s", status)
+	}
+	if line := c.logs.FilterMessage(needsOperator).All()[0].ContextMap(); !strings.Contains(fmt.Sprint(line["remedy"]), typed) {
+		t.Errorf("logged %v", line)
+	}
+	err := c.stop()
+	if remedy := failure.RemedyOf(err); !strings.Contains(remedy, typed) {
+		t.Errorf("the remedy of Run's error is %s", remedy)
+	}
+	if failure.ClassOf(err) != failure.Loss || !strings.Contains(err.Error(), "pipeline billing: ") {
+		t.Errorf("Run = %v, want the loss of pipeline billing", err)
+	}
+}
+
+// dropSlot takes the slot from whoever reads it, and drops it if nobody is back
+// by then.
+func dropSlot(t *testing.T, url, name string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, sql := range []string{
+		`SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active`,
+		`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active`,
+	} {
+		_, err := conn.Exec(t.Context(), sql, name)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); err != nil && (!ok || pg.Code != codeObjectInUse) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// codeObjectInUse is the SQLSTATE of what is done to an active slot.
+const codeObjectInUse = "55006"
+
+func TestPipelineIsStartedAgainAfterWhatMayPass(t *testing.T) {
+	p := &pipeline{name: "orders", log: zap.NewNop(), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	runs := 0
+	err := p.supervise(t.Context(), func(context.Context) error {
+		runs++
+		if runs == 1 {
+			return errors.New("taken over")
+		}
+		if _, reasons := p.health.Ready(); !slices.Contains(reasons, "taken over") {
+			t.Errorf("readiness says %q, want why it is started again", reasons)
+		}
+		return nil
+	})
+	if runs != 2 || err != nil {
+		t.Errorf("ran %d times, supervise = %v", runs, err)
+	}
+}
+
+func pipelineConfig(url, broker, name string) *config.Config {
+	cfg := config.Default()
+	cfg.Source.URL = setting.Secret(url)
+	cfg.Source.Tables = []wal.Table{{Schema: "public", Name: name}}
+	cfg.Source.Slot = "isolated_" + name
+	cfg.Source.Publication = "isolated_" + name
+	cfg.Route.Topic = "isolated.${routedByValue}"
+	cfg.Sink.Kafka.Brokers = []string{broker}
+	cfg.Sink.Kafka.CreateTopics = true
+	cfg.Checkpoint.Interval = 10 * time.Millisecond
+	return &cfg
+}
+
+func published(name string, n int) string {
+	return fmt.Sprintf("cdc_outbox_events_published_total{pipeline=%q,topic=\"isolated.%s\"} %d\n", name, name, n)
+}
+
+// body asks for url and returns the answer, or "".
+func body(url string) string {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	answer, err := client.Get(url)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, _ := io.ReadAll(answer.Body)
+	return string(text)
+}
+
+// What goes wrong during a stop is told as that: nobody goes on, and nobody is
+// asked to do anything.
+func TestPipelineThatFailsToStop(t *testing.T) {
+	core, logs := observer.New(zap.ErrorLevel)
+	p := &pipeline{name: "orders", log: zap.New(core), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := p.supervise(ctx, func(context.Context) error {
+		cancel()
+		return failure.Lossf("look", "records are gone")
+	})
+	if failure.ClassOf(err) != failure.Loss || logs.FilterMessage("pipeline did not stop cleanly").Len() != 1 || logs.Len() != 1 {
+		t.Errorf("supervise = %v, logged %v", err, logs.All())
+	}
+}
+
+// A pipeline that cannot work as configured says so, and is stopped like the
+// others; what it failed with is the result.
+func TestPipelineThatCannotWorkWaitsForAPerson(t *testing.T) {
+	p := &pipeline{name: "orders", log: zap.NewNop(), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- p.supervise(ctx, func(context.Context) error { return failure.Configf("grant it", "no privilege") })
+	}()
+	wait(t, "the reason", func() bool {
+		_, reasons := p.health.Ready()
+		return slices.Contains(reasons, "no privilege")
+	})
+	select {
+	case err := <-done:
+		t.Fatalf("supervise = %v, want it to look again later", err)
+	default:
+	}
+	cancel()
+	if err := <-done; failure.ClassOf(err) != failure.Config {
+		t.Errorf("supervise = %v, want class Config", err)
+	}
+}

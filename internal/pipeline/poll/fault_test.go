@@ -1,0 +1,253 @@
+package poll_test
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+// TestBrokerOutageHoldsNoTransactionOpen has deliveries hang for several times
+// as long as a claim may last.
+func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.parts.ClaimTimeout = 200 * time.Millisecond
+	f := newFault()
+	f.down()
+	in := w.start(f)
+	for n := range 10 {
+		w.insert(w.conn, "k0", n)
+	}
+	for range 3 { // the rows become free again and again
+		f.awaitDelivery(t)
+		w.await("free rows", func() bool {
+			tag, err := w.conn.Exec(w.ctx(), "UPDATE outbox SET event_type = event_type WHERE id IN (SELECT id FROM outbox FOR UPDATE SKIP LOCKED)")
+			return err == nil && tag.RowsAffected() == 10
+		})
+	}
+	if n := len(w.topic.all()); n > 0 {
+		t.Errorf("%d records, although the broker is down", n)
+	}
+	f.up()
+	w.published(10)
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.wantInOrder(1, 10)
+	if got := len(w.topic.all()); got != 10 {
+		t.Errorf("%d records for 10 rows", got)
+	}
+}
+
+// TestSuspendedInstance has one hang in a delivery, as if it had been stopped by
+// a signal, until the server gives it up and another one has gone on.
+func TestSuspendedInstance(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.parts.ClaimTimeout = time.Second
+	for n := range 10 {
+		w.insert(w.conn, "k0", n)
+	}
+	f := newFault()
+	f.deaf = true
+	f.down()
+	old := w.start(f)
+	f.awaitDelivery(t)
+	w.parts.ClaimTimeout = poll.DefaultOptions().ClaimTimeout
+	spare := w.start(nil)
+	w.published(10)
+	for n := 10; n < 20; n++ {
+		w.insert(w.conn, "k0", n)
+	}
+	w.published(20)
+	f.up() // it goes on where it was
+	w.await("the late records", func() bool { return len(w.topic.all()) > 20 })
+	for n := 20; n < 30; n++ {
+		w.insert(w.conn, "k0", n)
+	}
+	w.await("all of them", func() bool { return w.count("NOT published") == 0 && len(w.topic.values("k0")) == 30 })
+	for _, in := range []*instance{old, spare} {
+		if err := in.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantInOrder(1, 30)
+	if got := len(w.topic.all()); got > 40 {
+		t.Errorf("%d records for 30 rows and one batch that came late", got)
+	}
+}
+
+// TestSuspendedWhileItReads has one stop reading in the middle of what it claims,
+// and its machine still answer the server's packets.
+func TestSuspendedWhileItReads(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.parts.ClaimTimeout = time.Second
+	w.parts.DrainTimeout = 0 // or its stop would wait for what will not come
+	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		SELECT 'order', 'k0', 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 32)`)
+	direct := w.parts.URL
+	p := w.proxied()
+	p.Set(proxy.Down, proxy.Fault{Delay: 5 * time.Millisecond})
+	w.start(nil)
+	w.await("the claim to be read", func() bool { return p.Bytes(proxy.Down) > 1<<20 })
+	p.Set(proxy.Up, proxy.Fault{Swallow: true})
+	p.Set(proxy.Down, proxy.Fault{Delay: time.Hour})
+	w.parts.URL = direct
+	w.parts.ClaimTimeout = poll.DefaultOptions().ClaimTimeout
+	w.start(nil)
+	w.published(32)
+}
+
+// TestConnectionLostDuringDelivery ends the claim's session: what it published
+// is not marked, and comes again.
+func TestConnectionLostDuringDelivery(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	f := newFault()
+	f.down()
+	w.insert(w.conn, "k0", 0)
+	w.start(f)
+	f.awaitDelivery(t)
+	w.exec(w.conn, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'")
+	f.up()
+	w.published(2)
+	if got := w.topic.all(); len(got) != 2 || got[0].id != got[1].id {
+		t.Errorf("published %v, want one event twice", got)
+	}
+}
+
+func TestServerRestarts(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Setting("wal_level", "minimal"), pgtest.Setting("max_wal_senders", "0"))
+	w := newWorld(t, server, serialOutbox, serialIndex)
+	in := w.start(nil)
+	total := 0
+	for _, mode := range []pgtest.Mode{pgtest.Immediate, pgtest.Fast} {
+		for range 50 {
+			w.insert(w.conn, fmt.Sprint("k", total%5), total)
+			total++
+		}
+		server.Restart(t, mode)
+		w.conn = w.connect()
+	}
+	w.await("all rows", func() bool { return w.count("NOT published") == 0 })
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.wantInOrder(5, total)
+}
+
+// TestLongTransactionElsewhere keeps an old snapshot open: what is published
+// cannot be vacuumed meanwhile.
+func TestLongTransactionElsewhere(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	long := w.connect()
+	w.exec(long, "BEGIN ISOLATION LEVEL REPEATABLE READ", "CREATE TABLE other (n int)", "SELECT FROM outbox")
+	w.start(nil)
+	for n := range 500 {
+		w.insert(w.conn, fmt.Sprint("k", n%5), n)
+	}
+	w.published(500)
+	w.wantInOrder(5, 500)
+}
+
+// TestStopFinishesTheBatch stops an instance while it delivers.
+func TestStopFinishesTheBatch(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	f := newFault()
+	f.down()
+	for n := range 5 {
+		w.insert(w.conn, "k0", n)
+	}
+	in := w.start(f)
+	f.awaitDelivery(t)
+	in.cancel()
+	f.up()
+	if err := in.end(); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count("published"); n != 5 || len(w.topic.all()) != 5 {
+		t.Errorf("%d rows marked and %d records after the stop, want 5", n, len(w.topic.all()))
+	}
+}
+
+// TestStopGivesUp stops an instance whose broker does not answer.
+func TestStopGivesUp(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.parts.DrainTimeout = 50 * time.Millisecond
+	f := newFault()
+	f.down()
+	w.insert(w.conn, "k0", 0)
+	in := w.start(f)
+	f.awaitDelivery(t)
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count("published"); n != 0 {
+		t.Errorf("%d rows are marked, although nothing was delivered", n)
+	}
+}
+
+// TestNotificationsWake has a poll every minute only.
+func TestNotificationsWake(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex,
+		`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_notify('cdc_outbox', ''); RETURN NULL; END $$`,
+		`CREATE TRIGGER note AFTER INSERT ON outbox FOR EACH STATEMENT EXECUTE FUNCTION note()`)
+	w.parts.Interval, w.parts.MaxInterval = time.Minute, time.Minute
+	in := w.start(nil)
+	w.await("notifications", func() bool { return statusOf(in).Notifications })
+	for n := range 3 {
+		w.insert(w.conn, "k0", n)
+		w.published(n + 1)
+	}
+	// A broken connection is made anew.
+	w.exec(w.conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+	w.await("the end of notifications", func() bool { return !statusOf(in).Notifications })
+	w.await("notifications", func() bool { return statusOf(in).Notifications })
+	w.insert(w.conn, "k0", 3)
+	w.published(4)
+}
+
+func TestIdlePollsAreCheap(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, payload) SELECT 'order', 'k', '0' FROM generate_series(1, 20000)`,
+		"ANALYZE outbox", "UPDATE outbox SET published = true", "VACUUM outbox") // the statistics are from before
+	w.start(nil)
+	for n := range 5 {
+		w.insert(w.conn, "k0", n)
+		w.published(n + 1)
+	}
+	scans := func() (table, index int) {
+		err := w.conn.QueryRow(w.ctx(), "SELECT t.seq_scan, i.idx_scan FROM pg_stat_user_tables t JOIN pg_stat_user_indexes i USING (relid) WHERE indexrelname = 'outbox_unpublished_idx'").Scan(&table, &index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return table, index
+	}
+	_, began := scans()
+	w.await("idle polls", func() bool { _, index := scans(); return index > began+100 })
+	before, began := scans()
+	w.insert(w.conn, "k0", 5)
+	w.await("more polls", func() bool { _, index := scans(); return index > began+100 && len(w.topic.all()) == 6 })
+	if after, _ := scans(); after > before {
+		t.Errorf("%d sequential scans of a large table", after-before)
+	}
+}
+
+// proxied has instances connect through a proxy.
+func (w *world) proxied() *proxy.Proxy {
+	w.t.Helper()
+	u, err := url.Parse(w.parts.URL)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p, err := proxy.Listen("127.0.0.1:0", u.Host)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = p.Close() })
+	u.Host = p.Addr()
+	w.parts.URL = u.String()
+	return p
+}

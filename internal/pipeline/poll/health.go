@@ -1,0 +1,185 @@
+package poll
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Metrics is told what happens; package internal/metrics implements it. Its
+// methods are called from several goroutines and must not block. Those that
+// relay.Metrics has too mean the same.
+type Metrics interface {
+	Published(events []*transform.Event)
+	DeadLettered(reason transform.Reason)
+	Skipped(reason transform.Reason)
+	Warned(w transform.Warning)
+	Reconnected(side string)
+	Connected(side string, ok bool)
+	Capacity(bytes int64)
+	Role(role string)
+	TopicsMissing(n int)
+	Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64)
+	// Backlog is told how many rows wait, counted up to BacklogCounted, and the
+	// age of the oldest; once in a while.
+	Backlog(rows int64, oldest time.Duration)
+}
+
+// Status is what /status shows.
+type Status struct {
+	Role            string    `json:"role"`
+	RoleSince       time.Time `json:"role_since"`
+	Mode            string    `json:"mode"`
+	UnpublishedRows int64     `json:"unpublished_rows"` // counted up to BacklogCounted
+	OldestSeconds   float64   `json:"oldest_unpublished_seconds"`
+	BacklogAt       time.Time `json:"backlog_at"` // when the two were looked at
+	InFlightEvents  int64     `json:"in_flight_events"`
+	InFlightBytes   int64     `json:"in_flight_bytes"`
+	Notifications   bool      `json:"notifications"` // whether they arrive
+	MissingTopics   []string  `json:"missing_topics,omitempty"`
+	PostgresError   string    `json:"postgres_error,omitempty"`
+	KafkaError      string    `json:"kafka_error,omitempty"`
+	UnackedSeconds  float64   `json:"unacked_seconds,omitempty"`
+	HeldElsewhere   int64     `json:"held_by_other_sessions,omitempty"`
+	// LastEvent is nil before the first one of this process.
+	LastEvent *stream.LastEvent `json:"last_event,omitempty"`
+}
+
+// silentAfter is how long PostgreSQL may take for a look at the tables until
+// readiness says so: the look itself may take longer.
+const silentAfter = 12 * time.Second
+
+// Health collects what the connector knows of its own state. It is safe for
+// concurrent use.
+type Health struct {
+	kafka   *stream.Downstream
+	metrics Metrics
+
+	mu      sync.Mutex
+	role    string
+	since   time.Time
+	pgErr   string // of the first worker
+	notices bool
+	backlog Backlog
+	looked  time.Time
+	relay   *Relay    // nil until New
+	asked   time.Time // when the first worker began to look at the tables; zero: it does not
+}
+
+// NewHealth returns the state of a connector that New has yet to wire.
+func NewHealth(m Metrics, d *stream.Downstream) *Health {
+	h := &Health{kafka: d, metrics: m}
+	h.setRole(stream.RoleStarting)
+	return h
+}
+
+func (h *Health) attach(r *Relay) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.relay = r
+}
+
+func (h *Health) setRole(role string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role != role {
+		h.role, h.since = role, time.Now()
+		h.metrics.Role(role)
+	}
+}
+
+// postgres notes that the first worker's connection works (nil), or why not. The
+// others' do not matter: one worker can do it all, and the others connect only
+// while there is a backlog.
+func (h *Health) postgres(err error) {
+	role, text := stream.RoleActive, ""
+	if err != nil {
+		role, text = stream.RoleStarting, err.Error()
+	}
+	h.mu.Lock()
+	h.pgErr = text
+	h.mu.Unlock()
+	h.metrics.Connected("postgres", err == nil)
+	h.setRole(role)
+}
+
+// looking notes that the first worker looks at the tables, until done is called.
+func (h *Health) looking() (done func()) {
+	set := func(at time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.asked = at
+	}
+	set(time.Now())
+	return func() { set(time.Time{}) }
+}
+
+func (h *Health) listening(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notices = on
+}
+
+func (h *Health) backlogSeen(b Backlog) {
+	h.mu.Lock()
+	h.backlog, h.looked = b, time.Now()
+	h.mu.Unlock()
+	h.metrics.Backlog(b.Rows, b.Oldest)
+}
+
+// Live is always nil while the process can answer: a dead broker is no reason
+// to restart it.
+func (h *Health) Live() error { return nil }
+
+// Ready reports whether events flow, or would if there were any.
+func (h *Health) Ready() (ok bool, reasons []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role != stream.RoleActive {
+		reasons = append(reasons, "role is "+h.role)
+	}
+	switch {
+	case h.pgErr != "":
+		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
+	case h.role == stream.RoleStarting:
+		reasons = append(reasons, "PostgreSQL: no connection yet")
+	}
+	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > silentAfter {
+		reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
+	}
+	stuck := time.Duration(0)
+	if h.relay != nil {
+		stuck = h.relay.outlet.stuck()
+	}
+	reasons = append(reasons, h.kafka.Unready(stuck)...)
+	return len(reasons) == 0, reasons
+}
+
+// Status returns a Status.
+func (h *Health) Status() any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := Status{
+		Role:            h.role,
+		RoleSince:       h.since,
+		Mode:            "poll",
+		UnpublishedRows: h.backlog.Rows,
+		OldestSeconds:   h.backlog.Oldest.Seconds(),
+		BacklogAt:       h.looked,
+		Notifications:   h.notices,
+		MissingTopics:   h.kafka.MissingTopics(),
+		PostgresError:   h.pgErr,
+		KafkaError:      h.kafka.Trouble(),
+	}
+	if r := h.relay; r != nil {
+		st.InFlightEvents, st.InFlightBytes = r.inFlightEvents.Load(), r.inFlightBytes.Load()
+		st.UnackedSeconds = r.outlet.stuck().Seconds()
+		st.HeldElsewhere = r.heldBack.Load()
+		st.LastEvent = r.delivery.last.Load()
+	}
+	return st
+}

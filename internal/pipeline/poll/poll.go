@@ -1,0 +1,150 @@
+package poll
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/drain"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// workers is how many claims an instance works on at a time during a backlog: one
+// is delivered while another is read or marked. More would wait for the sink.
+const workers = 2
+
+// Parts are what a Relay works with. All are required.
+type Parts struct {
+	Options
+	// URL is the source's connection string.
+	URL    string
+	Tables []wal.Table
+	Event  transform.EventOptions
+	Route  transform.RouteOptions
+	// OnBadEvent is among the values in package transform.
+	OnBadEvent string
+	// DrainTimeout bounds how long a stop waits for records in flight, and
+	// MaxBufferedBytes the memory of the events in flight.
+	DrainTimeout     time.Duration
+	MaxBufferedBytes int64
+	// Open opens the sink. It is called again whenever a sink has failed; the
+	// relay closes what it returns. It must not block.
+	Open    func() (sink.Sink, error)
+	Metrics Metrics
+	Health  *Health
+	Log     *zap.Logger
+}
+
+// Relay is one polling connector. Make it with New; Run it once.
+type Relay struct {
+	opts         Options
+	url          string
+	tables       []wal.Table
+	event        transform.EventOptions
+	route        transform.RouteOptions
+	drainTimeout time.Duration
+	outlet       *outlet
+	delivery     *delivery
+	share        *share
+	metrics      Metrics
+	health       *Health
+	log          *zap.Logger
+
+	notified chan struct{} // wakes the first worker
+	backlog  chan struct{} // wakes the others
+	bytes    int64         // that one worker may hold
+
+	inFlightEvents, inFlightBytes atomic.Int64
+	heldBack                      atomic.Int64 // rows that other sessions hold, of the last look at each table; see worker.held
+	warned                        sync.Once
+}
+
+// New wires the parts; it starts nothing.
+func New(p Parts) (*Relay, error) {
+	if _, err := transform.New(p.Event, p.Route); err != nil {
+		return nil, err
+	}
+	r := &Relay{
+		opts:         p.Options,
+		url:          p.URL,
+		tables:       p.Tables,
+		event:        p.Event,
+		route:        p.Route,
+		drainTimeout: p.DrainTimeout,
+		delivery:     &delivery{policy: p.OnBadEvent, metrics: p.Metrics, digest: digest.New(p.Log)},
+		outlet:       newOutlet(p.Open),
+		share:        &share{lanes: p.Lanes, workers: workers},
+		metrics:      p.Metrics,
+		health:       p.Health,
+		log:          p.Log,
+		notified:     make(chan struct{}, 1),
+		backlog:      make(chan struct{}, workers),
+		bytes:        p.MaxBufferedBytes / workers,
+	}
+	p.Health.attach(r)
+	p.Metrics.Capacity(workers * r.bytes)
+	position := func() wal.LSN { return 0 }
+	p.Metrics.Observe(position, position, r.inFlightEvents.Load, r.inFlightBytes.Load)
+	return r, nil
+}
+
+// Run polls until ctx ends; it then finishes the batches in hand, for at most
+// errors.drain_timeout, and returns nil. It returns early with an error that it
+// cannot mend; the error's failure.Class is the process's exit code.
+func (r *Relay) Run(ctx context.Context) error {
+	polling, stopPolling := context.WithCancel(ctx)
+	defer stopPolling()
+	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWorking(nil)
+
+	var group errgroup.Group
+	for n := range workers {
+		w, err := newWorker(working, r, n)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error {
+			err := w.run(polling)
+			if err != nil { // the failure of one ends all
+				stopWorking(err)
+				stopPolling()
+			}
+			return err
+		})
+	}
+	var beside sync.WaitGroup
+	if channel := r.opts.Notify; channel != "" {
+		l := &listener{url: r.url, channel: channel, wake: r.notified, health: r.health, log: r.log}
+		beside.Go(func() { l.run(polling) })
+	}
+	drained := make(chan struct{})
+	beside.Go(func() { r.limitDrain(polling, drained, stopWorking) })
+
+	err := group.Wait()
+	stopPolling()
+	close(drained)
+	beside.Wait()
+	r.outlet.close()
+	r.delivery.digest.Flush()
+	return err
+}
+
+// limitDrain gives up on the batches in hand errors.drain_timeout after ctx
+// ended, and before where they wait for a topic.
+func (r *Relay) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
+	<-ctx.Done()
+	r.health.setRole(stream.RoleStopping)
+	if why := drain.Wait(drained, r.drainTimeout, r.health.kafka.MissingTopics); why != nil {
+		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
+			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))
+		giveUp(errDrained)
+	}
+}

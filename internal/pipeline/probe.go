@@ -1,0 +1,56 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// errUnasked is why a pipeline is not ready before the first answer of a broker.
+var errUnasked = errors.New("no broker has answered yet")
+
+// newProbe returns the probe of the pipeline's brokers, nil where it has none.
+// Until its first answer tell knows that none has answered.
+func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
+	if p.cfg.Sink.Kafka == nil {
+		return nil, nil
+	}
+	tell(errUnasked)
+	return sink.NewProbe(*p.cfg.Sink.Kafka)
+}
+
+// watch runs the probe until the returned function stops it, not until ctx ends:
+// a relay that drains needs brokers, too. The goroutine is joined by that
+// function.
+func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error)) (stop func()) {
+	if probe == nil {
+		return func() {}
+	}
+	lines := digest.New(p.log)
+	silent := false
+	report := func(err error) {
+		tell(err)
+		if err != nil {
+			lines.Note(digest.Kind{Level: zap.WarnLevel, Message: "Kafka does not answer; events wait"},
+				zap.Error(err), zap.String("remedy", failure.RemedyOf(err)))
+		} else if silent {
+			lines.Flush()
+			p.log.Info("Kafka answers again")
+		}
+		silent = err != nil
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	watching.Go(func() { probe.Run(ctx, report) })
+	return func() {
+		cancel()
+		watching.Wait()
+		lines.Flush()
+	}
+}

@@ -1,0 +1,256 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// standbyPoll is how often a warm spare looks whether the slot is free.
+const standbyPoll = 500 * time.Millisecond
+
+// holding is the slot, held by an open stream.
+type holding struct {
+	stream *wal.Stream
+	found  *checkpoint.Checkpoint // the one that the server was compared with; nil for none
+	cp     checkpoint.Checkpoint  // to begin with
+	start  wal.LSN                // of the stream
+	// confirmed is what the stream has confirmed until the log is known again:
+	// no more than the slot.
+	confirmed wal.LSN
+	snapshot  *wal.HeldSnapshot // of a slot that was just made, if it is owed; to be released
+	fits      bool              // found was compared again while the slot was held
+}
+
+// acquire becomes the slot's reader: it creates what is missing on a first
+// start, stands by while another process holds the slot, compares the server
+// with the checkpoint, and starts streaming.
+func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
+	for {
+		h, err := s.tryAcquire(ctx, sql)
+		if !errors.Is(err, wal.ErrSlotActive) {
+			return h, err
+		}
+		if s.health.standby() {
+			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
+		}
+		if err := s.waitForSlot(ctx, sql); err != nil {
+			return holding{}, err
+		}
+	}
+}
+
+// waitForSlot returns when nobody streams from the slot, or when it is none of
+// ours any more, or ErrTakenOver once its holder has saved a checkpoint after one
+// of ours.
+func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
+	var store spare
+	for {
+		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
+			return err
+		}
+		if err := s.askStore(ctx, &store); err != nil {
+			return err
+		}
+		slot, _, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
+		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
+			return err
+		}
+		if err := s.sharesStore(ctx, sql, slot); err != nil {
+			return err
+		}
+	}
+}
+
+// tryAcquire is acquire without the waiting. It looks at the slot, the
+// checkpoint and the server's position in the order that checkpoint.Server asks
+// for. What it saw may be past by the time the slot is held: see begin.
+func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err error) {
+	repl, err := wal.ConnectReplication(ctx, s.opts.URL)
+	if err != nil {
+		return h, fmt.Errorf("open replication connection: %w", err)
+	}
+	defer func() { closeReplication(repl) }() // of no effect once Open took it over
+	defer func() {
+		if err != nil {
+			h.snapshot.Release()
+		}
+	}()
+	if s.database, err = samePrimary(ctx, sql, repl); err != nil {
+		return h, err
+	}
+	seen, invalid := s.inspect(ctx, sql)
+	if seen.Exists {
+		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: nobody will let us have it
+			return h, err
+		}
+	}
+	if seen.Slot.Active {
+		return h, wal.ErrSlotActive
+	}
+	h.found, err = s.load(ctx, seen.Slot.ConfirmedFlush)
+	if err != nil {
+		return h, err
+	}
+	if h.found != nil && !seen.Exists {
+		if err := s.createdMeanwhile(ctx, sql); err != nil {
+			return h, err
+		}
+	}
+	if invalid != nil {
+		return h, s.sinceCheckpoint(h.found, invalid)
+	}
+	if h.found == nil {
+		if err := s.undecided(seen); err != nil {
+			return h, err
+		}
+	}
+	if h.found == nil || s.opts.OnBadEvent != transform.BadEventStop {
+		if err := s.bind(ctx, sql); err != nil {
+			return h, err
+		}
+	}
+	if h.found == nil && !seen.Exists {
+		if h.snapshot, err = s.create(ctx, sql, repl); err != nil {
+			return h, err
+		}
+		if seen, err = s.inspect(ctx, sql); err != nil {
+			return h, err
+		}
+	}
+	id, err := wal.Identify(ctx, repl)
+	if err != nil {
+		return h, err
+	}
+	identify(&seen, id)
+	if err := timelineSwitch(ctx, repl, h.found, &seen); err != nil {
+		return h, err
+	}
+	durable, err := s.verify(h.found, seen)
+	if err != nil {
+		return h, checkpoint.OwnFile(err, s.opts.Checkpoint, h.found, seen.Slot)
+	}
+	s.reportCopied(h.found, durable)
+	h.cp = s.checkpoint(seen, durable)
+	if h.found != nil {
+		h.cp.Epoch = h.found.Epoch + 1
+		h.cp.Snapshot = h.found.Snapshot
+		if h.found.Skip.Commit >= h.cp.LSN { // not passed yet
+			h.cp.Skip = h.found.Skip
+		}
+	}
+	s.recall(&h, seen.Slot)
+	h.stream, err = s.open(ctx, repl, h.confirmed, h.start)
+	return h, err
+}
+
+// recall decides where the stream begins: at the last transaction that is known,
+// by which the log is known again before anything in it counts as read. A
+// checkpoint without one, of other tables, or before the slot (see Verify), can
+// only be believed. Until then no more is confirmed than the slot has already.
+func (s *source) recall(h *holding, slot wal.Slot) {
+	if found := h.found; found != nil && found.Scope == s.scope() && !found.Landmark.IsZero() && found.LSN == h.cp.LSN {
+		h.cp.Landmark = found.Landmark
+	}
+	h.confirmed = slot.ConfirmedFlush
+	h.start = max(h.confirmed, h.cp.Landmark.Commit, s.intake.landmark.Commit)
+}
+
+func (s *source) scope() string {
+	return checkpoint.Scope(s.opts.Tables, s.opts.Messages, s.opts.Prefix)
+}
+
+// open starts the stream at start; what is before confirmed stays confirmed.
+func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start wal.LSN) (*wal.Stream, error) {
+	return wal.Open(ctx, repl, wal.Options{
+		Slot:            s.opts.Slot,
+		Publication:     s.opts.Publication,
+		Start:           start,
+		Confirmed:       confirmed,
+		StatusInterval:  s.opts.StatusInterval,
+		LivenessTimeout: s.opts.LivenessTimeout,
+		Messages:        s.opts.Messages,
+		Prefix:          s.opts.Prefix,
+		MessagesOnly:    len(s.opts.Tables) == 0,
+		Recycle:         true,
+	})
+}
+
+// createdMeanwhile is wal.ErrSlotActive if the slot exists that was missing
+// before the checkpoint was loaded: the checkpoint is then that of another
+// instance's first start, and not one whose slot was dropped.
+func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
+	_, exists, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
+	if err == nil && exists {
+		err = fmt.Errorf("%w: it was created a moment ago", wal.ErrSlotActive)
+	}
+	return err
+}
+
+// verify compares the server with the checkpoint, and with what this process
+// has taken in since: after a reconnect, that is still in flight. It returns the
+// position that is durable downstream.
+func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable wal.LSN, err error) {
+	durable, err = checkpoint.Verify(stored, seen)
+	if read := s.intake.read(); err == nil && read > durable {
+		flying := *stored // this process has had a session, hence a checkpoint
+		flying.LSN = read
+		if _, err = checkpoint.Verify(&flying, seen); err != nil {
+			err = fmt.Errorf("events were read up to %s that are not in the checkpoint yet, the last of them perhaps of a transaction that was half read: %w", read, err)
+		}
+	}
+	return durable, err
+}
+
+// checkpoint describes the database as seen, at lsn.
+func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Checkpoint {
+	return checkpoint.Checkpoint{
+		LSN:         lsn,
+		Landmark:    checkpoint.Landmark{Commit: lsn}, // nothing of ours was read behind it
+		Scope:       s.scope(),
+		SystemID:    seen.SystemID,
+		Timeline:    seen.Timeline,
+		Database:    seen.Database,
+		Slot:        s.opts.Slot,
+		Publication: seen.Publication,
+		Snapshot:    s.owed && s.opts.Snapshot,
+	}
+}
+
+// load returns the checkpoint, or nil where there is none. Where the store
+// keeps none, this process still knows what it read, though not whether another
+// instance has confirmed more since.
+func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Checkpoint, error) {
+	cp, ok, err := s.keeper.store.Load(ctx)
+	s.owed = err == nil && ok && cp.Creating
+	switch ok = ok && !s.owed; {
+	case err != nil:
+		return nil, fmt.Errorf("load checkpoint: %w", err)
+	case !ok && s.keeper.last().Epoch == 0:
+		return nil, nil
+	case !ok:
+		cp = s.keeper.last()
+		if confirmed > cp.LSN {
+			cp.LSN, cp.Landmark = confirmed, checkpoint.Landmark{Commit: confirmed}
+		}
+	case s.epoch != 0 && cp.Epoch > s.epoch:
+		return nil, ErrTakenOver
+	}
+	return &cp, nil
+}
+
+func closeReplication(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // idle, or taken over and marked closed
+}

@@ -1,0 +1,93 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// begin starts an epoch of checkpoints as the slot's holder, and publishes the
+// snapshot where one is still owed.
+func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
+	defer h.snapshot.Release()
+	if err := s.stillFits(ctx, sql, h); err != nil {
+		return err
+	}
+	h.fits = true
+	if err := s.number(ctx, sql, &h.cp); err != nil {
+		return err
+	}
+	cp := h.cp
+	s.intake.skip = cp.Skip
+	s.epoch = cp.Epoch // even a save that fails may reach the store
+	if err := s.keeper.begin(ctx, cp); err != nil {
+		return err
+	}
+	s.health.active()
+	if err := s.intake.tracker.Idle(cp.LSN); err != nil {
+		return fmt.Errorf("start position: %w", err)
+	}
+	err := s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, func() {
+		s.keeper.attach(h.stream) // not before: another log's positions are not to be confirmed
+		s.recognised.Store(true)
+	})
+	if err != nil {
+		return err
+	}
+	s.log.Info("streaming", zap.String("slot", cp.Slot), zap.String("publication", s.opts.Publication),
+		zap.Stringer("checkpoint", cp.LSN), zap.Stringer("start", h.start), zap.Int32("timeline", cp.Timeline))
+	if !cp.Snapshot {
+		return nil
+	}
+	return s.snapshot(ctx, sql, cp, h.snapshot)
+}
+
+// errPassed ends a session whose slot another instance or an operator used
+// between our look and our stream.
+var errPassed = errors.New("the slot was used by somebody else while it was taken over; looking at it again")
+
+// stillFits looks at slot and checkpoint once more. Nobody else can move them
+// while the slot is held, but what tryAcquire saw was before that.
+func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *holding) error {
+	slot, _, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
+	if err != nil {
+		return err
+	}
+	ours := max(h.cp.LSN, wal.LSN(s.keeper.saved.Load())) // what the stream may have confirmed
+	now, err := s.load(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if slot.ConfirmedFlush > ours || !sameCheckpoint(h.found, now, s.epoch) {
+		return errPassed
+	}
+	return nil
+}
+
+// sameCheckpoint tells whether nobody but we, in epoch own, saved a checkpoint
+// between two loads.
+func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
+	if before == nil || now == nil {
+		return before == now
+	}
+	return before.Epoch == now.Epoch && (before.LSN == now.LSN || now.Epoch == own)
+}
+
+// number gives the checkpoint its epoch: higher than the one found, and, by the
+// server's clock, than that of any earlier holder whose first checkpoint is
+// still on its way to the store.
+func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint) error {
+	var now int64 // microseconds
+	err := sql.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&now)
+	if err != nil {
+		return fmt.Errorf("read the server's clock: %w", err)
+	}
+	cp.Epoch = max(cp.Epoch, now)
+	return nil
+}

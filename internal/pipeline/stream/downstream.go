@@ -1,0 +1,91 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// stuckAfter is how long a delivery may take until readiness says so.
+const stuckAfter = 10 * time.Second
+
+// DownstreamMetrics are told what a Downstream is told; see Metrics.
+type DownstreamMetrics interface {
+	Connected(side string, ok bool)
+	TopicsMissing(n int)
+}
+
+// Downstream is what is known of Kafka, whoever reads the database: it outlives
+// a relay. It is safe for concurrent use.
+type Downstream struct {
+	metrics DownstreamMetrics
+
+	mu      sync.Mutex
+	brokers string   // why they do not answer; "" if they do
+	missing []string // topics that delivery waits for
+}
+
+// NewDownstream returns a Downstream that knows of no trouble.
+func NewDownstream(m DownstreamMetrics) *Downstream { return &Downstream{metrics: m} }
+
+// Brokers notes that Kafka answers (nil), or why it does not.
+func (d *Downstream) Brokers(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.brokers = ""
+	if err != nil {
+		d.brokers = err.Error()
+	}
+	d.metrics.Connected("kafka", err == nil)
+}
+
+// TopicWaiting notes a topic that delivery waits for, or that it is there now.
+func (d *Downstream) TopicWaiting(topic string, missing bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.missing = slices.DeleteFunc(d.missing, func(t string) bool { return t == topic })
+	if missing {
+		d.missing = append(d.missing, topic)
+	}
+	d.metrics.TopicsMissing(len(d.missing))
+}
+
+// SinkOpened forgets the topics that a former sink waited for.
+func (d *Downstream) SinkOpened() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.missing = nil
+	d.metrics.TopicsMissing(0)
+}
+
+// MissingTopics lists the topics that delivery waits for.
+func (d *Downstream) MissingTopics() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.missing)
+}
+
+// Trouble is why brokers do not answer; "" if they do.
+func (d *Downstream) Trouble() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.brokers
+}
+
+// Unready lists why events do not get through, where nothing has been
+// acknowledged for so long although it was tried.
+func (d *Downstream) Unready(stuck time.Duration) (reasons []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.brokers != "" {
+		reasons = append(reasons, "Kafka: "+d.brokers)
+	}
+	if stuck > stuckAfter {
+		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", stuck.Round(time.Second)))
+	}
+	for _, t := range d.missing {
+		reasons = append(reasons, "topic does not exist: "+t)
+	}
+	return reasons
+}

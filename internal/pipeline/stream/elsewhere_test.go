@@ -1,0 +1,81 @@
+package stream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// Two instances with a checkpoint file on each machine: the spare would take
+// over without the holder's checkpoint, or with an old one, and then tell of a
+// loss. It finds out while it stands by.
+func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
+	for name, old := range map[string]bool{"no checkpoint here": false, "an old one here": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := sharedDatabase(t)
+			d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = checkpoint.StoreFile, "/var/lib/cdc-outbox/checkpoint"
+			d.looks = elsewhere{poll: time.Millisecond, patience: time.Millisecond}
+			here, there, to := &store{}, &store{}, &topic{}
+			if old {
+				d.start(here, &gate{topic: to}).streams().stop()
+			}
+			holder := d.start(there, &gate{topic: to}).streams()
+			spare := d.start(here, &gate{topic: to})
+			eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+			ids := d.insert(1, 1)
+			eventually(t, "the end of the spare", func() bool {
+				ids = append(ids, d.insert(1, 1)...) // the slot moves on
+				select {
+				case <-spare.done:
+					return true
+				default:
+					return false
+				}
+			})
+			spare.wantEnd(failure.Config, "another instance, connected from .*, reads slot .* and saves its checkpoints where this one, on .*, does not see them")
+			arrive(t, to, len(ids))
+			holder.stop()
+			wantOnce(t, to, ids)
+		})
+	}
+}
+
+// The holder saves before it confirms: no moment looks as if it saved elsewhere.
+func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.looks = elsewhere{poll: time.Nanosecond}
+	s, to := &store{}, &topic{}
+	holder := d.start(s, &gate{topic: to})
+	spare := d.start(s, &gate{topic: to})
+	eventually(t, "one of them to stream", func() bool { return holder.role() == RoleActive || spare.role() == RoleActive })
+	var ids []string
+	for range 60 {
+		ids = append(ids, d.insert(1, 1)...)
+		arrive(t, to, len(ids))
+	}
+	if spare.role() == RoleActive {
+		holder, spare = spare, holder
+	}
+	holder.stop()
+	spare.streams().stop()
+	wantOnce(t, to, ids)
+}
+
+// A spare that was down all the while cannot tell; the loss it finds names what
+// else may be behind it.
+func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = checkpoint.StoreFile, "/var/lib/cdc-outbox/checkpoint"
+	here, there, to := &store{}, &store{}, &topic{}
+	d.start(here, &gate{topic: to}).streams().stop()
+	other := d.start(there, &gate{topic: to}).streams()
+	ids := d.insert(5, 1)
+	arrive(t, to, len(ids))
+	other.stop()
+	d.start(here, &gate{topic: to}).wantEnd(failure.Loss, "advanced or recreated .* an instance on another machine that keeps its checkpoint in a file of its own")
+}

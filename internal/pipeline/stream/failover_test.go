@@ -1,0 +1,256 @@
+package stream
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Failure mode 21: a standby that is behind takes over. The standby is the
+// server itself as it was before its last events.
+func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
+	const text = `left timeline 1 at .* before the checkpoint`
+	t.Run("while stopped", func(t *testing.T) {
+		t.Parallel()
+		f := newFailover(t)
+		i := f.d.start(f.s, f.g).streams()
+		ids := f.d.insert(3, 1)
+		arrive(t, f.g.topic, 3)
+		i.stop()
+		f.promote()
+		f.d.start(f.s, f.g).wantEnd(failure.Loss, text)
+
+		// The lost events' positions are used again; without the check these
+		// would be skipped.
+		f.d.insert(3, 1)
+		f.d.start(f.s, f.g).wantEnd(failure.Loss, text)
+		wantOnce(t, f.g.topic, ids)
+	})
+	// What was read and is not acked yet is in no checkpoint.
+	t.Run("with events in flight", func(t *testing.T) {
+		t.Parallel()
+		f := newFailover(t)
+		f.d.opts.DrainTimeout = time.Millisecond
+		f.g.hold()
+		i := f.d.start(f.s, f.g).streams()
+		f.d.insert(3, 1)
+		eventually(t, "events in flight", func() bool { return i.health.Status().(Status).InFlightEvents == 3 })
+		f.promote()
+		i.wantEnd(failure.Loss, text)
+	})
+}
+
+// In a failover the URL may lead to the standby before it is promoted, or to one
+// of several that is none: it is behind, and has no slot, or one it cannot
+// decode. That is no loss until it is the primary.
+func TestStandbyIsNotJudged(t *testing.T) {
+	t.Parallel()
+	f := newFailover(t)
+	i := f.d.start(f.s, f.g).streams()
+	ids := f.d.insert(3, 1)
+	arrive(t, f.g.topic, 3)
+	i.stop()
+	f.standIn()
+	i = f.d.start(f.s, f.g)
+	eventually(t, "a look at the standby", func() bool {
+		ended := i.logs.FilterMessage("PostgreSQL session ended, will reconnect").All()
+		return slices.ContainsFunc(ended, func(e observer.LoggedEntry) bool {
+			return matches("is a standby", e.ContextMap()["error"].(string))
+		})
+	})
+	f.d.exec("SELECT pg_promote()")
+	i.wantEnd(failure.Loss, `left timeline 1 at .* before the checkpoint`)
+	wantOnce(t, f.g.topic, ids)
+}
+
+// Failure mode 46: the standby that takes over lacks a transaction of which the
+// connector has read the first half. Its new events have positions within it.
+func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
+	t.Parallel()
+	f := newFailover(t)
+	f.d.opts.MaxBufferedBytes = 20_000
+	f.d.opts.DrainTimeout = time.Millisecond
+	f.g.hold()
+	i := f.d.start(f.s, f.g).streams()
+	release := make(chan struct{})
+	defer close(release)
+	blockSaves(f.s, release) // or an idle position beyond the standby's end is in the checkpoint
+	f.d.insert(5000, 5000)
+	eventually(t, "half of a transaction in flight", func() bool { return i.metrics.inFlight() > 18_000 })
+	read := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text")
+	f.promote()
+	f.d.insert(20, 1)
+	if now := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text"); now >= read {
+		t.Fatalf("the new primary is at %s, beyond the old one's %s: this proves nothing", now, read)
+	}
+	f.g.open()
+	i.wantEnd(failure.Loss, `half read: .* left timeline 1 at`)
+}
+
+// Failure mode 47: the disk is put back to an earlier time, without anything
+// that tells, and the new log grows past what was read of the old one.
+func TestDiskPutBack(t *testing.T) {
+	// grow writes new events until the log is beyond lsn.
+	grow := func(f *failover, lsn wal.LSN) (ids []string) {
+		eventually(f.t, "the log to grow past what was read", func() bool {
+			ids = append(ids, f.d.insert(20, 1)...)
+			return f.d.lsn("SELECT pg_current_wal_flush_lsn()::text") > lsn
+		})
+		return ids
+	}
+	for name, c := range map[string]struct {
+		before func(f *failover) // while the old log is read
+		text   string
+	}{
+		"after events": {func(f *failover) {
+			f.d.insert(300, 3)
+			arrive(f.t, f.g.topic, 300)
+			last := f.g.topic.all()[299].position.CommitLSN
+			eventually(f.t, "the checkpoint to follow", func() bool { return f.s.stored().LSN > last })
+		}, `not the one that was read .* transaction`},
+		"after a quiet time": {func(f *failover) {
+			f.d.exec("CREATE TABLE busy (v text)")
+			f.d.exec("INSERT INTO busy SELECT repeat('x', 500) FROM generate_series(1, 2000)")
+			mark := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text")
+			eventually(f.t, "the checkpoint to follow", func() bool { return f.s.stored().LSN >= mark })
+		}, `not the one that was read .* where none`},
+	} {
+		t.Run(name+", while stopped", func(t *testing.T) {
+			t.Parallel()
+			f := newFailover(t)
+			i := f.d.start(f.s, f.g).streams()
+			c.before(f)
+			i.stop()
+			stored := f.s.stored()
+			f.putBack()
+			grow(f, stored.LSN)
+			f.d.start(f.s, f.g).wantEnd(failure.Loss, c.text)
+			f.d.start(f.s, f.g).wantEnd(failure.Loss, c.text) // and still, for the next one
+			if got := f.s.stored().LSN; got != stored.LSN {
+				t.Errorf("the checkpoint went from %s to %s", stored.LSN, got)
+			}
+			if got := f.d.confirmed(); got >= stored.LSN {
+				t.Errorf("the slot was confirmed up to %s, although the log is another one", got)
+			}
+		})
+		t.Run(name+", under a running connector", func(t *testing.T) {
+			t.Parallel()
+			f := newFailover(t)
+			p, behind := behindProxy(t, f.d)
+			i := behind.start(f.s, f.g).streams()
+			c.before(f)
+			p.Refuse(true)
+			p.Cut()
+			stored := f.s.stored()
+			f.putBack()
+			grow(f, stored.LSN)
+			p.Refuse(false)
+			i.wantEnd(failure.Loss, c.text)
+		})
+	}
+}
+
+// A server that crashed forgets how far its slot was confirmed. What it sends
+// again is known, and no other log.
+func TestSlotThatWentBackInACrash(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	d := newDatabase(t, server.NewDatabase(t))
+	s, g := &store{}, &gate{topic: &topic{}}
+	i := d.start(s, g).streams()
+	ids := d.insert(30, 3)
+	arrive(t, g.topic, 30)
+	i.stop()
+	if got, want := d.confirmed(), s.stored().LSN; got != want {
+		t.Fatalf("the slot is confirmed up to %s, want %s", got, want)
+	}
+	server.Restart(t, pgtest.Immediate)
+	d.connect()
+	if got, want := d.confirmed(), s.stored().LSN; got >= want {
+		t.Fatalf("the slot is at %s after the crash, the checkpoint at %s: this proves nothing", got, want)
+	}
+	i = d.start(s, g).streams()
+	ids = append(ids, d.insert(3, 1)...)
+	arrive(t, g.topic, 33)
+	eventually(t, "the slot to be confirmed", func() bool { return d.confirmed() > g.topic.all()[32].position.CommitLSN })
+	i.stop()
+	wantOnce(t, g.topic, ids)
+}
+
+// failover is a server that can become what it was before: on a new timeline as
+// a standby that is promoted, or on the same one as a disk that was put back.
+type failover struct {
+	t       *testing.T
+	server  *pgtest.Server
+	d       *database
+	s       *store
+	g       *gate
+	data    string // directory
+	standby string // its copy
+}
+
+// newFailover starts a server, lets a connector begin, and takes the standby.
+func newFailover(t *testing.T) *failover {
+	t.Helper()
+	server := pgtest.Start(t)
+	f := &failover{t: t, server: server, s: &store{}, g: &gate{topic: &topic{}}}
+	f.d = newDatabase(t, server.NewDatabase(t))
+	f.data, f.standby = f.d.text("SHOW data_directory"), filepath.Join(t.TempDir(), "standby")
+	if _, err := os.Stat(f.data); err != nil {
+		t.Skip("the server's files are not on this machine")
+	}
+	f.d.start(f.s, f.g).streams().stop()
+	server.Stop(t, pgtest.Fast)
+	run(t, "cp", "-a", f.data, f.standby)
+	server.Resume(t)
+	f.d.connect()
+	return f
+}
+
+func (f *failover) promote() {
+	f.t.Helper()
+	f.standIn()
+	f.d.exec("SELECT pg_promote()")
+}
+
+// standIn has the standby in the server's place.
+func (f *failover) standIn() {
+	f.t.Helper()
+	f.replace()
+	run(f.t, "cp", "-a", filepath.Join(f.data, "PG_VERSION"), filepath.Join(f.data, "standby.signal"))
+	f.server.Resume(f.t)
+	f.d.connect()
+}
+
+// putBack has the server as it was when the copy was taken, as from a snapshot
+// of its disk: nothing tells it that it had gone on.
+func (f *failover) putBack() {
+	f.t.Helper()
+	f.replace()
+	f.server.Resume(f.t)
+	f.d.connect()
+}
+
+// replace stops the server and has the copy's files in the place of its own.
+func (f *failover) replace() {
+	f.t.Helper()
+	f.server.Stop(f.t, pgtest.Immediate)
+	run(f.t, "rm", "-rf", f.data)
+	run(f.t, "cp", "-a", f.standby, f.data)
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", name, err, out)
+	}
+}

@@ -1,0 +1,295 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// counts is a Metrics that remembers what it is told.
+type counts struct {
+	mu         sync.Mutex
+	published  int
+	dead       []transform.Reason
+	skipped    []transform.Reason
+	warned     []transform.Warning
+	ignored    []string
+	reconnects int
+
+	transactions int
+	snapshots    []bool
+	rows         int
+
+	roles    []string
+	saves    int
+	failures int
+	passes   int          // of retention
+	inFlight func() int64 // bytes
+	age      func() time.Duration
+}
+
+func (c *counts) locked(fn func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn()
+}
+
+func (c *counts) Published(events []*transform.Event) {
+	c.locked(func() { c.published += len(events) })
+}
+func (c *counts) DeadLettered(r transform.Reason) { c.locked(func() { c.dead = append(c.dead, r) }) }
+func (c *counts) Skipped(r transform.Reason)      { c.locked(func() { c.skipped = append(c.skipped, r) }) }
+func (c *counts) Warned(w transform.Warning)      { c.locked(func() { c.warned = append(c.warned, w) }) }
+func (c *counts) Ignored(op string)               { c.locked(func() { c.ignored = append(c.ignored, op) }) }
+func (c *counts) Reconnected(string)              { c.locked(func() { c.reconnects++ }) }
+func (c *counts) Role(role string)                { c.locked(func() { c.roles = append(c.roles, role) }) }
+func (c *counts) TopicsMissing(int)               {}
+func (c *counts) Connected(string, bool)          {}
+func (c *counts) Transaction()                    { c.locked(func() { c.transactions++ }) }
+func (c *counts) Snapshot(running bool) {
+	c.locked(func() { c.snapshots = append(c.snapshots, running) })
+}
+func (c *counts) SnapshotRow()   { c.locked(func() { c.rows++ }) }
+func (c *counts) Capacity(int64) {}
+func (c *counts) Slot(wal.Slot, wal.LSN, time.Duration) {
+}
+func (c *counts) CheckpointSaved(err error) {
+	c.locked(func() {
+		c.saves++
+		if err != nil {
+			c.failures++
+		}
+	})
+}
+func (c *counts) Observe(_, _ func() wal.LSN, _, bytes func() int64) { c.inFlight = bytes }
+func (c *counts) ObserveCheckpoint(age func() time.Duration)         { c.age = age }
+
+func (c *counts) ObserveUnconfirmed(func() time.Duration) {}
+
+// reconnected is how often a session was tried again.
+func (c *counts) reconnected() (n int) {
+	c.locked(func() { n = c.reconnects })
+	return n
+}
+
+// store is a checkpoint.Store in memory, which several instances may share. Of
+// two holders the one with the higher epoch wins, of two saves of one the further.
+type store struct {
+	mu     sync.Mutex
+	cp     *checkpoint.Checkpoint
+	saved  []checkpoint.Checkpoint
+	onSave func(ctx context.Context, cp checkpoint.Checkpoint) error // may fail or block the save
+	forget bool                                                      // as with checkpoint.store: none
+}
+
+func (s *store) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cp == nil {
+		return checkpoint.Checkpoint{}, false, nil
+	}
+	return *s.cp, true, nil
+}
+
+func (s *store) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	s.mu.Lock()
+	hook := s.onSave
+	s.mu.Unlock()
+	if hook != nil {
+		if err := hook(ctx, cp); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forget {
+		return nil
+	}
+	s.saved = append(s.saved, cp)
+	if s.cp == nil || cp.Epoch > s.cp.Epoch || cp.Epoch == s.cp.Epoch && cp.LSN >= s.cp.LSN {
+		s.cp = &cp
+	}
+	return nil
+}
+
+func (*store) Close() {}
+
+func (s *store) hook(fn func(context.Context, checkpoint.Checkpoint) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onSave = fn
+}
+
+// blockSaves makes saves wait, as for a broker that is down, until release is
+// closed.
+func blockSaves(s *store, release <-chan struct{}) {
+	s.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// stored is the checkpoint that counts.
+func (s *store) stored() checkpoint.Checkpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cp == nil {
+		return checkpoint.Checkpoint{}
+	}
+	return *s.cp
+}
+
+func (s *store) positions() []wal.LSN {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]wal.LSN, len(s.saved))
+	for i, cp := range s.saved {
+		out[i] = cp.LSN
+	}
+	return out
+}
+
+// record is an event as a consumer finds it.
+type record struct {
+	id, topic, key, value string
+	position              wal.Position
+}
+
+func recordOf(ev *transform.Event) record {
+	return record{string(ev.ID), ev.Record.Topic, string(ev.Record.Key), string(ev.Record.Value), ev.Position}
+}
+
+// topic is what several sinks write to.
+type topic struct {
+	mu      sync.Mutex
+	records []record
+}
+
+func (t *topic) write(events []*transform.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, ev := range events {
+		t.records = append(t.records, recordOf(ev))
+	}
+}
+
+func (t *topic) all() []record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.records)
+}
+
+// ids are the event ids in the order of the log.
+func (t *topic) ids() []string {
+	var ids []string
+	for _, r := range t.all() {
+		ids = append(ids, r.id)
+	}
+	return ids
+}
+
+// gate is a sink.Sink into a topic that can be held shut, as by a broker that
+// does not ack.
+type gate struct {
+	topic   *topic
+	refuses func(*transform.Event) *transform.BadEvent // nil: none
+	fails   error                                      // of Deliver, once open
+	dead    []string                                   // ids of dead letters
+	deadErr error
+
+	mu      sync.Mutex
+	shut    chan struct{} // closed to open; nil while open
+	waiting []*transform.Event
+}
+
+var _ sink.Sink = (*gate)(nil)
+
+func (g *gate) hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+// unacked is the commit position of the first event that waits for its ack.
+func (g *gate) unacked() (wal.LSN, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		return 0, false
+	}
+	return g.waiting[0].Position.CommitLSN, true
+}
+
+func (g *gate) Deliver(ctx context.Context, events []*transform.Event, reject sink.Reject) error {
+	g.mu.Lock()
+	g.waiting = events
+	shut := g.shut
+	g.mu.Unlock()
+	if shut != nil {
+		select {
+		case <-shut:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for acks: %w", context.Cause(ctx))
+		}
+	}
+	if g.fails != nil {
+		return g.fails
+	}
+	for i, ev := range events {
+		if g.refuses != nil {
+			if bad := g.refuses(ev); bad != nil {
+				if err := reject(ctx, ev, bad); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		g.topic.write(events[i : i+1])
+	}
+	g.mu.Lock()
+	g.waiting = nil
+	g.mu.Unlock()
+	return nil
+}
+
+func (g *gate) DeadLetter(_ context.Context, ev *transform.Event, _ *transform.BadEvent) error {
+	if g.deadErr != nil {
+		return g.deadErr
+	}
+	g.dead = append(g.dead, string(ev.ID))
+	return nil
+}
+
+func (*gate) Close() {}
+
+func (c *counts) RetentionDeleted(wal.Table, int64)                       {}
+func (c *counts) RetentionPartition(wal.Table, retention.PartitionChange) {}
+func (c *counts) RetentionPassed(wal.Table, int64, error)                 { c.locked(func() { c.passes++ }) }
+
+func (c *counts) passCount() (n int) {
+	c.locked(func() { n = c.passes })
+	return n
+}

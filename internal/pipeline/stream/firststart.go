@@ -1,0 +1,147 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// bind finds out before a stream whether the tables have the columns that the
+// configuration needs, and messages the fields. It is for a first start, and for
+// those who do not stop at bad events: one wrong name would make every event a
+// bad one. Else the stream tells: rows from before a change of the table may be
+// waiting in it.
+func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
+	if s.opts.Messages {
+		if err := s.intake.router.BindMessages(len(s.opts.Tables) == 0); err != nil {
+			return err
+		}
+	}
+	for _, t := range s.opts.Tables {
+		rel, ok, err := wal.ReadColumns(ctx, sql, t)
+		if err == nil && ok { // ReadTables reports a missing table
+			err = s.intake.router.Bind(rel)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undecided is the error of a slot that exists and has no checkpoint, where a
+// first start would publish a snapshot, and nothing says that this is one.
+func (s *source) undecided(seen checkpoint.Server) error {
+	if !seen.Exists {
+		return nil
+	}
+	if s.opts.Snapshot && !s.owed {
+		return checkpoint.Undecided(seen.Slot)
+	}
+	s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
+		zap.String("slot", seen.Slot.Name), zap.Stringer("confirmed", seen.Slot.ConfirmedFlush))
+	return nil
+}
+
+// create makes publication and slot for a first start, in this order: a slot's
+// position must not lie before its publication. It returns the snapshot at the
+// slot's position if the configuration asks for one; the store then knows, before
+// there is a slot, that one is owed.
+func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*wal.HeldSnapshot, error) {
+	opts := s.opts
+	if !opts.Create {
+		return nil, failure.Configf("run `cdc-outbox setup`, or set source.create: true",
+			"slot %s does not exist, and source.create is false", opts.Slot)
+	}
+	server, err := wal.ReadServer(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.ensurePublication(ctx, sql); err != nil {
+		return nil, yieldTo(err)
+	}
+	if _, err := s.inspect(ctx, sql); err != nil {
+		return nil, err
+	}
+	snapshot := opts.Snapshot
+	if snapshot {
+		if err := s.keeper.store.Save(ctx, checkpoint.Beginning(server, opts.Slot)); err != nil {
+			return nil, fmt.Errorf("note that a slot is created: %w", err)
+		}
+		s.owed = true
+	}
+	created := s.waitForCreation(ctx, repl)
+	start, name, err := wal.CreateSlot(ctx, repl, opts.Slot, server.Version,
+		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
+	created()
+	if err != nil {
+		return nil, yieldTo(err)
+	}
+	s.log.Info("created slot", zap.String("slot", opts.Slot), zap.Stringer("start", start))
+	if !snapshot {
+		return nil, nil
+	}
+	return wal.HoldSnapshot(ctx, opts.URL, name)
+}
+
+// yieldTo turns the error of a creation that another instance was faster with
+// into that of a slot which is active elsewhere. What is to be created was
+// missing a moment ago.
+func yieldTo(err error) error {
+	// Which one it is depends on how close two creations were.
+	if code := sqlstate.Of(err); code == sqlstate.DuplicateObject || code == sqlstate.UniqueViolation {
+		return fmt.Errorf("%w: %w", wal.ErrSlotActive, err)
+	}
+	return err
+}
+
+func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
+	name := s.opts.Publication
+	if _, ok, err := wal.ReadPublication(ctx, sql, name); ok || err != nil {
+		return err
+	}
+	infos, err := wal.ReadTables(ctx, sql, s.opts.Tables)
+	if err != nil {
+		return err
+	}
+	for _, t := range infos {
+		if errs := wal.CheckTable(t, s.opts.Tables); len(errs) > 0 {
+			return errors.Join(errs...)
+		}
+	}
+	if err := wal.CreatePublication(ctx, sql, name, infos); err != nil {
+		return err
+	}
+	s.log.Info("created publication", zap.String("publication", name))
+	return nil
+}
+
+// snapshot publishes the rows that are in the outbox tables: those of the held
+// snapshot, or those visible now, and notes that it is done once all are acked.
+// A crash before that repeats it.
+func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *wal.HeldSnapshot) error {
+	name := ""
+	if held != nil {
+		name = held.Name
+	}
+	s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
+	s.intake.metrics.Snapshot(true)
+	defer s.intake.metrics.Snapshot(false)
+	defer s.waitForSnapshot(ctx, sql.PgConn())()
+	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, name, cp.LSN)
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	s.log.Info("published the rows that were in the outbox", zap.Int("rows", rows))
+	cp.Snapshot = false
+	return s.keeper.begin(ctx, cp)
+}

@@ -1,0 +1,363 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// fleetEnv is for how long TestFleet goes on, as a duration; fleetSeedEnv is the
+// seed that it begins with.
+const (
+	fleetEnv     = "CDC_OUTBOX_TEST_FLEET"
+	fleetSeedEnv = "CDC_OUTBOX_TEST_FLEET_SEED"
+)
+
+// Instances over one slot, topic and store come and go, are killed, cut off,
+// stalled and paused at random. Nothing is lost, the order of each key is kept,
+// the checkpoint is never behind the slot, and no instance takes another one's
+// doing for a loss. With an even seed the server crashes, too, and forgets how far
+// the slot was confirmed.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	lasts, seed := time.Second, uint64(1)
+	if text := os.Getenv(fleetEnv); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("%s: %v", fleetEnv, err)
+		}
+		lasts = d
+	}
+	if text := os.Getenv(fleetSeedEnv); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", fleetSeedEnv, err)
+		}
+		seed = n
+	}
+	for until := time.Now().Add(lasts); time.Now().Before(until) && !t.Failed(); seed++ {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { newFleet(t, seed).sail() })
+	}
+}
+
+const (
+	fleetSeats = 3
+	fleetSteps = 250
+	fleetPace  = 20 * time.Millisecond
+)
+
+// fleet is one database, store and topic, and who works on them.
+type fleet struct {
+	t      *testing.T
+	server *pgtest.Server // nil: one that others use, too
+	random *rand.Rand
+	d      *database
+	store  *store
+	topic  *topic
+	seats  [fleetSeats]*seat
+	ready  bool     // what is inserted must arrive
+	ids    []string // of all that must
+	steps  []string // what was done, for the one who has to understand it
+}
+
+// seat is where one instance after the other works, through a connection, a sink
+// and a store of its own.
+type seat struct {
+	d     *database
+	proxy *proxy.Proxy
+	*instance
+	gate  *mortal
+	store *pausing
+}
+
+func newFleet(t *testing.T, seed uint64) *fleet {
+	t.Helper()
+	f := &fleet{t: t, random: rand.New(rand.NewPCG(seed, 0)), store: &store{}, topic: &topic{}}
+	if seed%2 == 0 {
+		f.server = pgtest.Start(t)
+		f.d = newDatabase(t, f.server.NewDatabase(t))
+	} else {
+		f.d = sharedDatabase(t)
+	}
+	f.d.opts.DrainTimeout = 500 * time.Millisecond
+	f.d.opts.MaxBufferedBytes = 20_000
+	if f.random.IntN(2) == 0 {
+		f.d.opts.Snapshot = true
+		f.ready = true
+		f.insert(60)
+	}
+	for i := range f.seats {
+		f.seats[i] = &seat{}
+		f.seats[i].proxy, f.seats[i].d = behindProxy(t, f.d)
+	}
+	return f
+}
+
+// sail does the steps, lets one instance finish, and looks at what came of it.
+func (f *fleet) sail() {
+	f.t.Cleanup(func() {
+		if f.t.Failed() {
+			f.t.Logf("steps: %v", f.steps)
+		}
+	})
+	pace := time.NewTicker(fleetPace)
+	defer pace.Stop()
+	for range fleetSteps {
+		f.step()
+		f.look()
+		<-pace.C
+	}
+	for _, s := range f.seats {
+		f.end(s, true)
+	}
+	last := f.d.start(f.store, &gate{topic: f.topic}).streams()
+	f.insert(3)
+	eventually(f.t, "the last event", func() bool { return slices.Contains(f.topic.ids(), f.ids[len(f.ids)-1]) })
+	last.stop()
+	f.judge()
+}
+
+// step does something at random.
+func (f *fleet) step() {
+	n := f.random.IntN(fleetSeats)
+	s := f.seats[n]
+	action, do := "wait", func() {}
+	switch roll := f.random.IntN(100); {
+	case roll < 25:
+		if f.ready {
+			action, do = "insert", func() { f.insert(1 + f.random.IntN(20)) }
+		}
+	case s.instance == nil:
+		action, do = "start", func() { f.start(s) }
+	case roll < 28:
+		action, do = "stop", func() { f.end(s, true) }
+	case roll < 31:
+		action, do = "kill", func() { f.end(s, false) }
+	case roll < 34:
+		action, do = "cut", s.proxy.Cut
+	case roll < 36:
+		action, do = "terminate", func() {
+			f.d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active AND slot_name = '" + f.d.opts.Slot + "'")
+		}
+	case roll < 43:
+		action, do = "hold", s.gate.hold
+	case roll < 55:
+		action, do = "open", s.gate.open
+	case roll < 62:
+		action, do = "pause", s.store.pause
+	case roll < 75:
+		action, do = "resume", s.store.resume
+	case f.server == nil:
+	case roll < 77:
+		action, do = "crash", func() { f.server.Restart(f.t, pgtest.Immediate); f.d.connect() }
+	case roll < 79:
+		action, do = "flush", func() { f.d.exec("CHECKPOINT") }
+	}
+	f.steps = append(f.steps, fmt.Sprintf("%s %d", action, n))
+	do()
+	for _, s := range f.seats {
+		f.collect(s)
+	}
+}
+
+func (f *fleet) insert(n int) { f.ids = append(f.ids, f.d.insert(n, 1+f.random.IntN(n))...) }
+
+func (f *fleet) start(s *seat) {
+	s.gate = &mortal{gate: gate{topic: f.topic}}
+	s.store = &pausing{Store: f.store}
+	s.instance = s.d.start(s.store, s.gate)
+	f.t.Cleanup(s.store.resume) // before the instance's own
+}
+
+// collect notes that an instance ended by itself. It may only give way to
+// another one.
+func (f *fleet) collect(s *seat) {
+	if s.instance == nil {
+		return
+	}
+	select {
+	case <-s.done:
+		if s.err != nil && failure.ClassOf(s.err) != failure.Transient {
+			f.t.Fatalf("Run = %v", s.err)
+		}
+		s.instance = nil
+	default:
+	}
+}
+
+// end stops the instance, or kills it: nothing that it does from now on reaches
+// anybody.
+func (f *fleet) end(s *seat, well bool) {
+	if s.instance == nil {
+		return
+	}
+	if !well {
+		s.gate.kill()
+		s.store.kill()
+		s.proxy.Refuse(true)
+		s.proxy.Cut()
+	}
+	s.cancel()
+	s.gate.open()
+	s.store.resume()
+	eventually(f.t, "the end of Run", func() bool { f.collect(s); return s.instance == nil })
+	s.proxy.Refuse(false)
+}
+
+// look checks that the slot is not beyond the checkpoint.
+func (f *fleet) look() {
+	if f.d.text("SELECT count(confirmed_flush_lsn)::text FROM pg_replication_slots WHERE slot_name = '"+f.d.opts.Slot+"'") == "0" {
+		return
+	}
+	f.ready = true
+	confirmed, stored := f.d.confirmed(), f.store.stored()
+	if stored.LSN != 0 && !stored.Creating && confirmed > stored.LSN {
+		f.t.Fatalf("the slot is confirmed up to %s, the checkpoint is at %s", confirmed, stored.LSN)
+	}
+}
+
+func (f *fleet) judge() {
+	keys := map[string][]int{}
+	for _, r := range firsts(f.topic.all()) {
+		id, err := strconv.Atoi(r.id)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		keys[r.key] = append(keys[r.key], id)
+	}
+	for key, ids := range keys {
+		if !slices.IsSorted(ids) {
+			f.t.Errorf("key %s arrived in the order %v", key, ids)
+		}
+	}
+	wantAll(f.t, f.topic, f.ids)
+	f.t.Logf("%d events, %d records, %d checkpoints", len(f.ids), len(f.topic.all()), len(f.store.saved))
+}
+
+// firsts are the records without those that repeat an earlier one.
+func firsts(records []record) (out []record) {
+	seen := map[string]bool{}
+	for _, r := range records {
+		if !seen[r.id] {
+			seen[r.id] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// errDead is what those get who work for an instance that was killed.
+var errDead = errors.New("killed")
+
+// mortal is a gate that writes nothing any more once it is killed.
+type mortal struct {
+	gate
+	life sync.RWMutex
+	dead bool
+}
+
+func (m *mortal) kill() {
+	m.life.Lock()
+	defer m.life.Unlock()
+	m.dead = true
+}
+
+func (m *mortal) Deliver(ctx context.Context, events []*transform.Event, reject sink.Reject) error {
+	m.life.RLock()
+	dead := m.dead
+	m.life.RUnlock()
+	if dead {
+		return errDead
+	}
+	return m.gate.Deliver(ctx, events, reject)
+}
+
+// pausing is an instance's way to the store. While it is paused, loads answer
+// with what was there and saves arrive when it goes on: also those that were
+// given up.
+type pausing struct {
+	checkpoint.Store
+	mu   sync.Mutex
+	shut chan struct{} // closed to go on; nil while open
+	dead bool
+}
+
+func (p *pausing) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shut == nil {
+		p.shut = make(chan struct{})
+	}
+}
+
+func (p *pausing) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shut != nil {
+		close(p.shut)
+		p.shut = nil
+	}
+}
+
+func (p *pausing) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = true
+}
+
+// state is what to wait for, nil for nothing, and whether it ends in an error.
+func (p *pausing) state() (shut chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead {
+		err = errDead
+	}
+	return p.shut, err
+}
+
+func (p *pausing) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
+	cp, ok, err := p.Store.Load(ctx)
+	if shut, _ := p.state(); shut != nil {
+		select {
+		case <-shut:
+		case <-ctx.Done():
+			return cp, false, context.Cause(ctx)
+		}
+	}
+	return cp, ok, err
+}
+
+func (p *pausing) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	done := make(chan error, 1)
+	shut, _ := p.state()
+	go func() { // ends with resume at the latest
+		if shut != nil {
+			<-shut
+		}
+		_, err := p.state()
+		if err == nil {
+			err = p.Store.Save(context.WithoutCancel(ctx), cp)
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,280 @@
+package stream
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Roles of an instance.
+const (
+	RoleStarting = "starting" // not yet streaming
+	RoleStandby  = "standby"  // a warm spare: another instance holds the slot
+	RoleActive   = "active"
+	RoleStopping = "stopping"
+)
+
+// Status is what /status shows.
+type Status struct {
+	Role           string    `json:"role"`
+	RoleSince      time.Time `json:"role_since"`
+	Slot           string    `json:"slot"`
+	ReceivedLSN    string    `json:"received_lsn"`
+	ConfirmedLSN   string    `json:"confirmed_lsn"`
+	ServerLSN      string    `json:"server_lsn,omitempty"`
+	SlotLagBytes   int64     `json:"slot_lag_bytes"`
+	SlotLagSeconds float64   `json:"slot_lag_seconds"`
+	RetainedBytes  int64     `json:"slot_retained_bytes"`
+	WALStatus      string    `json:"wal_status,omitempty"`
+	InFlightEvents int       `json:"in_flight_events"`
+	InFlightBytes  int64     `json:"in_flight_bytes"`
+	MissingTopics  []string  `json:"missing_topics,omitempty"`
+	PostgresError  string    `json:"postgres_error,omitempty"`
+	KafkaError     string    `json:"kafka_error,omitempty"`
+	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+	// LastEvent is nil before the first one of this process.
+	LastEvent *LastEvent `json:"last_event,omitempty"`
+	// OldestUnconfirmedSeconds is for how long the server has had something that
+	// is not confirmed.
+	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
+	// CheckpointAgeSeconds is the age of the oldest acknowledged position that is
+	// not saved; 0 if all are. The other two tell for how long saves have failed,
+	// and what the store said last.
+	CheckpointAgeSeconds     float64 `json:"checkpoint_age_seconds"`
+	CheckpointFailingSeconds float64 `json:"checkpoint_failing_seconds,omitempty"`
+	CheckpointError          string  `json:"checkpoint_error,omitempty"`
+	// Retention is by table; empty while retention is off.
+	Retention map[string]RetentionStatus `json:"retention,omitempty"`
+}
+
+// Health collects what the connector knows of its own state. It is safe for
+// concurrent use.
+type Health struct {
+	kafka    *Downstream
+	metrics  Metrics
+	queue    *queue
+	tracker  *checkpoint.Locked
+	keeper   *keeper
+	delivery *delivery
+	intake   *intake
+	// statusInterval is how often the stream's server is asked for an answer.
+	statusInterval time.Duration
+
+	retention *retentionHealth
+
+	mu    sync.Mutex
+	role  string
+	since time.Time
+	slot  wal.Slot
+	flush wal.LSN
+	pgErr string
+	// storeErr is why the checkpoint store does not serve a spare, or a session.
+	storeErr string
+	// While the role is active:
+	progress progress
+	looked   time.Time // when slot and publication were last seen
+}
+
+// NewHealth returns the state of a connector that New has yet to wire.
+func NewHealth(m Metrics, d *Downstream) *Health {
+	h := &Health{kafka: d, metrics: m, retention: &retentionHealth{Observer: m}}
+	h.setRole(RoleStarting)
+	return h
+}
+
+// setRole reports whether the role is new. It needs mu, but for a Health that
+// nobody else has yet.
+func (h *Health) setRole(role string) (changed bool) {
+	if h.role == role {
+		return false
+	}
+	h.role, h.since = role, time.Now()
+	h.metrics.Role(role)
+	return true
+}
+
+func (h *Health) active() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.setRole(RoleActive)
+	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
+	h.progress.begin(h.looked)
+}
+
+// standby reports whether the role is new.
+func (h *Health) standby() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pgErr, h.storeErr, h.flush = "", "", 0
+	return h.setRole(RoleStandby)
+}
+
+func (h *Health) stopping() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.setRole(RoleStopping)
+}
+
+// down notes why there is no session.
+func (h *Health) down(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.setRole(RoleStarting)
+	h.pgErr, h.storeErr = err.Error(), ""
+	if ofStore(err) {
+		h.pgErr, h.storeErr = "", err.Error()
+		return
+	}
+	h.metrics.Connected("postgres", false)
+}
+
+// slotSeen notes what the server said of the slot.
+func (h *Health) slotSeen(slot wal.Slot, flush wal.LSN) {
+	h.mu.Lock()
+	h.slot, h.flush, h.looked = slot, flush, time.Now()
+	h.advance(h.looked)
+	h.mu.Unlock()
+	h.metrics.Slot(slot, flush, h.delivery.lag())
+}
+
+// Live is always nil while the process can answer: a dead broker is no reason
+// to restart it.
+func (h *Health) Live() error { return nil }
+
+// Ready reports whether events flow, or would if there were any; a warm spare
+// is ready, or a rolling update would never end.
+func (h *Health) Ready() (ok bool, reasons []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role != RoleActive && h.role != RoleStandby {
+		reasons = append(reasons, "role is "+h.role)
+	}
+	if h.pgErr != "" {
+		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
+	}
+	if h.storeErr != "" {
+		reasons = append(reasons, h.storeErr)
+	}
+	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck())...)
+	if reason, unsaved := h.keeper.progress.unready(); unsaved && h.role == RoleActive {
+		reasons = append(reasons, reason)
+	}
+	if h.role == RoleActive {
+		reasons = append(reasons, h.stalled(time.Now(), len(reasons) > 0)...)
+	}
+	return len(reasons) == 0, reasons
+}
+
+// advance takes note of how far everything is now. It needs mu.
+func (h *Health) advance(now time.Time) {
+	h.progress.see(now, pulse{
+		flush:     h.flush,
+		received:  h.received(),
+		position:  h.tracker.Position(),
+		confirmed: h.confirmed(),
+		inFlight:  h.tracker.InFlight(),
+		handled:   h.intake.changes.Load() + h.delivery.settled.Load(),
+	})
+}
+
+// stalled lists what stands still, unless the reason is known. It needs mu.
+func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
+	h.advance(now)
+	switch why, silent := h.progress.stall(now), h.silent(); {
+	case known:
+	case why != "":
+		reasons = append(reasons, why)
+	case silent > h.statusInterval+stalledAfter:
+		reasons = append(reasons, fmt.Sprintf("the stream has been silent for %s, although the server is asked for an answer", silent.Round(time.Second)))
+	}
+	if blind := now.Sub(h.looked); blind > stalledAfter {
+		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))
+	}
+	return reasons
+}
+
+// unconfirmed is for how long the server has had something that is not
+// confirmed; 0 unless this instance is active.
+func (h *Health) unconfirmed() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role != RoleActive {
+		return 0
+	}
+	now := time.Now()
+	h.advance(now)
+	return h.progress.unconfirmed(now)
+}
+
+// silent is for how long the stream has waited for any word of the server.
+func (h *Health) silent() time.Duration {
+	if s := h.keeper.stream.Load(); s != nil {
+		return s.Silent()
+	}
+	return 0
+}
+
+func (h *Health) received() wal.LSN {
+	if s := h.keeper.stream.Load(); s != nil {
+		return s.Received()
+	}
+	return 0
+}
+
+func (h *Health) confirmed() wal.LSN { return wal.LSN(h.keeper.saved.Load()) }
+
+// checkpointAge is 0 for a spare: what it has not saved is another instance's to
+// publish again.
+func (h *Health) checkpointAge() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role == RoleStandby {
+		return 0
+	}
+	return h.keeper.progress.age()
+}
+
+func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
+
+// Status returns a Status.
+func (h *Health) Status() any {
+	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
+	received, confirmed := h.received(), h.confirmed()
+	failing, saveErr := h.keeper.progress.trouble()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := Status{
+		Role:           h.role,
+		RoleSince:      h.since,
+		Slot:           h.keeper.last().Slot,
+		ReceivedLSN:    received.String(),
+		ConfirmedLSN:   confirmed.String(),
+		SlotLagSeconds: h.delivery.lag().Seconds(),
+		InFlightEvents: h.tracker.InFlight(),
+		InFlightBytes:  h.queue.bytes(),
+		MissingTopics:  h.kafka.MissingTopics(),
+		PostgresError:  h.pgErr,
+		KafkaError:     h.kafka.Trouble(),
+		UnackedSeconds: h.delivery.stuck().Seconds(),
+		Retention:      h.retention.status(),
+		LastEvent:      h.delivery.last.Load(),
+
+		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
+		CheckpointAgeSeconds:     age.Seconds(),
+		CheckpointError:          cmp.Or(saveErr, h.storeErr),
+	}
+	if saveErr != "" || failing > unsavedAfter {
+		st.CheckpointFailingSeconds = failing.Seconds()
+	}
+	if h.flush != 0 {
+		st.ServerLSN = h.flush.String()
+		st.SlotLagBytes = max(0, int64(h.flush)-int64(confirmed))
+		st.RetainedBytes = max(0, int64(h.flush)-int64(h.slot.RestartLSN))
+		st.WALStatus = h.slot.WALStatus
+	}
+	return st
+}

@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+// Of several hosts, one refuses us for good, as a standby with another password.
+// The other is restarted: that must not end the connector.
+func TestOneOfSeveralHostsRefuses(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	d := newDatabase(t, server.NewDatabase(t))
+	u := mustParse(t, d.url)
+	u.Host = mustParse(t, pgtest.Shared(t).URL("postgres")).Host + "," + u.Host
+	d.opts.URL = u.String()
+	to := &topic{}
+	i := d.start(&store{}, &gate{topic: to}).streams()
+	ids := d.insert(1, 1)
+	arrive(t, to, 1)
+	server.Stop(t, pgtest.Fast)
+	before := i.metrics.reconnected()
+	eventually(t, "another attempt", func() bool { return i.metrics.reconnected() > before+1 })
+	server.Resume(t)
+	d.connect()
+	ids = append(ids, d.insert(1, 1)...)
+	arrive(t, to, 2)
+	i.stop()
+	wantOnce(t, to, ids)
+}
+
+// The server of the stream takes no more connections for a while, and another
+// host of the URL never does, as a standby with hot_standby = off. That is no
+// shutdown: the stream is left alone.
+func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	u := mustParse(t, d.url)
+	line, err := proxy.Listen("127.0.0.1:0", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = line.Close() })
+	u.Host = line.Addr() + "," + unavailable(t)
+	u.RawQuery = "application_name=beside"
+	d.opts.URL = u.String()
+	to := &topic{}
+	i := d.start(&store{}, &gate{topic: to}).streams()
+	eventually(t, "a look at the slot", func() bool { return i.health.Status().(Status).WALStatus != "" })
+	line.Refuse(true)
+	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'beside' AND backend_type = 'client backend'`)
+	eventually(t, "a look in vain", func() bool {
+		return i.logs.FilterMessage("cannot watch slot and publication beside the stream, will retry").Len() > 0 || i.metrics.reconnected() > 0
+	})
+	ids := d.insert(1, 1)
+	arrive(t, to, 1)
+	if n := i.metrics.reconnected(); n > 0 {
+		t.Errorf("left the stream %d times", n)
+	}
+	i.stop()
+	wantOnce(t, to, ids)
+}
+
+// unavailable is the address of a server that takes no connections now.
+func unavailable(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
+	running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			backend := pgproto3.NewBackend(conn, conn)
+			if _, err := backend.ReceiveStartupMessage(); err == nil {
+				backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P03", Message: "the database system is not accepting connections"})
+				_ = backend.Flush()
+			}
+			_ = conn.Close()
+		}
+	})
+	return listener.Addr().String()
+}

@@ -1,0 +1,89 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// inspect asks the server for what the checkpoint is compared with, except who
+// it is and how far its log goes. An error of class failure.Config says why the
+// tables cannot be read through the publication.
+func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
+	slot, exists, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
+	if err != nil {
+		return checkpoint.Server{}, err
+	}
+	pub, published, err := wal.ReadPublication(ctx, sql, s.opts.Publication)
+	if err != nil {
+		return checkpoint.Server{}, err
+	}
+	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.opts.Checkpoint.Store == checkpoint.StorePostgres}
+	if !published {
+		if exists {
+			return seen, s.missingPublication()
+		}
+		return seen, nil
+	}
+	seen.Publication = pub.Fingerprint(s.opts.Tables)
+	failures, _, err := wal.CheckTables(ctx, sql, pub, s.opts.Tables, s.intake.router.Needed)
+	if len(failures) > 0 || err != nil {
+		return seen, errors.Join(append(failures, err)...)
+	}
+	infos, err := wal.ReadTables(ctx, sql, s.opts.Tables)
+	if err != nil {
+		return seen, err
+	}
+	oids := make([]uint32, len(infos))
+	for i, t := range infos {
+		oids[i] = t.OID
+	}
+	s.intake.oids.Store(&oids)
+	return seen, nil
+}
+
+// sinceCheckpoint makes a loss of a publication or table that is not as it must
+// be, where it was read before: rows may have been left out since. Messages are
+// not: they pass by the publication.
+func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
+	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.opts.Tables) == 0 {
+		return err
+	}
+	return failure.Lossf(strings.TrimSuffix(failure.RemedyOf(err), ";")+"; then "+acceptGap,
+		"%w; events committed after the checkpoint at %s may be left out", err, cp.LSN)
+}
+
+const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; with --snapshot it first publishes the rows still in the outbox table"
+
+func identify(seen *checkpoint.Server, id wal.Identity) {
+	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
+}
+
+// timelineSwitch finds where the server left the checkpoint's timeline, if it
+// did.
+func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint.Checkpoint, seen *checkpoint.Server) (err error) {
+	if stored == nil || stored.Timeline == seen.Timeline {
+		return nil
+	}
+	seen.TimelineSwitch, err = wal.TimelineSwitch(ctx, repl, seen.Timeline, stored.Timeline)
+	return err
+}
+
+func (s *source) missingPublication() error {
+	opts := s.opts
+	if len(s.opts.Tables) == 0 {
+		return failure.Configf("CREATE PUBLICATION "+wal.QuoteIdentifier(opts.Publication)+"; (or `cdc-outbox setup`), then start again: "+
+			"messages do not need it, and the slot keeps them; but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
+			"publication %q does not exist, but slot %q does", opts.Publication, opts.Slot)
+	}
+	return failure.Lossf(
+		"rows committed while it is missing never reach the slot: "+acceptGap+"; it creates the publication",
+		"publication %q does not exist, but slot %q does", opts.Publication, opts.Slot)
+}

@@ -1,0 +1,354 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// patience bounds every wait, for slow and busy machines.
+const patience = time.Minute
+
+// database is an outbox, and a connection to look at it and its slot.
+type database struct {
+	t       *testing.T
+	url     string
+	conn    *pgx.Conn
+	opts    Options
+	event   transform.EventOptions
+	route   transform.RouteOptions
+	kafka   *sink.Options // of what withKafka made
+	letters string        // the dead letter topic
+	ends    time.Duration // bounds the last checkpoint and status of its instances
+	// looks is how its spares look for where the holder saves; zero: as always.
+	looks elsewhere
+	next  int // event id
+}
+
+// defaultOptions are those of an empty configuration.
+func defaultOptions() Options {
+	kafka := sink.DefaultOptions()
+	return Options{
+		Tables:           []wal.Table{{Schema: "public", Name: "outbox"}},
+		Slot:             "cdc_outbox",
+		Publication:      "cdc_outbox",
+		Create:           true,
+		Prefix:           "outbox",
+		StatusInterval:   time.Second,
+		LivenessTimeout:  time.Minute,
+		OnUpdate:         transform.UpdateWarn,
+		OnBadEvent:       transform.BadEventStop,
+		DrainTimeout:     20 * time.Second,
+		MaxBufferedBytes: kafka.MaxBufferedBytes,
+		Linger:           kafka.Linger,
+		Checkpoint:       checkpoint.DefaultOptions(),
+		Retention:        retention.DefaultOptions(),
+	}
+}
+
+func sharedDatabase(t *testing.T) *database {
+	t.Helper()
+	return newDatabase(t, pgtest.Shared(t).NewDatabase(t))
+}
+
+// newDatabase makes an outbox in the database, and a configuration for it. The
+// slot has the database's name, as slots are the cluster's.
+func newDatabase(t *testing.T, url string) *database {
+	t.Helper()
+	d := &database{t: t, url: url, opts: defaultOptions(), event: transform.DefaultEvent(), route: transform.DefaultRoute(), kafka: sink.DefaultOptions(), letters: "outbox.dead-letter", ends: patience}
+	d.connect()
+	d.exec(outboxTable)
+	d.opts.URL = url
+	d.opts.Slot = "slot_" + d.text("SELECT current_database()")
+	d.opts.Checkpoint.Interval = 20 * time.Millisecond
+	d.opts.StatusInterval = 200 * time.Millisecond
+	d.opts.DrainTimeout = patience
+	return d
+}
+
+// connect opens the connection to look with; once more after a restart.
+func (d *database) connect() {
+	d.t.Helper()
+	conn, err := pgx.Connect(d.t.Context(), d.url)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.conn = conn
+	d.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+}
+
+func (d *database) exec(sql string) {
+	d.t.Helper()
+	if _, err := d.conn.Exec(d.t.Context(), sql); err != nil {
+		d.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (d *database) text(sql string) string {
+	d.t.Helper()
+	var got string
+	if err := d.conn.QueryRow(d.t.Context(), sql).Scan(&got); err != nil {
+		d.t.Fatalf("%s: %v", sql, err)
+	}
+	return got
+}
+
+func (d *database) lsn(sql string) wal.LSN {
+	d.t.Helper()
+	lsn, err := pglogrepl.ParseLSN(d.text(sql))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return lsn
+}
+
+// confirmed is the slot's confirmed position.
+func (d *database) confirmed() wal.LSN {
+	d.t.Helper()
+	return d.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
+}
+
+// walsender is the process that reads the slot, or 0.
+func (d *database) walsender() int {
+	d.t.Helper()
+	pid, err := strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return pid
+}
+
+// kill ends the walsender and returns once another one reads the slot.
+func (d *database) kill() {
+	d.t.Helper()
+	old := d.walsender()
+	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", old))
+	eventually(d.t, "another walsender", func() bool { pid := d.walsender(); return pid != 0 && pid != old })
+}
+
+// heard returns once the present walsender has had a status update.
+func (d *database) heard() {
+	d.t.Helper()
+	pid := d.walsender()
+	eventually(d.t, "a status update", func() bool {
+		return d.text(fmt.Sprintf("SELECT count(flush_lsn)::text FROM pg_stat_replication WHERE pid = %d", pid)) == "1"
+	})
+}
+
+// insert commits n events in transactions of per and returns their ids.
+func (d *database) insert(n, per int) (ids []string) {
+	d.t.Helper()
+	for len(ids) < n {
+		first := d.next + 1
+		d.next += min(per, n-len(ids))
+		d.exec(fmt.Sprintf("INSERT INTO outbox SELECT n::text, 'order', 'o-' || n %% 7, 'Placed', '{}' FROM generate_series(%d, %d) n", first, d.next))
+		for id := first; id <= d.next; id++ {
+			ids = append(ids, strconv.Itoa(id))
+		}
+	}
+	return ids
+}
+
+// instance is a relay in the background.
+type instance struct {
+	t       *testing.T
+	metrics *counts
+	health  *Health
+	logs    *observer.ObservedLogs
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error // once done
+}
+
+// start runs a relay of the database into the sink. The test ends it, if
+// nothing else does.
+func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
+	d.t.Helper()
+	router, err := transform.New(d.event, d.route)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	core, logs := observer.New(zapcore.DebugLevel)
+	i := &instance{t: d.t, metrics: &counts{}, logs: logs, done: make(chan struct{})}
+	i.health = NewHealth(i.metrics, NewDownstream(i.metrics))
+	r := New(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Health: i.health, Log: zap.New(core)})
+	r.closing = d.ends
+	if d.looks != (elsewhere{}) {
+		r.source.elsewhere = d.looks
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
+	i.cancel = cancel
+	go func() {
+		defer close(i.done)
+		i.err = r.Run(ctx)
+	}()
+	d.t.Cleanup(func() {
+		cancel()
+		<-i.done
+		if d.t.Failed() {
+			d.t.Logf("Run = %v", i.err)
+			for _, entry := range logs.All() {
+				d.t.Log(entry.Time.Format("05.000"), entry.Level, entry.Message, entry.ContextMap())
+			}
+		}
+	})
+	return i
+}
+
+// wait returns Run's error once it ends by itself.
+func (i *instance) wait() error {
+	i.t.Helper()
+	eventually(i.t, "the end of Run", func() bool {
+		select {
+		case <-i.done:
+			return true
+		default:
+			return false
+		}
+	})
+	return i.err
+}
+
+// stop ends the instance as SIGTERM does; it must end well.
+func (i *instance) stop() {
+	i.t.Helper()
+	i.cancel()
+	if err := i.wait(); err != nil {
+		i.t.Errorf("Run = %v after a stop, want nil", err)
+	}
+}
+
+func (i *instance) role() string { return i.health.Status().(Status).Role }
+
+// streams returns once the instance reads the slot.
+func (i *instance) streams() *instance {
+	i.t.Helper()
+	eventually(i.t, "the instance to stream", func() bool { return i.role() == RoleActive })
+	return i
+}
+
+// wantEnd checks that Run ends with an error of the class whose text and remedy
+// tell the operator something.
+func (i *instance) wantEnd(class failure.Class, text string) {
+	i.t.Helper()
+	err := i.wait()
+	if err == nil || failure.ClassOf(err) != class || !matches(text, err.Error()) {
+		i.t.Errorf("Run = %v (class %d), want class %d and a text like %q", err, failure.ClassOf(err), class, text)
+		return
+	}
+	if failure.RemedyOf(err) == "" {
+		i.t.Errorf("Run = %v, without a remedy", err)
+	}
+	i.t.Logf("an operator reads: %v", err)
+}
+
+func mustParse(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !met() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited for %s in vain", what)
+		case <-poll.C:
+		}
+	}
+}
+
+// arrive waits for so many records.
+func arrive(t *testing.T, to *topic, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d records", n), func() bool { return len(to.all()) >= n })
+}
+
+// wantOnce checks that the topic holds exactly the events, in their order.
+func wantOnce(t *testing.T, to *topic, ids []string) {
+	t.Helper()
+	if got := to.ids(); !slices.Equal(got, ids) {
+		t.Errorf("the topic holds %d records, want %d: %v", len(got), len(ids), abbreviated(got))
+	}
+}
+
+// wantAll checks that the topic holds each event at least once.
+func wantAll(t *testing.T, to *topic, ids []string) {
+	t.Helper()
+	got := to.ids()
+	for _, id := range ids {
+		if !slices.Contains(got, id) {
+			t.Errorf("event %s is lost; the topic holds %v", id, abbreviated(got))
+			return
+		}
+	}
+}
+
+func abbreviated(ids []string) []string { return ids[:min(len(ids), 50)] }
+
+// watch checks, from now until the returned function is called, that the slot's
+// confirmed position is never beyond the first event without ack. It uses a
+// connection of its own.
+func (d *database) watch(g *gate) (stop func()) {
+	d.t.Helper()
+	look := &database{t: d.t, url: d.url, opts: d.opts, event: d.event, route: d.route}
+	look.connect()
+	quit := make(chan struct{})
+	var watching sync.WaitGroup
+	looks := 0
+	watching.Go(func() {
+		poll := time.NewTicker(2 * time.Millisecond)
+		defer poll.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-poll.C:
+			}
+			var text string
+			err := look.conn.QueryRow(d.t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", d.opts.Slot).Scan(&text)
+			first, waiting := g.unacked() // after the slot: what waits now waited then
+			if err != nil || !waiting {
+				continue
+			}
+			looks++
+			if confirmed, err := pglogrepl.ParseLSN(text); err != nil || confirmed > first {
+				d.t.Errorf("the slot is confirmed up to %s, but an event of %s has no ack (%v)", confirmed, first, err)
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(quit)
+		watching.Wait()
+		d.t.Logf("looked at the slot %d times while an event waited for its ack", looks)
+	})
+}

@@ -1,0 +1,332 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// intake turns the stream's messages into items of the queue. It lives longer
+// than a connection: what the server sends again after a reconnect it passes
+// over, once resume has told it where the stream begins. One goroutine uses it.
+type intake struct {
+	router   *transform.Router
+	queue    *queue
+	tracker  *checkpoint.Locked
+	keeper   *keeper
+	tables   map[wal.Table]bool
+	onUpdate string
+	metrics  Metrics
+	digest   *digest.Log
+
+	changes  atomic.Uint64 // everything but idle positions that arrived
+	relation *wal.Relation // of the last row
+	asked    *[]uint32     // what oids were when relation was looked up
+	outbox   bool          // whether relation is one of tables
+
+	// oids are those of tables at the last look at the catalogs; nil before.
+	oids atomic.Pointer[[]uint32]
+
+	end      wal.LSN             // what ends at or before it was taken in
+	landmark checkpoint.Landmark // of the last transaction with events among that
+	cut      wal.Position        // of the last event taken in behind end; zero: none
+	cutMark  checkpoint.Landmark // of its transaction
+
+	skip checkpoint.Landmark // the transaction that is passed over; zero: none
+
+	replay     *checkpoint.Replay // judges the stream until it shows something new; then nil
+	recognised func()             // called once it did
+}
+
+// consume takes messages from the stream until it ends or an event cannot be
+// taken in.
+func (in *intake) consume(ctx context.Context, s *wal.Stream) error {
+	for {
+		msg, err := s.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := in.accept(ctx, msg); err != nil {
+			return err
+		}
+	}
+}
+
+func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
+	if msg.Kind != wal.Idle {
+		in.changes.Add(1)
+	}
+	switch msg.Kind {
+	case wal.Insert:
+		return in.insert(ctx, msg)
+	case wal.LogicalMessage:
+		return in.message(ctx, msg)
+	case wal.Commit:
+		return in.commit(msg)
+	case wal.Idle:
+		return in.idle(msg.End)
+	case wal.Update, wal.Delete, wal.Truncate:
+		return in.otherChange(msg)
+	}
+	return nil
+}
+
+// commit ends a transaction.
+func (in *intake) commit(msg *wal.Message) error {
+	if again, err := in.repeated(msg.End); again || err != nil {
+		return err
+	}
+	if err := in.tracker.Seal(msg.End, in.cutMark); err != nil {
+		return fmt.Errorf("end of transaction %d: %w", msg.Row.XID, err)
+	}
+	in.end = msg.End
+	if !in.cutMark.IsZero() {
+		in.landmark = in.cutMark
+		in.metrics.Transaction()
+	}
+	in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
+	if in.tracker.InFlight() == 0 {
+		in.keeper.idle()
+	}
+	return nil
+}
+
+// idle takes note that there is nothing of ours up to pos.
+func (in *intake) idle(pos wal.LSN) error {
+	if again, err := in.repeated(pos); again || err != nil {
+		return err
+	}
+	if err := in.tracker.Idle(pos); err != nil {
+		return fmt.Errorf("idle position: %w", err)
+	}
+	in.end = max(in.end, pos)
+	in.keeper.idle()
+	return nil
+}
+
+// resume prepares for a stream. past is what is known of the log by the
+// checkpoint and the slot, and comes to include what this process has taken in.
+// fn is called once the stream is seen to be of the same log.
+func (in *intake) resume(past checkpoint.Past, fn func()) error {
+	if !in.cut.IsZero() && in.cut.CommitLSN < past.Known { // another instance has read the rest of it
+		if err := in.tracker.Seal(past.Known, checkpoint.Landmark{}); err != nil {
+			return fmt.Errorf("transaction at %s, which is over: %w", in.cut.CommitLSN, err)
+		}
+		in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
+	}
+	in.end = max(in.end, past.Known)
+	if in.landmark.Commit < past.Since.Commit {
+		in.landmark = past.Since
+	}
+	past.Known, past.Since, past.Cut = in.end, in.landmark, in.cutMark
+	in.replay = checkpoint.NewReplay(past)
+	in.recognised = fn
+	_, err := in.repeated(past.Start) // there may be nothing to repeat
+	return err
+}
+
+// read is how far the log was read, a transaction that was cut included.
+func (in *intake) read() wal.LSN {
+	if in.cut.IsZero() {
+		return in.end
+	}
+	return max(in.end, in.cut.CommitLSN+1) // its end is not known, but it has a record there
+}
+
+// repeated reports whether the server repeats itself at position pos, up to
+// which it has sent everything.
+func (in *intake) repeated(pos wal.LSN) (bool, error) {
+	if in.replay == nil {
+		return false, nil
+	}
+	done, err := in.replay.Reached(pos)
+	if err != nil || !done {
+		return true, err
+	}
+	in.replay = nil
+	in.recognised()
+	return pos < in.end, nil
+}
+
+// ours reports whether the row is of an outbox table: one that had its name when
+// the row was written, or has it now. The stream tells of a table that was
+// renamed for a while by the name of then, and up to PostgreSQL 15 it does not
+// notice when a schema gets its old name back (pgoutput.c, init_rel_sync_cache).
+func (in *intake) ours(row *wal.Row) bool {
+	oids := in.oids.Load()
+	if rel := row.Relation; rel != in.relation || oids != in.asked {
+		in.relation, in.asked = rel, oids
+		in.outbox = in.tables[wal.Table{Schema: rel.Namespace, Name: rel.Name}] ||
+			oids != nil && slices.Contains(*oids, rel.OID)
+	}
+	return in.outbox
+}
+
+// knows reports whether the change at p was taken in on an earlier connection.
+func (in *intake) knows(p wal.Position) bool {
+	return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq
+}
+
+func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
+	row := &msg.Row
+	if !in.ours(row) {
+		return nil
+	}
+	if again, err := in.seen(row); again || err != nil {
+		return err
+	}
+	ev, err := in.router.Route(row)
+	if err := in.take(ctx, item{event: ev}, in.passOver(row, err), msg); err != nil {
+		return err
+	}
+	in.took(row)
+	return nil
+}
+
+func (in *intake) message(ctx context.Context, msg *wal.Message) error {
+	at := msg.Row.Position.CommitLSN
+	if msg.Loose {
+		replaying := in.replay != nil
+		if again, err := in.repeated(at); err != nil || again || replaying && at <= in.end {
+			return err
+		}
+	} else if again, err := in.seen(&msg.Row); again || err != nil {
+		return err
+	}
+	ev, err := in.router.RouteMessage(msg)
+	if err := in.take(ctx, item{event: ev}, in.passOver(&msg.Row, err), msg); err != nil {
+		return err
+	}
+	if msg.Loose {
+		return in.endLoose(at)
+	}
+	in.took(&msg.Row)
+	return nil
+}
+
+// passOver returns what the router says of the row, or that its transaction is
+// passed over.
+func (in *intake) passOver(row *wal.Row, routed error) error {
+	if row.Position.CommitLSN != in.skip.Commit || !in.skip.Same(checkpoint.LandmarkOf(row)) {
+		return routed
+	}
+	if routed == nil {
+		return &transform.BadEvent{Reason: transform.ReasonPassedOver, Err: errPassedOver}
+	}
+	if bad, isBad := errors.AsType[*transform.BadEvent](routed); isBad {
+		return &transform.BadEvent{Reason: transform.ReasonPassedOver, Err: fmt.Errorf("%w: %w", errPassedOver, bad)}
+	}
+	return routed
+}
+
+var errPassedOver = errors.New("an operator passed over its transaction")
+
+// seen reports whether the event of the row was taken in already.
+func (in *intake) seen(row *wal.Row) (bool, error) {
+	if in.replay != nil {
+		if err := in.replay.Transaction(checkpoint.LandmarkOf(row)); err != nil {
+			return false, err
+		}
+	}
+	return in.knows(row.Position), nil
+}
+
+// took takes note that the event of the row is taken in.
+func (in *intake) took(row *wal.Row) {
+	in.cut, in.cutMark = row.Position, checkpoint.LandmarkOf(row)
+}
+
+// endLoose ends what a message of no transaction is to the tracker: a
+// transaction of its own, that no commit will end. The server sends it when it
+// comes upon it in the log, between transactions. Its position is the end of its
+// record, so that a stream from there on begins with what follows it; that may
+// be the record of a commit, whose rows therefore do not count as taken in.
+func (in *intake) endLoose(end wal.LSN) error {
+	if err := in.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
+		return fmt.Errorf("message of no transaction: %w", err)
+	}
+	in.end = end
+	return nil
+}
+
+// take queues the item of an event that the router made, or could not make, of
+// the message. Without one, the item already has its row's memory.
+func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Message) error {
+	bad, isBad := errors.AsType[*transform.BadEvent](routed)
+	if routed != nil && !isBad {
+		return routed
+	}
+	if ev := it.event; ev.Warning != "" {
+		in.metrics.Warned(ev.Warning)
+		in.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event is published, but not as one would expect", Detail: string(ev.Warning)},
+			zap.String("warning", string(ev.Warning)), zap.String("table", ev.Table), zap.String("event_id", ev.Name()),
+			zap.Stringer("lsn", ev.Position.CommitLSN), zap.Uint32("seq", ev.Position.Seq))
+	}
+	it.bad, it.size = bad, it.event.Size()
+	it.memory += itemMemory + it.event.Memory()
+	if msg != nil {
+		it.chunk = msg.Chunk
+		it.memory += msg.Retain() // delivery releases it
+	}
+	if err := in.queue.room(ctx, it.memory); err != nil {
+		it.chunk.Release(1)
+		return err
+	}
+	it.ticket = in.tracker.Add() // not before: it may never come again
+	in.queue.push(it)
+	return nil
+}
+
+// snapshot takes in the rows that are in the tables now, as one transaction
+// that ends at lsn, and waits until all of them are acked. It returns their
+// number.
+func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []wal.Table, name string, lsn wal.LSN) (int, error) {
+	next := wal.Position{CommitLSN: lsn}
+	for _, t := range tables {
+		rel, ok, err := wal.ReadColumns(ctx, sql, t)
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
+			return 0, fmt.Errorf("table %s does not exist", t)
+		}
+		from := wal.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
+		err = wal.ReadSnapshot(ctx, sql, from, func(row *wal.Row) error {
+			next.Seq++
+			in.metrics.SnapshotRow()
+			ev, err := in.router.Route(row)
+			return in.take(ctx, item{event: ev, memory: row.Size()}, err, nil)
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if err := in.tracker.Seal(lsn, checkpoint.Landmark{}); err != nil {
+		return 0, err
+	}
+	return int(next.Seq), in.settled(ctx)
+}
+
+// settled waits until everything taken in is acked.
+func (in *intake) settled(ctx context.Context) error {
+	for in.tracker.InFlight() > 0 {
+		if err := backoff.Sleep(ctx, settlePoll); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const settlePoll = 20 * time.Millisecond

@@ -1,0 +1,297 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const typeText = 25
+
+// relation is a table with the columns of an outbox.
+func relation(oid uint32, name string) *wal.Relation {
+	rel := &wal.Relation{OID: oid, Namespace: "public", Name: name}
+	for _, c := range []string{"id", "aggregatetype", "aggregateid", "type", "payload"} {
+		rel.Columns = append(rel.Columns, wal.Column{Name: c, Type: typeText})
+	}
+	return rel
+}
+
+var outboxRelation, audit = relation(1, "outbox"), relation(2, "audit")
+
+func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
+	t.Helper()
+	m := &counts{}
+	router, err := transform.New(transform.DefaultEvent(), transform.DefaultRoute())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracker := checkpoint.NewLocked(0)
+	return &intake{
+		router:   router,
+		queue:    newQueue(1 << 20),
+		tracker:  tracker,
+		keeper:   newKeeper(&store{}, tracker, time.Second, m, zap.NewNop()),
+		tables:   map[wal.Table]bool{{Schema: "public", Name: "outbox"}: true},
+		onUpdate: onUpdate,
+		metrics:  m,
+		digest:   digest.New(zap.NewNop()),
+	}, m
+}
+
+// row is a change of the given kind; its event id says where it was.
+func row(kind wal.Kind, rel *wal.Relation, lsn wal.LSN, seq uint32) *wal.Message {
+	m := &wal.Message{Kind: kind}
+	m.Row.Relation, m.Row.Position, m.Row.XID = rel, wal.Position{CommitLSN: lsn, Seq: seq}, uint32(lsn)
+	for _, v := range []string{fmt.Sprintf("%d/%d", lsn, seq), "order", "o-1", "Placed", "{}"} {
+		m.Row.Values = append(m.Row.Values, wal.Value{Kind: wal.Text, Data: []byte(v)})
+	}
+	return m
+}
+
+func insert(lsn wal.LSN, seq uint32) *wal.Message { return row(wal.Insert, outboxRelation, lsn, seq) }
+func commit(end wal.LSN) *wal.Message             { return &wal.Message{Kind: wal.Commit, End: end} }
+func idle(pos wal.LSN) *wal.Message               { return &wal.Message{Kind: wal.Idle, End: pos} }
+
+// again stands for a new connection, whose stream begins at start.
+func again(start wal.LSN) *wal.Message { return &wal.Message{End: start} }
+
+// accepted returns the ids of the events that the messages make.
+func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
+	t.Helper()
+	for _, m := range messages {
+		accept := in.accept
+		if m.Kind == 0 {
+			accept = func(_ context.Context, m *wal.Message) error {
+				return in.resume(checkpoint.Past{Start: m.End, Known: in.end, Since: checkpoint.Landmark{Commit: in.end}}, func() {})
+			}
+		}
+		if err := accept(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return queued(in.queue)
+}
+
+func queued(q *queue) (ids []string) {
+	for _, it := range q.cut(nil) {
+		ids = append(ids, string(it.event.ID))
+	}
+	return ids
+}
+
+// loose is a message of no transaction.
+func loose(pos wal.LSN) *wal.Message {
+	m := &wal.Message{Kind: wal.LogicalMessage, Prefix: "outbox", Loose: true}
+	m.Row.Position.CommitLSN = pos
+	m.Content, _ = envelope.Encode(&envelope.Message{ID: fmt.Appendf(nil, "loose %d", pos)})
+	return m
+}
+
+func TestIntake(t *testing.T) {
+	for name, c := range map[string]struct {
+		messages []*wal.Message
+		events   []string
+		end      wal.LSN
+	}{
+		"takes in the inserts of a transaction": {
+			[]*wal.Message{insert(10, 0), insert(10, 1), commit(15)}, []string{"10/0", "10/1"}, 15},
+		"passes over other tables": {
+			[]*wal.Message{row(wal.Insert, audit, 10, 0), insert(10, 1), row(wal.Insert, audit, 10, 2), commit(15)}, []string{"10/1"}, 15},
+		"passes over updates, deletes and truncates": {
+			[]*wal.Message{insert(10, 0), row(wal.Update, outboxRelation, 10, 1), row(wal.Delete, outboxRelation, 10, 2), row(wal.Truncate, outboxRelation, 10, 3), commit(15)},
+			[]string{"10/0"}, 15},
+		"takes a whole transaction once after a reconnect": {
+			[]*wal.Message{insert(10, 0), commit(15), insert(20, 0), insert(20, 1), again(15), insert(20, 0), insert(20, 1), insert(20, 2), commit(25)},
+			[]string{"10/0", "20/0", "20/1", "20/2"}, 25},
+		"takes a transaction cut before its commit once": {
+			[]*wal.Message{insert(20, 0), insert(20, 1), again(1), insert(20, 0), insert(20, 1), commit(25), insert(30, 0), commit(35)},
+			[]string{"20/0", "20/1", "30/0"}, 35},
+		"passes over all that it has taken in since the slot's position": {
+			[]*wal.Message{insert(10, 0), commit(15), insert(20, 0), commit(25), idle(30), insert(40, 0), again(5),
+				insert(10, 0), commit(15), idle(18), insert(20, 0), commit(25), idle(30), insert(40, 0), insert(40, 1), commit(45)},
+			[]string{"10/0", "20/0", "40/0", "40/1"}, 45},
+		"passes over what another process has taken in": {
+			[]*wal.Message{idle(30), again(5), insert(10, 0), commit(15), insert(20, 0), commit(25), idle(30), insert(40, 0), commit(45)},
+			[]string{"40/0"}, 45},
+		"takes a message of no transaction and the transaction at its position": {
+			[]*wal.Message{insert(10, 0), commit(15), loose(20), insert(20, 0), commit(25)}, []string{"10/0", "loose 20", "20/0"}, 25},
+		"takes a message of no transaction once after a reconnect": {
+			[]*wal.Message{loose(20), insert(30, 0), again(10), loose(20), insert(30, 0), insert(30, 1), commit(35), again(30), insert(30, 0), insert(30, 1), loose(35), commit(35)},
+			[]string{"loose 20", "30/0", "30/1"}, 35},
+		"ends a message of no transaction with itself": {
+			[]*wal.Message{insert(10, 0), commit(15), loose(20)}, []string{"10/0", "loose 20"}, 20},
+		"takes idle positions": {
+			[]*wal.Message{insert(10, 0), commit(15), idle(40)}, []string{"10/0"}, 40},
+		"never goes back to an idle position": {
+			[]*wal.Message{idle(40), idle(30)}, nil, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, _ := newIntake(t, transform.UpdateWarn)
+			if got := accepted(t, in, c.messages...); !slices.Equal(got, c.events) {
+				t.Errorf("took in %v, want %v", got, c.events)
+			}
+			if in.end != c.end || in.tracker.InFlight() != len(c.events) {
+				t.Errorf("ends at %v with %d in flight, want %v with %d", in.end, in.tracker.InFlight(), c.end, len(c.events))
+			}
+		})
+	}
+}
+
+func TestIntakeHoldsThePositionOverACutTransaction(t *testing.T) {
+	in, _ := newIntake(t, transform.UpdateWarn)
+	accepted(t, in, idle(10), insert(20, 0))
+	in.tracker.Done(1, 1) // acked before its transaction ended
+	accepted(t, in, again(10), idle(15))
+	if got := in.tracker.Position(); got != 10 {
+		t.Errorf("position %v within a transaction, want 10", got)
+	}
+	accepted(t, in, insert(20, 0), commit(25))
+	if got := in.tracker.Position(); got != 25 {
+		t.Errorf("position %v after its end, want 25", got)
+	}
+}
+
+func TestIntakeForgetsAnEventThatFoundNoRoom(t *testing.T) {
+	in, _ := newIntake(t, transform.UpdateWarn)
+	in.queue = newQueue(1)
+	accepted(t, in, insert(10, 0)) // fills the bound
+	cause := errors.New("connection broke")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if err := in.accept(ctx, insert(10, 1)); !errors.Is(err, cause) {
+		t.Fatalf("accept = %v, want the context's cause", err)
+	}
+	if got := in.tracker.InFlight(); got != 1 {
+		t.Errorf("%d in flight, want 1", got)
+	}
+	in.queue = newQueue(1 << 20)
+	if got := accepted(t, in, again(5), insert(10, 0), insert(10, 1), commit(15)); !slices.Equal(got, []string{"10/1"}) {
+		t.Errorf("after the reconnect took in %v, want 10/1", got)
+	}
+}
+
+// The transaction of an event that found no room may never come again: the
+// stream goes on on another server.
+func TestIntakeWaitsForNoTransactionOfAnEventThatFoundNoRoom(t *testing.T) {
+	in, _ := newIntake(t, transform.UpdateWarn)
+	in.queue = newQueue(1)
+	accepted(t, in, insert(10, 0), commit(15)) // fills the bound
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := in.accept(ctx, insert(20, 0)); err == nil {
+		t.Fatal("an event found room beyond the bound")
+	}
+	in.tracker.Done(1, 1)
+	accepted(t, in, again(15), idle(30))
+	if got := in.tracker.Position(); got != 30 {
+		t.Errorf("the position stays at %v, want 30", got)
+	}
+}
+
+// Failure mode 19.
+func TestIntakeOnUpdate(t *testing.T) {
+	for policy, class := range map[string]failure.Class{
+		transform.UpdateWarn: failure.Transient, transform.UpdateError: failure.Transient, transform.UpdateFatal: failure.Config,
+	} {
+		t.Run(policy, func(t *testing.T) {
+			in, m := newIntake(t, policy)
+			err := in.accept(t.Context(), row(wal.Update, outboxRelation, 10, 0))
+			if failure.ClassOf(err) != class || (err != nil) != (class == failure.Config) {
+				t.Errorf("accept = %v", err)
+			}
+			if !slices.Equal(m.ignored, []string{"update"}) {
+				t.Errorf("counted %v", m.ignored)
+			}
+			if err := in.accept(t.Context(), row(wal.Update, audit, 10, 1)); err != nil {
+				t.Errorf("update of another table: %v", err)
+			}
+		})
+	}
+}
+
+// An update in a transaction that is passed over ends nothing, one in another does.
+func TestIntakePassesOverAnUpdate(t *testing.T) {
+	in, _ := newIntake(t, transform.UpdateFatal)
+	refused := row(wal.Update, outboxRelation, 10, 0)
+	in.skip = checkpoint.LandmarkOf(&refused.Row)
+	if err := in.accept(t.Context(), refused); err != nil {
+		t.Errorf("accept = %v", err)
+	}
+	err := in.accept(t.Context(), row(wal.Update, outboxRelation, 20, 0))
+	if want := "--skip-to 0/14 --yes"; failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) {
+		t.Errorf("accept = %v, remedy %q; want one with %s", err, failure.RemedyOf(err), want)
+	}
+}
+
+func TestIntakeQueuesABadEvent(t *testing.T) {
+	in, _ := newIntake(t, transform.UpdateWarn)
+	m := insert(10, 0)
+	m.Row.Values[2] = wal.Value{Kind: wal.Null} // the key
+	if err := in.accept(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	batch := in.queue.cut(nil)
+	if len(batch) != 1 || batch[0].bad == nil || batch[0].bad.Reason != transform.ReasonNullKey {
+		t.Errorf("queued %+v, want one bad event", batch)
+	}
+}
+
+// The first transaction of a new slot's stream may have the position at which
+// the snapshot was taken.
+func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	pgtest.Exec(t, url, outboxTable, "INSERT INTO outbox SELECT n::text, 'order', 'o', 'Placed', '{}' FROM generate_series(1, 3) n")
+	conn, err := wal.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeConn(conn)
+	in, _ := newIntake(t, transform.UpdateWarn)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	acks := make(chan []string)
+	go func() { // the delivery
+		batch, _ := in.queue.take(ctx, 0, nil)
+		var ids []string
+		for len(batch) > 0 {
+			for _, it := range batch {
+				ids = append(ids, string(it.event.ID))
+				in.tracker.Done(it.ticket, 1)
+			}
+			batch, _ = in.queue.take(ctx, 0, nil)
+		}
+		acks <- ids
+	}()
+	n, err := in.snapshot(t.Context(), conn, []wal.Table{{Schema: "public", Name: "outbox"}}, "", 10)
+	if err != nil || n != 3 {
+		t.Fatalf("snapshot = %d rows, %v", n, err)
+	}
+	in.queue.close()
+	if got := <-acks; !slices.Equal(got, []string{"1", "2", "3"}) {
+		t.Errorf("the snapshot published %v", got)
+	}
+	in.queue = newQueue(1 << 20)
+	if got := accepted(t, in, insert(10, 0), commit(15)); !slices.Equal(got, []string{"10/0"}) {
+		t.Errorf("the stream's first transaction gave %v, want 10/0", got)
+	}
+	if got := in.tracker.InFlight(); got != 1 {
+		t.Errorf("%d in flight, want 1", got)
+	}
+}
+
+const outboxTable = `CREATE TABLE outbox (id text PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text)`

@@ -1,0 +1,167 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// withKafka returns a broker, and a sink and a checkpoint store that use it.
+func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store) {
+	d.t.Helper()
+	b := kafkatest.Start(d.t)
+	b.CreateTopic(d.t, "outbox.event.order", 1, nil)
+	d.kafka.Brokers = b.Brokers
+	out := d.kafkaSink()
+	opts, err := sink.ClientOpts(*d.kafka)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(store.Close)
+	return b, out, store
+}
+
+// kafkaSink returns a sink that ends with the test. It is of no use after a
+// delivery that failed.
+func (d *database) kafkaSink() *sink.Kafka {
+	d.t.Helper()
+	out, err := sink.NewKafka(*d.kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.letters))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(out.Close)
+	return out
+}
+
+func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
+	for _, r := range b.Consume(d.t, []string{"outbox.event.order"}, kafkatest.Count(n)) {
+		i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
+		ids = append(ids, string(r.Headers[i].Value))
+	}
+	return ids
+}
+
+// Failure modes 14 and 25: the broker is away for longer than wal_sender_timeout,
+// by what the server says of our replies. The intake blocks at its bound, the
+// connection to PostgreSQL stays, and a stop or a question about health is
+// answered. Then everything arrives once.
+func TestBrokerOutage(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	const senderTimeout = 10 * time.Second // a machine may stop us for half of it
+	d.opts.URL += fmt.Sprintf("?wal_sender_timeout=%d", senderTimeout.Milliseconds())
+	d.opts.MaxBufferedBytes = 100_000
+	b, out, s := d.withKafka()
+	i := d.start(s, out).streams()
+	ids := d.insert(5, 1)
+	eventually(t, "the first events", func() bool { i.metrics.mu.Lock(); defer i.metrics.mu.Unlock(); return i.metrics.published == 5 })
+	d.heard()
+	pid := d.walsender()
+
+	b.Stop(t)
+	ids = append(ids, d.insert(3000, 100)...)
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 98_000 })
+	first := d.replied(pid)
+	eventually(t, "replies for longer than the server waits for one", func() bool {
+		if got := i.metrics.inFlight(); got > 100_000 {
+			t.Fatalf("%d bytes in flight, the bound is 100000", got)
+		}
+		if got := d.walsender(); got != pid {
+			t.Fatalf("the walsender changed from %d to %d", pid, got)
+		}
+		_ = i.health.Status() // must not block
+		return d.replied(pid).Sub(first) > senderTimeout+senderTimeout/10
+	})
+	b.Resume(t)
+	if got := d.published(b, len(ids)); !slices.Equal(got, ids) {
+		t.Errorf("the topic holds %d records, want %d: %v", len(got), len(ids), abbreviated(got))
+	}
+	if got := i.metrics.reconnected(); got != 0 {
+		t.Errorf("%d reconnects to PostgreSQL", got)
+	}
+	i.stop()
+}
+
+// replied is when the server last had a status update of the walsender's client.
+func (d *database) replied(walsender int) (at time.Time) {
+	d.t.Helper()
+	err := d.conn.QueryRow(d.t.Context(), "SELECT reply_time FROM pg_stat_replication WHERE pid = $1", walsender).Scan(&at)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return at
+}
+
+// Failure modes 25 and 38: a stop during an outage, after a reconnect that waits
+// for the broker, ends after the drain's timeout.
+func TestStopDuringABrokerOutage(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.opts.DrainTimeout = 100 * time.Millisecond
+	d.ends = closeTimeout // the last checkpoint cannot be saved
+	b, out, s := d.withKafka()
+	i := d.start(s, out).streams()
+	d.insert(5, 1)
+	b.Stop(t)
+	d.insert(5, 1)
+	eventually(t, "events in flight", func() bool { return i.health.Status().(Status).InFlightEvents > 0 })
+	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
+	eventually(t, "a reconnect", func() bool { return i.metrics.reconnected() > 0 })
+	i.stop() // it fails if the stop waits for the broker
+}
+
+// Failure mode 31.
+func TestDeadLetterThatCannotBeWrittenHalts(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.opts.OnBadEvent = transform.BadEventDeadLetter
+	d.letters = "no/such topic"
+	_, out, s := d.withKafka()
+	i := d.start(s, out).streams()
+	d.exec(`INSERT INTO outbox VALUES ('bad', 'order', NULL, 'Placed', '{}')`)
+	const halted = `event bad: write dead letter`
+	i.wantEnd(failure.Config, halted)
+	d.start(s, d.kafkaSink()).wantEnd(failure.Config, halted) // neither checkpoint nor slot has passed it
+}
+
+// Failure mode 36.
+func TestCheckpointTopicDeletedWhileRunning(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	b, out, s := d.withKafka()
+	i := d.start(s, out).streams()
+	d.insert(1, 1)
+	admin := kadm.NewClient(b.Client(t))
+	if _, err := admin.DeleteTopics(t.Context(), d.opts.Checkpoint.Topic); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of Run", func() bool {
+		d.insert(1, 1) // something to save
+		select {
+		case <-i.done:
+			return true
+		default:
+			return false
+		}
+	})
+	i.wantEnd(failure.Loss, `topic was deleted`)
+	if strings.Contains(i.err.Error(), "\n") {
+		t.Errorf("the error has several lines: %q", i.err)
+	}
+}

@@ -1,0 +1,269 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const (
+	// saveBytes of log make a position worth saving before the interval is
+	// over: it keeps the slot of an idle outbox close behind busy tables.
+	saveBytes = 256 << 10
+	// quietInterval is how often a position is saved that moved by less than
+	// saveBytes and past none of our events.
+	quietInterval = 5 * time.Second
+)
+
+// saveWaits are those between attempts at a save.
+var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
+
+// keeper makes the acked position durable and then has it confirmed, in this
+// order: the slot's confirmed position never passes the checkpoint, so a slot
+// that did was moved by somebody else.
+//
+// begin comes before the tracker hears of any position, as only then is it
+// known what a checkpoint has to say besides.
+type keeper struct {
+	store    checkpoint.Store
+	tracker  *checkpoint.Locked
+	interval time.Duration
+	metrics  Metrics
+	log      *zap.Logger
+	wake     chan struct{} // capacity 1: the tracker's position may have moved
+	saving   chan struct{} // capacity 1: full during a save, which lasts storeTimeout at the longest
+	failed   bool          // run returned an error; read after run
+	progress *saving       // what health and metrics show
+
+	acked  atomic.Bool                // an event was acked since the last save
+	saved  atomic.Uint64              // LSN of the last save
+	stream atomic.Pointer[wal.Stream] // to confirm on; nil between connections
+
+	mu      sync.Mutex            // never held during a save
+	current checkpoint.Checkpoint // as last saved, in the present epoch
+	seen    string                // the publication at the last look; the next checkpoint says so
+}
+
+func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *keeper {
+	k := &keeper{
+		store:    bounded{store},
+		tracker:  tracker,
+		interval: interval,
+		metrics:  m,
+		log:      log,
+		wake:     make(chan struct{}, 1),
+		saving:   make(chan struct{}, 1),
+	}
+	k.progress = &saving{log: log, ahead: k.ahead}
+	return k
+}
+
+// begin sets what the next checkpoints say besides the position, and saves the
+// first of them.
+func (k *keeper) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
+	return k.exclusive(ctx, func() error { return k.try(ctx, cp) })
+}
+
+// advance saves the tracker's position.
+func (k *keeper) advance(ctx context.Context) error {
+	return k.exclusive(ctx, func() error { return k.try(ctx, k.last()) })
+}
+
+// exclusive calls fn while no other save is in progress.
+func (k *keeper) exclusive(ctx context.Context, fn func() error) error {
+	select {
+	case k.saving <- struct{}{}:
+		defer func() { <-k.saving }()
+		return fn()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// finish saves the last position, once run has ended.
+func (k *keeper) finish(ctx context.Context) {
+	if k.failed || !k.ahead() && !k.changed() {
+		return
+	}
+	if err := k.advance(ctx); err != nil {
+		k.log.Warn("the last checkpoint was not saved; some events may be sent again", zap.Error(err))
+	}
+}
+
+// last returns the checkpoint saved last.
+func (k *keeper) last() checkpoint.Checkpoint {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.current
+}
+
+// follow has the next checkpoints say what the publication was at the last look,
+// which fits what it was before: a membership that came since is then known to
+// have been there while an older one still was. It never blocks.
+func (k *keeper) follow(publication string) {
+	k.mu.Lock()
+	k.seen = publication
+	k.mu.Unlock()
+	signal(k.wake)
+}
+
+// publication is what follow was told last.
+func (k *keeper) publication() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seen
+}
+
+// changed reports whether the last checkpoint says another publication than was
+// seen since.
+func (k *keeper) changed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.current.Epoch != 0 && k.current.Publication != k.seen
+}
+
+// event notes that events were acked and wakes run.
+func (k *keeper) event() {
+	k.acked.Store(true)
+	k.moved()
+}
+
+// idle wakes run for a position that passed no event.
+func (k *keeper) idle() { k.moved() }
+
+func (k *keeper) moved() {
+	k.progress.moved()
+	signal(k.wake)
+}
+
+// ahead tells whether there is a position to save.
+func (k *keeper) ahead() bool { return k.tracker.Position() > wal.LSN(k.saved.Load()) }
+
+// run saves and confirms positions until ctx ends. It returns an error that
+// retrying cannot mend.
+func (k *keeper) run(ctx context.Context) error {
+	timer := time.NewTimer(quietInterval)
+	defer timer.Stop()
+	retry := backoff.Series{Range: saveWaits}
+	var notBefore time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.wake:
+		case <-timer.C:
+		}
+		wait := max(k.wait(), time.Until(notBefore))
+		if wait <= 0 {
+			wait = quietInterval
+			switch err := k.advance(ctx); {
+			case err == nil:
+				retry.Reset()
+			case ctx.Err() != nil:
+				return nil
+			case errors.Is(err, checkpoint.ErrSuperseded):
+				return fmt.Errorf("%w: %w", ErrTakenOver, err)
+			case failure.ClassOf(err) != failure.Transient:
+				k.failed = true
+				return err
+			default:
+				wait = retry.Next()
+				notBefore = time.Now().Add(wait)
+				k.progress.report()
+			}
+		}
+		timer.Reset(wait)
+	}
+}
+
+// wait is how long the tracker's position may still wait to be saved; 0 means
+// that it is due.
+func (k *keeper) wait() time.Duration {
+	moved := int64(k.tracker.Position()) - int64(k.saved.Load())
+	limit := quietInterval
+	switch {
+	case k.changed():
+		limit = k.interval
+	case moved <= 0:
+		return quietInterval
+	case moved >= saveBytes:
+		limit = k.interval / 5
+	case k.acked.Load():
+		limit = k.interval
+	}
+	return max(0, limit-time.Since(k.last().SavedAt))
+}
+
+// try is save, with what health and metrics show of it.
+func (k *keeper) try(ctx context.Context, cp checkpoint.Checkpoint) error {
+	began := time.Now()
+	k.progress.begin()
+	err := k.save(ctx, cp)
+	switch {
+	case err == nil:
+		k.progress.succeeded(began)
+	case ctx.Err() != nil:
+		k.progress.givenUp()
+	default:
+		k.progress.failed(err)
+	}
+	return err
+}
+
+// save makes cp durable, at the tracker's position where that is further, and
+// confirms it. It is called through exclusive.
+func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	k.acked.Store(false) // before the position is read: an ack in between counts for the next save
+	position, landmark := k.tracker.Progress()
+	if landmark.Commit > cp.Landmark.Commit {
+		cp.Landmark = landmark
+	}
+	cp.LSN, cp.SavedAt = max(cp.LSN, position), time.Now()
+	cp.Publication = k.publication()
+	k.enter(cp.Epoch)
+	err := k.store.Save(ctx, cp)
+	k.metrics.CheckpointSaved(err)
+	if err != nil {
+		k.acked.Store(true)
+		return err
+	}
+	k.mu.Lock()
+	k.current = cp
+	k.mu.Unlock()
+	k.saved.Store(uint64(cp.LSN))
+	k.confirm()
+	return nil
+}
+
+// enter has later checkpoints say epoch, although its first save may yet fail:
+// if it reaches the store all the same, those of the epoch before do not count.
+func (k *keeper) enter(epoch int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current.Epoch != 0 {
+		k.current.Epoch = epoch
+	}
+}
+
+// confirm tells the present stream, if any, the last saved position.
+func (k *keeper) confirm() {
+	if s := k.stream.Load(); s != nil {
+		s.Confirm(wal.LSN(k.saved.Load()))
+	}
+}
+
+// attach confirms on s from now on; nil detaches.
+func (k *keeper) attach(s *wal.Stream) {
+	k.stream.Store(s)
+	k.confirm()
+}

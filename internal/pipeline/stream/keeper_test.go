@@ -1,0 +1,278 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const interval = 100 * time.Millisecond
+
+// keeping is a keeper that runs in a synctest bubble, begun at 1000.
+type keeping struct {
+	*keeper
+	store   *store
+	metrics *counts
+	stop    func() error // ends run and returns its error
+}
+
+func keep(t *testing.T) keeping {
+	t.Helper()
+	s, m := &store{}, &counts{}
+	k := newKeeper(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
+	if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.run(ctx) }()
+	return keeping{k, s, m, func() error { cancel(); return <-done }}
+}
+
+// ack lets one transaction that ends at end be acked.
+func (k keeping) ack(t *testing.T, end wal.LSN) {
+	t.Helper()
+	ticket := k.tracker.Add()
+	if err := k.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
+		t.Fatal(err)
+	}
+	k.tracker.Done(ticket, 1)
+	k.event()
+}
+
+// idleTo moves the position past nothing of ours.
+func (k keeping) idleTo(t *testing.T, pos wal.LSN) {
+	t.Helper()
+	if err := k.tracker.Idle(pos); err != nil {
+		t.Fatal(err)
+	}
+	k.idle()
+}
+
+// pass lets the bubble's clock go on by d.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (k keeping) want(t *testing.T, positions ...wal.LSN) {
+	t.Helper()
+	if got := k.store.positions(); !slices.Equal(got, positions) {
+		t.Errorf("saved %v, want %v", got, positions)
+	}
+}
+
+func TestKeeperSavesAnAckWithinTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		pass(interval / 2)
+		k.ack(t, 1100)
+		pass(interval/2 - 1)
+		k.want(t, 1000)
+		pass(1)
+		k.want(t, 1000, 1100)
+		if err := k.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestKeeperSavesManyAcksAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		for end := wal.LSN(1001); end <= 1050; end++ {
+			k.ack(t, end)
+		}
+		pass(time.Second)
+		k.want(t, 1000, 1050)
+		_ = k.stop()
+	})
+}
+
+func TestKeeperSavesMuchLogEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.idleTo(t, 1000+saveBytes)
+		pass(interval/5 - 1)
+		k.want(t, 1000)
+		pass(1)
+		k.want(t, 1000, 1000+saveBytes)
+		_ = k.stop()
+	})
+}
+
+func TestKeeperSavesAQuietPositionOnceInAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		pass(time.Millisecond)
+		for n := range 99 {
+			k.idleTo(t, wal.LSN(1001+n))
+			pass(quietInterval / 100)
+		}
+		k.want(t, 1000)
+		pass(quietInterval)
+		k.want(t, 1000, 1099)
+		pass(10 * quietInterval) // nothing moves
+		k.want(t, 1000, 1099)
+		_ = k.stop()
+	})
+}
+
+func TestKeeperConfirmsOnlyWhatIsSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		release := make(chan struct{})
+		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { <-release; return nil })
+		k.ack(t, 1100)
+		pass(time.Minute)
+		if got := k.saved.Load(); got != 1000 {
+			t.Errorf("confirms %d while the save is under way", got)
+		}
+		close(release)
+		pass(0)
+		if got := k.saved.Load(); got != 1100 {
+			t.Errorf("confirms %d after the save, want 1100", got)
+		}
+		_ = k.stop()
+	})
+}
+
+func TestKeeperRemembersAnAckDuringASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		acked := false
+		k.store.hook(func(context.Context, checkpoint.Checkpoint) error {
+			if !acked {
+				acked = true
+				k.ack(t, 1200)
+			}
+			return nil
+		})
+		k.ack(t, 1100)
+		pass(2 * interval)
+		k.want(t, 1000, 1100, 1200)
+		_ = k.stop()
+	})
+}
+
+func TestKeeperRetriesAFailingStoreWithPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("store is away") })
+		for end := wal.LSN(1001); end <= 1600; end++ { // each ack wakes the keeper
+			k.ack(t, end)
+			pass(100 * time.Millisecond)
+		}
+		if k.metrics.failures < 10 || k.metrics.failures > 40 {
+			t.Errorf("%d attempts in a minute", k.metrics.failures)
+		}
+		if got := k.saved.Load(); got != 1000 {
+			t.Errorf("confirms %d, which is not saved", got)
+		}
+		k.store.hook(nil)
+		pass(saveWaits.Longest)
+		k.want(t, 1000, 1600)
+		_ = k.stop()
+	})
+}
+
+func TestKeeperEndsWithWhatRetryingCannotMend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.store.hook(func(context.Context, checkpoint.Checkpoint) error {
+			return failure.Lossf("find it", "the topic was deleted")
+		})
+		k.ack(t, 1100)
+		pass(interval)
+		err := k.stop()
+		if failure.ClassOf(err) != failure.Loss {
+			t.Errorf("run = %v, want class Loss", err)
+		}
+		before := k.metrics.saves
+		k.finish(t.Context())
+		if k.metrics.saves != before {
+			t.Error("finish asks a store that has failed for good")
+		}
+	})
+}
+
+// A broker that is down blocks a save for as long as it is.
+func TestKeeperAnswersWhileASaveBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.store.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		k.ack(t, 1100)
+		pass(time.Minute)
+		if got := k.last(); got.LSN != 1000 {
+			t.Errorf("last is at %v", got.LSN)
+		}
+		cause := errors.New("asked to stop")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		if err := k.begin(ctx, checkpoint.Checkpoint{LSN: 1000, Epoch: 8}); !errors.Is(err, cause) {
+			t.Errorf("begin = %v, want its context's cause", err)
+		}
+		if err := k.stop(); err != nil {
+			t.Errorf("run = %v, want nil for a stop", err)
+		}
+	})
+}
+
+func TestKeeperBeginKeepsWhatWasAckedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		ticket := k.tracker.Add()
+		_ = k.tracker.Seal(1500, checkpoint.Landmark{})
+		k.tracker.Done(ticket, 1) // acked, not saved: the connection broke
+		if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8}); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.last(); got.LSN != 1500 || got.Epoch != 8 {
+			t.Errorf("begins at %v in epoch %d, want 1500 in 8", got.LSN, got.Epoch)
+		}
+		_ = k.stop()
+	})
+}
+
+func TestKeeperFinishSavesTheLastPosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.ack(t, 1100)
+		if err := k.stop(); err != nil {
+			t.Fatal(err)
+		}
+		k.finish(t.Context())
+		k.finish(t.Context()) // nothing left to do
+		k.want(t, 1000, 1100)
+	})
+}
+
+// A first save that fails may have reached the store.
+func TestKeeperStaysInTheEpochThatMayBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("the answer was lost") })
+		if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 8}); err == nil {
+			t.Fatal("begun")
+		}
+		k.store.hook(nil)
+		k.ack(t, 1100)
+		pass(interval)
+		if got := k.store.stored(); got.LSN != 1100 || got.Epoch != 8 || got.Slot != "s" {
+			t.Errorf("saved %s in epoch %d, want 1100 in epoch 8", got.LSN, got.Epoch)
+		}
+		_ = k.stop()
+	})
+}

@@ -1,0 +1,34 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// LastEvent is the last event that the brokers acknowledged.
+type LastEvent struct {
+	ID    string `json:"id"` // cut off where it is very long
+	Topic string `json:"topic"`
+	// LSN and Seq are its position; "" and 0 where it was polled.
+	LSN string `json:"lsn,omitempty"`
+	Seq uint32 `json:"seq"`
+	// CommittedAt is by the server's clock; nil where that is not known. For a row
+	// of a snapshot it is when that began, for a polled row what the row says.
+	CommittedAt    *time.Time `json:"committed_at,omitempty"`
+	AcknowledgedAt time.Time  `json:"acknowledged_at"`
+}
+
+// LastOf copies what is shown of the last of the events, of which there must be
+// one and whose memory is given back after this.
+func LastOf(events []*transform.Event) *LastEvent {
+	ev := events[len(events)-1]
+	last := &LastEvent{ID: ev.Name(), Topic: ev.Record.Topic, Seq: ev.Position.Seq, AcknowledgedAt: time.Now()}
+	if at := ev.Position.CommitLSN; at != 0 {
+		last.LSN = at.String()
+	}
+	if at := ev.CommitTime; !at.IsZero() {
+		last.CommittedAt = &at
+	}
+	return last
+}

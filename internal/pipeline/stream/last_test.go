@@ -1,0 +1,33 @@
+package stream
+
+import (
+	"slices"
+	"testing"
+)
+
+// What Debezium counts, too: rows of the snapshot, transactions with events (and
+// none without), and the last event.
+func TestLastEventTransactionsAndSnapshotShow(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.opts.Snapshot = true
+	d.insert(3, 3)
+	to := &topic{}
+	i := d.start(&store{}, &gate{topic: to}).streams()
+	arrive(t, to, 3)
+	d.exec("CREATE TABLE other (v int); INSERT INTO other VALUES (1)")
+	d.insert(4, 2)
+	arrive(t, to, 7)
+	var last *LastEvent
+	eventually(t, "the last event", func() bool {
+		last = i.health.Status().(Status).LastEvent
+		return last != nil && last.ID == "7"
+	})
+	if last.Seq != 1 || last.LSN != to.all()[6].position.CommitLSN.String() || last.CommittedAt == nil || last.AcknowledgedAt.IsZero() {
+		t.Errorf("the last event is %+v", last)
+	}
+	i.stop()
+	if m := i.metrics; m.transactions != 2 || m.rows != 3 || !slices.Equal(m.snapshots, []bool{true, false}) {
+		t.Errorf("%d transactions, %d rows of snapshots, %v", m.transactions, m.rows, m.snapshots)
+	}
+}

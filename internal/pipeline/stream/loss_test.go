@@ -1,0 +1,183 @@
+package stream
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// While the connector is stopped, or under its eyes, something happens to slot
+// or publication that leaves events out. Each ends with class Loss, and what was
+// lost is not made anew.
+func TestLosses(t *testing.T) {
+	const (
+		stopped = 1 << iota
+		running
+	)
+	for name, c := range map[string]struct {
+		when int
+		sql  []string // %[1]s is the slot
+		text string
+	}{
+		"5 slot dropped": {stopped, []string{
+			`SELECT pg_drop_replication_slot('%[1]s')`}, `slot .* is gone, .* between .* and`},
+		"6 slot dropped and recreated": {stopped, []string{
+			`SELECT pg_drop_replication_slot('%[1]s')`, `INSERT INTO outbox VALUES ('lost', 'order', 'o', 'Placed', '{}')`,
+			`SELECT pg_create_logical_replication_slot('%[1]s', 'pgoutput')`}, `advanced or recreated .* between .* and`},
+		"10 slot advanced": {stopped, []string{
+			`INSERT INTO outbox VALUES ('lost', 'order', 'o', 'Placed', '{}')`,
+			`SELECT pg_replication_slot_advance('%[1]s', pg_current_wal_lsn())`}, `advanced or recreated .* between .* and`},
+		"11 publication dropped": {stopped | running, []string{
+			`DROP PUBLICATION cdc_outbox`, `INSERT INTO outbox VALUES ('lost', 'order', 'o', 'Placed', '{}')`},
+			`publication "?cdc_outbox"?(: The publication)? does not exist`},
+		"11 publication recreated": {stopped | running, []string{
+			`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR TABLE outbox`}, `publication was recreated`},
+		"12 table taken out": {running, []string{
+			`CREATE TABLE other ()`, `ALTER PUBLICATION cdc_outbox SET TABLE other`}, `outbox is not in publication`},
+		"12 table taken out and put back": {stopped | running, []string{
+			`CREATE TABLE other ()`, `ALTER PUBLICATION cdc_outbox SET TABLE other`,
+			`INSERT INTO outbox VALUES ('lost', 'order', 'o', 'Placed', '{}')`,
+			`ALTER PUBLICATION cdc_outbox SET TABLE outbox`}, `taken out of it and added again, since`},
+		"13 row filter": {running, []string{
+			`ALTER PUBLICATION cdc_outbox SET TABLE outbox WHERE (id > '5')`}, `row filter`},
+		"13 column list": {stopped | running, []string{
+			`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id)`}, `leaves out columns`},
+	} {
+		for when, how := range map[int]string{stopped: "while stopped", running: "while running"} {
+			if c.when&when == 0 {
+				continue
+			}
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				d := sharedDatabase(t)
+				if strings.HasPrefix(name, "13 ") {
+					d.needs15(t)
+				}
+				s, g := &store{}, &gate{topic: &topic{}}
+				i := d.start(s, g).streams()
+				ids := d.insert(2, 1)
+				arrive(t, g.topic, 2)
+				if when == stopped {
+					i.stop()
+					eventually(t, "the slot to be free", func() bool { return d.walsender() == 0 })
+				}
+				for _, sql := range c.sql {
+					d.exec(fmt.Sprintf(sql+"/* %[1]s */", d.opts.Slot))
+				}
+				if when == stopped {
+					i = d.start(s, g)
+				}
+				i.wantEnd(failure.Loss, c.text)
+				d.start(s, g).wantEnd(failure.Loss, ".") // and still, for the next one
+				wantOnce(t, g.topic, ids)
+			})
+		}
+	}
+}
+
+// needs15 skips a test of what publications can do from PostgreSQL 15 on.
+func (d *database) needs15(t *testing.T) {
+	t.Helper()
+	if d.text("SELECT (current_setting('server_version_num')::int >= 150000)::text") != "true" {
+		t.Skip("row filters and column lists came with PostgreSQL 15")
+	}
+}
+
+// Failure mode 5, without a checkpoint: the process itself knows what it read.
+func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	g := &gate{topic: &topic{}}
+	i := d.start(&store{forget: true}, g).streams()
+	d.insert(1, 1)
+	arrive(t, g.topic, 1)
+	eventually(t, "the drop of the slot", func() bool {
+		d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
+		_, err := d.conn.Exec(t.Context(), "SELECT pg_drop_replication_slot($1)", d.opts.Slot)
+		return err == nil
+	})
+	i.wantEnd(failure.Loss, `is gone`)
+	if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
+		t.Error("the slot was made anew")
+	}
+}
+
+// Failure mode 7.
+func TestSlotThatLostItsLog(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Setting("max_slot_wal_keep_size", "1MB"), pgtest.Setting("min_wal_size", "32MB"),
+		pgtest.Setting("max_wal_size", "32MB"))
+	d := newDatabase(t, server.NewDatabase(t))
+	s, g := &store{}, &gate{topic: &topic{}}
+	i := d.start(s, g).streams()
+	d.insert(1, 1)
+	arrive(t, g.topic, 1)
+	i.stop()
+	d.exec("CREATE TABLE busy (v text)")
+	eventually(t, "the slot to be lost", func() bool {
+		d.exec("INSERT INTO busy SELECT repeat('x', 500) FROM generate_series(1, 10000)")
+		d.exec("SELECT pg_switch_wal()")
+		d.exec("CHECKPOINT")
+		return d.text("SELECT wal_status FROM pg_replication_slots WHERE slot_name = '"+d.opts.Slot+"'") == "lost"
+	})
+	d.start(s, g).wantEnd(failure.Loss, `slot .* is lost .* between .* and`)
+}
+
+// Failure mode 13: found before the first start.
+func TestPublicationThatLeavesRowsOut(t *testing.T) {
+	for name, c := range map[string]struct{ sql, text string }{
+		"row filter":      {`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WHERE (id > '5')`, `row filter`},
+		"without inserts": {`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'update')`, `does not publish inserts`},
+		"other table":     {`CREATE TABLE other (); CREATE PUBLICATION cdc_outbox FOR TABLE other`, `is not in publication`},
+		"column list":     {`CREATE PUBLICATION cdc_outbox FOR TABLE outbox (id, aggregateid)`, `leaves out columns .* aggregatetype, payload`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := sharedDatabase(t)
+			if name == "row filter" || name == "column list" {
+				d.needs15(t)
+			}
+			d.exec(c.sql)
+			d.insert(1, 1)
+			g := &gate{topic: &topic{}}
+			d.start(&store{}, g).wantEnd(failure.Config, c.text)
+		})
+	}
+}
+
+func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
+	for name, c := range map[string]struct{ sql, text string }{
+		"table":  {`DROP TABLE outbox`, `table public.outbox does not exist`},
+		"column": {`ALTER TABLE outbox DROP COLUMN payload`, `no column "payload"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := sharedDatabase(t)
+			d.exec(c.sql)
+			d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
+				t.Error("a slot was made that holds back the server's log")
+			}
+		})
+	}
+}
+
+// Failure mode 43.
+func TestOtherCluster(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	i := d.start(s, g).streams()
+	d.insert(1, 1)
+	arrive(t, g.topic, 1)
+	i.stop()
+	name := d.text("SELECT current_database()")
+	other := pgtest.Start(t)
+	other.Exec(t, "CREATE DATABASE "+name)
+	d.opts.URL = other.URL(name)
+	pgtest.Exec(t, other.URL(name), outboxTable)
+	d.start(s, g).wantEnd(failure.Loss, `wrong database cluster`)
+}

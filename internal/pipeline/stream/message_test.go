@@ -1,0 +1,329 @@
+package stream
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// messageDatabase is a database without an outbox, in message mode.
+func messageDatabase(t *testing.T) *database {
+	t.Helper()
+	d := sharedDatabase(t)
+	d.exec("DROP TABLE outbox")
+	d.opts.Messages, d.opts.Tables = true, nil
+	return d
+}
+
+// composedDatabase is a database with an outbox, in message mode.
+func composedDatabase(t *testing.T) *database {
+	t.Helper()
+	d := sharedDatabase(t)
+	d.opts.Messages = true
+	return d
+}
+
+// emit is the SQL that writes an event as a message.
+func emit(t *testing.T, id string, payload string) string {
+	t.Helper()
+	content, err := envelope.Encode(&envelope.Message{
+		ID: []byte(id), AggregateType: []byte("order"), AggregateID: []byte("o-1"), Type: []byte("Placed"), Payload: []byte(payload),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "SELECT pg_logical_emit_message(true, 'outbox', decode('" + hex.EncodeToString(content) + "', 'hex'))"
+}
+
+func insertSQL(id string) string {
+	return "INSERT INTO outbox VALUES ('" + id + "', 'order', 'o-1', 'Placed', '{}')"
+}
+
+// emitMany commits n messages in transactions of per and returns their ids.
+func (d *database) emitMany(n, per int) (ids []string) {
+	d.t.Helper()
+	for len(ids) < n {
+		sql := "BEGIN;"
+		for range min(per, n-len(ids)) {
+			d.next++
+			ids = append(ids, strconv.Itoa(d.next))
+			sql += emit(d.t, ids[len(ids)-1], "{}") + ";"
+		}
+		d.exec(sql + "COMMIT")
+	}
+	return ids
+}
+
+// Without a table there is nothing but messages: those of committed
+// transactions and not rolled back to a savepoint, of our prefix.
+func TestMessagesAlone(t *testing.T) {
+	t.Parallel()
+	d := messageDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	i := d.start(s, g).streams()
+	d.exec("CREATE TABLE other (id int)")
+	d.exec(strings.Join([]string{"BEGIN", emit(t, "1", "{}"), "INSERT INTO other VALUES (1)",
+		"SAVEPOINT a", emit(t, "gone", "{}"), "ROLLBACK TO a", emit(t, "2", "{}"),
+		"SELECT pg_logical_emit_message(true, 'another', 'x')", "COMMIT"}, ";"))
+	d.exec(strings.Join([]string{"BEGIN", emit(t, "gone", "{}"), "ROLLBACK"}, ";"))
+	d.exec(emit(t, "3", "{}"))
+	arrive(t, g.topic, 3)
+	i.stop()
+	d.exec(emit(t, "4", "{}")) // while nobody reads
+	i = d.start(s, g).streams()
+	arrive(t, g.topic, 4)
+	i.stop()
+	wantOnce(t, g.topic, []string{"1", "2", "3", "4"})
+	if last := g.topic.all()[3].position.CommitLSN; d.confirmed() <= last {
+		t.Errorf("confirmed %s, the last event is at %s", d.confirmed(), last)
+	}
+	if n := d.text("SELECT count(*)::text FROM pg_publication_tables"); n != "0" {
+		t.Errorf("%s tables are published", n)
+	}
+}
+
+// The order within a transaction is that of the statements, whichever way an
+// event took, and the position counts both.
+func TestMessagesBesideATable(t *testing.T) {
+	t.Parallel()
+	d := composedDatabase(t)
+	g := &gate{topic: &topic{}}
+	i := d.start(&store{}, g).streams()
+	var ids []string
+	for range 10 {
+		sql := []string{"BEGIN"}
+		for k := range 6 {
+			d.next++
+			ids = append(ids, strconv.Itoa(d.next))
+			statement := insertSQL(ids[len(ids)-1])
+			if (k+d.next/6)%2 == 0 {
+				statement = emit(t, ids[len(ids)-1], "{}")
+			}
+			sql = append(sql, statement)
+		}
+		d.exec(strings.Join(append(sql, "COMMIT"), ";"))
+	}
+	arrive(t, g.topic, len(ids))
+	i.stop()
+	wantOnce(t, g.topic, ids)
+	for n, r := range g.topic.all() {
+		if want := uint32(n % 6); r.position.Seq != want {
+			t.Errorf("event %s is number %d of its transaction, want %d", r.id, r.position.Seq, want)
+		}
+	}
+}
+
+// Failure mode 44: what is no event is dealt with as errors.on_bad_event says,
+// and nothing around it suffers. The message of no transaction stands in the log
+// right before the commit of a row, whose position must not be taken for its own.
+func TestBadMessages(t *testing.T) {
+	t.Parallel()
+	bad := []string{
+		"SELECT pg_logical_emit_message(true, 'outbox', 'no envelope')",
+		"SELECT pg_logical_emit_message(true, 'outbox', '')",
+		"BEGIN; " + insertSQL("2") + "; SELECT pg_logical_emit_message(false, 'outbox', '" + "no transaction" + "'); COMMIT",
+		"BEGIN; " + strings.Replace(emit(t, "loose", "{}"), "true", "false", 1) + "; ROLLBACK",
+	}
+	reasons := []transform.Reason{transform.ReasonUnreadableContents, transform.ReasonUnreadableContents,
+		transform.ReasonUnreadableContents, transform.ReasonNotTransactional}
+
+	t.Run("skip", func(t *testing.T) {
+		t.Parallel()
+		d := composedDatabase(t)
+		d.opts.OnBadEvent = transform.BadEventSkip
+		g := &gate{topic: &topic{}}
+		i := d.start(&store{}, g).streams()
+		d.exec(emit(t, "1", "{}"))
+		for _, sql := range bad {
+			d.exec(sql)
+		}
+		d.exec(emit(t, "3", "{}"))
+		arrive(t, g.topic, 3)
+		i.stop()
+		wantOnce(t, g.topic, []string{"1", "2", "3"})
+		if got := i.metrics.skipped; !slices.Equal(got, reasons) {
+			t.Errorf("skipped %v, want %v", got, reasons)
+		}
+		if lag := i.health.Status().(Status).SlotLagSeconds; lag != 0 {
+			t.Errorf("a lag of %v s", lag)
+		}
+	})
+	t.Run("stop", func(t *testing.T) {
+		t.Parallel()
+		d := messageDatabase(t)
+		s, g := &store{}, &gate{topic: &topic{}}
+		i := d.start(s, g).streams()
+		d.exec(bad[0])
+		i.wantEnd(failure.Config, "bad event .* of message outbox at .*: unreadable: decode envelope")
+		d.start(s, g).wantEnd(failure.Config, "unreadable") // it is not forgotten
+		d.opts.OnBadEvent = transform.BadEventDeadLetter
+		i = d.start(s, g).streams()
+		d.exec(emit(t, "1", "{}"))
+		arrive(t, g.topic, 1)
+		i.stop()
+		if !slices.Equal(g.dead, []string{""}) {
+			t.Errorf("dead letters %q", g.dead)
+		}
+	})
+}
+
+// Failure mode 54: no commit follows a message of no transaction, and an outbox
+// may be quiet for long. The position goes on all the same, over the message and
+// what other tables write behind it.
+func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
+	for _, policy := range []string{transform.BadEventSkip, transform.BadEventDeadLetter} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			d := messageDatabase(t)
+			d.opts.OnBadEvent = policy
+			s, g := &store{}, &gate{topic: &topic{}}
+			i := d.start(s, g).streams()
+			d.exec(emit(t, "1", "{}"))
+			d.exec("CREATE TABLE other (v text)")
+			d.exec(strings.Replace(emit(t, "loose", "{}"), "true", "false", 1))
+			d.exec("INSERT INTO other SELECT repeat('x', 1000) FROM generate_series(1, 1000)") // more than saveBytes
+			end := d.lsn("SELECT pg_current_wal_lsn()::text")
+			eventually(t, "the position behind the message", func() bool { return d.confirmed() >= end })
+			i.stop()
+
+			d.exec(emit(t, "2", "{}"))
+			i = d.start(s, g).streams()
+			arrive(t, g.topic, 2)
+			i.stop()
+			wantOnce(t, g.topic, []string{"1", "2"})
+			if policy == transform.BadEventDeadLetter && !slices.Equal(g.dead, []string{"loose"}) {
+				t.Errorf("dead letters %q, want the message once", g.dead)
+			}
+		})
+	}
+}
+
+// Failure mode 3.
+func TestKilledWalsenderLosesAndRepeatsNoMessage(t *testing.T) {
+	t.Parallel()
+	d := messageDatabase(t)
+	d.opts.MaxBufferedBytes = 20_000
+	g := &gate{topic: &topic{}}
+	i := d.start(&store{}, g).streams()
+	defer d.watch(g)()
+	var ids []string
+	for range 4 {
+		ids = append(ids, d.emitMany(20, 7)...)
+		d.kill()
+	}
+	arrive(t, g.topic, len(ids))
+	i.streams()
+	g.hold()
+	ids = append(ids, d.emitMany(1000, 1000)...)
+	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
+	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender())) // in the middle of a transaction
+	g.open()
+	arrive(t, g.topic, len(ids))
+	i.stop()
+	wantOnce(t, g.topic, ids)
+}
+
+// Failure modes 20 and 17.
+func TestPreparedAndLargeMessages(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "4"))
+	d := newDatabase(t, server.NewDatabase(t))
+	d.opts.Messages, d.opts.Tables = true, nil
+	g := &gate{topic: &topic{}}
+	i := d.start(&store{}, g).streams()
+	for _, id := range []string{"kept", "dropped"} {
+		d.exec("BEGIN;" + emit(t, id, "{}") + "; PREPARE TRANSACTION '" + id + "'")
+	}
+	large := `"` + strings.Repeat("0123456789abcdef", 5<<16) + `"` // 5 MiB
+	d.exec(emit(t, "large", large))
+	arrive(t, g.topic, 1)
+	d.exec("COMMIT PREPARED 'kept'")
+	d.exec("ROLLBACK PREPARED 'dropped'")
+	arrive(t, g.topic, 2)
+	i.stop()
+	wantOnce(t, g.topic, []string{"large", "kept"})
+	if got := g.topic.all()[0].value; got != large {
+		t.Errorf("the large payload arrived changed, as %d bytes", len(got))
+	}
+}
+
+// Messages pass by the publication, so its loss is none of theirs: once there is
+// another, they go on. The stream would not survive without, though, if a table
+// were changed, so it is noticed all the same.
+func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
+	t.Parallel()
+	d := messageDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	i := d.start(s, g).streams()
+	d.exec(emit(t, "1", "{}"))
+	arrive(t, g.topic, 1)
+	d.exec("DROP PUBLICATION cdc_outbox")
+	d.exec(emit(t, "2", "{}"))
+	i.wantEnd(failure.Config, `publication "cdc_outbox" does not exist`)
+	d.start(s, g).wantEnd(failure.Config, `publication "cdc_outbox" does not exist`)
+	d.exec("CREATE PUBLICATION cdc_outbox")
+	i = d.start(s, g).streams()
+	d.exec(emit(t, "3", "{}"))
+	arrive(t, g.topic, 3)
+	i.stop()
+	wantAll(t, g.topic, []string{"1", "2", "3"})
+}
+
+// Up to PostgreSQL 17, however, a table that changes meanwhile is where decoding
+// ends.
+func TestMessagesWhenATableChangesWithoutThePublication(t *testing.T) {
+	t.Parallel()
+	d := messageDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	d.exec("CREATE TABLE other (id int)")
+	d.start(s, g).streams().stop()
+	d.exec("DROP PUBLICATION cdc_outbox")
+	d.exec("BEGIN; INSERT INTO other VALUES (1);" + emit(t, "1", "{}") + "; COMMIT")
+	d.exec("CREATE PUBLICATION cdc_outbox")
+	i := d.start(s, g)
+	if d.text("SELECT (current_setting('server_version_num')::int >= 180000)::text") != "true" {
+		i.wantEnd(failure.Loss, `publication "cdc_outbox" does not exist`)
+		return
+	}
+	arrive(t, g.topic, 1)
+	i.stop()
+	wantOnce(t, g.topic, []string{"1"})
+}
+
+// Failure modes 11 and 12: for the tables beside messages they are what they are.
+func TestLossesBesideMessages(t *testing.T) {
+	for name, sql := range map[string][]string{
+		"11 publication dropped": {"DROP PUBLICATION cdc_outbox"},
+		"12 table taken out and put back": {"CREATE TABLE other ()", "ALTER PUBLICATION cdc_outbox SET TABLE other",
+			"ALTER PUBLICATION cdc_outbox SET TABLE outbox"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := composedDatabase(t)
+			s, g := &store{}, &gate{topic: &topic{}}
+			i := d.start(s, g).streams()
+			d.exec(emit(t, "1", "{}"))
+			arrive(t, g.topic, 1)
+			for _, statement := range sql {
+				d.exec(statement)
+			}
+			i.wantEnd(failure.Loss, "publication")
+			d.start(s, g).wantEnd(failure.Loss, "publication")
+		})
+	}
+}
+
+func TestOptionsThatMessagesCannotMeet(t *testing.T) {
+	t.Parallel()
+	d := messageDatabase(t)
+	d.event.Timestamp = "created_at"
+	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `event.timestamp: messages have no field "created_at"`)
+}

@@ -1,0 +1,54 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Metrics is told what happens; package internal/metrics implements it. Its
+// methods are called from several goroutines and must not block.
+type Metrics interface {
+	retention.Observer
+	// Published is told of events that the broker acked just now.
+	Published(events []*transform.Event)
+	DeadLettered(reason transform.Reason)
+	Skipped(reason transform.Reason)
+	// Warned counts events that are published, but not as one would expect.
+	Warned(w transform.Warning)
+	// Ignored counts changes of outbox rows that are no inserts, by operation:
+	// update, delete or truncate.
+	Ignored(operation string)
+	// Reconnected counts new connections after a broken one; side is postgres
+	// or kafka.
+	Reconnected(side string)
+	// Transaction counts a transaction that was read to its end and has events.
+	Transaction()
+	// Snapshot is told when the publication of the tables' rows begins and ends,
+	// SnapshotRow of each row.
+	Snapshot(running bool)
+	SnapshotRow()
+	// Capacity is told how many bytes may be in flight.
+	Capacity(bytes int64)
+	// Connected is told whether a side, postgres or kafka, can be reached.
+	Connected(side string, ok bool)
+	// Role is told of a change of role: starting, standby, active or stopping.
+	Role(role string)
+	// CheckpointSaved is told of every attempt.
+	CheckpointSaved(err error)
+	// TopicsMissing is told how many topics delivery waits for.
+	TopicsMissing(n int)
+	// Slot is told what the server says of the slot, its flush position, and
+	// how long ago the oldest event in flight was committed.
+	Slot(slot wal.Slot, flush wal.LSN, lag time.Duration)
+	// Observe hands over what is read when metrics are collected.
+	Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64)
+	// ObserveUnconfirmed likewise: for how long the server has had something that
+	// is not confirmed.
+	ObserveUnconfirmed(func() time.Duration)
+	// ObserveCheckpoint does the same for the age of the oldest acknowledged
+	// position that is not saved; 0 if all are.
+	ObserveCheckpoint(age func() time.Duration)
+}

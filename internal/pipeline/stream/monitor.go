@@ -1,0 +1,138 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const (
+	// monitorPoll is how often slot and publication are looked at.
+	monitorPoll = 2 * time.Second
+	// lookTimeout bounds one look, so that a dead connection is noticed.
+	lookTimeout = 10 * time.Second
+	// shutdownGrace is how long a server that is stopping may wait for us. A
+	// fast shutdown waits without end for a walsender whose client keeps
+	// replying but cannot confirm (failure mode 4).
+	shutdownGrace = 3 * time.Second
+)
+
+// monitor watches, beside the stream and on a connection of its own, what the
+// stream cannot show: a slot that is about to be lost, a publication that leaves
+// rows out, a server that wants to stop. cp is what the session began with. It
+// returns why the session must end, or nil when ctx ended it.
+func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
+	var conn *pgx.Conn
+	defer func() { closeConn(conn) }()
+	blind := false
+	var end wal.LSN // of the log, at the last look
+	for backoff.Sleep(ctx, monitorPoll) == nil {
+		fresh, flushed, err := s.look(ctx, conn, cp)
+		conn = fresh
+		switch {
+		case err == nil:
+			blind = false
+			s.whole.Store(uint64(end)) // a change before that would have shown now
+			end = flushed
+		case ctx.Err() != nil:
+		case errors.Is(err, wal.ErrShutdown):
+			_ = backoff.Sleep(ctx, shutdownGrace)
+			return fmt.Errorf("leave the slot so that the server can stop: %w", err)
+		case failure.ClassOf(err) != failure.Transient && conn != nil:
+			return err
+		case !blind: // but the stream may be well
+			blind = true
+			s.log.Warn("cannot watch slot and publication beside the stream, will retry", zap.Error(err))
+		}
+	}
+	return nil
+}
+
+// look checks the server, on conn or, where that is broken or nil, on a new
+// connection. It returns the connection to use next, nil if there is none, and
+// the end of the log.
+func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, wal.LSN, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	terminated := false
+	if conn != nil {
+		if err := conn.Ping(ctx); err != nil {
+			terminated = errors.Is(wal.Classify(err), wal.ErrTerminated)
+			closeConn(conn)
+			conn = nil
+		}
+	}
+	if conn == nil {
+		fresh, err := s.connectBeside(ctx, cp)
+		if err != nil {
+			return nil, 0, stopping(err, terminated)
+		}
+		conn = fresh
+	}
+	flushed, err := s.check(ctx, conn, cp)
+	return conn, flushed, err
+}
+
+// stopping tells from the error of a connection beside a stream that is up
+// whether the server is about to stop. One that takes no connections while it
+// streams is: it stops, or it is about to start again, in which the stream ends
+// anyway. One that nobody answers for may only be hidden by the network, unless
+// an administrator's command has just ended the connection before.
+func stopping(err error, terminated bool) error {
+	if errors.Is(err, wal.ErrUnavailable) || terminated && errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: %w", wal.ErrShutdown, err)
+	}
+	return err
+}
+
+// connectBeside opens a connection beside the stream that began with cp, to the
+// same server. The URL may lead to another one by now: it has several hosts, or
+// an address that moved in a failover.
+func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+	conn, err := wal.ConnectBeside(ctx, s.opts.URL, s.server)
+	if err != nil {
+		return nil, err
+	}
+	server, err := wal.ReadServer(ctx, conn)
+	if err == nil && (server.SystemID != cp.SystemID || server.Timeline != cp.Timeline) {
+		err = fmt.Errorf("connected to system identifier %s on timeline %d, the stream is from %s on timeline %d",
+			server.SystemID, server.Timeline, cp.SystemID, cp.Timeline)
+	}
+	if err != nil {
+		closeConn(conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// check compares the server with the checkpoint once more, and publishes what
+// the metrics and the health endpoint show of it. It returns the end of the log.
+func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (wal.LSN, error) {
+	seen, err := s.inspect(ctx, conn)
+	cp.LSN = max(cp.LSN, wal.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
+	cp.Publication = s.keeper.publication()              // as it was at the last look
+	if err != nil {
+		return 0, s.sinceCheckpoint(&cp, err)
+	}
+	server, err := wal.ReadServer(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = cp.SystemID, cp.Timeline, cp.Database, server.FlushLSN
+	if _, err := checkpoint.Verify(&cp, seen); err != nil {
+		return 0, err
+	}
+	s.keeper.follow(seen.Publication)
+	s.health.slotSeen(seen.Slot, server.FlushLSN)
+	return server.FlushLSN, nil
+}

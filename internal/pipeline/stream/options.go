@@ -1,0 +1,37 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Options are what a Relay is told.
+type Options struct {
+	// URL is the source's connection string.
+	URL string
+	// Tables may be empty with Messages.
+	Tables            []wal.Table
+	Slot, Publication string
+	// Create makes the first start create what is missing of slot and publication.
+	Create bool
+	// Messages makes logical messages with Prefix events, too.
+	Messages bool
+	Prefix   string
+	// Snapshot publishes the rows that are there when the slot is created.
+	Snapshot bool
+	// See wal.Options.
+	StatusInterval, LivenessTimeout time.Duration
+	// OnUpdate and OnBadEvent are among the values in package transform.
+	OnUpdate, OnBadEvent string
+	// DrainTimeout bounds how long a stop waits for records in flight.
+	DrainTimeout time.Duration
+	// MaxBufferedBytes bounds the memory of the events in flight, and Linger how
+	// long one waits for others to share its batch.
+	MaxBufferedBytes int64
+	Linger           time.Duration
+	Checkpoint       checkpoint.Options
+	Retention        retention.Options
+}

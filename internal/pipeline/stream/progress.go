@@ -1,0 +1,91 @@
+package stream
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// stalledAfter is how long one of the stages may stand still, with work before
+// it, until readiness says so. It is longer than quietInterval and a look of the
+// monitor together.
+const stalledAfter = 12 * time.Second
+
+// pulse is what shows at one moment whether the log gets through.
+type pulse struct {
+	flush     wal.LSN // the end of the server's log, as last seen
+	received  wal.LSN
+	position  wal.LSN // the tracker's: everything up to it is acked
+	confirmed wal.LSN // saved, and then confirmed
+	inFlight  int     // events without ack
+	handled   uint64  // changes that were taken in, and events that were acked, so far
+}
+
+// progress tells from pulses whether what the server has gets through, whatever
+// may be the reason if it does not. Not safe for concurrent use.
+type progress struct {
+	last pulse
+	mark wal.LSN // the server had it at marked; the oldest such that is known
+	// marked is when.
+	marked time.Time
+
+	whole stage // from the server's log to a confirmed position
+	acked stage // from received to acked, with nothing in flight
+	saved stage // from acked to saved
+}
+
+// stage is a part of the way.
+type stage struct{ moved time.Time }
+
+// look takes note whether the stage has work, and whether it did some.
+func (s *stage) look(now time.Time, work, did bool) {
+	if !work || did {
+		s.moved = now
+	}
+}
+
+func (s *stage) stalled(now time.Time) bool { return now.Sub(s.moved) > stalledAfter }
+
+// begin starts anew, as on a new connection.
+func (p *progress) begin(now time.Time) {
+	*p = progress{marked: now, whole: stage{now}, acked: stage{now}, saved: stage{now}}
+}
+
+// see takes note of a pulse.
+func (p *progress) see(now time.Time, is pulse) {
+	was := p.last
+	saved := is.confirmed != was.confirmed
+	p.whole.look(now, is.confirmed < is.flush, saved || is.handled != was.handled)
+	p.acked.look(now, is.inFlight == 0 && is.position < is.received, is.position != was.position)
+	p.saved.look(now, is.confirmed < is.position, saved)
+	if is.confirmed >= p.mark {
+		p.mark, p.marked = is.flush, now
+	}
+	p.last = is
+}
+
+// unconfirmed is for how long the server has had something that is not
+// confirmed.
+func (p *progress) unconfirmed(now time.Time) time.Duration {
+	if p.last.confirmed >= p.mark {
+		return 0
+	}
+	return now.Sub(p.marked)
+}
+
+// stall says what stands still; "" if nothing does.
+func (p *progress) stall(now time.Time) string {
+	is := p.last
+	age := func(s stage) time.Duration { return now.Sub(s.moved).Round(time.Second) }
+	switch {
+	case p.saved.stalled(now):
+		return fmt.Sprintf("the position %s is acknowledged, but has not been saved and confirmed for %s", is.position, age(p.saved))
+	case p.acked.stalled(now):
+		return fmt.Sprintf("the position has stayed at %s for %s, although nothing is in flight and %s was received", is.position, age(p.acked), is.received)
+	case p.whole.stalled(now):
+		return fmt.Sprintf("nothing has arrived from the server or been acknowledged for %s, although its log goes on to %s and only %s is confirmed",
+			age(p.whole), is.flush, is.confirmed)
+	}
+	return ""
+}

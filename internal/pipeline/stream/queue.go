@@ -1,0 +1,187 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// item is an event on its way from intake to delivery. bad is set where the row
+// could not become a record.
+type item struct {
+	event  *transform.Event
+	chunk  *wal.Chunk // retained for the event's bytes; nil for a snapshot's
+	bad    *transform.BadEvent
+	ticket checkpoint.Ticket
+	size   int64 // of the record
+	memory int64 // that the item keeps from other use
+}
+
+// itemMemory is about what an item takes of its own: its place in the queue, the
+// batch and the sink's round.
+const itemMemory = 128
+
+// queue hands items from the intake to the delivery in order. It bounds the
+// memory of what is queued, or taken and not yet released: room blocks at the
+// bound. One goroutine pushes and one takes.
+type queue struct {
+	limit int64 // of memory in flight; one larger item is let in alone
+
+	mu       sync.Mutex
+	items    []item
+	head     int   // items[:head] are taken
+	queued   int64 // size of items[head:]
+	inFlight int64 // memory of what was pushed and not released
+	full     bool  // push waits for memory
+	since    time.Time
+	closed   bool
+
+	arrived chan struct{} // capacity 1: something was pushed, or closed
+	freed   chan struct{} // capacity 1: something was released
+}
+
+func newQueue(limit int64) *queue {
+	return &queue{limit: limit, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+}
+
+// room returns once there is room for so much memory, which only push takes, or
+// ctx's cause when that ends first.
+func (q *queue) room(ctx context.Context, memory int64) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.inFlight > 0 && q.inFlight+memory > q.limit {
+		q.full = true
+		q.mu.Unlock()
+		signal(q.arrived) // no more comes: the taker must not linger
+		select {
+		case <-q.freed:
+		case <-ctx.Done():
+		}
+		q.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	q.full = false
+	return nil
+}
+
+// push appends an item. It never blocks: see room.
+func (q *queue) push(it item) {
+	q.mu.Lock()
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+		q.since = time.Now()
+	}
+	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 { // or it would grow while it is never empty
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, it)
+	q.queued += it.size
+	q.inFlight += it.memory
+	// The taker waits for the first item, and during linger for a full batch.
+	wake := len(q.items)-q.head == 1 || q.queued >= batchBytes
+	q.mu.Unlock()
+	if wake {
+		signal(q.arrived)
+	}
+}
+
+// take moves the next batch into dst[:0]: up to batchBytes, at least one item.
+// It waits for a first item, and then until a batch is full or its first item
+// has waited for linger, or the bound is reached. It returns no items once the
+// queue is closed and empty.
+func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		wait, ready := q.poll(linger)
+		if ready {
+			return q.cut(dst[:0]), nil
+		}
+		var lingered <-chan time.Time
+		if wait > 0 {
+			timer.Reset(wait)
+			lingered = timer.C
+		}
+		select {
+		case <-q.arrived:
+		case <-lingered:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// poll reports whether a batch is ready, or else how long it may linger; 0 means
+// until something arrives.
+func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.queued >= batchBytes {
+		return 0, true
+	}
+	if q.head == len(q.items) {
+		return 0, false
+	}
+	if q.full {
+		return 0, true
+	}
+	wait = linger - time.Since(q.since)
+	return wait, wait <= 0
+}
+
+func (q *queue) cut(dst []item) []item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var bytes int64
+	for q.head < len(q.items) {
+		next := &q.items[q.head]
+		if len(dst) > 0 && bytes+next.size > batchBytes {
+			break
+		}
+		bytes += next.size
+		dst = append(dst, *next)
+		*next = item{} // the event must not outlive its delivery here
+		q.head++
+	}
+	q.queued -= bytes
+	return dst
+}
+
+// release gives the memory of taken items back to the bound.
+func (q *queue) release(n int64) {
+	q.mu.Lock()
+	q.inFlight -= n
+	q.mu.Unlock()
+	signal(q.freed)
+}
+
+// close lets take return what is left without lingering, and then nothing.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	signal(q.arrived)
+}
+
+// bytes is the memory in flight.
+func (q *queue) bytes() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inFlight
+}
+
+// signal wakes the receiver of a channel of capacity 1; wake-ups coalesce.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

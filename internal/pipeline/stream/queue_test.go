@@ -1,0 +1,252 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// put pushes an item once there is room for it.
+func (q *queue) put(ctx context.Context, it item) error {
+	if err := q.room(ctx, it.memory); err != nil {
+		return err
+	}
+	q.push(it)
+	return nil
+}
+
+func sized(n int64) item { return item{event: &transform.Event{}, size: n, memory: n} }
+
+// attempt calls fn and reports whether it is still blocked once nothing else
+// moves. It is for use in a synctest bubble.
+func attempt(fn func() error) (blocked func() bool, result func() error) {
+	done := make(chan error, 1)
+	go func() { done <- fn() }()
+	blocked = func() bool { synctest.Wait(); return len(done) == 0 }
+	return blocked, func() error { return <-done }
+}
+
+func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(100)
+		for range 2 {
+			if err := q.put(t.Context(), sized(50)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
+		if !blocked() {
+			t.Error("push went over the bound")
+		}
+		if _, err := q.take(t.Context(), 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !blocked() {
+			t.Error("push went on although what was taken is not released")
+		}
+		q.release(50)
+		if err := result(); err != nil || q.bytes() != 51 {
+			t.Errorf("push = %v, %d bytes in flight, want 51", err, q.bytes())
+		}
+	})
+}
+
+func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(100)
+		if err := q.put(t.Context(), sized(1000)); err != nil {
+			t.Fatal(err)
+		}
+		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
+		if !blocked() {
+			t.Error("a second item joined one that is larger than the bound")
+		}
+		if batch, err := q.take(t.Context(), 0, nil); err != nil || len(batch) != 1 {
+			t.Errorf("took %d items, %v", len(batch), err)
+		}
+		q.release(1000)
+		if err := result(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A queue that is never empty, because what fills it is faster, must not grow.
+func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
+	q := newQueue(1 << 40)
+	next, want := int64(1), int64(1)
+	push := func(n int) {
+		for range n {
+			if err := q.put(t.Context(), sized(next)); err != nil {
+				t.Fatal(err)
+			}
+			next++
+		}
+	}
+	push(100)
+	var batch []item
+	for range 20_000 {
+		push(1)
+		q.mu.Lock()
+		q.queued = batchBytes // a batch is ready, of the first item
+		q.items[q.head].size += batchBytes
+		q.mu.Unlock()
+		var err error
+		if batch, err = q.take(t.Context(), time.Hour, batch); err != nil || len(batch) != 1 {
+			t.Fatalf("took %d items, %v", len(batch), err)
+		}
+		if got := batch[0].size - batchBytes; got != want {
+			t.Fatalf("took item %d, want %d", got, want)
+		}
+		want++
+	}
+	if n := cap(q.items); n > 1000 {
+		t.Errorf("a queue of 100 items has room for %d", n)
+	}
+}
+
+func TestQueuePushEndsWithItsContext(t *testing.T) {
+	cause := errors.New("asked to stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	q := newQueue(1)
+	_ = q.put(ctx, sized(1)) // has room: the context does not matter
+	if err := q.put(ctx, sized(1)); !errors.Is(err, cause) {
+		t.Errorf("push = %v, want the context's cause", err)
+	}
+	if q.bytes() != 1 {
+		t.Errorf("%d bytes in flight, want 1: the second item was not taken in", q.bytes())
+	}
+}
+
+func TestQueueTake(t *testing.T) {
+	const linger = 5 * time.Millisecond
+	for name, c := range map[string]struct {
+		sizes  []int64
+		close  bool
+		items  int
+		waited time.Duration
+	}{
+		"waits for linger with a small batch":      {[]int64{1, 2, 3}, false, 3, linger},
+		"takes a full batch at once":               {[]int64{batchBytes, 1}, false, 1, 0},
+		"cuts before the item that would overflow": {[]int64{batchBytes - 1, 2, 3}, false, 1, 0},
+		"takes an item larger than a batch alone":  {[]int64{2 * batchBytes, 1}, false, 1, 0},
+		"does not linger once closed":              {[]int64{1, 2}, true, 2, 0},
+		"returns nothing once closed and empty":    {nil, true, 0, 0},
+		"fills a batch to the brim":                {[]int64{batchBytes / 2, batchBytes / 2, 1}, false, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(10 * batchBytes)
+				for _, n := range c.sizes {
+					if err := q.put(t.Context(), sized(n)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.close {
+					q.close()
+				}
+				began := time.Now()
+				batch, err := q.take(t.Context(), linger, nil)
+				if err != nil || len(batch) != c.items || time.Since(began) != c.waited {
+					t.Errorf("took %d items after %v, %v; want %d after %v", len(batch), time.Since(began), err, c.items, c.waited)
+				}
+			})
+		})
+	}
+}
+
+func TestQueueTakeWakesForALateItemAndForClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(100)
+		var batch []item
+		blocked, result := attempt(func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err })
+		if !blocked() {
+			t.Fatal("take returned without an item")
+		}
+		_ = q.put(t.Context(), sized(1))
+		if err := result(); err != nil || len(batch) != 1 {
+			t.Errorf("took %d items, %v", len(batch), err)
+		}
+		blocked, result = attempt(func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err })
+		if !blocked() {
+			t.Fatal("take returned without an item")
+		}
+		q.close()
+		if err := result(); err != nil || len(batch) != 0 {
+			t.Errorf("took %d items from a closed queue, %v", len(batch), err)
+		}
+	})
+}
+
+func TestQueueTakeEndsWithItsContext(t *testing.T) {
+	cause := errors.New("asked to stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := newQueue(1).take(ctx, time.Hour, nil); !errors.Is(err, cause) {
+		t.Errorf("take = %v, want the context's cause", err)
+	}
+}
+
+// Random sizes through a small queue, a taker that releases late: every item
+// arrives once, in order, and the bound holds at every step.
+func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
+	const items, limit = 20_000, 4 * batchBytes
+	random := rand.New(rand.NewPCG(1, 2))
+	sizes := make([]int64, items)
+	for i := range sizes {
+		sizes[i] = random.Int64N(batchBytes / 16)
+		if random.IntN(1000) == 0 {
+			sizes[i] = 2 * limit
+		}
+	}
+	q := newQueue(limit)
+	var pushing sync.WaitGroup
+	pushing.Go(func() {
+		defer q.close()
+		for i, n := range sizes {
+			it := sized(n)
+			it.event.XID = uint32(i)
+			if err := q.put(t.Context(), it); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer pushing.Wait()
+	next, held := 0, int64(0)
+	var batch []item
+	for {
+		var err error
+		batch, err = q.take(t.Context(), 0, batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(batch) == 0 {
+			break
+		}
+		for _, it := range batch {
+			if int(it.event.XID) != next || it.size != sizes[next] {
+				t.Fatalf("item %d arrived in place of %d", it.event.XID, next)
+			}
+			held += it.size
+			next++
+		}
+		if n := q.bytes(); n > limit && n != 2*limit { // a lone large one
+			t.Fatalf("%d bytes in flight, the bound is %d", n, limit)
+		}
+		if random.IntN(3) == 0 || q.bytes() == held { // nothing else can free the bound
+			q.release(held)
+			held = 0
+		}
+	}
+	if next != items {
+		t.Errorf("%d items arrived, want %d", next, items)
+	}
+}

@@ -1,0 +1,219 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// hold is a place where a test stops an instance once.
+type hold struct {
+	reached, resume chan struct{}
+	once            sync.Once
+}
+
+func newHold() *hold { return &hold{reached: make(chan struct{}), resume: make(chan struct{})} }
+
+// here waits, the first time, until the test closes resume.
+func (h *hold) here() {
+	h.once.Do(func() {
+		close(h.reached)
+		<-h.resume
+	})
+}
+
+// await returns once the instance is there. The test that ends early lets it go.
+func (h *hold) await(t *testing.T) {
+	t.Helper()
+	t.Cleanup(sync.OnceFunc(func() {
+		select {
+		case <-h.resume:
+		default:
+			close(h.resume)
+		}
+	}))
+	eventually(t, "the instance to be where it is held", func() bool {
+		select {
+		case <-h.reached:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// heldStore is one instance's way to a store. It may be held before it loads,
+// with what it loaded, and before it saves.
+type heldStore struct {
+	checkpoint.Store
+	load, loaded, save *hold
+}
+
+func (s heldStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
+	if s.load != nil {
+		s.load.here()
+	}
+	cp, ok, err := s.Store.Load(ctx)
+	if s.loaded != nil {
+		s.loaded.here()
+	}
+	return cp, ok, err
+}
+
+func (s heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	if s.save != nil {
+		s.save.here()
+	}
+	return s.Store.Save(ctx, cp)
+}
+
+// One finds no slot, and then the checkpoint of another that created the slot
+// in between: that is no slot which was dropped.
+func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, to := &store{}, &topic{}
+	load := newHold()
+	spare := d.start(heldStore{Store: s, load: load}, &gate{topic: to})
+	load.await(t)
+	other := d.start(s, &gate{topic: to}).streams()
+	close(load.resume)
+	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+	ids := d.insert(5, 1)
+	arrive(t, to, 5)
+	other.stop()
+	spare.streams()
+	ids = append(ids, d.insert(5, 1)...)
+	arrive(t, to, 10)
+	spare.stop()
+	wantOnce(t, to, ids)
+}
+
+// Between the look at the checkpoint and the stream, another instance holds the
+// slot and goes on. What was seen before does not count then.
+func TestSlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, to := &store{}, &topic{}
+	d.start(s, &gate{topic: to}).streams().stop()
+	loaded := newHold()
+	late := d.start(heldStore{Store: s, loaded: loaded}, &gate{topic: to})
+	loaded.await(t)
+	other := d.start(s, &gate{topic: to}).streams()
+	ids := d.insert(5, 1)
+	arrive(t, to, 5)
+	other.stop()
+	close(loaded.resume)
+	late.streams()
+	ids = append(ids, d.insert(1, 1)...)
+	arrive(t, to, 6)
+	late.stop()
+	wantOnce(t, to, ids)
+	if got := s.positions(); !slices.IsSorted(got) {
+		t.Errorf("the checkpoint went back: %v", got)
+	}
+}
+
+// As before, but there is no checkpoint yet, and the one who holds the slot
+// meanwhile keeps none either.
+func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
+	d.exec("SELECT pg_create_logical_replication_slot('" + d.opts.Slot + "', 'pgoutput')")
+	s, to := &store{}, &topic{}
+	loaded := newHold()
+	late := d.start(heldStore{Store: s, loaded: loaded}, &gate{topic: to})
+	loaded.await(t)
+	other := d.start(&store{forget: true}, &gate{topic: to}).streams()
+	ids := d.insert(5, 1)
+	arrive(t, to, 5)
+	other.stop()
+	passed := d.confirmed()
+	close(loaded.resume)
+	late.streams()
+	ids = append(ids, d.insert(1, 1)...)
+	arrive(t, to, 6)
+	late.stop()
+	wantOnce(t, to, ids)
+	if got := s.positions(); got[0] < passed {
+		t.Errorf("the first checkpoint is at %s, before the slot's position %s", got[0], passed)
+	}
+}
+
+// A holder that is stalled by its sink does not see that its connection is gone,
+// and that another one goes on: to its monitor the slot moves by itself.
+func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.opts.MaxBufferedBytes = 20_000
+	s, to := &store{}, &topic{}
+	stalled := &gate{topic: to}
+	old := d.start(s, stalled).streams()
+	ids := d.insert(1, 1)
+	arrive(t, to, 1)
+	stalled.hold()
+	ids = append(ids, d.insert(200, 20)...)
+	eventually(t, "a full buffer", func() bool { return old.metrics.inFlight() > 18_000 })
+	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
+	spare := d.start(s, &gate{topic: to}).streams()
+	arrive(t, to, len(ids))
+	if err := old.wait(); !errors.Is(err, ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
+		t.Errorf("the old holder's Run = %v, want it to start over", err)
+	}
+	spare.stop()
+	wantOnce(t, to, ids)
+}
+
+// The slot is held while the snapshot is published, or a spare would publish
+// beside it.
+func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	d.opts.Snapshot = true
+	s, to := &store{}, &topic{}
+	ids := d.insert(50, 50)
+	slow := &gate{topic: to}
+	slow.hold()
+	first := d.start(s, slow)
+	eventually(t, "the snapshot to be in flight", func() bool { _, waiting := slow.unacked(); return waiting })
+	spare := d.start(s, &gate{topic: to})
+	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+	ids = append(ids, d.insert(5, 1)...)
+	slow.open()
+	arrive(t, to, 55)
+	first.stop()
+	spare.streams().stop()
+	wantOnce(t, to, ids)
+}
+
+// The first checkpoint of a holder reaches the store after another one, which
+// knew nothing of it, has gone on.
+func TestLateFirstCheckpointDoesNotSetTheNextHolderBack(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, to := &store{}, &topic{}
+	save := newHold()
+	p, behind := behindProxy(t, d)
+	late := behind.start(heldStore{Store: s, save: save}, &gate{topic: to})
+	save.await(t)
+	p.Refuse(true)
+	p.Cut()
+	next := d.start(s, &gate{topic: to}).streams()
+	ids := d.insert(5, 1)
+	arrive(t, to, 5)
+	next.stop()
+	taken := s.stored()
+	close(save.resume)
+	eventually(t, "the late save", func() bool { return late.health.confirmed() != 0 })
+	if got := s.stored(); got.LSN < taken.LSN {
+		t.Errorf("the checkpoint went from %s to %s", taken.LSN, got.LSN)
+	}
+	d.start(s, &gate{topic: to}).streams().stop()
+	wantOnce(t, to, ids)
+}

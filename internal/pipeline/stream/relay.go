@@ -1,0 +1,198 @@
+// Package relay wires the connector: it reads the slot, makes events of the
+// rows, delivers them, and confirms what was acked.
+//
+// Run owns and joins all of its goroutines:
+//
+//	intake      Run's own: reads the stream, transforms, fills the queue
+//	monitor     one per session, on its own connection: watches slot and publication
+//	retention   one per session, on its own connection, where it is on
+//	delivery    empties the queue into the sink, settles the tracker
+//	keeper      saves the tracker's position, then has it confirmed
+//
+// (wal.Stream owns one more, which sends the standby status.)
+//
+// Invariants:
+//
+//  1. An LSN is confirmed only after a checkpoint with it was saved, which is
+//     only after every event of every transaction up to it was acked, dead
+//     lettered or skipped by order.
+//
+//  2. Whatever blocks delivery blocks the intake, never the standby status.
+//     A save that waits for a broker blocks neither stop, health nor monitor.
+//
+//  3. Bytes between the slot and the broker's ack are bounded by the queue.
+//
+//  4. An error that is not transient ends Run with its class; nothing is marked
+//     done on the way out that is not.
+//
+//  5. A relay whose slot another instance has read drops what it has in flight
+//     and saves nothing more: it ends with ErrTakenOver.
+//
+// Non-goals: several pipelines in one process, exactly-once delivery.
+package stream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/drain"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Parts are what a Relay works with. All are required.
+type Parts struct {
+	Options
+	Router  *transform.Router
+	Sink    sink.Sink
+	Store   checkpoint.Store
+	Metrics Metrics
+	Health  *Health
+	Log     *zap.Logger
+}
+
+// Relay is one connector. Make it with New; Run it once.
+type Relay struct {
+	opts     Options
+	queue    *queue
+	tracker  *checkpoint.Locked
+	keeper   *keeper
+	delivery *delivery
+	source   *source
+	health   *Health
+	digest   *digest.Log
+	closing  time.Duration // bounds the last checkpoint, and then the last standby status
+	log      *zap.Logger
+}
+
+// New wires the parts; it starts nothing. The relay does not close them.
+func New(p Parts) *Relay {
+	known := make(map[wal.Table]bool, len(p.Tables))
+	for _, t := range p.Tables {
+		known[t] = true
+	}
+	r := &Relay{
+		opts:    p.Options,
+		queue:   newQueue(p.MaxBufferedBytes),
+		tracker: checkpoint.NewLocked(0),
+		digest:  digest.New(p.Log),
+		closing: closeTimeout,
+		log:     p.Log,
+	}
+	r.keeper = newKeeper(p.Store, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
+	r.delivery = &delivery{
+		queue:   r.queue,
+		sink:    p.Sink,
+		tracker: r.tracker,
+		keeper:  r.keeper,
+		policy:  p.OnBadEvent,
+		linger:  p.Linger,
+		metrics: p.Metrics,
+		digest:  r.digest,
+	}
+	r.health = p.Health
+	r.source = &source{
+		opts:   p.Options,
+		keeper: r.keeper,
+		health: r.health,
+
+		elsewhere: elsewhere{poll: elsewherePoll, patience: elsewherePatience},
+
+		log: p.Log,
+		intake: &intake{
+			router:   p.Router,
+			queue:    r.queue,
+			tracker:  r.tracker,
+			keeper:   r.keeper,
+			tables:   known,
+			onUpdate: p.OnUpdate,
+			metrics:  p.Metrics,
+			digest:   r.digest,
+		},
+	}
+	h := r.health
+	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
+	h.statusInterval = p.StatusInterval
+	p.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
+	p.Metrics.Capacity(p.MaxBufferedBytes)
+	p.Metrics.ObserveUnconfirmed(h.unconfirmed)
+	p.Metrics.ObserveCheckpoint(h.checkpointAge)
+	return r
+}
+
+// errDrained ends the workers once they have nothing left to do.
+var errDrained = errors.New("drained")
+
+// Run runs the connector until ctx ends: it then stops reading, drains what is
+// in flight for at most errors.drain_timeout, confirms the last position and
+// returns nil. It returns early with an error that it cannot mend; the error's
+// failure.Class is the process's exit code, that of the worst if there are
+// several. After ErrTakenOver, which is transient, a new Relay may stand by.
+func (r *Relay) Run(ctx context.Context) error {
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWorking(nil)
+
+	var workers errgroup.Group
+	work := func(run func(context.Context) error) error { // the failure of one ends all
+		err := run(working)
+		if err == nil || errors.Is(err, context.Cause(working)) {
+			return nil
+		}
+		stopWorking(err)
+		stopReading()
+		return err
+	}
+	delivered := make(chan struct{})
+	workers.Go(func() error {
+		defer close(delivered)
+		return work(r.delivery.run)
+	})
+	workers.Go(func() error { return work(r.keeper.run) })
+
+	err := r.source.run(reading)
+	r.health.stopping()
+	if errors.Is(err, ErrTakenOver) {
+		stopWorking(err)
+	}
+	r.drain(stopWorking, delivered)
+	stopWorking(errDrained)
+	err = failure.Join(err, workers.Wait())
+	r.digest.Flush()
+
+	finish := []func(context.Context){r.keeper.finish, r.source.close}
+	if errors.Is(err, ErrTakenOver) {
+		finish = finish[1:] // the checkpoint is another one's
+	}
+	for _, last := range finish {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.closing)
+		last(ending)
+		cancel()
+	}
+	return err
+}
+
+// closeTimeout is Relay.closing: a stop waits no longer for a store or a server
+// that does not answer.
+const closeTimeout = 3 * time.Second
+
+// drain waits until the delivery has emptied the queue, or gives up on it after
+// errors.drain_timeout, and before where it waits for a topic.
+func (r *Relay) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
+	r.queue.close()
+	if why := drain.Wait(delivered, r.opts.DrainTimeout, r.health.kafka.MissingTopics); why != nil {
+		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
+			zap.Int("events", r.tracker.InFlight()), zap.NamedError("because", why))
+		stopWorking(errDrained)
+		<-delivered
+	}
+}

@@ -1,0 +1,59 @@
+package stream
+
+import (
+	"context"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// startRetention keeps the tables small beside the stream that began with cp, on
+// a connection and a goroutine of its own, and returns what ends both. It begins
+// after begin: a snapshot's rows are published by then.
+func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
+	keep := s.opts.Retention
+	if keep.After == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		retention.Run(ctx, retention.Parts{
+			Options:   keep,
+			Connect:   func(ctx context.Context) (*pgx.Conn, error) { return s.connectForRetention(ctx, cp) },
+			Tables:    s.opts.Tables,
+			Confirmed: s.published,
+			Observer:  s.health.retention,
+			Log:       s.log,
+		})
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// connectForRetention is connectBeside for statements that take the time that
+// their rows need.
+func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+	conn, err := s.connectBeside(ctx, cp)
+	if err == nil {
+		// Until it is closed.
+		_ = wal.Patient(ctx, s.opts.URL, conn.PgConn(), s.reporting("a statement of retention takes long", func(wal.Waiting) {}))
+	}
+	return conn, err
+}
+
+// published is the position up to which every row that was committed is
+// published. The confirmed position alone does not say so: it also passes what a
+// changed publication left out of the stream, until the monitor notices.
+func (s *source) published() wal.LSN {
+	if !s.recognised.Load() {
+		return 0
+	}
+	return min(s.health.confirmed(), wal.LSN(s.whole.Load()))
+}

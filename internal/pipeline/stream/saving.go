@@ -1,0 +1,131 @@
+package stream
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// unsavedAfter is how long saves may fail until readiness says so: longer
+	// than a partition takes to get another leader.
+	unsavedAfter = 5 * time.Second
+	// saveReports is the time between two log lines about saves that fail.
+	saveReports = time.Minute
+)
+
+// saving is how saves of the checkpoint are getting on, for health, metrics and
+// the log. A save that stands counts from its start: a store may be silent
+// instead of failing. It is safe for concurrent use.
+type saving struct {
+	log   *zap.Logger
+	ahead func() bool // whether there is a position to save
+
+	mu       sync.Mutex
+	behind   time.Time // since when a position is acked and not saved; zero: all are saved
+	since    time.Time // when the first attempt without success began; zero: the last one succeeded
+	attempts int       // that failed since
+	err      error     // of the last one that failed; nil while the first one stands
+	reported time.Time
+}
+
+// moved notes that the position may have moved beyond what is saved.
+func (s *saving) moved() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.behind.IsZero() && s.ahead() {
+		s.behind = time.Now()
+	}
+}
+
+// begin notes an attempt.
+func (s *saving) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+}
+
+// succeeded notes that the attempt that began at began is durable.
+func (s *saving) succeeded(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.reported.IsZero() {
+		s.log.Info("the checkpoint is saved again", zap.Int("failed_attempts", s.attempts), zap.Duration("after", time.Since(s.since)))
+	}
+	s.since, s.attempts, s.err, s.reported = time.Time{}, 0, nil, time.Time{}
+	s.behind = time.Time{}
+	if s.ahead() { // acked meanwhile
+		s.behind = began
+	}
+}
+
+// failed notes why an attempt failed.
+func (s *saving) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts++
+	s.err = err
+}
+
+// givenUp notes an attempt whose caller did not wait for it, so that nothing is
+// known.
+func (s *saving) givenUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attempts == 0 {
+		s.since = time.Time{}
+	}
+}
+
+// report logs that saves fail, the first time at once, then now and then.
+func (s *saving) report() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attempts == 0 || time.Since(s.reported) < saveReports {
+		return
+	}
+	s.reported = time.Now()
+	s.log.Warn("the checkpoint cannot be saved, nothing is confirmed meanwhile; will retry",
+		zap.Error(s.err), zap.Int("failed_attempts", s.attempts), zap.Duration("since", time.Since(s.since).Round(time.Second)))
+}
+
+// age is that of the oldest acked position that is not saved; 0 if all are.
+func (s *saving) age() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sinceOrZero(s.behind)
+}
+
+// trouble is for how long saves have not succeeded, and why; empty while the
+// store has not said anything.
+func (s *saving) trouble() (time.Duration, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		return sinceOrZero(s.since), ""
+	}
+	return sinceOrZero(s.since), s.err.Error()
+}
+
+// unready says that saves fail, if they do for long enough.
+func (s *saving) unready() (reason string, ok bool) {
+	d, err := s.trouble()
+	if d <= unsavedAfter {
+		return "", false
+	}
+	if err == "" {
+		err = "the store does not answer"
+	}
+	return fmt.Sprintf("the checkpoint has not been saved for %s: %s", d.Round(time.Second), err), true
+}
+
+func sinceOrZero(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
+}

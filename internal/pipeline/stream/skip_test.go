@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// passOver notes in the store that a transaction is passed over, as setup
+// --skip-to does.
+func (d *database) passOver(s *store, tx checkpoint.Landmark) {
+	d.t.Helper()
+	cp := s.stored()
+	cp.Skip = tx
+	cp.Epoch++
+	if err := s.Save(context.Background(), cp); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// A transaction with a bad event is passed over as a whole, once, and no other;
+// one of another log at the same position is not.
+func TestTransactionIsPassedOver(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	first := d.start(s, g).streams()
+	d.exec(insertSQL("1"))
+	d.exec("BEGIN;" + insertSQL("2") + "; INSERT INTO outbox VALUES ('3', 'order', '', 'Placed', '{}'); " + insertSQL("4") + "; COMMIT")
+	d.exec(insertSQL("5"))
+	first.wantEnd(failure.Config, "bad event 3 of public.outbox at .*/1: null_key")
+	if got := g.topic.ids(); !slices.Equal(got, []string{"1", "2"}) {
+		t.Fatalf("before the bad event: %v", got)
+	}
+	if cp := s.stored(); cp.Landmark.XID == 0 {
+		t.Errorf("the first event was acknowledged, and the checkpoint is at %s without it", cp.LSN)
+	}
+
+	at := d.passed(s, g.topic.all()[1].position.CommitLSN)
+	other := at
+	other.XID++
+	d.passOver(s, other)
+	d.start(s, g).wantEnd(failure.Config, "bad event 3")
+
+	d.passOver(s, at)
+	i := d.start(s, g).streams()
+	d.exec(insertSQL("6"))
+	eventually(t, "event 6", func() bool { return slices.Contains(g.topic.ids(), "6") })
+	i.stop()
+	if got := g.topic.ids()[len(g.topic.ids())-2:]; !slices.Equal(got, []string{"5", "6"}) {
+		t.Errorf("after the transaction: %v", g.topic.ids())
+	}
+	if want := []transform.Reason{transform.ReasonPassedOver, transform.ReasonPassedOver, transform.ReasonPassedOver}; !slices.Equal(i.metrics.skipped, want) {
+		t.Errorf("skipped %v, want %v", i.metrics.skipped, want)
+	}
+	if n := i.logs.FilterMessageSnippet("passed over with its transaction").Len(); n == 0 {
+		t.Error("the log does not name what was passed over")
+	}
+	d.start(s, g).streams().stop()
+	if cp := s.stored(); !cp.Skip.IsZero() {
+		t.Errorf("the checkpoint still has %s", cp.Skip)
+	}
+}
+
+// A message is passed over as a row is, also one of no transaction.
+func TestMessageIsPassedOver(t *testing.T) {
+	t.Parallel()
+	d := messageDatabase(t)
+	s, g := &store{}, &gate{topic: &topic{}}
+	d.start(s, g).streams().stop()
+	d.exec(emit(t, "1", "{}"))
+	for _, transactional := range []string{"true", "false"} {
+		d.exec(`SELECT pg_logical_emit_message(` + transactional + `, 'outbox', 'no envelope')`)
+	}
+	d.exec(emit(t, "2", "{}"))
+	for range 2 {
+		i := d.start(s, g)
+		err := i.wait()
+		at := regexp.MustCompile(`--skip-to (\S+) `).FindStringSubmatch(failure.RemedyOf(err))
+		if at == nil {
+			t.Fatalf("Run = %v, remedy %s", err, failure.RemedyOf(err))
+		}
+		commit, err := wal.ParseLSN(at[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.passOver(s, d.passed(s, commit))
+	}
+	i := d.start(s, g).streams()
+	eventually(t, "event 2", func() bool { return slices.Contains(g.topic.ids(), "2") })
+	i.stop()
+	wantOnce(t, g.topic, []string{"1", "2"})
+}
+
+// passed is what the transaction at commit is known by.
+func (d *database) passed(s *store, commit wal.LSN) (found checkpoint.Landmark) {
+	d.t.Helper()
+	repl, err := wal.ConnectReplication(d.t.Context(), d.url)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	stream, err := wal.Open(d.t.Context(), repl, wal.Options{
+		Slot: d.opts.Slot, Publication: d.opts.Publication, Start: s.stored().LSN, Confirmed: 1,
+		StatusInterval: time.Second, LivenessTimeout: patience,
+		Messages: len(d.opts.Tables) == 0, MessagesOnly: len(d.opts.Tables) == 0,
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer func() { _ = stream.Close(d.t.Context()) }()
+	for found.Commit != commit {
+		msg, err := stream.Next(d.t.Context())
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if msg.Kind == wal.Insert || msg.Kind == wal.LogicalMessage {
+			found = checkpoint.LandmarkOf(&msg.Row)
+		}
+	}
+	return found
+}

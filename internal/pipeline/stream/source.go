@@ -1,0 +1,199 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// sessionReset: a session that lasted this long starts the backoff anew.
+const sessionReset = 30 * time.Second
+
+// sessionWaits are those between sessions.
+var sessionWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
+
+// ErrTakenOver ends a relay whose slot another instance has read meanwhile: what
+// it has in flight is out of date and was dropped. A new relay may stand by.
+var ErrTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date")
+
+// source keeps a session with PostgreSQL: it connects, becomes the slot's
+// reader, streams into the intake, and begins again when the connection breaks.
+// run is its only goroutine, and owns all of it; the monitor beside it only reads
+// what never changes, and sets whole.
+type source struct {
+	opts   Options
+	tables []wal.Table // none where only messages are read
+	intake *intake
+	keeper *keeper
+	health *Health
+	log    *zap.Logger
+
+	database  string      // that the slot must be of
+	epoch     int64       // of our checkpoints; 0 before the first stream
+	warned    bool        // of commits that wait for us, at the last session's start
+	elsewhere elsewhere   // while standing by
+	owed      bool        // the store says that nobody has read the slot yet
+	server    net.Addr    // of the present stream
+	stream    *wal.Stream // of the last session that ended because ctx did
+
+	whole atomic.Uint64 // LSN up to which the stream is known to have left nothing out
+	// recognised tells that the present stream is of the log that was read
+	// before: positions of both may be compared.
+	recognised atomic.Bool
+}
+
+// run streams until ctx ends (nil; the stream stays open for close) or an error
+// that a new session cannot mend.
+func (s *source) run(ctx context.Context) error {
+	retry := backoff.Series{Range: sessionWaits}
+	for {
+		started := time.Now()
+		err := s.session(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if failure.ClassOf(err) != failure.Transient || errors.Is(err, ErrTakenOver) {
+			return err
+		}
+		if time.Since(started) > sessionReset {
+			retry.Reset()
+		}
+		wait := retry.Next()
+		s.health.down(err)
+		if ofStore(err) {
+			s.log.Warn("the checkpoint store failed, will try again with a new session", zap.Error(err), remedy(err), zap.Duration("wait", wait))
+			s.intake.metrics.Reconnected("checkpoint")
+		} else {
+			s.log.Warn("PostgreSQL session ended, will reconnect", zap.Error(err), remedy(err), zap.Duration("wait", wait))
+			s.intake.metrics.Reconnected("postgres")
+		}
+		if backoff.Sleep(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+// session is one connection's life. It returns why it ended.
+func (s *source) session(ctx context.Context) error {
+	sql, err := wal.Connect(ctx, s.opts.URL)
+	if err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	s.intake.metrics.Connected("postgres", true)
+	defer closeConn(sql)
+
+	h, err := s.acquire(ctx, sql)
+	if err != nil {
+		return err
+	}
+	err = s.consume(ctx, sql, &h)
+	if ctx.Err() != nil && h.fits {
+		s.stream = h.stream // close confirms what is drained by then
+		return nil
+	}
+	s.keeper.attach(nil)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if closeErr := h.stream.Close(closing); closeErr != nil {
+		s.log.Debug("closing the broken stream failed", zap.Error(closeErr))
+	}
+	return err
+}
+
+// consume publishes and, beside it, monitors; the first to fail ends the other
+// and is the reason returned. An alarm of the monitor is never final: if another
+// instance took the slot unnoticed, its progress looks like a loss. The next
+// session knows, as it compares in the right order.
+func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.whole.Store(0) // another server's positions would mislead
+	s.recognised.Store(false)
+	s.keeper.follow(h.cp.Publication)
+	s.server = h.stream.Server()
+	watched, cp := make(chan error, 1), h.cp
+	go func() { // owner: this call, which joins it below
+		err := s.monitor(ctx, cp)
+		if err != nil {
+			cancel()
+		}
+		watched <- err
+	}()
+	err := s.publish(ctx, sql, h)
+	cancel()
+	if alarm := <-watched; alarm != nil {
+		return &failure.Error{Class: failure.Transient, Err: fmt.Errorf("alarm beside the stream: %w", alarm)}
+	}
+	return err
+}
+
+// publish begins as the slot's holder and takes in the stream until it ends.
+func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *holding) error {
+	if err := s.warnOfCommitsThatWait(ctx, sql); err != nil {
+		return err
+	}
+	if err := s.begin(ctx, sql, h); err != nil {
+		return err
+	}
+	closeConn(sql) // the monitor has its own
+	defer s.startRetention(ctx, h.cp)()
+	return s.intake.consume(ctx, h.stream)
+}
+
+// warnOfCommitsThatWait warns once if the server takes us for a synchronous
+// standby. It comes before the first checkpoint, which may have to wait itself.
+func (s *source) warnOfCommitsThatWait(ctx context.Context, sql *pgx.Conn) error {
+	sync, err := wal.ReadSyncStandbys(ctx, sql)
+	if err != nil {
+		return err
+	}
+	if sync.Ours() && !s.warned {
+		s.log.Warn(wal.CommitsWait, zap.String("synchronous_standby_names", sync.Setting),
+			zap.String("application_name", sync.Application), zap.String("remedy", wal.CommitsWaitRemedy))
+	}
+	s.warned = sync.Ours()
+	return nil
+}
+
+// close confirms the last saved position to the server and ends the session
+// that run left open. What the server may not have seen is in the checkpoint.
+func (s *source) close(ctx context.Context) {
+	if s.stream == nil {
+		return
+	}
+	if s.recognised.Load() {
+		s.keeper.attach(s.stream)
+		s.keeper.attach(nil)
+	}
+	if err := s.stream.Close(ctx); err != nil {
+		s.log.Warn("the server may not have seen the last confirmed position; some events may be sent again", zap.Error(err))
+	}
+}
+
+// closeConn closes a connection that may be nil or closed already.
+func closeConn(conn *pgx.Conn) {
+	if conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // nothing is pending on it
+}
+
+// remedy is a field for the log, where an error has one.
+func remedy(err error) zap.Field {
+	if text := failure.RemedyOf(err); text != "" {
+		return zap.String("remedy", text)
+	}
+	return zap.Skip()
+}

@@ -1,0 +1,51 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+)
+
+// unreadable is a checkpoint store whose loads fail on demand.
+type unreadable struct {
+	checkpoint.Store
+	down atomic.Bool
+}
+
+func (u *unreadable) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
+	if u.down.Load() {
+		return checkpoint.Checkpoint{}, false, errors.New("the store is away")
+	}
+	return u.Store.Load(ctx)
+}
+
+// A spare that could not read its checkpoint could not take over: it is not
+// ready, says why, and is ready again with the store.
+func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	s, to := &store{}, &topic{}
+	d.start(s, &gate{topic: to}).streams()
+	away := &unreadable{Store: s}
+	spare := d.start(away, &gate{topic: to})
+	ready := func() bool { ok, _ := spare.health.Ready(); return ok }
+	eventually(t, "a spare", func() bool { return spare.role() == RoleStandby && ready() })
+	away.down.Store(true)
+	eventually(t, "the spare not to be ready", func() bool { return !ready() })
+	if _, reasons := spare.health.Ready(); !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, "the store is away") }) {
+		t.Errorf("reasons %q", reasons)
+	}
+	if n := spare.logs.FilterMessage("a spare cannot read its checkpoint and could not take over").Len(); n == 0 {
+		t.Error("nothing is logged")
+	}
+	away.down.Store(false)
+	eventually(t, "the spare to be ready again", ready)
+	if got := spare.role(); got != RoleStandby {
+		t.Errorf("role %s", got)
+	}
+}

@@ -1,0 +1,84 @@
+package stream
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Failure mode 52: a slot of the name that no instance could ever read is told,
+// also while somebody reads it, and is no reason to stand by.
+func TestSlotOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ sql, text string }{
+		"physical":       {`SELECT pg_create_physical_replication_slot($1)`, `is a physical slot`},
+		"another plugin": {`SELECT pg_create_logical_replication_slot($1, 'test_decoding')`, `output plugin "test_decoding"`},
+		"another plugin, in use": {`SELECT pg_create_logical_replication_slot($1, 'test_decoding', true)`,
+			`output plugin "test_decoding"`},
+		"temporary": {`SELECT pg_create_logical_replication_slot($1, 'pgoutput', true)`, `is temporary`},
+		"two-phase": {`SELECT pg_create_logical_replication_slot($1, 'pgoutput', false, true)`, `two_phase`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := sharedDatabase(t)
+			d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
+			if _, err := d.conn.Exec(t.Context(), c.sql, d.opts.Slot); err != nil {
+				t.Fatal(err)
+			}
+			d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+		})
+	}
+}
+
+func TestSlotOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	d, other := sharedDatabase(t), sharedDatabase(t)
+	other.opts.Slot = d.opts.Slot
+	i := other.start(&store{}, &gate{topic: &topic{}}).streams()
+	text := `belongs to database "` + other.text("SELECT current_database()") + `", not to "` + d.text("SELECT current_database()")
+
+	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
+
+	// An instance that stands by as it appears does not wait for it.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	here := &source{opts: d.opts, database: d.text("SELECT current_database()")}
+	sql, err := wal.Connect(ctx, d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeConn(sql)
+	if err := here.waitForSlot(ctx, sql); err != nil {
+		t.Errorf("it waited for a slot that will never be ours: %v", err)
+	}
+
+	i.stop()
+	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
+}
+
+// The remedy: from 18 on a slot can be told to leave two-phase commit alone.
+func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
+	t.Parallel()
+	d := sharedDatabase(t)
+	if d.text("SELECT (current_setting('server_version_num')::int >= 180000)::text") != "true" {
+		t.Skip("two_phase of a slot can be altered from PostgreSQL 18 on")
+	}
+	d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
+	d.exec(`SELECT pg_create_logical_replication_slot('` + d.opts.Slot + `', 'pgoutput', false, true)`)
+	ids := d.insert(2, 1)
+	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `two_phase`)
+	repl, err := wal.ConnectReplication(t.Context(), d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeReplication(repl)
+	if _, err := repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.opts.Slot+`" (TWO_PHASE false)`).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{topic: &topic{}}
+	d.start(&store{}, g).streams()
+	arrive(t, g.topic, 2)
+	wantOnce(t, g.topic, ids)
+}

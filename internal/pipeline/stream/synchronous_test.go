@@ -1,0 +1,37 @@
+package stream
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// Failure mode 56. (Which settings do it, wal's tests ask the server.)
+func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Setting("synchronous_standby_names", `standby, "cdc-outbox"`), pgtest.Setting("synchronous_commit", "local"))
+	d := newDatabase(t, server.NewDatabase(t))
+	g := &gate{topic: &topic{}}
+	i := d.start(&store{}, g).streams()
+	d.kill()
+	ids := d.insert(1, 1)
+	arrive(t, g.topic, 1)
+	i.stop()
+	wantOnce(t, g.topic, ids)
+	warned := i.logs.FilterMessage(wal.CommitsWait).All()
+	if len(warned) != 1 || warned[0].ContextMap()["application_name"] != "cdc-outbox" {
+		t.Errorf("warnings: %v, want one", warned)
+	}
+
+	named := mustParse(t, d.url)
+	query := named.Query()
+	query.Set("application_name", "publisher")
+	named.RawQuery = query.Encode()
+	d.opts.URL = named.String()
+	i = d.start(&store{}, g).streams()
+	i.stop()
+	if i.logs.FilterMessage(wal.CommitsWait).Len() > 0 {
+		t.Error("warned although the setting names another")
+	}
+}

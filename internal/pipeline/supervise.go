@@ -1,0 +1,78 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// roleFailed is the role of a pipeline that only an operator brings back.
+const roleFailed = "failed"
+
+// restartWaits are those between two runs of a pipeline that gave up on an error
+// that may pass: what a supervisor of processes does after exit code 1.
+var restartWaits = backoff.Range{First: time.Second, Longest: time.Minute}
+
+// configWait is how long a pipeline with a configuration or privileges that
+// cannot work waits before it looks again: somebody may have mended the database
+// or the broker, and need not disturb the other pipelines by a restart.
+const configWait = time.Minute
+
+// restartReset: a run that lasted this long starts the backoff anew.
+const restartReset = 5 * time.Minute
+
+// supervise runs the pipeline beside others until ctx ends or events may have
+// been lost; run is its method, except in tests.
+func (p *pipeline) supervise(ctx context.Context, run func(context.Context) error) error {
+	retry := backoff.Series{Range: restartWaits}
+	for {
+		started := time.Now()
+		err := run(ctx)
+		if err == nil {
+			return nil
+		}
+		class := failure.ClassOf(err)
+		if ctx.Err() != nil {
+			return p.fail("pipeline did not stop cleanly", err)
+		}
+		if class == failure.Loss {
+			return p.fail(needsOperator, err)
+		}
+		if class == failure.Config {
+			err = p.fail(needsOperator, err)
+			if backoff.Sleep(ctx, configWait) != nil {
+				return err
+			}
+			continue
+		}
+		if time.Since(started) > restartReset {
+			retry.Reset()
+		}
+		wait := retry.Next()
+		p.health.waitFor(err)
+		p.log.Error("pipeline gave up, will start again", zap.Error(err),
+			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
+		if backoff.Sleep(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+const needsOperator = "pipeline failed and needs an operator"
+
+// fail makes the error the pipeline's last state, and names the pipeline in it.
+// It says nothing of other pipelines: there may be none, or they end as well.
+func (p *pipeline) fail(msg string, err error) error {
+	p.metrics.Role(roleFailed)
+	p.metrics.Disconnected()
+	p.health.fail(err)
+	p.log.Error(msg, zap.Error(err), zap.String("remedy", failure.RemedyOf(err)),
+		zap.Int("exit_code", failure.ClassOf(err).ExitCode()))
+	return &failure.Error{Class: failure.ClassOf(err), Remedy: p.command.In(failure.RemedyOf(err)),
+		Err: fmt.Errorf("pipeline %s: %w", p.name, err)}
+}

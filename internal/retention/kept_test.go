@@ -1,0 +1,184 @@
+package retention_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+const patience = time.Minute
+
+const insert = `INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', $1, now() - $2::interval)`
+
+// kept is a database with retention at work.
+type kept struct {
+	t         *testing.T
+	conn      *pgx.Conn
+	observer  *observer
+	confirmed *atomic.Uint64
+}
+
+func start(t *testing.T, schema string) kept {
+	return startWith(t, schema, func(*retention.Parts) {})
+}
+
+func startWith(t *testing.T, schema string, adapt func(*retention.Parts)) kept {
+	t.Helper()
+	return startOn(t, pgtest.Shared(t), schema, adapt)
+}
+
+func startOn(t *testing.T, server *pgtest.Server, schema string, adapt func(*retention.Parts)) kept {
+	t.Helper()
+	url := server.NewDatabase(t)
+	pgtest.Exec(t, url, schema)
+	k := kept{t: t, observer: &observer{}, confirmed: new(atomic.Uint64)}
+	k.conn = connect(t, url)
+	opts := retention.Parts{
+		Options: retention.Options{
+			After:           200 * time.Millisecond, // a pass each 10 ms
+			Column:          "created_at",
+			Interval:        10 * time.Millisecond,
+			PartitionsAhead: 2,
+		},
+		Connect:   func(ctx context.Context) (*pgx.Conn, error) { return wal.Connect(ctx, url) },
+		Tables:    []wal.Table{{Schema: "public", Name: "outbox"}},
+		Confirmed: func() wal.LSN { k.observer.looks.Add(1); return wal.LSN(k.confirmed.Load()) },
+		Observer:  k.observer,
+		Log:       zaptest.NewLogger(t),
+	}
+	adapt(&opts)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { retention.Run(ctx, opts) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return k
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func (k kept) exec(statements ...string) {
+	k.t.Helper()
+	for _, sql := range statements {
+		if _, err := k.conn.Exec(k.t.Context(), sql); err != nil {
+			k.t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+func (k kept) insert(typ, age string) {
+	k.t.Helper()
+	if _, err := k.conn.Exec(k.t.Context(), insert, typ, age); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// end is the end of the log.
+func (k kept) end() uint64 {
+	k.t.Helper()
+	var text string
+	if err := k.conn.QueryRow(k.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&text); err != nil {
+		k.t.Fatal(err)
+	}
+	lsn, err := pglogrepl.ParseLSN(text)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return uint64(lsn)
+}
+
+// confirmAll confirms all that is committed. Who waits for what follows from it
+// confirms again and again: the server writes to its log by itself, and a moment
+// that retention notes after that lies beyond what was confirmed before.
+func (k kept) confirmAll() uint64 {
+	lsn := k.end()
+	k.confirmed.Store(lsn)
+	return lsn
+}
+
+// passes waits until retention had n times the time for a pass: each look at
+// the confirmed position may start one.
+func (k kept) passes(n int64) {
+	k.t.Helper()
+	from := k.observer.looks.Load()
+	k.await("passes", func() bool { return k.observer.looks.Load() >= from+n })
+}
+
+func (k kept) count(where string) int64 { return k.value(`SELECT count(*) FROM outbox WHERE ` + where) }
+
+func (k kept) value(query string) (n int64) {
+	k.t.Helper()
+	if err := k.conn.QueryRow(k.t.Context(), query).Scan(&n); err != nil {
+		k.t.Fatal(err)
+	}
+	return n
+}
+
+func (k kept) await(what string, met func() bool) {
+	k.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !met() {
+		select {
+		case <-deadline.C:
+			k.t.Fatalf("waited for %s in vain", what)
+		case <-poll.C:
+		}
+	}
+}
+
+// observer counts.
+type observer struct {
+	deleted, created, dropped, passed, failed, looks atomic.Int64
+
+	mu  sync.Mutex
+	err error // the last
+}
+
+func (o *observer) last() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+func (o *observer) RetentionDeleted(_ wal.Table, rows int64) { o.deleted.Add(rows) }
+
+func (o *observer) RetentionPartition(_ wal.Table, change retention.PartitionChange) {
+	if change == retention.Created {
+		o.created.Add(1)
+	} else {
+		o.dropped.Add(1)
+	}
+}
+
+func (o *observer) RetentionPassed(_ wal.Table, _ int64, err error) {
+	o.passed.Add(1)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.err = err
+		o.failed.Add(1)
+	}
+}

@@ -1,0 +1,207 @@
+package retention_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+)
+
+func TestPartitionsComeAndGo(t *testing.T) {
+	for _, withDefault := range []bool{true, false} {
+		t.Run(fmt.Sprintf("default partition %t", withDefault), func(t *testing.T) {
+			schema := outbox.PartitionedSchema
+			if !withDefault {
+				schema += ";DROP TABLE outbox_default"
+			}
+			k := start(t, schema+`;
+				CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00');
+				INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'old', '2020-01-01 12:00+00')`)
+			k.await("partitions for today and the next two days", func() bool {
+				return k.value(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`) >= 3
+			})
+			k.insert("young", "-1 hour")
+			k.confirmAll() // up to here the old partition may be detached
+			k.await("the old partition to be detached", func() bool {
+				k.confirmAll()
+				return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
+			})
+			k.await("the old partition to go", func() bool {
+				k.confirmAll()
+				return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
+			})
+			if got := k.count("type = 'young'"); got != 1 {
+				t.Error("the young row went")
+			}
+			k.await("word of it", func() bool { return k.observer.dropped.Load() == 1 })
+			k.await("word of all that were created", func() bool { // a fourth one at midnight
+				return k.observer.created.Load() == k.value(`SELECT count(*) FROM pg_inherits
+					WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`)
+			})
+		})
+	}
+}
+
+// TestDetachedPartitionWaitsForConfirmation detaches a partition with an event
+// that is not published, and restarts in between.
+func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
+	k := start(t, outbox.PartitionedSchema+`;
+		CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`)
+	k.passes(1)
+	k.confirmAll()
+	k.passes(1)
+	if _, err := k.conn.Exec(t.Context(), `INSERT INTO outbox (aggregatetype, aggregateid, type, created_at)
+		VALUES ('a', '1', 'late', '2020-01-01 12:00+00')`); err != nil {
+		k.await("the partition to be detached", func() bool {
+			return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
+		})
+	}
+	k.passes(3)
+	if k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) != 1 {
+		t.Fatal("the partition was dropped although its events are not confirmed")
+	}
+	k.await("the partition to go", func() bool {
+		k.confirmAll()
+		return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
+	})
+}
+
+// TestAttachedAgain is a partition that an operator attaches after it was
+// detached, with an event that is not published.
+func TestAttachedAgain(t *testing.T) {
+	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition)
+	k.passes(4) // that it has expired is known
+	k.confirmAll()
+	k.await("the partition to be detached", k.detached)
+	k.passes(4) // that it is detached is known, but not confirmed
+	k.exec(`ALTER TABLE outbox ATTACH PARTITION outbox_p20200101 FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`)
+	before := k.end()
+	k.passes(4)
+	k.exec(`INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'late', '2020-01-01 12:00+00')`,
+		`ALTER TABLE outbox DETACH PARTITION outbox_p20200101`)
+	k.confirmed.Store(before)
+	k.passes(3)
+	if k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) != 1 {
+		t.Fatal("the partition was dropped although its event is not confirmed")
+	}
+	k.await("the partition to go", func() bool {
+		k.confirmAll()
+		return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
+	})
+}
+
+// TestOperatorsCommentStays: the mark of a detached partition goes behind it, and
+// alone.
+func TestOperatorsCommentStays(t *testing.T) {
+	const note = "of the billing team''s; ask before you touch it \\"
+	for _, withDefault := range []bool{true, false} {
+		t.Run(fmt.Sprintf("default partition %t", withDefault), func(t *testing.T) {
+			schema := outbox.PartitionedSchema
+			if !withDefault {
+				schema += "; DROP TABLE outbox_default"
+			}
+			k := start(t, schema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS '`+note+`'`)
+			k.passes(4) // that it has expired is known
+			k.confirmAll()
+			k.await("the partition to be detached", k.detached)
+			if k.value(`SELECT count(*) FROM pg_description WHERE description LIKE '`+strings.ReplaceAll(note, `\`, `\\`)+`' || E'\n' || 'cdc-outbox: %'`) != 1 {
+				t.Error("the comment is not the operator's with the mark behind it")
+			}
+			k.exec(`ALTER TABLE outbox ATTACH PARTITION outbox_p20200101 FOR VALUES FROM ('2120-01-01 00:00+00') TO ('2120-01-02 00:00+00')`)
+			k.await("the mark to go", func() bool {
+				return k.value(`SELECT count(*) FROM pg_description WHERE description = '`+note+`'`) == 1
+			})
+		})
+	}
+}
+
+// TestCommentedPartitionGoes: what an operator wrote keeps none.
+func TestCommentedPartitionGoes(t *testing.T) {
+	k := start(t, outbox.PartitionedSchema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS 'a note'`)
+	k.await("the partition to go", func() bool {
+		k.confirmAll()
+		return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
+	})
+}
+
+// TestMarkOfAPartitionThatIsKeptGoes: what an operator detaches later is not
+// ours to drop.
+func TestMarkOfAPartitionThatIsKeptGoes(t *testing.T) {
+	comment := `cdc-outbox: old partition of "public"."outbox", to be dropped when all its events are published`
+	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default;
+		CREATE TABLE outbox_later PARTITION OF outbox FOR VALUES FROM ('2120-01-01 00:00+00') TO ('2120-01-02 00:00+00');
+		COMMENT ON TABLE outbox_later IS '`+comment+`'`)
+	k.await("the mark to go", func() bool {
+		return k.value(`SELECT count(*) FROM pg_description WHERE description = '`+comment+`'`) == 0
+	})
+}
+
+// TestPartitionsOfSomebodyElse are longer than ours, of another schema, and
+// partitioned themselves: that none can be created ahead keeps none from going.
+func TestPartitionsOfSomebodyElse(t *testing.T) {
+	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default; CREATE SCHEMA parts;
+		CREATE TABLE parts.y2020 PARTITION OF outbox FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+		CREATE TABLE y2021 PARTITION OF outbox FOR VALUES FROM ('2021-01-01') TO ('2022-01-01') PARTITION BY RANGE (created_at);
+		CREATE TABLE y2021h1 PARTITION OF y2021 FOR VALUES FROM ('2021-01-01') TO ('2021-07-01');
+		CREATE TABLE ever PARTITION OF outbox FOR VALUES FROM ('2022-01-01') TO (MAXVALUE)`)
+	k.await("the old partitions to go", func() bool {
+		k.confirmAll()
+		return k.value(`SELECT count(*) FROM pg_class WHERE relname IN ('y2020', 'y2021', 'y2021h1')`) == 0
+	})
+	k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
+	if remedy := failure.RemedyOf(k.observer.last()); !strings.Contains(remedy, "partitions_ahead: 0") {
+		t.Errorf("failed with %v, remedy %q", k.observer.last(), remedy)
+	}
+}
+
+// TestBoundThatIsNoTime: partitions by something that looks nearly like one are
+// left alone.
+func TestBoundThatIsNoTime(t *testing.T) {
+	k := startWith(t, `CREATE TABLE outbox (id text, created_at timestamptz) PARTITION BY RANGE (id);
+		CREATE TABLE low PARTITION OF outbox FOR VALUES FROM ('1000') TO ('2020-week-1');
+		CREATE TABLE high PARTITION OF outbox FOR VALUES FROM ('2020-week-1') TO ('9999-99-')`,
+		func(o *retention.Parts) { o.PartitionsAhead = 0 })
+	k.await("passes", func() bool { k.confirmAll(); return k.observer.passed.Load() > 5 })
+	if err := k.observer.last(); err != nil {
+		t.Error(err)
+	}
+	if k.value(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox'::regclass`) != 2 {
+		t.Error("a partition went")
+	}
+}
+
+// TestDefaultPartitionKeepsItsRows: events that were written before the first
+// partition was created, or while nobody created any, are no failure.
+func TestDefaultPartitionKeepsItsRows(t *testing.T) {
+	k := startWith(t, outbox.PartitionedSchema+`; INSERT INTO outbox (aggregatetype, aggregateid, type) VALUES ('a', '1', 'today')`, forLong)
+	k.await("the partitions of the days to come", func() bool { return k.observer.created.Load() >= 2 })
+	k.passes(5)
+	if err := k.observer.last(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPartitionsThatNeverGetOld: nobody should believe that they go.
+func TestPartitionsThatNeverGetOld(t *testing.T) {
+	for _, by := range []string{"LIST (aggregatetype)", "HASH (id)"} {
+		k := startWith(t, `CREATE TABLE outbox (id uuid, aggregatetype text, created_at timestamptz) PARTITION BY `+by,
+			func(o *retention.Parts) { o.PartitionsAhead = 0 })
+		k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
+		if err := k.observer.last(); !strings.Contains(err.Error(), "not by ranges of time") {
+			t.Errorf("%s: failed with %v", by, err)
+		}
+	}
+}
+
+// oldPartition is one that has expired.
+const oldPartition = `;
+	CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`
+
+// detached tells whether oldPartition is a partition no more.
+func (k kept) detached() bool {
+	k.t.Helper()
+	return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
+}

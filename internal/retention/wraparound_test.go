@@ -1,0 +1,156 @@
+package retention_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// TestHorizonThatIsTooOldTellsNothing: half the transaction ids later, a horizon
+// looks younger than all rows.
+func TestHorizonThatIsTooOldTellsNothing(t *testing.T) {
+	a := newAged(t)
+	a.exec(insertLate)
+	a.reset("-e", "1") // there must have been as many
+	for _, age := range []int64{1<<31 - 1, 1 << 31, 1<<31 + 1000, 3 << 30, 1 << 32} {
+		if n := a.pass(a.nextXID() - age); n != 0 {
+			t.Fatalf("a row went, by a horizon of %d transactions ago", age)
+		}
+	}
+	if n := a.pass(a.nextXID()); n != 1 {
+		t.Errorf("%d rows went, want 1", n)
+	}
+}
+
+// TestRowsOfAllAgesGo whatever the age of the transaction that wrote them
+// appears to be.
+func TestRowsOfAllAgesGo(t *testing.T) {
+	a := newAged(t)
+	a.exec(insertLate)
+	const step = 1_400_000_000 // less than 2^31, as freezing must come in between
+	for n := range int64(2) {
+		a.freeze()
+		a.reset("-x", fmt.Sprint((n+1)*step), "-u", fmt.Sprint(n*step+3))
+	}
+	if apparent := a.value(`SELECT age(xmin) FROM outbox`); apparent > 0 {
+		t.Fatalf("the row's age appears to be %d", apparent)
+	}
+	if n := a.pass(a.nextXID()); n != 1 {
+		t.Errorf("%d rows went, want 1", n)
+	}
+}
+
+// aged is a server whose transaction ids can be set.
+type aged struct {
+	kept
+	server *pgtest.Server
+	data   string // directory
+	url    string
+	tool   string // path of pg_resetwal
+}
+
+func newAged(t *testing.T) *aged {
+	t.Helper()
+	bin, err := pgserver.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool := filepath.Join(bin, "pg_resetwal")
+	if _, err := os.Stat(tool); err != nil {
+		t.Skip("the downloaded binaries have no pg_resetwal")
+	}
+	server := pgtest.Start(t)
+	url := server.NewDatabase(t)
+	pgtest.Exec(t, url, outbox.Schema)
+	a := &aged{kept: kept{t: t, conn: connect(t, url)}, server: server, url: url, tool: tool}
+	if err := a.conn.QueryRow(t.Context(), `SHOW data_directory`).Scan(&a.data); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(a.data); err != nil {
+		t.Skip("the server's files are not on this machine")
+	}
+	return a
+}
+
+// reset stops the server and has pg_resetwal change its control file.
+func (a *aged) reset(args ...string) {
+	a.t.Helper()
+	info, err := os.Stat(a.data)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	a.server.Stop(a.t, pgtest.Fast)
+	cmd := exec.CommandContext(a.t.Context(), a.tool, append(args, "-D", a.data)...)
+	cmd.Dir = a.data
+	if os.Getuid() == 0 { // which PostgreSQL refuses
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		a.t.Fatalf("pg_resetwal: %v: %s", err, out)
+	}
+	if args[0] == "-x" {
+		a.addCommitLog(args[1], int(owner.Uid), int(owner.Gid))
+	}
+	a.server.Resume(a.t)
+	a.conn = connect(a.t, a.url)
+}
+
+// addCommitLog makes the file that tells which transactions from xid on are
+// committed: none. (pg_resetwal's documentation wants it to exist.)
+func (a *aged) addCommitLog(xid string, uid, gid int) {
+	a.t.Helper()
+	const perFile, fileSize = 32 * 8192 * 4, 32 * 8192
+	var n int64
+	if _, err := fmt.Sscan(xid, &n); err != nil {
+		a.t.Fatal(err)
+	}
+	path := filepath.Join(a.data, "pg_xact", fmt.Sprintf("%04X", n/perFile))
+	if err := os.WriteFile(path, make([]byte, fileSize), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := os.Chown(path, uid, gid); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// freeze makes all rows of the server independent of their writers' ids.
+func (a *aged) freeze() {
+	a.t.Helper()
+	a.exec(`UPDATE pg_database SET datallowconn = true`)
+	for _, database := range []string{"postgres", "template0", "template1"} {
+		pgtest.Exec(a.t, a.server.URL(database), `VACUUM (FREEZE)`)
+	}
+	a.exec(`VACUUM (FREEZE)`)
+}
+
+func (a *aged) nextXID() int64 {
+	return a.value(`SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`)
+}
+
+// pass makes one pass through the table and returns how many rows went.
+func (a *aged) pass(xmin int64) int64 {
+	a.t.Helper()
+	n, err := retention.DeleteRows(a.t.Context(), a.conn, retention.Parts{
+		Tables:   []wal.Table{{Schema: "public", Name: "outbox"}},
+		Options:  retention.Options{After: time.Hour, Column: "created_at"},
+		Observer: &observer{},
+		Log:      zaptest.NewLogger(a.t),
+	}, xmin)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return n
+}
