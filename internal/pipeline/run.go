@@ -1,4 +1,4 @@
-// Package connector makes running connectors of a configuration: it opens a
+// Package pipeline makes running pipelines of a configuration: it opens a
 // sink and a checkpoint store for each pipeline, gives them to a relay, and
 // answers HTTP beside them.
 //
@@ -40,7 +40,7 @@ type Options struct {
 	Invocation invocation.Invocation
 }
 
-// Run runs the connector, or all pipelines, until ctx ends, then drains and
+// Run runs the pipeline, or all pipelines, until ctx ends, then drains and
 // returns nil. It returns early with an error that retrying does not mend,
 // whose failure.Class is the process's exit code; with pipelines, when events
 // of the last of them may have been lost. What a pipeline has failed with is the
