@@ -65,8 +65,8 @@ type Checkpoint struct {
 	Creating bool `json:"creating,omitempty"`
 }
 
-// replaces reports whether c counts where old is stored, too.
-func (c *Checkpoint) replaces(old *Checkpoint) bool {
+// Replaces reports whether c counts where old is stored, too.
+func (c *Checkpoint) Replaces(old *Checkpoint) bool {
 	return c.Epoch > old.Epoch || c.Epoch == old.Epoch && c.LSN >= old.LSN
 }
 

@@ -72,7 +72,7 @@ func (f *file) Save(ctx context.Context, cp Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	if ok && !cp.replaces(&old) {
+	if ok && !cp.Replaces(&old) {
 		return superseded(old, cp)
 	}
 	b, err := encode(cp)

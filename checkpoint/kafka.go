@@ -112,7 +112,7 @@ func pick(records []*kgo.Record) (cp Checkpoint, ok bool, err error) {
 		switch {
 		case bad != nil:
 			cp, ok, err = Checkpoint{}, false, bad
-		case !ok || next.replaces(&cp):
+		case !ok || next.Replaces(&cp):
 			cp, ok, err = next, true, nil
 		}
 	}

@@ -2,7 +2,6 @@ package wal
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net"
 	"strconv"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // connectTimeout bounds the connection to one host where the URL sets none.
@@ -48,7 +45,7 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	prepare(&cfg.Config)
 	// Catalog queries are few; the simple protocol also works through poolers.
@@ -63,7 +60,7 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	delete(cfg.RuntimeParams, "replication")
 	maps.Copy(cfg.RuntimeParams, params)
@@ -89,7 +86,7 @@ func setLockTimeout(cfg *pgconn.Config) {
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
 	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	prepare(cfg)
 	cfg.RuntimeParams["replication"] = "database"
@@ -111,16 +108,4 @@ func prepareOwn(cfg *pgconn.Config) {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectTimeout
 	}
-}
-
-// startCommand is START_REPLICATION for pgoutput's protocol version 1
-// (PostgreSQL documentation, "Streaming Replication Protocol").
-func startCommand(o Options) string {
-	publication := sqltext.Literal(pgx.Identifier{o.Publication}.Sanitize())
-	cmd := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s",
-		pgx.Identifier{o.Slot}.Sanitize(), o.Start, publication)
-	if o.Messages {
-		cmd += ", messages 'true'"
-	}
-	return cmd + ")"
 }

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // connectFailed puts the error of a connection attempt into one line, and gives
@@ -18,20 +19,20 @@ import (
 func connectFailed(err error, cfg *pgconn.Config) error {
 	connect, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
-		return classify(err)
+		return Classify(err)
 	}
 	texts, refusedTLS := attempts(connect.Unwrap())
 	short := &connectError{text: strings.Join(texts, "; "), err: err}
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case answered && pg.Code == sqlstate.InsufficientPrivilege:
-		return failure.Configf("ALTER ROLE "+QuoteIdentifier(cfg.User)+" WITH REPLICATION;", "%w", short)
+	case answered && pg.Code == pgerrcode.InsufficientPrivilege:
+		return failure.Configf("ALTER ROLE "+sqltext.Name(cfg.User)+" WITH REPLICATION;", "%w", short)
 	case answered && slices.Contains(badParameter, pg.Code):
 		return failure.Configf("correct the parameter in source.url, or remove it: the server takes one that is none of libpq's for a setting of its own", "%w", short)
 	case refusedTLS:
 		return failure.Configf("turn ssl on in the server's configuration, or set sslmode in source.url to prefer or disable; or correct host and port", "%w", short)
 	}
-	classified := classify(short)
+	classified := Classify(short)
 	if answered || failure.RemedyOf(classified) != "" {
 		return classified
 	}
@@ -44,7 +45,7 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 
 // badParameter are the codes of a server that does not take a setting, or its
 // value, from the connection string.
-var badParameter = []string{sqlstate.UndefinedObject, sqlstate.InvalidParameterValue, sqlstate.CannotChangeRuntimeParam}
+var badParameter = []string{pgerrcode.UndefinedObject, pgerrcode.InvalidParameterValue, pgerrcode.CantChangeRuntimeParam}
 
 // connectError is a pgconn.ConnectError with another text.
 type connectError struct {

@@ -283,7 +283,7 @@ func (d *decoder) relation(c *cursor) error {
 		}
 		rel.Columns = append(rel.Columns, col)
 	}
-	if known := d.relations[rel.OID]; known == nil || !known.equal(rel) {
+	if known := d.relations[rel.OID]; known == nil || !same(known, rel) {
 		d.relations[rel.OID] = rel
 	}
 	d.msg.Row.Relation = nil // look it up anew
@@ -305,7 +305,8 @@ func (d *decoder) typeName(c *cursor) error {
 	return nil
 }
 
-func (r *Relation) equal(o *Relation) bool {
+// same reports whether two relations announce the same table.
+func same(r, o *Relation) bool {
 	if r.Namespace != o.Namespace || r.Name != o.Name || len(r.Columns) != len(o.Columns) {
 		return false
 	}

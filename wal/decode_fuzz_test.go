@@ -288,7 +288,7 @@ func wantMessage(t *testing.T, got, want *Message) {
 		}
 		return
 	}
-	if !got.Row.Relation.equal(want.Row.Relation) || got.Row.Relation.OID != want.Row.Relation.OID {
+	if !same(got.Row.Relation, want.Row.Relation) || got.Row.Relation.OID != want.Row.Relation.OID {
 		t.Fatalf("relation %+v; want %+v", got.Row.Relation, want.Row.Relation)
 	}
 	wantValues(t, got.Row.Values, want.Row.Values)

@@ -36,7 +36,7 @@ func EnsurePublicationSQL(name string, tables []Table) string {
 	return strings.NewReplacer(
 		"{{name}}", sqltext.Literal(name),
 		"{{tables}}", strings.Join(literals, ", "),
-		"{{create}}", sqltext.Literal("CREATE PUBLICATION "+QuoteIdentifier(name)+" FOR TABLE "+strings.Join(names, ", ")),
+		"{{create}}", sqltext.Literal("CREATE PUBLICATION "+sqltext.Name(name)+" FOR TABLE "+strings.Join(names, ", ")),
 		"{{identity}}", hasIdentity,
 	).Replace(ensurePublication)
 }

@@ -7,10 +7,10 @@ import (
 	"net"
 	"strings"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // ErrSlotActive is wrapped by the error of Open when another process streams
@@ -47,13 +47,10 @@ const (
 	routineRequirements = "CheckLogicalDecodingRequirements"
 )
 
-// Classify gives an error of a statement on one of our connections its
-// failure.Class, and has it wrap the error above that it means.
-func Classify(err error) error { return classify(err) }
-
-// classify gives an error of the server or of connecting its failure.Class and
-// a remedy. Errors it knows nothing about stay transient.
-func classify(err error) error {
+// Classify gives an error of the server or of connecting its failure.Class and a
+// remedy, and has it wrap the error above that it means. Errors it knows nothing
+// about stay transient.
+func Classify(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -79,25 +76,25 @@ func classify(err error) error {
 
 func classifyServer(err error, pg *pgconn.PgError) error {
 	switch {
-	case pg.Code == sqlstate.ObjectInUse:
+	case pg.Code == pgerrcode.ObjectInUse:
 		return fmt.Errorf("%w: %w", ErrSlotActive, err)
-	case pg.Code == sqlstate.AdminShutdown:
+	case pg.Code == pgerrcode.AdminShutdown:
 		return fmt.Errorf("%w: %w", ErrTerminated, err)
-	case pg.Code == sqlstate.CannotConnectNow:
+	case pg.Code == pgerrcode.CannotConnectNow:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case pg.Code == sqlstate.UndefinedDatabase:
+	case pg.Code == pgerrcode.InvalidCatalogName:
 		return failure.Configf("correct the database in source.url", "%w", err)
 	case strings.HasPrefix(pg.Code, classAuthorization):
 		return failure.Configf("correct user and password in source.url, or the server's pg_hba.conf (it needs a line for the database, not only for replication)", "%w", err)
-	case pg.Code == sqlstate.InsufficientPrivilege:
+	case pg.Code == pgerrcode.InsufficientPrivilege:
 		return failure.Configf("ALTER ROLE … REPLICATION and see `cdc-outbox setup --print` for the grants", "%w", err)
-	case pg.Code == sqlstate.NotInPrerequisiteState && pg.Routine == routineRequirements:
+	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState && pg.Routine == routineRequirements:
 		return failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL", "%w", err)
-	case pg.Code == sqlstate.NotInPrerequisiteState, pg.Code == sqlstate.UndefinedFile:
+	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState, pg.Code == pgerrcode.UndefinedFile:
 		// "can no longer get changes from replication slot", "requested WAL
 		// segment has already been removed".
 		return failure.Lossf(remedyLoss, "%w", err)
-	case pg.Code == sqlstate.UndefinedObject && pg.Routine == routinePublication:
+	case pg.Code == pgerrcode.UndefinedObject && pg.Routine == routinePublication:
 		return failure.Lossf(remedyPublication, "%w", err)
 	}
 	return err
@@ -119,13 +116,13 @@ func certificateInvalid(err error) bool {
 	return ok
 }
 
-// noticeError returns the error that a notice inside the stream means. A
+// NoticeError returns the error that a notice inside the stream means. A
 // missing publication is an error up to PostgreSQL 17 and only a warning from
 // 18 on, after which the server leaves the rows out (pgoutput.c,
 // LoadPublications). The message is in the server's language and cannot be
 // relied on.
-func noticeError(n *pgconn.Notice) error {
-	if n.SeverityUnlocalized == "WARNING" && n.Code == sqlstate.NotInPrerequisiteState {
+func NoticeError(n *pgconn.Notice) error {
+	if n.SeverityUnlocalized == "WARNING" && n.Code == pgerrcode.ObjectNotInPrerequisiteState {
 		return failure.Lossf(remedyPublication, "the server leaves out rows: %s: %s", n.Message, n.Detail)
 	}
 	return nil

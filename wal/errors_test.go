@@ -42,7 +42,7 @@ func TestClassify(t *testing.T) {
 		{"anything else", errors.New("connection reset"), failure.Transient, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := classify(fmt.Errorf("connect: %w", tc.err))
+			err := Classify(fmt.Errorf("connect: %w", tc.err))
 			if got := failure.ClassOf(err); got != tc.class {
 				t.Errorf("class %v; want %v", got, tc.class)
 			}
@@ -62,7 +62,7 @@ func TestClassify(t *testing.T) {
 			}
 		})
 	}
-	if err := classify(nil); err != nil {
+	if err := Classify(nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
 }
@@ -78,7 +78,7 @@ func TestNoticeError(t *testing.T) {
 		{"a mere notice", pgconn.Notice{SeverityUnlocalized: "NOTICE", Code: "55000"}, failure.Transient},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := noticeError(&tc.notice)
+			err := NoticeError(&tc.notice)
 			if got := failure.ClassOf(err); got != tc.class || (err == nil) != (tc.class == failure.Transient) {
 				t.Errorf("%v, class %v; want class %v", err, got, tc.class)
 			}

@@ -68,9 +68,9 @@ func lineOf(conn net.Conn) *line {
 	return l
 }
 
-// unlimited ends the limit: the caller sets deadlines of its own. It is not
+// Unlimited ends the limit: the caller sets deadlines of its own. It is not
 // called during a read or write.
-func unlimited(conn net.Conn) error {
+func Unlimited(conn net.Conn) error {
 	l := lineOf(conn)
 	if l == nil {
 		return nil

@@ -19,7 +19,7 @@ import (
 func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	prepareOwn(&cfg.Config)
 	cfg.RuntimeParams["client_encoding"] = sessionParams["client_encoding"]

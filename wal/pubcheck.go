@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // CheckTables reads the tables and returns what is wrong with them, and with a
@@ -48,7 +49,7 @@ func CheckTables(ctx context.Context, conn *pgx.Conn, p Publication, tables []Ta
 func CheckPublication(p Publication, tables []TableInfo, needed map[Table][]string) (failures, warnings []error) {
 	if !p.Insert && len(tables) > 0 {
 		failures = append(failures, failure.Configf(
-			"ALTER PUBLICATION "+QuoteIdentifier(p.Name)+" SET (publish = 'insert, update');",
+			"ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert, update');",
 			"publication %q does not publish inserts, so no event would ever arrive", p.Name))
 	}
 	names := make([]Table, len(tables))
@@ -98,7 +99,7 @@ func (t TableInfo) PublishableRemedy() string {
 }
 
 func checkMember(p Publication, t TableInfo, needed []string) []error {
-	alter := "ALTER PUBLICATION " + QuoteIdentifier(p.Name)
+	alter := "ALTER PUBLICATION " + sqltext.Name(p.Name)
 	if !p.Publishes(t.Table) {
 		return []error{failure.Configf(alter+" ADD TABLE "+t.Quoted()+";",
 			"table %s is not in publication %q", t.Table, p.Name)}
@@ -146,7 +147,7 @@ func warnAbout(p Publication, t TableInfo) []error {
 		return nil
 	}
 	return []error{failure.Configf(
-		"ALTER TABLE "+t.Quoted()+" ADD PRIMARY KEY (…); or ALTER PUBLICATION "+QuoteIdentifier(p.Name)+" SET (publish = 'insert');",
+		"ALTER TABLE "+t.Quoted()+" ADD PRIMARY KEY (…); or ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert');",
 		"table %s has no replica identity but publication %q publishes updates or deletes: PostgreSQL refuses them to the application", t.Table, p.Name)}
 }
 
@@ -171,7 +172,7 @@ func (p Publication) withPlain(plain Table) string {
 		if m.Columns != nil {
 			cols := make([]string, len(m.Columns))
 			for j, c := range m.Columns {
-				cols[j] = QuoteIdentifier(c)
+				cols[j] = sqltext.Name(c)
 			}
 			items[i] += " (" + strings.Join(cols, ", ") + ")"
 		}
@@ -181,7 +182,7 @@ func (p Publication) withPlain(plain Table) string {
 	}
 	list := strings.Join(items, ", ")
 	for _, s := range p.Schemas {
-		list += ", TABLES IN SCHEMA " + QuoteIdentifier(s.Name)
+		list += ", TABLES IN SCHEMA " + sqltext.Name(s.Name)
 	}
 	return list
 }

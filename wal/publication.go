@@ -7,11 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Publication is what a publication publishes.
@@ -172,7 +173,7 @@ func CreatePublicationSQL(name string, tables []TableInfo) string {
 		forTables = " FOR TABLE " + strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("CREATE PUBLICATION %s%s WITH (publish = '%s'%s)",
-		QuoteIdentifier(name), forTables, operations, viaRoot)
+		sqltext.Name(name), forTables, operations, viaRoot)
 }
 
 // ClassifyPublicationError adds class and remedy to the errors of a publication's
@@ -184,18 +185,18 @@ func ClassifyPublicationError(err error) error {
 	}
 	var remedy string
 	switch pg.Code {
-	case sqlstate.LockNotAvailable: // CREATE INDEX, VACUUM, ALTER TABLE
+	case pgerrcode.LockNotAvailable: // CREATE INDEX, VACUUM, ALTER TABLE
 		return &failure.Error{Class: failure.Transient, Err: err, Remedy: "wait for who holds a lock on a table of the publication " +
 			"(SELECT * FROM pg_locks WHERE relation = '…'::regclass), or end it; lock_timeout in source.url sets how long we wait"}
-	case sqlstate.InsufficientPrivilege: // CREATE on the database, or not the tables' owner
+	case pgerrcode.InsufficientPrivilege: // CREATE on the database, or not the tables' owner
 		remedy = "let the tables' owner create it: cdc-outbox setup --print prints the SQL"
-	case sqlstate.UndefinedTable:
+	case pgerrcode.UndefinedTable:
 		remedy = "create the table: cdc-outbox setup"
-	case sqlstate.DuplicateObject:
+	case pgerrcode.DuplicateObject:
 		remedy = "another session created the publication at the same time: run again"
-	case sqlstate.NotInPrerequisiteState: // EnsurePublicationSQL
+	case pgerrcode.ObjectNotInPrerequisiteState: // EnsurePublicationSQL
 		remedy = pg.Hint
-	case sqlstate.InvalidParameterValue: // unlogged, temporary, system and foreign tables, views
+	case pgerrcode.InvalidParameterValue: // unlogged, temporary, system and foreign tables, views
 		remedy = "only ordinary and partitioned, permanent, logged tables can be published; ALTER TABLE … SET LOGGED"
 	default:
 		return err

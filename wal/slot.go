@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
@@ -75,7 +75,7 @@ func (s Slot) Unfit(database string) error {
 		return failure.Configf(rename+again, "slot %q is temporary: it ends with the session that made it", s.Name)
 	case s.TwoPhase:
 		return failure.Configf("PostgreSQL 18, while nobody reads it: psql 'dbname="+database+" replication=database' -c 'ALTER_REPLICATION_SLOT "+
-			QuoteIdentifier(s.Name)+" (TWO_PHASE false)'; before 18: "+rename+again,
+			sqltext.Name(s.Name)+" (TWO_PHASE false)'; before 18: "+rename+again,
 			"slot %q was created with two_phase: it has prepared transactions sent before they are committed, which cannot be published", s.Name)
 	}
 	return nil
@@ -190,7 +190,7 @@ func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version i
 // createSlotCommand uses the syntax of 14, which later servers still take,
 // unless it needs the option list that came with 15 for FAILOVER.
 func createSlotCommand(name string, version int, opts SlotOptions) string {
-	sql := "CREATE_REPLICATION_SLOT " + QuoteIdentifier(name)
+	sql := "CREATE_REPLICATION_SLOT " + sqltext.Name(name)
 	if opts.Temporary {
 		sql += " TEMPORARY"
 	}
@@ -224,14 +224,14 @@ func classifySlotError(err error) error {
 	}
 	var remedy string
 	switch pg.Code {
-	case sqlstate.ConfigurationLimitExceeded:
+	case pgerrcode.ConfigurationLimitExceeded:
 		remedy = "drop a slot nobody needs (SELECT slot_name, active FROM pg_replication_slots; SELECT pg_drop_replication_slot('…');), " +
 			"or raise max_replication_slots in postgresql.conf and restart PostgreSQL"
-	case sqlstate.NotInPrerequisiteState:
+	case pgerrcode.ObjectNotInPrerequisiteState:
 		remedy = "ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL"
-	case sqlstate.InsufficientPrivilege:
+	case pgerrcode.InsufficientPrivilege:
 		remedy = "ALTER ROLE <the connecting role> WITH REPLICATION;"
-	case sqlstate.DuplicateObject:
+	case pgerrcode.DuplicateObject:
 		remedy = "choose another name for source.slot, or drop the old one: SELECT pg_drop_replication_slot('…');"
 	default:
 		return err

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
@@ -57,8 +57,8 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*Row)
 	}
 	// Streaming needs no right to read the table, so that the role may lack it, nor
 	// is it bound by policies.
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == sqlstate.InsufficientPrivilege {
-		role := QuoteIdentifier(conn.Config().User)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == pgerrcode.InsufficientPrivilege {
+		role := sqltext.Name(conn.Config().User)
 		if pg.Routine == routineRowSecurity {
 			return failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;", "%w", err)
 		}
@@ -154,7 +154,7 @@ func snapshotOrder(ctx context.Context, conn *pgconn.PgConn, table Table) (strin
 func snapshotSelect(s Snapshot, order string) string {
 	columns := make([]string, len(s.Relation.Columns))
 	for i, c := range s.Relation.Columns {
-		columns[i] = QuoteIdentifier(c.Name)
+		columns[i] = sqltext.Name(c.Name)
 	}
 	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + s.Table.Quoted()
 	if s.Where != "" {

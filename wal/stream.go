@@ -155,7 +155,7 @@ func (s *Stream) start(ctx context.Context, o Options) error {
 		}
 		switch kind {
 		case frameCopyBoth:
-			return unlimited(s.conn) // the stream may rest; LivenessTimeout holds from here on
+			return Unlimited(s.conn) // the stream may rest; LivenessTimeout holds from here on
 		case frameError:
 			return fmt.Errorf("start replication from slot %s at %s: %w", o.Slot, o.Start, serverError(body))
 		case frameNotice, frameParameter:
@@ -396,7 +396,7 @@ func serverError(body []byte) error {
 	if err := e.Decode(body); err != nil {
 		return fmt.Errorf("error response: %w", err)
 	}
-	return classify(pgconn.ErrorResponseToPgError(&e))
+	return Classify(pgconn.ErrorResponseToPgError(&e))
 }
 
 func serverNotice(body []byte) error {
@@ -404,5 +404,5 @@ func serverNotice(body []byte) error {
 	if err := n.Decode(body); err != nil {
 		return fmt.Errorf("notice response: %w", err)
 	}
-	return noticeError((*pgconn.Notice)(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&n))))
+	return NoticeError((*pgconn.Notice)(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&n))))
 }

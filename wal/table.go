@@ -39,7 +39,7 @@ func ParseTable(s string) (Table, error) {
 // Quoted returns the name as SQL text with both parts quoted, which is safe to
 // put into a statement.
 func (t Table) Quoted() string {
-	return QuoteIdentifier(t.Schema) + "." + QuoteIdentifier(t.Name)
+	return sqltext.Name(t.Schema) + "." + sqltext.Name(t.Name)
 }
 
 // String returns schema.table with quotes only where ParseTable needs them.
@@ -47,16 +47,11 @@ func (t Table) String() string {
 	return displayIdentifier(t.Schema) + "." + displayIdentifier(t.Name)
 }
 
-// QuoteIdentifier returns name as a quoted SQL identifier.
-func QuoteIdentifier(name string) string {
-	return sqltext.Name(name)
-}
-
 func displayIdentifier(name string) string {
 	if name != "" && identifierLength(name) == len(name) && foldASCII(name) == name {
 		return name
 	}
-	return QuoteIdentifier(name)
+	return sqltext.Name(name)
 }
 
 // splitIdentifiers reads identifiers separated by dots until the end of s.

@@ -21,7 +21,7 @@ func TimelineSwitch(ctx context.Context, conn *pgconn.PgConn, current, old int32
 	}
 	history, err := pglogrepl.TimelineHistory(ctx, conn, current)
 	if err != nil {
-		return 0, fmt.Errorf("read history of timeline %d: %w", current, classify(err))
+		return 0, fmt.Errorf("read history of timeline %d: %w", current, Classify(err))
 	}
 	lsn, err := findSwitch(history.Content, old)
 	if err != nil {

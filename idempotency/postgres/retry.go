@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
@@ -32,5 +33,5 @@ func retry(ctx context.Context, f func() error) error {
 
 func conflicted(err error) bool {
 	code := sqlstate.Of(err)
-	return errors.Is(err, pgx.ErrNoRows) || code == sqlstate.SerializationFailure || code == sqlstate.DeadlockDetected
+	return errors.Is(err, pgx.ErrNoRows) || code == pgerrcode.SerializationFailure || code == pgerrcode.DeadlockDetected
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
@@ -144,7 +145,7 @@ func (s *Store) truncate(ctx context.Context, part string) (int, error) {
 		return err
 	})
 	switch {
-	case sqlstate.Of(err) == sqlstate.LockNotAvailable, err == nil && live > 0:
+	case sqlstate.Of(err) == pgerrcode.LockNotAvailable, err == nil && live > 0:
 		return 0, nil // in use; the next sweep will see
 	case err != nil:
 		return 0, fail(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -116,7 +117,7 @@ func (d *doctor) pollPrivileges(ctx context.Context, t *poll.Table) {
 	case !may:
 		d.fail(name, failure.Configf(strings.Join(t.Grants(role), "; ")+";", "role %s may not do to %s what polling does", role, t.Name))
 	case hidden:
-		d.fail(name, failure.Configf("ALTER ROLE "+wal.QuoteIdentifier(role)+" WITH BYPASSRLS;", "row-level security would hide events of %s from role %s", t.Name, role))
+		d.fail(name, failure.Configf("ALTER ROLE "+sqltext.Name(role)+" WITH BYPASSRLS;", "row-level security would hide events of %s from role %s", t.Name, role))
 	default:
 		d.ok(name, "role %s may read, lock and change the rows", role)
 	}

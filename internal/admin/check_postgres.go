@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -101,7 +102,7 @@ func (d *doctor) replication(ctx context.Context) {
 	if err != nil {
 		remedy := failure.RemedyOf(err)
 		if allowed, readErr := d.mayReplicate(ctx); readErr == nil && !allowed {
-			remedy = "ALTER ROLE " + wal.QuoteIdentifier(role) + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + wal.QuoteIdentifier(role) + ";)"
+			remedy = "ALTER ROLE " + sqltext.Name(role) + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + sqltext.Name(role) + ";)"
 		}
 		d.fail(name, &failure.Error{Class: failure.Config, Remedy: remedy, Err: fmt.Errorf("role %s cannot open a replication connection: %w", role, err)})
 		return
@@ -144,7 +145,7 @@ func (d *doctor) capacity() {
 func (d *doctor) timeouts() {
 	const name = "postgresql.wal_sender_timeout"
 	limit, interval := d.server.WALSenderTimeout, d.cfg.Source.StatusInterval
-	role := wal.QuoteIdentifier(d.conn.Config().User)
+	role := sqltext.Name(d.conn.Config().User)
 	switch {
 	case limit == 0:
 		d.warn(name, "ALTER ROLE "+role+" SET wal_sender_timeout = '60s';",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -73,12 +74,12 @@ func (d *doctor) snapshotRights(ctx context.Context, t wal.Table) {
 	var may, hidden bool
 	err := d.conn.QueryRow(ctx, `SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT'), row_security_active($2)`,
 		t.Schema, t.Quoted()).Scan(&may, &hidden)
-	role := wal.QuoteIdentifier(d.conn.Config().User)
+	role := sqltext.Name(d.conn.Config().User)
 	switch {
 	case err != nil:
 		d.fail(name, fmt.Errorf("read privileges: %w", err))
 	case !may:
-		d.fail(name, failure.Configf("GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+" TO "+role+"; GRANT SELECT ON "+t.Quoted()+" TO "+role+";",
+		d.fail(name, failure.Configf("GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+" TO "+role+"; GRANT SELECT ON "+t.Quoted()+" TO "+role+";",
 			"source.snapshot is initial, and the role may not read %s", t))
 	case hidden:
 		d.fail(name, failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;",

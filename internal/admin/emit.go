@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // emitSQL has places for what create knows, as {name}. They are not those of
@@ -56,25 +56,25 @@ func emitFunctions(cfg *config.Config) []emitFunction {
 
 // signature is how a caller sees it.
 func (f emitFunction) signature(schema string) string {
-	return wal.QuoteIdentifier(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
+	return sqltext.Name(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
 }
 
 // create is the function's DDL, without the closing semicolon.
 func (f emitFunction) create(cfg *config.Config, schema string) string {
-	reserved := []string{literal(""), literal("id")}
+	reserved := []string{sqltext.Literal(""), sqltext.Literal("id")}
 	if h := cfg.Event.TypeHeader; h != "" {
-		reserved = append(reserved, literal(h))
+		reserved = append(reserved, sqltext.Literal(h))
 	}
 	format, body := byte(envelope.FormatText), "convert_to($4::text, 'UTF8')"
 	if f.payload == "bytea" {
 		format, body = envelope.FormatBytes, "$4"
 	}
 	return strings.TrimSpace(strings.NewReplacer(
-		"{name}", wal.QuoteIdentifier(schema)+"."+f.name,
+		"{name}", sqltext.Name(schema)+"."+f.name,
 		"{payload}", f.payload,
 		"{body}", body,
-		"{format}", literal(fmt.Sprintf("%02x", format)),
-		"{prefix}", literal(cfg.Source.MessagePrefix),
+		"{format}", sqltext.Literal(fmt.Sprintf("%02x", format)),
+		"{prefix}", sqltext.Literal(cfg.Source.MessagePrefix),
 		"{reserved}", strings.Join(reserved, ", "),
 		"{tombstones}", strconv.FormatBool(cfg.Event.TombstoneOnEmptyPayload),
 	).Replace(emitSQL))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -106,7 +107,7 @@ func describeTransactions(list []transaction) string {
 	for _, t := range list[:min(len(list), mostTransactions)] {
 		what := fmt.Sprintf("the transaction of pid %d", t.PID)
 		if t.GID != "" {
-			what = "the prepared transaction " + literal(t.GID)
+			what = "the prepared transaction " + sqltext.Literal(t.GID)
 		}
 		what += fmt.Sprintf(" (%s in database %s", or(t.User, "unknown role"), or(t.Database, "unknown"))
 		if t.Age != nil {
@@ -126,7 +127,7 @@ func endTransactions(list []transaction) []string {
 	var sql []string
 	for _, t := range list[:min(len(list), mostTransactions)] {
 		if t.GID != "" {
-			sql = append(sql, fmt.Sprintf("ROLLBACK PREPARED %s; or COMMIT PREPARED %s; in database %s;", literal(t.GID), literal(t.GID), t.Database))
+			sql = append(sql, fmt.Sprintf("ROLLBACK PREPARED %s; or COMMIT PREPARED %s; in database %s;", sqltext.Literal(t.GID), sqltext.Literal(t.GID), t.Database))
 			continue
 		}
 		sql = append(sql, fmt.Sprintf("SELECT pg_terminate_backend(%d);", t.PID))

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"github.com/jackc/pgerrcode"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
@@ -10,7 +12,7 @@ const lockRemedy = "see who holds the lock: SELECT pid, locktype, relation::regc
 
 // remedyOf is failure.RemedyOf, and knows what to do about a lock.
 func remedyOf(err error) string {
-	if remedy := failure.RemedyOf(err); remedy != "" || sqlstate.Of(err) != sqlstate.LockNotAvailable {
+	if remedy := failure.RemedyOf(err); remedy != "" || sqlstate.Of(err) != pgerrcode.LockNotAvailable {
 		return remedy
 	}
 	return lockRemedy

@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -136,7 +137,7 @@ func plainIdentifier(name string) string {
 	if slices.Contains(unquoted, name) {
 		return name
 	}
-	return wal.QuoteIdentifier(name)
+	return sqltext.Name(name)
 }
 
 func or(value, fallback string) string {

@@ -59,7 +59,7 @@ func createSchema(t wal.Table) string {
 	if t.Schema == "public" {
 		return ""
 	}
-	return "CREATE SCHEMA IF NOT EXISTS " + wal.QuoteIdentifier(t.Schema)
+	return "CREATE SCHEMA IF NOT EXISTS " + sqltext.Name(t.Schema)
 }
 
 // streamingRole are the attributes of the connector's role, but in poll mode.
@@ -67,9 +67,9 @@ const streamingRole = "LOGIN REPLICATION"
 
 // roleSQL creates or completes a role.
 func roleSQL(role, attributes string, grants []string) []string {
-	name := wal.QuoteIdentifier(role)
+	name := sqltext.Name(role)
 	return append([]string{
-		doUnless("SELECT FROM pg_roles WHERE rolname = "+literal(role), "CREATE ROLE "+name),
+		doUnless("SELECT FROM pg_roles WHERE rolname = "+sqltext.Literal(role), "CREATE ROLE "+name),
 		"ALTER ROLE " + name + " WITH " + attributes,
 	}, grants...)
 }
@@ -77,10 +77,10 @@ func roleSQL(role, attributes string, grants []string) []string {
 // grants are the privileges that reading the stream and the configuration ask
 // for. Decoding needs none on the tables; only a snapshot reads them.
 func grants(cfg *config.Config, role string, tables []wal.Table) []string {
-	to := " TO " + wal.QuoteIdentifier(role)
+	to := " TO " + sqltext.Name(role)
 	var sql []string
 	for _, t := range tables {
-		sql = append(sql, "GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+to)
+		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
 		if cfg.Source.Snapshot == config.SnapshotInitial {
 			sql = append(sql, "GRANT SELECT ON "+t.Quoted()+to)
 		}
@@ -88,7 +88,7 @@ func grants(cfg *config.Config, role string, tables []wal.Table) []string {
 	}
 	if cfg.Checkpoint.Store == checkpoint.StorePostgres {
 		if t, err := wal.ParseTable(cfg.Checkpoint.Table); err == nil && strings.Contains(cfg.Checkpoint.Table, ".") {
-			sql = append(sql, "GRANT USAGE ON SCHEMA "+wal.QuoteIdentifier(t.Schema)+to)
+			sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
 		}
 		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+checkpointTable(cfg)+to)
 	}
@@ -102,7 +102,7 @@ func checkpointTable(cfg *config.Config) string {
 	case err != nil:
 		return cfg.Checkpoint.Table // PostgreSQL has more to say about it
 	case !strings.Contains(cfg.Checkpoint.Table, "."):
-		return wal.QuoteIdentifier(t.Name) // where search_path leads
+		return sqltext.Name(t.Name) // where search_path leads
 	}
 	return t.Quoted()
 }
@@ -115,5 +115,3 @@ func doUnless(query, statement string) string {
 		"    END IF;\n" +
 		"END $setup$"
 }
-
-func literal(s string) string { return sqltext.Literal(s) }

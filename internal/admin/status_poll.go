@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
@@ -244,7 +245,7 @@ func (t *teardown) planNotifier(ctx context.Context, table *poll.Table) error {
 	t.plan = append(t.plan, object{"trigger", table.Name.String(), there, func(ctx context.Context) error {
 		for _, sql := range table.DropNotifySQL() {
 			err := execute(ctx, t.conn, sql)
-			if sqlstate.Of(err) == sqlstate.InsufficientPrivilege {
+			if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
 				return failure.Configf("run teardown as the table's owner (source.url)", "%w", err)
 			}
 			if err != nil {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -212,7 +214,7 @@ func (t *teardown) mayReplicate(ctx context.Context) error {
 	}
 	repl, err := wal.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
 	if err != nil {
-		role := wal.QuoteIdentifier(t.conn.Config().User)
+		role := sqltext.Name(t.conn.Config().User)
 		return failure.Configf("ALTER ROLE "+role+" WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO "+role+";), or run teardown as a role that may",
 			"role %s may not drop slot %q: %w", role, t.cfg.Source.Slot, err)
 	}
@@ -245,7 +247,7 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sql := "DROP PUBLICATION IF EXISTS " + wal.QuoteIdentifier(name)
+	sql := "DROP PUBLICATION IF EXISTS " + sqltext.Name(name)
 	if ok {
 		var owns bool
 		if err := t.conn.QueryRow(ctx, `SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE oid = $1`, pub.OID).Scan(&owns); err != nil {
@@ -253,13 +255,13 @@ func (t *teardown) planPublication(ctx context.Context) error {
 		}
 		if !owns {
 			return failure.Configf("run teardown as "+pub.Owner+" or a superuser (source.url), or let this role own it: ALTER PUBLICATION "+
-				wal.QuoteIdentifier(name)+" OWNER TO "+wal.QuoteIdentifier(t.conn.Config().User)+";",
+				sqltext.Name(name)+" OWNER TO "+sqltext.Name(t.conn.Config().User)+";",
 				"publication %q can only be dropped by its owner, %s", name, pub.Owner)
 		}
 	}
 	t.plan = append(t.plan, object{"publication", name, ok, func(ctx context.Context) error {
 		err := execute(ctx, t.conn, sql)
-		if sqlstate.Of(err) == sqlstate.InsufficientPrivilege {
+		if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
 			return failure.Configf("as its owner: "+sql, "%w", err)
 		}
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -123,13 +124,13 @@ func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 	}{
 		"not the publication's owner": {"REPLICATION", func(*fixture, string) {}, `publication "cdc_outbox" can only be dropped by its owner`, "ALTER PUBLICATION"},
 		"not allowed to replicate": {"", func(f *fixture, role string) {
-			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + wal.QuoteIdentifier(role))
+			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + sqltext.Name(role))
 		}, "may not drop slot", "WITH REPLICATION"},
 		"not allowed to delete the checkpoint": {"REPLICATION", func(f *fixture, role string) {
-			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + wal.QuoteIdentifier(role))
+			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + sqltext.Name(role))
 			f.Checkpoint.Store = checkpoint.StorePostgres
 			f.save()
-			f.exec(`GRANT SELECT, INSERT, UPDATE ON ` + f.Checkpoint.Table + ` TO ` + wal.QuoteIdentifier(role))
+			f.exec(`GRANT SELECT, INSERT, UPDATE ON ` + f.Checkpoint.Table + ` TO ` + sqltext.Name(role))
 		}, "lacks privileges on the checkpoint table", "GRANT SELECT, DELETE"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,10 +138,10 @@ func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 			f.setup()
 			f.save()
 			role := slotName(t)
-			f.exec(`CREATE ROLE `+wal.QuoteIdentifier(role)+` LOGIN PASSWORD 'pw' `+c.attributes,
-				`GRANT CREATE ON DATABASE `+wal.QuoteIdentifier(f.conn.Config().Database)+` TO `+wal.QuoteIdentifier(role))
+			f.exec(`CREATE ROLE `+sqltext.Name(role)+` LOGIN PASSWORD 'pw' `+c.attributes,
+				`GRANT CREATE ON DATABASE `+sqltext.Name(f.conn.Config().Database)+` TO `+sqltext.Name(role))
 			t.Cleanup(func() {
-				f.exec(`DROP OWNED BY `+wal.QuoteIdentifier(role), `DROP ROLE `+wal.QuoteIdentifier(role))
+				f.exec(`DROP OWNED BY `+sqltext.Name(role), `DROP ROLE `+sqltext.Name(role))
 			})
 			c.do(f, role)
 			owner := f.Source.URL

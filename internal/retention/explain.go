@@ -1,6 +1,8 @@
 package retention
 
 import (
+	"github.com/jackc/pgerrcode"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -8,20 +10,20 @@ import (
 
 // remedies are by SQLSTATE.
 var remedies = map[string]string{
-	sqlstate.LockNotAvailable:           "none needed: a transaction holds the table or a row; it is tried again",
-	sqlstate.InsufficientPrivilege:      "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner, and may need CREATE on its schema: GRANT <owner> TO <role>; GRANT CREATE ON SCHEMA <schema> TO <role>",
-	sqlstate.UndefinedColumn:            "set retention.column to the column with the time of writing",
-	sqlstate.InvalidObjectDefinition:    "if somebody else creates partitions, or for longer than retention.partition_span, set retention.partitions_ahead: 0",
-	sqlstate.NotInPrerequisiteState:     "if the table has no replica identity, have the publication publish no deletes: ALTER PUBLICATION <name> SET (publish = 'insert')",
-	sqlstate.DependentObjectsStillExist: "drop what depends on the old partition, or drop the partition with CASCADE",
-	sqlstate.ForeignKeyViolation:        "drop the foreign key that refers to the outbox, or let it delete with the row: ON DELETE CASCADE",
+	pgerrcode.LockNotAvailable:             "none needed: a transaction holds the table or a row; it is tried again",
+	pgerrcode.InsufficientPrivilege:        "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner, and may need CREATE on its schema: GRANT <owner> TO <role>; GRANT CREATE ON SCHEMA <schema> TO <role>",
+	pgerrcode.UndefinedColumn:              "set retention.column to the column with the time of writing",
+	pgerrcode.InvalidObjectDefinition:      "if somebody else creates partitions, or for longer than retention.partition_span, set retention.partitions_ahead: 0",
+	pgerrcode.ObjectNotInPrerequisiteState: "if the table has no replica identity, have the publication publish no deletes: ALTER PUBLICATION <name> SET (publish = 'insert')",
+	pgerrcode.DependentObjectsStillExist:   "drop what depends on the old partition, or drop the partition with CASCADE",
+	pgerrcode.ForeignKeyViolation:          "drop the foreign key that refers to the outbox, or let it delete with the row: ON DELETE CASCADE",
 }
 
 // isHeld tells whether an error says that somebody else was at the same rows: they
 // are left for the next pass.
 func isHeld(err error) bool {
 	state := sqlstate.Of(err)
-	return state == sqlstate.LockNotAvailable || state == sqlstate.DeadlockDetected || state == sqlstate.SerializationFailure
+	return state == pgerrcode.LockNotAvailable || state == pgerrcode.DeadlockDetected || state == pgerrcode.SerializationFailure
 }
 
 // nameTaken is the error for a table that is in a partition's place.

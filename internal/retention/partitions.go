@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
@@ -131,7 +132,7 @@ func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent wal.Table
 		return nameTaken(parent, name)
 	}
 	_, err = conn.Exec(ctx, p.SQL())
-	if sqlstate.Of(err) == sqlstate.CheckViolation {
+	if sqlstate.Of(err) == pgerrcode.CheckViolation {
 		r.full[name] = time.Now().Add(fullWait)
 		r.opts.Log.Warn("partition not created: the default partition holds rows of its time, and takes the others, too",
 			zap.Stringer("partition", name), zap.String("remedy", "none needed, or move them; they go when they are old"))

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -48,7 +49,7 @@ func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table wal.Ta
 	if err != nil {
 		return 0, fmt.Errorf("read the size of %s: %w", table, err)
 	}
-	statement := fmt.Sprintf(deleteRange, table.Quoted(), wal.QuoteIdentifier(r.opts.Column))
+	statement := fmt.Sprintf(deleteRange, table.Quoted(), sqltext.Name(r.opts.Column))
 	horizon := fmt.Sprint(h.xmin)
 	var locked error // the last
 	size := int64(firstPages)

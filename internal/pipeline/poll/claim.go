@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
@@ -89,7 +90,7 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 	}
 	c.held = nil
 	rollback(ctx, c.conn)
-	if sqlstate.Of(err) == sqlstate.LockNotAvailable {
+	if sqlstate.Of(err) == pgerrcode.LockNotAvailable {
 		return nil
 	}
 	return fmt.Errorf("wait for a lane: %w", classify(err, c.table))
@@ -145,7 +146,7 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 			}
 		}
 	}
-	if err := results.Close(); cancelled && sqlstate.Of(err) == sqlstate.QueryCanceled {
+	if err := results.Close(); cancelled && sqlstate.Of(err) == pgerrcode.QueryCanceled {
 		return nil, 0, &surplusError{fit: len(rows)}
 	} else if err != nil {
 		return nil, 0, fmt.Errorf("claim rows of %s: %w", c.table.Name, classify(err, c.table))

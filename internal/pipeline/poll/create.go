@@ -23,7 +23,7 @@ func NewTable(opts Options, name wal.Table) *Table {
 		deletes:     p.AfterPublish == AfterPublishDelete,
 		published:   p.Published,
 		publishedAt: p.PublishedAt,
-		pending:     "NOT " + wal.QuoteIdentifier(p.Published),
+		pending:     "NOT " + sqltext.Name(p.Published),
 	}
 	if len(p.OrderBy) > 0 {
 		t.Order.Columns = p.OrderBy
@@ -49,7 +49,7 @@ func (t *Table) NotifySQL(channel string) []string {
 	return []string{
 		"CREATE OR REPLACE FUNCTION " + n.Quoted() + "() RETURNS trigger LANGUAGE plpgsql AS $notify$\n" +
 			"BEGIN\n    PERFORM pg_catalog.pg_notify(" + sqltext.Literal(channel) + ", '');\n    RETURN NULL;\nEND $notify$",
-		"CREATE OR REPLACE TRIGGER " + wal.QuoteIdentifier(n.Name) + " AFTER INSERT ON " + t.Name.Quoted() +
+		"CREATE OR REPLACE TRIGGER " + sqltext.Name(n.Name) + " AFTER INSERT ON " + t.Name.Quoted() +
 			" FOR EACH STATEMENT EXECUTE FUNCTION " + n.Quoted() + "()",
 	}
 }
@@ -58,7 +58,7 @@ func (t *Table) NotifySQL(channel string) []string {
 func (t *Table) DropNotifySQL() []string {
 	n := t.notifier()
 	return []string{
-		"DROP TRIGGER IF EXISTS " + wal.QuoteIdentifier(n.Name) + " ON " + t.Name.Quoted(),
+		"DROP TRIGGER IF EXISTS " + sqltext.Name(n.Name) + " ON " + t.Name.Quoted(),
 		"DROP FUNCTION IF EXISTS " + n.Quoted() + "()",
 	}
 }

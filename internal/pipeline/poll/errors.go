@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // lastingErrors are classes of errors that the same statement meets again (of
@@ -26,12 +26,12 @@ func classify(err error, t *Table) error {
 		return err
 	}
 	switch {
-	case pg.Code == sqlstate.InsufficientPrivilege && strings.Contains(pg.Routine, "check_enable_rls"):
+	case pg.Code == pgerrcode.InsufficientPrivilege && strings.Contains(pg.Routine, "check_enable_rls"):
 		return failure.Configf("let the role see all rows: ALTER ROLE … BYPASSRLS, or read as the table's owner",
 			"row-level security would hide events: %w", err)
-	case pg.Code == sqlstate.InsufficientPrivilege:
+	case pg.Code == pgerrcode.InsufficientPrivilege:
 		return failure.Configf("as the table's owner: "+strings.Join(t.Grants("…"), "; ")+";", "%w", err)
-	case pg.Code == sqlstate.ReadOnlyTransaction:
+	case pg.Code == pgerrcode.ReadOnlySQLTransaction:
 		return &failure.Error{Class: failure.Transient, Err: err,
 			Remedy: "add target_session_attrs=read-write to source.url, and list all hosts there"}
 	}

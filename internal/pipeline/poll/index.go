@@ -39,7 +39,7 @@ func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for _, x := range list {
 		condition := strings.Trim(x.condition, "()")
-		if x.column != t.Order.Columns[0] && x.column != wal.QuoteIdentifier(t.Order.Columns[0]) || !t.means(condition) {
+		if x.column != t.Order.Columns[0] && x.column != sqltext.Name(t.Order.Columns[0]) || !t.means(condition) {
 			continue
 		}
 		if !x.valid {
@@ -80,10 +80,10 @@ func (t *Table) means(condition string) bool {
 	}
 	var forms []string
 	for _, form := range []string{"NOT %s", "%s = false", "%s IS FALSE", "%s" + isNotTrue} {
-		forms = append(forms, fmt.Sprintf(form, t.published), fmt.Sprintf(form, wal.QuoteIdentifier(t.published)))
+		forms = append(forms, fmt.Sprintf(form, t.published), fmt.Sprintf(form, sqltext.Name(t.published)))
 	}
 	if t.published == "" {
-		forms = []string{t.publishedAt + " IS NULL", wal.QuoteIdentifier(t.publishedAt) + " IS NULL"}
+		forms = []string{t.publishedAt + " IS NULL", sqltext.Name(t.publishedAt) + " IS NULL"}
 	}
 	return slices.Contains(forms, condition)
 }
@@ -114,13 +114,13 @@ func suffixed(name, suffix string) string {
 func indexSQL(t wal.Table, name string, columns []string, condition string, concurrently bool) string {
 	quoted := make([]string, len(columns))
 	for i, c := range columns {
-		quoted[i] = wal.QuoteIdentifier(c)
+		quoted[i] = sqltext.Name(c)
 	}
 	sql := "CREATE INDEX "
 	if concurrently {
 		sql += "CONCURRENTLY "
 	}
-	sql += "IF NOT EXISTS " + wal.QuoteIdentifier(name) + " ON " + t.Quoted() + " (" + strings.Join(quoted, ", ") + ")"
+	sql += "IF NOT EXISTS " + sqltext.Name(name) + " ON " + t.Quoted() + " (" + strings.Join(quoted, ", ") + ")"
 	if condition != "" {
 		sql += " WHERE " + condition
 	}

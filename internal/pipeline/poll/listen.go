@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -70,7 +71,7 @@ func (l *listener) listen(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(conn)
-	if _, err := conn.Exec(ctx, "LISTEN "+wal.QuoteIdentifier(l.channel)); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+sqltext.Name(l.channel)); err != nil {
 		return err
 	}
 	if err := l.probe(ctx, conn); err != nil {

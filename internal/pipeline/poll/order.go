@@ -184,7 +184,7 @@ func AddSequenceSQL(t wal.Table) string {
 func (o Order) sql() string {
 	parts := make([]string, len(o.Columns), len(o.Columns)+2)
 	for i, name := range o.Columns {
-		parts[i] = wal.QuoteIdentifier(name)
+		parts[i] = sqltext.Name(name)
 	}
 	if !o.unique {
 		parts = append(parts, "cmin::text::bigint", "ctid")

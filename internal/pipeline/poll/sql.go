@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -27,7 +28,7 @@ func (t *Table) lockClass() int32 { return int32(t.OID) }
 // statistics, from a time when rows waited, EXISTS would rather read the table
 // from its beginning.
 func (t *Table) anySQL() string {
-	return "SELECT 1 FROM " + t.Name.Quoted() + " WHERE " + t.pending + " ORDER BY " + wal.QuoteIdentifier(t.Order.Columns[0]) + " LIMIT 1"
+	return "SELECT 1 FROM " + t.Name.Quoted() + " WHERE " + t.pending + " ORDER BY " + sqltext.Name(t.Order.Columns[0]) + " LIMIT 1"
 }
 
 // beginSQL begins a claim's transaction and takes the presence. The server ends
@@ -70,7 +71,7 @@ const fetchColumns = 4
 func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 	row := []string{"t.tableoid", "t.ctid", t.createdSQL()}
 	for _, c := range t.Relation.Columns {
-		row = append(row, "t."+wal.QuoteIdentifier(c.Name))
+		row = append(row, "t."+sqltext.Name(c.Name))
 	}
 	return "SELECT cdc_head.cdc_key, cdc_row.* FROM (" + t.headSQL(held, all, limit, without) + ") cdc_head\n" +
 		" LEFT JOIN LATERAL (SELECT " + strings.Join(row, ", ") + " FROM " + t.Name.Quoted() + " t\n" +
@@ -81,7 +82,7 @@ func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 // more than would be claimed with all lanes: a long backlog of one lane must not
 // be read through again and again by those who have the others.
 func (t *Table) headSQL(held []int, all, limit int, without []string) string {
-	key := wal.QuoteIdentifier(t.key)
+	key := sqltext.Name(t.key)
 	sql := "SELECT tableoid AS cdc_rel, ctid AS cdc_at, " + key + "::text AS cdc_key"
 	rest := fmt.Sprintf(" FROM %s WHERE %s ORDER BY %s LIMIT ", t.Name.Quoted(), t.pending+t.withoutSQL(without), t.Order.sql())
 	if len(held) == all {
@@ -100,7 +101,7 @@ func (t *Table) withoutSQL(keys []string) string {
 	for i, key := range keys {
 		quoted[i] = " E'" + literalEscapes.Replace(key) + "'"
 	}
-	return " AND COALESCE(" + wal.QuoteIdentifier(t.key) + "::text, '') <> ALL (ARRAY[" + strings.Join(quoted, ",") + "])"
+	return " AND COALESCE(" + sqltext.Name(t.key) + "::text, '') <> ALL (ARRAY[" + strings.Join(quoted, ",") + "])"
 }
 
 // literalEscapes are for text within E'…'.
@@ -112,7 +113,7 @@ func (t *Table) createdSQL() string {
 	if t.CreatedAt == "" {
 		return "NULL::bigint"
 	}
-	c := "t." + wal.QuoteIdentifier(t.CreatedAt)
+	c := "t." + sqltext.Name(t.CreatedAt)
 	return "CASE WHEN isfinite(" + c + ") THEN (extract(epoch FROM " + c + ") * 1000000)::bigint END"
 }
 
@@ -133,10 +134,10 @@ func (t *Table) changeSQL() string {
 	}
 	var set []string
 	if t.published != "" {
-		set = append(set, wal.QuoteIdentifier(t.published)+" = true")
+		set = append(set, sqltext.Name(t.published)+" = true")
 	}
 	if t.publishedAt != "" {
-		set = append(set, wal.QuoteIdentifier(t.publishedAt)+" = now()")
+		set = append(set, sqltext.Name(t.publishedAt)+" = now()")
 	}
 	return "UPDATE " + t.Name.Quoted() + " SET " + strings.Join(set, ", ")
 }

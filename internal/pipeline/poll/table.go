@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -98,17 +99,17 @@ func (t *Table) choosePending(opts Options, cs columns) error {
 	switch {
 	case hasPublished && published.oid == typeBool:
 		t.published, t.Nullable = published.name, !published.notNull
-		t.pending = "NOT " + wal.QuoteIdentifier(published.name)
+		t.pending = "NOT " + sqltext.Name(published.name)
 		t.pendingWanted = t.pending
 	case t.publishedAt != "" && !at.notNull:
-		t.pending = wal.QuoteIdentifier(at.name) + " IS NULL"
+		t.pending = sqltext.Name(at.name) + " IS NULL"
 		t.pendingWanted = t.pending
 	case t.deletes:
 		t.pending = "true"
 	default:
-		column := wal.QuoteIdentifier(p.Published)
+		column := sqltext.Name(p.Published)
 		return failure.Configf(
-			"ALTER TABLE "+t.Name.Quoted()+" ADD COLUMN "+column+" boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS "+wal.QuoteIdentifier(p.PublishedAt)+" timestamptz; "+
+			"ALTER TABLE "+t.Name.Quoted()+" ADD COLUMN "+column+" boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS "+sqltext.Name(p.PublishedAt)+" timestamptz; "+
 				"ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT false; (rows that are there count as published; with DEFAULT false at once they are published too), or set source.poll.after_publish: delete",
 			"table %s has no boolean column %q to mark published rows in", t.Name, p.Published)
 	}
@@ -150,16 +151,16 @@ func (t *Table) Condition() string { return t.pending }
 // for UPDATE on at least one column.
 func (t *Table) Grants(role string) []string {
 	if role != "…" {
-		role = wal.QuoteIdentifier(role)
+		role = sqltext.Name(role)
 	}
-	grants := []string{"GRANT USAGE ON SCHEMA " + wal.QuoteIdentifier(t.Name.Schema) + " TO " + role}
+	grants := []string{"GRANT USAGE ON SCHEMA " + sqltext.Name(t.Name.Schema) + " TO " + role}
 	var marked []string
 	for _, c := range t.Marked() {
-		marked = append(marked, wal.QuoteIdentifier(c))
+		marked = append(marked, sqltext.Name(c))
 	}
 	privileges := "SELECT, UPDATE (" + strings.Join(marked, ", ") + ")"
 	if t.deletes {
-		privileges = "SELECT, DELETE, UPDATE (" + wal.QuoteIdentifier(t.Order.Columns[0]) + ")"
+		privileges = "SELECT, DELETE, UPDATE (" + sqltext.Name(t.Order.Columns[0]) + ")"
 	}
 	return append(grants, "GRANT "+privileges+" ON "+t.Name.Quoted()+" TO "+role)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
@@ -98,7 +99,7 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 // missing a moment ago.
 func yieldTo(err error) error {
 	// Which one it is depends on how close two creations were.
-	if code := sqlstate.Of(err); code == sqlstate.DuplicateObject || code == sqlstate.UniqueViolation {
+	if code := sqlstate.Of(err); code == pgerrcode.DuplicateObject || code == pgerrcode.UniqueViolation {
 		return fmt.Errorf("%w: %w", wal.ErrSlotActive, err)
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -79,7 +80,7 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 func (s *source) missingPublication() error {
 	opts := s.opts
 	if len(s.opts.Tables) == 0 {
-		return failure.Configf("CREATE PUBLICATION "+wal.QuoteIdentifier(opts.Publication)+"; (or `cdc-outbox setup`), then start again: "+
+		return failure.Configf("CREATE PUBLICATION "+sqltext.Name(opts.Publication)+"; (or `cdc-outbox setup`), then start again: "+
 			"messages do not need it, and the slot keeps them; but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
 			"publication %q does not exist, but slot %q does", opts.Publication, opts.Slot)
 	}
