@@ -2,7 +2,6 @@ package wal
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -16,39 +15,24 @@ import (
 // connect opens an ordinary connection for one test and runs statements on it.
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
-	conn, err := Connect(testContext(t), url)
+	conn, err := Connect(pgtest.Context(t), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	execute(t, conn, statements...)
+	pgtest.Execute(t, conn, statements...)
 	return conn
-}
-
-func execute(t *testing.T, conn *pgx.Conn, statements ...string) {
-	t.Helper()
-	for _, sql := range statements {
-		if _, err := conn.Exec(testContext(t), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
 }
 
 // replication opens a replication connection for one test.
 func replication(t *testing.T, url string) *pgconn.PgConn {
 	t.Helper()
-	conn, err := ConnectReplication(testContext(t), url)
+	conn, err := ConnectReplication(pgtest.Context(t), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // wantConfig asserts that err is of class Config and has a remedy.
@@ -60,21 +44,14 @@ func wantConfig(t *testing.T, err error) {
 	}
 }
 
-func sqlState(err error) string {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pg.Code
-	}
-	return ""
-}
-
 func TestReadServer(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url)
-	s, err := ReadServer(testContext(t), conn)
+	s, err := ReadServer(pgtest.Context(t), conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := Identify(testContext(t), replication(t, url))
+	id, err := Identify(pgtest.Context(t), replication(t, url))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +70,7 @@ func TestReadServer(t *testing.T) {
 func TestReadServerSettings(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url, `SET wal_sender_timeout = '90s'`)
-	s, err := ReadServer(testContext(t), conn)
+	s, err := ReadServer(pgtest.Context(t), conn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +81,8 @@ func TestReadServerSettings(t *testing.T) {
 		t.Errorf("max_slot_wal_keep_size is %d, want -1", s.MaxSlotWALKeepSize)
 	}
 
-	execute(t, conn, `SET wal_sender_timeout = 0`)
-	if s, err = ReadServer(testContext(t), conn); err != nil || s.WALSenderTimeout != 0 {
+	pgtest.Execute(t, conn, `SET wal_sender_timeout = 0`)
+	if s, err = ReadServer(pgtest.Context(t), conn); err != nil || s.WALSenderTimeout != 0 {
 		t.Errorf("wal_sender_timeout is %s, %v, want 0", s.WALSenderTimeout, err)
 	}
 }

@@ -21,13 +21,13 @@ func TestReadColumns(t *testing.T) {
 			gone int, "Id" uuid, payload jsonb, a shorter, b mood, c moody,
 			d int GENERATED ALWAYS AS (1) STORED, PRIMARY KEY ("Id", a))`,
 		`ALTER TABLE "Événements"."Out Box" DROP COLUMN gone`)
-	rel, ok, err := ReadColumns(testContext(t), conn, Table{"Événements", "Out Box"})
+	rel, ok, err := ReadColumns(pgtest.Context(t), conn, Table{"Événements", "Out Box"})
 	if err != nil || !ok {
 		t.Fatalf("found %v, %v", ok, err)
 	}
 
 	user := func(name string) (oid uint32) {
-		if err := conn.QueryRow(testContext(t), `SELECT to_regtype($1)::oid`, name).Scan(&oid); err != nil {
+		if err := conn.QueryRow(pgtest.Context(t), `SELECT to_regtype($1)::oid`, name).Scan(&oid); err != nil {
 			t.Fatal(err)
 		}
 		return oid
@@ -49,7 +49,7 @@ func TestReadColumns(t *testing.T) {
 
 func TestReadColumnsOfNothing(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t))
-	if rel, ok, err := ReadColumns(testContext(t), conn, Table{"public", "outbox"}); ok || err != nil {
+	if rel, ok, err := ReadColumns(pgtest.Context(t), conn, Table{"public", "outbox"}); ok || err != nil {
 		t.Errorf("got %+v, %v, %v", rel, ok, err)
 	}
 }

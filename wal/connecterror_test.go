@@ -57,9 +57,9 @@ func TestConnectErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var err error
 			if tt.replication {
-				_, err = ConnectReplication(testContext(t), tt.url)
+				_, err = ConnectReplication(pgtest.Context(t), tt.url)
 			} else {
-				_, err = Connect(testContext(t), tt.url)
+				_, err = Connect(pgtest.Context(t), tt.url)
 			}
 			if err == nil {
 				t.Fatal("connected")

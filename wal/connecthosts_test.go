@@ -26,16 +26,16 @@ func TestConnectToOneOfSeveralHosts(t *testing.T) {
 	query.Set("target_session_attrs", "read-write")
 	u.RawQuery = query.Encode()
 
-	conn, err := Connect(testContext(t), u.String())
+	conn, err := Connect(pgtest.Context(t), u.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(testContext(t))
-	stream, err := ConnectReplication(testContext(t), u.String())
+	defer conn.Close(pgtest.Context(t))
+	stream, err := ConnectReplication(pgtest.Context(t), u.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stream.Close(testContext(t))
+	defer stream.Close(pgtest.Context(t))
 }
 
 // What is wrong for good with one of several hosts is no verdict as long as
@@ -64,8 +64,8 @@ func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
 			several := *u
 			several.Host, several.User = tt.hosts, url.UserPassword("postgres", tt.password)
 			for name, connect := range map[string]func() error{
-				"ordinary":    func() error { _, err := Connect(testContext(t), several.String()); return err },
-				"replication": func() error { _, err := ConnectReplication(testContext(t), several.String()); return err },
+				"ordinary":    func() error { _, err := Connect(pgtest.Context(t), several.String()); return err },
+				"replication": func() error { _, err := ConnectReplication(pgtest.Context(t), several.String()); return err },
 			} {
 				err := connect()
 				if failure.ClassOf(err) != tt.class || tt.is != nil && !errors.Is(err, tt.is) {
@@ -97,14 +97,14 @@ func TestConnectPastAHostThatRefuses(t *testing.T) {
 	accepts.Host = refuses.Host + "," + accepts.Host
 	for _, kind := range []string{"any", "read-write", "prefer-standby"} {
 		accepts.RawQuery = "target_session_attrs=" + kind
-		conn, err := Connect(testContext(t), accepts.String())
+		conn, err := Connect(pgtest.Context(t), accepts.String())
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
 		if at := conn.PgConn().Conn().RemoteAddr().String(); !strings.HasSuffix(at, ":"+port) {
 			t.Errorf("%s: connected to %s", kind, at)
 		}
-		if err := conn.Close(testContext(t)); err != nil {
+		if err := conn.Close(pgtest.Context(t)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -129,11 +129,11 @@ func TestConnectReadsThePasswordFileEachTime(t *testing.T) {
 		if err := os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		conn, err := Connect(testContext(t), u.String())
+		conn, err := Connect(pgtest.Context(t), u.String())
 		if err != nil {
 			t.Fatalf("with the %s password: %v", password, err)
 		}
-		if err := conn.Close(testContext(t)); err != nil {
+		if err := conn.Close(pgtest.Context(t)); err != nil {
 			t.Error(err)
 		}
 	}

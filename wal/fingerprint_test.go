@@ -54,9 +54,9 @@ func TestFingerprintNotices(t *testing.T) {
 			if strings.Contains(strings.Join(append(tt.create, tt.alter...), ""), "SCHEMA") {
 				needVersion(t, conn, 15)
 			}
-			execute(t, conn, tt.create...)
+			pgtest.Execute(t, conn, tt.create...)
 			before := readPublication(t, conn).Fingerprint([]Table{outbox})
-			execute(t, conn, tt.alter...)
+			pgtest.Execute(t, conn, tt.alter...)
 			after := readPublication(t, conn).Fingerprint([]Table{outbox})
 			if SamePublication(before, after) == tt.changes {
 				t.Errorf("before %s, after %s; want a change: %v", before, after, tt.changes)
@@ -117,9 +117,9 @@ func TestPublicationIsReadAtOneTime(t *testing.T) {
 	reader, writer := connect(t, url), connect(t, url, createOutbox, `CREATE PUBLICATION p FOR TABLE outbox`)
 	needVersion(t, reader, 15)
 	before := readPublication(t, reader).Fingerprint([]Table{outbox})
-	execute(t, writer, `BEGIN`, `LOCK TABLE pg_publication_namespace IN ACCESS EXCLUSIVE MODE`)
+	pgtest.Execute(t, writer, `BEGIN`, `LOCK TABLE pg_publication_namespace IN ACCESS EXCLUSIVE MODE`)
 	seen := make(chan string, 1)
-	ctx := testContext(t)
+	ctx := pgtest.Context(t)
 	go func() {
 		p, _, err := ReadPublication(ctx, reader, "p")
 		if err != nil {
@@ -127,9 +127,8 @@ func TestPublicationIsReadAtOneTime(t *testing.T) {
 		}
 		seen <- p.Fingerprint([]Table{outbox})
 	}()
-	s := &source{sql: writer}
-	s.await(t, `SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)`, int32(reader.PgConn().PID()))
-	execute(t, writer, `ALTER PUBLICATION p DROP TABLE outbox`, `ALTER PUBLICATION p ADD TABLES IN SCHEMA public`, `COMMIT`)
+	pgtest.Await(t, writer, `SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)`, int32(reader.PgConn().PID()))
+	pgtest.Execute(t, writer, `ALTER PUBLICATION p DROP TABLE outbox`, `ALTER PUBLICATION p ADD TABLES IN SCHEMA public`, `COMMIT`)
 	if got := <-seen; got != before {
 		t.Errorf("seen %s, which never was: before it was %s", got, before)
 	}

@@ -50,7 +50,6 @@ func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prepare(cfg)
 	cfg.RuntimeParams["replication"] = "database"
 	dial := cfg.DialFunc
 	var slow *stalled
@@ -60,24 +59,24 @@ func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
 		slow.again = sync.NewCond(&slow.mu)
 		return slow, err
 	}
-	conn, err := pgconn.ConnectConfig(testContext(t), cfg)
+	conn, err := pgconn.ConnectConfig(pgtest.Context(t), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	slow.mu.Lock()
 	slow.armed = true
 	slow.mu.Unlock()
-	if _, err := conn.Exec(testContext(t), "IDENTIFY_SYSTEM").ReadAll(); err != nil {
+	if _, err := conn.Exec(pgtest.Context(t), "IDENTIFY_SYSTEM").ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := Open(testContext(t), conn, s.options)
+	stream, err := Open(pgtest.Context(t), conn, s.options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = stream.Close(testContext(t)) }()
+	defer func() { _ = stream.Close(pgtest.Context(t)) }()
 	s.exec(t, `INSERT INTO t VALUES (1)`)
 	for {
-		msg, err := stream.Next(testContext(t))
+		msg, err := stream.Next(pgtest.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ func TestReadInstance(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	read := func(conn *pgconn.PgConn) Instance {
 		t.Helper()
-		i, err := ReadInstance(testContext(t), conn)
+		i, err := ReadInstance(pgtest.Context(t), conn)
 		if err != nil || i.Started == "" || i.InRecovery {
 			t.Errorf("%+v, %v", i, err)
 		}
@@ -33,25 +33,25 @@ func TestHeldSnapshot(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1)`)
 	repl := replication(t, url)
-	consistent, name, err := CreateSlot(testContext(t), repl, "held", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
+	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "held", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := HoldSnapshot(testContext(t), url, name)
+	held, err := HoldSnapshot(pgtest.Context(t), url, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer held.Release()
-	if _, err := Identify(testContext(t), repl); err != nil {
+	if _, err := Identify(pgtest.Context(t), repl); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, conn, `INSERT INTO outbox VALUES (2)`)
+	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (2)`)
 	for range 2 { // more than one table may be read
 		if got := readAll(t, conn, held.Name, Position{CommitLSN: consistent}); len(got) != 1 {
 			t.Errorf("read %q, want the first row alone", got)
 		}
 	}
-	if _, err := HoldSnapshot(testContext(t), url, name); err == nil {
+	if _, err := HoldSnapshot(pgtest.Context(t), url, name); err == nil {
 		t.Error("held a snapshot that is gone")
 	}
 }

@@ -87,7 +87,7 @@ func TestLineAsksBeforeItGivesUp(t *testing.T) {
 
 // Every way to open a connection leads to a line, also through TLS.
 func TestEveryConnectionIsALine(t *testing.T) {
-	url, ctx := pgtest.Shared(t).NewDatabase(t), testContext(t)
+	url, ctx := pgtest.Shared(t).NewDatabase(t), pgtest.Context(t)
 	ordinary, err := Connect(ctx, url)
 	if err != nil {
 		t.Fatal(err)

@@ -194,7 +194,7 @@ func (s *source) copyThree(t *testing.T, from string) {
 		t.Fatal(err)
 	}
 	rows := fmt.Sprintf("%d\n%d\n%d\n", first, first+1, first+2)
-	if _, err := s.sql.PgConn().CopyFrom(testContext(t), strings.NewReader(rows), "COPY t FROM STDIN"); err != nil {
+	if _, err := s.sql.PgConn().CopyFrom(pgtest.Context(t), strings.NewReader(rows), "COPY t FROM STDIN"); err != nil {
 		t.Fatal(err)
 	}
 }

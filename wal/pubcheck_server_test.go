@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -91,7 +92,7 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 			t.Parallel()
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
 			needVersion(t, conn, tt.since)
-			execute(t, conn, tt.setup...)
+			pgtest.Execute(t, conn, tt.setup...)
 			wantRefusedIfLost(t, conn, tt.insert, tt.says)
 		})
 	}
@@ -101,7 +102,7 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 // inserted do not arrive, and not if they do.
 func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
 	t.Helper()
-	failures, _, err := CheckTables(testContext(t), conn, readPublication(t, conn), []Table{outbox},
+	failures, _, err := CheckTables(pgtest.Context(t), conn, readPublication(t, conn), []Table{outbox},
 		func(*Relation) ([]string, error) { return nil, errors.New("no columns are needed") })
 	if err != nil {
 		t.Fatal(err)
@@ -139,10 +140,10 @@ func TestUnloggedPartitionedTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
-			if s, err := ReadServer(testContext(t), conn); err != nil || s.Major() >= 18 {
+			if s, err := ReadServer(pgtest.Context(t), conn); err != nil || s.Major() >= 18 {
 				t.Skipf("PostgreSQL 18 has none (%v)", err)
 			}
-			execute(t, conn, append(c.setup, `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`)...)
+			pgtest.Execute(t, conn, append(c.setup, `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`)...)
 			wantRefusedIfLost(t, conn, `INSERT INTO outbox VALUES (1, 'x')`, c.says)
 		})
 	}
@@ -156,9 +157,9 @@ func TestPartitionDroppedDuringTheLook(t *testing.T) {
 		`CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true)`)
 	conn := connect(t, url)
 	pub := readPublication(t, conn)
-	execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
-	execute(t, other, `DROP TABLE part`)
-	failures, _, err := CheckTables(testContext(t), conn, pub, []Table{outbox}, nil)
+	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
+	pgtest.Execute(t, other, `DROP TABLE part`)
+	failures, _, err := CheckTables(pgtest.Context(t), conn, pub, []Table{outbox}, nil)
 	if err != nil || len(failures) > 0 {
 		t.Errorf("refused: %v, %v", failures, err)
 	}
@@ -168,11 +169,11 @@ func TestPartitionDroppedDuringTheLook(t *testing.T) {
 // many came under that name.
 func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 	t.Helper()
-	execute(t, conn, `SELECT pg_create_logical_replication_slot('s_' || current_database(), 'pgoutput', true)`, insert)
-	if err := conn.QueryRow(testContext(t), `SELECT count(*) FROM outbox`).Scan(&seen); err != nil {
+	pgtest.Execute(t, conn, `SELECT pg_create_logical_replication_slot('s_' || current_database(), 'pgoutput', true)`, insert)
+	if err := conn.QueryRow(pgtest.Context(t), `SELECT count(*) FROM outbox`).Scan(&seen); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := conn.Query(testContext(t), `SELECT data FROM pg_logical_slot_peek_binary_changes('s_' || current_database(), NULL, NULL,
+	rows, err := conn.Query(pgtest.Context(t), `SELECT data FROM pg_logical_slot_peek_binary_changes('s_' || current_database(), NULL, NULL,
 		'proto_version', '1', 'publication_names', 'p')`)
 	if err != nil {
 		t.Fatal(err)
@@ -181,14 +182,19 @@ func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDecoder()
+	relations := map[uint32]Table{}
 	for _, data := range changes {
-		msg, err := d.decode(data)
+		msg, err := pglogrepl.Parse(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if msg != nil && msg.Kind == Insert && (Table{msg.Row.Relation.Namespace, msg.Row.Relation.Name}) == outbox {
-			arrived++
+		switch msg := msg.(type) {
+		case *pglogrepl.RelationMessage:
+			relations[msg.RelationID] = Table{msg.Namespace, msg.RelationName}
+		case *pglogrepl.InsertMessage:
+			if relations[msg.RelationID] == outbox {
+				arrived++
+			}
 		}
 	}
 	return seen, arrived
@@ -197,7 +203,7 @@ func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 // A table that is missing is a failure, and no error of the look.
 func TestCheckTablesWithoutTheTable(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE PUBLICATION p FOR ALL TABLES`)
-	failures, _, err := CheckTables(testContext(t), conn, readPublication(t, conn), []Table{outbox}, nil)
+	failures, _, err := CheckTables(pgtest.Context(t), conn, readPublication(t, conn), []Table{outbox}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 var outbox = Table{"public", "outbox"}
@@ -18,7 +19,7 @@ const createOutbox = `CREATE TABLE outbox (id uuid PRIMARY KEY, payload jsonb, n
 // readPublication reads publication p, which must exist.
 func readPublication(t *testing.T, conn *pgx.Conn) Publication {
 	t.Helper()
-	p, ok, err := ReadPublication(testContext(t), conn, "p")
+	p, ok, err := ReadPublication(pgtest.Context(t), conn, "p")
 	if err != nil || !ok {
 		t.Fatalf("read publication: found %v, %v", ok, err)
 	}
@@ -27,7 +28,7 @@ func readPublication(t *testing.T, conn *pgx.Conn) Publication {
 
 func readTable(t *testing.T, conn *pgx.Conn, table Table) TableInfo {
 	t.Helper()
-	info, ok, err := ReadTable(testContext(t), conn, table)
+	info, ok, err := ReadTable(pgtest.Context(t), conn, table)
 	if err != nil || !ok {
 		t.Fatalf("read table: found %v, %v", ok, err)
 	}
@@ -74,7 +75,7 @@ func TestCheckPublication(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
 			needVersion(t, conn, tt.version)
-			execute(t, conn, tt.setup...)
+			pgtest.Execute(t, conn, tt.setup...)
 			check := func() (failures, warnings []error) {
 				return CheckPublication(readPublication(t, conn),
 					[]TableInfo{readTable(t, conn, outbox)}, map[Table][]string{outbox: {"id", "payload"}})
@@ -85,7 +86,7 @@ func TestCheckPublication(t *testing.T) {
 			wantOnly(t, "failures", failures, tt.failure)
 			for _, err := range failures {
 				wantConfig(t, err)
-				execute(t, conn, failure.RemedyOf(err))
+				pgtest.Execute(t, conn, failure.RemedyOf(err))
 			}
 			if failures, _ = check(); len(failures) > 0 {
 				t.Errorf("after the remedy: %v", failures)
@@ -97,12 +98,12 @@ func TestCheckPublication(t *testing.T) {
 func TestRemedyKeepsTheOtherTables(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox, `CREATE TABLE "O" (i int PRIMARY KEY, j int)`)
 	needVersion(t, conn, 15)
-	execute(t, conn, `CREATE PUBLICATION p FOR TABLE "O" (i) WHERE (i > 1), outbox WHERE (note = 'x') WITH (publish = 'insert')`)
+	pgtest.Execute(t, conn, `CREATE PUBLICATION p FOR TABLE "O" (i) WHERE (i > 1), outbox WHERE (note = 'x') WITH (publish = 'insert')`)
 	other := Table{"public", "O"}
 	before, _ := readPublication(t, conn).table(other)
 
 	failures, _ := CheckPublication(readPublication(t, conn), []TableInfo{readTable(t, conn, outbox)}, nil)
-	execute(t, conn, failure.RemedyOf(failures[0]))
+	pgtest.Execute(t, conn, failure.RemedyOf(failures[0]))
 
 	after, ok := readPublication(t, conn).table(other)
 	if !ok || after.RowFilter != before.RowFilter || !slices.Equal(after.Columns, before.Columns) {
@@ -125,7 +126,7 @@ func TestCreatePublication(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), strings.Split(tt.table, ";")...)
 			info := readTable(t, conn, outbox)
-			if err := CreatePublication(testContext(t), conn, "p", []TableInfo{info}); err != nil {
+			if err := CreatePublication(pgtest.Context(t), conn, "p", []TableInfo{info}); err != nil {
 				t.Fatal(err)
 			}
 			p := readPublication(t, conn)
@@ -148,8 +149,8 @@ func TestCreatePublicationRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), strings.Split(tt.setup, ";")...)
-			err := CreatePublication(testContext(t), conn, "p", []TableInfo{readTable(t, conn, outbox)})
-			if sqlState(err) != tt.state {
+			err := CreatePublication(pgtest.Context(t), conn, "p", []TableInfo{readTable(t, conn, outbox)})
+			if sqlstate.Of(err) != tt.state {
 				t.Errorf("got %v, want SQLSTATE %s", err, tt.state)
 			}
 			wantConfig(t, err)
@@ -163,15 +164,15 @@ func TestCreatePublicationOfALockedTable(t *testing.T) {
 	conn := connect(t, url, createOutbox, "SET lock_timeout = 10")
 	info := readTable(t, conn, outbox)
 	connect(t, url, "BEGIN", "LOCK TABLE outbox IN SHARE MODE")
-	err := CreatePublication(testContext(t), conn, "p", []TableInfo{info})
-	if sqlState(err) != "55P03" || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) == "" {
+	err := CreatePublication(pgtest.Context(t), conn, "p", []TableInfo{info})
+	if sqlstate.Of(err) != "55P03" || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) == "" {
 		t.Errorf("got %v (class %d), remedy %q", err, failure.ClassOf(err), failure.RemedyOf(err))
 	}
 }
 
 func needVersion(t *testing.T, conn *pgx.Conn, major int) {
 	t.Helper()
-	s, err := ReadServer(testContext(t), conn)
+	s, err := ReadServer(pgtest.Context(t), conn)
 	if err != nil {
 		t.Fatal(err)
 	}

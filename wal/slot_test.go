@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 func TestParseSlotOfEachVersion(t *testing.T) {
@@ -101,7 +102,7 @@ func TestCreateSlotCommand(t *testing.T) {
 }
 
 func TestSlotLifeCycle(t *testing.T) {
-	ctx := testContext(t)
+	ctx := pgtest.Context(t)
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url)
 	server, err := ReadServer(ctx, conn)
@@ -158,8 +159,8 @@ func TestCreateSlotRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			server := pgtest.Start(t, tt.settings...)
 			server.Exec(t, tt.prepare...)
-			_, _, err := CreateSlot(testContext(t), replication(t, server.URL("postgres")), "s", 140000, SlotOptions{})
-			if sqlState(err) != tt.state {
+			_, _, err := CreateSlot(pgtest.Context(t), replication(t, server.URL("postgres")), "s", 140000, SlotOptions{})
+			if sqlstate.Of(err) != tt.state {
 				t.Errorf("got %v, want SQLSTATE %s", err, tt.state)
 			}
 			wantConfig(t, err)

@@ -17,13 +17,13 @@ import (
 // readAll reads a snapshot into one line of text per row.
 func readAll(t *testing.T, conn *pgx.Conn, name string, from Position) []string {
 	t.Helper()
-	rel, ok, err := ReadColumns(testContext(t), conn, outbox)
+	rel, ok, err := ReadColumns(pgtest.Context(t), conn, outbox)
 	if err != nil || !ok {
 		t.Fatalf("read columns: %v, %v", ok, err)
 	}
 	var lines []string
 	s := Snapshot{Name: name, Table: outbox, Relation: rel, Position: from}
-	err = ReadSnapshot(testContext(t), conn, s, func(r *Row) error {
+	err = ReadSnapshot(pgtest.Context(t), conn, s, func(r *Row) error {
 		line := fmt.Sprintf("%s/%d", r.Position.CommitLSN, r.Position.Seq)
 		for _, v := range r.Values {
 			line += fmt.Sprintf(" %c:%s", v.Kind, v.Data)
@@ -68,13 +68,13 @@ func TestReadSnapshotOrder(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (`+tt.table+`)`)
 			if tt.rows != "" {
-				execute(t, conn, `INSERT INTO outbox VALUES `+tt.rows)
+				pgtest.Execute(t, conn, `INSERT INTO outbox VALUES `+tt.rows)
 			}
 			got := readAll(t, conn, "", Position{CommitLSN: 7, Seq: 3})
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
-			execute(t, conn, `CREATE TABLE after_it (i int)`) // the transaction is over
+			pgtest.Execute(t, conn, `CREATE TABLE after_it (i int)`) // the transaction is over
 		})
 	}
 }
@@ -85,11 +85,11 @@ func TestReadSnapshotOfASlot(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1), (2)`)
 	repl := replication(t, url)
-	consistent, name, err := CreateSlot(testContext(t), repl, "snap", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
+	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "snap", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	execute(t, conn, `INSERT INTO outbox VALUES (3)`)
+	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (3)`)
 
 	got := readAll(t, conn, name, Position{CommitLSN: consistent})
 	want := []string{consistent.String() + "/0 t:1", consistent.String() + "/1 t:2"}
@@ -112,11 +112,11 @@ func TestReadSnapshotStops(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (id int PRIMARY KEY, v text)`,
 				`INSERT INTO outbox SELECT i, repeat('x', 10000) FROM generate_series(1, 5000) i`)
-			rel, _, err := ReadColumns(testContext(t), conn, outbox)
+			rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(testContext(t))
+			ctx, cancel := context.WithCancel(pgtest.Context(t))
 			defer cancel()
 			err = ReadSnapshot(ctx, conn, Snapshot{Table: outbox, Relation: rel}, func(*Row) error { return tt.fn(cancel) })
 			if !errors.Is(err, tt.want) {
@@ -128,25 +128,25 @@ func TestReadSnapshotStops(t *testing.T) {
 
 func TestReadSnapshotThatIsGone(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox)
-	err := ReadSnapshot(testContext(t), conn, Snapshot{Name: "00000003-0000001B-1", Table: outbox}, nil)
+	err := ReadSnapshot(pgtest.Context(t), conn, Snapshot{Name: "00000003-0000001B-1", Table: outbox}, nil)
 	if err == nil {
 		t.Fatal("read from a snapshot that does not exist")
 	}
-	execute(t, conn, `SELECT 1`) // the connection is still usable
+	pgtest.Execute(t, conn, `SELECT 1`) // the connection is still usable
 }
 
 // Decoding needs no right to read the table, so the role may lack it: trying
 // again would not help.
 func TestReadSnapshotNeedsTheRightToRead(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox)
-	execute(t, conn, `DROP ROLE IF EXISTS snapshot_poor`)
-	execute(t, conn, `CREATE ROLE snapshot_poor`)
-	execute(t, conn, `SET ROLE snapshot_poor`)
-	rel, _, err := ReadColumns(testContext(t), conn, outbox)
+	pgtest.Execute(t, conn, `DROP ROLE IF EXISTS snapshot_poor`)
+	pgtest.Execute(t, conn, `CREATE ROLE snapshot_poor`)
+	pgtest.Execute(t, conn, `SET ROLE snapshot_poor`)
+	rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = ReadSnapshot(testContext(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
+	err = ReadSnapshot(pgtest.Context(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
 	want := `GRANT SELECT ON "public"."outbox" TO "` + conn.Config().User + `";`
 	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != want {
 		t.Errorf("%v, remedy %q; want a configuration error with %q", err, failure.RemedyOf(err), want)
@@ -158,13 +158,13 @@ func TestReadSnapshotHidesNoRows(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox, `INSERT INTO outbox VALUES (gen_random_uuid(), '{}')`,
 		`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`, `DROP ROLE IF EXISTS snapshot_bound`, `CREATE ROLE snapshot_bound`,
 		`GRANT SELECT ON outbox TO snapshot_bound`, `SET ROLE snapshot_bound`)
-	rel, _, err := ReadColumns(testContext(t), conn, outbox)
+	rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = ReadSnapshot(testContext(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
+	err = ReadSnapshot(pgtest.Context(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
 	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "BYPASSRLS") {
 		t.Errorf("%v, remedy %q; want a configuration error", err, failure.RemedyOf(err))
 	}
-	execute(t, conn, `RESET ROLE`, `DROP OWNED BY snapshot_bound`, `DROP ROLE snapshot_bound`)
+	pgtest.Execute(t, conn, `RESET ROLE`, `DROP OWNED BY snapshot_bound`, `DROP ROLE snapshot_bound`)
 }

@@ -48,14 +48,14 @@ func newSource(t *testing.T, server *pgtest.Server, statements ...string) *sourc
 
 func (s *source) exec(t *testing.T, statements ...string) {
 	t.Helper()
-	execute(t, s.sql, statements...)
+	pgtest.Execute(t, s.sql, statements...)
 }
 
 // written is the end of what is committed and flushed by now.
 func (s *source) written(t *testing.T) LSN {
 	t.Helper()
 	var text string
-	if err := s.sql.QueryRow(testContext(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text); err != nil {
+	if err := s.sql.QueryRow(pgtest.Context(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text); err != nil {
 		t.Fatal(err)
 	}
 	lsn, err := pglogrepl.ParseLSN(text)
@@ -68,7 +68,7 @@ func (s *source) written(t *testing.T) LSN {
 // confirmedFlush is what the server believes that we have.
 func (s *source) confirmedFlush(t *testing.T) LSN {
 	t.Helper()
-	slot, ok, err := ReadSlot(testContext(t), s.sql, s.options.Slot)
+	slot, ok, err := ReadSlot(pgtest.Context(t), s.sql, s.options.Slot)
 	if err != nil || !ok {
 		t.Fatalf("read slot: %v, %v", ok, err)
 	}
@@ -78,19 +78,7 @@ func (s *source) confirmedFlush(t *testing.T) LSN {
 // await polls a boolean query until it holds.
 func (s *source) await(t *testing.T, query string, args ...any) {
 	t.Helper()
-	ctx := testContext(t)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var ok bool
-		if err := s.sql.QueryRow(ctx, query, args...).Scan(&ok); err != nil {
-			t.Fatalf("waiting for %s: %v", query, err)
-		}
-		if ok {
-			return
-		}
-		<-tick.C
-	}
+	pgtest.Await(t, s.sql, query, args...)
 }
 
 // reader is a Stream under test, with what its test needs to know.
@@ -117,7 +105,7 @@ func (s *source) tryOpen(t *testing.T, start LSN) (*reader, error) {
 	if o.Start = start; start == 0 {
 		o.Start = s.confirmedFlush(t)
 	}
-	stream, err := Open(testContext(t), replication(t, s.url), o)
+	stream, err := Open(pgtest.Context(t), replication(t, s.url), o)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +124,7 @@ func (s *source) tryOpen(t *testing.T, start LSN) (*reader, error) {
 func (r *reader) close(t *testing.T) {
 	t.Helper()
 	r.closed = true
-	if err := r.Close(testContext(t)); err != nil {
+	if err := r.Close(pgtest.Context(t)); err != nil {
 		t.Fatalf("close: %v", err)
 	}
 }
@@ -144,7 +132,7 @@ func (r *reader) close(t *testing.T) {
 // until returns copies of the messages up to the first at which done is true.
 func (r *reader) until(t *testing.T, done func(*Message) bool) []Message {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := pgtest.Context(t)
 	var out []Message
 	for {
 		m, err := r.Next(ctx)
@@ -176,7 +164,7 @@ func (r *reader) all(t *testing.T, s *source) []Message {
 // failure reads until Next fails and returns the error.
 func (r *reader) failure(t *testing.T) error {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := pgtest.Context(t)
 	for {
 		if _, err := r.Next(ctx); err != nil {
 			if errors.Is(err, ctx.Err()) {
@@ -191,7 +179,7 @@ func (r *reader) failure(t *testing.T) error {
 // waits already finds what the server says last.
 func (r *reader) failing(t *testing.T) <-chan error {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := pgtest.Context(t)
 	failed := make(chan error, 1)
 	go func() {
 		for {

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // The tests of what goes wrong between the server and us.
@@ -50,10 +51,10 @@ func TestStreamEndsWithItsWalsender(t *testing.T) {
 	r.Confirm(end)
 	failed := r.failing(t)
 	s.exec(t, `SELECT pg_terminate_backend(`+s.walsender()+`, 10000)`, `INSERT INTO t VALUES (2)`)
-	if err := <-failed; sqlState(err) != pgerrcode.AdminShutdown || failure.ClassOf(err) != failure.Transient {
+	if err := <-failed; sqlstate.Of(err) != pgerrcode.AdminShutdown || failure.ClassOf(err) != failure.Transient {
 		t.Errorf("next: %v; want a transient error of state %s", err, pgerrcode.AdminShutdown)
 	}
-	if _, err := r.Next(testContext(t)); err == nil {
+	if _, err := r.Next(pgtest.Context(t)); err == nil {
 		t.Error("Next succeeded after it had failed")
 	}
 	r = s.open(t, end)

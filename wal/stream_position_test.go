@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // The tests of what the server is told, and of where a stream begins.
@@ -130,7 +131,7 @@ func TestOpenClosesTheConnectionWhenItFails(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t))
 	s.options.Slot = "missing"
 	s.options.Start = 1
-	if _, err := s.tryOpen(t, 1); sqlState(err) != pgerrcode.UndefinedObject {
+	if _, err := s.tryOpen(t, 1); sqlstate.Of(err) != pgerrcode.UndefinedObject {
 		t.Errorf("Open: %v", err)
 	}
 	s.await(t, `SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'walsender' AND datname = current_database()`)

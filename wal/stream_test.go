@@ -126,7 +126,7 @@ func TestStreamNamesColumnTypes(t *testing.T) {
 	wantLines(t, got, []string{"insert public.t id=018f6f0e-7d6c-7cc0-8000-000000000000 m=ok g={a,b} j={} n=1", "commit"})
 	insert := got[slices.IndexFunc(got, func(m Message) bool { return m.Kind == Insert })]
 	var mood uint32
-	if err := s.sql.QueryRow(testContext(t), `SELECT 'mood'::regtype::oid`).Scan(&mood); err != nil {
+	if err := s.sql.QueryRow(pgtest.Context(t), `SELECT 'mood'::regtype::oid`).Scan(&mood); err != nil {
 		t.Fatal(err)
 	}
 	want := []Column{{"id", 2950, true}, {"m", mood, false}, {"g", 1009, false}, {"j", 3802, false}, {"n", 23, false}}
@@ -196,7 +196,7 @@ func TestStreamDeliversLargeValues(t *testing.T) {
 	var want []string
 	for i, n := range sizes {
 		want = append(want, strings.Repeat(string(rune('a'+i)), n))
-		if _, err := s.sql.Exec(testContext(t), `INSERT INTO t VALUES ($1, $2)`, i, want[i]); err != nil {
+		if _, err := s.sql.Exec(pgtest.Context(t), `INSERT INTO t VALUES ($1, $2)`, i, want[i]); err != nil {
 			t.Fatal(err)
 		}
 	}

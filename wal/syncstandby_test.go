@@ -48,12 +48,12 @@ func TestSyncStandbys(t *testing.T) {
 			s.await(t, `SELECT count(flush_lsn) = 1 FROM pg_stat_replication r JOIN pg_replication_slots ON active_pid = pid
 				WHERE slot_name = $1 AND r.state = 'streaming'`, s.options.Slot)
 			var priority int
-			if err := s.sql.QueryRow(testContext(t), `SELECT sync_priority FROM pg_stat_replication JOIN pg_replication_slots ON active_pid = pid
+			if err := s.sql.QueryRow(pgtest.Context(t), `SELECT sync_priority FROM pg_stat_replication JOIN pg_replication_slots ON active_pid = pid
 				WHERE slot_name = $1`, s.options.Slot).Scan(&priority); err != nil {
 				t.Fatal(err)
 			}
 			stream.close(t)
-			got, err := ReadSyncStandbys(testContext(t), s.sql)
+			got, err := ReadSyncStandbys(pgtest.Context(t), s.sql)
 			if err != nil {
 				t.Fatal(err)
 			}
