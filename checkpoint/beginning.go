@@ -3,15 +3,15 @@ package checkpoint
 import (
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Beginning is what is saved before a slot is created whose snapshot is owed. It
 // is no checkpoint yet, but says that nobody has read the slot: the first
 // checkpoint takes its place. Without it, a slot that nobody has read and one
 // whose checkpoint was lost look the same.
-func Beginning(server wal.Server, slot string) Checkpoint {
+func Beginning(server catalog.Server, slot string) Checkpoint {
 	return Checkpoint{
 		LSN:      server.FlushLSN,
 		SystemID: server.SystemID,
@@ -27,7 +27,7 @@ func Beginning(server wal.Server, slot string) Checkpoint {
 
 // Undecided is the error of a slot whose snapshot is asked for, where nothing
 // says whether it was published.
-func Undecided(slot wal.Slot) error {
+func Undecided(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
 			"or publish what is in the outbox table first, again or for the first time: `cdc-outbox setup --accept-gap --snapshot --yes`; "+

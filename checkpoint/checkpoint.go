@@ -32,19 +32,19 @@ import (
 	"context"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Checkpoint is what is known for certain about a connector's progress, and
 // what it was reading, so that another database, a recreated slot or a rebuilt
 // publication is noticed.
 type Checkpoint struct {
-	LSN         wal.LSN `json:"lsn"` // everything that ends at or before it is acked; never 0 once saved
-	SystemID    string  `json:"system_id"`
-	Timeline    int32   `json:"timeline"`
-	Database    string  `json:"database"`
-	Slot        string  `json:"slot"`
-	Publication string  `json:"publication"` // wal.Publication.Fingerprint
+	LSN         pg.LSN `json:"lsn"` // everything that ends at or before it is acked; never 0 once saved
+	SystemID    string `json:"system_id"`
+	Timeline    int32  `json:"timeline"`
+	Database    string `json:"database"`
+	Slot        string `json:"slot"`
+	Publication string `json:"publication"` // wal.Publication.Fingerprint
 	// Landmark is the last transaction with an event of ours that ends at or
 	// before LSN. A replay must show it again; see Replay.
 	Landmark Landmark `json:"-"` // see document

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Landmark is a transaction by which a log is known again: positions alone do
@@ -20,20 +20,20 @@ import (
 // ours: there is no transaction yet to know it by. The zero Landmark says that
 // nothing is known.
 type Landmark struct {
-	Commit wal.LSN
+	Commit pg.LSN
 	XID    uint32
 	Time   time.Time
 }
 
 // LandmarkOf is the transaction of a row.
-func LandmarkOf(row *wal.Row) Landmark {
+func LandmarkOf(row *pg.Row) Landmark {
 	return Landmark{Commit: row.Position.CommitLSN, XID: row.XID, Time: row.CommitTime}
 }
 
 // Scope names the events that landmarks are taken from: the rows of the tables
 // and, with messages, the logical messages of the prefix. A landmark of another
 // scope proves nothing.
-func Scope(tables []wal.Table, messages bool, prefix string) string {
+func Scope(tables []pg.Table, messages bool, prefix string) string {
 	names := make([]string, 0, len(tables)+1)
 	for _, t := range tables {
 		names = append(names, t.String())

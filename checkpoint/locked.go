@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"sync"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Locked is a Tracker for several goroutines: one that reads the stream (Add,
@@ -15,7 +15,7 @@ type Locked struct {
 }
 
 // NewLocked returns a tracker with everything up to start done.
-func NewLocked(start wal.LSN) *Locked { return &Locked{t: NewTracker(start)} }
+func NewLocked(start pg.LSN) *Locked { return &Locked{t: NewTracker(start)} }
 
 // Add is Tracker.Add.
 func (l *Locked) Add() Ticket {
@@ -25,14 +25,14 @@ func (l *Locked) Add() Ticket {
 }
 
 // Seal is Tracker.Seal.
-func (l *Locked) Seal(end wal.LSN, landmark Landmark) error {
+func (l *Locked) Seal(end pg.LSN, landmark Landmark) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.t.Seal(end, landmark)
 }
 
 // Idle is Tracker.Idle.
-func (l *Locked) Idle(pos wal.LSN) error {
+func (l *Locked) Idle(pos pg.LSN) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.t.Idle(pos)
@@ -46,14 +46,14 @@ func (l *Locked) Done(k Ticket, n int) {
 }
 
 // Position is Tracker.Position.
-func (l *Locked) Position() wal.LSN {
+func (l *Locked) Position() pg.LSN {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.t.Position()
 }
 
 // Progress is Tracker.Position and Tracker.Landmark at one time.
-func (l *Locked) Progress() (wal.LSN, Landmark) {
+func (l *Locked) Progress() (pg.LSN, Landmark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.t.Position(), l.t.Landmark()

@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Past is what was read of a log before a stream of it begins again.
 type Past struct {
-	Slot  wal.LSN // its confirmed position
-	Start wal.LSN // of the stream
-	Known wal.LSN // what ends at or before it was read
+	Slot  pg.LSN // its confirmed position
+	Start pg.LSN // of the stream
+	Known pg.LSN // what ends at or before it was read
 	// Since is the last transaction of ours among that. What came before it is
 	// proved by it: a log is the same up to any of its records.
 	Since Landmark
@@ -30,7 +30,7 @@ type Past struct {
 type Replay struct {
 	past   Past
 	wanted []Landmark // to be seen yet, in this order: Since, and then Cut
-	passed wal.LSN    // commit of the last transaction that was found right
+	passed pg.LSN     // commit of the last transaction that was found right
 }
 
 // NewReplay returns the judge of a stream.
@@ -64,7 +64,7 @@ func (r *Replay) Transaction(tx Landmark) error {
 
 // Reached takes note that the server has sent everything up to pos. done
 // reports that the log is the one that was read before: what follows is new.
-func (r *Replay) Reached(pos wal.LSN) (done bool, err error) {
+func (r *Replay) Reached(pos pg.LSN) (done bool, err error) {
 	if len(r.wanted) == 0 {
 		return pos >= r.past.Known, nil
 	}
@@ -81,7 +81,7 @@ func (r *Replay) other(format string, args ...any) error {
 }
 
 // end is how far the log was read in part.
-func (r *Replay) end() wal.LSN {
+func (r *Replay) end() pg.LSN {
 	if n := len(r.wanted); n > 0 {
 		return r.wanted[n-1].Commit
 	}

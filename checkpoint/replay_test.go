@@ -9,34 +9,34 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // tx is a transaction of ours with its commit record at lsn; what makes it this
 // one is its id.
-func tx(lsn wal.LSN, xid uint32) Landmark {
+func tx(lsn pg.LSN, xid uint32) Landmark {
 	return Landmark{Commit: lsn, XID: xid, Time: time.UnixMicro(int64(xid))}
 }
 
 func TestReplay(t *testing.T) {
-	at := func(lsn wal.LSN) Landmark { return Landmark{Commit: lsn} } // a mere position
+	at := func(lsn pg.LSN) Landmark { return Landmark{Commit: lsn} } // a mere position
 	for name, c := range map[string]struct {
-		start, known wal.LSN
+		start, known pg.LSN
 		since, cut   Landmark
-		log          []any // a Landmark for a transaction with events, a wal.LSN for a position reached
+		log          []any // a Landmark for a transaction with events, a pg.LSN for a position reached
 		done         bool
 		loss         string // what the error says; "" for none
 	}{
 		"nothing to repeat": {
-			start: 50, known: 50, since: tx(40, 4), log: []any{wal.LSN(50)}, done: true},
+			start: 50, known: 50, since: tx(40, 4), log: []any{pg.LSN(50)}, done: true},
 		"the same log, from before the landmark": {
-			start: 10, known: 50, since: tx(40, 4), log: []any{tx(20, 2), tx(40, 4), tx(40, 4), wal.LSN(50)}, done: true},
+			start: 10, known: 50, since: tx(40, 4), log: []any{tx(20, 2), tx(40, 4), tx(40, 4), pg.LSN(50)}, done: true},
 		"the same log, not yet repeated": {
-			start: 10, known: 50, since: tx(40, 4), log: []any{tx(20, 2), wal.LSN(25), tx(40, 4), wal.LSN(45)}},
+			start: 10, known: 50, since: tx(40, 4), log: []any{tx(20, 2), pg.LSN(25), tx(40, 4), pg.LSN(45)}},
 		"the same log with new events": {
-			start: 10, known: 50, since: tx(40, 4), log: []any{tx(40, 4), tx(60, 6), wal.LSN(65)}, done: true},
+			start: 10, known: 50, since: tx(40, 4), log: []any{tx(40, 4), tx(60, 6), pg.LSN(65)}, done: true},
 		"a new event right at the end of what is known": {
-			start: 50, known: 50, since: tx(40, 4), log: []any{tx(50, 5), wal.LSN(55)}, done: true},
+			start: 50, known: 50, since: tx(40, 4), log: []any{tx(50, 5), pg.LSN(55)}, done: true},
 		"the landmark is another transaction": {
 			start: 10, known: 50, since: tx(40, 4), log: []any{tx(40, 5)}, loss: "not transaction 4 at 0/28"},
 		"the landmark committed at another time": {
@@ -46,7 +46,7 @@ func TestReplay(t *testing.T) {
 		"the landmark is missing before a new event": {
 			start: 10, known: 50, since: tx(40, 4), log: []any{tx(60, 6)}, loss: "not transaction 4"},
 		"the landmark is missing in an idle log": {
-			start: 10, known: 50, since: tx(40, 4), log: []any{wal.LSN(40), wal.LSN(41)}, loss: "no transaction 4"},
+			start: 10, known: 50, since: tx(40, 4), log: []any{pg.LSN(40), pg.LSN(41)}, loss: "no transaction 4"},
 		"an event where none was, behind the landmark": {
 			start: 10, known: 50, since: tx(40, 4), log: []any{tx(40, 4), tx(45, 5)}, loss: "where none"},
 		"an event where none was, with the landmark before the slot": {
@@ -54,23 +54,23 @@ func TestReplay(t *testing.T) {
 		"an event where none was, with no transaction known": {
 			start: 10, known: 50, since: at(10), log: []any{tx(10, 5)}, loss: "where none"},
 		"events from before a first position": {
-			start: 10, known: 50, since: at(30), log: []any{tx(20, 2), wal.LSN(50)}, done: true},
+			start: 10, known: 50, since: at(30), log: []any{tx(20, 2), pg.LSN(50)}, done: true},
 		"nothing is known but the position": {
-			start: 50, known: 50, log: []any{tx(50, 5), wal.LSN(55)}, done: true},
+			start: 50, known: 50, log: []any{tx(50, 5), pg.LSN(55)}, done: true},
 		"the cut transaction again": {
-			start: 50, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{wal.LSN(60), tx(60, 6), wal.LSN(65)}, done: true},
+			start: 50, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{pg.LSN(60), tx(60, 6), pg.LSN(65)}, done: true},
 		"both again": {
-			start: 10, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{tx(40, 4), wal.LSN(50), tx(60, 6), wal.LSN(65)}, done: true},
+			start: 10, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{tx(40, 4), pg.LSN(50), tx(60, 6), pg.LSN(65)}, done: true},
 		"the cut transaction is another one": {
 			start: 50, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{tx(60, 7)}, loss: "not transaction 6"},
 		"the cut transaction is missing before a new event": {
 			start: 50, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{tx(70, 7)}, loss: "not transaction 6"},
 		"the cut transaction is missing in an idle log": {
-			start: 50, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{wal.LSN(61)}, loss: "no transaction 6"},
+			start: 50, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{pg.LSN(61)}, loss: "no transaction 6"},
 		"an event before the cut transaction": {
 			start: 50, known: 50, since: tx(40, 4), cut: tx(60, 6), log: []any{tx(55, 5)}, loss: "where none"},
 		"the cut transaction is before the slot by now": {
-			start: 70, known: 70, since: tx(40, 4), cut: tx(60, 6), log: []any{tx(75, 7), wal.LSN(80)}, done: true},
+			start: 70, known: 70, since: tx(40, 4), cut: tx(60, 6), log: []any{tx(75, 7), pg.LSN(80)}, done: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewReplay(Past{Start: c.start, Known: c.known, Since: c.since, Cut: c.cut})
@@ -93,7 +93,7 @@ func follow(r *Replay, log []any) (done bool, err error) {
 		switch step := step.(type) {
 		case Landmark:
 			err = r.Transaction(step)
-		case wal.LSN:
+		case pg.LSN:
 			done, err = r.Reached(step)
 		}
 		if err != nil {
@@ -113,7 +113,7 @@ func TestReplayPassesOverNothingUnread(t *testing.T) {
 	for seed := range uint64(histories) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		common := randomLog(rng, 1, 1, rng.IntN(6))
-		from := wal.LSN(1)
+		from := pg.LSN(1)
 		if n := len(common); n > 0 {
 			from = common[n-1].Commit + 1
 		}
@@ -141,16 +141,16 @@ func TestReplayPassesOverNothingUnread(t *testing.T) {
 
 // randomLog returns n transactions from an LSN on; each ends one behind its
 // commit record. Two logs may have them at the same places.
-func randomLog(rng *rand.Rand, from wal.LSN, xid uint32, n int) (log []Landmark) {
+func randomLog(rng *rand.Rand, from pg.LSN, xid uint32, n int) (log []Landmark) {
 	for range n {
-		from += wal.LSN(rng.IntN(3))
+		from += pg.LSN(rng.IntN(3))
 		log = append(log, tx(from, xid))
 		from, xid = from+1, xid+1
 	}
 	return log
 }
 
-func end(log []Landmark) wal.LSN {
+func end(log []Landmark) pg.LSN {
 	if len(log) == 0 {
 		return 1
 	}
@@ -165,14 +165,14 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 		since = ours[read-1]
 	}
 	if read < len(ours) {
-		known += wal.LSN(rng.IntN(int(ours[read].Commit-known) + 1)) // an idle position
+		known += pg.LSN(rng.IntN(int(ours[read].Commit-known) + 1)) // an idle position
 		if rng.IntN(2) == 0 {
 			cut = ours[read]
 		}
 	}
 	// The slot stands somewhere in what both logs have, or where it is known to
 	// be confirmed: the other log's slot is an older one of ours.
-	start := 1 + wal.LSN(rng.IntN(int(min(known, end(common)))))
+	start := 1 + pg.LSN(rng.IntN(int(min(known, end(common)))))
 	r := NewReplay(Past{Start: start, Known: known, Since: since, Cut: cut})
 	seen := map[Landmark]bool{cut: true}
 	for _, l := range ours[:read] {
@@ -208,7 +208,7 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 
 // verdict checks that a loss is not announced of a log with the same
 // transactions as far as ours was read.
-func verdict(err error, known wal.LSN, read []Landmark, cut Landmark, theirs []Landmark) (string, error) {
+func verdict(err error, known pg.LSN, read []Landmark, cut Landmark, theirs []Landmark) (string, error) {
 	if !cut.IsZero() {
 		read = slices.Concat(read, []Landmark{cut})
 		known = cut.Commit + 1

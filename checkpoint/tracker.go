@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Ticket names an open or sealed transaction of a Tracker. The zero Ticket
@@ -32,16 +32,16 @@ type Tracker struct {
 	next  Ticket // the next to be opened
 	open  bool   // next-1 is open: it has no end yet
 
-	position wal.LSN
+	position pg.LSN
 	landmark Landmark // the last transaction with records that position has passed
-	last     wal.LSN  // the highest end or idle position heard of
+	last     pg.LSN   // the highest end or idle position heard of
 	inFlight int
 	err      error // the first contradiction
 }
 
 // transaction is what is left to know about one transaction.
 type transaction struct {
-	end      wal.LSN // once sealed
+	end      pg.LSN // once sealed
 	landmark Landmark
 	unacked  int
 }
@@ -49,7 +49,7 @@ type transaction struct {
 const initialRing = 64
 
 // NewTracker returns a tracker with everything up to start done.
-func NewTracker(start wal.LSN) *Tracker {
+func NewTracker(start pg.LSN) *Tracker {
 	return &Tracker{
 		ring:     make([]transaction, initialRing),
 		first:    1,
@@ -75,7 +75,7 @@ func (t *Tracker) Add() Ticket {
 // at end, which may be confirmed once everything in and before it is done. A
 // transaction may be empty: one whose records never concerned us. An end below an
 // earlier one is an error.
-func (t *Tracker) Seal(end wal.LSN, landmark Landmark) error {
+func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	if t.err != nil {
 		return t.err
 	}
@@ -101,7 +101,7 @@ func (t *Tracker) Seal(end wal.LSN, landmark Landmark) error {
 // open. So is a position below the last: the server repeats its own position in
 // keepalives, which it sends from within a transaction with the position before
 // it.
-func (t *Tracker) Idle(pos wal.LSN) error {
+func (t *Tracker) Idle(pos pg.LSN) error {
 	if t.err != nil || t.open || pos <= t.last {
 		return t.err
 	}
@@ -133,7 +133,7 @@ func (t *Tracker) Done(k Ticket, n int) {
 
 // Position is the highest LSN that is safe to confirm. It never goes back; it
 // is the start position (or zero) until something is done.
-func (t *Tracker) Position() wal.LSN { return t.position }
+func (t *Tracker) Position() pg.LSN { return t.position }
 
 // Landmark is the last transaction with records among those that end at or
 // before Position, as it was sealed; zero if there was none since the start.
@@ -145,7 +145,7 @@ func (t *Tracker) InFlight() int { return t.inFlight }
 // raise gives an end that brought no record of its own to the last sealed
 // transaction: it may be confirmed exactly when that one and all before it are
 // done. So any number of empty transactions and idle positions costs nothing.
-func (t *Tracker) raise(end wal.LSN) {
+func (t *Tracker) raise(end pg.LSN) {
 	if t.first == t.next {
 		t.position = end
 		return

@@ -6,13 +6,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // model is what a Tracker does, without any economy: it remembers every step
 // and finds the position by going through all of them.
 type model struct {
-	start wal.LSN
+	start pg.LSN
 	steps []modelStep
 	byTkt map[Ticket]int // index into steps
 	open  bool           // the last step is an open transaction
@@ -23,12 +23,12 @@ type model struct {
 type modelStep struct {
 	ticket      Ticket // 0 for an end without records
 	added, done int
-	end         wal.LSN
+	end         pg.LSN
 	landmark    Landmark
 	sealed      bool
 }
 
-func newModel(start wal.LSN) *model { return &model{start: start, byTkt: map[Ticket]int{}} }
+func newModel(start pg.LSN) *model { return &model{start: start, byTkt: map[Ticket]int{}} }
 
 func (m *model) add(k Ticket) error {
 	if !m.open {
@@ -47,7 +47,7 @@ func (m *model) add(k Ticket) error {
 	return nil
 }
 
-func (m *model) highest() wal.LSN {
+func (m *model) highest() pg.LSN {
 	lsn := m.start
 	for _, s := range m.steps {
 		lsn = max(lsn, s.end)
@@ -55,7 +55,7 @@ func (m *model) highest() wal.LSN {
 	return lsn
 }
 
-func (m *model) seal(end wal.LSN, landmark Landmark) {
+func (m *model) seal(end pg.LSN, landmark Landmark) {
 	switch {
 	case m.fatal:
 	case end < m.highest():
@@ -69,7 +69,7 @@ func (m *model) seal(end wal.LSN, landmark Landmark) {
 	}
 }
 
-func (m *model) idle(pos wal.LSN) {
+func (m *model) idle(pos pg.LSN) {
 	if !m.fatal && !m.open && pos >= m.highest() {
 		m.steps = append(m.steps, modelStep{end: pos, sealed: true})
 	}
@@ -96,7 +96,7 @@ func (m *model) freeze() {
 	m.start, m.fatal = pos, true
 }
 
-func (m *model) position() wal.LSN {
+func (m *model) position() pg.LSN {
 	pos := m.start
 	if m.fatal {
 		return pos
@@ -141,13 +141,13 @@ type history struct {
 	stalled bool // nothing is acked for now
 	tracker *Tracker
 	model   *model
-	lsn     wal.LSN
+	lsn     pg.LSN
 	open    []Ticket // with something in flight, perhaps
-	highest wal.LSN  // position so far
+	highest pg.LSN   // position so far
 }
 
 func newHistory(misuse bool, t *rapid.T) *history {
-	start := wal.LSN(rapid.IntRange(0, 2).Draw(t, "start") * 100)
+	start := pg.LSN(rapid.IntRange(0, 2).Draw(t, "start") * 100)
 	return &history{t: t, misuse: misuse, tracker: NewTracker(start), model: newModel(start), lsn: start}
 }
 
@@ -163,32 +163,32 @@ func (h *history) step() {
 		}
 		h.open = append(h.open, k)
 	case op < 11:
-		h.lsn += wal.LSN(h.next(5))
+		h.lsn += pg.LSN(h.next(5))
 		h.seal(h.lsn)
 	case op < 13:
 		if !h.model.open {
-			h.lsn += wal.LSN(h.next(5))
+			h.lsn += pg.LSN(h.next(5))
 			h.idle(h.lsn)
 		} else {
-			h.idle(h.lsn + wal.LSN(h.next(5)))
+			h.idle(h.lsn + pg.LSN(h.next(5)))
 		}
 	case op < 19:
 		h.doneSome()
 	case h.misuse && h.next(50) == 0:
 		h.misstep()
 	default:
-		h.idle(h.lsn - min(h.lsn, wal.LSN(h.next(5))))
+		h.idle(h.lsn - min(h.lsn, pg.LSN(h.next(5))))
 	}
 	h.compare()
 }
 
-func (h *history) seal(end wal.LSN) {
+func (h *history) seal(end pg.LSN) {
 	landmark := Landmark{Commit: end, XID: uint32(len(h.model.steps))}
 	_ = h.tracker.Seal(end, landmark)
 	h.model.seal(end, landmark)
 }
 
-func (h *history) idle(pos wal.LSN) { _ = h.tracker.Idle(pos); h.model.idle(pos) }
+func (h *history) idle(pos pg.LSN) { _ = h.tracker.Idle(pos); h.model.idle(pos) }
 
 // doneSome acks records of one transaction, mostly not the oldest.
 func (h *history) doneSome() {
@@ -212,7 +212,7 @@ func (h *history) doneSome() {
 
 func (h *history) misstep() {
 	if h.next(2) == 0 {
-		h.seal(h.lsn - min(h.lsn, wal.LSN(1+h.next(5))))
+		h.seal(h.lsn - min(h.lsn, pg.LSN(1+h.next(5))))
 		return
 	}
 	k, n := Ticket(h.next(len(h.model.steps)+2)), h.next(5)-1

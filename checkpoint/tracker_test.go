@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 var update = flag.Bool("update", false, "rewrite the scenarios in testdata with what happens now")
@@ -55,7 +55,7 @@ func runScenario(t *testing.T, script string) string {
 }
 
 func runCall(t *testing.T, tracker *Tracker, call string) string {
-	var lsn wal.LSN
+	var lsn pg.LSN
 	var k Ticket
 	var n int
 	result := ""
@@ -68,7 +68,7 @@ func runCall(t *testing.T, tracker *Tracker, call string) string {
 		}
 		f := tracker.Idle
 		if verb == "seal" {
-			f = func(end wal.LSN) error { return tracker.Seal(end, Landmark{}) }
+			f = func(end pg.LSN) error { return tracker.Seal(end, Landmark{}) }
 		}
 		if err := f(lsn); err != nil {
 			result = fmt.Sprintf("error: %v; ", err)
@@ -98,7 +98,7 @@ func TestTrackerMemoryIsOneEntryPerUnackedTransaction(t *testing.T) {
 	for range 100_000 {
 		tracker.Add() // one huge transaction
 	}
-	for lsn := wal.LSN(1); lsn <= 10_000; lsn++ { // empty ones and idle positions behind it
+	for lsn := pg.LSN(1); lsn <= 10_000; lsn++ { // empty ones and idle positions behind it
 		if err := tracker.Seal(2*lsn, Landmark{Commit: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestLockedAcksFromManyGoroutines(t *testing.T) {
 	var wg sync.WaitGroup
 	for range acks {
 		wg.Go(func() {
-			var last wal.LSN
+			var last pg.LSN
 			for k := range tickets {
 				l.Done(k, 1)
 				pos := l.Position()
@@ -132,7 +132,7 @@ func TestLockedAcksFromManyGoroutines(t *testing.T) {
 			}
 		})
 	}
-	for i := range wal.LSN(transactions) {
+	for i := range pg.LSN(transactions) {
 		tickets <- l.Add()
 		tickets <- l.Add()
 		if err := l.Seal(i+1, Landmark{Commit: 1}); err != nil {
@@ -161,14 +161,14 @@ func BenchmarkTracker(b *testing.B) {
 		for range rows {
 			tickets[i%window] = tracker.Add()
 		}
-		if err := tracker.Seal(wal.LSN(i), Landmark{Commit: 1}); err != nil {
+		if err := tracker.Seal(pg.LSN(i), Landmark{Commit: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func TestTrackerAllocatesNothingInSteadyState(t *testing.T) {
-	tracker, lsn := NewTracker(0), wal.LSN(0)
+	tracker, lsn := NewTracker(0), pg.LSN(0)
 	if n := testing.AllocsPerRun(1000, func() {
 		lsn++
 		k := tracker.Add()

@@ -1,8 +1,9 @@
 package checkpoint
 
 import (
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Server is what the database shows now of what a checkpoint remembers.
@@ -17,15 +18,15 @@ type Server struct {
 	Database string
 	// CurrentLSN is the end of the WAL that is on disk
 	// (pg_current_wal_flush_lsn).
-	CurrentLSN wal.LSN
+	CurrentLSN pg.LSN
 	// Publication is its wal.Publication.Fingerprint.
 	Publication string
 	Exists      bool // whether the slot does
-	Slot        wal.Slot
+	Slot        catalog.Slot
 	// TimelineSwitch is where the server's history left the checkpoint's
-	// timeline (wal.TimelineSwitch), or 0 where it never was on it. It counts
+	// timeline (catalog.TimelineSwitch), or 0 where it never was on it. It counts
 	// only if the timelines differ.
-	TimelineSwitch wal.LSN
+	TimelineSwitch pg.LSN
 	// StoredInside tells that the checkpoint is kept in the database itself
 	// (config.StorePostgres), and fails over with it.
 	StoredInside bool
@@ -55,7 +56,7 @@ const (
 // the start is then the slot's position: see copiedAhead.
 //
 // Without a checkpoint the slot is taken as it is.
-func Verify(stored *Checkpoint, seen Server) (start wal.LSN, err error) {
+func Verify(stored *Checkpoint, seen Server) (start pg.LSN, err error) {
 	if stored != nil {
 		for _, rule := range []func(*Checkpoint, *Server) error{
 			sameDatabase, sameHistory, notBehind, slotExists,
@@ -181,7 +182,7 @@ func copiedAhead(stored *Checkpoint, seen *Server) bool {
 }
 
 func samePublication(stored *Checkpoint, seen *Server) error {
-	if wal.SamePublication(stored.Publication, seen.Publication) {
+	if catalog.SamePublication(stored.Publication, seen.Publication) {
 		return nil
 	}
 	return failure.Lossf(acceptGap,

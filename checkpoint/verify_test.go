@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // copied makes seen a standby that was promoted at 0/250 with a copy of the slot,
@@ -21,7 +22,7 @@ func TestVerify(t *testing.T) {
 		name   string
 		change func(cp *Checkpoint, seen *Server) // of a healthy pair; see below
 		first  bool                               // there is no checkpoint
-		start  wal.LSN
+		start  pg.LSN
 		class  failure.Class
 		says   []string
 	}{
@@ -40,7 +41,7 @@ func TestVerify(t *testing.T) {
 		{
 			name:   "no checkpoint and no slot",
 			first:  true,
-			change: func(_ *Checkpoint, seen *Server) { seen.Exists, seen.Slot = false, wal.Slot{} },
+			change: func(_ *Checkpoint, seen *Server) { seen.Exists, seen.Slot = false, catalog.Slot{} },
 			class:  failure.Config, says: []string{"does not exist"},
 		},
 		{
@@ -51,7 +52,7 @@ func TestVerify(t *testing.T) {
 		},
 		{
 			name:   "slot missing (mode 5)",
-			change: func(_ *Checkpoint, seen *Server) { seen.Exists, seen.Slot = false, wal.Slot{} },
+			change: func(_ *Checkpoint, seen *Server) { seen.Exists, seen.Slot = false, catalog.Slot{} },
 			class:  failure.Loss, says: []string{`slot "s" is gone`, "between 0/200 and", "0/300"},
 		},
 		{
@@ -197,7 +198,7 @@ func TestVerify(t *testing.T) {
 			cp := &Checkpoint{LSN: 0x200, SystemID: "7", Timeline: 1, Database: "app", Slot: "s", Publication: "p"}
 			seen := Server{
 				SystemID: "7", Timeline: 1, Database: "app", CurrentLSN: 0x300, Publication: "p", Exists: true,
-				Slot: wal.Slot{Name: "s", Plugin: wal.Plugin, Database: "app", ConfirmedFlush: 0x200, RestartLSN: 0x100, WALStatus: "reserved"},
+				Slot: catalog.Slot{Name: "s", Plugin: catalog.Plugin, Database: "app", ConfirmedFlush: 0x200, RestartLSN: 0x100, WALStatus: "reserved"},
 			}
 			if c.change != nil {
 				c.change(cp, &seen)

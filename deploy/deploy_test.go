@@ -22,9 +22,9 @@ import (
 	consumermetrics "github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func read(t *testing.T, path string) string {
@@ -166,10 +166,10 @@ func exported(t *testing.T) map[string]bool {
 	m.PartitionsGrown("topic")
 	m.Backlog(1, time.Second)
 	m.Connected("kafka", true)
-	m.RetentionDeleted(wal.Table{}, 1)
-	m.RetentionPartition(wal.Table{}, retention.Created)
-	m.RetentionPassed(wal.Table{}, 1, nil)
-	m.RetentionPassed(wal.Table{}, 1, errors.New("locked"))
+	m.RetentionDeleted(pg.Table{}, 1)
+	m.RetentionPartition(pg.Table{}, retention.Created)
+	m.RetentionPassed(pg.Table{}, 1, nil)
+	m.RetentionPassed(pg.Table{}, 1, errors.New("locked"))
 	names := map[string]bool{}
 	for _, g := range []prometheus.Gatherer{set.Gatherer(), consumers(t)} {
 		families, err := g.Gather()

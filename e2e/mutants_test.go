@@ -90,7 +90,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "saves checkpoints too seldom",
-		patches: []patch{{"checkpoint/options.go", "100 * time.Millisecond", "5 * time.Second"}},
+		patches: []patch{{"checkpoint/store/options.go", "100 * time.Millisecond", "5 * time.Second"}},
 		test:    "TestKilled",
 		finds:   "repeated an event published",
 	},

@@ -20,9 +20,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const (
@@ -251,7 +251,7 @@ func (w *world) exec(sql ...string) {
 // slotState is what pg_replication_slots says of the slot.
 type slotState struct {
 	pid       int // of the walsender; 0 while nobody reads the slot
-	confirmed wal.LSN
+	confirmed pg.LSN
 	lag       int64 // bytes of log behind the end
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 	"github.com/cdc-outbox/cdc-outbox/sink"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // runConnector runs a connector until the test ends, and returns once it reads
@@ -31,7 +31,7 @@ func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change fun
 	cfg.Source.Slot = connect(t, url).Config().Database
 	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = broker.Brokers
-	cfg.Checkpoint.Store = checkpoint.StoreNone
+	cfg.Checkpoint.Store = store.StoreNone
 	cfg.HTTP.Listen = ""
 	if change != nil {
 		change(&cfg)
@@ -60,21 +60,21 @@ func TestWrittenEventsArrive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ddl   []string
 		opts  outbox.Options
-		table wal.Table
+		table pg.Table
 	}{
-		"table":        {[]string{outbox.Schema}, outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
-		"partitions":   {partitioned(t), outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
-		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, wal.Table{Schema: "public", Name: "outbox"}},
+		"table":        {[]string{outbox.Schema}, outbox.Options{}, pg.Table{Schema: "public", Name: "outbox"}},
+		"partitions":   {partitioned(t), outbox.Options{}, pg.Table{Schema: "public", Name: "outbox"}},
+		"default only": {[]string{outbox.PartitionedSchema}, outbox.Options{}, pg.Table{Schema: "public", Name: "outbox"}},
 		"bytes": {[]string{`CREATE SCHEMA app`, `CREATE TABLE app.events (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text,
 				event_type text, payload bytea, headers jsonb)`},
 			outbox.Options{Payload: outbox.Bytes, Table: outbox.Table{Schema: "app", Name: "events", Columns: outbox.SnakeCase()}},
-			wal.Table{Schema: "app", Name: "events"}},
+			pg.Table{Schema: "app", Name: "events"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := newDB(t, tt.ddl...)
 			broker := kafkatest.Start(t)
 			broker.CreateTopic(t, "outbox.event.order", 1, nil)
-			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []wal.Table{tt.table} })
+			runConnector(t, url, broker, func(c *config.Config) { c.Source.Tables = []pg.Table{tt.table} })
 
 			tx := begin(t, url)
 			const n = 20

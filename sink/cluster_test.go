@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // produce is the request key of Produce.
@@ -323,7 +323,7 @@ func event(topic, key string, partition int32, n int) *transform.Event {
 	ev := &transform.Event{
 		Table:      "public.outbox",
 		ID:         fmt.Appendf(nil, "id-%d", n),
-		Position:   wal.Position{CommitLSN: wal.LSN(0x1_0000_0000 + n), Seq: uint32(n)},
+		Position:   pg.Position{CommitLSN: pg.LSN(0x1_0000_0000 + n), Seq: uint32(n)},
 		XID:        700,
 		CommitTime: commitTime,
 	}

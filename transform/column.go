@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // column is a column of a bound table; the zero column is absent.
@@ -29,11 +29,11 @@ var (
 // text returns the value as record keys, headers and raw payloads show it:
 // bytea as its bytes, bool as true and false (what a cast to text gives, and
 // Kafka Connect), anything else as PostgreSQL's text. It is nil for NULL only.
-func (c column) text(v wal.Value) ([]byte, error) {
+func (c column) text(v pg.Value) ([]byte, error) {
 	switch {
-	case v.Kind == wal.Null:
+	case v.Kind == pg.Null:
 		return nil, nil
-	case c.oid == pgtype.ByteaOID && v.Kind == wal.Text:
+	case c.oid == pgtype.ByteaOID && v.Kind == pg.Text:
 		return decodeBytea(v.Data)
 	case c.oid == pgtype.BoolOID && len(v.Data) == 1:
 		if v.Data[0] == 't' {

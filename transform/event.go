@@ -6,7 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // PartitionByKey in Event.Record.Partition leaves the choice of partition to
@@ -35,7 +35,7 @@ type Event struct {
 	Record     kgo.Record
 	Table      string // schema.table, each quoted where SQL needs it
 	ID         []byte // the event id column's text; nil for NULL
-	Position   wal.Position
+	Position   pg.Position
 	XID        uint32
 	CommitTime time.Time
 	Warning    Warning

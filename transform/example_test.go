@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // A row of a table with Debezium's columns, with the default options.
@@ -19,9 +19,9 @@ func ExampleRouter() {
 	}
 
 	// The stream delivers rows like this one.
-	table := &wal.Relation{OID: 16385, Namespace: "public", Name: "outbox"}
-	row := &wal.Row{
-		Position:   wal.Position{CommitLSN: 0x16B374D848, Seq: 0},
+	table := &pg.Relation{OID: 16385, Namespace: "public", Name: "outbox"}
+	row := &pg.Row{
+		Position:   pg.Position{CommitLSN: 0x16B374D848, Seq: 0},
 		XID:        777,
 		CommitTime: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC),
 		Relation:   table,
@@ -33,8 +33,8 @@ func ExampleRouter() {
 		{"type", "OrderCreated"},
 		{"payload", `{"total": 10.50}`},
 	} {
-		table.Columns = append(table.Columns, wal.Column{Name: c.name})
-		row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(c.value)})
+		table.Columns = append(table.Columns, pg.Column{Name: c.name})
+		row.Values = append(row.Values, pg.Value{Kind: pg.Text, Data: []byte(c.value)})
 	}
 
 	ev, err := router.Route(row)

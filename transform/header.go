@@ -6,7 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Names of the headers that the router adds by itself, beside event.type_header.
@@ -73,7 +73,7 @@ func (b *builder) header(c column, name string) {
 // record has its traceparent now, or gets it from an additional column.
 func (b *builder) trace() (traced bool) {
 	v := b.get(b.plan.tracing)
-	if v.Kind == wal.Null {
+	if v.Kind == pg.Null {
 		return b.plan.traced
 	}
 	parent := traceparent(v.Data)
@@ -104,12 +104,12 @@ func (b *builder) checkHeaders() {
 // transactionHeaders formats what all rows of a transaction share once. Its
 // bytes are never written again.
 type transactionHeaders struct {
-	commit      wal.LSN
+	commit      pg.LSN
 	id          uint32
 	lsn, xidTxt []byte
 }
 
-func (t *transactionHeaders) of(commit wal.LSN, id uint32) (lsn, xid []byte) {
+func (t *transactionHeaders) of(commit pg.LSN, id uint32) (lsn, xid []byte) {
 	if t.lsn == nil || t.commit != commit || t.id != id {
 		t.commit, t.id = commit, id
 		t.lsn = []byte(commit.String())

@@ -10,8 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/validjson"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // reservedPrefix begins the names of headers that are the connector's alone.
@@ -29,7 +29,7 @@ var errNoObject = errors.New("it is no JSON object")
 // instead, so that a dead letter holds it.
 func (b *builder) objectHeaders(traced bool) {
 	v := b.get(b.plan.object)
-	if v.Kind == wal.Null {
+	if v.Kind == pg.Null {
 		return
 	}
 	headers := b.event.Record.Headers

@@ -12,17 +12,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // headersRow returns a row with a headers column; nil is NULL.
-func headersRow(headers []byte) *wal.Row {
+func headersRow(headers []byte) *pg.Row {
 	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload", "headers")
 	rel.Columns[5].Type = typeOIDs["json"]
 	row := insert(rel, "")
-	row.Values[5] = wal.Value{Kind: wal.Null}
+	row.Values[5] = pg.Value{Kind: pg.Null}
 	if headers != nil {
-		row.Values[5] = wal.Value{Kind: wal.Text, Data: headers}
+		row.Values[5] = pg.Value{Kind: pg.Text, Data: headers}
 	}
 	return row
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 var errNotUTF8 = errors.New("the text is not valid UTF-8")
@@ -18,8 +18,8 @@ var errNotUTF8 = errors.New("the text is not valid UTF-8")
 // of its text. Not so: numeric is a number with its digits as they are, where
 // Debezium's default is base64 of the unscaled value, and dates and times are
 // PostgreSQL's text. What JSON has no number for (NaN, Infinity) is a string.
-func appendJSON(dst []byte, oid uint32, v wal.Value) ([]byte, error) {
-	if v.Kind == wal.Null {
+func appendJSON(dst []byte, oid uint32, v pg.Value) ([]byte, error) {
+	if v.Kind == pg.Null {
 		return append(dst, "null"...), nil
 	}
 	switch oid {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestKeyColumn(t *testing.T) {
@@ -15,14 +15,14 @@ func TestKeyColumn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rel := &wal.Relation{OID: 1, Namespace: "public", Name: "outbox"}
+	rel := &pg.Relation{OID: 1, Namespace: "public", Name: "outbox"}
 	for _, name := range []string{"id", "aggregate_type", "aggregate_id", "payload"} {
-		rel.Columns = append(rel.Columns, wal.Column{Name: name, Type: 25})
+		rel.Columns = append(rel.Columns, pg.Column{Name: name, Type: 25})
 	}
 	if name, err := router.KeyColumn(rel); name != "aggregate_id" || err != nil {
 		t.Errorf("KeyColumn = %q, %v", name, err)
 	}
-	without := &wal.Relation{OID: 2, Name: "outbox", Columns: rel.Columns[:2]}
+	without := &pg.Relation{OID: 2, Name: "outbox", Columns: rel.Columns[:2]}
 	if _, err := router.KeyColumn(without); failure.ClassOf(err) != failure.Config {
 		t.Errorf("without a key: %v", err)
 	}

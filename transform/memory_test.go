@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // What an event says that was made for it is what the heap shows, beside a row
@@ -34,7 +34,7 @@ func TestEventMemoryIsWhatTheHeapShows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			router, row := newRouter(t, c.change), headersRow(c.headers)
 			row.Relation.Columns[4].Type = c.oid
-			row.Values[4] = wal.Value{Kind: wal.Text, Data: c.payload}
+			row.Values[4] = pg.Value{Kind: pg.Text, Data: c.payload}
 			events := make([]*transform.Event, 5000)
 			var counted int64
 			before := heap()

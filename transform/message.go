@@ -10,12 +10,13 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // The columns of a message, as if it were a row: the fields of its envelope in
 // their order, under Debezium's names.
-var messageColumns = []wal.Column{
+var messageColumns = []pg.Column{
 	{Name: "id", Type: pgtype.TextOID},
 	{Name: "aggregatetype", Type: pgtype.TextOID},
 	{Name: "aggregateid", Type: pgtype.TextOID},
@@ -37,8 +38,8 @@ var messageAliases = map[string]string{
 type messages struct {
 	prefix      string
 	text, bytes *plan // with a payload of text or bytes; nil: not bound yet
-	row         wal.Row
-	values      [6]wal.Value
+	row         pg.Row
+	values      [6]pg.Value
 }
 
 // BindMessages checks that the options can be used for messages. With strict,
@@ -89,18 +90,18 @@ var errLoose = errors.New("the message belongs to no transaction, and might be o
 	"emit it with pg_logical_emit_message(true, …)")
 
 // fill makes the message a row.
-func (ms *messages) fill(msg *wal.Message, m *envelope.Message) *wal.Row {
+func (ms *messages) fill(msg *wal.Message, m *envelope.Message) *pg.Row {
 	for i, field := range [...][]byte{m.ID, m.AggregateType, m.AggregateID, m.Type, m.Payload, m.Headers} {
-		kind := wal.Text
+		kind := pg.Text
 		switch {
 		case field == nil:
-			kind = wal.Null
+			kind = pg.Null
 		case m.Binary && i == messagePayload:
-			kind = wal.Binary
+			kind = pg.Binary
 		}
-		ms.values[i] = wal.Value{Kind: kind, Data: field}
+		ms.values[i] = pg.Value{Kind: kind, Data: field}
 	}
-	ms.row = wal.Row{
+	ms.row = pg.Row{
 		Position:   msg.Row.Position,
 		XID:        msg.Row.XID,
 		CommitTime: msg.Row.CommitTime,
@@ -131,8 +132,8 @@ func (r *Router) bindMessages(prefix string) error {
 }
 
 // messageRelation describes messages as if they were in a table.
-func messageRelation(payload uint32) *wal.Relation {
-	rel := &wal.Relation{Columns: slices.Clone(messageColumns)}
+func messageRelation(payload uint32) *pg.Relation {
+	rel := &pg.Relation{Columns: slices.Clone(messageColumns)}
 	rel.Columns[messagePayload].Type = payload
 	return rel
 }
@@ -145,7 +146,7 @@ func (r *Router) messageOptions() (o options, unknown []error) {
 		if alias, ok := messageAliases[name]; ok {
 			name = alias
 		}
-		if slices.ContainsFunc(messageColumns, func(c wal.Column) bool { return c.Name == name }) {
+		if slices.ContainsFunc(messageColumns, func(c pg.Column) bool { return c.Name == name }) {
 			return name
 		}
 		if name != "" && !lenient {

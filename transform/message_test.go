@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -27,7 +28,7 @@ func message(t testing.TB, m *envelope.Message) *wal.Message {
 		Kind:    wal.LogicalMessage,
 		Prefix:  "outbox",
 		Content: content,
-		Row:     wal.Row{Position: wal.Position{CommitLSN: 0x16B374D848, Seq: 3}, XID: 777, CommitTime: commitTime},
+		Row:     pg.Row{Position: pg.Position{CommitLSN: 0x16B374D848, Seq: 3}, XID: 777, CommitTime: commitTime},
 	}
 }
 
@@ -43,14 +44,14 @@ func order() *envelope.Message {
 }
 
 // row returns the row of a table that m's fields would be in.
-func row(m *envelope.Message, payloadType string) *wal.Row {
+func row(m *envelope.Message, payloadType string) *pg.Row {
 	rel := relation(16384, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload", "headers")
 	rel.Columns[4].Type, rel.Columns[5].Type = typeOIDs[payloadType], typeOIDs["json"]
-	r := &wal.Row{Relation: rel, Position: wal.Position{CommitLSN: 0x16B374D848, Seq: 3}, XID: 777, CommitTime: commitTime}
+	r := &pg.Row{Relation: rel, Position: pg.Position{CommitLSN: 0x16B374D848, Seq: 3}, XID: 777, CommitTime: commitTime}
 	for i, field := range [][]byte{m.ID, m.AggregateType, m.AggregateID, m.Type, m.Payload, m.Headers} {
-		v := wal.Value{Kind: wal.Null}
+		v := pg.Value{Kind: pg.Null}
 		if field != nil {
-			v = wal.Value{Kind: wal.Text, Data: field}
+			v = pg.Value{Kind: pg.Text, Data: field}
 			if i == 4 && payloadType == "bytea" {
 				v.Data = []byte(`\x` + hex.EncodeToString(field))
 			}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestNeeded(t *testing.T) {
@@ -17,9 +17,9 @@ func TestNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rel := &wal.Relation{OID: 1, Namespace: "public", Name: "outbox"}
+	rel := &pg.Relation{OID: 1, Namespace: "public", Name: "outbox"}
 	for _, name := range []string{"id", "aggregatetype", "aggregateid", "aggregate_id", "type", "payload", "tenant", "note"} {
-		rel.Columns = append(rel.Columns, wal.Column{Name: name, Type: 25})
+		rel.Columns = append(rel.Columns, pg.Column{Name: name, Type: 25})
 	}
 	// Either of the two keys would do, type is optional.
 	want := []string{"id", "aggregatetype", "payload", "tenant"}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Column names that are looked for where an option names none: Debezium's
@@ -28,7 +28,7 @@ var (
 // plan says where in a table's rows the parts of a record are. The columns
 // eventType, timestamp, version, tracing, partition and object may be absent.
 type plan struct {
-	rel   *wal.Relation
+	rel   *pg.Relation
 	table string // for events: schema.table, or what messages have instead
 
 	id, key, route, payload     column
@@ -58,14 +58,14 @@ type options struct {
 
 // binder looks up columns and collects what is wrong.
 type binder struct {
-	rel   *wal.Relation
+	rel   *pg.Relation
 	table string
 	errs  []error
 }
 
 // bind makes the plan of a table. With an error, which is the plan's unfit, it
 // serves dead letters.
-func bind(rel *wal.Relation, o options) (*plan, error) {
+func bind(rel *pg.Relation, o options) (*plan, error) {
 	b := &binder{rel: rel, table: o.table}
 	p := &plan{
 		rel:       rel,

@@ -3,7 +3,7 @@ package transform
 import (
 	"bytes"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // raw makes the event of a row whose table lacks a column: the value is an
@@ -19,7 +19,7 @@ func (b *builder) raw() {
 			value = append(value, ',')
 		}
 		value = append(appendQuoted(value, bytes.ToValidUTF8([]byte(c.Name), replacementCharacter)), ':')
-		if v := b.values[i]; v.Kind == wal.Null || v.Kind == wal.UnchangedToast {
+		if v := b.values[i]; v.Kind == pg.Null || v.Kind == pg.UnchangedToast {
 			value = append(value, "null"...)
 		} else {
 			value = appendQuoted(value, bytes.ToValidUTF8(v.Data, replacementCharacter))

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Events are released on another goroutine, as they are delivered. None has
@@ -24,9 +24,9 @@ func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 	}()
 	plain, rich := headersRow(nil), headersRow([]byte(`{"a": "1", "b": "2", "c": "3", "d": "4"}`))
 	bad := headersRow([]byte(`[]`))
-	want := map[*wal.Row]string{}
+	want := map[*pg.Row]string{}
 	for i := range 20_000 {
-		row := []*wal.Row{plain, rich, bad}[i%3]
+		row := []*pg.Row{plain, rich, bad}[i%3]
 		ev, err := router.Route(row)
 		got := fmt.Sprintf("%+v %s %s %q %v %v", err, ev.Record.Key, ev.Record.Value, ev.Record.Headers, ev.Warning, ev.Record.Offset)
 		if want[row] == "" {

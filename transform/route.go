@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // eventWithHeaders makes an event and its usual headers one allocation. They are not
@@ -37,7 +37,7 @@ var (
 // could not be converted, the record's value is the column's own text. Where the
 // table, as it was when the row was written, lacks a column (Bind), it is the
 // whole row as JSON.
-func (r *Router) Route(row *wal.Row) (*Event, error) {
+func (r *Router) Route(row *pg.Row) (*Event, error) {
 	p := r.plan(row.Relation)
 	b, room := r.begin(p, row)
 	if len(row.Values) != len(p.rel.Columns) {
@@ -56,13 +56,13 @@ func (r *Router) Route(row *wal.Row) (*Event, error) {
 type builder struct {
 	router *Router
 	plan   *plan
-	values []wal.Value
+	values []pg.Value
 	event  *Event
 	bad    *BadEvent
 }
 
 // begin makes an event of which only the origin is known.
-func (r *Router) begin(p *plan, row *wal.Row) (builder, *eventWithHeaders) {
+func (r *Router) begin(p *plan, row *pg.Row) (builder, *eventWithHeaders) {
 	room, ok := r.rooms.Get().(*eventWithHeaders)
 	if !ok {
 		room = &eventWithHeaders{rooms: &r.rooms}
@@ -105,14 +105,14 @@ func (b *builder) warn(w Warning) {
 
 // get returns the column's value, NULL where the column is absent or the server
 // did not send it.
-func (b *builder) get(c column) wal.Value {
+func (b *builder) get(c column) pg.Value {
 	if !c.present {
-		return wal.Value{Kind: wal.Null}
+		return pg.Value{Kind: pg.Null}
 	}
 	v := b.values[c.index]
-	if v.Kind == wal.UnchangedToast {
+	if v.Kind == pg.UnchangedToast {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("the value of column %q was not sent", c.name))
-		return wal.Value{Kind: wal.Null}
+		return pg.Value{Kind: pg.Null}
 	}
 	return v
 }
@@ -124,7 +124,7 @@ func (b *builder) text(c column) []byte {
 	if err != nil {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("column %q: %w", c.name, err))
 	}
-	if c.oid == pgtype.ByteaOID && v.Kind == wal.Text { // decoded
+	if c.oid == pgtype.ByteaOID && v.Kind == pg.Text { // decoded
 		b.event.made += len(text)
 	}
 	return text
@@ -141,7 +141,7 @@ func (b *builder) key() {
 
 func (b *builder) topic() {
 	v := b.get(b.plan.route)
-	if v.Kind == wal.Null {
+	if v.Kind == pg.Null {
 		b.reject(ReasonNullRoute, fmt.Errorf("column %q is NULL, so there is no topic", b.plan.route.name))
 		return
 	}
@@ -157,7 +157,7 @@ func (b *builder) topic() {
 // only the sink knows.
 func (b *builder) partition() {
 	v := b.get(b.plan.partition)
-	if v.Kind == wal.Null {
+	if v.Kind == pg.Null {
 		return
 	}
 	n, err := strconv.ParseInt(string(v.Data), 10, 32)
@@ -170,7 +170,7 @@ func (b *builder) partition() {
 
 func (b *builder) timestamp() {
 	v := b.get(b.plan.timestamp)
-	if v.Kind == wal.Null {
+	if v.Kind == pg.Null {
 		return
 	}
 	t, err := b.router.moment.parse(b.plan.timestamp.oid, v.Data)

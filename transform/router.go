@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Router turns outbox rows into events, for any number of outbox tables, each
@@ -60,14 +60,14 @@ func New(ev EventOptions, route RouteOptions) (*Router, error) {
 // type, and remembers where they are. Route binds by itself; Bind is for
 // finding out before streaming. It returns everything that is wrong, joined,
 // as errors of class failure.Config. Binding a table again is cheap.
-func (r *Router) Bind(rel *wal.Relation) error {
+func (r *Router) Bind(rel *pg.Relation) error {
 	return r.plan(rel).unfit
 }
 
 // Needed returns the table's columns without each of which Bind would fail. An
 // error says that it fails as it is. It changes nothing and may be called at any
 // time, from any goroutine.
-func (r *Router) Needed(rel *wal.Relation) (names []string, err error) {
+func (r *Router) Needed(rel *pg.Relation) (names []string, err error) {
 	if _, err := bind(rel, r.options(rel)); err != nil {
 		return nil, err
 	}
@@ -82,28 +82,28 @@ func (r *Router) Needed(rel *wal.Relation) (names []string, err error) {
 }
 
 // options are those that the table is bound with.
-func (r *Router) options(rel *wal.Relation) options {
-	table := wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
+func (r *Router) options(rel *pg.Relation) options {
+	table := pg.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 	return options{event: r.event, routeBy: r.routeBy, fields: r.fields, table: "table " + table}
 }
 
 // KeyColumn returns the name of the column that the key of the table's events is
 // taken from. Its errors are Bind's.
-func (r *Router) KeyColumn(rel *wal.Relation) (string, error) {
+func (r *Router) KeyColumn(rel *pg.Relation) (string, error) {
 	p := r.plan(rel)
 	return p.key.name, p.unfit
 }
 
 // plan returns the plan for rel. A relation with a known OID and another
 // address is a new definition of the table and takes the old one's place.
-func (r *Router) plan(rel *wal.Relation) *plan {
+func (r *Router) plan(rel *pg.Relation) *plan {
 	if r.last != nil && r.last.rel == rel {
 		return r.last
 	}
 	p := r.plans[rel.OID]
 	if p == nil || p.rel != rel {
 		p, _ = bind(rel, r.options(rel)) // the plan has the error
-		p.table = wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
+		p.table = pg.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 		r.plans[rel.OID] = p
 	}
 	r.last = p

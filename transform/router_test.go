@@ -9,8 +9,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func newRouter(t testing.TB, change func(*config.Config)) *transform.Router {
@@ -27,24 +27,24 @@ func newRouter(t testing.TB, change func(*config.Config)) *transform.Router {
 }
 
 // relation returns a table of text columns.
-func relation(oid uint32, name string, columns ...string) *wal.Relation {
-	rel := &wal.Relation{OID: oid, Namespace: "public", Name: name}
+func relation(oid uint32, name string, columns ...string) *pg.Relation {
+	rel := &pg.Relation{OID: oid, Namespace: "public", Name: name}
 	for _, c := range columns {
-		rel.Columns = append(rel.Columns, wal.Column{Name: c, Type: typeOIDs["text"]})
+		rel.Columns = append(rel.Columns, pg.Column{Name: c, Type: typeOIDs["text"]})
 	}
 	return rel
 }
 
 // insert returns a row whose values are the columns' names with a suffix.
-func insert(rel *wal.Relation, suffix string) *wal.Row {
-	row := &wal.Row{Relation: rel, CommitTime: commitTime, Position: wal.Position{CommitLSN: 1}}
+func insert(rel *pg.Relation, suffix string) *pg.Row {
+	row := &pg.Row{Relation: rel, CommitTime: commitTime, Position: pg.Position{CommitLSN: 1}}
 	for _, c := range rel.Columns {
-		row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(c.Name + suffix)})
+		row.Values = append(row.Values, pg.Value{Kind: pg.Text, Data: []byte(c.Name + suffix)})
 	}
 	return row
 }
 
-func route(t *testing.T, r *transform.Router, row *wal.Row) *transform.Event {
+func route(t *testing.T, r *transform.Router, row *pg.Row) *transform.Event {
 	t.Helper()
 	ev, err := r.Route(row)
 	if err != nil {
@@ -91,7 +91,7 @@ func TestTableChangesMidStream(t *testing.T) {
 
 	without := relation(1, "outbox", "id", "aggregatetype", "type", "payload")
 	row := insert(without, `"é`)
-	row.Values[3] = wal.Value{Kind: wal.Null}
+	row.Values[3] = pg.Value{Kind: pg.Null}
 	ev, err := router.Route(row)
 	wantBad(t, err, transform.ReasonMissingColumn)
 	if !strings.Contains(err.Error(), "aggregateid") || string(ev.ID) != `id"é` || ev.Record.Key != nil || ev.Position != row.Position ||
@@ -110,7 +110,7 @@ func TestPositionHeadersFollowTheTransaction(t *testing.T) {
 	router := newRouter(t, nil)
 	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
 	for _, tt := range []struct {
-		lsn      wal.LSN
+		lsn      pg.LSN
 		seq, xid uint32
 		want     string
 	}{
@@ -122,7 +122,7 @@ func TestPositionHeadersFollowTheTransaction(t *testing.T) {
 		{0x10, 1, 4294967295, "0/10 1 4294967295"},
 	} {
 		row := insert(rel, "")
-		row.Position, row.XID = wal.Position{CommitLSN: tt.lsn, Seq: tt.seq}, tt.xid
+		row.Position, row.XID = pg.Position{CommitLSN: tt.lsn, Seq: tt.seq}, tt.xid
 		h := route(t, router, row).Record.Headers
 		h = h[len(h)-3:]
 		if got := fmt.Sprintf("%s %s %s", h[0].Value, h[1].Value, h[2].Value); got != tt.want {
@@ -168,14 +168,14 @@ func TestUnreadableRows(t *testing.T) {
 	rel.Columns[4].Type = typeOIDs["bytea"]
 	for _, tt := range []struct {
 		name   string
-		change func(*wal.Row)
+		change func(*pg.Row)
 	}{
-		{"value not sent", func(r *wal.Row) { r.Values[3] = wal.Value{Kind: wal.UnchangedToast} }},
-		{"too few values", func(r *wal.Row) { r.Values = r.Values[:4] }},
-		{"too many values", func(r *wal.Row) { r.Values = append(r.Values, wal.Value{Kind: wal.Null}) }},
-		{"bytea in escape format", func(r *wal.Row) { r.Values[4].Data = []byte(`a\000`) }},
-		{"bytea of odd length", func(r *wal.Row) { r.Values[4].Data = []byte(`\x0`) }},
-		{"bytea that is not hex", func(r *wal.Row) { r.Values[4].Data = []byte(`\xzz`) }},
+		{"value not sent", func(r *pg.Row) { r.Values[3] = pg.Value{Kind: pg.UnchangedToast} }},
+		{"too few values", func(r *pg.Row) { r.Values = r.Values[:4] }},
+		{"too many values", func(r *pg.Row) { r.Values = append(r.Values, pg.Value{Kind: pg.Null}) }},
+		{"bytea in escape format", func(r *pg.Row) { r.Values[4].Data = []byte(`a\000`) }},
+		{"bytea of odd length", func(r *pg.Row) { r.Values[4].Data = []byte(`\x0`) }},
+		{"bytea that is not hex", func(r *pg.Row) { r.Values[4].Data = []byte(`\xzz`) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			row := insert(rel, "")
@@ -194,8 +194,8 @@ func TestUnreadableRows(t *testing.T) {
 func TestSeveralThingsWrong(t *testing.T) {
 	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
 	row := insert(rel, "")
-	row.Values[1] = wal.Value{Kind: wal.Null}
-	row.Values[2] = wal.Value{Kind: wal.Null}
+	row.Values[1] = pg.Value{Kind: pg.Null}
+	row.Values[2] = pg.Value{Kind: pg.Null}
 	ev, err := newRouter(t, nil).Route(row)
 	wantBad(t, err, transform.ReasonNullKey)
 	if string(ev.ID) != "id" || string(ev.Record.Value) != "payload" || len(ev.Record.Headers) != 5 {
@@ -238,11 +238,11 @@ func TestRouteAllocates(t *testing.T) {
 	}
 }
 
-func benchmarkRow(t testing.TB, change func(*config.Config)) (*transform.Router, *wal.Row) {
+func benchmarkRow(t testing.TB, change func(*config.Config)) (*transform.Router, *pg.Row) {
 	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
 	rel.Columns[4].Type = typeOIDs["jsonb"]
 	row := insert(rel, "")
-	row.Position, row.XID, row.CommitTime = wal.Position{CommitLSN: 0x16B374D848, Seq: 7}, 777, time.Unix(0, 0)
+	row.Position, row.XID, row.CommitTime = pg.Position{CommitLSN: 0x16B374D848, Seq: 7}, 777, time.Unix(0, 0)
 	row.Values[4].Data = []byte(`{"id": 42, "lines": [` + strings.Repeat(`{"sku": "A-1", "price": 10.50, "note": null},`, 11) + `{}]}`)
 	return newRouter(t, change), row
 }

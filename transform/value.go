@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // payloadMember is the member of an envelope that holds the payload; its name
@@ -75,7 +75,7 @@ func (b *builder) appendEnvelope(dst []byte) ([]byte, error) {
 // and can be done.
 func (b *builder) appendPayload(dst []byte) ([]byte, error) {
 	c, v := b.plan.payload, b.get(b.plan.payload)
-	if b.router.event.PayloadFormat == FormatJSONExpanded && v.Kind != wal.Null {
+	if b.router.event.PayloadFormat == FormatJSONExpanded && v.Kind != pg.Null {
 		out, err := b.appendExpanded(dst, v)
 		if err == nil || errors.Is(err, errNotJSON) {
 			return out, err
@@ -94,7 +94,7 @@ var errNotJSON = errors.New("the payload is not valid JSON")
 
 // appendExpanded expands a payload of text that starts like an object or array.
 // Any error but errNotJSON means that it stays a string.
-func (b *builder) appendExpanded(dst []byte, v wal.Value) ([]byte, error) {
+func (b *builder) appendExpanded(dst []byte, v pg.Value) ([]byte, error) {
 	if b.plan.payload.oid == pgtype.ByteaOID {
 		return nil, errNotExpandable
 	}
@@ -111,11 +111,11 @@ func (b *builder) appendExpanded(dst []byte, v wal.Value) ([]byte, error) {
 // blank reports whether a payload counts as empty: NULL, or nothing but what
 // Java's String.trim removes, characters up to the space. Bytes are never blank:
 // the text of empty bytea is \x.
-func blank(v wal.Value) bool {
+func blank(v pg.Value) bool {
 	switch v.Kind {
-	case wal.Null:
+	case pg.Null:
 		return true
-	case wal.Binary:
+	case pg.Binary:
 		return false
 	}
 	for _, c := range v.Data {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 var update = flag.Bool("update", false, "rewrite what the vectors in testdata want")
@@ -133,23 +133,23 @@ func (v *vector) run(t *testing.T, base []vectorColumn) outcome {
 
 // row builds the vector's row: its own columns, or the base ones with changes
 // and without the dropped ones.
-func (v *vector) row(base []vectorColumn) *wal.Row {
+func (v *vector) row(base []vectorColumn) *pg.Row {
 	columns := v.Columns
 	if columns == nil {
 		columns = changed(base, v.Change, v.Drop)
 	}
-	rel := &wal.Relation{OID: 16384, Namespace: "public", Name: "outbox"}
-	row := &wal.Row{
-		Position:   wal.Position{CommitLSN: 0x16B374D848, Seq: 3},
+	rel := &pg.Relation{OID: 16384, Namespace: "public", Name: "outbox"}
+	row := &pg.Row{
+		Position:   pg.Position{CommitLSN: 0x16B374D848, Seq: 3},
 		XID:        777,
 		CommitTime: commitTime,
 		Relation:   rel,
 	}
 	for _, c := range columns {
-		rel.Columns = append(rel.Columns, wal.Column{Name: c.Name, Type: typeOIDs[c.Type]})
-		value := wal.Value{Kind: wal.Null}
+		rel.Columns = append(rel.Columns, pg.Column{Name: c.Name, Type: typeOIDs[c.Type]})
+		value := pg.Value{Kind: pg.Null}
 		if c.Value != nil {
-			value = wal.Value{Kind: wal.Text, Data: []byte(*c.Value)}
+			value = pg.Value{Kind: pg.Text, Data: []byte(*c.Value)}
 		}
 		row.Values = append(row.Values, value)
 	}

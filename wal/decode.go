@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // The message types of pgoutput, protocol version 1 (PostgreSQL documentation,
@@ -38,14 +40,14 @@ type decoder struct {
 	msg       Message
 	open      bool // between Begin and Commit
 	next      uint32
-	relations map[uint32]*Relation
+	relations map[uint32]*pg.Relation
 	baseTypes map[uint32]uint32 // domain OID → OID of its built-in base type
 	builtin   *pgtype.Map
 }
 
 func newDecoder() *decoder {
 	return &decoder{
-		relations: map[uint32]*Relation{},
+		relations: map[uint32]*pg.Relation{},
 		baseTypes: map[uint32]uint32{},
 		builtin:   pgtype.NewMap(),
 	}
@@ -111,8 +113,8 @@ func (d *decoder) begin(c *cursor) error {
 	if d.open {
 		return fmt.Errorf("%w: transaction begins inside another", errProtocol)
 	}
-	d.msg.Row = Row{
-		Position:   Position{CommitLSN: LSN(c.uint64())},
+	d.msg.Row = pg.Row{
+		Position:   pg.Position{CommitLSN: pg.LSN(c.uint64())},
 		CommitTime: postgresTime(c.uint64()),
 		XID:        c.uint32(),
 		Values:     d.msg.Row.Values,
@@ -123,10 +125,10 @@ func (d *decoder) begin(c *cursor) error {
 
 func (d *decoder) commit(c *cursor) (*Message, error) {
 	c.byte() // flags, unused
-	if lsn := LSN(c.uint64()); lsn != d.msg.Row.Position.CommitLSN && !c.short {
+	if lsn := pg.LSN(c.uint64()); lsn != d.msg.Row.Position.CommitLSN && !c.short {
 		return nil, fmt.Errorf("%w: commit at %s ends the transaction of %s", errProtocol, lsn, d.msg.Row.Position.CommitLSN)
 	}
-	d.msg.End = LSN(c.uint64())
+	d.msg.End = pg.LSN(c.uint64())
 	c.uint64() // commit time, known from begin
 	d.open = false
 	d.msg.Row.Relation = nil
@@ -208,7 +210,7 @@ func (d *decoder) truncate(c *cursor) (*Message, error) {
 // of their transaction, but are not looked at.
 func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	transactional := c.byte() == 1
-	lsn := LSN(c.uint64())
+	lsn := pg.LSN(c.uint64())
 	prefix := c.string()
 	content := c.bytes(int(c.uint32()))
 	seq := d.next
@@ -228,7 +230,7 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	d.msg.Row.Relation = nil
 	d.msg.Row.Position.Seq = seq
 	if !d.open {
-		d.msg.Row = Row{Position: Position{CommitLSN: lsn}, Values: d.msg.Row.Values}
+		d.msg.Row = pg.Row{Position: pg.Position{CommitLSN: lsn}, Values: d.msg.Row.Values}
 	}
 	if d.msg.Prefix != string(prefix) { // it is most often the one before
 		d.msg.Prefix = string(prefix)
@@ -245,11 +247,11 @@ func (d *decoder) tuple(c *cursor) error {
 	}
 	values := d.msg.Row.Values[:0]
 	for range n {
-		v := Value{Kind: ValueKind(c.byte())}
+		v := pg.Value{Kind: pg.ValueKind(c.byte())}
 		switch v.Kind {
-		case Text:
+		case pg.Text:
 			v.Data = c.bytes(int(c.uint32()))
-		case Null, UnchangedToast:
+		case pg.Null, pg.UnchangedToast:
 		default:
 			if c.short {
 				return errShort
@@ -265,7 +267,7 @@ func (d *decoder) tuple(c *cursor) error {
 // relation learns a table's definition. A repetition that changes nothing keeps
 // the pointer, because callers key their caches by it.
 func (d *decoder) relation(c *cursor) error {
-	rel := &Relation{OID: c.uint32(), Namespace: string(c.string()), Name: string(c.string())}
+	rel := &pg.Relation{OID: c.uint32(), Namespace: string(c.string()), Name: string(c.string())}
 	if rel.Namespace == "" { // pgoutput's short form of pg_catalog
 		rel.Namespace = "pg_catalog"
 	}
@@ -273,7 +275,7 @@ func (d *decoder) relation(c *cursor) error {
 	n := int(c.uint16())
 	for range n {
 		identity := c.byte()&1 != 0
-		col := Column{Name: string(c.string()), Type: c.uint32(), Identity: identity}
+		col := pg.Column{Name: string(c.string()), Type: c.uint32(), Identity: identity}
 		c.uint32() // type modifier
 		if c.short {
 			return errShort
@@ -306,7 +308,7 @@ func (d *decoder) typeName(c *cursor) error {
 }
 
 // same reports whether two relations announce the same table.
-func same(r, o *Relation) bool {
+func same(r, o *pg.Relation) bool {
 	if r.Namespace != o.Namespace || r.Name != o.Name || len(r.Columns) != len(o.Columns) {
 		return false
 	}

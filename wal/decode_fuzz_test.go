@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // FuzzDecode compares the decoder with pglogrepl.Parse on sequences of messages,
@@ -116,8 +118,8 @@ func claimsTooMuch(data []byte) bool {
 func wellFormed(data []byte, m pglogrepl.Message) bool {
 	for _, t := range tuples(m) {
 		for _, c := range t.Columns {
-			switch ValueKind(c.DataType) {
-			case Null, UnchangedToast, Text:
+			switch pg.ValueKind(c.DataType) {
+			case pg.Null, pg.UnchangedToast, pg.Text:
 			default:
 				return false
 			}
@@ -145,13 +147,13 @@ func tuples(m pglogrepl.Message) []*pglogrepl.TupleData {
 type model struct {
 	begin     *pglogrepl.BeginMessage // of the open transaction
 	seq       uint32
-	relations map[uint32]*Relation
+	relations map[uint32]*pg.Relation
 	base      map[uint32]uint32
 	types     *pgtype.Map
 }
 
 func newModel() *model {
-	return &model{relations: map[uint32]*Relation{}, base: map[uint32]uint32{}, types: pgtype.NewMap()}
+	return &model{relations: map[uint32]*pg.Relation{}, base: map[uint32]uint32{}, types: pgtype.NewMap()}
 }
 
 // allows reports whether m is valid after what went before.
@@ -214,7 +216,7 @@ func (s *model) apply(m pglogrepl.Message) *Message {
 	case *pglogrepl.TruncateMessage:
 		return s.message(Truncate, m.RelationIDs[0], nil)
 	case *pglogrepl.LogicalDecodingMessage:
-		msg := &Message{Kind: LogicalMessage, Row: Row{Position: Position{CommitLSN: m.LSN}}}
+		msg := &Message{Kind: LogicalMessage, Row: pg.Row{Position: pg.Position{CommitLSN: m.LSN}}}
 		if s.begin != nil {
 			msg = s.message(LogicalMessage, 0, nil)
 		}
@@ -228,7 +230,7 @@ func (s *model) apply(m pglogrepl.Message) *Message {
 }
 
 func (s *model) relation(m *pglogrepl.RelationMessage) {
-	rel := &Relation{OID: m.RelationID, Namespace: m.Namespace, Name: m.RelationName}
+	rel := &pg.Relation{OID: m.RelationID, Namespace: m.Namespace, Name: m.RelationName}
 	if rel.Namespace == "" {
 		rel.Namespace = "pg_catalog"
 	}
@@ -237,15 +239,15 @@ func (s *model) relation(m *pglogrepl.RelationMessage) {
 		if base, ok := s.base[typ]; ok {
 			typ = base
 		}
-		rel.Columns = append(rel.Columns, Column{Name: c.Name, Type: typ, Identity: c.Flags&1 != 0})
+		rel.Columns = append(rel.Columns, pg.Column{Name: c.Name, Type: typ, Identity: c.Flags&1 != 0})
 	}
 	s.relations[rel.OID] = rel
 }
 
 // message is the next change of the open transaction.
 func (s *model) message(kind Kind, oid uint32, t *pglogrepl.TupleData) *Message {
-	msg := &Message{Kind: kind, Row: Row{
-		Position:   Position{CommitLSN: s.begin.FinalLSN, Seq: s.seq},
+	msg := &Message{Kind: kind, Row: pg.Row{
+		Position:   pg.Position{CommitLSN: s.begin.FinalLSN, Seq: s.seq},
 		XID:        s.begin.Xid,
 		CommitTime: s.begin.CommitTime,
 		Relation:   s.relations[oid],
@@ -253,7 +255,7 @@ func (s *model) message(kind Kind, oid uint32, t *pglogrepl.TupleData) *Message 
 	s.seq++
 	if t != nil {
 		for _, c := range t.Columns {
-			msg.Row.Values = append(msg.Row.Values, Value{Kind: ValueKind(c.DataType), Data: c.Data})
+			msg.Row.Values = append(msg.Row.Values, pg.Value{Kind: pg.ValueKind(c.DataType), Data: c.Data})
 		}
 	}
 	return msg
@@ -294,7 +296,7 @@ func wantMessage(t *testing.T, got, want *Message) {
 	wantValues(t, got.Row.Values, want.Row.Values)
 }
 
-func wantValues(t *testing.T, got, want []Value) {
+func wantValues(t *testing.T, got, want []pg.Value) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%d values; want %d", len(got), len(want))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // testTime is when every transaction of the decoder's tests was committed.
@@ -16,7 +18,7 @@ var testTime = time.Date(2026, 2, 3, 4, 5, 6, 789_000, time.UTC)
 // outboxRelation is the relation of most tests here.
 func outboxRelation() *pglogrepl.RelationMessage {
 	return relation(16400, "public", "outbox",
-		Column{Name: "id", Type: 2950, Identity: true}, Column{Name: "payload", Type: 25})
+		pg.Column{Name: "id", Type: 2950, Identity: true}, pg.Column{Name: "payload", Type: 25})
 }
 
 // decodeAll decodes messages and returns those that came out, as copies.
@@ -30,7 +32,7 @@ func decodeAll(t *testing.T, d *decoder, messages ...pglogrepl.Message) []Messag
 		}
 		if msg != nil {
 			c := *msg
-			c.Row.Values = append([]Value(nil), msg.Row.Values...)
+			c.Row.Values = append([]pg.Value(nil), msg.Row.Values...)
 			out = append(out, c)
 		}
 	}
@@ -43,7 +45,7 @@ func TestDecodeTransaction(t *testing.T) {
 		origin("elsewhere"),
 		outboxRelation(),
 		insert(16400, row("a", "x")),
-		update(16400, 'K', row("a", nil), row("b", UnchangedToast)),
+		update(16400, 'K', row("a", nil), row("b", pg.UnchangedToast)),
 		logical(true, "outbox", "hello"),
 		deletion(16400, 'O', row("b", "x")),
 		truncation(16400, 16401),
@@ -65,14 +67,14 @@ func TestDecodeTransaction(t *testing.T) {
 	}
 	for i, w := range want {
 		row := got[i].Row
-		if got[i].Kind != w.kind || row.Position != (Position{0x100, w.seq}) || row.XID != 7 || !row.CommitTime.Equal(testTime) {
+		if got[i].Kind != w.kind || row.Position != (pg.Position{CommitLSN: 0x100, Seq: w.seq}) || row.XID != 7 || !row.CommitTime.Equal(testTime) {
 			t.Errorf("message %d: %+v; want kind %d at 0/100.%d of transaction 7", i, got[i], w.kind, w.seq)
 		}
 		if hasRow := w.kind != LogicalMessage && w.kind != Commit; hasRow != (row.Relation != nil) {
 			t.Errorf("message %d: relation %v", i, row.Relation)
 		}
 	}
-	if got[1].Row.Values[1].Kind != UnchangedToast {
+	if got[1].Row.Values[1].Kind != pg.UnchangedToast {
 		t.Errorf("unchanged value is %+v", got[1].Row.Values[1])
 	}
 	if m := got[2]; m.Prefix != "outbox" || string(m.Content) != "hello" {
@@ -104,7 +106,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"an unannounced relation", open, encode(insert(16401, row("a", "x"))), errProtocol},
 		{"too few values", open, encode(insert(16400, row("a"))), errProtocol},
 		{"too many values", open, encode(insert(16400, row("a", "x", "y"))), errProtocol},
-		{"a binary value", open, encode(insert(16400, row("a", ValueKind('b')))), errProtocol},
+		{"a binary value", open, encode(insert(16400, row("a", pg.ValueKind('b')))), errProtocol},
 		{"an old row in an insert", open, []byte("I\x00\x00\x40\x10O\x00\x00"), errProtocol},
 		{"an update without a new row", open, []byte("U\x00\x00\x40\x10X\x00\x00"), errProtocol},
 		{"a delete with a new row", open, []byte("D\x00\x00\x40\x10N\x00\x00"), errProtocol},
@@ -131,10 +133,10 @@ func TestDecodeLooseMessages(t *testing.T) {
 		got = append(got, fmt.Sprint(m.Kind, m.Loose, string(m.Content), m.Row.Position, m.Row.XID, m.Row.CommitTime.IsZero()))
 	}
 	want := []string{
-		fmt.Sprint(LogicalMessage, true, "x", Position{CommitLSN: 7}, 0, true),
-		fmt.Sprint(LogicalMessage, false, "y", Position{CommitLSN: 0x100}, 7, false),
-		fmt.Sprint(Commit, false, "y", Position{CommitLSN: 0x100}, 7, false),
-		fmt.Sprint(LogicalMessage, true, "z", Position{CommitLSN: 7}, 0, true),
+		fmt.Sprint(LogicalMessage, true, "x", pg.Position{CommitLSN: 7}, 0, true),
+		fmt.Sprint(LogicalMessage, false, "y", pg.Position{CommitLSN: 0x100}, 7, false),
+		fmt.Sprint(Commit, false, "y", pg.Position{CommitLSN: 0x100}, 7, false),
+		fmt.Sprint(LogicalMessage, true, "z", pg.Position{CommitLSN: 7}, 0, true),
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -162,7 +164,7 @@ func TestDecodeMessagesOfOnePrefix(t *testing.T) {
 
 func TestDecodeRelationChanges(t *testing.T) {
 	changed := relation(16400, "public", "outbox",
-		Column{Name: "id", Type: 2950, Identity: true}, Column{Name: "body", Type: 25})
+		pg.Column{Name: "id", Type: 2950, Identity: true}, pg.Column{Name: "body", Type: 25})
 	d := newDecoder()
 	got := decodeAll(t, d,
 		begin(1, 1),
@@ -202,7 +204,7 @@ func TestDecodeDomainsAsTheirBaseType(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newDecoder()
 			decodeAll(t, d, tc.announce...)
-			got := decodeAll(t, d, begin(1, 1), relation(16400, "public", "outbox", Column{Name: "v", Type: 30000}),
+			got := decodeAll(t, d, begin(1, 1), relation(16400, "public", "outbox", pg.Column{Name: "v", Type: 30000}),
 				insert(16400, row("1")))
 			if typ := got[0].Row.Relation.Columns[0].Type; typ != tc.want {
 				t.Errorf("column type %d; want %d", typ, tc.want)
@@ -212,7 +214,7 @@ func TestDecodeDomainsAsTheirBaseType(t *testing.T) {
 }
 
 func TestDecodeNamesPgCatalog(t *testing.T) {
-	got := decodeAll(t, newDecoder(), begin(1, 1), relation(1, "", "t", Column{Name: "v", Type: 25}), insert(1, row("1")))
+	got := decodeAll(t, newDecoder(), begin(1, 1), relation(1, "", "t", pg.Column{Name: "v", Type: 25}), insert(1, row("1")))
 	if ns := got[0].Row.Relation.Namespace; ns != "pg_catalog" {
 		t.Errorf("namespace %q; want pg_catalog", ns)
 	}
@@ -258,7 +260,7 @@ func BenchmarkDecodeInsert(b *testing.B) {
 	b.Run("decoder", func(b *testing.B) {
 		d := newDecoder()
 		for _, m := range []pglogrepl.Message{begin(1, 1), relation(16400, "public", "outbox",
-			Column{Name: "id"}, Column{Name: "aggregatetype"}, Column{Name: "aggregateid"}, Column{Name: "type"}, Column{Name: "payload"})} {
+			pg.Column{Name: "id"}, pg.Column{Name: "aggregatetype"}, pg.Column{Name: "aggregateid"}, pg.Column{Name: "type"}, pg.Column{Name: "payload"})} {
 			if _, err := d.decode(encode(m)); err != nil {
 				b.Fatal(err)
 			}

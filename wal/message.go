@@ -1,5 +1,9 @@
 package wal
 
+import (
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
 // Kind says what a Message is.
 type Kind uint8
 
@@ -26,10 +30,10 @@ type Message struct {
 	Chunk *Chunk
 	// Row is set for row operations. Its position, transaction id and commit
 	// time are also set for LogicalMessage and Commit.
-	Row Row
+	Row pg.Row
 	// End is the position to confirm: the transaction's end for Commit, the
 	// server's sent position for Idle.
-	End LSN
+	End pg.LSN
 	// Prefix and Content are those of a LogicalMessage.
 	Prefix  string
 	Content []byte

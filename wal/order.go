@@ -1,5 +1,9 @@
 package wal
 
+import (
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
 // sequencer restores the order of rows and logical messages within a
 // transaction, where the server confuses it: it merges the changes of
 // subtransactions by their positions in the log, and takes the record's start
@@ -14,7 +18,7 @@ package wal
 // by then. A row and its neighbours of one multi-insert record share a position:
 // that many are held at most, which is a page of a COPY.
 type sequencer struct {
-	position LSN
+	position pg.LSN
 	held     []Message // rows at position
 	ready    []Message // rows to deliver before anything else, from next on
 	next     int
@@ -41,7 +45,7 @@ func (s *sequencer) deliver() *Message {
 
 // take takes a message from the decoder, which lies at a position, and returns
 // what is to be delivered now. All that was ready has been delivered.
-func (s *sequencer) take(msg *Message, at LSN) *Message {
+func (s *sequencer) take(msg *Message, at pg.LSN) *Message {
 	row := msg.Kind <= Truncate
 	switch {
 	case row && (len(s.held) == 0 || at == s.position):
@@ -67,7 +71,7 @@ func (s *sequencer) take(msg *Message, at LSN) *Message {
 
 // hold copies a row, into memory that was used before. The bytes of its values
 // stay where they are.
-func (s *sequencer) hold(msg *Message, at LSN) {
+func (s *sequencer) hold(msg *Message, at pg.LSN) {
 	n := len(s.held)
 	if n == cap(s.held) {
 		s.held = append(s.held, Message{})

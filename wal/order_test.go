@@ -7,23 +7,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 // step is a message of the decoder at its position in the log.
 type step struct {
-	at  LSN
+	at  pg.LSN
 	msg Message
 }
 
 // transaction makes random changes in the order in which they were written, one
 // transaction of them; a message is at the position of the row that follows.
-func transaction(random *rand.Rand, at LSN) (steps []step) {
+func transaction(random *rand.Rand, at pg.LSN) (steps []step) {
 	id := 0
 	add := func(kind Kind) {
 		msg := Message{Kind: kind, Content: fmt.Append(nil, id)}
 		if kind != LogicalMessage {
-			msg.Row.Values = []Value{{Kind: Text, Data: msg.Content}}
+			msg.Row.Values = []pg.Value{{Kind: pg.Text, Data: msg.Content}}
 		}
 		steps = append(steps, step{at, msg})
 		id++
@@ -69,7 +70,7 @@ func TestSequencerRestoresTheOrder(t *testing.T) {
 	chunk.Retain()
 	confused := 0
 	for n := range 20_000 {
-		written := transaction(random, LSN(1000*n))
+		written := transaction(random, pg.LSN(1000*n))
 		var got []string
 		show := func(m *Message) {
 			text := string(m.Content)
@@ -115,11 +116,11 @@ func TestSequencerRestoresTheOrder(t *testing.T) {
 
 func TestSequencerAllocates(t *testing.T) {
 	s := &sequencer{}
-	row := Message{Kind: Insert, Row: Row{Values: make([]Value, 5)}}
+	row := Message{Kind: Insert, Row: pg.Row{Values: make([]pg.Value, 5)}}
 	commit := Message{Kind: Commit}
 	if n := testing.AllocsPerRun(1000, func() {
 		for i := range 10 {
-			s.take(&row, LSN(i))
+			s.take(&row, pg.LSN(i))
 			s.deliver()
 		}
 		s.take(&commit, 20)

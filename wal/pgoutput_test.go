@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // This file writes pgoutput messages, for the tests of what reads them.
@@ -87,7 +89,7 @@ func row(values ...any) *pglogrepl.TupleData {
 		switch v := v.(type) {
 		case string:
 			c = &pglogrepl.TupleDataColumn{DataType: pglogrepl.TupleDataTypeText, Length: uint32(len(v)), Data: []byte(v)}
-		case ValueKind:
+		case pg.ValueKind:
 			c.DataType = byte(v)
 		}
 		t.Columns = append(t.Columns, c)
@@ -104,15 +106,15 @@ func typed[M interface {
 	return m
 }
 
-func begin(commit LSN, xid uint32) *pglogrepl.BeginMessage {
+func begin(commit pg.LSN, xid uint32) *pglogrepl.BeginMessage {
 	return typed('B', &pglogrepl.BeginMessage{FinalLSN: commit, Xid: xid, CommitTime: testTime})
 }
 
-func commit(commit, end LSN) *pglogrepl.CommitMessage {
+func commit(commit, end pg.LSN) *pglogrepl.CommitMessage {
 	return typed('C', &pglogrepl.CommitMessage{CommitLSN: commit, TransactionEndLSN: end, CommitTime: testTime})
 }
 
-func relation(oid uint32, namespace, name string, columns ...Column) *pglogrepl.RelationMessage {
+func relation(oid uint32, namespace, name string, columns ...pg.Column) *pglogrepl.RelationMessage {
 	m := typed('R', &pglogrepl.RelationMessage{
 		RelationID: oid, Namespace: namespace, RelationName: name,
 		ReplicaIdentity: 'd', ColumnNum: uint16(len(columns)),
@@ -162,7 +164,7 @@ func origin(name string) *pglogrepl.OriginMessage {
 // session writes random but valid sequences of messages.
 type session struct {
 	*rand.Rand
-	lsn       LSN
+	lsn       pg.LSN
 	relations []*pglogrepl.RelationMessage
 	messages  [][]byte
 }
@@ -183,7 +185,7 @@ func (s *session) transaction() {
 	if s.IntN(5) == 0 {
 		s.write(logical(false, s.name(), s.text()))
 	}
-	s.lsn += LSN(1 + s.IntN(1000))
+	s.lsn += pg.LSN(1 + s.IntN(1000))
 	at := s.lsn
 	s.write(begin(at, s.Uint32()))
 	if s.IntN(8) == 0 {
@@ -192,7 +194,7 @@ func (s *session) transaction() {
 	for range s.IntN(12) {
 		s.change()
 	}
-	s.lsn += LSN(1 + s.IntN(100))
+	s.lsn += pg.LSN(1 + s.IntN(100))
 	s.write(commit(at, s.lsn))
 }
 
@@ -220,9 +222,9 @@ func (s *session) change() {
 // announce writes a new relation or a known one anew, changed or not.
 func (s *session) announce() {
 	oid := uint32(20000 + s.IntN(5))
-	columns := make([]Column, 1+s.IntN(9))
+	columns := make([]pg.Column, 1+s.IntN(9))
 	for i := range columns {
-		columns[i] = Column{Name: fmt.Sprintf("%s%d", s.name(), i), Type: 25, Identity: i == 0}
+		columns[i] = pg.Column{Name: fmt.Sprintf("%s%d", s.name(), i), Type: 25, Identity: i == 0}
 		switch s.IntN(6) {
 		case 0:
 			columns[i].Type = uint32(30000 + s.IntN(3))
@@ -252,7 +254,7 @@ func (s *session) tuple(rel *pglogrepl.RelationMessage) *pglogrepl.TupleData {
 		switch s.IntN(6) {
 		case 0: // NULL
 		case 1:
-			values[i] = UnchangedToast
+			values[i] = pg.UnchangedToast
 		default:
 			values[i] = s.text()
 		}

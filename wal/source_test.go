@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -52,7 +54,7 @@ func (s *source) exec(t *testing.T, statements ...string) {
 }
 
 // written is the end of what is committed and flushed by now.
-func (s *source) written(t *testing.T) LSN {
+func (s *source) written(t *testing.T) pg.LSN {
 	t.Helper()
 	var text string
 	if err := s.sql.QueryRow(pgtest.Context(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text); err != nil {
@@ -66,9 +68,9 @@ func (s *source) written(t *testing.T) LSN {
 }
 
 // confirmedFlush is what the server believes that we have.
-func (s *source) confirmedFlush(t *testing.T) LSN {
+func (s *source) confirmedFlush(t *testing.T) pg.LSN {
 	t.Helper()
-	slot, ok, err := ReadSlot(pgtest.Context(t), s.sql, s.options.Slot)
+	slot, ok, err := catalog.ReadSlot(pgtest.Context(t), s.sql, s.options.Slot)
 	if err != nil || !ok {
 		t.Fatalf("read slot: %v, %v", ok, err)
 	}
@@ -89,7 +91,7 @@ type reader struct {
 
 // open streams from start, or from where the slot is if that is 0. It waits for
 // the walsender of an earlier stream to be gone.
-func (s *source) open(t *testing.T, start LSN) *reader {
+func (s *source) open(t *testing.T, start pg.LSN) *reader {
 	t.Helper()
 	s.await(t, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, s.options.Slot)
 	r, err := s.tryOpen(t, start)
@@ -99,7 +101,7 @@ func (s *source) open(t *testing.T, start LSN) *reader {
 	return r
 }
 
-func (s *source) tryOpen(t *testing.T, start LSN) (*reader, error) {
+func (s *source) tryOpen(t *testing.T, start pg.LSN) (*reader, error) {
 	t.Helper()
 	o := s.options
 	if o.Start = start; start == 0 {
@@ -140,7 +142,7 @@ func (r *reader) until(t *testing.T, done func(*Message) bool) []Message {
 			t.Fatalf("next: %v", err)
 		}
 		out = append(out, *m)
-		out[len(out)-1].Row.Values = append([]Value(nil), m.Row.Values...)
+		out[len(out)-1].Row.Values = append([]pg.Value(nil), m.Row.Values...)
 		if done(m) {
 			return out
 		}
@@ -148,7 +150,7 @@ func (r *reader) until(t *testing.T, done func(*Message) bool) []Message {
 }
 
 // upTo returns the messages up to the first position at or past end.
-func (r *reader) upTo(t *testing.T, end LSN) []Message {
+func (r *reader) upTo(t *testing.T, end pg.LSN) []Message {
 	t.Helper()
 	return r.until(t, func(m *Message) bool {
 		return (m.Kind == Commit || m.Kind == Idle) && m.End >= end
@@ -196,7 +198,7 @@ func (r *reader) failing(t *testing.T) <-chan error {
 // transactions without a change, which PostgreSQL 14 sends and 15 does not.
 func lines(messages []Message) []string {
 	var out []string
-	var last Position // of a change
+	var last pg.Position // of a change
 	for i := range messages {
 		m := &messages[i]
 		if m.Kind == Commit && m.Row.Position.CommitLSN != last.CommitLSN {
@@ -225,15 +227,15 @@ func lines(messages []Message) []string {
 	return out
 }
 
-func rowText(r *Row) string {
+func rowText(r *pg.Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s.%s", r.Relation.Namespace, r.Relation.Name)
 	for i, v := range r.Values {
 		text := string(v.Data)
 		switch v.Kind {
-		case Null:
+		case pg.Null:
 			text = "NULL"
-		case UnchangedToast:
+		case pg.UnchangedToast:
 			text = "unchanged"
 		}
 		fmt.Fprintf(&b, " %s=%s", r.Relation.Columns[i].Name, text)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // writeTimeout is how long a standby status update of 39 bytes may wait for the
@@ -33,7 +35,7 @@ type statusSender struct {
 
 // startStatusSender starts the sender's goroutine. The confirmed position
 // begins at confirmed, never at 0, which would not mean "nothing" (LSN rule b).
-func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed LSN, interval time.Duration) *statusSender {
+func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed pg.LSN, interval time.Duration) *statusSender {
 	s := &statusSender{
 		conn:     conn,
 		received: received,
@@ -70,7 +72,7 @@ func (s *statusSender) run(interval time.Duration) {
 }
 
 // confirm raises the confirmed position.
-func (s *statusSender) confirm(lsn LSN) {
+func (s *statusSender) confirm(lsn pg.LSN) {
 	for {
 		old := s.confirmed.Load()
 		if uint64(lsn) <= old {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // never is an interval that no test lives to see.
@@ -17,7 +19,7 @@ const never = time.Hour
 
 // statusUpdate is a standby status update as the server reads it.
 type statusUpdate struct {
-	written, flushed, applied LSN
+	written, flushed, applied pg.LSN
 	sent                      time.Time
 	requestReply              bool
 }
@@ -29,7 +31,7 @@ type statusServer struct {
 	received atomic.Uint64 // of the sender
 }
 
-func newStatusServer(t *testing.T, start LSN, interval time.Duration) (*statusServer, *statusSender) {
+func newStatusServer(t *testing.T, start pg.LSN, interval time.Duration) (*statusServer, *statusSender) {
 	t.Helper()
 	client, conn := net.Pipe()
 	s := &statusServer{Conn: conn}
@@ -59,13 +61,13 @@ func (s *statusServer) next(t *testing.T) statusUpdate {
 	}
 	field := func(i int) uint64 { return binary.BigEndian.Uint64(body[1+8*i:]) }
 	return statusUpdate{
-		written: LSN(field(0)), flushed: LSN(field(1)), applied: LSN(field(2)),
+		written: pg.LSN(field(0)), flushed: pg.LSN(field(1)), applied: pg.LSN(field(2)),
 		sent: postgresTime(field(3)), requestReply: body[33] == 1,
 	}
 }
 
 // wantFlushed asserts what the next update confirms.
-func (s *statusServer) wantFlushed(t *testing.T, want LSN) statusUpdate {
+func (s *statusServer) wantFlushed(t *testing.T, want pg.LSN) statusUpdate {
 	t.Helper()
 	u := s.next(t)
 	if u.flushed != want || u.applied != want {
@@ -94,14 +96,14 @@ func TestStatusIsSentOnTimeAndAsksForReply(t *testing.T) {
 func TestStatusConfirmsOnlyWhatWasReceivedAndNeverLess(t *testing.T) {
 	server, sender := newStatusServer(t, 0x100, never)
 	server.received.Store(0x200)
-	for _, step := range []struct{ confirm, want LSN }{
+	for _, step := range []struct{ confirm, want pg.LSN }{
 		{0x150, 0x150},
 		{0x250, 0x200}, // the server has sent no further
 	} {
 		sender.confirm(step.confirm)
 		server.wantFlushed(t, step.want)
 	}
-	for _, earlier := range []LSN{0x250, 0x120, 0} {
+	for _, earlier := range []pg.LSN{0x250, 0x120, 0} {
 		sender.confirm(earlier)
 	}
 	server.received.Store(0x300)
@@ -113,7 +115,7 @@ func TestStatusConfirmsOnlyWhatWasReceivedAndNeverLess(t *testing.T) {
 func TestStatusConfirmNeverBlocks(t *testing.T) {
 	server, sender := newStatusServer(t, 0x100, never)
 	server.received.Store(0x1000)
-	for lsn := LSN(0x101); lsn <= 0x1000; lsn++ {
+	for lsn := pg.LSN(0x101); lsn <= 0x1000; lsn++ {
 		sender.confirm(lsn)
 		sender.poke()
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Frame types of the copy-both phase (PostgreSQL documentation, "Message
@@ -38,10 +41,10 @@ type Options struct {
 	// Start is where to begin. The server silently forwards an older position
 	// to the slot's confirmed one and silently skips to a newer one: the caller
 	// has compared them.
-	Start LSN
+	Start pg.LSN
 	// Confirmed is what counts as confirmed until Confirm says more: at or before
 	// Start, which 0 means.
-	Confirmed LSN
+	Confirmed pg.LSN
 	// Messages asks for logical messages too, those of Prefix, or all where that
 	// is empty. The position counts all.
 	Messages bool
@@ -79,7 +82,7 @@ type Stream struct {
 	liveness  time.Duration
 	deadlined time.Time // when the read deadline was last set
 	lastRead  int       // bytes of the last read
-	at        LSN       // of the last message from the log
+	at        pg.LSN    // of the last message from the log
 	encrypted bool      // conn reads one TLS record at a time
 	rowless   bool      // no rows are wanted
 	received  atomic.Uint64
@@ -155,7 +158,7 @@ func (s *Stream) start(ctx context.Context, o Options) error {
 		}
 		switch kind {
 		case frameCopyBoth:
-			return Unlimited(s.conn) // the stream may rest; LivenessTimeout holds from here on
+			return catalog.Unlimited(s.conn) // the stream may rest; LivenessTimeout holds from here on
 		case frameError:
 			return fmt.Errorf("start replication from slot %s at %s: %w", o.Slot, o.Start, serverError(body))
 		case frameNotice, frameParameter:
@@ -232,7 +235,7 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 	case frameParameter:
 		return nil, nil
 	case frameComplete: // a server that stops ends without CopyDone (walsender.c, WalSndDone)
-		return nil, fmt.Errorf("server ended the stream: %w", ErrShutdown)
+		return nil, fmt.Errorf("server ended the stream: %w", catalog.ErrShutdown)
 	case frameCopyDone, frameReady:
 		return nil, fmt.Errorf("server ended the stream: %w", io.EOF)
 	}
@@ -246,7 +249,7 @@ func (s *Stream) walData(b []byte) (*Message, error) {
 	if len(b) < walDataHeader {
 		return nil, fmt.Errorf("XLogData: %w", errShort)
 	}
-	s.at = LSN(binary.BigEndian.Uint64(b))
+	s.at = pg.LSN(binary.BigEndian.Uint64(b))
 	msg, err := s.decoder.decode(b[walDataHeader:])
 	if err != nil {
 		return nil, err
@@ -267,7 +270,7 @@ func (s *Stream) keepalive(b []byte) (*Message, error) {
 	if len(b) < 17 {
 		return nil, fmt.Errorf("keepalive: %w", errShort)
 	}
-	end := LSN(binary.BigEndian.Uint64(b))
+	end := pg.LSN(binary.BigEndian.Uint64(b))
 	if replyRequested := b[16] != 0; replyRequested {
 		s.status.poke()
 	}
@@ -282,7 +285,7 @@ func (s *Stream) keepalive(b []byte) (*Message, error) {
 
 // Received is the last position up to which everything was delivered by Next.
 // It may be called from any goroutine.
-func (s *Stream) Received() LSN { return LSN(s.received.Load()) }
+func (s *Stream) Received() pg.LSN { return pg.LSN(s.received.Load()) }
 
 // Server is the address that the stream comes from.
 func (s *Stream) Server() net.Addr { return s.conn.RemoteAddr() }
@@ -301,7 +304,7 @@ func (s *Stream) Silent() time.Duration {
 // downstream. It never blocks and may be called from any goroutine; a position
 // beyond what the server sent on this connection is cut to that (LSN rule c),
 // and one before an earlier one is ignored.
-func (s *Stream) Confirm(lsn LSN) { s.status.confirm(lsn) }
+func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 
 // Close sends a last status update, ends the copy, waits until the server has
 // taken note or ctx ends, and closes the connection. It returns an error if the
@@ -396,7 +399,7 @@ func serverError(body []byte) error {
 	if err := e.Decode(body); err != nil {
 		return fmt.Errorf("error response: %w", err)
 	}
-	return Classify(pgconn.ErrorResponseToPgError(&e))
+	return catalog.Classify(pgconn.ErrorResponseToPgError(&e))
 }
 
 func serverNotice(body []byte) error {
@@ -404,5 +407,5 @@ func serverNotice(body []byte) error {
 	if err := n.Decode(body); err != nil {
 		return fmt.Errorf("notice response: %w", err)
 	}
-	return NoticeError((*pgconn.Notice)(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&n))))
+	return catalog.NoticeError((*pgconn.Notice)(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&n))))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
@@ -120,8 +121,8 @@ func TestStreamAdvancesIdleSlot(t *testing.T) {
 func TestOpenWhereTheSlotIsActive(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t))
 	r := s.open(t, 0)
-	if _, err := s.tryOpen(t, 0); !errors.Is(err, ErrSlotActive) {
-		t.Errorf("second Open: %v; want %q", err, ErrSlotActive)
+	if _, err := s.tryOpen(t, 0); !errors.Is(err, catalog.ErrSlotActive) {
+		t.Errorf("second Open: %v; want %q", err, catalog.ErrSlotActive)
 	}
 	r.close(t)
 	s.open(t, 0).close(t)

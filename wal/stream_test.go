@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -129,7 +130,7 @@ func TestStreamNamesColumnTypes(t *testing.T) {
 	if err := s.sql.QueryRow(pgtest.Context(t), `SELECT 'mood'::regtype::oid`).Scan(&mood); err != nil {
 		t.Fatal(err)
 	}
-	want := []Column{{"id", 2950, true}, {"m", mood, false}, {"g", 1009, false}, {"j", 3802, false}, {"n", 23, false}}
+	want := []pg.Column{{Name: "id", Type: 2950, Identity: true}, {Name: "m", Type: mood, Identity: false}, {Name: "g", Type: 1009, Identity: false}, {Name: "j", Type: 3802, Identity: false}, {Name: "n", Type: 23, Identity: false}}
 	if cols := insert.Row.Relation.Columns; !slices.Equal(cols, want) {
 		t.Errorf("columns %v; want %v", cols, want)
 	}
@@ -167,8 +168,8 @@ func TestStreamDeliversManyRowsInOrder(t *testing.T) {
 // lies after its commit and before the next transaction's.
 func wantPositions(t *testing.T, messages []Message) {
 	t.Helper()
-	var last Position
-	var end LSN
+	var last pg.Position
+	var end pg.LSN
 	for i, m := range messages {
 		switch pos := m.Row.Position; m.Kind {
 		case Idle:

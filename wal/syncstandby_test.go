@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
@@ -53,7 +54,7 @@ func TestSyncStandbys(t *testing.T) {
 				t.Fatal(err)
 			}
 			stream.close(t)
-			got, err := ReadSyncStandbys(pgtest.Context(t), s.sql)
+			got, err := catalog.ReadSyncStandbys(pgtest.Context(t), s.sql)
 			if err != nil {
 				t.Fatal(err)
 			}

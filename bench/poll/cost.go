@@ -12,11 +12,11 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // counter is a sink that counts and takes no time.
@@ -185,7 +185,7 @@ func (s *server) marked(ctx context.Context, table string) bool {
 
 // poll runs an instance while fn does.
 func (s *server) poll(ctx context.Context, o options, table string, fn func(*counter) error) error {
-	name, err := wal.ParseTable(table)
+	name, err := pg.ParseTable(table)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (s *server) poll(ctx context.Context, o options, table string, fn func(*cou
 	m := metrics.New("", "").Pipeline("")
 	out := &counter{}
 	instance, err := poll.New(poll.Parts{
-		Options: opts, URL: s.URL("postgres"), Tables: []wal.Table{name},
+		Options: opts, URL: s.URL("postgres"), Tables: []pg.Table{name},
 		Event: event, Route: transform.DefaultRoute(), OnBadEvent: transform.BadEventStop,
 		DrainTimeout: 20 * time.Second, MaxBufferedBytes: sink.DefaultOptions().MaxBufferedBytes,
 		Open:    func() (sink.Sink, error) { return out, nil },

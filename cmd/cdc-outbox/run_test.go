@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 func TestOriginOfEvents(t *testing.T) {
-	tables := []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "sales", Name: "outbox"}}
+	tables := []pg.Table{{Schema: "public", Name: "outbox"}, {Schema: "sales", Name: "outbox"}}
 	for name, c := range map[string]struct {
 		source config.Source
 		want   string

@@ -9,9 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // checkPatience bounds each side of the check, so that it ends when a server
@@ -108,11 +109,11 @@ type doctor struct {
 	report CheckReport
 
 	conn      *pgx.Conn
-	server    *wal.Server
-	tables    []wal.Table
-	infos     []wal.TableInfo // of the tables that exist
-	needed    map[wal.Table][]string
-	slot      *wal.Slot // nil: missing
+	server    *catalog.Server
+	tables    []pg.Table
+	infos     []catalog.TableInfo // of the tables that exist
+	needed    map[pg.Table][]string
+	slot      *catalog.Slot // nil: missing
 	slotKnown bool
 	kafkaDown bool
 	refused   bool     // the checkpoint's topic was, which is said

@@ -3,7 +3,7 @@ package admin
 import (
 	"context"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 )
 
 // checkpoint opens the store, which has conditions of its own (failure mode
@@ -12,10 +12,10 @@ import (
 func (d *doctor) checkpoint(ctx context.Context) {
 	const name = "checkpoint"
 	switch {
-	case d.cfg.Checkpoint.Store == checkpoint.StoreNone:
+	case d.cfg.Checkpoint.Store == store.StoreNone:
 		d.warn(name, "set checkpoint.store to kafka, postgres or file", "checkpoint.store is none: after a restart, a slot that was recreated or advanced, or a disk that was put back, is not noticed")
 		return
-	case d.cfg.Checkpoint.Store == checkpoint.StoreKafka && d.kafkaDown:
+	case d.cfg.Checkpoint.Store == store.StoreKafka && d.kafkaDown:
 		d.skip(name, "no connection to Kafka")
 		return
 	case d.refused:
@@ -46,7 +46,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	case v.undecided(d.cfg) != nil:
 		d.fail(name, v.undecided(d.cfg))
 	case v.stored == nil && v.seen.Slot.Active && !v.owed:
-		d.warn(name, checkpoint.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
+		d.warn(name, store.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))
 	case dbErr != nil:
@@ -62,13 +62,13 @@ func (d *doctor) checkpoint(ctx context.Context) {
 // for it already. It leaves nothing behind.
 func (d *doctor) storeWritable(ctx context.Context) error {
 	exists, err := storeExists(ctx, d.cfg)
-	if err != nil || !exists || d.cfg.Checkpoint.Store == checkpoint.StoreKafka { // which checkpointTopic asks for
+	if err != nil || !exists || d.cfg.Checkpoint.Store == store.StoreKafka { // which checkpointTopic asks for
 		return err
 	}
-	store, err := openStore(ctx, d.cfg)
+	opened, err := openStore(ctx, d.cfg)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	return checkpoint.Writable(ctx, store)
+	defer opened.Close()
+	return store.Writable(ctx, opened)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -66,7 +66,7 @@ func (d *doctor) knownTopics() []string {
 	if d.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		topics = append(topics, d.cfg.Errors.DeadLetterTopic)
 	}
-	if d.cfg.Checkpoint.Store == checkpoint.StoreKafka && d.cfg.Source.Mode != config.ModePoll {
+	if d.cfg.Checkpoint.Store == store.StoreKafka && d.cfg.Source.Mode != config.ModePoll {
 		topics = append(topics, d.cfg.Checkpoint.Topic)
 	}
 	slices.Sort(topics)

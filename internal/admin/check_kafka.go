@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -39,7 +39,7 @@ func (d *doctor) kafka(ctx context.Context) {
 
 	d.eventTopics(ctx, c)
 	d.deadLetterTopic(ctx, c)
-	if d.cfg.Checkpoint.Store == checkpoint.StoreKafka {
+	if d.cfg.Checkpoint.Store == store.StoreKafka {
 		d.checkpointTopic(ctx, c)
 	}
 	d.copies(ctx, c)

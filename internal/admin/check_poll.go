@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // polling runs the checks of the database side in poll mode, on the kind of
@@ -17,7 +18,7 @@ import (
 func (d *doctor) polling(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
-	conn, err := wal.ConnectPooled(ctx, d.cfg.Source.URL.Reveal())
+	conn, err := catalog.ConnectPooled(ctx, d.cfg.Source.URL.Reveal())
 	if err != nil {
 		d.fail("postgresql.connection", fmt.Errorf("connect to PostgreSQL: %w", err))
 		d.skip("postgresql", "no connection: version, privileges, tables and indexes")
@@ -34,7 +35,7 @@ func (d *doctor) polling(ctx context.Context) {
 		return
 	}
 	d.ok("postgresql.connection", "database %s", database)
-	d.supported(wal.Server{Version: version, InRecovery: recovering})
+	d.supported(catalog.Server{Version: version, InRecovery: recovering})
 	d.tables = d.cfg.Source.Tables
 	for _, name := range d.tables {
 		d.polledTable(ctx, name)
@@ -42,7 +43,7 @@ func (d *doctor) polling(ctx context.Context) {
 	d.longTransactions(ctx)
 }
 
-func (d *doctor) polledTable(ctx context.Context, name wal.Table) {
+func (d *doctor) polledTable(ctx context.Context, name pg.Table) {
 	label := "table " + name.String()
 	router, err := transform.New(d.cfg.Event, d.cfg.Route)
 	if err != nil {
@@ -144,7 +145,7 @@ func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
 
 // pollRoutes finds the topics of the rows that wait.
 func (d *doctor) pollRoutes(ctx context.Context, t *poll.Table) {
-	d.routes(ctx, wal.Snapshot{Table: t.Name, Relation: t.Relation, Where: t.Condition(), OrderBy: t.OrderBy()})
+	d.routes(ctx, catalog.Snapshot{Table: t.Name, Relation: t.Relation, Where: t.Condition(), OrderBy: t.OrderBy()})
 }
 
 // longTransactions keep vacuum from removing what polls have to pass over.

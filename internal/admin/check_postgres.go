@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Versions that the connector is written for.
@@ -30,7 +30,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	}
 	defer closeConn(conn)
 	d.conn = conn
-	server, err := wal.ReadServer(ctx, conn)
+	server, err := catalog.ReadServer(ctx, conn)
 	if err != nil {
 		d.fail("postgresql.connection", err)
 		return
@@ -76,7 +76,7 @@ func (d *doctor) walLimit() {
 }
 
 // supported looks at the server's version, and whether it can be written to.
-func (d *doctor) supported(server wal.Server) {
+func (d *doctor) supported(server catalog.Server) {
 	switch major := server.Major(); {
 	case major < oldestMajor:
 		d.fail("postgresql.version", failure.Configf("upgrade the server", "PostgreSQL %d is too old; %d is the oldest that works", major, oldestMajor))
@@ -98,7 +98,7 @@ func (d *doctor) supported(server wal.Server) {
 func (d *doctor) replication(ctx context.Context) {
 	const name = "postgresql.replication"
 	role := d.conn.Config().User
-	repl, err := wal.ConnectReplication(ctx, d.cfg.Source.URL.Reveal())
+	repl, err := catalog.ConnectReplication(ctx, d.cfg.Source.URL.Reveal())
 	if err != nil {
 		remedy := failure.RemedyOf(err)
 		if allowed, readErr := d.mayReplicate(ctx); readErr == nil && !allowed {
@@ -108,7 +108,7 @@ func (d *doctor) replication(ctx context.Context) {
 		return
 	}
 	defer closeConn(repl)
-	if _, err := wal.Identify(ctx, repl); err != nil {
+	if _, err := catalog.Identify(ctx, repl); err != nil {
 		d.fail(name, err)
 		return
 	}
@@ -166,12 +166,12 @@ func (d *doctor) timeouts() {
 // synchronous finds out whether commits will wait for the connector.
 func (d *doctor) synchronous(ctx context.Context) {
 	const name = "postgresql.synchronous_standby_names"
-	sync, err := wal.ReadSyncStandbys(ctx, d.conn)
+	sync, err := catalog.ReadSyncStandbys(ctx, d.conn)
 	switch {
 	case err != nil:
 		d.fail(name, err)
 	case sync.Ours():
-		d.warn(name, wal.CommitsWaitRemedy, "%s (it is %q, the application_name %q)", wal.CommitsWait, sync.Setting, sync.Application)
+		d.warn(name, catalog.CommitsWaitRemedy, "%s (it is %q, the application_name %q)", catalog.CommitsWait, sync.Setting, sync.Application)
 	default:
 		d.ok(name, "commits do not wait for the connector")
 	}

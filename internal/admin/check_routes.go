@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // The rows that are routed to find topics are few, and read for a short time:
@@ -21,7 +22,7 @@ var routePatience = 3 * time.Second
 // routes finds the topics of rows that are in the table, and bad events among
 // them. It is silent where the role may not read the table: streaming does not
 // need that.
-func (d *doctor) routes(ctx context.Context, s wal.Snapshot) {
+func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	name := "rows " + s.Table.String()
 	router, err := transform.New(d.cfg.Event, d.cfg.Route)
 	if err != nil {
@@ -30,7 +31,7 @@ func (d *doctor) routes(ctx context.Context, s wal.Snapshot) {
 	}
 	bad := map[transform.Reason]int{}
 	n := 0
-	err = d.someRows(ctx, s, func(row *wal.Row) error {
+	err = d.someRows(ctx, s, func(row *pg.Row) error {
 		n++
 		ev, err := router.Route(row)
 		if b, ok := errors.AsType[*transform.BadEvent](err); ok {
@@ -64,7 +65,7 @@ func countReasons(bad map[transform.Reason]int) string {
 }
 
 // someRows has a connection of its own, which running out of patience closes.
-func (d *doctor) someRows(ctx context.Context, s wal.Snapshot, fn func(*wal.Row) error) error {
+func (d *doctor) someRows(ctx context.Context, s catalog.Snapshot, fn func(*pg.Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()
 	conn, err := connect(ctx, d.cfg)
@@ -73,5 +74,5 @@ func (d *doctor) someRows(ctx context.Context, s wal.Snapshot, fn func(*wal.Row)
 	}
 	defer closeConn(conn)
 	s.Limit = routedRows
-	return wal.ReadSnapshot(ctx, conn, s, fn)
+	return catalog.ReadSnapshot(ctx, conn, s, fn)
 }

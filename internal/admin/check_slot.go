@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // readSlot is silent; slotState reports. The checks between need to know
 // whether the slot is there.
 func (d *doctor) readSlot(ctx context.Context) {
-	slot, ok, err := wal.ReadSlot(ctx, d.conn, d.cfg.Source.Slot)
+	slot, ok, err := catalog.ReadSlot(ctx, d.conn, d.cfg.Source.Slot)
 	if err != nil {
 		d.fail("slot", err)
 		return
@@ -71,7 +72,7 @@ func (d *doctor) slotWAL() {
 }
 
 // distance is how many bytes of WAL lie between two positions; never negative.
-func distance(from, to wal.LSN) int64 {
+func distance(from, to pg.LSN) int64 {
 	if from == 0 || from > to {
 		return 0
 	}

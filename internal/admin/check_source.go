@@ -7,11 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // outboxTables checks that the tables are there, readable by logical
@@ -19,22 +20,22 @@ import (
 func (d *doctor) outboxTables(ctx context.Context) {
 	tables := d.cfg.Source.Tables
 	d.tables = tables
-	d.needed = make(map[wal.Table][]string, len(tables))
+	d.needed = make(map[pg.Table][]string, len(tables))
 	for _, t := range tables {
 		d.outboxTable(ctx, t)
 	}
 }
 
-func (d *doctor) outboxTable(ctx context.Context, t wal.Table) {
+func (d *doctor) outboxTable(ctx context.Context, t pg.Table) {
 	name := "table " + t.String()
-	info, ok, err := wal.ReadTable(ctx, d.conn, t)
+	info, ok, err := catalog.ReadTable(ctx, d.conn, t)
 	switch {
 	case err != nil:
 		d.fail(name, err)
 	case !ok:
 		d.fail(name, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", t))
 	default:
-		if errs := wal.CheckTable(info, d.tables); len(errs) > 0 {
+		if errs := catalog.CheckTable(info, d.tables); len(errs) > 0 {
 			d.fail(name, errors.Join(errs...))
 			return
 		}
@@ -46,9 +47,9 @@ func (d *doctor) outboxTable(ctx context.Context, t wal.Table) {
 
 // columns binds the router to the table, and notes which columns it cannot do
 // without.
-func (d *doctor) columns(ctx context.Context, t wal.Table) {
+func (d *doctor) columns(ctx context.Context, t pg.Table) {
 	name := "columns " + t.String()
-	rel, _, err := wal.ReadColumns(ctx, d.conn, t)
+	rel, _, err := catalog.ReadColumns(ctx, d.conn, t)
 	if err != nil {
 		d.fail(name, err)
 		return
@@ -62,11 +63,11 @@ func (d *doctor) columns(ctx context.Context, t wal.Table) {
 		return
 	}
 	d.ok(name, "%s", strings.Join(d.needed[t], ", "))
-	d.routes(ctx, wal.Snapshot{Table: t, Relation: rel})
+	d.routes(ctx, catalog.Snapshot{Table: t, Relation: rel})
 }
 
 // snapshotRights: decoding asks for no privilege on a table, reading it does.
-func (d *doctor) snapshotRights(ctx context.Context, t wal.Table) {
+func (d *doctor) snapshotRights(ctx context.Context, t pg.Table) {
 	if d.cfg.Source.Snapshot != config.SnapshotInitial {
 		return
 	}
@@ -91,7 +92,7 @@ func (d *doctor) snapshotRights(ctx context.Context, t wal.Table) {
 
 func (d *doctor) publication(ctx context.Context) {
 	const name = "publication"
-	pub, ok, err := wal.ReadPublication(ctx, d.conn, d.cfg.Source.Publication)
+	pub, ok, err := catalog.ReadPublication(ctx, d.conn, d.cfg.Source.Publication)
 	if err != nil {
 		d.fail(name, err)
 		return
@@ -100,7 +101,7 @@ func (d *doctor) publication(ctx context.Context) {
 		d.missingPublication(ctx)
 		return
 	}
-	failures, warnings := wal.CheckPublication(pub, d.infos, d.needed)
+	failures, warnings := catalog.CheckPublication(pub, d.infos, d.needed)
 	d.leftOut(pub)
 	for _, w := range warnings {
 		d.warn(name, failure.RemedyOf(w), "%s", w)
@@ -114,7 +115,7 @@ func (d *doctor) publication(ctx context.Context) {
 
 // leftOut mentions column lists: a header whose column is optional would be
 // missing without a word.
-func (d *doctor) leftOut(pub wal.Publication) {
+func (d *doctor) leftOut(pub catalog.Publication) {
 	for _, m := range pub.Tables {
 		if m.Columns != nil && slices.Contains(d.tables, m.Table) {
 			d.warn("publication", "", "of table %s only these columns are published: %s", m.Table, strings.Join(m.Columns, ", "))
@@ -122,7 +123,7 @@ func (d *doctor) leftOut(pub wal.Publication) {
 	}
 }
 
-func operations(p wal.Publication) string {
+func operations(p catalog.Publication) string {
 	var list []string
 	for _, o := range []struct {
 		name string
@@ -159,10 +160,10 @@ func (d *doctor) missingPublication(ctx context.Context) {
 }
 
 // missingPublication is the error of a publication that is not there yet.
-func missingPublication(cfg *config.Config, infos []wal.TableInfo) error {
+func missingPublication(cfg *config.Config, infos []catalog.TableInfo) error {
 	remedy := "run `cdc-outbox setup` as the tables' owner"
 	if len(infos) > 0 || len(cfg.Source.Tables) == 0 {
-		remedy += ", or: " + wal.CreatePublicationSQL(cfg.Source.Publication, infos) + ";"
+		remedy += ", or: " + catalog.CreatePublicationSQL(cfg.Source.Publication, infos) + ";"
 	}
 	return failure.Configf(remedy, "publication %q does not exist", cfg.Source.Publication)
 }
@@ -172,7 +173,7 @@ func missingPublication(cfg *config.Config, infos []wal.TableInfo) error {
 // no tables.
 func lostPublication(cfg *config.Config) error {
 	if len(cfg.Source.Tables) == 0 {
-		return failure.Configf("run `cdc-outbox setup`, or: "+wal.CreatePublicationSQL(cfg.Source.Publication, nil)+";",
+		return failure.Configf("run `cdc-outbox setup`, or: "+catalog.CreatePublicationSQL(cfg.Source.Publication, nil)+";",
 			"slot %q exists but publication %q does not; its messages are kept, but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
 			cfg.Source.Slot, cfg.Source.Publication)
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // find returns the finding of a name with the worst outcome.
@@ -121,14 +121,14 @@ func TestCheckFinds(t *testing.T) {
 		{"slot in use, and no checkpoint", func(f *fixture) { f.hold() }, "checkpoint", Warn, "saves its own elsewhere", false, 14},
 		{"slot dropped", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, "checkpoint", Fail, "is gone", false, 14},
 		{"checkpoint that fits", func(f *fixture) { f.save() }, "checkpoint", OK, "fits the database", false, 14},
-		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = checkpoint.StoreNone }, "checkpoint", Warn, "not noticed", false, 14},
+		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = store.StoreNone }, "checkpoint", Warn, "not noticed", false, 14},
 		{"rows that cannot be published", func(f *fixture) { f.insert("order", "", "{}") }, "rows public.outbox", Warn, "null_key", false, 14},
 		{"status too rare", func(f *fixture) { f.Source.StatusInterval *= 100 }, "postgresql.wal_sender_timeout", Fail, "status_interval", false, 14},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-			if server, err := wal.ReadServer(f.ctx(), f.conn); err != nil || server.Major() < tt.since {
+			if server, err := catalog.ReadServer(f.ctx(), f.conn); err != nil || server.Major() < tt.since {
 				t.Skipf("needs PostgreSQL %d: %v", tt.since, err)
 			}
 			f.setup()
@@ -270,7 +270,7 @@ func (f *fixture) withKafka(opts ...kfake.Opt) *kfake.Cluster {
 	f.t.Cleanup(c.Close)
 	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	f.Sink.Kafka.Brokers = c.ListenAddrs()
-	f.Checkpoint.Store = checkpoint.StoreKafka
+	f.Checkpoint.Store = store.StoreKafka
 	return c
 }
 

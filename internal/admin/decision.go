@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
@@ -63,7 +64,7 @@ func (d *decision) ready(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return storeWritable(ctx, d.cfg, d.store, checkpoint.Writable)
+	return storeWritable(ctx, d.cfg, d.store, store.Writable)
 }
 
 // save stores what was decided.

@@ -8,7 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -18,7 +20,7 @@ import (
 func TestWithoutYesNoStoreIsCreated(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	f.setup()
-	f.Checkpoint.Store = checkpoint.StorePostgres
+	f.Checkpoint.Store = store.StorePostgres
 	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{})
 	wantClass(t, err, failure.Config, "nothing was changed")
 	_, err = SkipTransaction(f.ctx(), f.Config, 1, false)
@@ -149,7 +151,7 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 		`ALTER TABLE renamed RENAME TO outbox`)
 	commits := f.commits(2)
 	before.LSN, before.Landmark = commits[1].Commit, commits[0] // as after the stop at the bad event
-	before.Scope = checkpoint.Scope([]wal.Table{{Schema: "public", Name: "outbox"}}, false, "")
+	before.Scope = checkpoint.Scope([]pg.Table{{Schema: "public", Name: "outbox"}}, false, "")
 	before.Epoch++
 	f.put(before)
 	done, err := SkipTransaction(f.ctx(), f.Config, commits[1].Commit, true)

@@ -15,8 +15,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -32,7 +34,7 @@ func messageFixture(t *testing.T) *fixture {
 // messages reads n logical messages of the prefix from the slot.
 func (f *fixture) messages(n int) (contents [][]byte) {
 	f.t.Helper()
-	repl, err := wal.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
+	repl, err := catalog.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -248,7 +250,7 @@ func TestSetupMendsTheFunctions(t *testing.T) {
 
 func TestSetupOfMessagesBesideATable(t *testing.T) {
 	f := messageFixture(t)
-	f.Source.Tables = []wal.Table{{Schema: "public", Name: "outbox"}}
+	f.Source.Tables = []pg.Table{{Schema: "public", Name: "outbox"}}
 	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 	if err != nil {
 		t.Fatal(err)

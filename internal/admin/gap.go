@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // GapOptions are the choices of AcceptGap.
@@ -50,7 +51,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
 		return nil, noTable("setup --snapshot")
 	}
-	if opts.Snapshot && cfg.Checkpoint.Store == checkpoint.StoreNone {
+	if opts.Snapshot && cfg.Checkpoint.Store == store.StoreNone {
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run; or leave out --snapshot",
 			"checkpoint.store is none: nothing would remember that the rows in the outbox are still to be published, so the next run would not publish them")
 	}
@@ -124,22 +125,22 @@ func samePublication(a, b string) bool {
 func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
 	conn, cfg, v := d.conn, d.cfg, d.view
 	if v.publication == nil {
-		infos, err := wal.ReadTables(ctx, conn, v.tables)
+		infos, err := catalog.ReadTables(ctx, conn, v.tables)
 		if err != nil {
 			return err
 		}
-		if err := wal.CreatePublication(ctx, conn, cfg.Source.Publication, infos); err != nil {
+		if err := catalog.CreatePublication(ctx, conn, cfg.Source.Publication, infos); err != nil {
 			return err
 		}
 	}
-	pub, _, err := wal.ReadPublication(ctx, conn, cfg.Source.Publication)
+	pub, _, err := catalog.ReadPublication(ctx, conn, cfg.Source.Publication)
 	if err != nil {
 		return err
 	}
 
 	at := v.seen.Slot.ConfirmedFlush
 	if r.Slot == "recreated" {
-		if err := wal.DropSlot(ctx, conn, cfg.Source.Slot); err != nil {
+		if err := catalog.DropSlot(ctx, conn, cfg.Source.Slot); err != nil {
 			return err
 		}
 	}

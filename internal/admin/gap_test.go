@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Each loss is accepted, and nothing is wrong afterwards.
@@ -98,7 +98,7 @@ func TestAcceptGapStreams(t *testing.T) {
 	f.insert("order", "after", "{}")
 
 	var keys []string
-	f.stream(func(row *wal.Row) bool {
+	f.stream(func(row *pg.Row) bool {
 		keys = append(keys, string(row.Values[2].Data))
 		return false
 	})
@@ -162,7 +162,7 @@ func TestGapReportText(t *testing.T) {
 // Where nothing keeps a checkpoint nothing would remember that a snapshot is owed.
 func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.Checkpoint.Store = checkpoint.StoreNone
+	f.Checkpoint.Store = store.StoreNone
 	f.setup()
 	f.insert("order", "1", "{}")
 	before, _ := f.slot()

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Holder is the connection that reads a slot. Roles see the details of their
@@ -58,7 +58,7 @@ func readHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) 
 
 // refuseSlot returns an error if the slot is not to be dropped: it is somebody
 // else's, or in use, by whom the error tells.
-func refuseSlot(ctx context.Context, conn *pgx.Conn, slot wal.Slot, database string) error {
+func refuseSlot(ctx context.Context, conn *pgx.Conn, slot catalog.Slot, database string) error {
 	unfit := slot.Unfit(database)
 	if !slot.Active {
 		return unfit

@@ -12,8 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -42,11 +45,11 @@ func newFixture(t *testing.T, url string) *fixture {
 	cfg.Source.Slot = slotName(t)
 	cfg.Sink = config.Sink{Stdout: &config.Stdout{}}
 	cfg.HTTP.Listen = "" // where somebody else may answer
-	cfg.Checkpoint.Store = checkpoint.StoreFile
+	cfg.Checkpoint.Store = store.StoreFile
 	cfg.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint.json")
 	f := &fixture{Config: &cfg, t: t}
 
-	conn, err := wal.Connect(f.ctx(), url)
+	conn, err := catalog.Connect(f.ctx(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +104,9 @@ func (f *fixture) insert(aggregate, key, payload string) {
 	}
 }
 
-func (f *fixture) slot() (wal.Slot, bool) {
+func (f *fixture) slot() (catalog.Slot, bool) {
 	f.t.Helper()
-	slot, ok, err := wal.ReadSlot(f.ctx(), f.conn, f.Source.Slot)
+	slot, ok, err := catalog.ReadSlot(f.ctx(), f.conn, f.Source.Slot)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -113,7 +116,7 @@ func (f *fixture) slot() (wal.Slot, bool) {
 // publication reads the fingerprint that a checkpoint would have now.
 func (f *fixture) publication() string {
 	f.t.Helper()
-	p, ok, err := wal.ReadPublication(f.ctx(), f.conn, f.Source.Publication)
+	p, ok, err := catalog.ReadPublication(f.ctx(), f.conn, f.Source.Publication)
 	if err != nil || !ok {
 		f.t.Fatalf("publication: found %v, %v", ok, err)
 	}
@@ -129,9 +132,9 @@ func (f *fixture) save() checkpoint.Checkpoint {
 }
 
 // saveAt saves a checkpoint at lsn.
-func (f *fixture) saveAt(lsn wal.LSN) checkpoint.Checkpoint {
+func (f *fixture) saveAt(lsn pg.LSN) checkpoint.Checkpoint {
 	f.t.Helper()
-	server, err := wal.ReadServer(f.ctx(), f.conn)
+	server, err := catalog.ReadServer(f.ctx(), f.conn)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -166,7 +169,7 @@ func (f *fixture) hold() {
 // open streams from the slot.
 func (f *fixture) open() *wal.Stream {
 	f.t.Helper()
-	repl, err := wal.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
+	repl, err := catalog.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
 	if err != nil {
 		f.t.Fatal(err)
 	}

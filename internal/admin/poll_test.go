@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // pollFixture is a fixture in poll mode, on a server that has no logical
@@ -22,7 +22,7 @@ func pollFixture(t *testing.T) *fixture {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	f.Source.Mode = config.ModePoll
 	f.Event.PositionHeaders = false
-	f.Checkpoint = checkpoint.Options{Store: checkpoint.StoreNone}
+	f.Checkpoint = store.Options{Store: store.StoreNone}
 	return f
 }
 
@@ -152,7 +152,7 @@ func TestStatusOfPolling(t *testing.T) {
 	if r.Err() != nil || r.Polling[0].UnpublishedRows != 1 || !strings.Contains(text(t, r), "is the connector running?") {
 		t.Errorf("status with a row that waits: %v\n%s", r.Err(), text(t, r))
 	}
-	held, err := poll.ReadTable(f.ctx(), f.conn, f.Source.Poll, f.Event, router(t, f.Config), wal.Table{Schema: "public", Name: "outbox"})
+	held, err := poll.ReadTable(f.ctx(), f.conn, f.Source.Poll, f.Event, router(t, f.Config), pg.Table{Schema: "public", Name: "outbox"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // retentionGrants are the privileges that retention asks for on a table, beside
 // the use of its schema. For partitions the role must own the table, which
 // setup leaves to a person.
-func retentionGrants(cfg *config.Config, t wal.Table, to string) []string {
+func retentionGrants(cfg *config.Config, t pg.Table, to string) []string {
 	if cfg.Retention.After == 0 {
 		return nil
 	}
@@ -50,7 +50,7 @@ SELECT c.relkind = 'p',
        (SELECT count(*) FROM pg_inherits WHERE inhparent = c.oid)::int
   FROM pg_class c WHERE c.oid = to_regclass($1)`
 
-func readRetained(ctx context.Context, conn *pgx.Conn, cfg *config.Config, t wal.Table) (r retained, err error) {
+func readRetained(ctx context.Context, conn *pgx.Conn, cfg *config.Config, t pg.Table) (r retained, err error) {
 	rows, err := conn.Query(ctx, retainedQuery, t.Quoted(), cfg.Retention.Column)
 	if err != nil {
 		return r, fmt.Errorf("look at table %s: %w", t, err)
@@ -86,7 +86,7 @@ func (d *doctor) retention(ctx context.Context) {
 	}
 }
 
-func (d *doctor) retainedRows(name string, t wal.Table, r retained) {
+func (d *doctor) retainedRows(name string, t pg.Table, r retained) {
 	role := sqltext.Name(d.conn.Config().User)
 	switch {
 	case r.column == "":
@@ -102,7 +102,7 @@ func (d *doctor) retainedRows(name string, t wal.Table, r retained) {
 	}
 }
 
-func (d *doctor) retainedPartitions(name string, t wal.Table, r retained) {
+func (d *doctor) retainedPartitions(name string, t pg.Table, r retained) {
 	role := sqltext.Name(d.conn.Config().User)
 	switch {
 	case !r.byTime:
@@ -136,7 +136,7 @@ type TableStatus struct {
 
 // describeTables leaves out tables that do not exist: the publication's part
 // says so.
-func describeTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config, tables []wal.Table) ([]TableStatus, error) {
+func describeTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config, tables []pg.Table) ([]TableStatus, error) {
 	var list []TableStatus
 	for _, t := range tables {
 		r, err := readRetained(ctx, conn, cfg, t)

@@ -7,10 +7,10 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Schema is a way to name an outbox table's columns.
@@ -109,7 +109,7 @@ func distinct(cols []column) []column {
 }
 
 // createTable is the DDL of an outbox table, without the closing semicolon.
-func (s Schema) createTable(cfg *config.Config, table wal.Table) string {
+func (s Schema) createTable(cfg *config.Config, table pg.Table) string {
 	cols := s.columns(cfg)
 	width := 0
 	for _, c := range cols {

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Script returns what Setup does to the database as a psql script that can be
@@ -29,9 +30,9 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	if cfg.Source.Mode == config.ModeMessage {
 		writeSection(&b, "Functions that write an event as a message; another schema will do", emitScript(cfg)...)
 	}
-	writeSection(&b, "Publication: it must exist before the slot", wal.EnsurePublicationSQL(cfg.Source.Publication, tables))
-	if cfg.Checkpoint.Store == checkpoint.StorePostgres {
-		writeSection(&b, "Checkpoint", checkpoint.TableSQL(checkpointTable(cfg)))
+	writeSection(&b, "Publication: it must exist before the slot", catalog.EnsurePublicationSQL(cfg.Source.Publication, tables))
+	if cfg.Checkpoint.Store == store.StorePostgres {
+		writeSection(&b, "Checkpoint", store.TableSQL(checkpointTable(cfg)))
 	}
 	if opts.Role != "" {
 		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role, tables))...)
@@ -41,7 +42,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 			"-- rows in the tables are still to be published. `cdc-outbox setup` does, and run at its first start.")
 		return b.String(), nil
 	}
-	writeSection(&b, "Slot: it waits until every transaction that is running has ended", wal.EnsureSlotSQL(cfg.Source.Slot))
+	writeSection(&b, "Slot: it waits until every transaction that is running has ended", catalog.EnsureSlotSQL(cfg.Source.Slot))
 	return b.String(), nil
 }
 
@@ -55,7 +56,7 @@ func writeSection(b *strings.Builder, title string, statements ...string) {
 }
 
 // createSchema is "" for public, which is there already.
-func createSchema(t wal.Table) string {
+func createSchema(t pg.Table) string {
 	if t.Schema == "public" {
 		return ""
 	}
@@ -76,7 +77,7 @@ func roleSQL(role, attributes string, grants []string) []string {
 
 // grants are the privileges that reading the stream and the configuration ask
 // for. Decoding needs none on the tables; only a snapshot reads them.
-func grants(cfg *config.Config, role string, tables []wal.Table) []string {
+func grants(cfg *config.Config, role string, tables []pg.Table) []string {
 	to := " TO " + sqltext.Name(role)
 	var sql []string
 	for _, t := range tables {
@@ -86,8 +87,8 @@ func grants(cfg *config.Config, role string, tables []wal.Table) []string {
 		}
 		sql = append(sql, retentionGrants(cfg, t, to)...)
 	}
-	if cfg.Checkpoint.Store == checkpoint.StorePostgres {
-		if t, err := wal.ParseTable(cfg.Checkpoint.Table); err == nil && strings.Contains(cfg.Checkpoint.Table, ".") {
+	if cfg.Checkpoint.Store == store.StorePostgres {
+		if t, err := pg.ParseTable(cfg.Checkpoint.Table); err == nil && strings.Contains(cfg.Checkpoint.Table, ".") {
 			sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
 		}
 		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+checkpointTable(cfg)+to)
@@ -97,7 +98,7 @@ func grants(cfg *config.Config, role string, tables []wal.Table) []string {
 
 // checkpointTable is checkpoint.table as SQL.
 func checkpointTable(cfg *config.Config) string {
-	t, err := wal.ParseTable(cfg.Checkpoint.Table)
+	t, err := pg.ParseTable(cfg.Checkpoint.Table)
 	switch {
 	case err != nil:
 		return cfg.Checkpoint.Table // PostgreSQL has more to say about it

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // catalogs is what setup may leave in a database, as text without the OIDs and
@@ -76,13 +76,13 @@ func TestScriptIsSetup(t *testing.T) {
 			func(*config.Config) {}, "publication cdc_outbox falsetruefalsefalsefalsetrue"},
 		"two tables, one of them without": {[]string{`CREATE SCHEMA app`, `CREATE TABLE app.outbox` + columns},
 			func(c *config.Config) {
-				c.Source.Tables = append(c.Source.Tables, wal.Table{Schema: "app", Name: "outbox"})
+				c.Source.Tables = append(c.Source.Tables, pg.Table{Schema: "app", Name: "outbox"})
 			}, "publication cdc_outbox falsetruefalsefalsefalsefalse"},
 		"a publication of another table": {[]string{`CREATE TABLE other (id int PRIMARY KEY)`, `CREATE PUBLICATION cdc_outbox FOR TABLE other WITH (publish = 'insert, update')`},
 			func(*config.Config) {}, "published outbox"},
 		"a publication of all tables": {[]string{`CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert')`},
 			func(*config.Config) {}, "publication cdc_outbox truetruefalsefalsefalsefalse"},
-		"a checkpoint in a table":  {nil, func(c *config.Config) { c.Checkpoint.Store = checkpoint.StorePostgres }, "table public.cdc_outbox_checkpoints r"},
+		"a checkpoint in a table":  {nil, func(c *config.Config) { c.Checkpoint.Store = store.StorePostgres }, "table public.cdc_outbox_checkpoints r"},
 		"a snapshot and retention": {nil, func(c *config.Config) { c.Source.Snapshot, c.Retention.After = config.SnapshotInitial, 1<<50 }, "<role>=rd/"},
 		"messages":                 {nil, func(c *config.Config) { c.Source.Mode, c.Source.Tables = config.ModeMessage, nil }, "publication cdc_outbox falsetruetruefalsefalsefalse"},
 		"polling":                  {nil, func(c *config.Config) { c.Source.Mode, c.Source.Poll.Notify = config.ModePoll, "outbox" }, "CREATE TRIGGER"},

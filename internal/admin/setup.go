@@ -12,10 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // slotPatience is how long the creation of a slot may wait for transactions
@@ -54,7 +56,7 @@ type setup struct {
 	opts   SetupOptions
 	conn   *pgx.Conn
 	store  checkpoint.Store
-	tables []wal.Table
+	tables []pg.Table
 	steps  Steps
 }
 
@@ -95,7 +97,7 @@ func (s *setup) done(object, name, action, detail string) {
 }
 
 func (s *setup) ensureTables(ctx context.Context) error {
-	exists := make(map[wal.Table]bool)
+	exists := make(map[pg.Table]bool)
 	for _, t := range s.tables { // all, before anything is created
 		fits, err := s.fits(ctx, t)
 		if err != nil {
@@ -120,15 +122,15 @@ func (s *setup) ensureTables(ctx context.Context) error {
 
 // fits tells whether the table is there, and refuses one that cannot be read or
 // lacks columns: a slot would keep the log for nothing.
-func (s *setup) fits(ctx context.Context, t wal.Table) (exists bool, err error) {
-	info, ok, err := wal.ReadTable(ctx, s.conn, t)
+func (s *setup) fits(ctx context.Context, t pg.Table) (exists bool, err error) {
+	info, ok, err := catalog.ReadTable(ctx, s.conn, t)
 	if err != nil || !ok {
 		return false, err
 	}
-	if errs := wal.CheckTable(info, s.tables); len(errs) > 0 {
+	if errs := catalog.CheckTable(info, s.tables); len(errs) > 0 {
 		return true, errors.Join(errs...)
 	}
-	rel, _, err := wal.ReadColumns(ctx, s.conn, t)
+	rel, _, err := catalog.ReadColumns(ctx, s.conn, t)
 	if err != nil {
 		return true, err
 	}
@@ -143,14 +145,14 @@ func (s *setup) fits(ctx context.Context, t wal.Table) (exists bool, err error) 
 // else is wrong with an existing one is the operator's to change.
 func (s *setup) ensurePublication(ctx context.Context) error {
 	name := s.cfg.Source.Publication
-	before, existed, err := wal.ReadPublication(ctx, s.conn, name)
+	before, existed, err := catalog.ReadPublication(ctx, s.conn, name)
 	if err != nil {
 		return err
 	}
-	if err := execute(ctx, s.conn, wal.EnsurePublicationSQL(name, s.tables)); err != nil {
-		return fmt.Errorf("set up publication %q: %w", name, wal.ClassifyPublicationError(err))
+	if err := execute(ctx, s.conn, catalog.EnsurePublicationSQL(name, s.tables)); err != nil {
+		return fmt.Errorf("set up publication %q: %w", name, catalog.ClassifyPublicationError(err))
 	}
-	pub, _, err := wal.ReadPublication(ctx, s.conn, name)
+	pub, _, err := catalog.ReadPublication(ctx, s.conn, name)
 	if err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ func (s *setup) openCheckpoint(ctx context.Context) (err error) {
 	if s.store, err = openStore(ctx, s.cfg); err != nil {
 		return err
 	}
-	if err := storeWritable(ctx, s.cfg, s.store, checkpoint.Writable); err != nil {
+	if err := storeWritable(ctx, s.cfg, s.store, store.Writable); err != nil {
 		return err
 	}
 	s.done("checkpoint", storeName(s.cfg), "ready", "")
@@ -241,7 +243,7 @@ func (s *setup) promiseSnapshot(ctx context.Context) error {
 	if s.cfg.Source.Snapshot != config.SnapshotInitial {
 		return nil
 	}
-	server, err := wal.ReadServer(ctx, s.conn)
+	server, err := catalog.ReadServer(ctx, s.conn)
 	if err != nil {
 		return err
 	}
@@ -255,7 +257,7 @@ func (s *setup) promiseSnapshot(ctx context.Context) error {
 const gapRemedy = "cdc-outbox setup --accept-gap --yes goes on from the present; with --snapshot the rows still in the outbox are published first"
 
 // slotUsable returns why a slot cannot be read by this connector, if so.
-func slotUsable(slot wal.Slot, database string) error {
+func slotUsable(slot catalog.Slot, database string) error {
 	if err := slot.Unfit(database); err != nil {
 		return err
 	}
@@ -267,12 +269,12 @@ func slotUsable(slot wal.Slot, database string) error {
 
 // createSlot creates the configured slot and returns its first position. When
 // other transactions keep it waiting too long the error names them.
-func createSlot(ctx context.Context, cfg *config.Config, conn *pgx.Conn) (wal.LSN, error) {
-	server, err := wal.ReadServer(ctx, conn)
+func createSlot(ctx context.Context, cfg *config.Config, conn *pgx.Conn) (pg.LSN, error) {
+	server, err := catalog.ReadServer(ctx, conn)
 	if err != nil {
 		return 0, err
 	}
-	repl, err := wal.ConnectReplication(ctx, cfg.Source.URL.Reveal())
+	repl, err := catalog.ConnectReplication(ctx, cfg.Source.URL.Reveal())
 	if err != nil {
 		return 0, fmt.Errorf("open replication connection: %w", err)
 	}
@@ -281,7 +283,7 @@ func createSlot(ctx context.Context, cfg *config.Config, conn *pgx.Conn) (wal.LS
 	waiting, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
 	defer patient(waiting, cfg, repl, nil)()
-	at, _, err := wal.CreateSlot(waiting, repl, cfg.Source.Slot, server.Version, wal.SlotOptions{Failover: true})
+	at, _, err := catalog.CreateSlot(waiting, repl, cfg.Source.Slot, server.Version, catalog.SlotOptions{Failover: true})
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return 0, slotBlocked(ctx, conn, cfg.Source.Slot)
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // ensurePolling is what setup does in poll mode: tables, the index of unpublished
@@ -127,7 +127,7 @@ func pollColumns(cfg *config.Config) []column {
 const pollStorage = " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)"
 
 // pollScript is Script in poll mode.
-func pollScript(cfg *config.Config, opts SetupOptions, tables []wal.Table) string {
+func pollScript(cfg *config.Config, opts SetupOptions, tables []pg.Table) string {
 	var b strings.Builder
 	b.WriteString("-- cdc-outbox: what the connector needs for polling.\n" +
 		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n" +

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestSetup(t *testing.T) {
@@ -43,14 +44,14 @@ func TestSetup(t *testing.T) {
 // of them.
 func TestSetupFollowsTheConfiguration(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.Source.Tables = []wal.Table{{Schema: "Événements", Name: "Out Box"}}
+	f.Source.Tables = []pg.Table{{Schema: "Événements", Name: "Out Box"}}
 	f.Event.ID, f.Event.Key, f.Route.By = "event-id", "order", "Aggregate"
 	f.Event.Timestamp, f.Event.SchemaVersion = "occurred_at", "v"
 	f.Event.Additional = []string{"tenant:header", "shard:partition", "tenant:envelope:t"}
 	f.Event.TombstoneOnEmptyPayload = true
 	f.setup()
 
-	rel, _, err := wal.ReadColumns(f.ctx(), f.conn, f.Source.Tables[0])
+	rel, _, err := catalog.ReadColumns(f.ctx(), f.conn, f.Source.Tables[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestSetupRole(t *testing.T) {
 func TestSetupAddsATableToThePublication(t *testing.T) {
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	f.setup()
-	f.Source.Tables = append(f.Source.Tables, wal.Table{Schema: "app", Name: "outbox"})
+	f.Source.Tables = append(f.Source.Tables, pg.Table{Schema: "app", Name: "outbox"})
 	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaSnake})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestScriptRunsInPsql(t *testing.T) {
 	}
 	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 	t.Cleanup(func() { f.exec(`DROP OWNED BY "cdc script's"`, `DROP ROLE "cdc script's"`) })
-	f.Source.Tables = []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: `My "Schema".Outbox`}, {Schema: "app", Name: "outbox"}}
+	f.Source.Tables = []pg.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: `My "Schema".Outbox`}, {Schema: "app", Name: "outbox"}}
 	f.Source.Snapshot = "initial"
 	script, err := Script(f.Config, SetupOptions{Schema: SchemaSnake, Role: "cdc script's"})
 	if err != nil {

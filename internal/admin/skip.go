@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -46,8 +48,8 @@ type SkippedEvent struct {
 const mostSkipped = 100
 
 // ParseSkip reads the LSN of --skip-to.
-func ParseSkip(text string) (wal.LSN, error) {
-	at, err := wal.ParseLSN(text)
+func ParseSkip(text string) (pg.LSN, error) {
+	at, err := pg.ParseLSN(text)
 	if err != nil || at == 0 {
 		return 0, failure.Configf("write it as the error of run does, for example 0/16B3748", "--skip-to %q is no position in the log", text)
 	}
@@ -58,7 +60,7 @@ func ParseSkip(text string) (wal.LSN, error) {
 // record is at the position, which run refuses. It notes the transaction in the
 // checkpoint and moves nothing: what comes before it is published as ever. Without
 // yes it only says what would be passed over. It refuses while the slot is in use.
-func SkipTransaction(ctx context.Context, cfg *config.Config, at wal.LSN, yes bool) (*SkipReport, error) {
+func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes bool) (*SkipReport, error) {
 	if cfg.Source.Mode == config.ModePoll {
 		return nil, noSlot("setup --accept-gap")
 	}
@@ -98,7 +100,7 @@ func SkipTransaction(ctx context.Context, cfg *config.Config, at wal.LSN, yes bo
 }
 
 // skippable returns why nothing can be passed over at the position, if so.
-func skippable(v *view, at wal.LSN) error {
+func skippable(v *view, at pg.LSN) error {
 	if v.mismatch != nil {
 		return fmt.Errorf("before a transaction is passed over, something else is to be decided: %w", v.mismatch)
 	}
@@ -121,19 +123,19 @@ type skip struct {
 	cfg    *config.Config
 	view   *view
 	oids   []uint32 // of the tables now
-	at     wal.LSN  // of its commit record
+	at     pg.LSN   // of its commit record
 	router *transform.Router
 	past   checkpoint.Past
 	replay *checkpoint.Replay // or another log's transaction might be passed over
 }
 
-func newSkip(ctx context.Context, d *decision, at wal.LSN) (*skip, error) {
+func newSkip(ctx context.Context, d *decision, at pg.LSN) (*skip, error) {
 	cfg, v := d.cfg, d.view
 	router, err := transform.New(cfg.Event, cfg.Route)
 	if err != nil {
 		return nil, err
 	}
-	infos, err := wal.ReadTables(ctx, d.conn, v.tables)
+	infos, err := catalog.ReadTables(ctx, d.conn, v.tables)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +155,7 @@ func newSkip(ctx context.Context, d *decision, at wal.LSN) (*skip, error) {
 
 // read streams from the slot up to the transaction, confirming nothing.
 func (s *skip) read(ctx context.Context) (*SkipReport, error) {
-	repl, err := wal.ConnectReplication(ctx, s.cfg.Source.URL.Reveal())
+	repl, err := catalog.ConnectReplication(ctx, s.cfg.Source.URL.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("open replication connection: %w", err)
 	}
@@ -168,7 +170,7 @@ func (s *skip) read(ctx context.Context) (*SkipReport, error) {
 		Prefix:          s.cfg.Source.MessagePrefix,
 		MessagesOnly:    len(s.view.tables) == 0,
 	})
-	if errors.Is(err, wal.ErrSlotActive) {
+	if errors.Is(err, catalog.ErrSlotActive) {
 		return nil, failure.Configf("stop the connector first", "%w", err)
 	}
 	if err != nil {
@@ -237,15 +239,15 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 
 // ours tells whether the table is one of those that run reads events from: by its
 // name of then, or now.
-func (s *skip) ours(rel *wal.Relation) bool {
-	return slices.Contains(s.view.tables, wal.Table{Schema: rel.Namespace, Name: rel.Name}) || slices.Contains(s.oids, rel.OID)
+func (s *skip) ours(rel *pg.Relation) bool {
+	return slices.Contains(s.view.tables, pg.Table{Schema: rel.Namespace, Name: rel.Name}) || slices.Contains(s.oids, rel.OID)
 }
 
 // reasonUpdate is that of an update, which event.on_update: fatal refuses.
 const reasonUpdate transform.Reason = "update"
 
 // event adds an event of a transaction to the report.
-func (s *skip) event(r *SkipReport, row *wal.Row, ev *transform.Event, routed error) error {
+func (s *skip) event(r *SkipReport, row *pg.Row, ev *transform.Event, routed error) error {
 	bad, isBad := errors.AsType[*transform.BadEvent](routed)
 	if routed != nil && !isBad {
 		return routed
@@ -263,7 +265,7 @@ func (s *skip) event(r *SkipReport, row *wal.Row, ev *transform.Event, routed er
 	return nil
 }
 
-func (r *SkipReport) note(row *wal.Row, e SkippedEvent) {
+func (r *SkipReport) note(row *pg.Row, e SkippedEvent) {
 	r.landmark = checkpoint.LandmarkOf(row)
 	if r.Total++; r.Total <= mostSkipped {
 		e.Seq = row.Position.Seq
@@ -273,7 +275,7 @@ func (r *SkipReport) note(row *wal.Row, e SkippedEvent) {
 
 // reached ends the transaction in the report, if it has events, and tells whether
 // it is the one. The server has sent everything up to end.
-func (s *skip) reached(r *SkipReport, end wal.LSN) (found bool, err error) {
+func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 	if _, err := s.replay.Reached(end); err != nil {
 		return false, err
 	}

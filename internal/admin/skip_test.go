@@ -4,8 +4,11 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -15,7 +18,7 @@ import (
 // nothing.
 func (f *fixture) commits(n int) (found []checkpoint.Landmark) {
 	f.t.Helper()
-	f.stream(func(row *wal.Row) bool {
+	f.stream(func(row *pg.Row) bool {
 		found = append(found, checkpoint.LandmarkOf(row))
 		return len(found) < n
 	})
@@ -55,13 +58,13 @@ func TestSkipTransactionRefuses(t *testing.T) {
 	f.save()
 	f.insert("order", "1", "{}")
 	at := f.commits(1)[0].Commit
-	server, err := wal.ReadServer(f.ctx(), f.conn)
+	server, err := catalog.ReadServer(f.ctx(), f.conn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		name string
-		at   wal.LSN
+		at   pg.LSN
 		want string
 	}{
 		{"no transaction's", at + 1, "no transaction with events commits at"},
@@ -77,7 +80,7 @@ func TestSkipTransactionRefuses(t *testing.T) {
 	_, err = SkipTransaction(f.ctx(), &poll, at, true)
 	wantClass(t, err, failure.Config, "needs a replication slot")
 	none := *f.Config
-	none.Checkpoint.Store = checkpoint.StoreNone
+	none.Checkpoint.Store = store.StoreNone
 	_, err = SkipTransaction(f.ctx(), &none, at, true)
 	wantClass(t, err, failure.Config, "no checkpoint to note")
 	_, err = ParseSkip("yesterday")
@@ -95,7 +98,7 @@ func TestSkipMessage(t *testing.T) {
 	f.setup()
 	f.save()
 	for _, transactional := range []string{"true", "false"} {
-		var at wal.LSN
+		var at pg.LSN
 		f.exec(`SELECT pg_logical_emit_message(` + transactional + `, 'outbox', 'no envelope')`)
 		f.streamChanges(func(msg *wal.Message) bool {
 			at = msg.Row.Position.CommitLSN

@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // PollStatus is a table in poll mode.
@@ -44,7 +45,7 @@ func pollStatus(ctx context.Context, cfg *config.Config) *StatusReport {
 }
 
 func (r *StatusReport) polled(ctx context.Context, cfg *config.Config) error {
-	conn, err := wal.ConnectPooled(ctx, cfg.Source.URL.Reveal())
+	conn, err := catalog.ConnectPooled(ctx, cfg.Source.URL.Reveal())
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
@@ -173,9 +174,9 @@ func (t *tail) waiting(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
-		err = wal.ReadSnapshot(ctx, conn, wal.Snapshot{
+		err = catalog.ReadSnapshot(ctx, conn, catalog.Snapshot{
 			Table: name, Relation: table.Relation, Limit: t.opts.Limit, Where: table.Condition(), OrderBy: table.OrderBy(),
-		}, func(row *wal.Row) error { return t.row(ctx, row) })
+		}, func(row *pg.Row) error { return t.row(ctx, row) })
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -48,7 +48,7 @@ func TestStatus(t *testing.T) {
 		{"Kafka down", func(f *fixture) {
 			f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 			f.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
-			f.Checkpoint.Store = checkpoint.StoreKafka
+			f.Checkpoint.Store = store.StoreKafka
 		}, failure.Transient, true, []string{"nobody is reading the slot", "wal_status reserved", "connect to Kafka at 127.0.0.1:1", "in Kafka topic cdc-outbox.checkpoints"}},
 		{"PostgreSQL down", func(f *fixture) {
 			f.save()

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -62,7 +63,7 @@ func saveCheckpoint(ctx context.Context, store checkpoint.Store, cp checkpoint.C
 // storeExists tells whether there is a topic or table to look into.
 func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 	switch cfg.Checkpoint.Store {
-	case checkpoint.StoreKafka:
+	case store.StoreKafka:
 		c := &cluster{cfg: *cfg.Sink.Kafka}
 		if err := c.connect(ctx); err != nil {
 			return false, err
@@ -71,7 +72,7 @@ func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 		_, err := c.lookup(ctx, cfg.Checkpoint.Topic)
 		// Any other error is better explained by the store itself.
 		return !errors.Is(err, kerr.UnknownTopicOrPartition), nil
-	case checkpoint.StorePostgres:
+	case store.StorePostgres:
 		conn, err := connect(ctx, cfg)
 		if err != nil {
 			return false, err
@@ -88,10 +89,10 @@ func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 }
 
 // storeWritable makes sure that the store can be written to, as far as that can be
-// told without doing it; probe is checkpoint.Writable or Forgettable.
-func storeWritable(ctx context.Context, cfg *config.Config, store checkpoint.Store, probe func(context.Context, checkpoint.Store) error) error {
-	if cfg.Checkpoint.Store != checkpoint.StoreKafka {
-		return probe(ctx, store)
+// told without doing it; probe is store.Writable or Forgettable.
+func storeWritable(ctx context.Context, cfg *config.Config, opened checkpoint.Store, probe func(context.Context, checkpoint.Store) error) error {
+	if cfg.Checkpoint.Store != store.StoreKafka {
+		return probe(ctx, opened)
 	}
 	c := &cluster{cfg: *cfg.Sink.Kafka}
 	if err := c.connect(ctx); err != nil {
@@ -116,11 +117,11 @@ const checkpointOperations = "Read --operation Write --operation Describe --oper
 // storeName says where the checkpoint is kept.
 func storeName(cfg *config.Config) string {
 	switch c := cfg.Checkpoint; c.Store {
-	case checkpoint.StoreKafka:
+	case store.StoreKafka:
 		return "Kafka topic " + c.Topic
-	case checkpoint.StorePostgres:
+	case store.StorePostgres:
 		return "table " + c.Table
-	case checkpoint.StoreFile:
+	case store.StoreFile:
 		return "file " + c.Path
 	}
 	return "no store (checkpoint.store is none)"

@@ -11,7 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -73,7 +75,7 @@ func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 type tail struct {
 	cfg     *config.Config
 	opts    TailOptions
-	tables  []wal.Table
+	tables  []pg.Table
 	router  *transform.Router
 	out     printer
 	printed int
@@ -109,7 +111,7 @@ func (p jsonPrinter) print(ctx context.Context, ev *transform.Event, bad *transf
 }
 
 // row prints the event of one inserted row.
-func (t *tail) row(ctx context.Context, row *wal.Row) error {
+func (t *tail) row(ctx context.Context, row *pg.Row) error {
 	ev, err := t.router.Route(row)
 	return t.event(ctx, ev, err)
 }
@@ -131,28 +133,28 @@ func (t *tail) event(ctx context.Context, ev *transform.Event, err error) error 
 
 // fromTables prints the rows of each table, in the order of a snapshot.
 func (t *tail) fromTables(ctx context.Context, conn *pgx.Conn) error {
-	server, err := wal.ReadServer(ctx, conn)
+	server, err := catalog.ReadServer(ctx, conn)
 	if err != nil {
 		return err
 	}
-	if _, err := wal.ReadTables(ctx, conn, t.tables); err != nil {
+	if _, err := catalog.ReadTables(ctx, conn, t.tables); err != nil {
 		return err
 	}
 	for _, table := range t.tables {
-		rel, _, err := wal.ReadColumns(ctx, conn, table)
+		rel, _, err := catalog.ReadColumns(ctx, conn, table)
 		if err != nil {
 			return err
 		}
 		if err := t.router.Bind(rel); err != nil {
 			return err
 		}
-		s := wal.Snapshot{
+		s := catalog.Snapshot{
 			Table:    table,
 			Relation: rel,
-			Position: wal.Position{CommitLSN: server.FlushLSN, Seq: uint32(t.printed)},
+			Position: pg.Position{CommitLSN: server.FlushLSN, Seq: uint32(t.printed)},
 			Limit:    t.opts.Limit,
 		}
-		err = wal.ReadSnapshot(ctx, conn, s, func(r *wal.Row) error { return t.row(ctx, r) })
+		err = catalog.ReadSnapshot(ctx, conn, s, func(r *pg.Row) error { return t.row(ctx, r) })
 		if err != nil {
 			return err
 		}
@@ -200,45 +202,45 @@ func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-func (t *tail) ours(rel *wal.Relation) bool {
-	return slices.Contains(t.tables, wal.Table{Schema: rel.Namespace, Name: rel.Name})
+func (t *tail) ours(rel *pg.Relation) bool {
+	return slices.Contains(t.tables, pg.Table{Schema: rel.Namespace, Name: rel.Name})
 }
 
 // publicationReady returns why no event would arrive, if so.
 func (t *tail) publicationReady(ctx context.Context, conn *pgx.Conn) error {
-	infos, err := wal.ReadTables(ctx, conn, t.tables)
+	infos, err := catalog.ReadTables(ctx, conn, t.tables)
 	if err != nil {
 		return err
 	}
-	pub, ok, err := wal.ReadPublication(ctx, conn, t.cfg.Source.Publication)
+	pub, ok, err := catalog.ReadPublication(ctx, conn, t.cfg.Source.Publication)
 	if err != nil {
 		return err
 	}
 	if !ok {
 		return missingPublication(t.cfg, infos)
 	}
-	failures, _, err := wal.CheckTables(ctx, conn, pub, t.tables, t.router.Needed)
+	failures, _, err := catalog.CheckTables(ctx, conn, pub, t.tables, t.router.Needed)
 	return errors.Join(append(failures, err)...)
 }
 
 // open creates the temporary slot and streams from it, on one connection.
 func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
-	server, err := wal.ReadServer(ctx, conn)
+	server, err := catalog.ReadServer(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
 	if open, err := readTransactions(ctx, conn); err == nil && len(open) > 0 {
 		fmt.Fprintf(t.opts.Notes, "waiting for %s\n", describeTransactions(open))
 	}
-	repl, err := wal.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
+	repl, err := catalog.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("open replication connection: %w", err)
 	}
 	name := fmt.Sprintf("%.40s_tail_%d", t.cfg.Source.Slot, os.Getpid())
-	created := patient(ctx, t.cfg, repl, func(w wal.Waiting) {
+	created := patient(ctx, t.cfg, repl, func(w catalog.Waiting) {
 		fmt.Fprintf(t.opts.Notes, "still waiting for %s\n", w)
 	})
-	at, _, err := wal.CreateSlot(ctx, repl, name, server.Version, wal.SlotOptions{Temporary: true})
+	at, _, err := catalog.CreateSlot(ctx, repl, name, server.Version, catalog.SlotOptions{Temporary: true})
 	created()
 	if err != nil {
 		closeConn(repl)

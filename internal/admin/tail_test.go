@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -129,7 +131,7 @@ func waitFor(t *testing.T, r io.Reader, words string) {
 }
 
 // stream reads the slot's rows until fn returns false.
-func (f *fixture) stream(fn func(*wal.Row) bool) {
+func (f *fixture) stream(fn func(*pg.Row) bool) {
 	f.t.Helper()
 	f.streamChanges(func(msg *wal.Message) bool { return msg.Kind != wal.Insert || fn(&msg.Row) })
 }
@@ -137,7 +139,7 @@ func (f *fixture) stream(fn func(*wal.Row) bool) {
 // streamChanges reads from the slot until fn returns false, confirming nothing.
 func (f *fixture) streamChanges(fn func(*wal.Message) bool) {
 	f.t.Helper()
-	repl, err := wal.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
+	repl, err := catalog.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
 	if err != nil {
 		f.t.Fatal(err)
 	}

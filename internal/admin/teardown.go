@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Teardown drops the checkpoint, the slot and the publication. It refuses while
@@ -69,7 +70,7 @@ type teardown struct {
 	store checkpoint.Store // nil: none is there, so that nothing is in it
 	yes   bool
 
-	server wal.Server // not in poll mode
+	server catalog.Server // not in poll mode
 
 	plan  []object
 	kept  Steps // what stays, in poll mode
@@ -129,7 +130,7 @@ func (t *teardown) writable(ctx context.Context) error {
 		return failure.Configf("connect to the primary (target_session_attrs=read-write in source.url), and leave default_transaction_read_only off for the role",
 			"the session is read-only")
 	}
-	t.server, err = wal.ReadServer(ctx, t.conn)
+	t.server, err = catalog.ReadServer(ctx, t.conn)
 	return err
 }
 
@@ -147,7 +148,7 @@ func (t *teardown) planCheckpoint(ctx context.Context) error {
 		return &failure.Error{Class: failure.ClassOf(err), Remedy: by, Err: fmt.Errorf("the checkpoint in %s: %w", storeName(t.cfg), err)}
 	}
 	t.plan = append(t.plan, object{"checkpoint", storeName(t.cfg), found, func(ctx context.Context) error {
-		return written(ctx, func(ctx context.Context) error { return checkpoint.Forget(ctx, t.store) })
+		return written(ctx, func(ctx context.Context) error { return store.Forget(ctx, t.store) })
 	}})
 	return nil
 }
@@ -169,7 +170,7 @@ func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
 	if err := t.owns(cp); err != nil {
 		return true, err
 	}
-	return true, storeWritable(ctx, t.cfg, t.store, checkpoint.Forgettable)
+	return true, storeWritable(ctx, t.cfg, t.store, store.Forgettable)
 }
 
 // owns refuses the checkpoint of another connector that has the same key: two
@@ -187,7 +188,7 @@ func (t *teardown) owns(cp checkpoint.Checkpoint) error {
 
 func (t *teardown) planSlot(ctx context.Context) error {
 	name := t.cfg.Source.Slot
-	slot, ok, err := wal.ReadSlot(ctx, t.conn, name)
+	slot, ok, err := catalog.ReadSlot(ctx, t.conn, name)
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (t *teardown) mayReplicate(ctx context.Context) error {
 	if err != nil || may {
 		return err
 	}
-	repl, err := wal.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
+	repl, err := catalog.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
 	if err != nil {
 		role := sqltext.Name(t.conn.Config().User)
 		return failure.Configf("ALTER ROLE "+role+" WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO "+role+";), or run teardown as a role that may",
@@ -225,11 +226,11 @@ func (t *teardown) mayReplicate(ctx context.Context) error {
 // dropSlot names who took the slot since it was looked at.
 func (t *teardown) dropSlot(ctx context.Context) error {
 	name := t.cfg.Source.Slot
-	err := wal.DropSlot(ctx, t.conn, name)
+	err := catalog.DropSlot(ctx, t.conn, name)
 	if err == nil {
 		return nil
 	}
-	slot, ok, readErr := wal.ReadSlot(ctx, t.conn, name)
+	slot, ok, readErr := catalog.ReadSlot(ctx, t.conn, name)
 	switch {
 	case readErr != nil:
 		return err
@@ -243,7 +244,7 @@ func (t *teardown) dropSlot(ctx context.Context) error {
 
 func (t *teardown) planPublication(ctx context.Context) error {
 	name := t.cfg.Source.Publication
-	pub, ok, err := wal.ReadPublication(ctx, t.conn, name)
+	pub, ok, err := catalog.ReadPublication(ctx, t.conn, name)
 	if err != nil {
 		return err
 	}

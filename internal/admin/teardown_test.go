@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
@@ -16,17 +16,17 @@ import (
 )
 
 func TestTeardown(t *testing.T) {
-	for _, store := range []string{checkpoint.StoreFile, checkpoint.StorePostgres, checkpoint.StoreKafka, checkpoint.StoreNone} {
-		t.Run(store, func(t *testing.T) {
+	for _, kind := range []string{store.StoreFile, store.StorePostgres, store.StoreKafka, store.StoreNone} {
+		t.Run(kind, func(t *testing.T) {
 			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
 			f.withKafka()
-			f.Checkpoint.Store = store
+			f.Checkpoint.Store = kind
 			f.setup()
 			f.save()
 
 			steps, err := Teardown(f.ctx(), f.Config, false)
 			wantClass(t, err, failure.Config, "nothing was dropped")
-			if store == checkpoint.StoreNone {
+			if kind == store.StoreNone {
 				wantSteps(t, steps, "checkpoint missing", "slot would be dropped", "publication would be dropped")
 			} else {
 				wantSteps(t, steps, "checkpoint would be dropped", "slot would be dropped", "publication would be dropped")
@@ -128,7 +128,7 @@ func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 		}, "may not drop slot", "WITH REPLICATION"},
 		"not allowed to delete the checkpoint": {"REPLICATION", func(f *fixture, role string) {
 			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + sqltext.Name(role))
-			f.Checkpoint.Store = checkpoint.StorePostgres
+			f.Checkpoint.Store = store.StorePostgres
 			f.save()
 			f.exec(`GRANT SELECT, INSERT, UPDATE ON ` + f.Checkpoint.Table + ` TO ` + sqltext.Name(role))
 		}, "lacks privileges on the checkpoint table", "GRANT SELECT, DELETE"},

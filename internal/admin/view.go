@@ -7,21 +7,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // view is what the checkpoint and the database show at one time. Its parts are
 // read in the order that checkpoint.Server asks for, so that the progress of a
 // running connector does not look like a loss: slot, checkpoint, server.
 type view struct {
-	tables      []wal.Table
+	tables      []pg.Table
 	seen        checkpoint.Server
 	stored      *checkpoint.Checkpoint // nil: none
 	looked      bool                   // for a checkpoint, without an error
 	owed        bool                   // the store says that nobody has read the slot yet
-	server      wal.Server
-	publication *wal.Publication // nil: missing
+	server      catalog.Server
+	publication *catalog.Publication // nil: missing
 	// mismatch is why the connector cannot go on from the checkpoint, if so.
 	mismatch error
 }
@@ -45,7 +47,7 @@ func readView(ctx context.Context, conn *pgx.Conn, cfg *config.Config, store che
 }
 
 func (v *view) readSlot(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (err error) {
-	v.seen.Slot, v.seen.Exists, err = wal.ReadSlot(ctx, conn, cfg.Source.Slot)
+	v.seen.Slot, v.seen.Exists, err = catalog.ReadSlot(ctx, conn, cfg.Source.Slot)
 	return err
 }
 
@@ -64,7 +66,7 @@ func (v *view) load(ctx context.Context, store checkpoint.Store) error {
 // readServer reads the rest and compares it with the checkpoint.
 func (v *view) readServer(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (err error) {
 	v.tables = cfg.Source.Tables
-	pub, ok, err := wal.ReadPublication(ctx, conn, cfg.Source.Publication)
+	pub, ok, err := catalog.ReadPublication(ctx, conn, cfg.Source.Publication)
 	if err != nil {
 		return err
 	}
@@ -72,12 +74,12 @@ func (v *view) readServer(ctx context.Context, conn *pgx.Conn, cfg *config.Confi
 		v.publication = &pub
 		v.seen.Publication = pub.Fingerprint(v.tables)
 	}
-	if v.server, err = wal.ReadServer(ctx, conn); err != nil {
+	if v.server, err = catalog.ReadServer(ctx, conn); err != nil {
 		return err
 	}
 	v.seen.SystemID, v.seen.Timeline, v.seen.Database = v.server.SystemID, v.server.Timeline, v.server.Database
 	v.seen.CurrentLSN = v.server.FlushLSN
-	v.seen.StoredInside = cfg.Checkpoint.Store == checkpoint.StorePostgres
+	v.seen.StoredInside = cfg.Checkpoint.Store == store.StorePostgres
 	if v.stored != nil && v.stored.Timeline != v.server.Timeline {
 		if v.seen.TimelineSwitch, err = timelineSwitch(ctx, cfg, v.server.Timeline, v.stored.Timeline); err != nil {
 			return err
@@ -93,7 +95,7 @@ func (v *view) compare(cfg *config.Config) error {
 		return nil
 	}
 	if _, err := checkpoint.Verify(v.stored, v.seen); err != nil {
-		return checkpoint.OwnFile(err, cfg.Checkpoint, v.stored, v.seen.Slot)
+		return store.OwnFile(err, cfg.Checkpoint, v.stored, v.seen.Slot)
 	}
 	if err := v.undecided(cfg); err != nil {
 		return err
@@ -113,17 +115,17 @@ func (v *view) undecided(cfg *config.Config) error {
 	return nil
 }
 
-func timelineSwitch(ctx context.Context, cfg *config.Config, current, old int32) (wal.LSN, error) {
-	repl, err := wal.ConnectReplication(ctx, cfg.Source.URL.Reveal())
+func timelineSwitch(ctx context.Context, cfg *config.Config, current, old int32) (pg.LSN, error) {
+	repl, err := catalog.ConnectReplication(ctx, cfg.Source.URL.Reveal())
 	if err != nil {
 		return 0, fmt.Errorf("open replication connection: %w", err)
 	}
 	defer closeConn(repl)
-	return wal.TimelineSwitch(ctx, repl, current, old)
+	return catalog.TimelineSwitch(ctx, repl, current, old)
 }
 
 // known is the position up to which everything counts as published.
-func (v *view) known() wal.LSN {
+func (v *view) known() pg.LSN {
 	if v.stored == nil {
 		return v.seen.Slot.ConfirmedFlush
 	}

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Sample is a look at the slot, and after it at the topics.
 type Sample struct {
 	At        time.Time // before the slot was looked at
-	Confirmed wal.LSN   // the slot's confirmed position
+	Confirmed pg.LSN    // the slot's confirmed position
 	// Ends are the offsets of the next records of the topics' partitions, read
 	// after Confirmed: what was confirmed must be below them.
 	Ends map[string][]int64

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 const (
@@ -81,7 +81,7 @@ func event(n, i, key int) checker.Event {
 }
 
 // commitLSN is where the n-th transaction's commit record begins.
-func commitLSN(n int) wal.LSN { return wal.LSN(1000 + 100*n) }
+func commitLSN(n int) pg.LSN { return pg.LSN(1000 + 100*n) }
 
 // publish makes a transaction's records.
 func publish(tx checker.Transaction, n int) []checker.Record {

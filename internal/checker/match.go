@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // expectation is an event and where the writers have it.
@@ -20,7 +20,7 @@ type expectation struct {
 type delivery struct {
 	expectation
 	Record
-	position wal.Position
+	position pg.Position
 	xid      uint64
 	at       int // index of the record
 }
@@ -129,7 +129,7 @@ func (d *delivery) readHeaders(noPosition bool) error {
 	if err != nil {
 		return fmt.Errorf("cdc-seq: %w", err)
 	}
-	d.position = wal.Position{CommitLSN: lsn, Seq: uint32(seq)}
+	d.position = pg.Position{CommitLSN: lsn, Seq: uint32(seq)}
 	if d.xid, err = strconv.ParseUint(have[2].Value, 10, 32); err != nil {
 		return fmt.Errorf("cdc-xid: %w", err)
 	}

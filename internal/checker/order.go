@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // complete finds what did not arrive.
@@ -34,7 +34,7 @@ func (r *Report) complete(txs []Transaction, first map[string]delivery) {
 // positions finds transactions whose records disagree about their position, and
 // positions that two transactions share.
 func (r *Report) positions(txs []Transaction, first map[string]delivery) {
-	owner := map[wal.LSN]int{}
+	owner := map[pg.LSN]int{}
 	for t, tx := range txs {
 		var last *delivery
 		for _, ev := range tx.Events {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Watcher takes Samples. Run is its goroutine; Samples may be called from any.
@@ -72,7 +72,7 @@ func (w *Watcher) look(ctx context.Context, conn **pgx.Conn) (Sample, error) {
 	return s, err
 }
 
-func (w *Watcher) confirmed(ctx context.Context, conn **pgx.Conn) (lsn wal.LSN, err error) {
+func (w *Watcher) confirmed(ctx context.Context, conn **pgx.Conn) (lsn pg.LSN, err error) {
 	if *conn == nil {
 		if *conn, err = pgx.Connect(ctx, w.URL); err != nil {
 			return 0, err

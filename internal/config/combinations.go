@@ -1,7 +1,7 @@
 package config
 
 import (
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -23,7 +23,7 @@ func (l *loader) choosePolling() {
 		l.cfg.Event.PositionHeaders = false
 	}
 	if _, set := l.given["checkpoint.store"]; !set {
-		l.cfg.Checkpoint.Store = checkpoint.StoreNone
+		l.cfg.Checkpoint.Store = store.StoreNone
 	}
 }
 
@@ -42,7 +42,7 @@ func (l *loader) validatePolling() {
 	if l.cfg.Event.PositionHeaders {
 		l.report("event.position_headers", "needs a position in the log, which source.mode: poll does not know", "remove it, or set it to false")
 	}
-	if l.cfg.Checkpoint.Store != checkpoint.StoreNone {
+	if l.cfg.Checkpoint.Store != store.StoreNone {
 		l.report("checkpoint.store", "has no effect with source.mode: poll: the table is the state", "remove it, or set it to none")
 	}
 	if l.cfg.Source.Snapshot == SnapshotInitial {
@@ -59,13 +59,13 @@ func (l *loader) validateSnapshot() {
 		l.report("source.snapshot", "has nothing to read: messages are in no table",
 			"set source.snapshot to never; or name the tables to read beside the messages in source.tables")
 	}
-	if l.cfg.Checkpoint.Store == checkpoint.StoreNone {
+	if l.cfg.Checkpoint.Store == store.StoreNone {
 		l.report("source.snapshot", "needs a checkpoint, or every start would publish the whole table again", "set checkpoint.store to kafka, postgres or file; `cdc-outbox tail --from-table` shows what would be published")
 	}
 }
 
 func (l *loader) validateCheckpoint() {
-	if l.cfg.Checkpoint.Store != checkpoint.StoreKafka {
+	if l.cfg.Checkpoint.Store != store.StoreKafka {
 		return
 	}
 	if l.cfg.Sink.Kafka == nil {
@@ -83,7 +83,7 @@ func (l *loader) validateRetention() {
 	switch {
 	case l.cfg.Source.Mode == ModePoll:
 		l.report("retention.after", "is for tables that are read from the log", "set source.poll.after_publish to delete")
-	case l.cfg.Checkpoint.Store == checkpoint.StoreNone:
+	case l.cfg.Checkpoint.Store == store.StoreNone:
 		l.report("retention.after", "needs a checkpoint: without one nobody notices that the slot was recreated, and rows that were not published would be deleted", "set checkpoint.store")
 	case len(l.cfg.Source.Tables) == 0:
 		l.report("retention.after", "has no table to keep: messages leave nothing behind", "remove it")

@@ -16,13 +16,13 @@ package config
 import (
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Config is everything a connector can be told. The YAML keys are the public
@@ -33,7 +33,7 @@ type Config struct {
 	Event      transform.EventOptions `yaml:"event"`
 	Route      transform.RouteOptions `yaml:"route"`
 	Sink       Sink                   `yaml:"sink"`
-	Checkpoint checkpoint.Options     `yaml:"checkpoint"`
+	Checkpoint store.Options          `yaml:"checkpoint"`
 	Errors     Errors                 `yaml:"errors"`
 	Retention  retention.Options      `yaml:"retention"`
 	HTTP       HTTP                   `yaml:"http"`
@@ -49,11 +49,11 @@ type Source struct {
 	// URL is a libpq connection string, as a URL or as key=value pairs.
 	// Required.
 	URL setting.Secret `yaml:"url"`
-	// Tables are the outbox tables, each written as wal.ParseTable reads it. With
+	// Tables are the outbox tables, each written as pg.ParseTable reads it. With
 	// ModeMessage they are read beside the messages, and there is none by default.
-	Tables      []wal.Table `yaml:"tables"`
-	Slot        string      `yaml:"slot"`
-	Publication string      `yaml:"publication"`
+	Tables      []pg.Table `yaml:"tables"`
+	Slot        string     `yaml:"slot"`
+	Publication string     `yaml:"publication"`
 	// Create makes run create the publication and the slot where they are
 	// missing on a first start. It never recreates a slot that was lost.
 	Create bool `yaml:"create"`
@@ -119,7 +119,7 @@ type Log struct {
 func Default() Config {
 	return Config{
 		Source: Source{
-			Tables:          []wal.Table{{Schema: "public", Name: "outbox"}},
+			Tables:          []pg.Table{{Schema: "public", Name: "outbox"}},
 			Slot:            "cdc_outbox",
 			Publication:     "cdc_outbox",
 			Create:          true,
@@ -133,7 +133,7 @@ func Default() Config {
 		Event:      transform.DefaultEvent(),
 		Route:      transform.DefaultRoute(),
 		Sink:       Sink{Kafka: sink.DefaultOptions()},
-		Checkpoint: checkpoint.DefaultOptions(),
+		Checkpoint: store.DefaultOptions(),
 		Errors: Errors{
 			OnBadEvent:      transform.BadEventStop,
 			DeadLetterTopic: "outbox.dead-letter",

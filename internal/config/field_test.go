@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // keyCase is how one key is written in a test, and what must become of it.
@@ -34,8 +34,8 @@ func sample(t *testing.T, f *field) keyCase {
 	case bool:
 		flipped := !f.value.Bool()
 		return keyCase{fmt.Sprint(flipped), fmt.Sprint(flipped), flipped}
-	case []wal.Table:
-		return keyCase{"[a, b.c]", "a,b.c", []wal.Table{{Schema: "public", Name: "a"}, {Schema: "b", Name: "c"}}}
+	case []pg.Table:
+		return keyCase{"[a, b.c]", "a,b.c", []pg.Table{{Schema: "public", Name: "a"}, {Schema: "b", Name: "c"}}}
 	case []string:
 		return keyCase{"[a, b]", "a,b", []string{"a", "b"}}
 	case map[string]string:
@@ -140,7 +140,7 @@ func typeName(f *field) string {
 		return "string"
 	case bool:
 		return "boolean"
-	case []wal.Table:
+	case []pg.Table:
 		return "list"
 	case []string:
 		return "list"
@@ -157,7 +157,7 @@ func typeName(f *field) string {
 
 func defaultText(f *field) string {
 	switch v := f.value.Interface().(type) {
-	case []wal.Table:
+	case []pg.Table:
 		return fmt.Sprint(v)
 	case []string:
 		return "[" + strings.Join(v, ", ") + "]"

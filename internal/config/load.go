@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -142,7 +142,7 @@ func (l *loader) chooseSink() {
 	}
 	l.cfg.Sink.Kafka = nil
 	if _, set := l.given["checkpoint.store"]; !set {
-		l.cfg.Checkpoint.Store = checkpoint.StoreNone
+		l.cfg.Checkpoint.Store = store.StoreNone
 	}
 }
 

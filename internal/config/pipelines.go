@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
 )
 
@@ -196,7 +196,7 @@ func (c *Config) places() (all []place) {
 	} else {
 		all = append(all, place{"source.slot", c.Source.Slot, "", "give each pipeline a slot of its own, in all databases"})
 	}
-	if c.Checkpoint.Store == checkpoint.StoreFile {
+	if c.Checkpoint.Store == store.StoreFile {
 		all = append(all, place{"checkpoint.path", filepath.Clean(c.Checkpoint.Path), "", "give each pipeline a file of its own"})
 	}
 	if key := c.Checkpoint.Key; key != "" {

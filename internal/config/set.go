@@ -12,12 +12,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 var (
 	stdoutType = reflect.TypeFor[*Stdout]()
-	tablesType = reflect.TypeFor[[]wal.Table]()
+	tablesType = reflect.TypeFor[[]pg.Table]()
 )
 
 // kind is the shape of YAML that the field takes.
@@ -57,11 +57,11 @@ func (f *field) setList(items []string) error {
 		f.value.Set(reflect.ValueOf(items))
 		return nil
 	}
-	tables := make([]wal.Table, len(items))
+	tables := make([]pg.Table, len(items))
 	for i, name := range items {
 		var err error
-		if tables[i], err = wal.ParseTable(name); err != nil {
-			return failure.Configf(wal.TableRemedy, "%w", err)
+		if tables[i], err = pg.ParseTable(name); err != nil {
+			return failure.Configf(pg.TableRemedy, "%w", err)
 		}
 	}
 	f.value.Set(reflect.ValueOf(tables))

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // slotName is PostgreSQL's rule for replication slots (ReplicationSlotValidateName).
@@ -47,11 +47,11 @@ func (l *loader) validateSource(report setting.Report) {
 	}
 }
 
-func (l *loader) validateTables(tables []wal.Table) {
+func (l *loader) validateTables(tables []pg.Table) {
 	if len(tables) == 0 && l.cfg.Source.Mode != ModeMessage {
 		l.report("source.tables", "is empty", "name the outbox table, for example [public.outbox]")
 	}
-	seen := map[wal.Table]bool{}
+	seen := map[pg.Table]bool{}
 	for _, table := range tables {
 		if seen[table] {
 			l.report("source.tables", "names "+table.String()+" twice", "keep one")

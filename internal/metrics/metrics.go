@@ -18,8 +18,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const namespace = "cdc_outbox"
@@ -198,4 +199,6 @@ func (m *Metrics) CheckpointSaved(err error) {
 
 // Slot sets what the server says of the slot: flush is the end of its log, lag
 // the time since the commit of the oldest unconfirmed event, 0 without one.
-func (m *Metrics) Slot(slot wal.Slot, flush wal.LSN, lag time.Duration) { m.slot.set(slot, flush, lag) }
+func (m *Metrics) Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration) {
+	m.slot.set(slot, flush, lag)
+}

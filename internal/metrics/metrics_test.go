@@ -14,9 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 var _ stream.Metrics = (*Metrics)(nil)
@@ -44,7 +45,7 @@ func TestExposition(t *testing.T) {
 	m.TopicsMissing(2)
 	m.CheckpointSaved(nil)
 	m.CheckpointSaved(errors.New("no"))
-	m.Slot(wal.Slot{ConfirmedFlush: 0x1000, RestartLSN: 0x800}, 0x1800, 3*time.Second)
+	m.Slot(catalog.Slot{ConfirmedFlush: 0x1000, RestartLSN: 0x800}, 0x1800, 3*time.Second)
 	m.Observe(lsn(0x2000), lsn(0x1000), number(7), number(700))
 	m.ObserveUnconfirmed(func() time.Duration { return 4 * time.Second })
 	m.ObserveReady(func() bool { return true })
@@ -99,14 +100,14 @@ func TestSlot(t *testing.T) {
 	limit, exceeded := int64(4096), int64(-1)
 	for _, tt := range []struct {
 		name                string
-		slot                wal.Slot
+		slot                catalog.Slot
 		lag, retained, safe string
 	}{
-		{"without a limit", wal.Slot{ConfirmedFlush: 100, RestartLSN: 50}, "900", "950", "+Inf"},
-		{"with a limit", wal.Slot{ConfirmedFlush: 1000, RestartLSN: 999, SafeWALSize: &limit}, "0", "1", "4096"},
-		{"over the limit", wal.Slot{ConfirmedFlush: 1, RestartLSN: 1, SafeWALSize: &exceeded}, "999", "999", "0"},
-		{"lost", wal.Slot{WALStatus: "lost"}, "0", "0", "0"},
-		{"moved on since", wal.Slot{ConfirmedFlush: 2000, RestartLSN: 2000}, "0", "0", "+Inf"},
+		{"without a limit", catalog.Slot{ConfirmedFlush: 100, RestartLSN: 50}, "900", "950", "+Inf"},
+		{"with a limit", catalog.Slot{ConfirmedFlush: 1000, RestartLSN: 999, SafeWALSize: &limit}, "0", "1", "4096"},
+		{"over the limit", catalog.Slot{ConfirmedFlush: 1, RestartLSN: 1, SafeWALSize: &exceeded}, "999", "999", "0"},
+		{"lost", catalog.Slot{WALStatus: "lost"}, "0", "0", "0"},
+		{"moved on since", catalog.Slot{ConfirmedFlush: 2000, RestartLSN: 2000}, "0", "0", "+Inf"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			set := New("", "")
@@ -169,7 +170,7 @@ func event(topic, key string, commit time.Time) *transform.Event {
 	return ev
 }
 
-func lsn(v wal.LSN) func() wal.LSN { return func() wal.LSN { return v } }
+func lsn(v pg.LSN) func() pg.LSN { return func() pg.LSN { return v } }
 
 func number(v int64) func() int64 { return func() int64 { return v } }
 

@@ -5,20 +5,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // progress is read when metrics are collected, so that the hot path does not
 // set gauges.
 type progress struct {
-	received, confirmed           func() wal.LSN
+	received, confirmed           func() pg.LSN
 	inFlightEvents, inFlightBytes func() int64
 }
 
 // Observe names the functions that are asked when metrics are collected, in
 // place of earlier ones. They are called from the collecting goroutine and must
 // not block.
-func (m *Metrics) Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64) {
+func (m *Metrics) Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64) {
 	m.progress.Store(&progress{received, confirmed, inFlightEvents, inFlightBytes})
 }
 

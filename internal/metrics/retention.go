@@ -3,8 +3,8 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // retentionMetrics show what keeps the outbox tables small. They have no series
@@ -23,17 +23,17 @@ func (r *retentionMetrics) register(m *Metrics) {
 }
 
 // RetentionDeleted implements retention.Observer.
-func (m *Metrics) RetentionDeleted(table wal.Table, rows int64) {
+func (m *Metrics) RetentionDeleted(table pg.Table, rows int64) {
 	m.retention.rows.WithLabelValues(table.String()).Add(float64(rows))
 }
 
 // RetentionPartition implements retention.Observer.
-func (m *Metrics) RetentionPartition(table wal.Table, change retention.PartitionChange) {
+func (m *Metrics) RetentionPartition(table pg.Table, change retention.PartitionChange) {
 	m.retention.partitions.WithLabelValues(table.String(), string(change)).Inc()
 }
 
 // RetentionPassed implements retention.Observer.
-func (m *Metrics) RetentionPassed(table wal.Table, bytes int64, err error) {
+func (m *Metrics) RetentionPassed(table pg.Table, bytes int64, err error) {
 	m.retention.passes.WithLabelValues(table.String()).Inc()
 	if err != nil {
 		m.retention.failures.WithLabelValues(table.String()).Inc()

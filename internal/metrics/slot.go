@@ -6,7 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // slotGauges are the server's view of the slot, as of the last look at
@@ -23,7 +24,7 @@ func (s *slotGauges) register(m *Metrics) {
 	s.safeBytes.Set(math.Inf(1))
 }
 
-func (s *slotGauges) set(slot wal.Slot, flush wal.LSN, lag time.Duration) {
+func (s *slotGauges) set(slot catalog.Slot, flush pg.LSN, lag time.Duration) {
 	s.lagBytes.Set(distance(slot.ConfirmedFlush, flush))
 	s.retainedBytes.Set(distance(slot.RestartLSN, flush))
 	s.lagSeconds.Set(max(0, lag).Seconds())
@@ -32,14 +33,14 @@ func (s *slotGauges) set(slot wal.Slot, flush wal.LSN, lag time.Duration) {
 
 // distance is 0 for a position that is unknown or beyond end, which was read
 // earlier.
-func distance(from, end wal.LSN) float64 {
+func distance(from, end pg.LSN) float64 {
 	if from == 0 || from > end {
 		return 0
 	}
 	return float64(end - from)
 }
 
-func safeBytes(slot wal.Slot) float64 {
+func safeBytes(slot catalog.Slot) float64 {
 	if _, lost := slot.Lost(); lost {
 		return 0
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -35,7 +35,7 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = kafkatest.Start(t).Brokers
 	cfg.Source.Slot = "no_store"
-	cfg.Checkpoint.Store = checkpoint.StorePostgres
+	cfg.Checkpoint.Store = store.StorePostgres
 	c := start(t, cfg)
 	wait(t, "the store to be missed", func() bool {
 		return c.logs.FilterMessage("checkpoint store is not available, will retry").Len() > 1
@@ -61,7 +61,7 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = broker.Brokers
 	cfg.Source.Slot = "forgetful"
-	cfg.Checkpoint.Store, cfg.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 	behind := cfg
 	at.Host = line.Addr()
 	behind.Source.URL = setting.Secret(at.String())

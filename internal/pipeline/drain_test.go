@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -27,7 +27,7 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 			cfg.Source.Mode, cfg.Source.Slot = mode, "drain_"+mode
 			cfg.Source.Poll.ClaimTimeout = time.Hour
 			cfg.Event.PositionHeaders = false
-			cfg.Checkpoint.Store, cfg.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+			cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 			cfg.Errors.DrainTimeout = time.Hour
 			c := start(t, cfg)
 			wait(t, "the connector to be active", func() bool { return c.role() == "active" })

@@ -9,9 +9,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // A record of outbox_emit is byte for byte that of a row with the same values,
@@ -31,7 +31,7 @@ func TestRecordsOfMessagesAreThoseOfRows(t *testing.T) {
 			}
 			for typ := range payloads {
 				pgtest.Exec(t, db, "CREATE TABLE box_"+typ+fmt.Sprintf(columns, typ))
-				cfg.Source.Tables = append(cfg.Source.Tables, wal.Table{Schema: "public", Name: "box_" + typ})
+				cfg.Source.Tables = append(cfg.Source.Tables, pg.Table{Schema: "public", Name: "box_" + typ})
 			}
 			if _, err := admin.Setup(t.Context(), &config.Config{Source: cfg.Source, Event: cfg.Event, Sink: cfg.Sink, Checkpoint: cfg.Checkpoint},
 				admin.SetupOptions{Schema: admin.SchemaDebezium}); err != nil {

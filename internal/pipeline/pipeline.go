@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
@@ -156,12 +157,12 @@ var storeWaits = backoff.Range{First: 250 * time.Millisecond, Longest: 5 * time.
 func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
 	retry := backoff.Series{Range: storeWaits}
 	for {
-		store, err := wiring.OpenStore(ctx, p.cfg)
+		opened, err := wiring.OpenStore(ctx, p.cfg)
 		if err == nil {
-			if err = checkpoint.Writable(ctx, store); err == nil {
-				return store, nil
+			if err = store.Writable(ctx, opened); err == nil {
+				return opened, nil
 			}
-			store.Close()
+			opened.Close()
 			err = fmt.Errorf("checkpoint store: %w", err)
 		}
 		if ctx.Err() != nil || failure.ClassOf(err) != failure.Transient {

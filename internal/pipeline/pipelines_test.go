@@ -20,9 +20,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // TestPipelinesAreIsolated drops the slot of one of three pipelines and lets
@@ -128,7 +128,7 @@ func TestPipelineIsStartedAgainAfterWhatMayPass(t *testing.T) {
 func pipelineConfig(url, broker, name string) *config.Config {
 	cfg := config.Default()
 	cfg.Source.URL = setting.Secret(url)
-	cfg.Source.Tables = []wal.Table{{Schema: "public", Name: name}}
+	cfg.Source.Tables = []pg.Table{{Schema: "public", Name: name}}
 	cfg.Source.Slot = "isolated_" + name
 	cfg.Source.Publication = "isolated_" + name
 	cfg.Route.Topic = "isolated.${routedByValue}"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -27,7 +27,7 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 			cfg.Sink.Kafka.Brokers = broker.Brokers
 			cfg.Source.Mode, cfg.Source.Slot = mode, "probe_"+mode
 			cfg.Event.PositionHeaders = mode == config.ModeWAL
-			cfg.Checkpoint.Store, cfg.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+			cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 			all := []running{start(t, cfg)}
 			if mode == config.ModeWAL {
 				wait(t, "the first to be active", func() bool { return all[0].role() == "active" })
@@ -70,7 +70,7 @@ func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
 	silent, _ := kafkatest.Silent(t)
 	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = []string{silent}
-	cfg.Checkpoint.Store = checkpoint.StoreKafka
+	cfg.Checkpoint.Store = store.StoreKafka
 	c := start(t, cfg)
 	const line = "Kafka does not answer; events wait"
 	wait(t, "a line in the log", func() bool { return c.logs.FilterMessage(line).Len() == 1 })

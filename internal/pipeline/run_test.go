@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
@@ -104,7 +104,7 @@ func TestRunAnswersWhileItWaitsForABroker(t *testing.T) {
 	cfg := stdoutConfig("postgres://nobody@127.0.0.1:1/app")
 	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	cfg.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
-	cfg.Checkpoint.Store = checkpoint.StoreKafka
+	cfg.Checkpoint.Store = store.StoreKafka
 	c := start(t, cfg)
 	wait(t, "an answer", func() bool { return code(c.base+"/livez") == http.StatusOK })
 	if got := code(c.base + "/readyz"); got != http.StatusServiceUnavailable {
@@ -149,7 +149,7 @@ func stdoutConfig(url string) config.Config {
 	cfg.Source.URL = setting.Secret(url)
 	cfg.Source.Slot = "connector_test"
 	cfg.Sink = config.Sink{Stdout: &config.Stdout{}}
-	cfg.Checkpoint.Store = checkpoint.StoreNone
+	cfg.Checkpoint.Store = store.StoreNone
 	cfg.HTTP.Listen = "127.0.0.1:0"
 	return cfg
 }

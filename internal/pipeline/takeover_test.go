@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -51,7 +51,7 @@ func TestInstanceThatWasOvertakenStandsBy(t *testing.T) {
 	t.Cleanup(func() { _ = line.Close() })
 	cfg := stdoutConfig(db)
 	cfg.Source.Slot = "connector_takeover"
-	cfg.Checkpoint.Store, cfg.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 	behind := cfg
 	at.Host = line.Addr()
 	behind.Source.URL = setting.Secret(at.String())

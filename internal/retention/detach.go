@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // detach takes a partition out of the table and marks it for dropDetached. While
 // a default partition exists PostgreSQL refuses to do so concurrently; the
 // exclusive lock that it takes then is waited for shortly only.
-func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition, hasDefault bool) error {
+func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition, hasDefault bool) error {
 	statement := "ALTER TABLE " + parent.Quoted() + " DETACH PARTITION " + p.table.Quoted()
 	comment := sqltext.Literal(marked(p.comment, detachedFrom(parent)))
 	var err error
@@ -43,7 +43,7 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent wal.Table
 // detachedFrom is the mark of a table that was a partition. It is in the table's
 // comment, behind what an operator wrote there, as that survives whatever becomes
 // of the connector.
-func detachedFrom(parent wal.Table) string {
+func detachedFrom(parent pg.Table) string {
 	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
 }
 
@@ -70,12 +70,12 @@ func unmarked(comment, mark string) string {
 	return sqltext.Literal(strings.TrimSuffix(comment, "\n"+mark))
 }
 
-func commentOn(t wal.Table, comment string) string {
+func commentOn(t pg.Table, comment string) string {
 	return "COMMENT ON TABLE " + t.Quoted() + " IS " + comment
 }
 
 // mark gives a partition its comment, an SQL literal or NULL.
-func mark(ctx context.Context, conn *pgx.Conn, t wal.Table, comment string) error {
+func mark(ctx context.Context, conn *pgx.Conn, t pg.Table, comment string) error {
 	if _, err := conn.Exec(ctx, commentOn(t, comment)); err != nil {
 		return fmt.Errorf("mark partition %s: %w", t, err)
 	}
@@ -96,7 +96,7 @@ SELECT n.nspname, c.relname, c.oid
 // dropDetached drops what detach has detached, once the confirmed position has
 // passed the moment when that was seen: nobody has written to it since, for it
 // waited for all who had.
-func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent wal.Table) error {
+func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	rows, err := conn.Query(ctx, detachedQuery, detachedFrom(parent))
 	if err != nil {
 		return fmt.Errorf("look for detached partitions of %s: %w", parent, err)
@@ -115,7 +115,7 @@ func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent wal
 	return errors.Join(errs...)
 }
 
-func (r *retention) drop(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition) error {
+func (r *retention) drop(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition) error {
 	published, err := r.confirmedSince(ctx, conn, since{detached, p.oid})
 	if err != nil || !published {
 		return err

@@ -4,8 +4,8 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // remedies are by SQLSTATE.
@@ -27,13 +27,13 @@ func isHeld(err error) bool {
 }
 
 // nameTaken is the error for a table that is in a partition's place.
-func nameTaken(parent, name wal.Table) error {
+func nameTaken(parent, name pg.Table) error {
 	return failure.Configf("rename it, or make it the partition: ALTER TABLE "+parent.Quoted()+" ATTACH PARTITION "+name.Quoted()+" FOR VALUES FROM … TO …",
 		"create partition %s: a table of that name exists that is no partition of %s", name, parent)
 }
 
 // notByTime is the error for a table whose partitions never get old.
-func notByTime(table wal.Table) error {
+func notByTime(table pg.Table) error {
 	return failure.Configf("partition it by RANGE of the time of writing, or turn retention off",
 		"%s is partitioned, but not by ranges of time", table)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // horizon is a moment in the database's life: every transaction before xmin had
 // ended by then, and its end lies before lsn in the log.
 type horizon struct {
 	xmin int64 // with its epoch: not what a row has, which is the lower half
-	lsn  wal.LSN
+	lsn  pg.LSN
 }
 
 // The snapshot is taken before the functions run, so the position is read after
@@ -43,7 +43,7 @@ type horizons struct {
 
 // advance settles the next horizon if the confirmed position has reached it,
 // and then takes a new one.
-func (h *horizons) advance(ctx context.Context, conn *pgx.Conn, confirmed wal.LSN) error {
+func (h *horizons) advance(ctx context.Context, conn *pgx.Conn, confirmed pg.LSN) error {
 	if h.next.lsn != 0 {
 		if confirmed < h.next.lsn {
 			return nil

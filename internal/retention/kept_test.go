@@ -11,9 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const patience = time.Minute
@@ -50,9 +51,9 @@ func startOn(t *testing.T, server *pgtest.Server, schema string, adapt func(*ret
 			Interval:        10 * time.Millisecond,
 			PartitionsAhead: 2,
 		},
-		Connect:   func(ctx context.Context) (*pgx.Conn, error) { return wal.Connect(ctx, url) },
-		Tables:    []wal.Table{{Schema: "public", Name: "outbox"}},
-		Confirmed: func() wal.LSN { k.observer.looks.Add(1); return wal.LSN(k.confirmed.Load()) },
+		Connect:   func(ctx context.Context) (*pgx.Conn, error) { return catalog.Connect(ctx, url) },
+		Tables:    []pg.Table{{Schema: "public", Name: "outbox"}},
+		Confirmed: func() pg.LSN { k.observer.looks.Add(1); return pg.LSN(k.confirmed.Load()) },
 		Observer:  k.observer,
 		Log:       zaptest.NewLogger(t),
 	}
@@ -163,9 +164,9 @@ func (o *observer) last() error {
 	return o.err
 }
 
-func (o *observer) RetentionDeleted(_ wal.Table, rows int64) { o.deleted.Add(rows) }
+func (o *observer) RetentionDeleted(_ pg.Table, rows int64) { o.deleted.Add(rows) }
 
-func (o *observer) RetentionPartition(_ wal.Table, change retention.PartitionChange) {
+func (o *observer) RetentionPartition(_ pg.Table, change retention.PartitionChange) {
 	if change == retention.Created {
 		o.created.Add(1)
 	} else {
@@ -173,7 +174,7 @@ func (o *observer) RetentionPartition(_ wal.Table, change retention.PartitionCha
 	}
 }
 
-func (o *observer) RetentionPassed(_ wal.Table, _ int64, err error) {
+func (o *observer) RetentionPassed(_ pg.Table, _ int64, err error) {
 	o.passed.Add(1)
 	if err != nil {
 		o.mu.Lock()

@@ -11,14 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // partition is a partition of an outbox table.
 type partition struct {
-	table     wal.Table
+	table     pg.Table
 	oid       uint32
 	isDefault bool
 	// expired: all its times are older than asked.
@@ -43,7 +43,7 @@ SELECT n.nspname, c.relname, c.oid, bound.text = 'DEFAULT',
  WHERE i.inhparent = $1::regclass
  ORDER BY upper.text NULLS LAST, 2`
 
-func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent wal.Table) ([]partition, error) {
+func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent pg.Table) ([]partition, error) {
 	rows, err := conn.Query(ctx, partitionsQuery, parent.Quoted(), r.opts.After)
 	if err != nil {
 		return nil, fmt.Errorf("read the partitions of %s: %w", parent, err)
@@ -62,7 +62,7 @@ func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent w
 // that were detached before a moment up to which everything is published and,
 // if the rows have their turn, deletes those of the default partition. Each is
 // tried whatever becomes of the others.
-func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent wal.Table, rows bool, h horizon) error {
+func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent pg.Table, rows bool, h horizon) error {
 	errs := []error{r.createAhead(ctx, conn, parent)}
 	partitions, err := r.readPartitions(ctx, conn, parent)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent w
 }
 
 // createAhead creates the partitions for now and the spans after it.
-func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.Table) error {
+func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	if r.opts.PartitionsAhead == 0 {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent wal.
 }
 
 // create creates a partition unless the table has it.
-func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent wal.Table, p outbox.Partition) error {
-	name := wal.Table{Schema: parent.Schema, Name: p.Name}
+func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent pg.Table, p outbox.Partition) error {
+	name := pg.Table{Schema: parent.Schema, Name: p.Name}
 	var exists, attached bool
 	err := conn.QueryRow(ctx, `SELECT to_regclass($2) IS NOT NULL,
 		EXISTS (SELECT FROM pg_inherits WHERE inhparent = $1::regclass AND inhrelid = to_regclass($2))`,
@@ -148,7 +148,7 @@ func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent wal.Table
 
 // expire detaches a partition once what was written before it expired is
 // published: until then a repair may want to read it through the table.
-func (r *retention) expire(ctx context.Context, conn *pgx.Conn, parent wal.Table, p partition, hasDefault bool) error {
+func (r *retention) expire(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition, hasDefault bool) error {
 	published, err := r.confirmedSince(ctx, conn, since{expired, p.oid})
 	if err != nil || !published {
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Parts are what Run works with. All are required.
@@ -21,10 +21,10 @@ type Parts struct {
 	// log Confirmed speaks of: to no other, and none of another timeline.
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Tables are the outbox tables, partitioned or not.
-	Tables []wal.Table
+	Tables []pg.Table
 	// Confirmed is the position up to which everything that was committed is
 	// published and saved.
-	Confirmed func() wal.LSN
+	Confirmed func() pg.LSN
 	Observer  Observer
 	Log       *zap.Logger
 }
@@ -32,13 +32,13 @@ type Parts struct {
 // Observer is told what happens; it must not block.
 type Observer interface {
 	// RetentionDeleted is told of rows deleted.
-	RetentionDeleted(table wal.Table, rows int64)
+	RetentionDeleted(table pg.Table, rows int64)
 	// RetentionPartition is told of a partition created or dropped.
-	RetentionPartition(table wal.Table, change PartitionChange)
+	RetentionPartition(table pg.Table, change PartitionChange)
 	// RetentionPassed is told of each pass through the rows or the partitions of
 	// a table, with the size of the table and its indexes in bytes, and why the
 	// pass failed, or nil.
-	RetentionPassed(table wal.Table, bytes int64, err error)
+	RetentionPassed(table pg.Table, bytes int64, err error)
 }
 
 // PartitionChange is what happened to a partition.
@@ -61,7 +61,7 @@ var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 // tables is still to be published in another way than through the log, as the
 // rows of a snapshot are.
 func Run(ctx context.Context, o Parts) {
-	r := &retention{opts: o, turns: make([]turn, len(o.Tables)), full: map[wal.Table]time.Time{}}
+	r := &retention{opts: o, turns: make([]turn, len(o.Tables)), full: map[pg.Table]time.Time{}}
 	retry := backoff.Series{Range: reconnectWaits}
 	for ctx.Err() == nil {
 		err := r.session(ctx, &retry)
@@ -77,9 +77,9 @@ func Run(ctx context.Context, o Parts) {
 // retention is one call of Run.
 type retention struct {
 	opts  Parts
-	turns []turn                  // of the tables, in their order
-	seen  map[since]horizon       // when a partition was first seen in a state, on this connection
-	full  map[wal.Table]time.Time // until when partitions are not tried whose rows the default one holds
+	turns []turn                 // of the tables, in their order
+	seen  map[since]horizon      // when a partition was first seen in a state, on this connection
+	full  map[pg.Table]time.Time // until when partitions are not tried whose rows the default one holds
 }
 
 // session makes passes on one connection until ctx ends or it breaks.
@@ -148,7 +148,7 @@ func (r *retention) passAll(ctx context.Context, conn *pgx.Conn, h horizon) erro
 }
 
 // pass keeps one table, if there is anything to do by now.
-func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table wal.Table, t *turn, h horizon) (passed bool, err error) {
+func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table pg.Table, t *turn, h horizon) (passed bool, err error) {
 	var strategy string // empty for a table without partitions
 	err = conn.QueryRow(ctx, `SELECT COALESCE(max(partstrat::text), '') FROM pg_partitioned_table WHERE partrelid = $1::regclass`,
 		table.Quoted()).Scan(&strategy)
@@ -169,7 +169,7 @@ func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table wal.Table, t
 }
 
 // readSize is the size of a table in bytes, with its partitions and indexes.
-func readSize(ctx context.Context, conn *pgx.Conn, table wal.Table) (size int64, err error) {
+func readSize(ctx context.Context, conn *pgx.Conn, table pg.Table) (size int64, err error) {
 	err = conn.QueryRow(ctx, `SELECT sum(pg_total_relation_size(relid)) FROM (
 		SELECT $1::regclass AS relid UNION ALL SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = $1::regclass) t`,
 		table.Quoted()).Scan(&size)

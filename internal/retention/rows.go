@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const (
@@ -43,7 +43,7 @@ const deleteRange = `DELETE FROM ONLY %s
 // how many rows it deleted. It rests after each range for as long as the range
 // took, so that it takes half of one connection's time at most. A range with a
 // row that somebody has locked is left for the next pass.
-func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table wal.Table, h horizon) (deleted int64, err error) {
+func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Table, h horizon) (deleted int64, err error) {
 	var pages int64
 	err = conn.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, table.Quoted()).Scan(&pages)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // TestHorizonThatIsTooOldTellsNothing: half the transaction ids later, a horizon
@@ -144,7 +144,7 @@ func (a *aged) nextXID() int64 {
 func (a *aged) pass(xmin int64) int64 {
 	a.t.Helper()
 	n, err := retention.DeleteRows(a.t.Context(), a.conn, retention.Parts{
-		Tables:   []wal.Table{{Schema: "public", Name: "outbox"}},
+		Tables:   []pg.Table{{Schema: "public", Name: "outbox"}},
 		Options:  retention.Options{After: time.Hour, Column: "created_at"},
 		Observer: &observer{},
 		Log:      zaptest.NewLogger(a.t),

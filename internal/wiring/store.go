@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -26,13 +27,13 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 	}
 	var kafka []kgo.Opt
 	principal := ""
-	if cfg.Checkpoint.Store == checkpoint.StoreKafka {
+	if cfg.Checkpoint.Store == store.StoreKafka {
 		if kafka, err = sink.ClientOpts(*cfg.Sink.Kafka); err != nil {
 			return nil, err
 		}
 		principal = sink.Principal(*cfg.Sink.Kafka)
 	}
-	store, err := checkpoint.Open(ctx, cfg.Checkpoint, key, kafka, principal, cfg.Source.URL.Reveal())
+	store, err := store.Open(ctx, cfg.Checkpoint, key, kafka, principal, cfg.Source.URL.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoint store: %w", explain(cfg, err))
 	}
@@ -41,7 +42,7 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 
 // explain adds what to do about a store that does not answer.
 func explain(cfg *config.Config, err error) error {
-	if cfg.Checkpoint.Store == checkpoint.StoreKafka {
+	if cfg.Checkpoint.Store == store.StoreKafka {
 		return sink.Unreachable(*cfg.Sink.Kafka, err)
 	}
 	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {

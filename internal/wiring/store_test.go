@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -39,12 +39,12 @@ func TestOpenStore(t *testing.T) {
 		remedy string // "" for success
 	}{
 		{"file", func(c *config.Config) {
-			c.Checkpoint.Store, c.Checkpoint.Path = checkpoint.StoreFile, filepath.Join(t.TempDir(), "cp.json")
+			c.Checkpoint.Store, c.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "cp.json")
 		}, 0, ""},
-		{"none", func(c *config.Config) { c.Checkpoint.Store = checkpoint.StoreNone }, 0, ""},
+		{"none", func(c *config.Config) { c.Checkpoint.Store = store.StoreNone }, 0, ""},
 		{"broker down", func(c *config.Config) { c.Sink.Kafka.Brokers = []string{"127.0.0.1:1"} },
 			failure.Transient, "correct sink.kafka.brokers (127.0.0.1:1)"},
-		{"PostgreSQL down", func(c *config.Config) { c.Checkpoint.Store = checkpoint.StorePostgres },
+		{"PostgreSQL down", func(c *config.Config) { c.Checkpoint.Store = store.StorePostgres },
 			failure.Transient, "start PostgreSQL, or correct host and port in source.url"},
 		{"missing CA", func(c *config.Config) { c.Sink.Kafka.TLS.CAFile = "no-such-file" }, failure.Config, ""},
 	}

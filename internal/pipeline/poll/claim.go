@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const (
@@ -38,7 +38,7 @@ type row struct {
 	key    string // the outbox key's text; "" for NULL
 	rel    string // table's OID; "" for a row that could not be claimed
 	at     string // ctid
-	values []wal.Value
+	values []pg.Value
 	time   time.Time // of creation; zero where unknown
 	size   int64     // of its values in memory, and of all else that is kept for it
 }
@@ -179,15 +179,15 @@ func readRow(columns [][]byte) row {
 	}
 	r.size += int64(n)
 	buf := make([]byte, 0, n)
-	r.values = make([]wal.Value, len(columns))
+	r.values = make([]pg.Value, len(columns))
 	for i, v := range columns {
 		if v == nil {
-			r.values[i] = wal.Value{Kind: wal.Null}
+			r.values[i] = pg.Value{Kind: pg.Null}
 			continue
 		}
 		start := len(buf)
 		buf = append(buf, v...)
-		r.values[i] = wal.Value{Kind: wal.Text, Data: buf[start:len(buf):len(buf)]}
+		r.values[i] = pg.Value{Kind: pg.Text, Data: buf[start:len(buf):len(buf)]}
 	}
 	return r
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // SequenceColumn orders the rows of a table that `cdc-outbox setup` creates.
@@ -15,7 +15,7 @@ const SequenceColumn = "seq"
 
 // NewTable is what ReadTable would find of a table that is to be created with
 // SequenceColumn and the configured columns for marks.
-func NewTable(opts Options, name wal.Table) *Table {
+func NewTable(opts Options, name pg.Table) *Table {
 	p := opts
 	t := &Table{
 		Name:        name,
@@ -38,8 +38,8 @@ func NewTable(opts Options, name wal.Table) *Table {
 
 // notifier is the name of both the trigger and its function; it is in the
 // table's schema.
-func (t *Table) notifier() wal.Table {
-	return wal.Table{Schema: t.Name.Schema, Name: suffixed(t.Name.Name, "_notify")}
+func (t *Table) notifier() pg.Table {
+	return pg.Table{Schema: t.Name.Schema, Name: suffixed(t.Name.Name, "_notify")}
 }
 
 // NotifySQL creates or replaces the trigger that tells of new rows, once for

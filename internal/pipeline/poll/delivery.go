@@ -11,10 +11,10 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // chunkBytes is how much is handed to the sink at a time: enough for a full
@@ -32,7 +32,7 @@ type item struct {
 func route(router *transform.Router, t *Table, rows []row) ([]item, error) {
 	items := make([]item, len(rows))
 	for i, r := range rows {
-		ev, err := router.Route(&wal.Row{CommitTime: r.time, Relation: t.Relation, Values: r.values})
+		ev, err := router.Route(&pg.Row{CommitTime: r.time, Relation: t.Relation, Values: r.values})
 		bad, isBad := errors.AsType[*transform.BadEvent](err)
 		if err != nil && !isBad {
 			return nil, err

@@ -14,12 +14,12 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const patience = 2 * time.Minute
@@ -49,7 +49,7 @@ func newWorld(t *testing.T, server *pgtest.Server, ddl ...string) *world {
 	url := server.NewDatabase(t)
 	pgtest.Exec(t, url, ddl...)
 	parts := poll.Parts{
-		Options: poll.DefaultOptions(), URL: url, Tables: []wal.Table{{Schema: "public", Name: "outbox"}},
+		Options: poll.DefaultOptions(), URL: url, Tables: []pg.Table{{Schema: "public", Name: "outbox"}},
 		Event: transform.DefaultEvent(), Route: transform.DefaultRoute(), OnBadEvent: transform.BadEventStop,
 		DrainTimeout: 20 * time.Second, MaxBufferedBytes: 8 << 20,
 	}

@@ -5,14 +5,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Metrics is told what happens; package internal/metrics implements it. Its
 // methods are called from several goroutines and must not block. Those that
-// relay.Metrics has too mean the same.
+// stream.Metrics has too mean the same.
 type Metrics interface {
 	Published(events []*transform.Event)
 	DeadLettered(reason transform.Reason)
@@ -23,7 +23,7 @@ type Metrics interface {
 	Capacity(bytes int64)
 	Role(role string)
 	TopicsMissing(n int)
-	Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64)
+	Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64)
 	// Backlog is told how many rows wait, counted up to BacklogCounted, and the
 	// age of the oldest; once in a while.
 	Backlog(rows int64, oldest time.Duration)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const indexesQuery = `
@@ -98,7 +98,7 @@ func (t *Table) IndexSQL() string {
 }
 
 // indexNames are names for an index of the table, the best first.
-func indexNames(t wal.Table) []string {
+func indexNames(t pg.Table) []string {
 	names := []string{suffixed(t.Name, "_unpublished_idx")}
 	for n := 2; n < 10; n++ {
 		names = append(names, suffixed(t.Name, fmt.Sprintf("_unpublished_idx%d", n)))
@@ -111,7 +111,7 @@ func suffixed(name, suffix string) string {
 	return strings.ToValidUTF8(name[:min(len(name), sqltext.MaxName-len(suffix))], "") + suffix
 }
 
-func indexSQL(t wal.Table, name string, columns []string, condition string, concurrently bool) string {
+func indexSQL(t pg.Table, name string, columns []string, condition string, concurrently bool) string {
 	quoted := make([]string, len(columns))
 	for i, c := range columns {
 		quoted[i] = sqltext.Name(c)

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // TestIndexNameThatIsTaken has another table's index, and one of ours that does
@@ -44,7 +44,7 @@ func TestIndexWhoseCreationFailed(t *testing.T) {
 
 func TestNamesAreCutBetweenCharacters(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox)
-	made := poll.NewTable(w.parts.Options, wal.Table{Schema: "public", Name: "o" + strings.Repeat("ä", 31)})
+	made := poll.NewTable(w.parts.Options, pg.Table{Schema: "public", Name: "o" + strings.Repeat("ä", 31)})
 	for _, sql := range append(made.NotifySQL("cdc_outbox"), made.IndexSQL()) {
 		if !utf8.ValidString(sql) {
 			t.Errorf("%q", sql)

@@ -9,10 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // TestTriggerThatUndoesMarksIsFound: rows would be published for ever.
@@ -107,10 +108,10 @@ func (w *world) as(role string) {
 // table reads what polling finds out about the outbox.
 func (w *world) table() *poll.Table {
 	w.t.Helper()
-	return w.read(wal.Table{Schema: "public", Name: "outbox"})
+	return w.read(pg.Table{Schema: "public", Name: "outbox"})
 }
 
-func (w *world) read(name wal.Table) *poll.Table {
+func (w *world) read(name pg.Table) *poll.Table {
 	w.t.Helper()
 	t, err := w.readTable(name)
 	if err != nil {
@@ -119,13 +120,13 @@ func (w *world) read(name wal.Table) *poll.Table {
 	return t
 }
 
-func (w *world) readTable(name wal.Table) (*poll.Table, error) {
+func (w *world) readTable(name pg.Table) (*poll.Table, error) {
 	w.t.Helper()
 	router, err := transform.New(w.parts.Event, w.parts.Route)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	conn, err := wal.ConnectPooled(w.ctx(), w.parts.URL)
+	conn, err := catalog.ConnectPooled(w.ctx(), w.parts.URL)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func TestConfiguredColumns(t *testing.T) {
 		t.Errorf("published %v", got)
 	}
 	w.parts.OrderBy = []string{"rnk"}
-	if _, err := w.readTable(wal.Table{Schema: "public", Name: "outbox"}); failure.ClassOf(err) != failure.Config {
+	if _, err := w.readTable(pg.Table{Schema: "public", Name: "outbox"}); failure.ClassOf(err) != failure.Config {
 		t.Errorf("an unknown column in order_by: %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const (
@@ -66,7 +66,7 @@ func (l *listener) run(ctx context.Context) {
 
 // listen returns why a connection ended.
 func (l *listener) listen(ctx context.Context) error {
-	conn, err := wal.ConnectPooled(ctx, l.url)
+	conn, err := catalog.ConnectPooled(ctx, l.url)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (l *listener) next(ctx context.Context, conn *pgx.Conn) error {
 
 // probe sends a notification from another connection and waits for it.
 func (l *listener) probe(ctx context.Context, conn *pgx.Conn) error {
-	other, err := wal.ConnectPooled(ctx, l.url)
+	other, err := catalog.ConnectPooled(ctx, l.url)
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Order says what the rows of one poll are sorted by, and what that is worth.
@@ -128,7 +128,7 @@ func (cs columns) first(names []string, suits func(column) bool) (column, bool) 
 
 // chooseOrder returns the configured order or else the best that the table
 // offers: an integer id, a column filled by a sequence, the time of creation.
-func chooseOrder(opts Options, event transform.EventOptions, t wal.Table, cs columns) (Order, error) {
+func chooseOrder(opts Options, event transform.EventOptions, t pg.Table, cs columns) (Order, error) {
 	if by := opts.OrderBy; len(by) > 0 {
 		return configuredOrder(by, t, cs)
 	}
@@ -149,7 +149,7 @@ func chooseOrder(opts Options, event transform.EventOptions, t wal.Table, cs col
 	return Order{Columns: []string{c.name}, Kind: c.kind(), unique: c.unique, blocks: c.blocks}, nil
 }
 
-func configuredOrder(by []string, t wal.Table, cs columns) (Order, error) {
+func configuredOrder(by []string, t pg.Table, cs columns) (Order, error) {
 	o := Order{Columns: by, Kind: OrderUnknown}
 	for i, name := range by {
 		c, ok := cs.find(name)
@@ -173,8 +173,8 @@ func idColumn(event transform.EventOptions) string {
 
 // AddSequenceSQL adds a column whose values rise with the inserts. It does not
 // rewrite the table; the rows that are there get 0, and so come first.
-func AddSequenceSQL(t wal.Table) string {
-	seq := wal.Table{Schema: t.Schema, Name: t.Name + "_seq_seq"}.Quoted()
+func AddSequenceSQL(t pg.Table) string {
+	seq := pg.Table{Schema: t.Schema, Name: t.Name + "_seq_seq"}.Quoted()
 	return "ALTER TABLE " + t.Quoted() + " ADD COLUMN seq bigint NOT NULL DEFAULT 0; CREATE SEQUENCE " + seq + " OWNED BY " + t.Quoted() + ".seq; " +
 		"ALTER TABLE " + t.Quoted() + " ALTER COLUMN seq SET DEFAULT nextval(" + sqltext.Literal(seq) + ");"
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/drain"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // workers is how many claims an instance works on at a time during a backlog: one
@@ -26,7 +26,7 @@ type Parts struct {
 	Options
 	// URL is the source's connection string.
 	URL    string
-	Tables []wal.Table
+	Tables []pg.Table
 	Event  transform.EventOptions
 	Route  transform.RouteOptions
 	// OnBadEvent is among the values in package transform.
@@ -47,7 +47,7 @@ type Parts struct {
 type Relay struct {
 	opts         Options
 	url          string
-	tables       []wal.Table
+	tables       []pg.Table
 	event        transform.EventOptions
 	route        transform.RouteOptions
 	drainTimeout time.Duration
@@ -91,7 +91,7 @@ func New(p Parts) (*Relay, error) {
 	}
 	p.Health.attach(r)
 	p.Metrics.Capacity(workers * r.bytes)
-	position := func() wal.LSN { return 0 }
+	position := func() pg.LSN { return 0 }
 	p.Metrics.Observe(position, position, r.inFlightEvents.Load, r.inFlightBytes.Load)
 	return r, nil
 }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestWidespreadSchemasWorkAsTheyAre(t *testing.T) {
@@ -96,7 +96,7 @@ func TestQuotedNames(t *testing.T) {
 	w := newWorld(t, nil, `CREATE SCHEMA "My Schema"`,
 		`CREATE TABLE "My Schema"."Out ""Box's" ("Id" bigserial PRIMARY KEY, "aggregateType" text, "aggregateId" text, "Type" text, payload jsonb,
 			"CreatedAt" timestamptz DEFAULT now(), "is Published" boolean NOT NULL DEFAULT false, "when" timestamptz)`)
-	w.parts.Tables = []wal.Table{{Schema: "My Schema", Name: `Out "Box's`}}
+	w.parts.Tables = []pg.Table{{Schema: "My Schema", Name: `Out "Box's`}}
 	w.parts.Event.ID, w.parts.Event.Key, w.parts.Event.Type, w.parts.Event.Timestamp = "Id", "aggregateId", "Type", "CreatedAt"
 	w.parts.Route.By = "aggregateType"
 	w.parts.Published, w.parts.PublishedAt = "is Published", "when"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Advisory locks are pairs: the table's OID, and a lane's number counted from
@@ -37,7 +37,7 @@ func (t *Table) anySQL() string {
 // that waits for them runs into no timeout of its own.
 func (t *Table) beginSQL(holdFor time.Duration) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED;\n" +
-		wal.TextForm + ";\n" +
+		catalog.TextForm + ";\n" +
 		fmt.Sprintf("SELECT set_config('idle_in_transaction_session_timeout', '%d', true), set_config('tcp_user_timeout', '%[1]d', true), set_config('row_security', 'off', true);\n", holdFor.Milliseconds()) +
 		fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d, %d);\n", t.lockClass(), presence)
 }

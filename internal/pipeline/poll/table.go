@@ -8,17 +8,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Table is an outbox table as polling needs it.
 type Table struct {
-	Name     wal.Table
+	Name     pg.Table
 	OID      uint32
-	Relation *wal.Relation
+	Relation *pg.Relation
 	Order    Order
 	// Index is the one that claims use; "" where there is none and every poll
 	// reads the whole table.
@@ -44,8 +45,8 @@ type Table struct {
 // ReadTable finds out about an outbox table: its columns, how its rows are
 // ordered and which index finds the unpublished ones. What an operator must mend
 // is an error of class failure.Config with the SQL that does.
-func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transform.EventOptions, router *transform.Router, name wal.Table) (*Table, error) {
-	info, ok, err := wal.ReadTable(ctx, conn, name)
+func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transform.EventOptions, router *transform.Router, name pg.Table) (*Table, error) {
+	info, ok, err := catalog.ReadTable(ctx, conn, name)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transfor
 	if !info.Publishable {
 		return nil, failure.Configf(info.PublishableRemedy(), "%s is not a permanent table", name)
 	}
-	rel, _, err := wal.ReadColumns(ctx, conn, name)
+	rel, _, err := catalog.ReadColumns(ctx, conn, name)
 	if err != nil {
 		return nil, err
 	}

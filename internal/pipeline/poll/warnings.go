@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Warnings are what is doubtful about a table, each with a remedy.
@@ -25,7 +25,7 @@ func (t *Table) MissingIndex() error {
 		return nil
 	}
 	if t.building != "" {
-		name := wal.Table{Schema: t.Name.Schema, Name: t.building}.Quoted()
+		name := pg.Table{Schema: t.Name.Schema, Name: t.building}.Quoted()
 		return failure.Configf("wait if it is being created (SELECT * FROM pg_stat_progress_create_index); else: DROP INDEX "+name+"; "+t.IndexSQL()+";",
 			"index %s, which would find the unpublished rows, is not valid: it is being created, or its creation failed", t.building)
 	}

@@ -10,10 +10,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 const (
@@ -110,7 +110,7 @@ func (w *worker) parked(ctx context.Context) bool {
 
 // session is one connection's life. It returns why it ended.
 func (w *worker) session(ctx context.Context) error {
-	conn, err := wal.ConnectPooled(ctx, w.url)
+	conn, err := catalog.ConnectPooled(ctx, w.url)
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}

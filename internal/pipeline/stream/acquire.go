@@ -11,7 +11,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -24,12 +27,12 @@ type holding struct {
 	stream *wal.Stream
 	found  *checkpoint.Checkpoint // the one that the server was compared with; nil for none
 	cp     checkpoint.Checkpoint  // to begin with
-	start  wal.LSN                // of the stream
+	start  pg.LSN                 // of the stream
 	// confirmed is what the stream has confirmed until the log is known again:
 	// no more than the slot.
-	confirmed wal.LSN
-	snapshot  *wal.HeldSnapshot // of a slot that was just made, if it is owed; to be released
-	fits      bool              // found was compared again while the slot was held
+	confirmed pg.LSN
+	snapshot  *catalog.HeldSnapshot // of a slot that was just made, if it is owed; to be released
+	fits      bool                  // found was compared again while the slot was held
 }
 
 // acquire becomes the slot's reader: it creates what is missing on a first
@@ -38,7 +41,7 @@ type holding struct {
 func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
 	for {
 		h, err := s.tryAcquire(ctx, sql)
-		if !errors.Is(err, wal.ErrSlotActive) {
+		if !errors.Is(err, catalog.ErrSlotActive) {
 			return h, err
 		}
 		if s.health.standby() {
@@ -62,7 +65,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		if err := s.askStore(ctx, &store); err != nil {
 			return err
 		}
-		slot, _, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
+		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
 			return err
 		}
@@ -76,7 +79,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 // checkpoint and the server's position in the order that checkpoint.Server asks
 // for. What it saw may be past by the time the slot is held: see begin.
 func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err error) {
-	repl, err := wal.ConnectReplication(ctx, s.opts.URL)
+	repl, err := catalog.ConnectReplication(ctx, s.opts.URL)
 	if err != nil {
 		return h, fmt.Errorf("open replication connection: %w", err)
 	}
@@ -96,7 +99,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 		}
 	}
 	if seen.Slot.Active {
-		return h, wal.ErrSlotActive
+		return h, catalog.ErrSlotActive
 	}
 	h.found, err = s.load(ctx, seen.Slot.ConfirmedFlush)
 	if err != nil {
@@ -128,7 +131,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 			return h, err
 		}
 	}
-	id, err := wal.Identify(ctx, repl)
+	id, err := catalog.Identify(ctx, repl)
 	if err != nil {
 		return h, err
 	}
@@ -138,7 +141,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	}
 	durable, err := s.verify(h.found, seen)
 	if err != nil {
-		return h, checkpoint.OwnFile(err, s.opts.Checkpoint, h.found, seen.Slot)
+		return h, store.OwnFile(err, s.opts.Checkpoint, h.found, seen.Slot)
 	}
 	s.reportCopied(h.found, durable)
 	h.cp = s.checkpoint(seen, durable)
@@ -158,7 +161,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 // by which the log is known again before anything in it counts as read. A
 // checkpoint without one, of other tables, or before the slot (see Verify), can
 // only be believed. Until then no more is confirmed than the slot has already.
-func (s *source) recall(h *holding, slot wal.Slot) {
+func (s *source) recall(h *holding, slot catalog.Slot) {
 	if found := h.found; found != nil && found.Scope == s.scope() && !found.Landmark.IsZero() && found.LSN == h.cp.LSN {
 		h.cp.Landmark = found.Landmark
 	}
@@ -171,7 +174,7 @@ func (s *source) scope() string {
 }
 
 // open starts the stream at start; what is before confirmed stays confirmed.
-func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start wal.LSN) (*wal.Stream, error) {
+func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start pg.LSN) (*wal.Stream, error) {
 	return wal.Open(ctx, repl, wal.Options{
 		Slot:            s.opts.Slot,
 		Publication:     s.opts.Publication,
@@ -186,13 +189,13 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 	})
 }
 
-// createdMeanwhile is wal.ErrSlotActive if the slot exists that was missing
+// createdMeanwhile is catalog.ErrSlotActive if the slot exists that was missing
 // before the checkpoint was loaded: the checkpoint is then that of another
 // instance's first start, and not one whose slot was dropped.
 func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
-	_, exists, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
+	_, exists, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err == nil && exists {
-		err = fmt.Errorf("%w: it was created a moment ago", wal.ErrSlotActive)
+		err = fmt.Errorf("%w: it was created a moment ago", catalog.ErrSlotActive)
 	}
 	return err
 }
@@ -200,7 +203,7 @@ func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 // verify compares the server with the checkpoint, and with what this process
 // has taken in since: after a reconnect, that is still in flight. It returns the
 // position that is durable downstream.
-func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable wal.LSN, err error) {
+func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable pg.LSN, err error) {
 	durable, err = checkpoint.Verify(stored, seen)
 	if read := s.intake.read(); err == nil && read > durable {
 		flying := *stored // this process has had a session, hence a checkpoint
@@ -213,7 +216,7 @@ func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (
 }
 
 // checkpoint describes the database as seen, at lsn.
-func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Checkpoint {
+func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		LSN:         lsn,
 		Landmark:    checkpoint.Landmark{Commit: lsn}, // nothing of ours was read behind it
@@ -230,7 +233,7 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn wal.LSN) checkpoint.Chec
 // load returns the checkpoint, or nil where there is none. Where the store
 // keeps none, this process still knows what it read, though not whether another
 // instance has confirmed more since.
-func (s *source) load(ctx context.Context, confirmed wal.LSN) (*checkpoint.Checkpoint, error) {
+func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkpoint, error) {
 	cp, ok, err := s.keeper.store.Load(ctx)
 	s.owed = err == nil && ok && cp.Creating
 	switch ok = ok && !s.owed; {

@@ -9,7 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // begin starts an epoch of checkpoints as the slot's holder, and publishes the
@@ -55,11 +56,11 @@ var errPassed = errors.New("the slot was used by somebody else while it was take
 // stillFits looks at slot and checkpoint once more. Nobody else can move them
 // while the slot is held, but what tryAcquire saw was before that.
 func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *holding) error {
-	slot, _, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
+	slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
 		return err
 	}
-	ours := max(h.cp.LSN, wal.LSN(s.keeper.saved.Load())) // what the stream may have confirmed
+	ours := max(h.cp.LSN, pg.LSN(s.keeper.saved.Load())) // what the stream may have confirmed
 	now, err := s.load(ctx, 0)
 	if err != nil {
 		return err

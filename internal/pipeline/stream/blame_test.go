@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 )
 
 // A store that fails before there is a session is what health and log name, and
@@ -18,7 +18,7 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s, err := checkpoint.NewFile(filepath.Join(dir, "checkpoint.json"), "k")
+	s, err := store.NewFile(filepath.Join(dir, "checkpoint.json"), "k")
 	if err != nil {
 		t.Fatal(err)
 	}

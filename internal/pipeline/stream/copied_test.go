@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // A standby that has the slot's position, but not the row of the checkpoint that
@@ -33,7 +34,7 @@ func TestFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 
 			store.shut()
 			ids = append(ids, d.insert(1, 1)...)
-			var next wal.LSN
+			var next pg.LSN
 			eventually(t, "the next checkpoint", func() bool {
 				next = store.waits()
 				all := to.all()
@@ -78,7 +79,7 @@ func TestFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 
 	store.shut()
 	ids = append(ids, d.insert(1, 1)...)
-	var next wal.LSN
+	var next pg.LSN
 	eventually(t, "the next checkpoint", func() bool {
 		next = store.waits()
 		all := g.topic.all()
@@ -114,7 +115,7 @@ type valve struct {
 	checkpoint.Store
 	mu      sync.Mutex
 	closed  chan struct{} // closed to let saves pass; nil while open
-	waiting wal.LSN
+	waiting pg.LSN
 }
 
 func (v *valve) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
@@ -148,7 +149,7 @@ func (v *valve) pass() {
 }
 
 // waits is the position of the last save that had to wait.
-func (v *valve) waits() wal.LSN {
+func (v *valve) waits() pg.LSN {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.waiting
@@ -206,20 +207,20 @@ func newPair(t *testing.T) *pair {
 	at.Host += "," + beside.Host
 	at.RawQuery = "target_session_attrs=read-write"
 	d.opts.URL = at.String()
-	d.opts.Checkpoint.Store = checkpoint.StorePostgres
+	d.opts.Checkpoint.Store = store.StorePostgres
 	d.ends = time.Second
 	return p
 }
 
 // copied is the position of the standby's copy of the slot, or 0.
-func (p *pair) copied() wal.LSN {
+func (p *pair) copied() pg.LSN {
 	p.t.Helper()
 	return p.s.lsn(`SELECT COALESCE(max(confirmed_flush_lsn), '0/0')::text FROM pg_replication_slots
 		WHERE synced AND NOT temporary AND slot_name = '` + p.d.opts.Slot + "'")
 }
 
 // stored is the position of the checkpoint in all that the standby has received.
-func (p *pair) stored() wal.LSN {
+func (p *pair) stored() pg.LSN {
 	p.t.Helper()
 	eventually(p.t, "the standby to have replayed all", func() bool {
 		return p.s.text("SELECT (pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn())::text") == "true"
@@ -228,7 +229,7 @@ func (p *pair) stored() wal.LSN {
 }
 
 // replicate returns once the standby has the log up to a position.
-func (p *pair) replicate(to wal.LSN) {
+func (p *pair) replicate(to pg.LSN) {
 	p.t.Helper()
 	eventually(p.t, "the standby to have the log", func() bool {
 		return p.s.lsn("SELECT COALESCE(pg_last_wal_receive_lsn(), '0/0')::text") >= to

@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 var errBad = &transform.BadEvent{Reason: transform.ReasonNullKey, Err: errors.New("no key")}
@@ -36,7 +36,7 @@ func newDelivering(policy string) *delivering {
 		queue:   newQueue(1 << 20),
 		sink:    g,
 		tracker: tracker,
-		keeper:  newKeeper(&store{}, tracker, time.Second, m, zap.NewNop()),
+		keeper:  newKeeper(&fakeStore{}, tracker, time.Second, m, zap.NewNop()),
 		policy:  policy,
 		metrics: m,
 		digest:  digest.New(zap.NewNop()),
@@ -56,13 +56,13 @@ func (d *delivering) send(t *testing.T, letters string) {
 	}
 	for _, letter := range letters {
 		d.n++
-		ev := &transform.Event{ID: fmt.Append(nil, d.n), Position: wal.Position{CommitLSN: wal.LSN(d.n)}}
+		ev := &transform.Event{ID: fmt.Append(nil, d.n), Position: pg.Position{CommitLSN: pg.LSN(d.n)}}
 		ev.Record.Value = []byte(string(letter))
 		it := item{event: ev, ticket: d.tracker.Add(), size: 1, memory: 1}
 		if letter == 'b' {
 			it.bad = errBad
 		}
-		if err := d.tracker.Seal(wal.LSN(d.n), checkpoint.Landmark{}); err != nil {
+		if err := d.tracker.Seal(pg.LSN(d.n), checkpoint.Landmark{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.queue.put(t.Context(), it); err != nil {
@@ -76,7 +76,7 @@ func TestDeliveryPolicies(t *testing.T) {
 		policy, letters     string
 		written, dead       []string
 		skipped, deadletter int
-		position            wal.LSN
+		position            pg.LSN
 	}{
 		"good events in order":              {transform.BadEventStop, "...", []string{"1", "2", "3"}, nil, 0, 0, 3},
 		"dead letter between good ones":     {transform.BadEventDeadLetter, ".b.r.", []string{"1", "3", "5"}, []string{"2", "4"}, 0, 2, 5},

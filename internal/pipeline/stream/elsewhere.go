@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 const (
@@ -32,16 +34,16 @@ const (
 type elsewhere struct {
 	poll, patience time.Duration
 	looked         time.Time
-	first          wal.LSN               // of the slot, when there was no checkpoint
+	first          pg.LSN                // of the slot, when there was no checkpoint
 	seen           checkpoint.Checkpoint // the last one; of epoch 0, at first, for none
 	since          time.Time             // when seen was new, or not behind the slot
 }
 
 // sharesStore returns an error once it is certain that another instance holds
 // the slot and saves its checkpoints where this one does not look.
-func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot wal.Slot) error {
+func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
 	e := &s.elsewhere
-	if !slot.Active || s.opts.Checkpoint.Store == checkpoint.StoreNone || time.Since(e.looked) < e.poll {
+	if !slot.Active || s.opts.Checkpoint.Store == store.StoreNone || time.Since(e.looked) < e.poll {
 		return nil
 	}
 	e.looked = time.Now()
@@ -69,7 +71,7 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot wal.Slot) 
 
 // savedElsewhere is the verdict, if the holder is one of ours: another program
 // that reads the slot takes events away, and the takeover says so.
-func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot wal.Slot) error {
+func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
 	var ours bool
 	var address string
 	err := sql.QueryRow(ctx, `
@@ -84,7 +86,7 @@ func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot wal.Slo
 	if s.elsewhere.seen.Epoch != 0 {
 		at = fmt.Sprintf("it stays at %s", s.elsewhere.seen.LSN)
 	}
-	return failure.Configf(checkpoint.ShareRemedy(s.opts.Checkpoint),
+	return failure.Configf(store.ShareRemedy(s.opts.Checkpoint),
 		"another instance, connected from %s, reads slot %q and saves its checkpoints where this one, on %s, does not see them: "+
 			"the slot is confirmed up to %s, but in checkpoint.store %s %s", address, slot.Name, here, slot.ConfirmedFlush, s.opts.Checkpoint.Store, at)
 }

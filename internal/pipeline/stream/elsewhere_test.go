@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
@@ -16,9 +16,9 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
-			d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = checkpoint.StoreFile, "/var/lib/cdc-outbox/checkpoint"
+			d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
 			d.looks = elsewhere{poll: time.Millisecond, patience: time.Millisecond}
-			here, there, to := &store{}, &store{}, &topic{}
+			here, there, to := &fakeStore{}, &fakeStore{}, &topic{}
 			if old {
 				d.start(here, &gate{topic: to}).streams().stop()
 			}
@@ -48,7 +48,7 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.looks = elsewhere{poll: time.Nanosecond}
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	holder := d.start(s, &gate{topic: to})
 	spare := d.start(s, &gate{topic: to})
 	eventually(t, "one of them to stream", func() bool { return holder.role() == RoleActive || spare.role() == RoleActive })
@@ -70,8 +70,8 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = checkpoint.StoreFile, "/var/lib/cdc-outbox/checkpoint"
-	here, there, to := &store{}, &store{}, &topic{}
+	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
+	here, there, to := &fakeStore{}, &fakeStore{}, &topic{}
 	d.start(here, &gate{topic: to}).streams().stop()
 	other := d.start(there, &gate{topic: to}).streams()
 	ids := d.insert(5, 1)

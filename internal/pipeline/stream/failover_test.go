@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Failure mode 21: a standby that is behind takes over. The standby is the
@@ -100,7 +100,7 @@ func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
 // that tells, and the new log grows past what was read of the old one.
 func TestDiskPutBack(t *testing.T) {
 	// grow writes new events until the log is beyond lsn.
-	grow := func(f *failover, lsn wal.LSN) (ids []string) {
+	grow := func(f *failover, lsn pg.LSN) (ids []string) {
 		eventually(f.t, "the log to grow past what was read", func() bool {
 			ids = append(ids, f.d.insert(20, 1)...)
 			return f.d.lsn("SELECT pg_current_wal_flush_lsn()::text") > lsn
@@ -165,7 +165,7 @@ func TestSlotThatWentBackInACrash(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	i := d.start(s, g).streams()
 	ids := d.insert(30, 3)
 	arrive(t, g.topic, 30)
@@ -192,7 +192,7 @@ type failover struct {
 	t       *testing.T
 	server  *pgtest.Server
 	d       *database
-	s       *store
+	s       *fakeStore
 	g       *gate
 	data    string // directory
 	standby string // its copy
@@ -202,7 +202,7 @@ type failover struct {
 func newFailover(t *testing.T) *failover {
 	t.Helper()
 	server := pgtest.Start(t)
-	f := &failover{t: t, server: server, s: &store{}, g: &gate{topic: &topic{}}}
+	f := &failover{t: t, server: server, s: &fakeStore{}, g: &gate{topic: &topic{}}}
 	f.d = newDatabase(t, server.NewDatabase(t))
 	f.data, f.standby = f.d.text("SHOW data_directory"), filepath.Join(t.TempDir(), "standby")
 	if _, err := os.Stat(f.data); err != nil {

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // counts is a Metrics that remembers what it is told.
@@ -59,7 +60,7 @@ func (c *counts) Snapshot(running bool) {
 }
 func (c *counts) SnapshotRow()   { c.locked(func() { c.rows++ }) }
 func (c *counts) Capacity(int64) {}
-func (c *counts) Slot(wal.Slot, wal.LSN, time.Duration) {
+func (c *counts) Slot(catalog.Slot, pg.LSN, time.Duration) {
 }
 func (c *counts) CheckpointSaved(err error) {
 	c.locked(func() {
@@ -69,8 +70,8 @@ func (c *counts) CheckpointSaved(err error) {
 		}
 	})
 }
-func (c *counts) Observe(_, _ func() wal.LSN, _, bytes func() int64) { c.inFlight = bytes }
-func (c *counts) ObserveCheckpoint(age func() time.Duration)         { c.age = age }
+func (c *counts) Observe(_, _ func() pg.LSN, _, bytes func() int64) { c.inFlight = bytes }
+func (c *counts) ObserveCheckpoint(age func() time.Duration)        { c.age = age }
 
 func (c *counts) ObserveUnconfirmed(func() time.Duration) {}
 
@@ -80,9 +81,9 @@ func (c *counts) reconnected() (n int) {
 	return n
 }
 
-// store is a checkpoint.Store in memory, which several instances may share. Of
+// fakeStore is a checkpoint.Store in memory, which several instances may share. Of
 // two holders the one with the higher epoch wins, of two saves of one the further.
-type store struct {
+type fakeStore struct {
 	mu     sync.Mutex
 	cp     *checkpoint.Checkpoint
 	saved  []checkpoint.Checkpoint
@@ -90,7 +91,7 @@ type store struct {
 	forget bool                                                      // as with checkpoint.store: none
 }
 
-func (s *store) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
+func (s *fakeStore) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cp == nil {
@@ -99,7 +100,7 @@ func (s *store) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
 	return *s.cp, true, nil
 }
 
-func (s *store) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+func (s *fakeStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	s.mu.Lock()
 	hook := s.onSave
 	s.mu.Unlock()
@@ -120,9 +121,9 @@ func (s *store) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return nil
 }
 
-func (*store) Close() {}
+func (*fakeStore) Close() {}
 
-func (s *store) hook(fn func(context.Context, checkpoint.Checkpoint) error) {
+func (s *fakeStore) hook(fn func(context.Context, checkpoint.Checkpoint) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onSave = fn
@@ -130,7 +131,7 @@ func (s *store) hook(fn func(context.Context, checkpoint.Checkpoint) error) {
 
 // blockSaves makes saves wait, as for a broker that is down, until release is
 // closed.
-func blockSaves(s *store, release <-chan struct{}) {
+func blockSaves(s *fakeStore, release <-chan struct{}) {
 	s.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
 		select {
 		case <-release:
@@ -142,7 +143,7 @@ func blockSaves(s *store, release <-chan struct{}) {
 }
 
 // stored is the checkpoint that counts.
-func (s *store) stored() checkpoint.Checkpoint {
+func (s *fakeStore) stored() checkpoint.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cp == nil {
@@ -151,10 +152,10 @@ func (s *store) stored() checkpoint.Checkpoint {
 	return *s.cp
 }
 
-func (s *store) positions() []wal.LSN {
+func (s *fakeStore) positions() []pg.LSN {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]wal.LSN, len(s.saved))
+	out := make([]pg.LSN, len(s.saved))
 	for i, cp := range s.saved {
 		out[i] = cp.LSN
 	}
@@ -164,7 +165,7 @@ func (s *store) positions() []wal.LSN {
 // record is an event as a consumer finds it.
 type record struct {
 	id, topic, key, value string
-	position              wal.Position
+	position              pg.Position
 }
 
 func recordOf(ev *transform.Event) record {
@@ -234,7 +235,7 @@ func (g *gate) open() {
 }
 
 // unacked is the commit position of the first event that waits for its ack.
-func (g *gate) unacked() (wal.LSN, bool) {
+func (g *gate) unacked() (pg.LSN, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.waiting) == 0 {
@@ -285,9 +286,9 @@ func (g *gate) DeadLetter(_ context.Context, ev *transform.Event, _ *transform.B
 
 func (*gate) Close() {}
 
-func (c *counts) RetentionDeleted(wal.Table, int64)                       {}
-func (c *counts) RetentionPartition(wal.Table, retention.PartitionChange) {}
-func (c *counts) RetentionPassed(wal.Table, int64, error)                 { c.locked(func() { c.passes++ }) }
+func (c *counts) RetentionDeleted(pg.Table, int64)                       {}
+func (c *counts) RetentionPartition(pg.Table, retention.PartitionChange) {}
+func (c *counts) RetentionPassed(pg.Table, int64, error)                 { c.locked(func() { c.passes++ }) }
 
 func (c *counts) passCount() (n int) {
 	c.locked(func() { n = c.passes })

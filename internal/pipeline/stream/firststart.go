@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // bind finds out before a stream whether the tables have the columns that the
@@ -28,7 +28,7 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 		}
 	}
 	for _, t := range s.opts.Tables {
-		rel, ok, err := wal.ReadColumns(ctx, sql, t)
+		rel, ok, err := catalog.ReadColumns(ctx, sql, t)
 		if err == nil && ok { // ReadTables reports a missing table
 			err = s.intake.router.Bind(rel)
 		}
@@ -57,13 +57,13 @@ func (s *source) undecided(seen checkpoint.Server) error {
 // position must not lie before its publication. It returns the snapshot at the
 // slot's position if the configuration asks for one; the store then knows, before
 // there is a slot, that one is owed.
-func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*wal.HeldSnapshot, error) {
+func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*catalog.HeldSnapshot, error) {
 	opts := s.opts
 	if !opts.Create {
 		return nil, failure.Configf("run `cdc-outbox setup`, or set source.create: true",
 			"slot %s does not exist, and source.create is false", opts.Slot)
 	}
-	server, err := wal.ReadServer(ctx, sql)
+	server, err := catalog.ReadServer(ctx, sql)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 		s.owed = true
 	}
 	created := s.waitForCreation(ctx, repl)
-	start, name, err := wal.CreateSlot(ctx, repl, opts.Slot, server.Version,
-		wal.SlotOptions{ExportSnapshot: snapshot, Failover: true})
+	start, name, err := catalog.CreateSlot(ctx, repl, opts.Slot, server.Version,
+		catalog.SlotOptions{ExportSnapshot: snapshot, Failover: true})
 	created()
 	if err != nil {
 		return nil, yieldTo(err)
@@ -91,7 +91,7 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	if !snapshot {
 		return nil, nil
 	}
-	return wal.HoldSnapshot(ctx, opts.URL, name)
+	return catalog.HoldSnapshot(ctx, opts.URL, name)
 }
 
 // yieldTo turns the error of a creation that another instance was faster with
@@ -100,26 +100,26 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 func yieldTo(err error) error {
 	// Which one it is depends on how close two creations were.
 	if code := sqlstate.Of(err); code == pgerrcode.DuplicateObject || code == pgerrcode.UniqueViolation {
-		return fmt.Errorf("%w: %w", wal.ErrSlotActive, err)
+		return fmt.Errorf("%w: %w", catalog.ErrSlotActive, err)
 	}
 	return err
 }
 
 func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 	name := s.opts.Publication
-	if _, ok, err := wal.ReadPublication(ctx, sql, name); ok || err != nil {
+	if _, ok, err := catalog.ReadPublication(ctx, sql, name); ok || err != nil {
 		return err
 	}
-	infos, err := wal.ReadTables(ctx, sql, s.opts.Tables)
+	infos, err := catalog.ReadTables(ctx, sql, s.opts.Tables)
 	if err != nil {
 		return err
 	}
 	for _, t := range infos {
-		if errs := wal.CheckTable(t, s.opts.Tables); len(errs) > 0 {
+		if errs := catalog.CheckTable(t, s.opts.Tables); len(errs) > 0 {
 			return errors.Join(errs...)
 		}
 	}
-	if err := wal.CreatePublication(ctx, sql, name, infos); err != nil {
+	if err := catalog.CreatePublication(ctx, sql, name, infos); err != nil {
 		return err
 	}
 	s.log.Info("created publication", zap.String("publication", name))
@@ -129,7 +129,7 @@ func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 // snapshot publishes the rows that are in the outbox tables: those of the held
 // snapshot, or those visible now, and notes that it is done once all are acked.
 // A crash before that repeats it.
-func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *wal.HeldSnapshot) error {
+func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *catalog.HeldSnapshot) error {
 	name := ""
 	if held != nil {
 		name = held.Name

@@ -66,7 +66,7 @@ type fleet struct {
 	server *pgtest.Server // nil: one that others use, too
 	random *rand.Rand
 	d      *database
-	store  *store
+	store  *fakeStore
 	topic  *topic
 	seats  [fleetSeats]*seat
 	ready  bool     // what is inserted must arrive
@@ -86,7 +86,7 @@ type seat struct {
 
 func newFleet(t *testing.T, seed uint64) *fleet {
 	t.Helper()
-	f := &fleet{t: t, random: rand.New(rand.NewPCG(seed, 0)), store: &store{}, topic: &topic{}}
+	f := &fleet{t: t, random: rand.New(rand.NewPCG(seed, 0)), store: &fakeStore{}, topic: &topic{}}
 	if seed%2 == 0 {
 		f.server = pgtest.Start(t)
 		f.d = newDatabase(t, f.server.NewDatabase(t))

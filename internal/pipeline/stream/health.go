@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // Roles of an instance.
@@ -69,8 +70,8 @@ type Health struct {
 	mu    sync.Mutex
 	role  string
 	since time.Time
-	slot  wal.Slot
-	flush wal.LSN
+	slot  catalog.Slot
+	flush pg.LSN
 	pgErr string
 	// storeErr is why the checkpoint store does not serve a spare, or a session.
 	storeErr string
@@ -133,7 +134,7 @@ func (h *Health) down(err error) {
 }
 
 // slotSeen notes what the server said of the slot.
-func (h *Health) slotSeen(slot wal.Slot, flush wal.LSN) {
+func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN) {
 	h.mu.Lock()
 	h.slot, h.flush, h.looked = slot, flush, time.Now()
 	h.advance(h.looked)
@@ -218,14 +219,14 @@ func (h *Health) silent() time.Duration {
 	return 0
 }
 
-func (h *Health) received() wal.LSN {
+func (h *Health) received() pg.LSN {
 	if s := h.keeper.stream.Load(); s != nil {
 		return s.Received()
 	}
 	return 0
 }
 
-func (h *Health) confirmed() wal.LSN { return wal.LSN(h.keeper.saved.Load()) }
+func (h *Health) confirmed() pg.LSN { return pg.LSN(h.keeper.saved.Load()) }
 
 // checkpointAge is 0 for a spare: what it has not saved is another instance's to
 // publish again.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // RetentionStatus is what /status shows of one table that is kept small.
@@ -27,7 +27,7 @@ type retentionHealth struct {
 	tables map[string]RetentionStatus
 }
 
-func (h *retentionHealth) update(table wal.Table, change func(*RetentionStatus)) {
+func (h *retentionHealth) update(table pg.Table, change func(*RetentionStatus)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	status := h.tables[table.String()]
@@ -39,13 +39,13 @@ func (h *retentionHealth) update(table wal.Table, change func(*RetentionStatus))
 }
 
 // RetentionDeleted implements retention.Observer.
-func (h *retentionHealth) RetentionDeleted(table wal.Table, rows int64) {
+func (h *retentionHealth) RetentionDeleted(table pg.Table, rows int64) {
 	h.Observer.RetentionDeleted(table, rows)
 	h.update(table, func(s *RetentionStatus) { s.DeletedRows += rows })
 }
 
 // RetentionPartition implements retention.Observer.
-func (h *retentionHealth) RetentionPartition(table wal.Table, change retention.PartitionChange) {
+func (h *retentionHealth) RetentionPartition(table pg.Table, change retention.PartitionChange) {
 	h.Observer.RetentionPartition(table, change)
 	if change == retention.Dropped {
 		h.update(table, func(s *RetentionStatus) { s.DroppedPartitions++ })
@@ -53,7 +53,7 @@ func (h *retentionHealth) RetentionPartition(table wal.Table, change retention.P
 }
 
 // RetentionPassed implements retention.Observer.
-func (h *retentionHealth) RetentionPassed(table wal.Table, bytes int64, err error) {
+func (h *retentionHealth) RetentionPassed(table pg.Table, bytes int64, err error) {
 	h.Observer.RetentionPassed(table, bytes, err)
 	h.update(table, func(s *RetentionStatus) {
 		s.LastPass, s.Error = time.Now(), ""

@@ -21,7 +21,7 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 	u.Host = mustParse(t, pgtest.Shared(t).URL("postgres")).Host + "," + u.Host
 	d.opts.URL = u.String()
 	to := &topic{}
-	i := d.start(&store{}, &gate{topic: to}).streams()
+	i := d.start(&fakeStore{}, &gate{topic: to}).streams()
 	ids := d.insert(1, 1)
 	arrive(t, to, 1)
 	server.Stop(t, pgtest.Fast)
@@ -51,7 +51,7 @@ func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	u.RawQuery = "application_name=beside"
 	d.opts.URL = u.String()
 	to := &topic{}
-	i := d.start(&store{}, &gate{topic: to}).streams()
+	i := d.start(&fakeStore{}, &gate{topic: to}).streams()
 	eventually(t, "a look at the slot", func() bool { return i.health.Status().(Status).WALStatus != "" })
 	line.Refuse(true)
 	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'beside' AND backend_type = 'client backend'`)

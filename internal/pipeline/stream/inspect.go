@@ -9,24 +9,25 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // inspect asks the server for what the checkpoint is compared with, except who
 // it is and how far its log goes. An error of class failure.Config says why the
 // tables cannot be read through the publication.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
-	slot, exists, err := wal.ReadSlot(ctx, sql, s.opts.Slot)
+	slot, exists, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
 		return checkpoint.Server{}, err
 	}
-	pub, published, err := wal.ReadPublication(ctx, sql, s.opts.Publication)
+	pub, published, err := catalog.ReadPublication(ctx, sql, s.opts.Publication)
 	if err != nil {
 		return checkpoint.Server{}, err
 	}
-	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.opts.Checkpoint.Store == checkpoint.StorePostgres}
+	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.opts.Checkpoint.Store == store.StorePostgres}
 	if !published {
 		if exists {
 			return seen, s.missingPublication()
@@ -34,11 +35,11 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 		return seen, nil
 	}
 	seen.Publication = pub.Fingerprint(s.opts.Tables)
-	failures, _, err := wal.CheckTables(ctx, sql, pub, s.opts.Tables, s.intake.router.Needed)
+	failures, _, err := catalog.CheckTables(ctx, sql, pub, s.opts.Tables, s.intake.router.Needed)
 	if len(failures) > 0 || err != nil {
 		return seen, errors.Join(append(failures, err)...)
 	}
-	infos, err := wal.ReadTables(ctx, sql, s.opts.Tables)
+	infos, err := catalog.ReadTables(ctx, sql, s.opts.Tables)
 	if err != nil {
 		return seen, err
 	}
@@ -63,7 +64,7 @@ func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
 
 const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; with --snapshot it first publishes the rows still in the outbox table"
 
-func identify(seen *checkpoint.Server, id wal.Identity) {
+func identify(seen *checkpoint.Server, id catalog.Identity) {
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
 }
 
@@ -73,7 +74,7 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 	if stored == nil || stored.Timeline == seen.Timeline {
 		return nil
 	}
-	seen.TimelineSwitch, err = wal.TimelineSwitch(ctx, repl, seen.Timeline, stored.Timeline)
+	seen.TimelineSwitch, err = catalog.TimelineSwitch(ctx, repl, seen.Timeline, stored.Timeline)
 	return err
 }
 

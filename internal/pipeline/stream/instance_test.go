@@ -17,12 +17,13 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // patience bounds every wait, for slow and busy machines.
@@ -48,7 +49,7 @@ type database struct {
 func defaultOptions() Options {
 	kafka := sink.DefaultOptions()
 	return Options{
-		Tables:           []wal.Table{{Schema: "public", Name: "outbox"}},
+		Tables:           []pg.Table{{Schema: "public", Name: "outbox"}},
 		Slot:             "cdc_outbox",
 		Publication:      "cdc_outbox",
 		Create:           true,
@@ -60,7 +61,7 @@ func defaultOptions() Options {
 		DrainTimeout:     20 * time.Second,
 		MaxBufferedBytes: kafka.MaxBufferedBytes,
 		Linger:           kafka.Linger,
-		Checkpoint:       checkpoint.DefaultOptions(),
+		Checkpoint:       store.DefaultOptions(),
 		Retention:        retention.DefaultOptions(),
 	}
 }
@@ -112,7 +113,7 @@ func (d *database) text(sql string) string {
 	return got
 }
 
-func (d *database) lsn(sql string) wal.LSN {
+func (d *database) lsn(sql string) pg.LSN {
 	d.t.Helper()
 	lsn, err := pglogrepl.ParseLSN(d.text(sql))
 	if err != nil {
@@ -122,7 +123,7 @@ func (d *database) lsn(sql string) wal.LSN {
 }
 
 // confirmed is the slot's confirmed position.
-func (d *database) confirmed() wal.LSN {
+func (d *database) confirmed() pg.LSN {
 	d.t.Helper()
 	return d.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -26,22 +28,22 @@ type intake struct {
 	queue    *queue
 	tracker  *checkpoint.Locked
 	keeper   *keeper
-	tables   map[wal.Table]bool
+	tables   map[pg.Table]bool
 	onUpdate string
 	metrics  Metrics
 	digest   *digest.Log
 
 	changes  atomic.Uint64 // everything but idle positions that arrived
-	relation *wal.Relation // of the last row
+	relation *pg.Relation  // of the last row
 	asked    *[]uint32     // what oids were when relation was looked up
 	outbox   bool          // whether relation is one of tables
 
 	// oids are those of tables at the last look at the catalogs; nil before.
 	oids atomic.Pointer[[]uint32]
 
-	end      wal.LSN             // what ends at or before it was taken in
+	end      pg.LSN              // what ends at or before it was taken in
 	landmark checkpoint.Landmark // of the last transaction with events among that
-	cut      wal.Position        // of the last event taken in behind end; zero: none
+	cut      pg.Position         // of the last event taken in behind end; zero: none
 	cutMark  checkpoint.Landmark // of its transaction
 
 	skip checkpoint.Landmark // the transaction that is passed over; zero: none
@@ -96,7 +98,7 @@ func (in *intake) commit(msg *wal.Message) error {
 		in.landmark = in.cutMark
 		in.metrics.Transaction()
 	}
-	in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
+	in.cut, in.cutMark = pg.Position{}, checkpoint.Landmark{}
 	if in.tracker.InFlight() == 0 {
 		in.keeper.idle()
 	}
@@ -104,7 +106,7 @@ func (in *intake) commit(msg *wal.Message) error {
 }
 
 // idle takes note that there is nothing of ours up to pos.
-func (in *intake) idle(pos wal.LSN) error {
+func (in *intake) idle(pos pg.LSN) error {
 	if again, err := in.repeated(pos); again || err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func (in *intake) resume(past checkpoint.Past, fn func()) error {
 		if err := in.tracker.Seal(past.Known, checkpoint.Landmark{}); err != nil {
 			return fmt.Errorf("transaction at %s, which is over: %w", in.cut.CommitLSN, err)
 		}
-		in.cut, in.cutMark = wal.Position{}, checkpoint.Landmark{}
+		in.cut, in.cutMark = pg.Position{}, checkpoint.Landmark{}
 	}
 	in.end = max(in.end, past.Known)
 	if in.landmark.Commit < past.Since.Commit {
@@ -138,7 +140,7 @@ func (in *intake) resume(past checkpoint.Past, fn func()) error {
 }
 
 // read is how far the log was read, a transaction that was cut included.
-func (in *intake) read() wal.LSN {
+func (in *intake) read() pg.LSN {
 	if in.cut.IsZero() {
 		return in.end
 	}
@@ -147,7 +149,7 @@ func (in *intake) read() wal.LSN {
 
 // repeated reports whether the server repeats itself at position pos, up to
 // which it has sent everything.
-func (in *intake) repeated(pos wal.LSN) (bool, error) {
+func (in *intake) repeated(pos pg.LSN) (bool, error) {
 	if in.replay == nil {
 		return false, nil
 	}
@@ -164,18 +166,18 @@ func (in *intake) repeated(pos wal.LSN) (bool, error) {
 // the row was written, or has it now. The stream tells of a table that was
 // renamed for a while by the name of then, and up to PostgreSQL 15 it does not
 // notice when a schema gets its old name back (pgoutput.c, init_rel_sync_cache).
-func (in *intake) ours(row *wal.Row) bool {
+func (in *intake) ours(row *pg.Row) bool {
 	oids := in.oids.Load()
 	if rel := row.Relation; rel != in.relation || oids != in.asked {
 		in.relation, in.asked = rel, oids
-		in.outbox = in.tables[wal.Table{Schema: rel.Namespace, Name: rel.Name}] ||
+		in.outbox = in.tables[pg.Table{Schema: rel.Namespace, Name: rel.Name}] ||
 			oids != nil && slices.Contains(*oids, rel.OID)
 	}
 	return in.outbox
 }
 
 // knows reports whether the change at p was taken in on an earlier connection.
-func (in *intake) knows(p wal.Position) bool {
+func (in *intake) knows(p pg.Position) bool {
 	return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq
 }
 
@@ -218,7 +220,7 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 
 // passOver returns what the router says of the row, or that its transaction is
 // passed over.
-func (in *intake) passOver(row *wal.Row, routed error) error {
+func (in *intake) passOver(row *pg.Row, routed error) error {
 	if row.Position.CommitLSN != in.skip.Commit || !in.skip.Same(checkpoint.LandmarkOf(row)) {
 		return routed
 	}
@@ -234,7 +236,7 @@ func (in *intake) passOver(row *wal.Row, routed error) error {
 var errPassedOver = errors.New("an operator passed over its transaction")
 
 // seen reports whether the event of the row was taken in already.
-func (in *intake) seen(row *wal.Row) (bool, error) {
+func (in *intake) seen(row *pg.Row) (bool, error) {
 	if in.replay != nil {
 		if err := in.replay.Transaction(checkpoint.LandmarkOf(row)); err != nil {
 			return false, err
@@ -244,7 +246,7 @@ func (in *intake) seen(row *wal.Row) (bool, error) {
 }
 
 // took takes note that the event of the row is taken in.
-func (in *intake) took(row *wal.Row) {
+func (in *intake) took(row *pg.Row) {
 	in.cut, in.cutMark = row.Position, checkpoint.LandmarkOf(row)
 }
 
@@ -253,7 +255,7 @@ func (in *intake) took(row *wal.Row) {
 // comes upon it in the log, between transactions. Its position is the end of its
 // record, so that a stream from there on begins with what follows it; that may
 // be the record of a commit, whose rows therefore do not count as taken in.
-func (in *intake) endLoose(end wal.LSN) error {
+func (in *intake) endLoose(end pg.LSN) error {
 	if err := in.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
 		return fmt.Errorf("message of no transaction: %w", err)
 	}
@@ -292,18 +294,18 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 // snapshot takes in the rows that are in the tables now, as one transaction
 // that ends at lsn, and waits until all of them are acked. It returns their
 // number.
-func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []wal.Table, name string, lsn wal.LSN) (int, error) {
-	next := wal.Position{CommitLSN: lsn}
+func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, name string, lsn pg.LSN) (int, error) {
+	next := pg.Position{CommitLSN: lsn}
 	for _, t := range tables {
-		rel, ok, err := wal.ReadColumns(ctx, sql, t)
+		rel, ok, err := catalog.ReadColumns(ctx, sql, t)
 		if err != nil {
 			return 0, err
 		}
 		if !ok {
 			return 0, fmt.Errorf("table %s does not exist", t)
 		}
-		from := wal.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
-		err = wal.ReadSnapshot(ctx, sql, from, func(row *wal.Row) error {
+		from := catalog.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
+		err = catalog.ReadSnapshot(ctx, sql, from, func(row *pg.Row) error {
 			next.Seq++
 			in.metrics.SnapshotRow()
 			ev, err := in.router.Route(row)

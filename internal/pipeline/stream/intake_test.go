@@ -12,9 +12,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -23,10 +25,10 @@ import (
 const typeText = 25
 
 // relation is a table with the columns of an outbox.
-func relation(oid uint32, name string) *wal.Relation {
-	rel := &wal.Relation{OID: oid, Namespace: "public", Name: name}
+func relation(oid uint32, name string) *pg.Relation {
+	rel := &pg.Relation{OID: oid, Namespace: "public", Name: name}
 	for _, c := range []string{"id", "aggregatetype", "aggregateid", "type", "payload"} {
-		rel.Columns = append(rel.Columns, wal.Column{Name: c, Type: typeText})
+		rel.Columns = append(rel.Columns, pg.Column{Name: c, Type: typeText})
 	}
 	return rel
 }
@@ -45,8 +47,8 @@ func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 		router:   router,
 		queue:    newQueue(1 << 20),
 		tracker:  tracker,
-		keeper:   newKeeper(&store{}, tracker, time.Second, m, zap.NewNop()),
-		tables:   map[wal.Table]bool{{Schema: "public", Name: "outbox"}: true},
+		keeper:   newKeeper(&fakeStore{}, tracker, time.Second, m, zap.NewNop()),
+		tables:   map[pg.Table]bool{{Schema: "public", Name: "outbox"}: true},
 		onUpdate: onUpdate,
 		metrics:  m,
 		digest:   digest.New(zap.NewNop()),
@@ -54,21 +56,21 @@ func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 }
 
 // row is a change of the given kind; its event id says where it was.
-func row(kind wal.Kind, rel *wal.Relation, lsn wal.LSN, seq uint32) *wal.Message {
+func row(kind wal.Kind, rel *pg.Relation, lsn pg.LSN, seq uint32) *wal.Message {
 	m := &wal.Message{Kind: kind}
-	m.Row.Relation, m.Row.Position, m.Row.XID = rel, wal.Position{CommitLSN: lsn, Seq: seq}, uint32(lsn)
+	m.Row.Relation, m.Row.Position, m.Row.XID = rel, pg.Position{CommitLSN: lsn, Seq: seq}, uint32(lsn)
 	for _, v := range []string{fmt.Sprintf("%d/%d", lsn, seq), "order", "o-1", "Placed", "{}"} {
-		m.Row.Values = append(m.Row.Values, wal.Value{Kind: wal.Text, Data: []byte(v)})
+		m.Row.Values = append(m.Row.Values, pg.Value{Kind: pg.Text, Data: []byte(v)})
 	}
 	return m
 }
 
-func insert(lsn wal.LSN, seq uint32) *wal.Message { return row(wal.Insert, outboxRelation, lsn, seq) }
-func commit(end wal.LSN) *wal.Message             { return &wal.Message{Kind: wal.Commit, End: end} }
-func idle(pos wal.LSN) *wal.Message               { return &wal.Message{Kind: wal.Idle, End: pos} }
+func insert(lsn pg.LSN, seq uint32) *wal.Message { return row(wal.Insert, outboxRelation, lsn, seq) }
+func commit(end pg.LSN) *wal.Message             { return &wal.Message{Kind: wal.Commit, End: end} }
+func idle(pos pg.LSN) *wal.Message               { return &wal.Message{Kind: wal.Idle, End: pos} }
 
 // again stands for a new connection, whose stream begins at start.
-func again(start wal.LSN) *wal.Message { return &wal.Message{End: start} }
+func again(start pg.LSN) *wal.Message { return &wal.Message{End: start} }
 
 // accepted returns the ids of the events that the messages make.
 func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
@@ -95,7 +97,7 @@ func queued(q *queue) (ids []string) {
 }
 
 // loose is a message of no transaction.
-func loose(pos wal.LSN) *wal.Message {
+func loose(pos pg.LSN) *wal.Message {
 	m := &wal.Message{Kind: wal.LogicalMessage, Prefix: "outbox", Loose: true}
 	m.Row.Position.CommitLSN = pos
 	m.Content, _ = envelope.Encode(&envelope.Message{ID: fmt.Appendf(nil, "loose %d", pos)})
@@ -106,7 +108,7 @@ func TestIntake(t *testing.T) {
 	for name, c := range map[string]struct {
 		messages []*wal.Message
 		events   []string
-		end      wal.LSN
+		end      pg.LSN
 	}{
 		"takes in the inserts of a transaction": {
 			[]*wal.Message{insert(10, 0), insert(10, 1), commit(15)}, []string{"10/0", "10/1"}, 15},
@@ -241,7 +243,7 @@ func TestIntakePassesOverAnUpdate(t *testing.T) {
 func TestIntakeQueuesABadEvent(t *testing.T) {
 	in, _ := newIntake(t, transform.UpdateWarn)
 	m := insert(10, 0)
-	m.Row.Values[2] = wal.Value{Kind: wal.Null} // the key
+	m.Row.Values[2] = pg.Value{Kind: pg.Null} // the key
 	if err := in.accept(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +258,7 @@ func TestIntakeQueuesABadEvent(t *testing.T) {
 func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, url, outboxTable, "INSERT INTO outbox SELECT n::text, 'order', 'o', 'Placed', '{}' FROM generate_series(1, 3) n")
-	conn, err := wal.Connect(t.Context(), url)
+	conn, err := catalog.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +279,7 @@ func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 		}
 		acks <- ids
 	}()
-	n, err := in.snapshot(t.Context(), conn, []wal.Table{{Schema: "public", Name: "outbox"}}, "", 10)
+	n, err := in.snapshot(t.Context(), conn, []pg.Table{{Schema: "public", Name: "outbox"}}, "", 10)
 	if err != nil || n != 3 {
 		t.Fatalf("snapshot = %d rows, %v", n, err)
 	}

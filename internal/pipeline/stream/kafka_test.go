@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -29,7 +30,7 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
+	store, err := store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -11,8 +11,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -147,7 +149,7 @@ func (k *keeper) moved() {
 }
 
 // ahead tells whether there is a position to save.
-func (k *keeper) ahead() bool { return k.tracker.Position() > wal.LSN(k.saved.Load()) }
+func (k *keeper) ahead() bool { return k.tracker.Position() > pg.LSN(k.saved.Load()) }
 
 // run saves and confirms positions until ctx ends. It returns an error that
 // retrying cannot mend.
@@ -171,7 +173,7 @@ func (k *keeper) run(ctx context.Context) error {
 				retry.Reset()
 			case ctx.Err() != nil:
 				return nil
-			case errors.Is(err, checkpoint.ErrSuperseded):
+			case errors.Is(err, store.ErrSuperseded):
 				return fmt.Errorf("%w: %w", ErrTakenOver, err)
 			case failure.ClassOf(err) != failure.Transient:
 				k.failed = true
@@ -258,7 +260,7 @@ func (k *keeper) enter(epoch int64) {
 // confirm tells the present stream, if any, the last saved position.
 func (k *keeper) confirm() {
 	if s := k.stream.Load(); s != nil {
-		s.Confirm(wal.LSN(k.saved.Load()))
+		s.Confirm(pg.LSN(k.saved.Load()))
 	}
 }
 

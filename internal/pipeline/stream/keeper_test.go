@@ -12,7 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 const interval = 100 * time.Millisecond
@@ -20,14 +20,14 @@ const interval = 100 * time.Millisecond
 // keeping is a keeper that runs in a synctest bubble, begun at 1000.
 type keeping struct {
 	*keeper
-	store   *store
+	store   *fakeStore
 	metrics *counts
 	stop    func() error // ends run and returns its error
 }
 
 func keep(t *testing.T) keeping {
 	t.Helper()
-	s, m := &store{}, &counts{}
+	s, m := &fakeStore{}, &counts{}
 	k := newKeeper(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
 	if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func keep(t *testing.T) keeping {
 }
 
 // ack lets one transaction that ends at end be acked.
-func (k keeping) ack(t *testing.T, end wal.LSN) {
+func (k keeping) ack(t *testing.T, end pg.LSN) {
 	t.Helper()
 	ticket := k.tracker.Add()
 	if err := k.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
@@ -50,7 +50,7 @@ func (k keeping) ack(t *testing.T, end wal.LSN) {
 }
 
 // idleTo moves the position past nothing of ours.
-func (k keeping) idleTo(t *testing.T, pos wal.LSN) {
+func (k keeping) idleTo(t *testing.T, pos pg.LSN) {
 	t.Helper()
 	if err := k.tracker.Idle(pos); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func (k keeping) want(t *testing.T, positions ...wal.LSN) {
+func (k keeping) want(t *testing.T, positions ...pg.LSN) {
 	t.Helper()
 	if got := k.store.positions(); !slices.Equal(got, positions) {
 		t.Errorf("saved %v, want %v", got, positions)
@@ -89,7 +89,7 @@ func TestKeeperSavesAnAckWithinTheInterval(t *testing.T) {
 func TestKeeperSavesManyAcksAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
-		for end := wal.LSN(1001); end <= 1050; end++ {
+		for end := pg.LSN(1001); end <= 1050; end++ {
 			k.ack(t, end)
 		}
 		pass(time.Second)
@@ -115,7 +115,7 @@ func TestKeeperSavesAQuietPositionOnceInAWhile(t *testing.T) {
 		k := keep(t)
 		pass(time.Millisecond)
 		for n := range 99 {
-			k.idleTo(t, wal.LSN(1001+n))
+			k.idleTo(t, pg.LSN(1001+n))
 			pass(quietInterval / 100)
 		}
 		k.want(t, 1000)
@@ -168,7 +168,7 @@ func TestKeeperRetriesAFailingStoreWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("store is away") })
-		for end := wal.LSN(1001); end <= 1600; end++ { // each ack wakes the keeper
+		for end := pg.LSN(1001); end <= 1600; end++ { // each ack wakes the keeper
 			k.ack(t, end)
 			pass(100 * time.Millisecond)
 		}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Failure mode 4, of a server whose messages are not English.
@@ -50,7 +50,7 @@ func TestFastShutdownInAnotherLanguage(t *testing.T) {
 func stopWhileStalled(t *testing.T, server *pgtest.Server, d *database) {
 	t.Helper()
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	g.hold()
 	ids := d.insert(1, 1)
 	eventually(t, "an event in flight", func() bool { _, waiting := g.unacked(); return waiting })
@@ -115,7 +115,7 @@ func translate(to io.WriteCloser, from io.ReadCloser, words func([]byte) []byte)
 
 func TestStopping(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
-	unavailable := wal.Classify(&pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"})
+	unavailable := catalog.Classify(&pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"})
 	for _, tt := range []struct {
 		name       string
 		err        error
@@ -125,10 +125,10 @@ func TestStopping(t *testing.T) {
 		{"takes no connections", unavailable, false, true},
 		{"refused", refused, false, false},
 		{"refused after an administrator's command", refused, true, true},
-		{"full, after an administrator's command", wal.Classify(&pgconn.PgError{Code: "53300"}), true, false},
+		{"full, after an administrator's command", catalog.Classify(&pgconn.PgError{Code: "53300"}), true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := stopping(tt.err, tt.terminated); errors.Is(got, wal.ErrShutdown) != tt.want || !errors.Is(got, tt.err) {
+			if got := stopping(tt.err, tt.terminated); errors.Is(got, catalog.ErrShutdown) != tt.want || !errors.Is(got, tt.err) {
 				t.Errorf("%v", got)
 			}
 		})

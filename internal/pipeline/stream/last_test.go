@@ -13,7 +13,7 @@ func TestLastEventTransactionsAndSnapshotShow(t *testing.T) {
 	d.opts.Snapshot = true
 	d.insert(3, 3)
 	to := &topic{}
-	i := d.start(&store{}, &gate{topic: to}).streams()
+	i := d.start(&fakeStore{}, &gate{topic: to}).streams()
 	arrive(t, to, 3)
 	d.exec("CREATE TABLE other (v int); INSERT INTO other VALUES (1)")
 	d.insert(4, 2)

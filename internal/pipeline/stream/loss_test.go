@@ -56,7 +56,7 @@ func TestLosses(t *testing.T) {
 				if strings.HasPrefix(name, "13 ") {
 					d.needs15(t)
 				}
-				s, g := &store{}, &gate{topic: &topic{}}
+				s, g := &fakeStore{}, &gate{topic: &topic{}}
 				i := d.start(s, g).streams()
 				ids := d.insert(2, 1)
 				arrive(t, g.topic, 2)
@@ -91,7 +91,7 @@ func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{forget: true}, g).streams()
+	i := d.start(&fakeStore{forget: true}, g).streams()
 	d.insert(1, 1)
 	arrive(t, g.topic, 1)
 	eventually(t, "the drop of the slot", func() bool {
@@ -111,7 +111,7 @@ func TestSlotThatLostItsLog(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("max_slot_wal_keep_size", "1MB"), pgtest.Setting("min_wal_size", "32MB"),
 		pgtest.Setting("max_wal_size", "32MB"))
 	d := newDatabase(t, server.NewDatabase(t))
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	i := d.start(s, g).streams()
 	d.insert(1, 1)
 	arrive(t, g.topic, 1)
@@ -143,7 +143,7 @@ func TestPublicationThatLeavesRowsOut(t *testing.T) {
 			d.exec(c.sql)
 			d.insert(1, 1)
 			g := &gate{topic: &topic{}}
-			d.start(&store{}, g).wantEnd(failure.Config, c.text)
+			d.start(&fakeStore{}, g).wantEnd(failure.Config, c.text)
 		})
 	}
 }
@@ -157,7 +157,7 @@ func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
 			d.exec(c.sql)
-			d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+			d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
 			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
 				t.Error("a slot was made that holds back the server's log")
 			}
@@ -169,7 +169,7 @@ func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
 func TestOtherCluster(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	i := d.start(s, g).streams()
 	d.insert(1, 1)
 	arrive(t, g.topic, 1)

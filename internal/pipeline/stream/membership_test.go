@@ -17,13 +17,13 @@ func TestMembershipThatLasts(t *testing.T) {
 		dropTable  = `ALTER PUBLICATION cdc_outbox DROP TABLE outbox`
 	)
 	t.Parallel()
-	start := func(t *testing.T) (*database, *store, *gate, *instance) {
+	start := func(t *testing.T) (*database, *fakeStore, *gate, *instance) {
 		d := sharedDatabase(t)
 		d.needs15(t)
-		s, g := &store{}, &gate{topic: &topic{}}
+		s, g := &fakeStore{}, &gate{topic: &topic{}}
 		return d, s, g, d.start(s, g).streams()
 	}
-	noted := func(t *testing.T, s *store, members int) {
+	noted := func(t *testing.T, s *fakeStore, members int) {
 		t.Helper()
 		eventually(t, "the memberships in the checkpoint", func() bool {
 			return strings.Count(s.stored().Publication, "|") == members-1

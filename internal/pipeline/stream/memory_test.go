@@ -55,7 +55,7 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 			g := &gate{topic: &topic{}}
 			g.hold()
 			before := heap()
-			i := d.start(&store{}, g)
+			i := d.start(&fakeStore{}, g)
 			if c.fill != "" {
 				i.streams()
 				d.exec(c.fill)

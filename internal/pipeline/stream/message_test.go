@@ -67,7 +67,7 @@ func (d *database) emitMany(n, per int) (ids []string) {
 func TestMessagesAlone(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	i := d.start(s, g).streams()
 	d.exec("CREATE TABLE other (id int)")
 	d.exec(strings.Join([]string{"BEGIN", emit(t, "1", "{}"), "INSERT INTO other VALUES (1)",
@@ -96,7 +96,7 @@ func TestMessagesBesideATable(t *testing.T) {
 	t.Parallel()
 	d := composedDatabase(t)
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	var ids []string
 	for range 10 {
 		sql := []string{"BEGIN"}
@@ -140,7 +140,7 @@ func TestBadMessages(t *testing.T) {
 		d := composedDatabase(t)
 		d.opts.OnBadEvent = transform.BadEventSkip
 		g := &gate{topic: &topic{}}
-		i := d.start(&store{}, g).streams()
+		i := d.start(&fakeStore{}, g).streams()
 		d.exec(emit(t, "1", "{}"))
 		for _, sql := range bad {
 			d.exec(sql)
@@ -159,7 +159,7 @@ func TestBadMessages(t *testing.T) {
 	t.Run("stop", func(t *testing.T) {
 		t.Parallel()
 		d := messageDatabase(t)
-		s, g := &store{}, &gate{topic: &topic{}}
+		s, g := &fakeStore{}, &gate{topic: &topic{}}
 		i := d.start(s, g).streams()
 		d.exec(bad[0])
 		i.wantEnd(failure.Config, "bad event .* of message outbox at .*: unreadable: decode envelope")
@@ -184,7 +184,7 @@ func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 			t.Parallel()
 			d := messageDatabase(t)
 			d.opts.OnBadEvent = policy
-			s, g := &store{}, &gate{topic: &topic{}}
+			s, g := &fakeStore{}, &gate{topic: &topic{}}
 			i := d.start(s, g).streams()
 			d.exec(emit(t, "1", "{}"))
 			d.exec("CREATE TABLE other (v text)")
@@ -212,7 +212,7 @@ func TestKilledWalsenderLosesAndRepeatsNoMessage(t *testing.T) {
 	d := messageDatabase(t)
 	d.opts.MaxBufferedBytes = 20_000
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	defer d.watch(g)()
 	var ids []string
 	for range 4 {
@@ -238,7 +238,7 @@ func TestPreparedAndLargeMessages(t *testing.T) {
 	d := newDatabase(t, server.NewDatabase(t))
 	d.opts.Messages, d.opts.Tables = true, nil
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	for _, id := range []string{"kept", "dropped"} {
 		d.exec("BEGIN;" + emit(t, id, "{}") + "; PREPARE TRANSACTION '" + id + "'")
 	}
@@ -261,7 +261,7 @@ func TestPreparedAndLargeMessages(t *testing.T) {
 func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	i := d.start(s, g).streams()
 	d.exec(emit(t, "1", "{}"))
 	arrive(t, g.topic, 1)
@@ -282,7 +282,7 @@ func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
 func TestMessagesWhenATableChangesWithoutThePublication(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	d.exec("CREATE TABLE other (id int)")
 	d.start(s, g).streams().stop()
 	d.exec("DROP PUBLICATION cdc_outbox")
@@ -308,7 +308,7 @@ func TestLossesBesideMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := composedDatabase(t)
-			s, g := &store{}, &gate{topic: &topic{}}
+			s, g := &fakeStore{}, &gate{topic: &topic{}}
 			i := d.start(s, g).streams()
 			d.exec(emit(t, "1", "{}"))
 			arrive(t, g.topic, 1)
@@ -325,5 +325,5 @@ func TestOptionsThatMessagesCannotMeet(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
 	d.event.Timestamp = "created_at"
-	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `event.timestamp: messages have no field "created_at"`)
+	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `event.timestamp: messages have no field "created_at"`)
 }

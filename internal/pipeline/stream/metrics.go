@@ -3,9 +3,10 @@ package stream
 import (
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Metrics is told what happens; package internal/metrics implements it. Its
@@ -42,9 +43,9 @@ type Metrics interface {
 	TopicsMissing(n int)
 	// Slot is told what the server says of the slot, its flush position, and
 	// how long ago the oldest event in flight was committed.
-	Slot(slot wal.Slot, flush wal.LSN, lag time.Duration)
+	Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration)
 	// Observe hands over what is read when metrics are collected.
-	Observe(received, confirmed func() wal.LSN, inFlightEvents, inFlightBytes func() int64)
+	Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64)
 	// ObserveUnconfirmed likewise: for how long the server has had something that
 	// is not confirmed.
 	ObserveUnconfirmed(func() time.Duration)

@@ -22,7 +22,7 @@ func (d *database) renamed() {
 func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	d.start(s, g).streams().stop()
 	d.renamed()
 	d.start(s, g).wantEnd(failure.Config, `bad event 2 of public.outbox at .*: missing_column: .* no column "aggregateid"`)
@@ -42,7 +42,7 @@ func TestWrongNameMakesNoDeadLetters(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
-			s, g := &store{}, &gate{topic: &topic{}}
+			s, g := &fakeStore{}, &gate{topic: &topic{}}
 			d.opts.OnBadEvent = policy
 			d.start(s, g).streams().stop()
 			d.renamed()

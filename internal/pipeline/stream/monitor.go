@@ -12,8 +12,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 const (
@@ -35,7 +36,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	var conn *pgx.Conn
 	defer func() { closeConn(conn) }()
 	blind := false
-	var end wal.LSN // of the log, at the last look
+	var end pg.LSN // of the log, at the last look
 	for backoff.Sleep(ctx, monitorPoll) == nil {
 		fresh, flushed, err := s.look(ctx, conn, cp)
 		conn = fresh
@@ -45,7 +46,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			s.whole.Store(uint64(end)) // a change before that would have shown now
 			end = flushed
 		case ctx.Err() != nil:
-		case errors.Is(err, wal.ErrShutdown):
+		case errors.Is(err, catalog.ErrShutdown):
 			_ = backoff.Sleep(ctx, shutdownGrace)
 			return fmt.Errorf("leave the slot so that the server can stop: %w", err)
 		case failure.ClassOf(err) != failure.Transient && conn != nil:
@@ -61,13 +62,13 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 // look checks the server, on conn or, where that is broken or nil, on a new
 // connection. It returns the connection to use next, nil if there is none, and
 // the end of the log.
-func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, wal.LSN, error) {
+func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, pg.LSN, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	terminated := false
 	if conn != nil {
 		if err := conn.Ping(ctx); err != nil {
-			terminated = errors.Is(wal.Classify(err), wal.ErrTerminated)
+			terminated = errors.Is(catalog.Classify(err), catalog.ErrTerminated)
 			closeConn(conn)
 			conn = nil
 		}
@@ -89,8 +90,8 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 // anyway. One that nobody answers for may only be hidden by the network, unless
 // an administrator's command has just ended the connection before.
 func stopping(err error, terminated bool) error {
-	if errors.Is(err, wal.ErrUnavailable) || terminated && errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%w: %w", wal.ErrShutdown, err)
+	if errors.Is(err, catalog.ErrUnavailable) || terminated && errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: %w", catalog.ErrShutdown, err)
 	}
 	return err
 }
@@ -99,11 +100,11 @@ func stopping(err error, terminated bool) error {
 // same server. The URL may lead to another one by now: it has several hosts, or
 // an address that moved in a failover.
 func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
-	conn, err := wal.ConnectBeside(ctx, s.opts.URL, s.server)
+	conn, err := catalog.ConnectBeside(ctx, s.opts.URL, s.server)
 	if err != nil {
 		return nil, err
 	}
-	server, err := wal.ReadServer(ctx, conn)
+	server, err := catalog.ReadServer(ctx, conn)
 	if err == nil && (server.SystemID != cp.SystemID || server.Timeline != cp.Timeline) {
 		err = fmt.Errorf("connected to system identifier %s on timeline %d, the stream is from %s on timeline %d",
 			server.SystemID, server.Timeline, cp.SystemID, cp.Timeline)
@@ -117,14 +118,14 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 
 // check compares the server with the checkpoint once more, and publishes what
 // the metrics and the health endpoint show of it. It returns the end of the log.
-func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (wal.LSN, error) {
+func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (pg.LSN, error) {
 	seen, err := s.inspect(ctx, conn)
-	cp.LSN = max(cp.LSN, wal.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
-	cp.Publication = s.keeper.publication()              // as it was at the last look
+	cp.LSN = max(cp.LSN, pg.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
+	cp.Publication = s.keeper.publication()             // as it was at the last look
 	if err != nil {
 		return 0, s.sinceCheckpoint(&cp, err)
 	}
-	server, err := wal.ReadServer(ctx, conn)
+	server, err := catalog.ReadServer(ctx, conn)
 	if err != nil {
 		return 0, err
 	}

@@ -3,9 +3,9 @@ package stream
 import (
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Options are what a Relay is told.
@@ -13,7 +13,7 @@ type Options struct {
 	// URL is the source's connection string.
 	URL string
 	// Tables may be empty with Messages.
-	Tables            []wal.Table
+	Tables            []pg.Table
 	Slot, Publication string
 	// Create makes the first start create what is missing of slot and publication.
 	Create bool
@@ -32,6 +32,6 @@ type Options struct {
 	// long one waits for others to share its batch.
 	MaxBufferedBytes int64
 	Linger           time.Duration
-	Checkpoint       checkpoint.Options
+	Checkpoint       store.Options
 	Retention        retention.Options
 }

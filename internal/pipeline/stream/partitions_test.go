@@ -29,7 +29,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 				d.exec(`CREATE TABLE outbox (id text NOT NULL, aggregatetype text, aggregateid text, type text, payload text) PARTITION BY LIST (aggregatetype)`)
 				d.exec(`CREATE TABLE rest PARTITION OF outbox DEFAULT`)
 				d.exec(`CREATE PUBLICATION cdc_outbox ` + members + byRoot)
-				s, g := &store{}, &gate{topic: &topic{}}
+				s, g := &fakeStore{}, &gate{topic: &topic{}}
 				i := d.start(s, g).streams()
 				ids := d.insert(1, 1)
 				for _, statements := range changes {
@@ -81,7 +81,7 @@ func TestRenamedForAWhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
-			s, g := &store{}, &gate{topic: &topic{}}
+			s, g := &fakeStore{}, &gate{topic: &topic{}}
 			i := d.start(s, g).streams()
 			ids := d.insert(1, 1)
 			arrive(t, g.topic, 1)

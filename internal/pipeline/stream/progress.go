@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // stalledAfter is how long one of the stages may stand still, with work before
@@ -14,19 +14,19 @@ const stalledAfter = 12 * time.Second
 
 // pulse is what shows at one moment whether the log gets through.
 type pulse struct {
-	flush     wal.LSN // the end of the server's log, as last seen
-	received  wal.LSN
-	position  wal.LSN // the tracker's: everything up to it is acked
-	confirmed wal.LSN // saved, and then confirmed
-	inFlight  int     // events without ack
-	handled   uint64  // changes that were taken in, and events that were acked, so far
+	flush     pg.LSN // the end of the server's log, as last seen
+	received  pg.LSN
+	position  pg.LSN // the tracker's: everything up to it is acked
+	confirmed pg.LSN // saved, and then confirmed
+	inFlight  int    // events without ack
+	handled   uint64 // changes that were taken in, and events that were acked, so far
 }
 
 // progress tells from pulses whether what the server has gets through, whatever
 // may be the reason if it does not. Not safe for concurrent use.
 type progress struct {
 	last pulse
-	mark wal.LSN // the server had it at marked; the oldest such that is known
+	mark pg.LSN // the server had it at marked; the oldest such that is known
 	// marked is when.
 	marked time.Time
 

@@ -9,8 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestProgress(t *testing.T) {
@@ -25,11 +26,11 @@ func TestProgress(t *testing.T) {
 			pulse: func(int) pulse { return pulse{flush: 100, received: 100, position: 100, confirmed: 100} }, looks: 60},
 		"a server that writes a little, and positions saved now and then": {
 			pulse: func(n int) pulse {
-				return pulse{flush: wal.LSN(100 + n), received: wal.LSN(100 + n), position: wal.LSN(100 + n), confirmed: wal.LSN(100 + n/2*2 - 2)}
+				return pulse{flush: pg.LSN(100 + n), received: pg.LSN(100 + n), position: pg.LSN(100 + n), confirmed: pg.LSN(100 + n/2*2 - 2)}
 			}, looks: 60, age: 2 * look},
 		"a steady stream, with something in flight at each look": {
 			pulse: func(n int) pulse {
-				l := wal.LSN(100 * n)
+				l := pg.LSN(100 * n)
 				return pulse{flush: l + 50, received: l + 40, position: l + 20, confirmed: l, inFlight: 3, handled: uint64(n)}
 			}, looks: 60, age: look},
 		"a huge transaction, of which the position knows nothing yet": {
@@ -44,15 +45,15 @@ func TestProgress(t *testing.T) {
 			looks: 6, age: 5 * look},
 		"nothing is acked": {
 			pulse: func(n int) pulse {
-				return pulse{flush: wal.LSN(1000 + n), received: 500, position: 100, confirmed: 100, inFlight: 9}
+				return pulse{flush: pg.LSN(1000 + n), received: 500, position: 100, confirmed: 100, inFlight: 9}
 			}, looks: 60, stall: "nothing has arrived", age: 59 * look},
 		"the position is pinned while the log goes on": {
 			pulse: func(n int) pulse {
-				return pulse{flush: wal.LSN(1000 + n), received: wal.LSN(1000 + n), position: 100, confirmed: 100, handled: uint64(n)}
+				return pulse{flush: pg.LSN(1000 + n), received: pg.LSN(1000 + n), position: 100, confirmed: 100, handled: uint64(n)}
 			}, looks: 60, stall: "nothing is in flight", age: 59 * look},
 		"no position can be saved while events are acked": {
 			pulse: func(n int) pulse {
-				l := wal.LSN(1000 + n)
+				l := pg.LSN(1000 + n)
 				return pulse{flush: l, received: l, position: l, confirmed: 100, handled: uint64(n)}
 			}, looks: 60, stall: "has not been saved", age: 59 * look},
 	} {
@@ -84,7 +85,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := NewHealth(&counts{}, NewDownstream(&counts{}))
-		r := New(Parts{Options: defaultOptions(), Router: router, Sink: &gate{}, Store: &store{}, Metrics: &counts{}, Health: h, Log: zap.NewNop()})
+		r := New(Parts{Options: defaultOptions(), Router: router, Sink: &gate{}, Store: &fakeStore{}, Metrics: &counts{}, Health: h, Log: zap.NewNop()})
 		ready := func(want string) {
 			t.Helper()
 			ok, reasons := h.Ready()
@@ -99,12 +100,12 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		ready("")
 		for range 10 {
 			pass(monitorPoll)
-			h.slotSeen(wal.Slot{}, 100)
+			h.slotSeen(catalog.Slot{}, 100)
 			ready("")
 		}
 		for range 10 {
 			pass(monitorPoll)
-			h.slotSeen(wal.Slot{}, 500) // and nothing comes of it
+			h.slotSeen(catalog.Slot{}, 500) // and nothing comes of it
 		}
 		ready("nothing has arrived")
 		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < stalledAfter.Seconds() {

@@ -77,7 +77,7 @@ func (s heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	load := newHold()
 	spare := d.start(heldStore{Store: s, load: load}, &gate{topic: to})
 	load.await(t)
@@ -99,7 +99,7 @@ func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 func TestSlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	d.start(s, &gate{topic: to}).streams().stop()
 	loaded := newHold()
 	late := d.start(heldStore{Store: s, loaded: loaded}, &gate{topic: to})
@@ -126,11 +126,11 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 	d := sharedDatabase(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
 	d.exec("SELECT pg_create_logical_replication_slot('" + d.opts.Slot + "', 'pgoutput')")
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	loaded := newHold()
 	late := d.start(heldStore{Store: s, loaded: loaded}, &gate{topic: to})
 	loaded.await(t)
-	other := d.start(&store{forget: true}, &gate{topic: to}).streams()
+	other := d.start(&fakeStore{forget: true}, &gate{topic: to}).streams()
 	ids := d.insert(5, 1)
 	arrive(t, to, 5)
 	other.stop()
@@ -152,7 +152,7 @@ func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.opts.MaxBufferedBytes = 20_000
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	stalled := &gate{topic: to}
 	old := d.start(s, stalled).streams()
 	ids := d.insert(1, 1)
@@ -176,7 +176,7 @@ func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.opts.Snapshot = true
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	ids := d.insert(50, 50)
 	slow := &gate{topic: to}
 	slow.hold()
@@ -197,7 +197,7 @@ func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 func TestLateFirstCheckpointDoesNotSetTheNextHolderBack(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	save := newHold()
 	p, behind := behindProxy(t, d)
 	late := behind.start(heldStore{Store: s, save: save}, &gate{topic: to})

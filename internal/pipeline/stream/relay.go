@@ -43,9 +43,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/drain"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Parts are what a Relay works with. All are required.
@@ -75,7 +75,7 @@ type Relay struct {
 
 // New wires the parts; it starts nothing. The relay does not close them.
 func New(p Parts) *Relay {
-	known := make(map[wal.Table]bool, len(p.Tables))
+	known := make(map[pg.Table]bool, len(p.Tables))
 	for _, t := range p.Tables {
 		known[t] = true
 	}

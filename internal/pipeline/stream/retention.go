@@ -7,8 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // startRetention keeps the tables small beside the stream that began with cp, on
@@ -43,7 +44,7 @@ func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoi
 	conn, err := s.connectBeside(ctx, cp)
 	if err == nil {
 		// Until it is closed.
-		_ = wal.Patient(ctx, s.opts.URL, conn.PgConn(), s.reporting("a statement of retention takes long", func(wal.Waiting) {}))
+		_ = catalog.Patient(ctx, s.opts.URL, conn.PgConn(), s.reporting("a statement of retention takes long", func(catalog.Waiting) {}))
 	}
 	return conn, err
 }
@@ -51,9 +52,9 @@ func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoi
 // published is the position up to which every row that was committed is
 // published. The confirmed position alone does not say so: it also passes what a
 // changed publication left out of the stream, until the monitor notices.
-func (s *source) published() wal.LSN {
+func (s *source) published() pg.LSN {
 	if !s.recognised.Load() {
 		return 0
 	}
-	return min(s.health.confirmed(), wal.LSN(s.whole.Load()))
+	return min(s.health.confirmed(), pg.LSN(s.whole.Load()))
 }

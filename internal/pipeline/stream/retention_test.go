@@ -8,7 +8,7 @@ func TestRetentionTakesOnlyWhatIsDelivered(t *testing.T) {
 	t.Parallel()
 	d := retained(t)
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	defer d.watch(g)()
 
 	ids := d.insert(20, 7)

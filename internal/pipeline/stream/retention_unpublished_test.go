@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // A row that a changed publication keeps out of the stream is passed by the
@@ -30,7 +30,7 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 				d.exec(forAllTables)
 			}
 			g := &gate{topic: &topic{}}
-			i := d.start(&store{}, g).streams()
+			i := d.start(&fakeStore{}, g).streams()
 			arrive(t, g.topic, len(d.insert(3, 1)))
 			eventually(t, "the delivered rows to go", func() bool { return d.text("SELECT count(*)::text FROM outbox") == "0" })
 			for _, sql := range change {
@@ -58,7 +58,7 @@ func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	d.opts.Retention.After = time.Millisecond
 	d.opts.Retention.Interval = time.Millisecond
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	arrive(t, g.topic, len(d.insert(3, 1)))
 	eventually(t, "the delivered rows to go", func() bool { return d.text("SELECT count(*)::text FROM outbox") == "0" })
 	d.exec(`ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = false)`)
@@ -79,7 +79,7 @@ const leftOut = `INSERT INTO outbox VALUES ('left out', 'order', 'o-1', 'Placed'
 func TestConnectionsBesideTheStream(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	server, err := wal.ReadServer(t.Context(), d.conn)
+	server, err := catalog.ReadServer(t.Context(), d.conn)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -80,7 +81,7 @@ func (d *database) withKfake() (*kfake.Cluster, *sink.Kafka, checkpoint.Store) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	store, err := checkpoint.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
+	store, err := store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
 	if err != nil {
 		d.t.Fatal(err)
 	}

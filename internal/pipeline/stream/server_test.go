@@ -13,7 +13,7 @@ func TestServerRestarts(t *testing.T) {
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	var ids []string
 	for _, mode := range []pgtest.Mode{pgtest.Immediate, pgtest.Fast} {
 		ids = append(ids, d.insert(20, 3)...)
@@ -34,7 +34,7 @@ func TestFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 			t.Parallel()
 			server := pgtest.Start(t)
 			d := newDatabase(t, server.NewDatabase(t))
-			s, g := &store{}, &gate{topic: &topic{}}
+			s, g := &fakeStore{}, &gate{topic: &topic{}}
 			i := d.start(s, g).streams()
 			ids := d.insert(1, 1)
 			arrive(t, g.topic, 1)

@@ -18,7 +18,7 @@ func TestKilledWalsenderLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	defer d.watch(g)()
 	var ids []string
 	for range 5 {
@@ -36,7 +36,7 @@ func TestKilledWalsenderWithEventsInFlight(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	ids := d.insert(3, 1)
 	arrive(t, g.topic, len(ids))
 	g.hold()
@@ -70,7 +70,7 @@ func TestKilledWalsenderWithinATransaction(t *testing.T) {
 	d.opts.MaxBufferedBytes = 20_000
 	g := &gate{topic: &topic{}}
 	g.hold()
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	ids := d.insert(2000, 2000)
 	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
 	pid := d.walsender()
@@ -88,7 +88,7 @@ func TestStopDrainsAndConfirmsTheLastCommit(t *testing.T) {
 	d.opts.Checkpoint.Interval = time.Hour // only the stop saves
 	g := &gate{topic: &topic{}}
 	g.hold()
-	s := &store{}
+	s := &fakeStore{}
 	i := d.start(s, g).streams()
 	ids := d.insert(40, 10)
 	eventually(t, "the events to be taken in", func() bool { return i.health.Status().(Status).InFlightEvents == 40 })
@@ -120,7 +120,7 @@ func TestStopGivesUpOnTheDrainAfterItsTimeout(t *testing.T) {
 	d := sharedDatabase(t)
 	d.opts.DrainTimeout = 200 * time.Millisecond
 	g := &gate{topic: &topic{}}
-	s := &store{}
+	s := &fakeStore{}
 	i := d.start(s, g).streams()
 	ids := d.insert(1, 1)
 	arrive(t, g.topic, 1)
@@ -147,7 +147,7 @@ func TestColumnAddedMidStream(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	ids := d.insert(3, 1)
 	d.exec("ALTER TABLE outbox ADD COLUMN created_at timestamptz DEFAULT now()")
 	ids = append(ids, d.insert(3, 1)...)
@@ -163,7 +163,7 @@ func TestColumnRenamedAwayMidStream(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	g := &gate{topic: &topic{}}
-	s := &store{}
+	s := &fakeStore{}
 	i := d.start(s, g).streams()
 	ids := d.insert(3, 1)
 	d.exec("ALTER TABLE outbox RENAME COLUMN payload TO body")
@@ -186,7 +186,7 @@ func TestOnlyInsertsArePublished(t *testing.T) {
 	d := sharedDatabase(t)
 	d.exec("ALTER TABLE outbox REPLICA IDENTITY FULL")
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	d.exec(`BEGIN; INSERT INTO outbox VALUES ('a', 'order', 'o', 'Placed', '{}'); DELETE FROM outbox; COMMIT`)
 	d.exec(`INSERT INTO outbox VALUES ('b', 'order', 'o', 'Placed', '{}')`)
 	d.exec(`INSERT INTO outbox VALUES ('b', 'order', 'o', 'Placed', '{}') ON CONFLICT (id) DO UPDATE SET payload = 'again'`)
@@ -204,7 +204,7 @@ func TestWrongPasswordIsAConfigurationError(t *testing.T) {
 	d := sharedDatabase(t)
 	at := strings.LastIndex(d.url, "@")
 	d.opts.URL = d.url[:at] + "x" + d.url[at:]
-	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `password authentication failed`)
+	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `password authentication failed`)
 }
 
 // At boot the name service may come up after us.
@@ -212,7 +212,7 @@ func TestUnknownHostIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.opts.URL = "postgres://postgres@no-such-host..invalid/app" // an empty label: no name server is asked
-	i := d.start(&store{}, &gate{topic: &topic{}})
+	i := d.start(&fakeStore{}, &gate{topic: &topic{}})
 	eventually(t, "a second attempt", func() bool { return i.metrics.reconnected() > 1 })
 	if _, reasons := i.health.Ready(); !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, "no-such-host") }) {
 		t.Errorf("reasons %q", reasons)
@@ -231,7 +231,7 @@ func TestUnknownHostIsTriedAgain(t *testing.T) {
 func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	d := sharedDatabase(t)
 	d.exec("CREATE TABLE busy (v text)")
-	i := d.start(&store{}, &gate{topic: &topic{}}).streams()
+	i := d.start(&fakeStore{}, &gate{topic: &topic{}}).streams()
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
 	for range 4 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
@@ -14,7 +15,7 @@ import (
 // inPostgres is the checkpoint store in the outbox's own database.
 func (d *database) inPostgres() checkpoint.Store {
 	d.t.Helper()
-	s, err := checkpoint.NewPostgres(d.t.Context(), d.opts.URL, "checkpoints", "a")
+	s, err := store.NewPostgres(d.t.Context(), d.opts.URL, "checkpoints", "a")
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 func TestSilentSpareTakesOver(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	first := d.start(s, &gate{topic: to}).streams()
 	u := mustParse(t, d.url)
 	u.RawQuery = "application_name=spare"
@@ -71,7 +72,7 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	writer := *d
 	writer.connect()
 	writer.exec("SET application_name = 'a long report'; BEGIN; SELECT pg_current_xact_id()")
-	i := behind.start(&store{}, &gate{topic: &topic{}})
+	i := behind.start(&fakeStore{}, &gate{topic: &topic{}})
 	waits := func() bool {
 		_, reasons := i.health.Ready()
 		return slices.ContainsFunc(reasons, func(r string) bool {
@@ -93,7 +94,7 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	i := d.start(s, &gate{topic: to}).streams()
 	standing := make(chan struct{})
 	s.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
@@ -133,7 +134,7 @@ func TestStandingLoadIsGivenUp(t *testing.T) {
 }
 
 // deafStore does not answer a load.
-type deafStore struct{ store }
+type deafStore struct{ fakeStore }
 
 func (*deafStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
 	<-ctx.Done()
@@ -146,7 +147,7 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, pgtest.Start(t).NewDatabase(t))
 	d.opts.LivenessTimeout = 10 * patience
-	i := d.start(&store{}, &gate{topic: &topic{}}).streams()
+	i := d.start(&fakeStore{}, &gate{topic: &topic{}}).streams()
 	ready := func() bool { ok, _ := i.health.Ready(); return ok }
 	eventually(t, "readiness", ready)
 	// Nothing else shall write to the log.

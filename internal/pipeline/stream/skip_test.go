@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // passOver notes in the store that a transaction is passed over, as setup
 // --skip-to does.
-func (d *database) passOver(s *store, tx checkpoint.Landmark) {
+func (d *database) passOver(s *fakeStore, tx checkpoint.Landmark) {
 	d.t.Helper()
 	cp := s.stored()
 	cp.Skip = tx
@@ -30,7 +32,7 @@ func (d *database) passOver(s *store, tx checkpoint.Landmark) {
 func TestTransactionIsPassedOver(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	first := d.start(s, g).streams()
 	d.exec(insertSQL("1"))
 	d.exec("BEGIN;" + insertSQL("2") + "; INSERT INTO outbox VALUES ('3', 'order', '', 'Placed', '{}'); " + insertSQL("4") + "; COMMIT")
@@ -73,7 +75,7 @@ func TestTransactionIsPassedOver(t *testing.T) {
 func TestMessageIsPassedOver(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	d.start(s, g).streams().stop()
 	d.exec(emit(t, "1", "{}"))
 	for _, transactional := range []string{"true", "false"} {
@@ -87,7 +89,7 @@ func TestMessageIsPassedOver(t *testing.T) {
 		if at == nil {
 			t.Fatalf("Run = %v, remedy %s", err, failure.RemedyOf(err))
 		}
-		commit, err := wal.ParseLSN(at[1])
+		commit, err := pg.ParseLSN(at[1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,9 +102,9 @@ func TestMessageIsPassedOver(t *testing.T) {
 }
 
 // passed is what the transaction at commit is known by.
-func (d *database) passed(s *store, commit wal.LSN) (found checkpoint.Landmark) {
+func (d *database) passed(s *fakeStore, commit pg.LSN) (found checkpoint.Landmark) {
 	d.t.Helper()
-	repl, err := wal.ConnectReplication(d.t.Context(), d.url)
+	repl, err := catalog.ConnectReplication(d.t.Context(), d.url)
 	if err != nil {
 		d.t.Fatal(err)
 	}

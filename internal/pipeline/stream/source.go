@@ -12,7 +12,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -32,7 +34,7 @@ var ErrTakenOver = errors.New("another instance has read the slot in the meantim
 // what never changes, and sets whole.
 type source struct {
 	opts   Options
-	tables []wal.Table // none where only messages are read
+	tables []pg.Table // none where only messages are read
 	intake *intake
 	keeper *keeper
 	health *Health
@@ -85,7 +87,7 @@ func (s *source) run(ctx context.Context) error {
 
 // session is one connection's life. It returns why it ended.
 func (s *source) session(ctx context.Context) error {
-	sql, err := wal.Connect(ctx, s.opts.URL)
+	sql, err := catalog.Connect(ctx, s.opts.URL)
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
@@ -153,13 +155,13 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *holding) error {
 // warnOfCommitsThatWait warns once if the server takes us for a synchronous
 // standby. It comes before the first checkpoint, which may have to wait itself.
 func (s *source) warnOfCommitsThatWait(ctx context.Context, sql *pgx.Conn) error {
-	sync, err := wal.ReadSyncStandbys(ctx, sql)
+	sync, err := catalog.ReadSyncStandbys(ctx, sql)
 	if err != nil {
 		return err
 	}
 	if sync.Ours() && !s.warned {
-		s.log.Warn(wal.CommitsWait, zap.String("synchronous_standby_names", sync.Setting),
-			zap.String("application_name", sync.Application), zap.String("remedy", wal.CommitsWaitRemedy))
+		s.log.Warn(catalog.CommitsWait, zap.String("synchronous_standby_names", sync.Setting),
+			zap.String("application_name", sync.Application), zap.String("remedy", catalog.CommitsWaitRemedy))
 	}
 	s.warned = sync.Ours()
 	return nil

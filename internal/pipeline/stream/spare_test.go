@@ -29,7 +29,7 @@ func (u *unreadable) Load(ctx context.Context) (checkpoint.Checkpoint, bool, err
 func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	d.start(s, &gate{topic: to}).streams()
 	away := &unreadable{Store: s}
 	spare := d.start(away, &gate{topic: to})

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // errTwoServers ends a session whose connections lead to different servers, as
@@ -29,11 +29,11 @@ var errStandby = &failure.Error{
 // samePrimary returns the database that both connections lead to, on a server
 // that is no standby.
 func samePrimary(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (database string, err error) {
-	a, err := wal.ReadInstance(ctx, sql.PgConn())
+	a, err := catalog.ReadInstance(ctx, sql.PgConn())
 	if err != nil {
 		return "", err
 	}
-	b, err := wal.ReadInstance(ctx, repl)
+	b, err := catalog.ReadInstance(ctx, repl)
 	switch {
 	case err != nil:
 		return "", err

@@ -3,7 +3,7 @@ package stream
 import (
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -34,8 +34,8 @@ func TestStandbyIsReadOncePromoted(t *testing.T) {
 		}
 	})
 	d.opts.URL = p.s.url
-	d.opts.Checkpoint.Store = checkpoint.StoreKafka
-	s, g := &store{}, &gate{topic: &topic{}}
+	d.opts.Checkpoint.Store = store.StoreKafka
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	i := d.start(s, g)
 	eventually(t, "a look at the standby", func() bool {
 		return matches("is a standby", i.health.Status().(Status).PostgresError)

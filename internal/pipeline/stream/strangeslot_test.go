@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Failure mode 52: a slot of the name that no instance could ever read is told,
@@ -27,7 +27,7 @@ func TestSlotOfSomebodyElse(t *testing.T) {
 			if _, err := d.conn.Exec(t.Context(), c.sql, d.opts.Slot); err != nil {
 				t.Fatal(err)
 			}
-			d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+			d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
 		})
 	}
 }
@@ -36,16 +36,16 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	d, other := sharedDatabase(t), sharedDatabase(t)
 	other.opts.Slot = d.opts.Slot
-	i := other.start(&store{}, &gate{topic: &topic{}}).streams()
+	i := other.start(&fakeStore{}, &gate{topic: &topic{}}).streams()
 	text := `belongs to database "` + other.text("SELECT current_database()") + `", not to "` + d.text("SELECT current_database()")
 
-	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
+	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
 
 	// An instance that stands by as it appears does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	here := &source{opts: d.opts, database: d.text("SELECT current_database()")}
-	sql, err := wal.Connect(ctx, d.url)
+	sql, err := catalog.Connect(ctx, d.url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	}
 
 	i.stop()
-	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
+	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
 }
 
 // The remedy: from 18 on a slot can be told to leave two-phase commit alone.
@@ -68,8 +68,8 @@ func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
 	d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
 	d.exec(`SELECT pg_create_logical_replication_slot('` + d.opts.Slot + `', 'pgoutput', false, true)`)
 	ids := d.insert(2, 1)
-	d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `two_phase`)
-	repl, err := wal.ConnectReplication(t.Context(), d.url)
+	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `two_phase`)
+	repl, err := catalog.ConnectReplication(t.Context(), d.url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := &gate{topic: &topic{}}
-	d.start(&store{}, g).streams()
+	d.start(&fakeStore{}, g).streams()
 	arrive(t, g.topic, 2)
 	wantOnce(t, g.topic, ids)
 }

@@ -3,8 +3,8 @@ package stream
 import (
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // Failure mode 56. (Which settings do it, wal's tests ask the server.)
@@ -13,13 +13,13 @@ func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("synchronous_standby_names", `standby, "cdc-outbox"`), pgtest.Setting("synchronous_commit", "local"))
 	d := newDatabase(t, server.NewDatabase(t))
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	d.kill()
 	ids := d.insert(1, 1)
 	arrive(t, g.topic, 1)
 	i.stop()
 	wantOnce(t, g.topic, ids)
-	warned := i.logs.FilterMessage(wal.CommitsWait).All()
+	warned := i.logs.FilterMessage(catalog.CommitsWait).All()
 	if len(warned) != 1 || warned[0].ContextMap()["application_name"] != "cdc-outbox" {
 		t.Errorf("warnings: %v, want one", warned)
 	}
@@ -29,9 +29,9 @@ func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
 	query.Set("application_name", "publisher")
 	named.RawQuery = query.Encode()
 	d.opts.URL = named.String()
-	i = d.start(&store{}, g).streams()
+	i = d.start(&fakeStore{}, g).streams()
 	i.stop()
-	if i.logs.FilterMessage(wal.CommitsWait).Len() > 0 {
+	if i.logs.FilterMessage(catalog.CommitsWait).Len() > 0 {
 		t.Error("warned although the setting names another")
 	}
 }

@@ -15,7 +15,7 @@ import (
 func TestSpareStandsByAndTakesOver(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	holder := d.start(s, &gate{topic: to}).streams()
 	ids := d.insert(5, 1)
 	arrive(t, to, 5)
@@ -39,7 +39,7 @@ func TestSpareStandsByAndTakesOver(t *testing.T) {
 func TestTwoFirstStartsAtOnce(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	a, b := d.start(s, &gate{topic: to}), d.start(s, &gate{topic: to})
 	eventually(t, "one to stream and one to stand by", func() bool {
 		return a.role() == RoleActive && b.role() == RoleStandby || b.role() == RoleActive && a.role() == RoleStandby
@@ -58,7 +58,7 @@ func TestTwoFirstStartsAtOnce(t *testing.T) {
 func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	d.start(s, &gate{topic: to}).streams()
 	p, behind := behindProxy(t, d)
 	spare := behind.start(s, &gate{topic: to})
@@ -76,7 +76,7 @@ func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 func TestOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, to := &store{}, &topic{}
+	s, to := &fakeStore{}, &topic{}
 	p, behind := behindProxy(t, d)
 	oldGate := &gate{topic: to}
 	old := behind.start(s, oldGate).streams()
@@ -125,13 +125,13 @@ func TestSecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
 	to := &topic{}
 	p, behind := behindProxy(t, d)
 	g := &gate{topic: to}
-	first := behind.start(&store{forget: true}, g).streams()
+	first := behind.start(&fakeStore{forget: true}, g).streams()
 	g.hold()
 	ids := d.insert(500, 500)
 	eventually(t, "half of a transaction in flight", func() bool { return first.metrics.inFlight() > 18_000 })
 	p.Refuse(true)
 	p.Cut()
-	second := d.start(&store{forget: true}, &gate{topic: to}).streams()
+	second := d.start(&fakeStore{forget: true}, &gate{topic: to}).streams()
 	arrive(t, to, len(ids))
 	second.stop()
 	g.open()
@@ -166,7 +166,7 @@ func TestAdoptsASlotWithoutCheckpoint(t *testing.T) {
 	d.exec("SELECT pg_create_logical_replication_slot('" + d.opts.Slot + "', 'pgoutput')")
 	ids := d.insert(3, 1)
 	g := &gate{topic: &topic{}}
-	i := d.start(&store{}, g).streams()
+	i := d.start(&fakeStore{}, g).streams()
 	ids = append(ids, d.insert(3, 1)...)
 	arrive(t, g.topic, 6)
 	i.stop()
@@ -177,7 +177,7 @@ func TestSnapshotPublishesWhatIsThereOnceAndThenStreams(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.opts.Snapshot = true
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	ids := d.insert(50, 50)
 	i := d.start(s, g)
 	arrive(t, g.topic, 50)
@@ -198,7 +198,7 @@ func TestSnapshotIsRepeatedAfterACrash(t *testing.T) {
 	d := sharedDatabase(t)
 	d.opts.Snapshot = true
 	d.opts.DrainTimeout = time.Millisecond
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	ids := d.insert(50, 50)
 	g.hold()
 	i := d.start(s, g)
@@ -225,12 +225,12 @@ func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 	d.opts.Snapshot = true
 	g := &gate{topic: &topic{}}
 	ids := d.insert(20, 20)
-	i := d.start(&store{}, g)
+	i := d.start(&fakeStore{}, g)
 	arrive(t, g.topic, 20)
 	i.streams().stop()
-	d.start(&store{}, g).wantEnd(failure.Config, "source.snapshot is initial, and slot .* exists, .* but there is no checkpoint")
+	d.start(&fakeStore{}, g).wantEnd(failure.Config, "source.snapshot is initial, and slot .* exists, .* but there is no checkpoint")
 	d.opts.Snapshot = false // as the remedy says
-	i = d.start(&store{}, g).streams()
+	i = d.start(&fakeStore{}, g).streams()
 	ids = append(ids, d.insert(1, 1)...)
 	arrive(t, g.topic, len(ids))
 	i.stop()
@@ -244,7 +244,7 @@ func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	d := sharedDatabase(t)
 	d.opts.Snapshot = true
 	d.ends = time.Millisecond
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	reached := make(chan struct{}, 100)
 	s.hook(func(ctx context.Context, cp checkpoint.Checkpoint) error {
 		if cp.Creating {
@@ -280,7 +280,7 @@ func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
 	ids := d.insert(3000, 3000)
 	d.opts.MaxBufferedBytes = 20_000
 	p, behind := behindProxy(t, d)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	g.hold()
 	i := behind.start(s, g)
 	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
@@ -298,7 +298,7 @@ func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
 func TestSaveOfUnknownOutcomeIsOurOwn(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
-	s, g := &store{}, &gate{topic: &topic{}}
+	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	i := d.start(s, g).streams()
 	ids := d.insert(1, 1)
 	arrive(t, g.topic, 1)

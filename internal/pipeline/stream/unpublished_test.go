@@ -8,7 +8,7 @@ import (
 
 const forAllTables = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
 
-// Failure mode 48: what wal.CheckTables refuses, run refuses, before it makes a
+// Failure mode 48: what catalog.CheckTables refuses, run refuses, before it makes a
 // slot. (Which tables these are, wal's tests ask the server.)
 func TestTableThatNeverReachesTheStream(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestTableThatNeverReachesTheStream(t *testing.T) {
 			for _, sql := range c.sql {
 				d.exec(sql)
 			}
-			d.start(&store{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+			d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
 			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
 				t.Error("a slot was made that holds back the server's log")
 			}
@@ -62,7 +62,7 @@ func TestTableThatNoLongerReachesTheStream(t *testing.T) {
 				t.Parallel()
 				d := sharedDatabase(t)
 				d.exec(forAllTables)
-				s, g := &store{}, &gate{topic: &topic{}}
+				s, g := &fakeStore{}, &gate{topic: &topic{}}
 				i := d.start(s, g).streams()
 				ids := d.insert(2, 1)
 				arrive(t, g.topic, 2)

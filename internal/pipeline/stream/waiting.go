@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/wal"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
 // reportEvery is how often a statement that takes long is logged; readiness
@@ -16,21 +16,21 @@ const reportEvery = time.Minute
 
 // waitForSnapshot lets the statements that read the tables take their time.
 func (s *source) waitForSnapshot(ctx context.Context, conn *pgconn.PgConn) (end func()) {
-	return wal.Patient(ctx, s.opts.URL, conn, s.reporting("reading the tables takes long", func(wal.Waiting) {}))
+	return catalog.Patient(ctx, s.opts.URL, conn, s.reporting("reading the tables takes long", func(catalog.Waiting) {}))
 }
 
 // waitForCreation lets the creation of the slot wait for the transactions that
 // are running, which readiness names.
 func (s *source) waitForCreation(ctx context.Context, repl *pgconn.PgConn) (end func()) {
-	return wal.Patient(ctx, s.opts.URL, repl, s.reporting("creating the slot takes long", func(w wal.Waiting) {
+	return catalog.Patient(ctx, s.opts.URL, repl, s.reporting("creating the slot takes long", func(w catalog.Waiting) {
 		s.health.waiting("the creation of slot " + s.opts.Slot + " waits for " + w.String())
 	}))
 }
 
 // reporting passes on what a statement waits for, and logs it now and then.
-func (s *source) reporting(what string, tell func(wal.Waiting)) func(wal.Waiting) {
+func (s *source) reporting(what string, tell func(catalog.Waiting)) func(catalog.Waiting) {
 	var next time.Time
-	return func(w wal.Waiting) {
+	return func(w catalog.Waiting) {
 		tell(w)
 		if time.Now().Before(next) {
 			return

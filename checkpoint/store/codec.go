@@ -1,0 +1,130 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// formatVersion is the version of the stored form. It rises when an older
+// reader would misread a newer checkpoint; a new field that an older reader may
+// ignore does not raise it.
+const formatVersion = 1
+
+// document is a checkpoint as it is stored. Its LSN, in PostgreSQL's own
+// notation for the eyes of an operator, hides that of the Checkpoint.
+type document struct {
+	Version  int               `json:"version"`
+	LSN      string            `json:"lsn"`
+	Landmark *landmarkDocument `json:"landmark,omitempty"`
+	Skip     *landmarkDocument `json:"skip,omitempty"`
+	checkpoint.Checkpoint
+}
+
+// landmarkDocument is a Landmark as it is stored.
+type landmarkDocument struct {
+	Commit string    `json:"commit"`
+	XID    uint32    `json:"xid,omitempty"`
+	Time   time.Time `json:"time,omitzero"`
+}
+
+func documentOf(l checkpoint.Landmark) *landmarkDocument {
+	if l.IsZero() {
+		return nil
+	}
+	return &landmarkDocument{Commit: l.Commit.String(), XID: l.XID, Time: l.Time}
+}
+
+func (d *landmarkDocument) landmark() (checkpoint.Landmark, error) {
+	if d == nil {
+		return checkpoint.Landmark{}, nil
+	}
+	commit, err := parseLSN(d.Commit)
+	return checkpoint.Landmark{Commit: commit, XID: d.XID, Time: d.Time}, err
+}
+
+func encode(cp checkpoint.Checkpoint) ([]byte, error) {
+	if cp.LSN == 0 {
+		return nil, errors.New("encode checkpoint: it has no position")
+	}
+	doc := document{
+		Version: formatVersion, LSN: cp.LSN.String(),
+		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Checkpoint: cp,
+	}
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	return b, nil
+}
+
+// decode reads what encode wrote. where names the place for the operator.
+func decode(b []byte, where string) (checkpoint.Checkpoint, error) {
+	var version struct {
+		Version int `json:"version"`
+	}
+	var doc document
+	if err := json.Unmarshal(b, &version); err != nil {
+		return checkpoint.Checkpoint{}, unreadable(where, err)
+	}
+	if version.Version > formatVersion {
+		return checkpoint.Checkpoint{}, failure.Configf("run the version of cdc-outbox that wrote it, or a newer one",
+			"%s has format version %d, newer than the %d that this cdc-outbox reads",
+			where, version.Version, formatVersion)
+	}
+	if version.Version < 1 {
+		return checkpoint.Checkpoint{}, unreadable(where, errors.New("it has no format version"))
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		return checkpoint.Checkpoint{}, unreadable(where, err)
+	}
+	lsn, err := parseLSN(doc.LSN)
+	if err != nil {
+		return checkpoint.Checkpoint{}, unreadable(where, err)
+	}
+	cp := doc.Checkpoint
+	cp.LSN = lsn
+	if cp.Landmark, err = doc.Landmark.landmark(); err != nil {
+		return checkpoint.Checkpoint{}, unreadable(where, fmt.Errorf("landmark: %w", err))
+	}
+	if cp.Skip, err = doc.Skip.landmark(); err != nil {
+		return checkpoint.Checkpoint{}, unreadable(where, fmt.Errorf("skip: %w", err))
+	}
+	return cp, nil
+}
+
+// parseLSN is strict where pglogrepl.ParseLSN reads a prefix.
+func parseLSN(s string) (pg.LSN, error) {
+	lsn, err := pglogrepl.ParseLSN(s)
+	if err != nil {
+		return 0, err
+	}
+	if lsn == 0 || lsn.String() != s {
+		return 0, fmt.Errorf("lsn %q is no position", s)
+	}
+	return lsn, nil
+}
+
+// unreadable is the error of bytes that are no checkpoint. A fresh start would
+// lose the check that the slot is the one we knew, so it takes an operator to
+// ask for it.
+func unreadable(where string, err error) error {
+	return failure.Configf(
+		"if nothing else writes there, set checkpoint.key (for a file: checkpoint.path) to a new name: the slot is then read on from its own confirmed position (with source.snapshot: initial, once it is decided whether the table is published again)",
+		"%s is not a checkpoint of cdc-outbox: %w", where, err)
+}
+
+// ErrSuperseded is wrapped by the error of a save by a connector that no longer
+// holds the slot. It has no class: the connector may stand by for the slot again.
+var ErrSuperseded = errors.New("another connector took over")
+
+func superseded(found, cp checkpoint.Checkpoint) error {
+	return fmt.Errorf("%w: the stored checkpoint is at %s in epoch %d, this one at %s in epoch %d", ErrSuperseded, found.LSN, found.Epoch, cp.LSN, cp.Epoch)
+}

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// file keeps one checkpoint in a file of its own. A save replaces the file as a
+// whole, so a reader sees the old or the new one, whatever crashes. It takes no
+// lock: two processes on one slot exclude each other through the slot, and a
+// warm spare must be able to read.
+type file struct {
+	path, key string
+}
+
+// fileDocument is a file's content. It names the key so that two connectors
+// with one path are noticed.
+type fileDocument struct {
+	Key        string          `json:"key"`
+	Checkpoint json.RawMessage `json:"checkpoint"`
+}
+
+// NewFile returns the store that keeps the checkpoint under key in the file at
+// path, whose directory must exist.
+func NewFile(path, key string) (checkpoint.Store, error) {
+	dir := filepath.Dir(path)
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory")
+	}
+	if err != nil {
+		return nil, failure.Configf("mkdir -p "+dir+", writable for cdc-outbox, on a disk that outlives the container",
+			"checkpoint.path %s: %w", path, err)
+	}
+	return &file{path: path, key: key}, nil
+}
+
+func (f *file) Load(context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
+	b, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return checkpoint.Checkpoint{}, false, nil
+	}
+	if err != nil {
+		return checkpoint.Checkpoint{}, false, refused(fmt.Errorf("read checkpoint: %w", err),
+			fmt.Sprintf("let the user with id %d read it, or set checkpoint.path to a file of this connector", os.Geteuid()))
+	}
+	where := "checkpoint file " + f.path
+	var doc fileDocument
+	if err := json.Unmarshal(b, &doc); err != nil {
+		return checkpoint.Checkpoint{}, false, unreadable(where, err)
+	}
+	if doc.Checkpoint == nil {
+		return checkpoint.Checkpoint{}, false, unreadable(where, errors.New("it holds no checkpoint"))
+	}
+	if doc.Key != f.key {
+		return checkpoint.Checkpoint{}, false, failure.Configf("give each connector its own checkpoint.path",
+			"%s belongs to the connector with the checkpoint key %q, not to %q", where, doc.Key, f.key)
+	}
+	cp, err = decode(doc.Checkpoint, where)
+	return cp, err == nil, err
+}
+
+func (f *file) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	old, ok, err := f.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if ok && !cp.Replaces(&old) {
+		return superseded(old, cp)
+	}
+	b, err := encode(cp)
+	if err != nil {
+		return err
+	}
+	doc, err := json.Marshal(fileDocument{Key: f.key, Checkpoint: b})
+	if err != nil {
+		return fmt.Errorf("encode checkpoint: %w", err)
+	}
+	if err := replace(f.path, append(doc, '\n')); err != nil {
+		return &failure.Error{Class: failure.Transient, Remedy: f.writeRemedy(), Err: fmt.Errorf("save checkpoint: %w", err)}
+	}
+	return nil
+}
+
+func (f *file) Close() {}
+
+// replace writes a file so that it has its old content or the new one after any
+// crash.
+func replace(path string, content []byte) error {
+	dir := filepath.Dir(path)
+	tmp, err := writeTemp(dir, tempPattern(path), content)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return syncDirectory(dir)
+}
+
+// tempPattern names the files that are to take the place of path's.
+func tempPattern(path string) string { return filepath.Base(path) + ".*.tmp" }
+
+// writeTemp writes a new, durable file. Its name is unique: a process that was
+// paused in here and goes on later must not write into what another one renamed
+// meanwhile. A crash in here leaves the file behind.
+func writeTemp(dir, pattern string, content []byte) (name string, err error) {
+	f, err := os.CreateTemp(dir, pattern)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// syncDirectory makes a rename in the directory durable.
+func syncDirectory(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

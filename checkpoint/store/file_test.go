@@ -1,0 +1,92 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+func filePlace(t *testing.T) place {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	return place{
+		open: func(t *testing.T, key string) checkpoint.Store {
+			s, err := NewFile(path, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		write: func(t *testing.T, key, value string) {
+			doc := fmt.Sprintf(`{"key": %q, "checkpoint": %s}`, key, value)
+			if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestFileOfAnotherKeyIsRefused(t *testing.T) {
+	p := filePlace(t)
+	save(t, p.store(t, "a"), sample(1))
+	other := p.store(t, "b")
+	wantRefusal(t, other, `belongs to the connector with the checkpoint key "a"`)
+	if err := other.Save(t.Context(), sample(2)); failure.ClassOf(err) != failure.Config {
+		t.Errorf("save over another connector's checkpoint: %v", err)
+	}
+	wantLoad(t, p.store(t, "a"), sample(1))
+}
+
+func TestFileThatIsNoJSONIsRefused(t *testing.T) {
+	for name, content := range map[string]string{"empty": "", "text": "hello", "torn": `{"key": "a", "check`, "null": "null"} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "checkpoint.json")
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewFile(path, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantRefusal(t, s, "is not a checkpoint of cdc-outbox")
+		})
+	}
+}
+
+// Trying again would not make a file of it.
+func TestFileThatIsADirectoryIsRefused(t *testing.T) {
+	s, err := NewFile(t.TempDir(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.Load(t.Context())
+	for what, err := range map[string]error{"Load": err, "Writable": Writable(t.Context(), s)} {
+		if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+			t.Errorf("%s = %v, want a configuration error with a remedy", what, err)
+		}
+	}
+}
+
+func TestFileNeedsItsDirectory(t *testing.T) {
+	_, err := NewFile(filepath.Join(t.TempDir(), "missing", "checkpoint.json"), "a")
+	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+		t.Errorf("missing directory: %v, want a configuration error with a remedy", err)
+	}
+}
+
+func TestFileLeavesNothingElseBehind(t *testing.T) {
+	dir := t.TempDir()
+	s, err := NewFile(filepath.Join(dir, "checkpoint.json"), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, s, sample(1))
+	save(t, s, sample(2))
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("%v in the directory (%v), want the checkpoint alone", entries, err)
+	}
+}

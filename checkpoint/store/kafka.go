@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// kafka keeps checkpoints as Kafka Connect keeps its offsets: the last record
+// of each key in a compacted topic, here of one partition. A record without a
+// value forgets the checkpoint.
+type kafka struct {
+	client *kgo.Client // asks
+	writer *kgo.Client // writes; client, until brokers refuse that one; Save's
+	opts   []kgo.Opt
+	admin  *kadm.Client
+	topic  string
+	key    string
+	who    string // whom the brokers take us for, for ACL commands
+	link   *link
+}
+
+// metadataAge is how old the client's knowledge of the topic may be: after it
+// was created, or its leader moved, it is asked for anew.
+const metadataAge = 100 * time.Millisecond
+
+// unknownRetries is how many times in a row brokers must say that they do not
+// know the topic before a save counts it as deleted: one that just came up may
+// say so too. With kgo's backoff that takes a few seconds, as unknownPatience
+// does for a load.
+const (
+	unknownRetries  = 12
+	unknownPatience = 5 * time.Second
+)
+
+// saveRetries is how often the client repeats a save that brokers do not take
+// until it hands up what they say; with its pauses that takes about two seconds,
+// in which a partition gets another leader. A save that may have been written it
+// repeats until the save's context ends.
+const saveRetries = 20
+
+// NewKafka returns the store that keeps the checkpoint as the last record under
+// key in topic. It creates the topic where it is missing, and refuses one that
+// is not compacted or has several partitions. opts are for a client of the
+// store's own; it overrides those that concern producing. principal is whom
+// brokers take that for, as remedies name it. It blocks until a broker answers,
+// the client gives up or ctx ends.
+func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key, principal string) (checkpoint.Store, error) {
+	link := new(link)
+	opts = append(append([]kgo.Opt(nil), opts...),
+		kgo.WithHooks(link),
+		kgo.RequiredAcks(kgo.AllISRAcks()), // idempotence is kgo's default
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(0),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.RecordRetries(saveRetries),
+		kgo.RecordDeliveryTimeout(0),
+		// Else a save whose answer is lost outlives its context. A checkpoint
+		// may be written twice.
+		kgo.AllowIdempotentProduceCancellation(),
+		kgo.UnknownTopicRetries(unknownRetries),
+		kgo.MetadataMinAge(metadataAge),
+	)
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
+	}
+	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, key: key, who: principal, link: link}
+	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("checkpoint topic %s: %w", topic, err)
+	}
+	return k, nil
+}
+
+func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
+	records, err := await.Answer(ctx, func() (records []*kgo.Record, err error) {
+		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
+			log, err := k.openLog(ctx)
+			if err == nil {
+				records, err = newest(ctx, log, k.key)
+			}
+			return err
+		})
+		return records, err
+	})
+	if err != nil {
+		return checkpoint.Checkpoint{}, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
+	}
+	return pick(records)
+}
+
+// pick returns the checkpoint that counts among the newest records of one key,
+// in the order of the log: the furthest one of the highest epoch. Whatever lies
+// before a record without value, or is unreadable but overwritten, is past.
+func pick(records []*kgo.Record) (cp checkpoint.Checkpoint, ok bool, err error) {
+	for _, r := range records {
+		if r.Value == nil {
+			cp, ok, err = checkpoint.Checkpoint{}, false, nil
+			continue
+		}
+		next, bad := decode(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
+		switch {
+		case bad != nil:
+			cp, ok, err = checkpoint.Checkpoint{}, false, bad
+		case !ok || next.Replaces(&cp):
+			cp, ok, err = next, true, nil
+		}
+	}
+	return cp, ok, err
+}
+
+// classify adds class and remedy to the broker errors that only an operator can
+// mend.
+func (k *kafka) classify(err error, operation string) error {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		return failure.Lossf(
+			"find out who deleted it; a restart creates it anew and reads the slot on from its own confirmed position, without the check that nobody else moved it (with source.snapshot: initial, once it is decided whether the table is published again)",
+			"the topic was deleted: %w", err)
+	case errors.Is(err, kerr.InvalidTopicException):
+		return failure.Configf("set checkpoint.topic to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return failure.Configf(k.allow(topicOperations, "--topic '"+k.topic+"'"),
+			"not allowed to %s it: %w", operation, err)
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return failure.Configf(k.allow(operation, "--cluster"),
+			"not allowed to %s: %w", operation, err)
+	}
+	return err
+}
+
+// topicOperations are all that the topic is used for: a remedy that names only
+// the one which was refused is followed by the next.
+const topicOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"
+
+// allow returns the command that lets the connector do operations.
+func (k *kafka) allow(operations, resource string) string {
+	return k.command("kafka-acls", "--add --allow-principal '"+k.who+"' --operation "+operations+" "+resource)
+}
+
+// command returns a command line of one of Kafka's own tools.
+func (k *kafka) command(tool, args string) string {
+	broker := "<broker>"
+	if seeds, ok := k.client.OptValue(kgo.SeedBrokers).([]string); ok && len(seeds) > 0 {
+		broker = seeds[0]
+	}
+	return fmt.Sprintf("%s.sh --bootstrap-server %s %s", tool, broker, args)
+}

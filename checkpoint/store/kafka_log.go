@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// log is one partition as it was when it was opened.
+type log interface {
+	// bounds are the first offset and the one after the last.
+	bounds() (start, end int64)
+	// read returns records at or after offset from, and the offset to go on
+	// from: it passes over what compaction removed, transaction markers and
+	// aborted records. next == from means that nothing follows.
+	read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error)
+}
+
+// firstWindow is how many offsets of a log's end are read first; when the key is
+// not among them, windowGrowth times as many, and so on. One busy connector's
+// checkpoint is in the first; that of one beside it that has been idle for long
+// is found in a few more reads.
+const (
+	firstWindow  = 128
+	windowGrowth = 8
+)
+
+// newest returns, in order, the records under key in the last window of the log
+// that has any. So it sees at least the last one, and with it those that a
+// connector which had lost the slot may have written around it.
+func newest(ctx context.Context, l log, key string) ([]*kgo.Record, error) {
+	start, end := l.bounds()
+	for window, hi := int64(firstWindow), end; hi > start; window *= windowGrowth {
+		lo := max(start, end-window)
+		found, err := scan(ctx, l, lo, hi, key)
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+		hi = lo
+	}
+	return nil, nil
+}
+
+// scan returns the records under key in [lo, hi).
+func scan(ctx context.Context, l log, lo, hi int64, key string) (found []*kgo.Record, err error) {
+	for lo < hi {
+		records, next, err := l.read(ctx, lo)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			if r.Offset < hi && string(r.Key) == key {
+				found = append(found, r)
+			}
+		}
+		if next == lo {
+			return found, nil
+		}
+		lo = next
+	}
+	return found, nil
+}
+
+// kafkaLog reads with plain fetch requests: a consumer does not say when it has
+// passed a gap or a marker at the end, so it could not tell "nothing there" from
+// "not yet".
+type kafkaLog struct {
+	client     *kgo.Client
+	detail     kadm.TopicDetail
+	start, end int64
+}
+
+// openLog finds the partition's leader and bounds.
+func (k *kafka) openLog(ctx context.Context) (*kafkaLog, error) {
+	detail, err := k.describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &kafkaLog{client: k.client, detail: detail}
+	starts, err := k.admin.ListStartOffsets(ctx, k.topic)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := k.admin.ListEndOffsets(ctx, k.topic)
+	if err != nil {
+		return nil, err
+	}
+	for _, bound := range []struct {
+		offsets kadm.ListedOffsets
+		to      *int64
+	}{{starts, &l.start}, {ends, &l.end}} {
+		listed, ok := bound.offsets.Lookup(k.topic, 0)
+		if !ok {
+			return nil, kerr.UnknownTopicOrPartition
+		}
+		if listed.Err != nil {
+			return nil, listed.Err
+		}
+		*bound.to = listed.Offset
+	}
+	return l, nil
+}
+
+func (l *kafkaLog) bounds() (start, end int64) { return l.start, l.end }
+
+func (l *kafkaLog) read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error) {
+	for {
+		resp, err := l.fetch(ctx, from)
+		if err != nil {
+			return nil, from, fmt.Errorf("fetch offset %d: %w", from, err)
+		}
+		part := &resp.Topics[0].Partitions[0]
+		if len(part.RecordBatches) == 0 && resp.ThrottleMillis > 0 {
+			continue // over a quota: the client waits, then the answer has data
+		}
+		if stable := part.LastStableOffset; stable >= 0 && stable < l.end {
+			return nil, from, fmt.Errorf("a transaction is open at offset %d: what it writes is not known yet", stable)
+		}
+		return l.parse(part, from)
+	}
+}
+
+func (l *kafkaLog) parse(part *kmsg.FetchResponseTopicPartition, from int64) ([]*kgo.Record, int64, error) {
+	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset:         from,
+		IsolationLevel: kgo.ReadCommitted(),
+		Topic:          l.detail.Topic,
+		Partition:      0,
+	}, part, kgo.DefaultDecompressor(), nil)
+	if fetched.Err != nil {
+		return nil, from, fmt.Errorf("read offset %d: %w", from, fetched.Err)
+	}
+	if next == from && len(part.RecordBatches) > 0 {
+		return nil, from, fmt.Errorf("read offset %d: the broker sent no whole batch", from)
+	}
+	return fetched.Records, next, nil
+}
+
+// fetch asks the partition's leader for one response, without waiting for more
+// records to come.
+func (l *kafkaLog) fetch(ctx context.Context, from int64) (*kmsg.FetchResponse, error) {
+	part := kmsg.NewFetchRequestTopicPartition()
+	part.Partition = 0
+	part.FetchOffset = from
+	part.PartitionMaxBytes = 1 << 20
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic = l.detail.Topic
+	topic.TopicID = l.detail.ID
+	topic.Partitions = append(topic.Partitions, part)
+	req := kmsg.NewPtrFetchRequest()
+	req.IsolationLevel = 1 // read committed
+	req.MaxBytes = 1 << 20
+	req.Topics = append(req.Topics, topic)
+
+	leader := l.client.Broker(int(l.detail.Partitions[0].Leader))
+	r, err := leader.RetriableRequest(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	resp := r.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return nil, err
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return nil, fmt.Errorf("the broker answered for %d topics instead of 1", len(resp.Topics))
+	}
+	return resp, nil
+}

@@ -1,0 +1,387 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+const testTopic = "cdc-outbox.checkpoints"
+
+func startKafka(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, []kgo.Opt) {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c, []kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}
+}
+
+func kafkaPlace(t *testing.T) place {
+	_, opts := startKafka(t)
+	return kafkaAt(opts)
+}
+
+func kafkaAt(opts []kgo.Opt) place {
+	open := func(t *testing.T, key string) checkpoint.Store {
+		s, err := NewKafka(limited(t), opts, testTopic, key, "User:cdc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	return place{
+		open: open,
+		write: func(t *testing.T, key, value string) {
+			open(t, key).Close() // creates the topic
+			produce(t, opts, key, []byte(value))
+		},
+	}
+}
+
+func produce(t *testing.T, opts []kgo.Opt, key string, value []byte) {
+	t.Helper()
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	rec := &kgo.Record{Topic: testTopic, Key: []byte(key), Value: value}
+	if err := client.ProduceSync(limited(t), rec).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKafkaKeysDoNotMix(t *testing.T) {
+	p := kafkaPlace(t)
+	a, b := p.store(t, "a"), p.store(t, "b")
+	save(t, a, sample(1))
+	wantNone(t, b)
+	save(t, b, sample(2))
+	wantLoad(t, a, sample(1))
+	wantLoad(t, b, sample(2))
+}
+
+func TestKafkaCreatesACompactedTopic(t *testing.T) {
+	cluster, opts := startKafka(t)
+	kafkaAt(opts).store(t, "a")
+	policy := cluster.TopicInfo(testTopic).Configs["cleanup.policy"]
+	if policy == nil || *policy != "compact" {
+		t.Errorf("cleanup.policy %v, want compact", policy)
+	}
+	if n := len(cluster.PartitionInfos(testTopic)); n != 1 {
+		t.Errorf("%d partitions, want 1", n)
+	}
+}
+
+func TestKafkaRefusesTopics(t *testing.T) {
+	cases := []struct {
+		name       string
+		partitions int32
+		policy     string
+		class      failure.Class
+		remedy     string
+	}{
+		{"not compacted", 1, "delete", failure.Loss,
+			"kafka-configs.sh --bootstrap-server ADDR --alter --entity-type topics --entity-name 'cdc-outbox.checkpoints' --add-config cleanup.policy=compact"},
+		{"compacted and deleted", 1, "compact,delete", failure.Loss, "--add-config cleanup.policy=compact"},
+		{"two partitions", 2, "compact", failure.Config, "checkpoint.topic"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cluster, opts := startKafka(t)
+			if err := cluster.CreateTopic(testTopic, c.partitions, map[string]string{"cleanup.policy": c.policy}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := NewKafka(limited(t), opts, testTopic, "a", "User:cdc")
+			remedy := strings.ReplaceAll(failure.RemedyOf(err), cluster.ListenAddrs()[0], "ADDR")
+			if failure.ClassOf(err) != c.class || !strings.Contains(remedy, c.remedy) {
+				t.Errorf("%v, remedy %q; want class %d, remedy with %q", err, remedy, c.class, c.remedy)
+			}
+		})
+	}
+}
+
+func TestKafkaIllegalTopicName(t *testing.T) {
+	cluster, opts := startKafka(t)
+	cluster.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		resp := r.ResponseKind().(*kmsg.CreateTopicsResponse)
+		topic := kmsg.NewCreateTopicsResponseTopic()
+		topic.Topic = r.(*kmsg.CreateTopicsRequest).Topics[0].Topic
+		topic.ErrorCode = kerr.InvalidTopicException.Code
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	_, err := NewKafka(limited(t), opts, "check points", "a", "User:cdc")
+	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "checkpoint.topic") {
+		t.Errorf("%v, want a configuration error about checkpoint.topic", err)
+	}
+}
+
+// TestKafkaNotAllowed is failure mode 32.
+func TestKafkaNotAllowed(t *testing.T) {
+	cluster, opts := startKafka(t)
+	kafkaAt(opts).store(t, "a")
+	cases := []struct {
+		operation string
+		key       kmsg.Key
+		refuse    func(kmsg.Request) kmsg.Response
+		call      func() error
+	}{
+		{"Write", kmsg.Produce, func(r kmsg.Request) kmsg.Response {
+			req := r.(*kmsg.ProduceRequest)
+			resp := req.ResponseKind().(*kmsg.ProduceResponse)
+			part := kmsg.NewProduceResponseTopicPartition()
+			part.ErrorCode = kerr.TopicAuthorizationFailed.Code
+			topic := kmsg.NewProduceResponseTopic()
+			topic.Topic, topic.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
+			topic.Partitions = append(topic.Partitions, part)
+			resp.Topics = append(resp.Topics, topic)
+			return resp
+		}, func() error { return kafkaAt(opts).store(t, "a").Save(limited(t), sample(1)) }},
+		{"DescribeConfigs", kmsg.DescribeConfigs, func(r kmsg.Request) kmsg.Response {
+			resp := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
+			resource := kmsg.NewDescribeConfigsResponseResource()
+			resource.ResourceName = testTopic
+			resource.ResourceType = kmsg.ConfigResourceTypeTopic
+			resource.ErrorCode = kerr.TopicAuthorizationFailed.Code
+			resp.Resources = append(resp.Resources, resource)
+			return resp
+		}, func() error { _, err := NewKafka(limited(t), opts, testTopic, "a", "User:cdc"); return err }},
+	}
+	for _, c := range cases {
+		t.Run(c.operation, func(t *testing.T) {
+			cluster.ControlKey(int16(c.key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				return c.refuse(r), nil, true
+			})
+			err := c.call()
+			// All at once: a remedy for one privilege is followed by the next.
+			want := "--allow-principal 'User:cdc' --operation Read --operation Write --operation Describe --operation DescribeConfigs --operation Create --topic '" + testTopic + "'"
+			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) || !strings.Contains(err.Error(), c.operation) {
+				t.Errorf("%v, remedy %q; want a configuration error about %s with %q", err, failure.RemedyOf(err), c.operation, want)
+			}
+		})
+	}
+}
+
+// TestKafkaTopicDeleted is failure mode 36.
+func TestKafkaTopicDeleted(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	save(t, s, sample(1))
+	if err := cluster.DeleteTopic(testTopic); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(limited(t), sample(2)); failure.ClassOf(err) != failure.Loss {
+		t.Errorf("save: %v, want a loss", err)
+	}
+	if _, _, err := s.Load(limited(t)); failure.ClassOf(err) != failure.Loss {
+		t.Errorf("load: %v, want a loss", err)
+	}
+}
+
+func TestKafkaTombstoneForgets(t *testing.T) {
+	_, opts := startKafka(t)
+	p := kafkaAt(opts)
+	s := p.store(t, "a")
+	save(t, s, sample(1))
+	produce(t, opts, "a", nil)
+	wantNone(t, s)
+	back := sample(1)
+	back.Epoch = 1
+	save(t, s, back)
+	wantLoad(t, s, back)
+}
+
+func TestKafkaGarbageThatWasOverwrittenIsPast(t *testing.T) {
+	p := kafkaPlace(t)
+	p.write(t, "a", "garbage")
+	s := p.store(t, "a")
+	wantRefusal(t, s, `under key "a"`)
+	save(t, s, sample(1))
+	wantLoad(t, s, sample(1))
+}
+
+// TestKafkaFindsAnIdleKey looks for a key that was last written long before
+// another, through gaps of a compacted log.
+func TestKafkaFindsAnIdleKey(t *testing.T) {
+	cluster, opts := startKafka(t)
+	p := kafkaAt(opts)
+	idle, busy := p.store(t, "idle"), p.store(t, "busy")
+	save(t, idle, sample(1))
+	save(t, idle, sample(2))
+	for i := range uint64(2000) {
+		save(t, busy, sample(i+1))
+	}
+	wantLoad(t, idle, sample(2))
+	cluster.Compact()
+	wantLoad(t, idle, sample(2))
+	wantLoad(t, busy, sample(2000))
+	wantNone(t, p.store(t, "never"))
+}
+
+// TestKafkaPassesTransactions: markers and aborted records at the end are not
+// records, and an open transaction is no end.
+func TestKafkaPassesTransactions(t *testing.T) {
+	_, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	save(t, s, sample(1))
+
+	tx, err := kgo.NewClient(append(opts, kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	write := func(cp checkpoint.Checkpoint) {
+		t.Helper()
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		rec := &kgo.Record{Topic: testTopic, Key: []byte("a"), Value: []byte(mustEncode(t, cp))}
+		if err := tx.ProduceSync(limited(t), rec).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(how kgo.TransactionEndTry) {
+		t.Helper()
+		if err := tx.EndTransaction(limited(t), how); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	write(sample(2))
+	if _, _, err := s.Load(limited(t)); err == nil || !strings.Contains(err.Error(), "transaction is open") {
+		t.Errorf("load beside an open transaction: %v", err)
+	}
+	end(kgo.TryAbort)
+	wantLoad(t, s, sample(1))
+	write(sample(3))
+	end(kgo.TryCommit)
+	wantLoad(t, s, sample(3))
+}
+
+// hangUp makes the brokers cut the connection instead of answering the first n
+// produce requests.
+func hangUp(cluster *kfake.Cluster, n int64) {
+	var seen atomic.Int64
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		if seen.Add(1) > n {
+			return nil, nil, false
+		}
+		cluster.KeepControl()
+		return nil, errors.New("hang up"), true
+	})
+}
+
+func TestKafkaSaveWaitsForTheBroker(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	hangUp(cluster, 5)
+	save(t, s, sample(1))
+	wantLoad(t, s, sample(1))
+}
+
+func TestKafkaSaveEndsWithItsContext(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	hangUp(cluster, math.MaxInt64)
+	saveEnds(t, s)
+}
+
+// A broker that has the request and says nothing holds up the stop of a process
+// no longer than the save's own context.
+func TestKafkaSaveToASilentBrokerEndsWithItsContext(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(append(opts, kgo.RequestTimeoutOverhead(never))).store(t, "a")
+	release := make(chan struct{})
+	t.Cleanup(sync.OnceFunc(func() { close(release) }))
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		cluster.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	saveEnds(t, s)
+}
+
+// saveEnds saves where no answer comes.
+func saveEnds(t *testing.T, s checkpoint.Store) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Save(ctx, sample(1)) }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("saved without an answer")
+		}
+	case <-limited(t).Done():
+		t.Error("save goes on after its context has ended")
+	}
+}
+
+func TestKafkaOpensAndLoadsFast(t *testing.T) {
+	_, opts := startKafka(t)
+	p := kafkaAt(opts)
+	s := p.store(t, "a")
+	for i := range uint64(500) {
+		save(t, s, sample(i+1))
+	}
+	// Who waits for something waits each time; a machine does not stand still
+	// for as long each time.
+	const soon, tries = 2 * time.Second, 10
+	for n := 1; ; n++ {
+		start := time.Now()
+		wantLoad(t, p.store(t, "a"), sample(500))
+		took := time.Since(start)
+		t.Logf("open and load took %s", took)
+		if took <= soon {
+			return
+		}
+		if n == tries {
+			t.Fatalf("open and load never took less than %s", soon)
+		}
+	}
+}
+
+// A save that is given up takes no later one with it: the client fails all
+// records that wait behind one whose context has ended.
+func TestKafkaSaveAfterOneThatWasGivenUp(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	release, held := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		once.Do(func() { close(held) })
+		cluster.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	givenUp, giveUp := context.WithCancel(t.Context())
+	var saves sync.WaitGroup
+	saves.Go(func() { _ = s.Save(givenUp, sample(1)) }) // at the broker
+	<-held
+	saves.Go(func() { _ = s.Save(givenUp, sample(2)) }) // behind it
+	last := make(chan error, 1)
+	saves.Go(func() { last <- s.Save(limited(t), sample(3)) })
+	giveUp()
+	close(release)
+	if err := <-last; err != nil {
+		t.Errorf("Save = %v, though its own context goes on", err)
+	}
+	saves.Wait()
+}

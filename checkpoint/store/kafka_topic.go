@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// topicConfig makes the topic what the store needs: only compacted, as a
+// checkpoint may rest for longer than any retention, and compacted often. The
+// cleaner leaves the active segment alone, so segments are as small as brokers
+// allow (1 MiB since Kafka 4.0), a few thousand checkpoints.
+var topicConfig = map[string]*string{
+	"cleanup.policy":            kadm.StringPtr("compact"),
+	"segment.bytes":             kadm.StringPtr("1048576"),
+	"min.cleanable.dirty.ratio": kadm.StringPtr("0.1"),
+}
+
+// topicPatience is how long a topic that was just created may stay unknown to
+// the brokers, and topicPoll how often they are asked.
+const (
+	topicPatience = 15 * time.Second
+	topicPoll     = 50 * time.Millisecond
+)
+
+// leastAsked is how many times brokers are asked at the least: a process that
+// was stopped for a while has no patience left, and has asked once.
+const leastAsked = 10
+
+// ensureTopic checks the topic or creates it.
+func (k *kafka) ensureTopic(ctx context.Context) error {
+	detail, err := k.describe(ctx)
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return k.createTopic(ctx)
+	}
+	if err != nil {
+		return k.classify(err, "Describe")
+	}
+	return k.checkTopic(ctx, detail)
+}
+
+// describe returns the topic's metadata; a topic that cannot be used now is an
+// error.
+func (k *kafka) describe(ctx context.Context) (kadm.TopicDetail, error) {
+	topics, err := k.admin.ListTopics(ctx, k.topic)
+	if err != nil {
+		return kadm.TopicDetail{}, err
+	}
+	detail, ok := topics[k.topic]
+	switch {
+	case !ok:
+		return detail, kerr.UnknownTopicOrPartition
+	case detail.Err != nil:
+		return detail, detail.Err
+	}
+	return detail, detail.Partitions[0].Err
+}
+
+func (k *kafka) createTopic(ctx context.Context) error {
+	const brokerDefault = -1
+	_, err := k.admin.CreateTopic(ctx, 1, brokerDefault, topicConfig, k.topic)
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return fmt.Errorf("create it: %w", k.classifyCreate(err))
+	}
+	var detail kadm.TopicDetail
+	err = untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
+		detail, err = k.describe(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for it after creation: %w", err)
+	}
+	return k.checkTopic(ctx, detail)
+}
+
+func (k *kafka) classifyCreate(err error) error {
+	for _, refused := range []error{kerr.InvalidReplicationFactor, kerr.InvalidConfig, kerr.PolicyViolation} {
+		if errors.Is(err, refused) {
+			return failure.Configf("create it as the cluster's rules want it: "+
+				k.command("kafka-topics", "--create --topic '"+k.topic+"' --partitions 1 --config cleanup.policy=compact"), "%w", err)
+		}
+	}
+	return k.classify(err, "Create")
+}
+
+// untilKnown repeats f while brokers say that they do not know the topic, or no
+// leader of it, for patience: not all may have heard yet of one that was just
+// created, and one that just came up may have heard of none.
+func untilKnown(ctx context.Context, patience time.Duration, f func(context.Context) error) error {
+	ends := time.Now().Add(patience)
+	for asked := 1; ; asked++ {
+		err := f(ctx)
+		if !kerr.IsRetriable(err) || asked >= leastAsked && time.Now().After(ends) {
+			return err
+		}
+		if backoff.Sleep(ctx, topicPoll) != nil {
+			return err
+		}
+	}
+}
+
+// checkTopic refuses a topic that would not keep the checkpoint or not keep the
+// order of two (failure mode 36).
+func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
+	if n := len(detail.Partitions); n != 1 {
+		return failure.Configf("set checkpoint.topic to a name that is free (cdc-outbox creates it), or to a topic of one partition",
+			"it has %d partitions, not 1", n)
+	}
+	var policy string
+	err := untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
+		policy, err = k.cleanupPolicy(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read its configuration: %w", k.classify(err, "DescribeConfigs"))
+	}
+	if policy != "compact" {
+		return failure.Lossf(k.command("kafka-configs", "--alter --entity-type topics --entity-name '"+k.topic+"' --add-config cleanup.policy=compact"),
+			"its cleanup.policy is %q, not compact: the broker deletes checkpoints when they are old", policy)
+	}
+	return nil
+}
+
+func (k *kafka) cleanupPolicy(ctx context.Context) (string, error) {
+	configs, err := k.admin.DescribeTopicConfigs(ctx, k.topic)
+	if err != nil {
+		return "", err
+	}
+	rc, err := configs.On(k.topic, nil)
+	if err == nil {
+		err = rc.Err
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, c := range rc.Configs {
+		if c.Key == "cleanup.policy" {
+			return c.MaybeValue(), nil
+		}
+	}
+	return "", errors.New("the broker does not tell its cleanup.policy")
+}

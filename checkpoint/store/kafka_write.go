@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
+)
+
+// Save gives brokers that do not take the checkpoint a few seconds, and then
+// says what they answer. What a broker may have by then the client keeps until it
+// knows; a later save comes behind it.
+func (k *kafka) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	value, err := encode(cp)
+	if err != nil {
+		return err
+	}
+	if err := k.write(ctx, value); err != nil {
+		return fmt.Errorf("save checkpoint to topic %s: %w", k.topic, err)
+	}
+	return nil
+}
+
+func (k *kafka) Close() {
+	if k.writer != k.client {
+		k.writer.Close()
+	}
+	k.client.Close()
+}
+
+// write makes a record under the key durable; nil forgets the checkpoint. A
+// writer that was refused its producer id can never write (see package
+// producerid): a new one takes its place.
+func (k *kafka) write(ctx context.Context, value []byte) error {
+	retry := backoff.Series{Range: renewWaits}
+	for refused := 1; ; refused++ {
+		err := k.produce(ctx, value)
+		if err == nil {
+			return nil
+		}
+		refusal := producerid.Refused(ctx, k.writer)
+		if refusal == nil {
+			return k.classify(err, "Write")
+		}
+		if err := k.renew(); err != nil {
+			return err
+		}
+		if refused == producerid.Refusals || retry.Pause(ctx) != nil {
+			return k.unnumbered(refusal)
+		}
+	}
+}
+
+// renewWaits are those between writers that were refused.
+var renewWaits = backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}
+
+// renew replaces the writer. Nothing of it is on its way: the refusal failed all
+// that it had.
+func (k *kafka) renew() error {
+	fresh, err := kgo.NewClient(k.opts...)
+	if err != nil {
+		return fmt.Errorf("renew the Kafka client: %w", err)
+	}
+	if k.writer != k.client {
+		k.writer.Close()
+	}
+	k.writer = fresh
+	return nil
+}
+
+// unnumbered is the error of a writer that brokers refused several times.
+func (k *kafka) unnumbered(refusal *kerr.Error) error {
+	err := fmt.Errorf("get a producer id: %w", refusal)
+	if refusal == kerr.ClusterAuthorizationFailed {
+		return failure.Configf(k.allow("IdempotentWrite", "--cluster"), "%w", err)
+	}
+	return err
+}
+
+// produce returns once the broker has acknowledged the record, or ctx has ended.
+func (k *kafka) produce(ctx context.Context, value []byte) error {
+	k.link.reset()
+	for {
+		err := k.produceOnce(ctx, value)
+		// A record whose save was given up, and which waits in the client, fails
+		// all behind it with its own context's error.
+		if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+			continue
+		}
+		return k.link.explain(err)
+	}
+}
+
+// refusalPoll is how often a save that waits asks whether its client was refused
+// a producer id: a client that is fails what it has buffered, but may miss the
+// first record of a topic that it has just come to know.
+const refusalPoll = time.Second
+
+func (k *kafka) produceOnce(ctx context.Context, value []byte) error {
+	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
+	acked := make(chan error, 1)
+	k.writer.Produce(ctx, rec, func(_ *kgo.Record, err error) { acked <- err })
+	poll := time.NewTicker(refusalPoll)
+	defer poll.Stop()
+	for {
+		select {
+		case err := <-acked:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-poll.C:
+			asking, cancel := context.WithTimeout(ctx, refusalPoll)
+			refusal := producerid.Refused(asking, k.writer)
+			cancel()
+			if refusal != nil {
+				return refusal
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// postgres keeps checkpoints as rows of a table, one for each key.
+type postgres struct {
+	url   string
+	table string // as SQL
+	key   string
+	busy  chan struct{} // capacity 1: full while conn is in use
+	conn  *pgx.Conn     // nil while not connected
+}
+
+// NewPostgres returns the store that keeps the checkpoint under key in a table
+// of the database at url. The table's name follows SQL's quoting rules and may
+// have a schema; it is created where it is missing.
+//
+// The table may be in the database that is replicated, as each save is a
+// transaction that concerns nobody's publication. It still moves the end of the
+// log: a caller that saves every position it hears of keeps itself busy.
+func NewPostgres(ctx context.Context, url, table, key string) (checkpoint.Store, error) {
+	p := &postgres{url: url, key: key, busy: make(chan struct{}, 1)}
+	err := p.do(ctx, func(conn *pgx.Conn) error { return p.ensureTable(ctx, conn, table) })
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("checkpoint table %s: %w", table, err)
+	}
+	return p, nil
+}
+
+func (p *postgres) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
+	var value []byte
+	err = p.do(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `SELECT checkpoint FROM `+p.table+` WHERE key = $1`, p.key).Scan(&value)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return checkpoint.Checkpoint{}, false, nil
+	}
+	if err != nil {
+		return checkpoint.Checkpoint{}, false, fmt.Errorf("load checkpoint from table %s: %w", p.table, err)
+	}
+	cp, err = decode(value, fmt.Sprintf("the row of table %s with key %q", p.table, p.key))
+	return cp, err == nil, err
+}
+
+func (p *postgres) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	value, err := encode(cp)
+	if err != nil {
+		return err
+	}
+	var saved pgconn.CommandTag
+	err = p.do(ctx, func(conn *pgx.Conn) error {
+		saved, err = conn.Exec(ctx, `
+			INSERT INTO `+p.table+` AS old (key, epoch, checkpoint) VALUES ($1, $2, $3)
+			ON CONFLICT (key) DO UPDATE SET epoch = excluded.epoch, checkpoint = excluded.checkpoint
+			WHERE (old.epoch, (old.checkpoint->>'lsn')::pg_lsn) <= (excluded.epoch, $4::pg_lsn)`,
+			p.key, cp.Epoch, value, cp.LSN.String())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("save checkpoint to table %s: %w", p.table, err)
+	}
+	if saved.RowsAffected() == 0 {
+		return p.superseded(ctx, cp)
+	}
+	return nil
+}
+
+func (p *postgres) superseded(ctx context.Context, cp checkpoint.Checkpoint) error {
+	found, _, err := p.Load(ctx)
+	if err != nil {
+		return err
+	}
+	return superseded(found, cp)
+}
+
+func (p *postgres) Close() {
+	if p.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = p.conn.Close(ctx) // the server notices either way
+	p.conn = nil
+}
+
+// do runs f on the connection. One that turns out dead, as after a restart of
+// the server, is replaced and f run once more: every f may be repeated.
+func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if p.conn != nil {
+		err := f(p.conn)
+		if !p.conn.IsClosed() || ctx.Err() != nil {
+			return err
+		}
+		p.conn = nil
+	}
+	conn, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
+	p.conn = conn
+	return f(conn)
+}
+
+// connect parses the URL each time: what it leaves to files, such as a password
+// that is rotated, is read anew.
+func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := catalog.ConnectStore(ctx, p.url, "cdc-outbox checkpoint",
+		map[string]string{"synchronous_commit": "on"}) // durable on return, whatever the database's default is
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint store: %w", err)
+	}
+	return conn, nil
+}
+
+// ensureTable lets the server parse the table's name and creates the table
+// where it is missing. It looks first: CREATE TABLE IF NOT EXISTS asks for the
+// right to create even if there is nothing to do.
+func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string) error {
+	var name []string
+	if err := conn.QueryRow(ctx, `SELECT parse_ident($1)`, table).Scan(&name); err != nil {
+		return failure.Configf("set checkpoint.table to table or schema.table", "checkpoint.table: %w", err)
+	}
+	p.table = pgx.Identifier(name).Sanitize()
+
+	exists, err := p.tableExists(ctx, conn)
+	if err != nil || exists {
+		return err
+	}
+	create := TableSQL(p.table)
+	_, createErr := conn.Exec(ctx, create)
+	if createErr == nil {
+		return nil
+	}
+	if exists, err = p.tableExists(ctx, conn); err != nil || exists {
+		return err // another process was faster
+	}
+	return failure.Configf("as a role that may: "+create+"; GRANT SELECT, INSERT, UPDATE ON "+p.table+" TO "+
+		pgx.Identifier{conn.Config().User}.Sanitize()+";", "create it: %w", createErr)
+}
+
+// TableSQL creates the table of NewPostgres, whose name is given as SQL, where it
+// is missing.
+func TableSQL(table string) string {
+	return `CREATE TABLE IF NOT EXISTS ` + table + ` (key text PRIMARY KEY, epoch bigint NOT NULL, checkpoint jsonb NOT NULL)`
+}
+
+func (p *postgres) tableExists(ctx context.Context, conn *pgx.Conn) (exists bool, err error) {
+	err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, p.table).Scan(&exists)
+	return exists, err
+}

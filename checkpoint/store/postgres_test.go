@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+func postgresPlace(t *testing.T) place {
+	return postgresAt(pgtest.Shared(t).NewDatabase(t), "cdc_outbox_checkpoints")
+}
+
+func postgresAt(url, table string) place {
+	open := func(t *testing.T, key string) checkpoint.Store {
+		s, err := NewPostgres(limited(t), url, table, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	return place{
+		open: open,
+		write: func(t *testing.T, key, value string) {
+			open(t, key).Close() // creates the table
+			exec(t, url, `INSERT INTO `+table+` VALUES ($1, 1, $2) ON CONFLICT (key) DO UPDATE SET checkpoint = $2`, key, value)
+		},
+	}
+}
+
+func exec(t *testing.T, url, sql string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(limited(t), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(limited(t))
+	if _, err := conn.Exec(limited(t), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPostgresTableNames(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	exec(t, url, `CREATE SCHEMA "My Schema"`)
+	for name, table := range map[string]string{
+		"plain": "checkpoints", "folded": "CheckPoints2", "schema": "public.checkpoints3",
+		"quoted": `"My Schema"."Prüf""punkte"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := postgresAt(url, table)
+			save(t, p.store(t, "a"), sample(1))
+			wantLoad(t, p.store(t, "a"), sample(1))
+		})
+	}
+	_, err := NewPostgres(limited(t), url, `x; drop table y`, "a")
+	if failure.ClassOf(err) != failure.Config {
+		t.Errorf("a name that is none: %v, want a configuration error", err)
+	}
+}
+
+func TestPostgresReconnects(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	s := postgresAt(url, "checkpoints").store(t, "a")
+	save(t, s, sample(1))
+	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'cdc-outbox checkpoint' AND datname = current_database()`)
+	save(t, s, sample(2))
+	wantLoad(t, s, sample(2))
+}
+
+// Failure mode 24: the password is rotated on disk between two connections.
+func TestPostgresReadsThePasswordFileEachTime(t *testing.T) {
+	server := pgtest.Shared(t)
+	admin := server.NewDatabase(t)
+	server.Exec(t, `CREATE ROLE checkpoint_rotated LOGIN SUPERUSER`)
+	t.Cleanup(func() { server.Exec(t, `DROP ROLE checkpoint_rotated`) })
+	file := filepath.Join(t.TempDir(), "pgpass")
+	rotate := func(password string) {
+		exec(t, admin, `ALTER ROLE checkpoint_rotated PASSWORD '`+password+`'`)
+		if err := os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate("first")
+	u, err := url.Parse(withParameter(t, admin, "passfile", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User("checkpoint_rotated")
+	s := postgresAt(u.String(), "rotated").store(t, "a")
+	save(t, s, sample(1))
+	rotate("second")
+	exec(t, admin, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'cdc-outbox checkpoint' AND datname = current_database()`)
+	save(t, s, sample(2))
+	wantLoad(t, s, sample(2))
+	exec(t, admin, `ALTER TABLE rotated OWNER TO CURRENT_USER`) // the role goes before the database
+}
+
+// withParameter returns the URL with one more parameter.
+func withParameter(t *testing.T, to, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+func TestPostgresRoleWithoutRights(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	exec(t, url, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+	exec(t, url, `DROP ROLE IF EXISTS checkpoint_reader`)
+	exec(t, url, `CREATE ROLE checkpoint_reader`)
+	p := &postgres{url: withParameter(t, url, "role", "checkpoint_reader"), key: "a", busy: make(chan struct{}, 1)}
+	defer p.Close()
+	open := func() error {
+		return p.do(t.Context(), func(c *pgx.Conn) error { return p.ensureTable(t.Context(), c, "checkpoints") })
+	}
+
+	if err := open(); failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+		t.Errorf("no right to create: %v, want a configuration error with a remedy", err)
+	}
+	postgresAt(url, "checkpoints").store(t, "a") // an administrator creates it
+	exec(t, url, `GRANT SELECT, INSERT, UPDATE ON checkpoints TO checkpoint_reader`)
+	if err := open(); err != nil {
+		t.Fatalf("the table exists, but: %v", err)
+	}
+	save(t, p, sample(1))
+	wantLoad(t, p, sample(1))
+}
+
+// A new session loads while the keeper saves.
+func TestPostgresLoadBesideASave(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	s := postgresAt(url, "checkpoints").store(t, "a")
+	save(t, s, sample(1))
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE checkpoints IN SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan error, 1)
+	go func() { saved <- s.Save(limited(t), sample(2)) }()
+	const waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	for blocked := false; !blocked; {
+		if err := conn.QueryRow(limited(t), waits).Scan(&blocked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.Load(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Load beside the save = %v, want it to wait", err)
+	}
+	if _, err := conn.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-saved; err != nil {
+		t.Errorf("Save = %v", err)
+	}
+	wantLoad(t, s, sample(2))
+}

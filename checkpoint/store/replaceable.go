@@ -1,0 +1,68 @@
+package store
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// replaceable returns why no other file can take the place of the one at path,
+// although its directory can be written to: it is a mount of its own, as of a
+// single file into a container, is somebody else's in a directory like /tmp, or
+// is immutable. It touches nothing.
+func replaceable(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.IsDir() {
+		err = syscall.EISDIR
+	}
+	if err != nil {
+		return err
+	}
+	if mounted(path) {
+		return &fs.PathError{Op: "replace", Path: path, Err: syscall.EBUSY}
+	}
+	// What may not be removed may not be replaced, and what may be is no directory.
+	err = syscall.Rmdir(path)
+	for _, refusal := range []error{syscall.EPERM, syscall.EACCES, syscall.EROFS} {
+		if errors.Is(err, refusal) {
+			return &fs.PathError{Op: "replace", Path: path, Err: err}
+		}
+	}
+	return nil
+}
+
+// mounted tells whether path is a mount, where the system shows its mounts (Linux,
+// proc_pid_mountinfo(5)).
+func mounted(path string) bool {
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return false
+	}
+	absolute := filepath.Join(dir, filepath.Base(path))
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return false
+	}
+	defer mounts.Close()
+	lines := bufio.NewScanner(mounts)
+	for lines.Scan() {
+		const point = 4 // its field
+		if fields := strings.Fields(lines.Text()); len(fields) > point && unescape.Replace(fields[point]) == absolute {
+			return true
+		}
+	}
+	return false
+}
+
+// unescape reads what mountinfo writes for characters that separate.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// place is where stores of one kind keep their checkpoints, for one test.
+type place struct {
+	// open opens a store; the suite closes it.
+	open func(t *testing.T, key string) checkpoint.Store
+	// write puts raw bytes where the store with the key would look.
+	write func(t *testing.T, key, value string)
+}
+
+// TestStores is what every store that keeps something must do.
+func TestStores(t *testing.T) {
+	for name, newPlace := range map[string]func(*testing.T) place{
+		"kafka":    kafkaPlace,
+		"postgres": postgresPlace,
+		"file":     filePlace,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range conformance {
+				t.Run(c.name, func(t *testing.T) { c.run(t, newPlace(t)) })
+			}
+		})
+	}
+}
+
+var conformance = []struct {
+	name string
+	run  func(t *testing.T, p place)
+}{
+	{"empty", func(t *testing.T, p place) {
+		wantNone(t, p.store(t, "a"))
+	}},
+	{"round trip", func(t *testing.T, p place) {
+		s, want := p.store(t, "a"), sample(1)
+		save(t, s, want)
+		wantLoad(t, s, want)
+	}},
+	{"overwrite", func(t *testing.T, p place) {
+		s := p.store(t, "a")
+		for i := range uint64(20) {
+			save(t, s, sample(i+1))
+		}
+		wantLoad(t, s, sample(20))
+		again := sample(5) // an operator may set it back
+		again.Epoch++
+		save(t, s, again)
+		wantLoad(t, s, again)
+	}},
+	{"reopened", func(t *testing.T, p place) {
+		s := p.open(t, "a")
+		save(t, s, sample(1))
+		s.Close()
+		wantLoad(t, p.store(t, "a"), sample(1))
+	}},
+	{"read beside the holder", func(t *testing.T, p place) {
+		holder, spare := p.store(t, "a"), p.store(t, "a")
+		wantNone(t, spare)
+		save(t, holder, sample(1))
+		wantLoad(t, spare, sample(1))
+		save(t, holder, sample(2))
+		wantLoad(t, spare, sample(2))
+	}},
+	{"former holder does not set it back", func(t *testing.T, p place) {
+		former, holder := p.store(t, "a"), p.store(t, "a")
+		stale, want := sample(1), sample(2)
+		want.Epoch = stale.Epoch + 1
+		save(t, former, stale)
+		save(t, holder, want)
+		if err := former.Save(t.Context(), stale); err != nil {
+			t.Log(err) // a store may refuse, or ignore it when it loads
+		}
+		wantLoad(t, holder, want)
+		wantLoad(t, p.store(t, "a"), want)
+	}},
+	{"late save does not set it back", func(t *testing.T, p place) {
+		s := p.store(t, "a")
+		save(t, s, sample(2))
+		if err := s.Save(limited(t), sample(1)); err != nil {
+			t.Log(err) // a store may refuse, or ignore it when it loads
+		}
+		wantLoad(t, s, sample(2))
+	}},
+	{"forgotten", func(t *testing.T, p place) {
+		s := p.store(t, "a")
+		for range 2 { // nothing to forget is fine
+			if err := Forget(limited(t), s); err != nil {
+				t.Fatal(err)
+			}
+			wantNone(t, s)
+			save(t, s, sample(1))
+			wantLoad(t, s, sample(1))
+		}
+	}},
+	{"no position", func(t *testing.T, p place) {
+		s := p.store(t, "a")
+		if err := s.Save(t.Context(), checkpoint.Checkpoint{Slot: "s"}); err == nil {
+			t.Error("saved a checkpoint without a position")
+		}
+		wantNone(t, s)
+	}},
+	{"garbage", func(t *testing.T, p place) {
+		for name, value := range map[string]string{
+			"other JSON":   `{"connector": "another"}`,
+			"a list":       `[1, 2]`,
+			"no LSN":       `{"version": 1, "lsn": ""}`,
+			"zero LSN":     `{"version": 1, "lsn": "0/0"}`,
+			"LSN and more": `{"version": 1, "lsn": "0/10;"}`,
+			"wrong type":   `{"version": 1, "lsn": "0/10", "timeline": "x"}`,
+		} {
+			t.Run(name, func(t *testing.T) {
+				p.write(t, "a", value)
+				wantRefusal(t, p.store(t, "a"), "is not a checkpoint of cdc-outbox")
+			})
+		}
+	}},
+	{"newer format", func(t *testing.T, p place) {
+		p.write(t, "a", `{"version": 2, "lsn": {"shape": "unknown"}}`)
+		wantRefusal(t, p.store(t, "a"), "format version 2")
+	}},
+	{"unknown fields are ignored", func(t *testing.T, p place) {
+		p.write(t, "a", strings.Replace(mustEncode(t, sample(1)), `{`, `{"shard": 3, `, 1))
+		wantLoad(t, p.store(t, "a"), sample(1))
+	}},
+}
+
+func TestNoneKeepsNothing(t *testing.T) {
+	var s checkpoint.Store = none{}
+	save(t, s, sample(1))
+	wantNone(t, s)
+}
+
+// store opens a store and closes it when the test ends.
+func (p place) store(t *testing.T, key string) checkpoint.Store {
+	t.Helper()
+	s := p.open(t, key)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func sample(n uint64) checkpoint.Checkpoint {
+	return checkpoint.Checkpoint{
+		LSN:         0x1_0000_0000 + pg.LSN(16*n),
+		SystemID:    "7361234567890123456",
+		Timeline:    3,
+		Database:    `app "ü"`,
+		Slot:        "cdc_outbox",
+		Publication: "16400:public.outbox=16401",
+		Landmark:    checkpoint.Landmark{Commit: pg.LSN(0x100000000 + n), XID: 4_000_000_000, Time: time.Date(2026, 7, 1, 12, 0, 0, 123_456_000, time.UTC)},
+		Skip:        checkpoint.Landmark{Commit: pg.LSN(0x100000000 + 2*n), XID: 7, Time: time.Date(2026, 7, 1, 12, 0, 0, 1_000, time.UTC)},
+		Scope:       "public.outbox,messages:x",
+		SavedAt:     time.Date(2026, 8, 1, 12, 0, 0, 123456000, time.UTC),
+		Epoch:       4,
+		Snapshot:    n%2 == 0,
+	}
+}
+
+func mustEncode(t *testing.T, cp checkpoint.Checkpoint) string {
+	t.Helper()
+	b, err := encode(cp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func save(t *testing.T, s checkpoint.Store, cp checkpoint.Checkpoint) {
+	t.Helper()
+	if err := s.Save(limited(t), cp); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantLoad(t *testing.T, s checkpoint.Store, want checkpoint.Checkpoint) {
+	t.Helper()
+	got, ok, err := s.Load(limited(t))
+	if err != nil || !ok || got != want {
+		t.Fatalf("loaded %+v, %v, %v; want %+v", got, ok, err, want)
+	}
+}
+
+func wantNone(t *testing.T, s checkpoint.Store) {
+	t.Helper()
+	if got, ok, err := s.Load(limited(t)); ok || err != nil {
+		t.Fatalf("loaded %+v, %v, %v; want nothing", got, ok, err)
+	}
+}
+
+func wantRefusal(t *testing.T, s checkpoint.Store, says string) {
+	t.Helper()
+	_, ok, err := s.Load(limited(t))
+	if ok || failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), says) || failure.RemedyOf(err) == "" {
+		t.Fatalf("loaded %v, %v; want a configuration error with a remedy that says %q", ok, err, says)
+	}
+}
+
+// limited is the test's context with a deadline that only a hang reaches.
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,102 @@
+package catalog
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+func TestReadColumns(t *testing.T) {
+	conn := connect(t, pgtest.Shared(t).NewDatabase(t),
+		`CREATE SCHEMA "Événements"`,
+		`CREATE TYPE mood AS ENUM ('sad', 'happy')`,
+		`CREATE DOMAIN short AS varchar(10)`,
+		`CREATE DOMAIN shorter AS short CHECK (length(VALUE) < 5)`,
+		`CREATE DOMAIN moody AS mood`,
+		`CREATE TABLE "Événements"."Out Box" (
+			gone int, "Id" uuid, payload jsonb, a shorter, b mood, c moody,
+			d int GENERATED ALWAYS AS (1) STORED, PRIMARY KEY ("Id", a))`,
+		`ALTER TABLE "Événements"."Out Box" DROP COLUMN gone`)
+	rel, ok, err := ReadColumns(pgtest.Context(t), conn, pg.Table{Schema: "Événements", Name: "Out Box"})
+	if err != nil || !ok {
+		t.Fatalf("found %v, %v", ok, err)
+	}
+
+	user := func(name string) (oid uint32) {
+		if err := conn.QueryRow(pgtest.Context(t), `SELECT to_regtype($1)::oid`, name).Scan(&oid); err != nil {
+			t.Fatal(err)
+		}
+		return oid
+	}
+	want := []pg.Column{
+		{Name: "Id", Type: pgtype.UUIDOID, Identity: true},
+		{Name: "payload", Type: pgtype.JSONBOID, Identity: false},
+		{Name: "a", Type: pgtype.VarcharOID, Identity: true},
+		{Name: "b", Type: user("mood"), Identity: false},
+		{Name: "c", Type: user("moody"), Identity: false},
+	}
+	if !slices.Equal(rel.Columns, want) {
+		t.Errorf("got  %+v\nwant %+v", rel.Columns, want)
+	}
+	if rel.Namespace != "Événements" || rel.Name != "Out Box" || rel.OID == 0 {
+		t.Errorf("got %+v", rel)
+	}
+}
+
+func TestReadColumnsOfNothing(t *testing.T) {
+	conn := connect(t, pgtest.Shared(t).NewDatabase(t))
+	if rel, ok, err := ReadColumns(pgtest.Context(t), conn, pg.Table{Schema: "public", Name: "outbox"}); ok || err != nil {
+		t.Errorf("got %+v, %v, %v", rel, ok, err)
+	}
+}
+
+func TestReadTable(t *testing.T) {
+	tests := []struct {
+		name, sql string
+		want      TableInfo
+	}{
+		{"table", `CREATE TABLE outbox (id int PRIMARY KEY)`, TableInfo{ReplicaIdentity: true, Publishable: true}},
+		{"unlogged", `CREATE UNLOGGED TABLE outbox (id int)`, TableInfo{Unlogged: true}},
+		{"view", `CREATE VIEW outbox AS SELECT 1 AS id`, TableInfo{}},
+		{"partitioned", `CREATE TABLE outbox (id int) PARTITION BY HASH (id)`, TableInfo{Partitioned: true, Publishable: true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			conn := connect(t, pgtest.Shared(t).NewDatabase(t), tt.sql)
+			got := readTable(t, conn, outbox)
+			tt.want.Table, tt.want.OID = outbox, got.OID
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+	t.Run("partition of a partition, with partitions", func(t *testing.T) {
+		conn := connect(t, pgtest.Shared(t).NewDatabase(t),
+			`CREATE SCHEMA "App"`, `CREATE TABLE "App"."a,b" (id int) PARTITION BY LIST (id)`,
+			`CREATE TABLE middle PARTITION OF "App"."a,b" DEFAULT PARTITION BY LIST (id)`,
+			`CREATE TABLE outbox PARTITION OF middle DEFAULT PARTITION BY LIST (id)`,
+			`CREATE TABLE lower PARTITION OF outbox DEFAULT PARTITION BY LIST (id)`,
+			`CREATE UNLOGGED TABLE "Last" PARTITION OF lower FOR VALUES IN (1)`,
+			`CREATE TABLE logged PARTITION OF lower FOR VALUES IN (2)`)
+		got := readTable(t, conn, outbox)
+		want := TableInfo{Table: outbox, OID: got.OID, Partitioned: true, Publishable: true,
+			Ancestors: []pg.Table{{Schema: "public", Name: "middle"}, {Schema: "App", Name: "a,b"}}, Unpublishable: []pg.Table{{Schema: "public", Name: "Last"}}}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+	t.Run("inherited from", func(t *testing.T) {
+		conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (id int)`,
+			`CREATE TABLE child () INHERITS (outbox)`, `CREATE TABLE grandchild () INHERITS (child)`)
+		got := readTable(t, conn, outbox)
+		want := []pg.Table{{Schema: "public", Name: "child"}, {Schema: "public", Name: "grandchild"}}
+		if !slices.Equal(got.Children, want) || got.Unpublishable != nil || got.Ancestors != nil {
+			t.Errorf("got %+v, want the children %v", got, want)
+		}
+	})
+}

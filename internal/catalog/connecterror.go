@@ -1,0 +1,92 @@
+package catalog
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+)
+
+// connectFailed puts the error of a connection attempt into one line, and gives
+// it a failure.Class and a remedy. pgconn tries each address with and without
+// TLS and reports every attempt; what matters is said once here.
+func connectFailed(err error, cfg *pgconn.Config) error {
+	connect, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return Classify(err)
+	}
+	texts, refusedTLS := attempts(connect.Unwrap())
+	short := &connectError{text: strings.Join(texts, "; "), err: err}
+	pg, answered := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case answered && pg.Code == pgerrcode.InsufficientPrivilege:
+		return failure.Configf("ALTER ROLE "+sqltext.Name(cfg.User)+" WITH REPLICATION;", "%w", short)
+	case answered && slices.Contains(badParameter, pg.Code):
+		return failure.Configf("correct the parameter in source.url, or remove it: the server takes one that is none of libpq's for a setting of its own", "%w", short)
+	case refusedTLS:
+		return failure.Configf("turn ssl on in the server's configuration, or set sslmode in source.url to prefer or disable; or correct host and port", "%w", short)
+	}
+	classified := Classify(short)
+	if answered || failure.RemedyOf(classified) != "" {
+		return classified
+	}
+	remedy := "correct host and port in source.url: what answers there hangs up, is silent, or does not speak PostgreSQL's protocol"
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		remedy = "start PostgreSQL, or correct host and port in source.url"
+	}
+	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: classified}
+}
+
+// badParameter are the codes of a server that does not take a setting, or its
+// value, from the connection string.
+var badParameter = []string{pgerrcode.UndefinedObject, pgerrcode.InvalidParameterValue, pgerrcode.CantChangeRuntimeParam}
+
+// connectError is a pgconn.ConnectError with another text.
+type connectError struct {
+	text string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.text }
+func (e *connectError) Unwrap() error { return e.err }
+
+// attempts lists what went wrong, each thing once, and without the refusal of
+// TLS that only led to the next attempt; refusedTLS tells that there was no
+// other.
+func attempts(err error) (texts []string, refusedTLS bool) {
+	for _, e := range flatten(err) {
+		for line := range strings.SplitSeq(e.Error(), "\n") {
+			said := slices.ContainsFunc(texts, func(s string) bool { return strings.HasSuffix(s, line) })
+			if !said {
+				texts = append(texts, line)
+			}
+		}
+	}
+	// By its text, which is pgconn's own: it has no type for it.
+	answered := slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
+		return strings.Contains(s, "server refused TLS connection")
+	})
+	if len(answered) > 0 {
+		return answered, false
+	}
+	return texts, true
+}
+
+// flatten lists the errors that are joined in err.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, flatten(e)...)
+	}
+	return all
+}

@@ -1,0 +1,140 @@
+package catalog
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// Failure mode 24: of several hosts, the one that takes writes, and the password
+// that the file has now.
+func TestConnectToOneOfSeveralHosts(t *testing.T) {
+	server := pgtest.Shared(t)
+	u, err := url.Parse(server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = "127.0.0.1:1," + u.Host
+	query := u.Query()
+	query.Set("target_session_attrs", "read-write")
+	u.RawQuery = query.Encode()
+
+	conn, err := Connect(pgtest.Context(t), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(pgtest.Context(t))
+	stream, err := ConnectReplication(pgtest.Context(t), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close(pgtest.Context(t))
+}
+
+// What is wrong for good with one of several hosts is no verdict as long as
+// another may come back.
+func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
+	server := pgtest.Shared(t)
+	u, err := url.Parse(server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const down, unknown = "127.0.0.1:1", "no-such-host.invalid:5432"
+	up := u.Host
+	for _, tt := range []struct {
+		name, hosts, password string
+		class                 failure.Class
+		is                    error
+		text                  string
+	}{
+		{"refused, down", up + "," + down, "wrong", failure.Transient, syscall.ECONNREFUSED, "password authentication failed"},
+		{"down, refused", down + "," + up, "wrong", failure.Transient, syscall.ECONNREFUSED, "password authentication failed"},
+		{"unknown, down", unknown + "," + down, "", failure.Transient, syscall.ECONNREFUSED, "no-such-host"},
+		{"all refused", up + "," + up, "wrong", failure.Config, nil, "password authentication failed"},
+		{"refused, unknown", up + "," + unknown, "wrong", failure.Transient, ErrUnknownHost, "password authentication failed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			several := *u
+			several.Host, several.User = tt.hosts, url.UserPassword("postgres", tt.password)
+			for name, connect := range map[string]func() error{
+				"ordinary":    func() error { _, err := Connect(pgtest.Context(t), several.String()); return err },
+				"replication": func() error { _, err := ConnectReplication(pgtest.Context(t), several.String()); return err },
+			} {
+				err := connect()
+				if failure.ClassOf(err) != tt.class || tt.is != nil && !errors.Is(err, tt.is) {
+					t.Errorf("%s: %v (class %d)", name, err, failure.ClassOf(err))
+					continue
+				}
+				if failure.RemedyOf(err) == "" || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: %v; remedy %q", name, err, failure.RemedyOf(err))
+				}
+				if tt.is != ErrUnknownHost && errors.Is(err, ErrUnknownHost) {
+					t.Errorf("%s: %v counts as an unknown host", name, err)
+				}
+			}
+		})
+	}
+}
+
+// A host that refuses does not hide those behind it.
+func TestConnectPastAHostThatRefuses(t *testing.T) {
+	refuses, err := url.Parse(pgtest.Shared(t).URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepts, err := url.Parse(pgtest.Start(t).URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := accepts.Port()
+	accepts.Host = refuses.Host + "," + accepts.Host
+	for _, kind := range []string{"any", "read-write", "prefer-standby"} {
+		accepts.RawQuery = "target_session_attrs=" + kind
+		conn, err := Connect(pgtest.Context(t), accepts.String())
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		if at := conn.PgConn().Conn().RemoteAddr().String(); !strings.HasSuffix(at, ":"+port) {
+			t.Errorf("%s: connected to %s", kind, at)
+		}
+		if err := conn.Close(pgtest.Context(t)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestConnectReadsThePasswordFileEachTime(t *testing.T) {
+	server := pgtest.Shared(t)
+	server.Exec(t, `CREATE ROLE rotated LOGIN`)
+	t.Cleanup(func() { server.Exec(t, `DROP ROLE rotated`) })
+	u, err := url.Parse(server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User("rotated")
+	file := filepath.Join(t.TempDir(), "pgpass")
+	query := u.Query()
+	query.Set("passfile", file)
+	u.RawQuery = query.Encode()
+
+	for _, password := range []string{"first", "second"} {
+		server.Exec(t, `ALTER ROLE rotated PASSWORD '`+password+`'`)
+		if err := os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := Connect(pgtest.Context(t), u.String())
+		if err != nil {
+			t.Fatalf("with the %s password: %v", password, err)
+		}
+		if err := conn.Close(pgtest.Context(t)); err != nil {
+			t.Error(err)
+		}
+	}
+}

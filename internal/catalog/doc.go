@@ -1,0 +1,16 @@
+// Package catalog asks PostgreSQL: how to connect, what server, slot, publication
+// and tables there are and whether they fit, and the rows of a snapshot. Whoever
+// runs, checks, shows or sets up a pipeline asks here, so that all get one answer.
+//
+// Invariants:
+//
+//  1. Connections are opened in open.go and nowhere else. Each ends when the
+//     server is silent for too long; Patient announces what may take longer.
+//  2. Errors are told apart by SQLSTATE, never by text, and carry a
+//     failure.Class.
+//  3. What refuses a table, a slot or a publication is one function for all:
+//     CheckTables, Slot.Unfit, Publication's checks.
+//
+// Non-goals: streaming (wal), outbox columns (transform), changes that nobody
+// asked for.
+package catalog

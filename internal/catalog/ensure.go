@@ -1,0 +1,91 @@
+package catalog
+
+import (
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+)
+
+// hasIdentity is the SQL condition that rows of pg_class c can be named in an
+// update or delete: TableInfo.ReplicaIdentity.
+const hasIdentity = `CASE c.relreplident
+            WHEN 'f' THEN true
+            WHEN 'n' THEN false
+            WHEN 'd' THEN EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
+            ELSE EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisreplident)
+       END`
+
+// EnsurePublicationSQL creates the publication as CreatePublication does, or adds
+// to one that exists the tables that it lacks. It is a block that looks at the
+// tables itself, so that it does the same whoever runs it, and when. It refuses to
+// add a table whose UPDATEs PostgreSQL would refuse from then on (SQLSTATE 55000,
+// with a hint).
+func EnsurePublicationSQL(name string, tables []pg.Table) string {
+	if len(tables) == 0 {
+		return "DO $setup$ BEGIN\n" +
+			"    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = " + sqltext.Literal(name) + ") THEN\n" +
+			"        " + CreatePublicationSQL(name, nil) + ";\n" +
+			"    END IF;\n" +
+			"END $setup$"
+	}
+	names := make([]string, len(tables))
+	literals := make([]string, len(tables))
+	for i, t := range tables {
+		names[i], literals[i] = t.Quoted(), sqltext.Literal(t.Quoted())
+	}
+	return strings.NewReplacer(
+		"{{name}}", sqltext.Literal(name),
+		"{{tables}}", strings.Join(literals, ", "),
+		"{{create}}", sqltext.Literal("CREATE PUBLICATION "+sqltext.Name(name)+" FOR TABLE "+strings.Join(names, ", ")),
+		"{{identity}}", hasIdentity,
+	).Replace(ensurePublication)
+}
+
+const ensurePublication = `DO $setup$
+DECLARE
+    t record;
+    named regclass[] := ARRAY[{{tables}}]::regclass[];
+    pub pg_publication;
+    published boolean;
+BEGIN
+    SELECT * INTO pub FROM pg_publication WHERE pubname = {{name}};
+    IF NOT FOUND THEN
+        EXECUTE (SELECT {{create}}
+                        || ' WITH (publish = ''' || CASE WHEN bool_and({{identity}}) THEN 'insert, update' ELSE 'insert' END || ''''
+                        || CASE WHEN bool_or(c.relkind = 'p') THEN ', publish_via_partition_root = true' ELSE '' END || ')'
+                   FROM pg_class c WHERE c.oid = ANY (named));
+        RETURN;
+    END IF;
+    FOR t IN SELECT c.oid::regclass AS name, c.oid, c.relnamespace, {{identity}} AS identity
+               FROM unnest(named) WITH ORDINALITY n (oid, nr) JOIN pg_class c ON c.oid = n.oid ORDER BY nr
+    LOOP
+        published := pub.puballtables OR EXISTS (SELECT FROM pg_publication_rel WHERE prpubid = pub.oid AND prrelid = t.oid);
+        IF NOT published AND current_setting('server_version_num')::int >= 150000 THEN
+            published := EXISTS (SELECT FROM pg_publication_namespace WHERE pnpubid = pub.oid AND pnnspid = t.relnamespace);
+        END IF;
+        CONTINUE WHEN published;
+        IF NOT t.identity AND (pub.pubupdate OR pub.pubdelete) THEN
+            RAISE EXCEPTION 'table % has no replica identity, but publication % publishes updates or deletes: PostgreSQL would refuse them to the application', t.name, pub.pubname
+                USING ERRCODE = '55000', HINT = format('ALTER TABLE %s ADD PRIMARY KEY (…); or ALTER PUBLICATION %I SET (publish = ''insert'');', t.name, pub.pubname);
+        END IF;
+        EXECUTE format('ALTER PUBLICATION %I ADD TABLE %s', pub.pubname, t.name);
+    END LOOP;
+END $setup$`
+
+// EnsureSlotSQL creates the slot as CreateSlot does with SlotOptions{Failover:
+// true}, where there is none. It must not share a transaction with a statement
+// that writes.
+func EnsureSlotSQL(name string) string {
+	slot := sqltext.Literal(name) + ", " + sqltext.Literal(Plugin)
+	return "DO $setup$ BEGIN\n" +
+		"    IF EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = " + sqltext.Literal(name) + ") THEN\n" +
+		"        RETURN;\n" +
+		"    END IF;\n" +
+		"    IF current_setting('server_version_num')::int >= 170000 THEN -- synchronised to standbys\n" +
+		"        PERFORM pg_create_logical_replication_slot(" + slot + ", false, false, true);\n" +
+		"    ELSE\n" +
+		"        PERFORM pg_create_logical_replication_slot(" + slot + ");\n" +
+		"    END IF;\n" +
+		"END $setup$"
+}

@@ -1,0 +1,129 @@
+package catalog
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// ErrSlotActive is wrapped by the error of Open when another process streams
+// from the slot.
+var ErrSlotActive = errors.New("replication slot is active elsewhere")
+
+// ErrUnknownHost is wrapped by a connection error when a host name does not
+// exist: a typing error, or a name service that is not up yet, as at boot.
+var ErrUnknownHost = errors.New("unknown host")
+
+// ErrTerminated is wrapped by the error of a connection that an administrator's
+// command ended: a fast shutdown, or pg_terminate_backend. The server says the
+// same of both.
+var ErrTerminated = errors.New("the server ended the connection on an administrator's command")
+
+// ErrUnavailable is wrapped by the error of a connection that the server refused
+// because it is starting, stopping or recovering: only the message says which,
+// in the server's language.
+var ErrUnavailable = errors.New("the server takes no connections now")
+
+// ErrShutdown is wrapped by the error of a stream that the server ended because it
+// is stopping.
+var ErrShutdown = errors.New("the server is shutting down")
+
+// classAuthorization begins the SQLSTATE codes of a login that is refused.
+const classAuthorization = "28"
+
+// Functions of the server (14 to 18) that report what the code alone does not
+// tell. Messages cannot be relied on: they are in the server's language.
+const (
+	// routinePublication: a missing publication, not a missing slot.
+	routinePublication = "get_publication_oid"
+	// routineRequirements: wal_level is too low, here or on the primary.
+	routineRequirements = "CheckLogicalDecodingRequirements"
+)
+
+// Classify gives an error of the server or of connecting its failure.Class and a
+// remedy, and has it wrap the error above that it means. Errors it knows nothing
+// about stay transient.
+func Classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return classifyServer(err, pg)
+	}
+	if _, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
+		return failure.Configf("see the PostgreSQL documentation, \"Connection Strings\"; special characters in a password must be percent-encoded",
+			"source.url: %w", err)
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		if dns.IsNotFound {
+			err = fmt.Errorf("%w: %w", ErrUnknownHost, err)
+		}
+		return &failure.Error{Class: failure.Transient, Remedy: "correct the host in source.url, or wait for the name service", Err: err}
+	}
+	if certificateInvalid(err) {
+		return failure.Configf("give the server's CA with sslrootcert and its name as host in source.url, or renew the certificate",
+			"TLS to PostgreSQL: %w", err)
+	}
+	return err
+}
+
+func classifyServer(err error, pg *pgconn.PgError) error {
+	switch {
+	case pg.Code == pgerrcode.ObjectInUse:
+		return fmt.Errorf("%w: %w", ErrSlotActive, err)
+	case pg.Code == pgerrcode.AdminShutdown:
+		return fmt.Errorf("%w: %w", ErrTerminated, err)
+	case pg.Code == pgerrcode.CannotConnectNow:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case pg.Code == pgerrcode.InvalidCatalogName:
+		return failure.Configf("correct the database in source.url", "%w", err)
+	case strings.HasPrefix(pg.Code, classAuthorization):
+		return failure.Configf("correct user and password in source.url, or the server's pg_hba.conf (it needs a line for the database, not only for replication)", "%w", err)
+	case pg.Code == pgerrcode.InsufficientPrivilege:
+		return failure.Configf("ALTER ROLE … REPLICATION and see `cdc-outbox setup --print` for the grants", "%w", err)
+	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState && pg.Routine == routineRequirements:
+		return failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL", "%w", err)
+	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState, pg.Code == pgerrcode.UndefinedFile:
+		// "can no longer get changes from replication slot", "requested WAL
+		// segment has already been removed".
+		return failure.Lossf(remedyLoss, "%w", err)
+	case pg.Code == pgerrcode.UndefinedObject && pg.Routine == routinePublication:
+		return failure.Lossf(remedyPublication, "%w", err)
+	}
+	return err
+}
+
+const (
+	remedyLoss        = "the slot's events are gone from the WAL; `cdc-outbox setup --accept-gap --yes` goes on from the present, with --snapshot it first publishes the rows still in the outbox table"
+	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped, `cdc-outbox setup --accept-gap --yes` creates it and goes on from the present"
+)
+
+func certificateInvalid(err error) bool {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[x509.CertificateInvalidError](err)
+	return ok
+}
+
+// NoticeError returns the error that a notice inside the stream means. A
+// missing publication is an error up to PostgreSQL 17 and only a warning from
+// 18 on, after which the server leaves the rows out (pgoutput.c,
+// LoadPublications). The message is in the server's language and cannot be
+// relied on.
+func NoticeError(n *pgconn.Notice) error {
+	if n.SeverityUnlocalized == "WARNING" && n.Code == pgerrcode.ObjectNotInPrerequisiteState {
+		return failure.Lossf(remedyPublication, "the server leaves out rows: %s: %s", n.Message, n.Detail)
+	}
+	return nil
+}

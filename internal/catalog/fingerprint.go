@@ -1,0 +1,101 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// noMember stands in a fingerprint for a table that is not published.
+const noMember = "none"
+
+// Fingerprint returns a text that tells, compared with an earlier one by
+// SamePublication, whether rows of the tables may have bypassed the stream in
+// between: the publication was created anew, or a table or schema was taken out
+// of it and put back, or a table was replaced by another of its name. It says
+// nothing about tables that are not asked about. (Switching publish from insert
+// to something else and back leaves no trace in the catalogs, nor does making a
+// table unlogged and logged again.)
+//
+// Its form is oid:table=membership|membership,table=… and so on.
+func (p Publication) Fingerprint(tables []pg.Table) string {
+	parts := make([]string, 0, len(tables))
+	for _, t := range tables {
+		members := p.memberships(t)
+		if len(members) == 0 {
+			members = []string{noMember}
+		}
+		parts = append(parts, t.String()+"="+strings.Join(members, "|"))
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("%d:%s", p.OID, strings.Join(parts, ","))
+}
+
+// NoTables reports whether a fingerprint is one of no tables, or of no
+// publication: as messages do not pass through one, nothing is missed meanwhile.
+func NoTables(fingerprint string) bool {
+	return fingerprint == "" || strings.HasSuffix(fingerprint, ":")
+}
+
+// memberships names each reason why a table is published; the catalogs give a
+// reason that ends and comes back another name.
+func (p Publication) memberships(t pg.Table) (members []string) {
+	if p.AllTables {
+		return []string{"all"}
+	}
+	if m, ok := p.table(t); ok {
+		members = append(members, fmt.Sprintf("%d/%d", m.RelID, m.MemberOID))
+	}
+	for _, s := range p.Schemas {
+		if s.Name == t.Schema {
+			members = append(members, fmt.Sprintf("schema/%d", s.MemberOID))
+		}
+	}
+	return members
+}
+
+// SamePublication reports whether each table was published without a break
+// between two fingerprints of the same publication and tables: at least one
+// membership of each is in both. Others may have come or gone. Fingerprints of
+// versions that noted one membership only are understood.
+func SamePublication(before, now string) bool {
+	if before == now || NoTables(before) && NoTables(now) {
+		return true
+	}
+	oidBefore, tablesBefore := splitFingerprint(before)
+	oidNow, tablesNow := splitFingerprint(now)
+	if oidBefore != oidNow || len(tablesBefore) != len(tablesNow) {
+		return false
+	}
+	for name, members := range tablesBefore {
+		lasted := slices.ContainsFunc(members, func(m string) bool {
+			return m != noMember && slices.Contains(tablesNow[name], m)
+		})
+		if !lasted {
+			return false
+		}
+	}
+	return true
+}
+
+// splitFingerprint returns the parts of a fingerprint: the publication's OID and
+// the memberships of each table.
+func splitFingerprint(s string) (oid string, tables map[string][]string) {
+	oid, rest, _ := strings.Cut(s, ":")
+	tables = make(map[string][]string)
+	quoted := false
+	for part := range strings.FieldsFuncSeq(rest, func(r rune) bool {
+		quoted = quoted != (r == '"') // a doubled quote changes it twice
+		return r == ',' && !quoted
+	}) {
+		cut := strings.LastIndexByte(part, '=') // memberships have none
+		if cut < 0 {
+			cut = len(part)
+			part += "="
+		}
+		tables[part[:cut]] = strings.Split(part[cut+1:], "|")
+	}
+	return oid, tables
+}

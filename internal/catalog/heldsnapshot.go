@@ -1,0 +1,50 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+)
+
+// HeldSnapshot is an exported snapshot that outlives the next command of the
+// connection which created it.
+type HeldSnapshot struct {
+	Name string // for Snapshot.Name
+	conn *pgx.Conn
+}
+
+// HoldSnapshot takes over the exported snapshot name, as CreateSlot returns it:
+// the replication connection may then start to stream. It opens a connection of
+// its own to url, which Release closes; the snapshot ends with it. While it is
+// held, the server removes no row version that it may see.
+func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) {
+	conn, err := Connect(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("hold snapshot: %w", err)
+	}
+	held := &HeldSnapshot{conn: conn}
+	held.Name, err = queryText(ctx, conn.PgConn(), `
+		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+		SET TRANSACTION SNAPSHOT `+sqltext.Literal(name)+`;
+		SET LOCAL idle_in_transaction_session_timeout = 0;
+		SELECT pg_export_snapshot()`)
+	if err != nil {
+		held.Release()
+		return nil, fmt.Errorf("hold snapshot: %w", err)
+	}
+	return held, nil
+}
+
+// Release ends the snapshot. A nil one is ended already.
+func (h *HeldSnapshot) Release() {
+	if h == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = h.conn.Close(ctx) // the server ends the transaction either way
+}

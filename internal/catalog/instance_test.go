@@ -1,0 +1,58 @@
+package catalog
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+func TestReadInstance(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	read := func(conn *pgconn.PgConn) Instance {
+		t.Helper()
+		i, err := ReadInstance(pgtest.Context(t), conn)
+		if err != nil || i.Started == "" || i.InRecovery {
+			t.Errorf("%+v, %v", i, err)
+		}
+		return i
+	}
+	here := read(connect(t, url).PgConn())
+	if got := read(replication(t, url)); got != here {
+		t.Errorf("%+v on a replication connection, %+v on another", got, here)
+	}
+	other := pgtest.Start(t)
+	if got := read(connect(t, other.NewDatabase(t)).PgConn()); got == here {
+		t.Errorf("two servers are both %+v", got)
+	}
+}
+
+// The connection that exported a snapshot goes on, and it can be read still.
+func TestHeldSnapshot(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1)`)
+	repl := replication(t, url)
+	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "held", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := HoldSnapshot(pgtest.Context(t), url, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	if _, err := Identify(pgtest.Context(t), repl); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (2)`)
+	for range 2 { // more than one table may be read
+		if got := readAll(t, conn, held.Name, pg.Position{CommitLSN: consistent}); len(got) != 1 {
+			t.Errorf("read %q, want the first row alone", got)
+		}
+	}
+	if _, err := HoldSnapshot(pgtest.Context(t), url, name); err == nil {
+		t.Error("held a snapshot that is gone")
+	}
+}

@@ -1,0 +1,181 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+)
+
+// open and openReplication are the only places of the program that open a
+// connection to PostgreSQL (a rule of the linter sees to that), so that each is
+// a line: whatever is asked on it has an end.
+
+// open opens an ordinary connection, whose server may be silent for so long.
+func open(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration) (*pgx.Conn, error) {
+	return openAt(ctx, cfg, silence, nil)
+}
+
+// openAt is open at one address, where the configuration leads there.
+func openAt(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration, at net.Addr) (*pgx.Conn, error) {
+	cfg.DialFunc = limited(cfg.DialFunc, silence)
+	all := addresses(ctx, &cfg.Config)
+	if at != nil {
+		if i := slices.IndexFunc(all, func(one *pgconn.Config) bool { return isAt(ctx, one, at) }); i >= 0 {
+			all = all[i : i+1]
+		}
+	}
+	return anyHost(all, func(one *pgconn.Config) (*pgx.Conn, error) {
+		alone := *cfg
+		alone.Config = *one
+		return pgx.ConnectConfig(ctx, &alone)
+	})
+}
+
+// openReplication opens a replication connection.
+func openReplication(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
+	cfg.DialFunc = limited(blockingSocket(cfg.DialFunc), answerTimeout)
+	return anyHost(addresses(ctx, cfg), func(one *pgconn.Config) (*pgconn.PgConn, error) {
+		return pgconn.ConnectConfig(ctx, one)
+	})
+}
+
+// anyHost connects to the first of the addresses that takes us. pgconn would try
+// them too, but none behind one that refuses the password, the database or the
+// right to connect, and would not tell which said what: a host may refuse for
+// good, as a standby whose pg_hba.conf is another, while the next is only down
+// for a while. So it gets one address at a time.
+func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error)) (conn C, err error) {
+	var errs []error
+	later := false
+	for _, one := range all {
+		choosy := *one
+		choosy.ValidateConnect = firstChoice(one.ValidateConnect)
+		if conn, err = connect(&choosy); err == nil {
+			return conn, nil
+		}
+		later = later || errors.Is(err, errSecondChoice)
+		errs = append(errs, connectFailed(err, one))
+	}
+	if later {
+		for _, one := range all {
+			if conn, err = connect(one); err == nil {
+				return conn, nil
+			}
+		}
+	}
+	return conn, refusal(errs)
+}
+
+// errSecondChoice is the error of a server that target_session_attrs has only
+// where there is no other.
+var errSecondChoice = errors.New("not the kind of server that target_session_attrs prefers")
+
+// firstChoice is validate, but that a server which is not preferred is an error:
+// pgconn falls back on it at once, as it knows of no other address.
+func firstChoice(validate pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
+	if validate == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn *pgconn.PgConn) error {
+		err := validate(ctx, conn)
+		if _, ok := errors.AsType[*pgconn.NotPreferredError](err); ok {
+			return errSecondChoice
+		}
+		return err
+	}
+}
+
+// addresses splits a configuration into one for each address, in their order.
+// The attempts with TLS and without stay together, as they get to the same
+// server.
+func addresses(ctx context.Context, cfg *pgconn.Config) (all []*pgconn.Config) {
+	attempts := append([]*pgconn.FallbackConfig{{Host: cfg.Host, Port: cfg.Port, TLSConfig: cfg.TLSConfig}}, cfg.Fallbacks...)
+	for len(attempts) > 0 {
+		first := attempts[0]
+		other := func(a *pgconn.FallbackConfig) bool { return a.Host != first.Host || a.Port != first.Port }
+		n := slices.IndexFunc(attempts, other)
+		if n < 0 {
+			n = len(attempts)
+		}
+		host := *cfg
+		host.Host, host.Port, host.TLSConfig = first.Host, first.Port, first.TLSConfig
+		host.Fallbacks = attempts[1:n]
+		attempts = attempts[n:]
+		all = append(all, resolve(ctx, &host)...)
+	}
+	return all
+}
+
+// resolve splits the configuration of one host by the addresses of its name.
+// pgconn reports a name that has none.
+func resolve(ctx context.Context, host *pgconn.Config) (all []*pgconn.Config) {
+	if network, _ := pgconn.NetworkAddress(host.Host, host.Port); network == "unix" {
+		return []*pgconn.Config{host}
+	}
+	ctx, cancel := context.WithTimeout(ctx, host.ConnectTimeout)
+	defer cancel()
+	found, err := host.LookupFunc(ctx, host.Host)
+	if err != nil {
+		one := *host
+		one.LookupFunc = func(context.Context, string) ([]string, error) { return nil, err }
+		return []*pgconn.Config{&one}
+	}
+	for _, address := range found {
+		one := *host
+		one.LookupFunc = func(context.Context, string) ([]string, error) { return []string{address}, nil }
+		all = append(all, &one)
+	}
+	return all
+}
+
+// isAt tells whether one of addresses is the address of a connection.
+func isAt(ctx context.Context, one *pgconn.Config, at net.Addr) bool {
+	network, address := pgconn.NetworkAddress(one.Host, one.Port)
+	if network != "unix" {
+		found, err := one.LookupFunc(ctx, one.Host) // of resolve
+		if err != nil {
+			return false
+		}
+		address = net.JoinHostPort(found[0], strconv.Itoa(int(one.Port)))
+	}
+	return address == at.String()
+}
+
+// refusal is the error of an attempt at several addresses. What may pass at one
+// of them may pass; what is wrong for good counts only if all say so.
+func refusal(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	texts := make([]string, 0, len(errs))
+	for _, err := range errs {
+		if !slices.Contains(texts, err.Error()) {
+			texts = append(texts, err.Error())
+		}
+	}
+	hope := slices.MinFunc(errs, func(a, b error) int { return cmp.Compare(permanence(a), permanence(b)) })
+	return &failure.Error{Class: failure.ClassOf(hope), Remedy: failure.RemedyOf(hope), Err: &connectError{text: strings.Join(texts, "; "), err: hope}}
+}
+
+// permanence orders the errors of connecting by how soon they may pass.
+func permanence(err error) int {
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return 0
+	case failure.ClassOf(err) != failure.Transient:
+		return 3
+	case errors.Is(err, ErrUnknownHost):
+		return 2
+	}
+	return 1
+}

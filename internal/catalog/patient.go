@@ -1,0 +1,146 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// askEvery is how often a server is asked what a statement is waiting for that
+// may take long.
+const askEvery = 5 * time.Second
+
+// Waiting is what a statement waits for, by the server's account.
+type Waiting struct {
+	Event string    // wait_event_type and wait_event of pg_stat_activity; empty while it works
+	For   []Blocker // who is in its way
+}
+
+// Blocker is a session, or a prepared transaction, that a statement waits for.
+type Blocker struct {
+	PID         int32 // 0 for a prepared transaction
+	Application string
+	User        string
+	// Age is that of its transaction; 0 where the role may not see it
+	// (pg_read_all_stats shows it).
+	Age time.Duration
+}
+
+// String is for a log or a message.
+func (w Waiting) String() string {
+	if len(w.For) == 0 {
+		if w.Event == "" {
+			return "nothing: it works"
+		}
+		return w.Event
+	}
+	texts := make([]string, len(w.For))
+	for i, b := range w.For {
+		texts[i] = b.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// String is for a log or a message.
+func (b Blocker) String() string {
+	if b.PID == 0 {
+		return "a prepared transaction (see pg_prepared_xacts)"
+	}
+	text := fmt.Sprintf("pid %d", b.PID)
+	var details []string
+	if b.Application != "" {
+		details = append(details, "application "+b.Application)
+	}
+	if b.User != "" {
+		details = append(details, "role "+b.User)
+	}
+	if b.Age > 0 {
+		details = append(details, "transaction open for "+b.Age.Round(time.Second).String())
+	}
+	if len(details) > 0 {
+		text += " (" + strings.Join(details, ", ") + ")"
+	}
+	return text
+}
+
+// Patient lets the statements on conn take as long as they need, until end is
+// called: the creation of a slot, which waits for every transaction that is
+// running, a sort, the building of an index. While the server says nothing it
+// is asked, on another connection to url, what it is at; tell hears the answer,
+// unless it is nil. A server that does not answer, or does not know the
+// connection any more, breaks it. So does the end of ctx, at the next question.
+//
+// tell is called by the goroutine that waits for the statement, and must not
+// use conn.
+func Patient(ctx context.Context, url string, conn *pgconn.PgConn, tell func(Waiting)) (end func()) {
+	l := lineOf(conn.Conn())
+	if l == nil {
+		return func() {}
+	}
+	pid := conn.PID()
+	ask := func() error {
+		waiting, err := askBeside(ctx, url, pid)
+		if err == nil && tell != nil {
+			tell(waiting)
+		}
+		return err
+	}
+	before := l.replace(askEvery, ask)
+	return func() { l.replace(before, nil) }
+}
+
+// replace sets the limit, and what is called when it is exceeded.
+func (l *line) replace(silence time.Duration, ask func() error) (before time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, l.silence, l.ask = l.silence, silence, ask
+	return before
+}
+
+// errForgotten means that a statement that is waited for is under way no more.
+var errForgotten = errors.New("the server does not know of the connection any more")
+
+// A role sees wait_event of its own sessions, and the age of the others'
+// transactions only with pg_read_all_stats. A session that waits for a prepared
+// transaction is blocked by pid 0.
+const waitingQuery = `
+SELECT concat_ws(' ', a.wait_event_type, a.wait_event), b.pid, COALESCE(o.application_name, ''),
+       COALESCE(o.usename::text, ''), COALESCE(extract(epoch FROM clock_timestamp() - o.xact_start), 0)::float8
+  FROM pg_stat_activity a
+  LEFT JOIN LATERAL (SELECT DISTINCT unnest(pg_blocking_pids(a.pid))) b(pid) ON true
+  LEFT JOIN pg_stat_activity o ON o.pid = b.pid
+ WHERE a.pid = $1
+ ORDER BY 5 DESC`
+
+// askBeside asks on a connection of its own what the server process pid waits for.
+func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	conn, err := Connect(ctx, url)
+	if err != nil {
+		return w, err
+	}
+	defer func() { _ = conn.Close(ctx) }() // nothing is pending on it
+	known := false
+	var event, application, user string
+	var blocker *int32
+	var age float64
+	rows, _ := conn.Query(ctx, waitingQuery, int32(pid)) // ForEachRow returns its error
+	_, err = pgx.ForEachRow(rows, []any{&event, &blocker, &application, &user, &age}, func() error {
+		known, w.Event = true, event
+		if blocker != nil {
+			w.For = append(w.For, Blocker{PID: *blocker, Application: application, User: user,
+				Age: time.Duration(age * float64(time.Second))})
+		}
+		return nil
+	})
+	if err == nil && !known {
+		err = errForgotten
+	}
+	return w, err
+}

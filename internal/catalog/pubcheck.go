@@ -1,0 +1,189 @@
+package catalog
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+)
+
+// CheckTables reads the tables and returns what is wrong with them, and with a
+// publication for reading them: see CheckPublication. needed says which columns
+// of a table events cannot do without; where it fails the table's own columns do
+// not suffice, which the stream tells. A table that is missing is a failure too.
+func CheckTables(ctx context.Context, conn *pgx.Conn, p Publication, tables []pg.Table,
+	needed func(*pg.Relation) ([]string, error),
+) (failures, warnings []error, err error) {
+	infos, err := ReadTables(ctx, conn, tables)
+	if failure.ClassOf(err) == failure.Config {
+		return []error{err}, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	columns := make(map[pg.Table][]string)
+	for _, t := range tables {
+		if p.ColumnList(t) == nil {
+			continue
+		}
+		rel, ok, err := ReadColumns(ctx, conn, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok {
+			columns[t], _ = needed(rel)
+		}
+	}
+	failures, warnings = CheckPublication(p, infos, columns)
+	return failures, warnings, nil
+}
+
+// CheckPublication returns what is wrong with a publication for reading the
+// tables: failures would lose or mangle events, warnings harm somebody else or
+// hide something. needed are the columns that must be published, by table. All
+// errors carry a remedy.
+func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]string) (failures, warnings []error) {
+	if !p.Insert && len(tables) > 0 {
+		failures = append(failures, failure.Configf(
+			"ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert, update');",
+			"publication %q does not publish inserts, so no event would ever arrive", p.Name))
+	}
+	names := make([]pg.Table, len(tables))
+	for i, t := range tables {
+		names[i] = t.Table
+	}
+	for _, t := range tables {
+		if errs := CheckTable(t, names); len(errs) > 0 {
+			failures = append(failures, errs...)
+			continue
+		}
+		failures = append(failures, checkMember(p, t, needed[t.Table])...)
+		warnings = append(warnings, warnAbout(p, t)...)
+	}
+	return failures, warnings
+}
+
+// CheckTable returns why rows that are seen in the table would not reach the
+// stream under its name, whatever the publication, if so. tables are all that
+// are read. The errors are of class failure.Config.
+func CheckTable(t TableInfo, tables []pg.Table) (errs []error) {
+	if !t.Publishable {
+		return []error{failure.Configf(t.PublishableRemedy(),
+			"table %s cannot be published: it is a view, or an unlogged, temporary or foreign table", t.Table)}
+	}
+	for _, part := range t.Unpublishable {
+		errs = append(errs, failure.Configf(
+			"ALTER TABLE "+part.Quoted()+" SET LOGGED; or take it out: ALTER TABLE … DETACH PARTITION "+part.Quoted()+";",
+			"partition %s of table %s cannot be published: it is an unlogged or foreign table, so events in it would never arrive", part, t.Table))
+	}
+	for _, child := range t.Children {
+		if !slices.Contains(tables, child) {
+			errs = append(errs, failure.Configf(
+				"add "+child.String()+" to source.tables, or: ALTER TABLE "+child.Quoted()+" NO INHERIT …;",
+				"table %s inherits from table %s, but rows in it are not published under that name: they would never arrive", child, t.Table))
+		}
+	}
+	return errs
+}
+
+// PublishableRemedy is for a table that is not Publishable.
+func (t TableInfo) PublishableRemedy() string {
+	if t.Unlogged {
+		return "ALTER TABLE " + t.Quoted() + " SET LOGGED;"
+	}
+	return "name the table that the rows are inserted into in source.tables, in place of a view; it must be an ordinary or partitioned one of this database that is permanent and logged"
+}
+
+func checkMember(p Publication, t TableInfo, needed []string) []error {
+	alter := "ALTER PUBLICATION " + sqltext.Name(p.Name)
+	if !p.Publishes(t.Table) {
+		return []error{failure.Configf(alter+" ADD TABLE "+t.Quoted()+";",
+			"table %s is not in publication %q", t.Table, p.Name)}
+	}
+
+	var errs []error
+	if t.Partitioned && !p.ViaRoot {
+		errs = append(errs, failure.Configf(alter+" SET (publish_via_partition_root = true);",
+			"table %s is partitioned, and publication %q publishes its rows under the partitions' names", t.Table, p.Name))
+	}
+	if root, ok := p.publishedAs(t); ok {
+		errs = append(errs, failure.Configf("put "+root.String()+" into source.tables instead",
+			"table %s is a partition, and publication %q publishes its rows under the name of %s", t.Table, p.Name, root))
+	}
+	if m, ok := p.table(t.Table); ok && m.RowFilter != "" && !p.inSchema(t.Table) {
+		errs = append(errs, failure.Configf(alter+" SET TABLE "+p.withPlain(t.Table)+";",
+			"publication %q has a row filter on table %s, so some events would never arrive: WHERE %s", p.Name, t.Table, m.RowFilter))
+	}
+	if missing := missingColumns(p.ColumnList(t.Table), needed); len(missing) > 0 {
+		errs = append(errs, failure.Configf(alter+" SET TABLE "+p.withPlain(t.Table)+";",
+			"publication %q leaves out columns of table %s that are needed: %s", p.Name, t.Table, strings.Join(missing, ", ")))
+	}
+	return errs
+}
+
+// publishedAs returns the table under whose name the rows of a partition are
+// published: the topmost of those that it is a partition of and that are
+// published themselves (pgoutput.c, get_rel_sync_entry).
+func (p Publication) publishedAs(t TableInfo) (root pg.Table, ok bool) {
+	if !p.ViaRoot {
+		return pg.Table{}, false
+	}
+	for _, above := range t.Ancestors {
+		if p.Publishes(above) {
+			root, ok = above, true
+		}
+	}
+	return root, ok
+}
+
+// warnAbout finds what PostgreSQL does to the application on account of the
+// publication.
+func warnAbout(p Publication, t TableInfo) []error {
+	if !p.Publishes(t.Table) || t.ReplicaIdentity || !p.Update && !p.Delete {
+		return nil
+	}
+	return []error{failure.Configf(
+		"ALTER TABLE "+t.Quoted()+" ADD PRIMARY KEY (…); or ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert');",
+		"table %s has no replica identity but publication %q publishes updates or deletes: PostgreSQL refuses them to the application", t.Table, p.Name)}
+}
+
+func missingColumns(published, needed []string) []string {
+	if published == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(needed), func(c string) bool {
+		return slices.Contains(published, c)
+	})
+}
+
+// withPlain lists the publication's tables as SET TABLE wants them, with the
+// one given freed of its filter and column list.
+func (p Publication) withPlain(plain pg.Table) string {
+	items := make([]string, len(p.Tables))
+	for i, m := range p.Tables {
+		items[i] = m.Quoted()
+		if m.Table == plain {
+			continue
+		}
+		if m.Columns != nil {
+			cols := make([]string, len(m.Columns))
+			for j, c := range m.Columns {
+				cols[j] = sqltext.Name(c)
+			}
+			items[i] += " (" + strings.Join(cols, ", ") + ")"
+		}
+		if m.RowFilter != "" {
+			items[i] += " WHERE (" + m.RowFilter + ")"
+		}
+	}
+	list := strings.Join(items, ", ")
+	for _, s := range p.Schemas {
+		list += ", TABLES IN SCHEMA " + sqltext.Name(s.Name)
+	}
+	return list
+}

@@ -1,0 +1,215 @@
+package catalog
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// The server is the judge: a table is refused if, and only if, rows that are
+// seen in it do not arrive under its name.
+func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
+	const (
+		plain       = `CREATE TABLE outbox (id int, note text)`
+		partitioned = `CREATE TABLE outbox (id int, note text) PARTITION BY LIST (id)`
+		root        = `CREATE TABLE events (id int, note text) PARTITION BY LIST (id)`
+		ofRoot      = `CREATE TABLE outbox PARTITION OF events DEFAULT`
+		logged      = `CREATE TABLE part PARTITION OF outbox DEFAULT`
+		unlogged    = `CREATE UNLOGGED TABLE part PARTITION OF outbox DEFAULT`
+		all         = `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')`
+		allViaRoot  = `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
+		schema      = `CREATE PUBLICATION p FOR TABLES IN SCHEMA public WITH (publish = 'insert')`
+		schemaRoot  = `CREATE PUBLICATION p FOR TABLES IN SCHEMA public WITH (publish = 'insert', publish_via_partition_root = true)`
+		table       = `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert')`
+		tableRoot   = `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`
+		insert      = `INSERT INTO outbox VALUES (1, 'x')`
+		cannot      = "table public.outbox cannot be published"
+	)
+	foreign := []string{`CREATE FOREIGN DATA WRAPPER nothing`, `CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing`}
+	for _, tt := range []struct {
+		name   string
+		since  int
+		setup  []string
+		insert string // "": rows cannot be inserted here
+		says   string // of the refusal; "" for none
+	}{
+		{"table of all", 14, []string{plain, all}, insert, ""},
+		{"table of a schema", 15, []string{plain, schema}, insert, ""},
+		{"unlogged, of all", 14, []string{`CREATE UNLOGGED TABLE outbox (id int, note text)`, all}, insert, cannot},
+		{"unlogged, of a schema", 15, []string{`CREATE UNLOGGED TABLE outbox (id int, note text)`, schema}, insert, cannot},
+		{"made unlogged, of all", 14, []string{plain, all, `ALTER TABLE outbox SET UNLOGGED`}, insert, cannot},
+		{"made unlogged, of a schema", 15, []string{plain, schema, `ALTER TABLE outbox SET UNLOGGED`}, insert, cannot},
+		{"view", 14, []string{`CREATE TABLE base (id int, note text)`, `CREATE VIEW outbox AS SELECT * FROM base`, all}, insert, cannot},
+		{"view in the table's place", 15, []string{plain, schema, `ALTER TABLE outbox RENAME TO base`,
+			`CREATE VIEW outbox AS SELECT * FROM base`}, insert, cannot},
+		{"materialized view", 14, []string{`CREATE MATERIALIZED VIEW outbox AS SELECT 1 AS id`, all}, "", cannot},
+		{"foreign table", 14, append(foreign, `CREATE FOREIGN TABLE outbox (id int, note text) SERVER nowhere`, all), "", cannot},
+
+		{"partitioned, of all", 14, []string{partitioned, logged, all}, insert, "under the partitions' names"},
+		{"partitioned, of all by its root", 14, []string{partitioned, logged, allViaRoot}, insert, ""},
+		{"partitioned, by its root", 14, []string{partitioned, logged, tableRoot}, insert, ""},
+		{"unlogged partition", 14, []string{partitioned, unlogged, tableRoot}, insert, "partition public.part of table public.outbox"},
+		{"unlogged partition, of all", 14, []string{partitioned, unlogged, allViaRoot}, insert, "partition public.part of table public.outbox"},
+		{"partition made unlogged", 14, []string{partitioned, logged, tableRoot, `ALTER TABLE part SET UNLOGGED`}, insert, "partition public.part"},
+		{"unlogged partition further down", 14, []string{partitioned, `CREATE TABLE middle PARTITION OF outbox DEFAULT PARTITION BY LIST (id)`,
+			`CREATE UNLOGGED TABLE "Low er" PARTITION OF middle DEFAULT`, tableRoot}, insert, `partition public."Low er"`},
+		{"foreign partition", 14, append(foreign, partitioned, `CREATE FOREIGN TABLE part PARTITION OF outbox DEFAULT SERVER nowhere`, tableRoot),
+			"", "partition public.part"},
+
+		{"partition, of all", 14, []string{root, ofRoot, all}, insert, ""},
+		{"partition, of all by its root", 14, []string{root, ofRoot, allViaRoot}, insert, "under the name of public.events"},
+		{"partition, of a schema by its root", 15, []string{root, ofRoot, schemaRoot}, insert, "under the name of public.events"},
+		{"partition whose root is in another schema", 15, []string{`CREATE SCHEMA app`,
+			`CREATE TABLE app.events (id int, note text) PARTITION BY LIST (id)`, `CREATE TABLE outbox PARTITION OF app.events DEFAULT`,
+			schemaRoot}, insert, ""},
+		{"partition beside its root", 14, []string{root, ofRoot,
+			`CREATE PUBLICATION p FOR TABLE events, outbox WITH (publish = 'insert', publish_via_partition_root = true)`}, insert,
+			"under the name of public.events"},
+		{"partition without its root", 14, []string{root, ofRoot, tableRoot}, insert, ""},
+		{"partition of a partition, by the topmost", 14, []string{root, `CREATE TABLE middle PARTITION OF events DEFAULT PARTITION BY LIST (id)`,
+			`CREATE TABLE outbox PARTITION OF middle DEFAULT`, allViaRoot}, insert, "under the name of public.events"},
+		{"partition attached later", 14, []string{plain, root, allViaRoot, `ALTER TABLE events ATTACH PARTITION outbox DEFAULT`}, insert,
+			"under the name of public.events"},
+
+		{"child", 14, []string{plain, `CREATE TABLE child () INHERITS (outbox)`, all}, `INSERT INTO child VALUES (1, 'x')`,
+			"table public.child inherits from table public.outbox"},
+		{"child of a member", 14, []string{plain, `CREATE TABLE child () INHERITS (outbox)`, table}, `INSERT INTO child VALUES (1, 'x')`,
+			"table public.child inherits from table public.outbox"},
+		{"child itself", 14, []string{`CREATE TABLE parent (id int, note text)`, `CREATE TABLE outbox () INHERITS (parent)`, all}, insert, ""},
+
+		{"row filter", 15, []string{plain, `CREATE PUBLICATION p FOR TABLE outbox WHERE (id > 1) WITH (publish = 'insert')`}, insert, "row filter"},
+		{"row filter beside the schema", 15, []string{plain,
+			`CREATE PUBLICATION p FOR TABLE outbox WHERE (id > 1), TABLES IN SCHEMA public WITH (publish = 'insert')`}, insert, ""},
+		{"row-level security", 14, []string{plain, all, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY`}, insert, ""},
+		{"without inserts", 14, []string{plain, `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'update')`}, insert, "does not publish inserts"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
+			needVersion(t, conn, tt.since)
+			pgtest.Execute(t, conn, tt.setup...)
+			wantRefusedIfLost(t, conn, tt.insert, tt.says)
+		})
+	}
+}
+
+// wantRefusedIfLost asserts that public.outbox is refused, saying so, if rows
+// inserted do not arrive, and not if they do.
+func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
+	t.Helper()
+	failures, _, err := CheckTables(pgtest.Context(t), conn, readPublication(t, conn), []pg.Table{outbox},
+		func(*pg.Relation) ([]string, error) { return nil, errors.New("no columns are needed") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOnly(t, "failures", failures, says)
+	for _, err := range failures {
+		wantConfig(t, err)
+	}
+	if insert == "" {
+		return
+	}
+	seen, arrived := arrivals(t, conn, insert)
+	if complete := arrived == seen; seen == 0 || complete != (says == "") {
+		t.Errorf("%d rows are seen in the table, %d arrived; refused: %v", seen, arrived, failures)
+	}
+}
+
+// Before 18 a partitioned table can be made unlogged, which says nothing of its
+// partitions, and no ALTER TABLE undoes it.
+func TestUnloggedPartitionedTable(t *testing.T) {
+	const (
+		root       = `CREATE UNLOGGED TABLE outbox (id int, note text) PARTITION BY LIST (id)`
+		loggedRoot = `CREATE TABLE outbox (id int, note text) PARTITION BY LIST (id)`
+		middle     = `CREATE UNLOGGED TABLE middle PARTITION OF outbox DEFAULT PARTITION BY LIST (id)`
+	)
+	for name, c := range map[string]struct {
+		setup []string
+		says  string
+	}{
+		"logged partition":                {[]string{root, `CREATE TABLE part PARTITION OF outbox DEFAULT`}, ""},
+		"unlogged partition":              {[]string{root, `CREATE UNLOGGED TABLE part PARTITION OF outbox DEFAULT`}, "partition public.part"},
+		"logged partition further down":   {[]string{loggedRoot, middle, `CREATE TABLE part PARTITION OF middle DEFAULT`}, ""},
+		"unlogged partition further down": {[]string{loggedRoot, middle, `CREATE UNLOGGED TABLE part PARTITION OF middle DEFAULT`}, "partition public.part"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
+			if s, err := ReadServer(pgtest.Context(t), conn); err != nil || s.Major() >= 18 {
+				t.Skipf("PostgreSQL 18 has none (%v)", err)
+			}
+			pgtest.Execute(t, conn, append(c.setup, `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`)...)
+			wantRefusedIfLost(t, conn, `INSERT INTO outbox VALUES (1, 'x')`, c.says)
+		})
+	}
+}
+
+// A partition that somebody drops while the catalogs are read is no reason to
+// refuse its table: a connector that starts just then would end with a loss.
+func TestPartitionDroppedDuringTheLook(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	other := connect(t, url, `CREATE TABLE outbox (id int) PARTITION BY LIST (id)`, `CREATE TABLE part PARTITION OF outbox DEFAULT`,
+		`CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true)`)
+	conn := connect(t, url)
+	pub := readPublication(t, conn)
+	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
+	pgtest.Execute(t, other, `DROP TABLE part`)
+	failures, _, err := CheckTables(pgtest.Context(t), conn, pub, []pg.Table{outbox}, nil)
+	if err != nil || len(failures) > 0 {
+		t.Errorf("refused: %v, %v", failures, err)
+	}
+}
+
+// arrivals inserts and returns how many rows are seen in public.outbox and how
+// many came under that name.
+func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
+	t.Helper()
+	pgtest.Execute(t, conn, `SELECT pg_create_logical_replication_slot('s_' || current_database(), 'pgoutput', true)`, insert)
+	if err := conn.QueryRow(pgtest.Context(t), `SELECT count(*) FROM outbox`).Scan(&seen); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := conn.Query(pgtest.Context(t), `SELECT data FROM pg_logical_slot_peek_binary_changes('s_' || current_database(), NULL, NULL,
+		'proto_version', '1', 'publication_names', 'p')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	if err != nil {
+		t.Fatal(err)
+	}
+	relations := map[uint32]pg.Table{}
+	for _, data := range changes {
+		msg, err := pglogrepl.Parse(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch msg := msg.(type) {
+		case *pglogrepl.RelationMessage:
+			relations[msg.RelationID] = pg.Table{Schema: msg.Namespace, Name: msg.RelationName}
+		case *pglogrepl.InsertMessage:
+			if relations[msg.RelationID] == outbox {
+				arrived++
+			}
+		}
+	}
+	return seen, arrived
+}
+
+// A table that is missing is a failure, and no error of the look.
+func TestCheckTablesWithoutTheTable(t *testing.T) {
+	conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE PUBLICATION p FOR ALL TABLES`)
+	failures, _, err := CheckTables(pgtest.Context(t), conn, readPublication(t, conn), []pg.Table{outbox}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOnly(t, "failures", failures, "public.outbox does not exist")
+	if failure.ClassOf(failures[0]) != failure.Config {
+		t.Errorf("got %v", failures[0])
+	}
+}

@@ -1,0 +1,206 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+)
+
+// Publication is what a publication publishes.
+type Publication struct {
+	OID       uint32
+	Name      string
+	Owner     string
+	AllTables bool
+	Insert    bool
+	Update    bool
+	Delete    bool
+	Truncate  bool
+	// ViaRoot is publish_via_partition_root.
+	ViaRoot bool
+	Tables  []PublishedTable
+	Schemas []PublishedSchema // 15: FOR TABLES IN SCHEMA
+}
+
+// PublishedTable is a table that was put into a publication by name.
+type PublishedTable struct {
+	pg.Table
+	RelID uint32
+	// MemberOID is the membership's own OID in pg_publication_rel: a table
+	// that is removed and added again has another one.
+	MemberOID uint32
+	RowFilter string   // 15; "" for none
+	Columns   []string // 15; nil for all
+}
+
+// PublishedSchema is a schema all of whose tables are published.
+type PublishedSchema struct {
+	Name      string
+	MemberOID uint32 // in pg_publication_namespace
+}
+
+// ReadPublication reads a publication as it was at one time; ok is false where
+// there is none. It runs a transaction of its own.
+func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Publication, ok bool, err error) {
+	// A snapshot of each part would show a membership that went beside one that
+	// came later, as if they had been there together.
+	at := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, conn, at, func(tx pgx.Tx) error {
+		p, ok, err = publicationIn(ctx, tx, name)
+		return err
+	})
+	if err != nil {
+		return Publication{}, false, fmt.Errorf("read publication %q: %w", name, err)
+	}
+	return p, ok, nil
+}
+
+func publicationIn(ctx context.Context, tx pgx.Tx, name string) (p Publication, ok bool, err error) {
+	var version int
+	err = tx.QueryRow(ctx, `
+		SELECT oid, pubname::text, pg_get_userbyid(pubowner)::text, puballtables,
+		       pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot,
+		       current_setting('server_version_num')::int
+		  FROM pg_publication WHERE pubname = $1`, name,
+	).Scan(&p.OID, &p.Name, &p.Owner, &p.AllTables,
+		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Publication{}, false, nil
+	}
+	if err == nil {
+		p.Tables, err = readPublishedTables(ctx, tx, p.OID, version)
+	}
+	if err == nil && version >= 150000 {
+		p.Schemas, err = readPublishedSchemas(ctx, tx, p.OID)
+	}
+	return p, err == nil, err
+}
+
+func readPublishedTables(ctx context.Context, tx pgx.Tx, pub uint32, version int) ([]PublishedTable, error) {
+	filters := `''::text, NULL::text[]`
+	if version >= 150000 {
+		filters = `COALESCE(pg_get_expr(pr.prqual, pr.prrelid), ''),
+		       (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+		         WHERE a.attrelid = pr.prrelid AND a.attnum = ANY (pr.prattrs::int2[]))`
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT n.nspname::text, c.relname::text, c.oid, pr.oid, `+filters+`
+		  FROM pg_publication_rel pr
+		  JOIN pg_class c ON c.oid = pr.prrelid
+		  JOIN pg_namespace n ON n.oid = c.relnamespace
+		 WHERE pr.prpubid = $1 ORDER BY 1, 2`, pub)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (t PublishedTable, err error) {
+		err = row.Scan(&t.Schema, &t.Name, &t.RelID, &t.MemberOID, &t.RowFilter, &t.Columns)
+		return t, err
+	})
+}
+
+func readPublishedSchemas(ctx context.Context, tx pgx.Tx, pub uint32) ([]PublishedSchema, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT n.nspname::text, pn.oid
+		  FROM pg_publication_namespace pn JOIN pg_namespace n ON n.oid = pn.pnnspid
+		 WHERE pn.pnpubid = $1 ORDER BY 1`, pub)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[PublishedSchema])
+}
+
+// Publishes reports whether the table is published, by name, schema or all.
+func (p Publication) Publishes(t pg.Table) bool { return len(p.memberships(t)) > 0 }
+
+// ColumnList returns the columns of a table that are published, or nil for all.
+func (p Publication) ColumnList(t pg.Table) []string {
+	m, _ := p.table(t)
+	return m.Columns
+}
+
+// inSchema reports whether the table's schema is published. Row filters of its
+// tables then have no effect (pgoutput.c, pgoutput_row_filter_init).
+func (p Publication) inSchema(t pg.Table) bool {
+	return slices.ContainsFunc(p.Schemas, func(s PublishedSchema) bool { return s.Name == t.Schema })
+}
+
+func (p Publication) table(t pg.Table) (PublishedTable, bool) {
+	i := slices.IndexFunc(p.Tables, func(m PublishedTable) bool { return m.Table == t })
+	if i < 0 {
+		return PublishedTable{}, false
+	}
+	return p.Tables[i], true
+}
+
+// CreatePublication creates a publication of the tables' inserts, and of their
+// updates, so that an UPDATE of an event can be reported. Where a table has no
+// replica identity updates are left out: PostgreSQL would refuse the
+// application's UPDATEs.
+func CreatePublication(ctx context.Context, conn *pgx.Conn, name string, tables []TableInfo) error {
+	_, err := conn.Exec(ctx, CreatePublicationSQL(name, tables))
+	if err != nil {
+		return fmt.Errorf("create publication %q: %w", name, ClassifyPublicationError(err))
+	}
+	return nil
+}
+
+// CreatePublicationSQL is the statement that CreatePublication runs. Without
+// tables the publication is empty: logical messages pass by it, but the stream
+// asks for one.
+func CreatePublicationSQL(name string, tables []TableInfo) string {
+	names := make([]string, len(tables))
+	operations, viaRoot := "insert, update", ""
+	for i, t := range tables {
+		names[i] = t.Quoted()
+		if !t.ReplicaIdentity {
+			operations = "insert"
+		}
+		if t.Partitioned {
+			viaRoot = ", publish_via_partition_root = true"
+		}
+	}
+	forTables := ""
+	if len(names) > 0 {
+		forTables = " FOR TABLE " + strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("CREATE PUBLICATION %s%s WITH (publish = '%s'%s)",
+		sqltext.Name(name), forTables, operations, viaRoot)
+}
+
+// ClassifyPublicationError adds class and remedy to the errors of a publication's
+// creation or change that only an operator can mend.
+func ClassifyPublicationError(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	var remedy string
+	switch pg.Code {
+	case pgerrcode.LockNotAvailable: // CREATE INDEX, VACUUM, ALTER TABLE
+		return &failure.Error{Class: failure.Transient, Err: err, Remedy: "wait for who holds a lock on a table of the publication " +
+			"(SELECT * FROM pg_locks WHERE relation = '…'::regclass), or end it; lock_timeout in source.url sets how long we wait"}
+	case pgerrcode.InsufficientPrivilege: // CREATE on the database, or not the tables' owner
+		remedy = "let the tables' owner create it: cdc-outbox setup --print prints the SQL"
+	case pgerrcode.UndefinedTable:
+		remedy = "create the table: cdc-outbox setup"
+	case pgerrcode.DuplicateObject:
+		remedy = "another session created the publication at the same time: run again"
+	case pgerrcode.ObjectNotInPrerequisiteState: // EnsurePublicationSQL
+		remedy = pg.Hint
+	case pgerrcode.InvalidParameterValue: // unlogged, temporary, system and foreign tables, views
+		remedy = "only ordinary and partitioned, permanent, logged tables can be published; ALTER TABLE … SET LOGGED"
+	default:
+		return err
+	}
+	return &failure.Error{Class: failure.Config, Remedy: remedy, Err: err}
+}

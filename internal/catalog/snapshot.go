@@ -1,0 +1,234 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+)
+
+// Snapshot says which rows of a table to read, and what they are numbered
+// with.
+type Snapshot struct {
+	// Name is that of an exported snapshot, as CreateSlot returns it. Empty
+	// means what is visible now.
+	Name  string
+	Table pg.Table
+	// Relation describes the table, as by ReadColumns; its columns are read in
+	// its order.
+	Relation *pg.Relation
+	// Position numbers the first row; the slot's first position with Seq 0,
+	// or with the rows of the tables before counted in.
+	Position pg.Position
+	// Limit ends after so many rows; 0 means no limit.
+	Limit int
+	// Where and OrderBy, as SQL text, choose among the rows and order them;
+	// empty means all of them, in the order that ReadSnapshot chooses.
+	Where, OrderBy string
+}
+
+// ReadSnapshot reads the table's rows in the text form of the stream and calls
+// fn for each as an insert. The order is that of the primary key where that
+// grows with time (an integer, or UUIDs all of version 7), and otherwise that
+// in which the rows lie in the table. The row passed to fn is valid during the
+// call, its values' bytes for good. CommitTime is the time of the snapshot, as
+// a row's own is not recorded.
+//
+// Memory stays at one row, as rows are taken off the socket one by one; fn may
+// block for as long as it likes. conn is one of Connect, which sets the text
+// form; it runs one read-only transaction, which is ended before ReadSnapshot
+// returns. An error of fn is returned unwrapped and, as canceling ctx does,
+// closes conn.
+func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.Row) error) error {
+	err := readSnapshot(ctx, conn.PgConn(), s, fn)
+	if f, ok := errors.AsType[*callbackError](err); ok {
+		return f.err
+	}
+	if err != nil {
+		err = fmt.Errorf("read snapshot of %s: %w", s.Table, err)
+	}
+	// Streaming needs no right to read the table, so that the role may lack it, nor
+	// is it bound by policies.
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == pgerrcode.InsufficientPrivilege {
+		role := sqltext.Name(conn.Config().User)
+		if pg.Routine == routineRowSecurity {
+			return failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;", "%w", err)
+		}
+		return failure.Configf("GRANT SELECT ON "+s.Table.Quoted()+" TO "+role+";", "%w", err)
+	}
+	return err
+}
+
+// routineRowSecurity is where the server refuses to read a table of which a
+// policy would hide rows (rls.c). The code is that of any missing privilege.
+const routineRowSecurity = "check_enable_rls"
+
+// callbackError carries an error of the caller's function through untouched.
+type callbackError struct{ err error }
+
+func (e *callbackError) Error() string { return e.err.Error() }
+
+func readSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row) error) error {
+	err := inSnapshot(ctx, conn, s, fn)
+
+	// After an error the transaction is open still, or the connection closed.
+	if _, endErr := conn.Exec(ctx, "ROLLBACK").ReadAll(); err == nil {
+		err = endErr
+	}
+	return err
+}
+
+func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row) error) error {
+	at, err := beginSnapshot(ctx, conn, s.Name)
+	if err != nil {
+		return err
+	}
+	order := " ORDER BY " + s.OrderBy
+	if s.OrderBy == "" {
+		if order, err = snapshotOrder(ctx, conn, s.Table); err != nil {
+			return err
+		}
+	}
+	return streamRows(ctx, conn, snapshotSelect(s, order), rowReader(s, at, fn))
+}
+
+// beginSnapshot also pins what the order depends on: a sequential scan starts
+// at the table's first page and is not shared out. Rows that a policy would hide
+// are an error.
+func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.Time, error) {
+	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\n"
+	if name != "" {
+		sql += "SET TRANSACTION SNAPSHOT " + sqltext.Literal(name) + ";\n"
+	}
+	sql += `SET LOCAL row_security = off;
+		SET LOCAL synchronize_seqscans = off;
+		SET LOCAL max_parallel_workers_per_gather = 0;
+		SET LOCAL statement_timeout = 0;
+		SET LOCAL idle_in_transaction_session_timeout = 0;
+		SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+	text, err := queryText(ctx, conn, sql)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("begin: %w", err)
+	}
+	return time.Parse(time.RFC3339Nano, text)
+}
+
+// snapshotOrder returns an ORDER BY clause or "".
+func snapshotOrder(ctx context.Context, conn *pgconn.PgConn, table pg.Table) (string, error) {
+	literal := sqltext.Literal(table.Quoted()) + "::regclass"
+	key, err := queryText(ctx, conn, `
+		SELECT quote_ident(a.attname) || ' ' || t.typname
+		  FROM pg_index x
+		  JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = x.indkey[0]
+		  JOIN pg_type t ON t.oid = a.atttypid
+		 WHERE x.indrelid = `+literal+` AND x.indisprimary AND x.indnkeyatts = 1`)
+	if err != nil || key == "" {
+		return "", err
+	}
+
+	cut := strings.LastIndexByte(key, ' ')
+	column, typ := key[:cut], key[cut+1:]
+	switch typ {
+	case "int2", "int4", "int8":
+		return " ORDER BY " + column, nil
+	case "uuid":
+		// The version is the 15th character of the text (RFC 9562, 4).
+		other, err := queryText(ctx, conn, `
+			SELECT 1 FROM `+table.Quoted()+` WHERE substr(`+column+`::text, 15, 1) <> '7' LIMIT 1`)
+		if err != nil || other != "" {
+			return "", err
+		}
+		return " ORDER BY " + column, nil
+	}
+	return "", nil
+}
+
+func snapshotSelect(s Snapshot, order string) string {
+	columns := make([]string, len(s.Relation.Columns))
+	for i, c := range s.Relation.Columns {
+		columns[i] = sqltext.Name(c.Name)
+	}
+	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + s.Table.Quoted()
+	if s.Where != "" {
+		sql += " WHERE " + s.Where
+	}
+	sql += order
+	if s.Limit > 0 {
+		sql += fmt.Sprintf(" LIMIT %d", s.Limit)
+	}
+	return sql
+}
+
+// rowReader returns a function that turns a result row into a Row for fn. It
+// copies the values, in one allocation, as pgconn reuses its buffer.
+func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) error {
+	row := pg.Row{
+		Position:   s.Position,
+		CommitTime: at,
+		Relation:   s.Relation,
+		Values:     make([]pg.Value, len(s.Relation.Columns)),
+	}
+	return func(values [][]byte) error {
+		size := 0
+		for _, v := range values {
+			size += len(v)
+		}
+		buf := make([]byte, 0, size)
+		for i, v := range values {
+			if v == nil {
+				row.Values[i] = pg.Value{Kind: pg.Null}
+				continue
+			}
+			start := len(buf)
+			buf = append(buf, v...)
+			row.Values[i] = pg.Value{Kind: pg.Text, Data: buf[start:len(buf):len(buf)]}
+		}
+		if err := fn(&row); err != nil {
+			return &callbackError{err}
+		}
+		row.Position.Seq++
+		return nil
+	}
+}
+
+// streamRows runs one query and passes its rows on as they arrive, in text
+// form. When fn fails the rest is not read and conn is closed.
+func streamRows(ctx context.Context, conn *pgconn.PgConn, sql string, fn func([][]byte) error) error {
+	query, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := conn.Exec(query, sql)
+	for results.NextResult() {
+		rows := results.ResultReader()
+		for rows.NextRow() {
+			if err := fn(rows.Values()); err != nil {
+				cancel()
+				_ = results.Close() // reports the cancelation
+				return err
+			}
+		}
+	}
+	return results.Close()
+}
+
+// queryText returns the first column of the first row of the last statement,
+// or "" where it returns none.
+func queryText(ctx context.Context, conn *pgconn.PgConn, sql string) (string, error) {
+	results, err := conn.Exec(ctx, sql).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	last := results[len(results)-1]
+	if len(last.Rows) == 0 {
+		return "", nil
+	}
+	return string(last.Rows[0][0]), nil
+}

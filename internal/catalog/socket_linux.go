@@ -1,0 +1,154 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sys/unix"
+)
+
+// deadlineTick is how late a blocked read or write may notice its deadline.
+const deadlineTick = 50 * time.Millisecond
+
+// blockingSocket wraps a dial function so that its connections are read and
+// written by blocking system calls, not through the runtime's poller.
+//
+// The poller would be told of every single send of the walsender, whether or
+// not anybody waits for it, and the telling is done in the sender's time: with
+// a walsender that sends each row by itself that is a tenth to a quarter of its
+// speed. A blocked call takes one thread, and there is one such connection.
+func blockingSocket(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		s, err := newSocket(conn)
+		if err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("take the socket over: %w", err)
+		}
+		return s, nil
+	}
+}
+
+// socket is a net.Conn on a blocking file descriptor. Like every net.Conn it is
+// safe for concurrent use.
+type socket struct {
+	file          *os.File
+	local, remote net.Addr
+	read, write   deadline
+}
+
+// newSocket moves conn's connection to a descriptor of its own and closes conn,
+// which takes it off the poller.
+func newSocket(conn net.Conn) (*socket, error) {
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	var dupErr error
+	err = raw.Control(func(original uintptr) {
+		fd, dupErr = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	if err := errors.Join(err, dupErr); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(conn.Close(), makeBlocking(fd)); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return &socket{
+		file:   os.NewFile(uintptr(fd), "replication connection"),
+		local:  conn.LocalAddr(),
+		remote: conn.RemoteAddr(),
+	}, nil
+}
+
+func makeBlocking(fd int) error {
+	tick := unix.NsecToTimeval(deadlineTick.Nanoseconds())
+	return errors.Join(
+		unix.SetNonblock(fd, false),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tick),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tick),
+	)
+}
+
+// Read implements net.Conn.
+func (s *socket) Read(b []byte) (int, error) {
+	for {
+		if s.read.passed() {
+			return 0, os.ErrDeadlineExceeded
+		}
+		n, err := s.file.Read(b)
+		if n > 0 || !errors.Is(err, unix.EAGAIN) {
+			return n, err
+		}
+	}
+}
+
+// Write implements net.Conn.
+func (s *socket) Write(b []byte) (written int, err error) {
+	for written < len(b) {
+		if s.write.passed() {
+			return written, os.ErrDeadlineExceeded
+		}
+		n, err := s.file.Write(b[written:])
+		written += max(n, 0)
+		if err != nil && !errors.Is(err, unix.EAGAIN) {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// Close implements net.Conn; calls that are blocked return.
+func (s *socket) Close() error {
+	if raw, err := s.file.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	}
+	return s.file.Close()
+}
+
+// LocalAddr implements net.Conn.
+func (s *socket) LocalAddr() net.Addr { return s.local }
+
+// RemoteAddr implements net.Conn.
+func (s *socket) RemoteAddr() net.Addr { return s.remote }
+
+// SetDeadline implements net.Conn.
+func (s *socket) SetDeadline(t time.Time) error {
+	s.read.set(t)
+	s.write.set(t)
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (s *socket) SetReadDeadline(t time.Time) error { s.read.set(t); return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (s *socket) SetWriteDeadline(t time.Time) error { s.write.set(t); return nil }
+
+// deadline is a time that may be set while it is looked at.
+type deadline struct{ at atomic.Pointer[time.Time] }
+
+func (d *deadline) set(t time.Time) {
+	if t.IsZero() {
+		d.at.Store(nil)
+		return
+	}
+	d.at.Store(&t)
+}
+
+func (d *deadline) passed() bool {
+	t := d.at.Load()
+	return t != nil && !time.Now().Before(*t)
+}

@@ -1,0 +1,61 @@
+package pg
+
+import "time"
+
+// Row is one changed row of a committed transaction.
+type Row struct {
+	Position   Position
+	XID        uint32
+	CommitTime time.Time
+	// Relation is the same pointer until the server announces a change of the
+	// table's definition, so it may key a cache.
+	Relation *Relation
+	// Values are the row's columns in the order of Relation.Columns.
+	Values []Value
+}
+
+// Size is the number of bytes in the row's values.
+func (r *Row) Size() int64 {
+	var n int64
+	for _, v := range r.Values {
+		n += int64(len(v.Data))
+	}
+	return n
+}
+
+// Relation describes a table as the server announced it.
+type Relation struct {
+	OID       uint32
+	Namespace string
+	Name      string
+	Columns   []Column
+}
+
+// Column is one column of a Relation.
+type Column struct {
+	Name string
+	// Type is the type's OID; for a domain, that of its base type where that
+	// is a built-in one.
+	Type uint32
+	// Identity tells whether the column is part of the replica identity.
+	Identity bool
+}
+
+// ValueKind tells NULL and unsent values from text.
+type ValueKind uint8
+
+// The kinds of Value, with pgoutput's letters.
+const (
+	Null           ValueKind = 'n'
+	UnchangedToast ValueKind = 'u' // an UPDATE left it alone; not sent
+	Text           ValueKind = 't'
+	// Binary does not come from a stream, which is asked for text: it is for
+	// bytes that have no text form.
+	Binary ValueKind = 'b'
+)
+
+// Value is a column's value in PostgreSQL's text form, or bytes.
+type Value struct {
+	Kind ValueKind
+	Data []byte
+}

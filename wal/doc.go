@@ -1,0 +1,23 @@
+// Package wal speaks the replication protocol: it takes over a connection, reads
+// what the walsender sends from a slot, decodes pgoutput, puts rows and logical
+// messages in their order, and reports back what is confirmed.
+//
+// The way of a byte: socket → pace (rests after small reads) → frame (cuts copy
+// data) → decode (pgoutput) → order (rows and messages) → Stream.Next. Beside it,
+// one goroutine sends the standby status on a timer, so that a slow reader keeps
+// its connection.
+//
+// Invariants:
+//
+//  1. A position is confirmed only if Confirm was told so, and never beyond what
+//     the server sent on this connection. It is never 0, which the server takes
+//     for "as written".
+//  2. The bytes that a message points to stay as they are until its Chunk is
+//     released.
+//  3. A frame that is cut short or garbled is an error, never a panic.
+//  4. A server that is silent for longer than Options.LivenessTimeout, although
+//     it was asked, is an error.
+//
+// Non-goals: questions to the catalogs, creating slots and publications
+// (internal/catalog), what is to be confirmed (checkpoint).
+package wal
