@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -201,7 +201,7 @@ func (s *server) poll(ctx context.Context, o options, table string, fn func(*cou
 		Event: event, Route: transform.DefaultRoute(), OnBadEvent: transform.BadEventStop,
 		DrainTimeout: 20 * time.Second, MaxBufferedBytes: sink.DefaultOptions().MaxBufferedBytes,
 		Open:    func() (sink.Sink, error) { return out, nil },
-		Metrics: m, Health: poll.NewHealth(m, stream.NewDownstream(m)), Log: zap.NewNop(),
+		Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -38,7 +39,7 @@ type pipeline struct {
 // ends for another reason. Brokers are asked all the while.
 func (p *pipeline) run(ctx context.Context) error {
 	p.metrics.Connected("postgres", false)
-	down := stream.NewDownstream(p.metrics)
+	down := delivery.NewDownstream(p.metrics)
 	tell := func(err error) {
 		down.Brokers(err)
 		p.health.brokers(err)
@@ -67,7 +68,7 @@ func (p *pipeline) run(ctx context.Context) error {
 }
 
 // relay opens what a relay needs and runs it.
-func (p *pipeline) relay(ctx context.Context, down *stream.Downstream, open func() (sink.Sink, error)) error {
+func (p *pipeline) relay(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
 		return err
@@ -85,7 +86,6 @@ func (p *pipeline) relay(ctx context.Context, down *stream.Downstream, open func
 		return err
 	}
 	defer store.Close()
-	state := stream.NewHealth(p.metrics, down)
 	limit, linger := p.bounds()
 	r := stream.New(stream.Parts{
 		Options: stream.Options{
@@ -111,16 +111,16 @@ func (p *pipeline) relay(ctx context.Context, down *stream.Downstream, open func
 		Sink:    out,
 		Store:   store,
 		Metrics: p.metrics,
-		Health:  state,
+		Kafka:   down,
 		Log:     p.log,
 	})
-	p.health.set(state)
+	p.health.set(r.Health())
 	return r.Run(ctx)
 }
 
 // openSink opens a sink, which reports the topics that it waits for, and to the
 // probe that brokers answer.
-func (p *pipeline) openSink(down *stream.Downstream, probe *sink.Probe) (sink.Sink, error) {
+func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe) (sink.Sink, error) {
 	down.SinkOpened()
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil {

@@ -3,14 +3,13 @@ package pipeline
 import (
 	"context"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // poll runs a relay that needs neither slot nor checkpoint.
-func (p *pipeline) poll(ctx context.Context, down *stream.Downstream, open func() (sink.Sink, error)) error {
-	state := poll.NewHealth(p.metrics, down)
+func (p *pipeline) poll(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
 	limit, _ := p.bounds()
 	r, err := poll.New(poll.Parts{
 		Options:          p.cfg.Source.Poll,
@@ -24,12 +23,12 @@ func (p *pipeline) poll(ctx context.Context, down *stream.Downstream, open func(
 
 		Open:    open,
 		Metrics: p.metrics,
-		Health:  state,
+		Kafka:   down,
 		Log:     p.log,
 	})
 	if err != nil {
 		return err
 	}
-	p.health.set(state)
+	p.health.set(r.Health())
 	return r.Run(ctx)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -96,10 +97,10 @@ func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 
 // publish delivers for as long as the claim may last, and returns how many items
 // from the front are dealt with.
-func (w *worker) publish(items []item) (done int, err error) {
+func (w *worker) publish(items []delivery.Item) (done int, err error) {
 	var bytes int64
 	for _, it := range items {
-		bytes += it.event.Size()
+		bytes += it.Event.Size()
 	}
 	w.inFlightEvents.Add(int64(len(items)))
 	w.inFlightBytes.Add(bytes)
@@ -110,7 +111,7 @@ func (w *worker) publish(items []item) (done int, err error) {
 	ctx, cancel := context.WithTimeoutCause(w.working, w.opts.ClaimTimeout, errStalled)
 	defer cancel()
 	err = w.outlet.use(ctx, func(out sink.Sink) error {
-		done, err = w.delivery.deliver(ctx, out, items)
+		done, err = w.delivery.Deliver(ctx, out, items)
 		return err
 	})
 	return done, err

@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -130,17 +130,16 @@ func (w *world) start(fault *fault) *instance {
 		fault = newFault()
 	}
 	m := metrics.New("", "").Pipeline("")
-	health := poll.NewHealth(m, stream.NewDownstream(m))
 	parts := w.parts
 	parts.Open = func() (sink.Sink, error) { return &producer{topic: w.topic, fault: fault}, nil }
-	parts.Metrics, parts.Health = m, health
+	parts.Metrics, parts.Kafka = m, delivery.NewDownstream(m)
 	parts.Log = zaptest.NewLogger(w.t, zaptest.Level(zap.WarnLevel))
 	r, err := poll.New(parts)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	in := &instance{health: health, ended: make(chan struct{}), cancel: cancel}
+	in := &instance{health: r.Health(), ended: make(chan struct{}), cancel: cancel}
 	go func() {
 		defer close(in.ended)
 		in.result = r.Run(ctx)

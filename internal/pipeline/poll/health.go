@@ -6,18 +6,15 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
-	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 // Metrics is told what happens; package internal/metrics implements it. Its
 // methods are called from several goroutines and must not block. Those that
 // stream.Metrics has too mean the same.
 type Metrics interface {
-	Published(events []*transform.Event)
-	DeadLettered(reason transform.Reason)
-	Skipped(reason transform.Reason)
-	Warned(w transform.Warning)
+	delivery.Metrics
 	Reconnected(side string)
 	Connected(side string, ok bool)
 	Capacity(bytes int64)
@@ -46,7 +43,7 @@ type Status struct {
 	UnackedSeconds  float64   `json:"unacked_seconds,omitempty"`
 	HeldElsewhere   int64     `json:"held_by_other_sessions,omitempty"`
 	// LastEvent is nil before the first one of this process.
-	LastEvent *stream.LastEvent `json:"last_event,omitempty"`
+	LastEvent *delivery.Last `json:"last_event,omitempty"`
 }
 
 // silentAfter is how long PostgreSQL may take for a look at the tables until
@@ -56,55 +53,44 @@ const silentAfter = 12 * time.Second
 // Health collects what the connector knows of its own state. It is safe for
 // concurrent use.
 type Health struct {
-	kafka   *stream.Downstream
+	kafka   *delivery.Downstream
 	metrics Metrics
+	relay   *Relay
 
 	mu      sync.Mutex
-	role    string
-	since   time.Time
+	role    role.State
 	pgErr   string // of the first worker
 	notices bool
 	backlog Backlog
 	looked  time.Time
-	relay   *Relay    // nil until New
 	asked   time.Time // when the first worker began to look at the tables; zero: it does not
 }
 
-// NewHealth returns the state of a connector that New has yet to wire.
-func NewHealth(m Metrics, d *stream.Downstream) *Health {
-	h := &Health{kafka: d, metrics: m}
-	h.setRole(stream.RoleStarting)
+func newHealth(p Parts, r *Relay) *Health {
+	h := &Health{kafka: p.Kafka, metrics: p.Metrics, relay: r, role: role.State{Tell: p.Metrics.Role}}
+	h.role.Set(role.Starting)
 	return h
 }
 
-func (h *Health) attach(r *Relay) {
+func (h *Health) setRole(to string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.relay = r
-}
-
-func (h *Health) setRole(role string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.role != role {
-		h.role, h.since = role, time.Now()
-		h.metrics.Role(role)
-	}
+	h.role.Set(to)
 }
 
 // postgres notes that the first worker's connection works (nil), or why not. The
 // others' do not matter: one worker can do it all, and the others connect only
 // while there is a backlog.
 func (h *Health) postgres(err error) {
-	role, text := stream.RoleActive, ""
+	to, text := role.Active, ""
 	if err != nil {
-		role, text = stream.RoleStarting, err.Error()
+		to, text = role.Starting, err.Error()
 	}
 	h.mu.Lock()
 	h.pgErr = text
 	h.mu.Unlock()
 	h.metrics.Connected("postgres", err == nil)
-	h.setRole(role)
+	h.setRole(to)
 }
 
 // looking notes that the first worker looks at the tables, until done is called.
@@ -139,23 +125,19 @@ func (h *Health) Live() error { return nil }
 func (h *Health) Ready() (ok bool, reasons []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role != stream.RoleActive {
-		reasons = append(reasons, "role is "+h.role)
+	if h.role.Role != role.Active {
+		reasons = append(reasons, "role is "+h.role.Role)
 	}
 	switch {
 	case h.pgErr != "":
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
-	case h.role == stream.RoleStarting:
+	case h.role.Role == role.Starting:
 		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
 	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > silentAfter {
 		reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
 	}
-	stuck := time.Duration(0)
-	if h.relay != nil {
-		stuck = h.relay.outlet.stuck()
-	}
-	reasons = append(reasons, h.kafka.Unready(stuck)...)
+	reasons = append(reasons, h.kafka.Unready(h.relay.outlet.stuck())...)
 	return len(reasons) == 0, reasons
 }
 
@@ -163,9 +145,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 func (h *Health) Status() any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st := Status{
-		Role:            h.role,
-		RoleSince:       h.since,
+	return Status{
+		Role:            h.role.Role,
+		RoleSince:       h.role.Since,
 		Mode:            "poll",
 		UnpublishedRows: h.backlog.Rows,
 		OldestSeconds:   h.backlog.Oldest.Seconds(),
@@ -174,12 +156,10 @@ func (h *Health) Status() any {
 		MissingTopics:   h.kafka.MissingTopics(),
 		PostgresError:   h.pgErr,
 		KafkaError:      h.kafka.Trouble(),
+		InFlightEvents:  h.relay.inFlightEvents.Load(),
+		InFlightBytes:   h.relay.inFlightBytes.Load(),
+		UnackedSeconds:  h.relay.outlet.stuck().Seconds(),
+		HeldElsewhere:   h.relay.heldBack.Load(),
+		LastEvent:       h.relay.delivery.Last(),
 	}
-	if r := h.relay; r != nil {
-		st.InFlightEvents, st.InFlightBytes = r.inFlightEvents.Load(), r.inFlightBytes.Load()
-		st.UnackedSeconds = r.outlet.stuck().Seconds()
-		st.HeldElsewhere = r.heldBack.Load()
-		st.LastEvent = r.delivery.last.Load()
-	}
-	return st
 }

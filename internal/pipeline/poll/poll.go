@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
-	"github.com/cdc-outbox/cdc-outbox/internal/drain"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/drain"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -39,8 +40,9 @@ type Parts struct {
 	// relay closes what it returns. It must not block.
 	Open    func() (sink.Sink, error)
 	Metrics Metrics
-	Health  *Health
-	Log     *zap.Logger
+	// Kafka is what is known of it; it outlives the relay.
+	Kafka *delivery.Downstream
+	Log   *zap.Logger
 }
 
 // Relay is one polling connector. Make it with New; Run it once.
@@ -52,7 +54,8 @@ type Relay struct {
 	route        transform.RouteOptions
 	drainTimeout time.Duration
 	outlet       *outlet
-	delivery     *delivery
+	delivery     *delivery.Delivery
+	digest       *digest.Log
 	share        *share
 	metrics      Metrics
 	health       *Health
@@ -79,22 +82,27 @@ func New(p Parts) (*Relay, error) {
 		event:        p.Event,
 		route:        p.Route,
 		drainTimeout: p.DrainTimeout,
-		delivery:     &delivery{policy: p.OnBadEvent, metrics: p.Metrics, digest: digest.New(p.Log)},
+		digest:       digest.New(p.Log),
 		outlet:       newOutlet(p.Open),
 		share:        &share{lanes: p.Lanes, workers: workers},
 		metrics:      p.Metrics,
-		health:       p.Health,
 		log:          p.Log,
 		notified:     make(chan struct{}, 1),
 		backlog:      make(chan struct{}, workers),
 		bytes:        p.MaxBufferedBytes / workers,
 	}
-	p.Health.attach(r)
+	r.delivery = delivery.New(delivery.Options{
+		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: r.digest,
+	})
+	r.health = newHealth(p, r)
 	p.Metrics.Capacity(workers * r.bytes)
 	position := func() pg.LSN { return 0 }
 	p.Metrics.Observe(position, position, r.inFlightEvents.Load, r.inFlightBytes.Load)
 	return r, nil
 }
+
+// Health tells how the relay is.
+func (r *Relay) Health() *Health { return r.health }
 
 // Run polls until ctx ends; it then finishes the batches in hand, for at most
 // errors.drain_timeout, and returns nil. It returns early with an error that it
@@ -133,7 +141,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	close(drained)
 	beside.Wait()
 	r.outlet.close()
-	r.delivery.digest.Flush()
+	r.digest.Flush()
 	return err
 }
 
@@ -141,7 +149,7 @@ func (r *Relay) Run(ctx context.Context) error {
 // ended, and before where they wait for a topic.
 func (r *Relay) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
 	<-ctx.Done()
-	r.health.setRole(stream.RoleStopping)
+	r.health.setRole(role.Stopping)
 	if why := drain.Wait(drained, r.drainTimeout, r.health.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))

@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -261,8 +263,14 @@ func TestStatusTellsTheBacklog(t *testing.T) {
 
 func TestReadinessNamesTheCauseFromTheBeginning(t *testing.T) {
 	m := metrics.New("", "").Pipeline("")
-	health := poll.NewHealth(m, stream.NewDownstream(m))
-	if ok, reasons := health.Ready(); ok || !slices.Contains(reasons, "PostgreSQL: no connection yet") {
+	r, err := poll.New(poll.Parts{
+		Options: poll.DefaultOptions(), Event: transform.DefaultEvent(), Route: transform.DefaultRoute(),
+		Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, reasons := r.Health().Ready(); ok || !slices.Contains(reasons, "PostgreSQL: no connection yet") {
 		t.Errorf("Ready = %v, %v", ok, reasons)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 // Two instances with a checkpoint file on each machine: the spare would take
@@ -24,7 +25,7 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 			}
 			holder := d.start(there, &gate{topic: to}).streams()
 			spare := d.start(here, &gate{topic: to})
-			eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+			eventually(t, "the spare to stand by", func() bool { return spare.role() == role.Standby })
 			ids := d.insert(1, 1)
 			eventually(t, "the end of the spare", func() bool {
 				ids = append(ids, d.insert(1, 1)...) // the slot moves on
@@ -51,13 +52,13 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	s, to := &fakeStore{}, &topic{}
 	holder := d.start(s, &gate{topic: to})
 	spare := d.start(s, &gate{topic: to})
-	eventually(t, "one of them to stream", func() bool { return holder.role() == RoleActive || spare.role() == RoleActive })
+	eventually(t, "one of them to stream", func() bool { return holder.role() == role.Active || spare.role() == role.Active })
 	var ids []string
 	for range 60 {
 		ids = append(ids, d.insert(1, 1)...)
 		arrive(t, to, len(ids))
 	}
-	if spare.role() == RoleActive {
+	if spare.role() == role.Active {
 		holder, spare = spare, holder
 	}
 	holder.stop()

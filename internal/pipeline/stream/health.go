@@ -9,14 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-)
-
-// Roles of an instance.
-const (
-	RoleStarting = "starting" // not yet streaming
-	RoleStandby  = "standby"  // a warm spare: another instance holds the slot
-	RoleActive   = "active"
-	RoleStopping = "stopping"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 // Status is what /status shows.
@@ -38,7 +32,7 @@ type Status struct {
 	KafkaError     string    `json:"kafka_error,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
 	// LastEvent is nil before the first one of this process.
-	LastEvent *LastEvent `json:"last_event,omitempty"`
+	LastEvent *delivery.Last `json:"last_event,omitempty"`
 	// OldestUnconfirmedSeconds is for how long the server has had something that
 	// is not confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
@@ -55,12 +49,12 @@ type Status struct {
 // Health collects what the connector knows of its own state. It is safe for
 // concurrent use.
 type Health struct {
-	kafka    *Downstream
+	kafka    *delivery.Downstream
 	metrics  Metrics
 	queue    *queue
 	tracker  *checkpoint.Locked
 	keeper   *keeper
-	delivery *delivery
+	delivery *deliverer
 	intake   *intake
 	// statusInterval is how often the stream's server is asked for an answer.
 	statusInterval time.Duration
@@ -68,8 +62,7 @@ type Health struct {
 	retention *retentionHealth
 
 	mu    sync.Mutex
-	role  string
-	since time.Time
+	role  role.State
 	slot  catalog.Slot
 	flush pg.LSN
 	pgErr string
@@ -80,28 +73,28 @@ type Health struct {
 	looked   time.Time // when slot and publication were last seen
 }
 
-// NewHealth returns the state of a connector that New has yet to wire.
-func NewHealth(m Metrics, d *Downstream) *Health {
-	h := &Health{kafka: d, metrics: m, retention: &retentionHealth{Observer: m}}
-	h.setRole(RoleStarting)
-	return h
-}
+func newHealth(p Parts, r *Relay, in *intake) *Health {
+	h := &Health{
+		kafka:    p.Kafka,
+		metrics:  p.Metrics,
+		queue:    r.queue,
+		tracker:  r.tracker,
+		keeper:   r.keeper,
+		delivery: r.delivery,
+		intake:   in,
 
-// setRole reports whether the role is new. It needs mu, but for a Health that
-// nobody else has yet.
-func (h *Health) setRole(role string) (changed bool) {
-	if h.role == role {
-		return false
+		statusInterval: p.StatusInterval,
+		retention:      &retentionHealth{Observer: p.Metrics},
+		role:           role.State{Tell: p.Metrics.Role},
 	}
-	h.role, h.since = role, time.Now()
-	h.metrics.Role(role)
-	return true
+	h.role.Set(role.Starting)
+	return h
 }
 
 func (h *Health) active() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.setRole(RoleActive)
+	h.role.Set(role.Active)
 	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
 	h.progress.begin(h.looked)
 }
@@ -111,20 +104,20 @@ func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pgErr, h.storeErr, h.flush = "", "", 0
-	return h.setRole(RoleStandby)
+	return h.role.Set(role.Standby)
 }
 
 func (h *Health) stopping() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.setRole(RoleStopping)
+	h.role.Set(role.Stopping)
 }
 
 // down notes why there is no session.
 func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.setRole(RoleStarting)
+	h.role.Set(role.Starting)
 	h.pgErr, h.storeErr = err.Error(), ""
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
@@ -151,8 +144,8 @@ func (h *Health) Live() error { return nil }
 func (h *Health) Ready() (ok bool, reasons []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role != RoleActive && h.role != RoleStandby {
-		reasons = append(reasons, "role is "+h.role)
+	if h.role.Role != role.Active && h.role.Role != role.Standby {
+		reasons = append(reasons, "role is "+h.role.Role)
 	}
 	if h.pgErr != "" {
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
@@ -161,10 +154,10 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		reasons = append(reasons, h.storeErr)
 	}
 	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck())...)
-	if reason, unsaved := h.keeper.progress.unready(); unsaved && h.role == RoleActive {
+	if reason, unsaved := h.keeper.progress.unready(); unsaved && h.role.Role == role.Active {
 		reasons = append(reasons, reason)
 	}
-	if h.role == RoleActive {
+	if h.role.Role == role.Active {
 		reasons = append(reasons, h.stalled(time.Now(), len(reasons) > 0)...)
 	}
 	return len(reasons) == 0, reasons
@@ -203,7 +196,7 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 func (h *Health) unconfirmed() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role != RoleActive {
+	if h.role.Role != role.Active {
 		return 0
 	}
 	now := time.Now()
@@ -233,7 +226,7 @@ func (h *Health) confirmed() pg.LSN { return pg.LSN(h.keeper.saved.Load()) }
 func (h *Health) checkpointAge() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role == RoleStandby {
+	if h.role.Role == role.Standby {
 		return 0
 	}
 	return h.keeper.progress.age()
@@ -249,8 +242,8 @@ func (h *Health) Status() any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := Status{
-		Role:           h.role,
-		RoleSince:      h.since,
+		Role:           h.role.Role,
+		RoleSince:      h.role.Since,
 		Slot:           h.keeper.last().Slot,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
@@ -262,7 +255,7 @@ func (h *Health) Status() any {
 		KafkaError:     h.kafka.Trouble(),
 		UnackedSeconds: h.delivery.stuck().Seconds(),
 		Retention:      h.retention.status(),
-		LastEvent:      h.delivery.last.Load(),
+		LastEvent:      h.delivery.delivery.Last(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),

@@ -21,6 +21,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -190,8 +192,8 @@ func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	}
 	core, logs := observer.New(zapcore.DebugLevel)
 	i := &instance{t: d.t, metrics: &counts{}, logs: logs, done: make(chan struct{})}
-	i.health = NewHealth(i.metrics, NewDownstream(i.metrics))
-	r := New(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Health: i.health, Log: zap.New(core)})
+	r := New(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Kafka: delivery.NewDownstream(i.metrics), Log: zap.New(core)})
+	i.health = r.Health()
 	r.closing = d.ends
 	if d.looks != (elsewhere{}) {
 		r.source.elsewhere = d.looks
@@ -243,7 +245,7 @@ func (i *instance) role() string { return i.health.Status().(Status).Role }
 // streams returns once the instance reads the slot.
 func (i *instance) streams() *instance {
 	i.t.Helper()
-	eventually(i.t, "the instance to stream", func() bool { return i.role() == RoleActive })
+	eventually(i.t, "the instance to stream", func() bool { return i.role() == role.Active })
 	return i
 }
 

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -50,6 +50,17 @@ type intake struct {
 
 	replay     *checkpoint.Replay // judges the stream until it shows something new; then nil
 	recognised func()             // called once it did
+}
+
+func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *keeper, lines *digest.Log) *intake {
+	in := &intake{
+		router: p.Router, queue: q, tracker: t, keeper: k, tables: make(map[pg.Table]bool, len(p.Tables)),
+		onUpdate: p.OnUpdate, metrics: p.Metrics, digest: lines,
+	}
+	for _, t := range p.Tables {
+		in.tables[t] = true
+	}
+	return in
 }
 
 // consume takes messages from the stream until it ends or an event cannot be
@@ -190,7 +201,7 @@ func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 		return err
 	}
 	ev, err := in.router.Route(row)
-	if err := in.take(ctx, item{event: ev}, in.passOver(row, err), msg); err != nil {
+	if err := in.take(ctx, item{Item: delivery.Item{Event: ev}}, in.passOver(row, err), msg); err != nil {
 		return err
 	}
 	in.took(row)
@@ -208,7 +219,7 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 		return err
 	}
 	ev, err := in.router.RouteMessage(msg)
-	if err := in.take(ctx, item{event: ev}, in.passOver(&msg.Row, err), msg); err != nil {
+	if err := in.take(ctx, item{Item: delivery.Item{Event: ev}}, in.passOver(&msg.Row, err), msg); err != nil {
 		return err
 	}
 	if msg.Loose {
@@ -270,14 +281,8 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 	if routed != nil && !isBad {
 		return routed
 	}
-	if ev := it.event; ev.Warning != "" {
-		in.metrics.Warned(ev.Warning)
-		in.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "event is published, but not as one would expect", Detail: string(ev.Warning)},
-			zap.String("warning", string(ev.Warning)), zap.String("table", ev.Table), zap.String("event_id", ev.Name()),
-			zap.Stringer("lsn", ev.Position.CommitLSN), zap.Uint32("seq", ev.Position.Seq))
-	}
-	it.bad, it.size = bad, it.event.Size()
-	it.memory += itemMemory + it.event.Memory()
+	it.Bad, it.size = bad, it.Event.Size()
+	it.memory += itemMemory + it.Event.Memory()
 	if msg != nil {
 		it.chunk = msg.Chunk
 		it.memory += msg.Retain() // delivery releases it
@@ -309,7 +314,7 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table
 			next.Seq++
 			in.metrics.SnapshotRow()
 			ev, err := in.router.Route(row)
-			return in.take(ctx, item{event: ev, memory: row.Size()}, err, nil)
+			return in.take(ctx, item{Item: delivery.Item{Event: ev}, memory: row.Size()}, err, nil)
 		})
 		if err != nil {
 			return 0, err

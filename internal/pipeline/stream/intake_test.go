@@ -35,7 +35,7 @@ func relation(oid uint32, name string) *pg.Relation {
 
 var outboxRelation, audit = relation(1, "outbox"), relation(2, "audit")
 
-func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
+func testIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 	t.Helper()
 	m := &counts{}
 	router, err := transform.New(transform.DefaultEvent(), transform.DefaultRoute())
@@ -43,16 +43,10 @@ func newIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 		t.Fatal(err)
 	}
 	tracker := checkpoint.NewLocked(0)
-	return &intake{
-		router:   router,
-		queue:    newQueue(1 << 20),
-		tracker:  tracker,
-		keeper:   newKeeper(&fakeStore{}, tracker, time.Second, m, zap.NewNop()),
-		tables:   map[pg.Table]bool{{Schema: "public", Name: "outbox"}: true},
-		onUpdate: onUpdate,
-		metrics:  m,
-		digest:   digest.New(zap.NewNop()),
-	}, m
+	p := Parts{Options: defaultOptions(), Router: router, Metrics: m}
+	p.OnUpdate = onUpdate
+	keeper := newKeeper(&fakeStore{}, tracker, time.Second, m, zap.NewNop())
+	return newIntake(p, newQueue(1<<20), tracker, keeper, digest.New(zap.NewNop())), m
 }
 
 // row is a change of the given kind; its event id says where it was.
@@ -91,7 +85,7 @@ func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 
 func queued(q *queue) (ids []string) {
 	for _, it := range q.cut(nil) {
-		ids = append(ids, string(it.event.ID))
+		ids = append(ids, string(it.Event.ID))
 	}
 	return ids
 }
@@ -143,7 +137,7 @@ func TestIntake(t *testing.T) {
 			[]*wal.Message{idle(40), idle(30)}, nil, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, _ := newIntake(t, transform.UpdateWarn)
+			in, _ := testIntake(t, transform.UpdateWarn)
 			if got := accepted(t, in, c.messages...); !slices.Equal(got, c.events) {
 				t.Errorf("took in %v, want %v", got, c.events)
 			}
@@ -155,7 +149,7 @@ func TestIntake(t *testing.T) {
 }
 
 func TestIntakeHoldsThePositionOverACutTransaction(t *testing.T) {
-	in, _ := newIntake(t, transform.UpdateWarn)
+	in, _ := testIntake(t, transform.UpdateWarn)
 	accepted(t, in, idle(10), insert(20, 0))
 	in.tracker.Done(1, 1) // acked before its transaction ended
 	accepted(t, in, again(10), idle(15))
@@ -169,7 +163,7 @@ func TestIntakeHoldsThePositionOverACutTransaction(t *testing.T) {
 }
 
 func TestIntakeForgetsAnEventThatFoundNoRoom(t *testing.T) {
-	in, _ := newIntake(t, transform.UpdateWarn)
+	in, _ := testIntake(t, transform.UpdateWarn)
 	in.queue = newQueue(1)
 	accepted(t, in, insert(10, 0)) // fills the bound
 	cause := errors.New("connection broke")
@@ -190,7 +184,7 @@ func TestIntakeForgetsAnEventThatFoundNoRoom(t *testing.T) {
 // The transaction of an event that found no room may never come again: the
 // stream goes on on another server.
 func TestIntakeWaitsForNoTransactionOfAnEventThatFoundNoRoom(t *testing.T) {
-	in, _ := newIntake(t, transform.UpdateWarn)
+	in, _ := testIntake(t, transform.UpdateWarn)
 	in.queue = newQueue(1)
 	accepted(t, in, insert(10, 0), commit(15)) // fills the bound
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,7 +205,7 @@ func TestIntakeOnUpdate(t *testing.T) {
 		transform.UpdateWarn: failure.Transient, transform.UpdateError: failure.Transient, transform.UpdateFatal: failure.Config,
 	} {
 		t.Run(policy, func(t *testing.T) {
-			in, m := newIntake(t, policy)
+			in, m := testIntake(t, policy)
 			err := in.accept(t.Context(), row(wal.Update, outboxRelation, 10, 0))
 			if failure.ClassOf(err) != class || (err != nil) != (class == failure.Config) {
 				t.Errorf("accept = %v", err)
@@ -228,7 +222,7 @@ func TestIntakeOnUpdate(t *testing.T) {
 
 // An update in a transaction that is passed over ends nothing, one in another does.
 func TestIntakePassesOverAnUpdate(t *testing.T) {
-	in, _ := newIntake(t, transform.UpdateFatal)
+	in, _ := testIntake(t, transform.UpdateFatal)
 	refused := row(wal.Update, outboxRelation, 10, 0)
 	in.skip = checkpoint.LandmarkOf(&refused.Row)
 	if err := in.accept(t.Context(), refused); err != nil {
@@ -241,14 +235,14 @@ func TestIntakePassesOverAnUpdate(t *testing.T) {
 }
 
 func TestIntakeQueuesABadEvent(t *testing.T) {
-	in, _ := newIntake(t, transform.UpdateWarn)
+	in, _ := testIntake(t, transform.UpdateWarn)
 	m := insert(10, 0)
 	m.Row.Values[2] = pg.Value{Kind: pg.Null} // the key
 	if err := in.accept(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	batch := in.queue.cut(nil)
-	if len(batch) != 1 || batch[0].bad == nil || batch[0].bad.Reason != transform.ReasonNullKey {
+	if len(batch) != 1 || batch[0].Bad == nil || batch[0].Bad.Reason != transform.ReasonNullKey {
 		t.Errorf("queued %+v, want one bad event", batch)
 	}
 }
@@ -263,7 +257,7 @@ func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeConn(conn)
-	in, _ := newIntake(t, transform.UpdateWarn)
+	in, _ := testIntake(t, transform.UpdateWarn)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	acks := make(chan []string)
@@ -272,7 +266,7 @@ func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 		var ids []string
 		for len(batch) > 0 {
 			for _, it := range batch {
-				ids = append(ids, string(it.event.ID))
+				ids = append(ids, string(it.Event.ID))
 				in.tracker.Done(it.ticket, 1)
 			}
 			batch, _ = in.queue.take(ctx, 0, nil)

@@ -3,11 +3,13 @@ package stream
 import (
 	"slices"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 )
 
 // What Debezium counts, too: rows of the snapshot, transactions with events (and
 // none without), and the last event.
-func TestLastEventTransactionsAndSnapshotShow(t *testing.T) {
+func TestLastTransactionsAndSnapshotShow(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
 	d.opts.Snapshot = true
@@ -18,7 +20,7 @@ func TestLastEventTransactionsAndSnapshotShow(t *testing.T) {
 	d.exec("CREATE TABLE other (v int); INSERT INTO other VALUES (1)")
 	d.insert(4, 2)
 	arrive(t, to, 7)
-	var last *LastEvent
+	var last *delivery.Last
 	eventually(t, "the last event", func() bool {
 		last = i.health.Status().(Status).LastEvent
 		return last != nil && last.ID == "7"

@@ -5,20 +5,15 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Metrics is told what happens; package internal/metrics implements it. Its
 // methods are called from several goroutines and must not block.
 type Metrics interface {
 	retention.Observer
-	// Published is told of events that the broker acked just now.
-	Published(events []*transform.Event)
-	DeadLettered(reason transform.Reason)
-	Skipped(reason transform.Reason)
-	// Warned counts events that are published, but not as one would expect.
-	Warned(w transform.Warning)
+	delivery.Metrics
 	// Ignored counts changes of outbox rows that are no inserts, by operation:
 	// update, delete or truncate.
 	Ignored(operation string)

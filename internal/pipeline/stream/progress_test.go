@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -84,8 +85,8 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := NewHealth(&counts{}, NewDownstream(&counts{}))
-		r := New(Parts{Options: defaultOptions(), Router: router, Sink: &gate{}, Store: &fakeStore{}, Metrics: &counts{}, Health: h, Log: zap.NewNop()})
+		r := New(Parts{Options: defaultOptions(), Router: router, Sink: &gate{}, Store: &fakeStore{}, Metrics: &counts{}, Kafka: delivery.NewDownstream(&counts{}), Log: zap.NewNop()})
+		h := r.Health()
 		ready := func(want string) {
 			t.Helper()
 			ok, reasons := h.Ready()

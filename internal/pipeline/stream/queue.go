@@ -6,16 +6,15 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // item is an event on its way from intake to delivery. bad is set where the row
 // could not become a record.
 type item struct {
-	event  *transform.Event
+	delivery.Item
 	chunk  *wal.Chunk // retained for the event's bytes; nil for a snapshot's
-	bad    *transform.BadEvent
 	ticket checkpoint.Ticket
 	size   int64 // of the record
 	memory int64 // that the item keeps from other use
@@ -86,14 +85,14 @@ func (q *queue) push(it item) {
 	q.queued += it.size
 	q.inFlight += it.memory
 	// The taker waits for the first item, and during linger for a full batch.
-	wake := len(q.items)-q.head == 1 || q.queued >= batchBytes
+	wake := len(q.items)-q.head == 1 || q.queued >= delivery.BatchBytes
 	q.mu.Unlock()
 	if wake {
 		signal(q.arrived)
 	}
 }
 
-// take moves the next batch into dst[:0]: up to batchBytes, at least one item.
+// take moves the next batch into dst[:0]: up to delivery.BatchBytes, at least one item.
 // It waits for a first item, and then until a batch is full or its first item
 // has waited for linger, or the bound is reached. It returns no items once the
 // queue is closed and empty.
@@ -124,7 +123,7 @@ func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]i
 func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.queued >= batchBytes {
+	if q.closed || q.queued >= delivery.BatchBytes {
 		return 0, true
 	}
 	if q.head == len(q.items) {
@@ -143,7 +142,7 @@ func (q *queue) cut(dst []item) []item {
 	var bytes int64
 	for q.head < len(q.items) {
 		next := &q.items[q.head]
-		if len(dst) > 0 && bytes+next.size > batchBytes {
+		if len(dst) > 0 && bytes+next.size > delivery.BatchBytes {
 			break
 		}
 		bytes += next.size

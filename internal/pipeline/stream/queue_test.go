@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -21,7 +22,9 @@ func (q *queue) put(ctx context.Context, it item) error {
 	return nil
 }
 
-func sized(n int64) item { return item{event: &transform.Event{}, size: n, memory: n} }
+func sized(n int64) item {
+	return item{Item: delivery.Item{Event: &transform.Event{}}, size: n, memory: n}
+}
 
 // attempt calls fn and reports whether it is still blocked once nothing else
 // moves. It is for use in a synctest bubble.
@@ -94,14 +97,14 @@ func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
 	for range 20_000 {
 		push(1)
 		q.mu.Lock()
-		q.queued = batchBytes // a batch is ready, of the first item
-		q.items[q.head].size += batchBytes
+		q.queued = delivery.BatchBytes // a batch is ready, of the first item
+		q.items[q.head].size += delivery.BatchBytes
 		q.mu.Unlock()
 		var err error
 		if batch, err = q.take(t.Context(), time.Hour, batch); err != nil || len(batch) != 1 {
 			t.Fatalf("took %d items, %v", len(batch), err)
 		}
-		if got := batch[0].size - batchBytes; got != want {
+		if got := batch[0].size - delivery.BatchBytes; got != want {
 			t.Fatalf("took item %d, want %d", got, want)
 		}
 		want++
@@ -134,16 +137,16 @@ func TestQueueTake(t *testing.T) {
 		waited time.Duration
 	}{
 		"waits for linger with a small batch":      {[]int64{1, 2, 3}, false, 3, linger},
-		"takes a full batch at once":               {[]int64{batchBytes, 1}, false, 1, 0},
-		"cuts before the item that would overflow": {[]int64{batchBytes - 1, 2, 3}, false, 1, 0},
-		"takes an item larger than a batch alone":  {[]int64{2 * batchBytes, 1}, false, 1, 0},
+		"takes a full batch at once":               {[]int64{delivery.BatchBytes, 1}, false, 1, 0},
+		"cuts before the item that would overflow": {[]int64{delivery.BatchBytes - 1, 2, 3}, false, 1, 0},
+		"takes an item larger than a batch alone":  {[]int64{2 * delivery.BatchBytes, 1}, false, 1, 0},
 		"does not linger once closed":              {[]int64{1, 2}, true, 2, 0},
 		"returns nothing once closed and empty":    {nil, true, 0, 0},
-		"fills a batch to the brim":                {[]int64{batchBytes / 2, batchBytes / 2, 1}, false, 2, 0},
+		"fills a batch to the brim":                {[]int64{delivery.BatchBytes / 2, delivery.BatchBytes / 2, 1}, false, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQueue(10 * batchBytes)
+				q := newQueue(10 * delivery.BatchBytes)
 				for _, n := range c.sizes {
 					if err := q.put(t.Context(), sized(n)); err != nil {
 						t.Fatal(err)
@@ -197,11 +200,11 @@ func TestQueueTakeEndsWithItsContext(t *testing.T) {
 // Random sizes through a small queue, a taker that releases late: every item
 // arrives once, in order, and the bound holds at every step.
 func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
-	const items, limit = 20_000, 4 * batchBytes
+	const items, limit = 20_000, 4 * delivery.BatchBytes
 	random := rand.New(rand.NewPCG(1, 2))
 	sizes := make([]int64, items)
 	for i := range sizes {
-		sizes[i] = random.Int64N(batchBytes / 16)
+		sizes[i] = random.Int64N(delivery.BatchBytes / 16)
 		if random.IntN(1000) == 0 {
 			sizes[i] = 2 * limit
 		}
@@ -212,7 +215,7 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 		defer q.close()
 		for i, n := range sizes {
 			it := sized(n)
-			it.event.XID = uint32(i)
+			it.Event.XID = uint32(i)
 			if err := q.put(t.Context(), it); err != nil {
 				t.Error(err)
 				return
@@ -232,8 +235,8 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 			break
 		}
 		for _, it := range batch {
-			if int(it.event.XID) != next || it.size != sizes[next] {
-				t.Fatalf("item %d arrived in place of %d", it.event.XID, next)
+			if int(it.Event.XID) != next || it.size != sizes[next] {
+				t.Fatalf("item %d arrived in place of %d", it.Event.XID, next)
 			}
 			held += it.size
 			next++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 // hold is a place where a test stops an instance once.
@@ -83,7 +84,7 @@ func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 	load.await(t)
 	other := d.start(s, &gate{topic: to}).streams()
 	close(load.resume)
-	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+	eventually(t, "the spare to stand by", func() bool { return spare.role() == role.Standby })
 	ids := d.insert(5, 1)
 	arrive(t, to, 5)
 	other.stop()
@@ -183,7 +184,7 @@ func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 	first := d.start(s, slow)
 	eventually(t, "the snapshot to be in flight", func() bool { _, waiting := slow.unacked(); return waiting })
 	spare := d.start(s, &gate{topic: to})
-	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+	eventually(t, "the spare to stand by", func() bool { return spare.role() == role.Standby })
 	ids = append(ids, d.insert(5, 1)...)
 	slow.open()
 	arrive(t, to, 55)

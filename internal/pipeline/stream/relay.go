@@ -41,9 +41,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
-	"github.com/cdc-outbox/cdc-outbox/internal/drain"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/drain"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -55,8 +55,9 @@ type Parts struct {
 	Sink    sink.Sink
 	Store   checkpoint.Store
 	Metrics Metrics
-	Health  *Health
-	Log     *zap.Logger
+	// Kafka is what is known of it; it outlives the relay.
+	Kafka *delivery.Downstream
+	Log   *zap.Logger
 }
 
 // Relay is one connector. Make it with New; Run it once.
@@ -65,7 +66,7 @@ type Relay struct {
 	queue    *queue
 	tracker  *checkpoint.Locked
 	keeper   *keeper
-	delivery *delivery
+	delivery *deliverer
 	source   *source
 	health   *Health
 	digest   *digest.Log
@@ -75,10 +76,6 @@ type Relay struct {
 
 // New wires the parts; it starts nothing. The relay does not close them.
 func New(p Parts) *Relay {
-	known := make(map[pg.Table]bool, len(p.Tables))
-	for _, t := range p.Tables {
-		known[t] = true
-	}
 	r := &Relay{
 		opts:    p.Options,
 		queue:   newQueue(p.MaxBufferedBytes),
@@ -88,17 +85,9 @@ func New(p Parts) *Relay {
 		log:     p.Log,
 	}
 	r.keeper = newKeeper(p.Store, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
-	r.delivery = &delivery{
-		queue:   r.queue,
-		sink:    p.Sink,
-		tracker: r.tracker,
-		keeper:  r.keeper,
-		policy:  p.OnBadEvent,
-		linger:  p.Linger,
-		metrics: p.Metrics,
-		digest:  r.digest,
-	}
-	r.health = p.Health
+	r.delivery = newDeliverer(p, r.queue, r.tracker, r.keeper, r.digest)
+	in := newIntake(p, r.queue, r.tracker, r.keeper, r.digest)
+	r.health = newHealth(p, r, in)
 	r.source = &source{
 		opts:   p.Options,
 		keeper: r.keeper,
@@ -106,27 +95,19 @@ func New(p Parts) *Relay {
 
 		elsewhere: elsewhere{poll: elsewherePoll, patience: elsewherePatience},
 
-		log: p.Log,
-		intake: &intake{
-			router:   p.Router,
-			queue:    r.queue,
-			tracker:  r.tracker,
-			keeper:   r.keeper,
-			tables:   known,
-			onUpdate: p.OnUpdate,
-			metrics:  p.Metrics,
-			digest:   r.digest,
-		},
+		log:    p.Log,
+		intake: in,
 	}
 	h := r.health
-	h.queue, h.tracker, h.keeper, h.delivery, h.intake = r.queue, r.tracker, r.keeper, r.delivery, r.source.intake
-	h.statusInterval = p.StatusInterval
 	p.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
 	p.Metrics.Capacity(p.MaxBufferedBytes)
 	p.Metrics.ObserveUnconfirmed(h.unconfirmed)
 	p.Metrics.ObserveCheckpoint(h.checkpointAge)
 	return r
 }
+
+// Health tells how the relay is.
+func (r *Relay) Health() *Health { return r.health }
 
 // errDrained ends the workers once they have nothing left to do.
 var errDrained = errors.New("drained")

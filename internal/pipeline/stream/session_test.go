@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
@@ -93,7 +94,7 @@ func TestStopDrainsAndConfirmsTheLastCommit(t *testing.T) {
 	ids := d.insert(40, 10)
 	eventually(t, "the events to be taken in", func() bool { return i.health.Status().(Status).InFlightEvents == 40 })
 	i.cancel()
-	eventually(t, "the drain", func() bool { return i.role() == RoleStopping })
+	eventually(t, "the drain", func() bool { return i.role() == role.Stopping })
 	if ok, reasons := i.health.Ready(); ok {
 		t.Errorf("ready while draining: %v", reasons)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -53,7 +54,7 @@ func TestSilentSpareTakesOver(t *testing.T) {
 	spare := *d
 	spare.opts.URL = u.String()
 	second := spare.start(s, &gate{topic: to})
-	eventually(t, "a spare", func() bool { return second.role() == RoleStandby })
+	eventually(t, "a spare", func() bool { return second.role() == role.Standby })
 	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'spare'`)
 	first.stop()
 	second.streams()

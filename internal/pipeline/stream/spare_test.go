@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 // unreadable is a checkpoint store whose loads fail on demand.
@@ -34,7 +35,7 @@ func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	away := &unreadable{Store: s}
 	spare := d.start(away, &gate{topic: to})
 	ready := func() bool { ok, _ := spare.health.Ready(); return ok }
-	eventually(t, "a spare", func() bool { return spare.role() == RoleStandby && ready() })
+	eventually(t, "a spare", func() bool { return spare.role() == role.Standby && ready() })
 	away.down.Store(true)
 	eventually(t, "the spare not to be ready", func() bool { return !ready() })
 	if _, reasons := spare.health.Ready(); !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, "the store is away") }) {
@@ -45,7 +46,7 @@ func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	}
 	away.down.Store(false)
 	eventually(t, "the spare to be ready again", ready)
-	if got := spare.role(); got != RoleStandby {
+	if got := spare.role(); got != role.Standby {
 		t.Errorf("role %s", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -21,7 +22,7 @@ func TestSpareStandsByAndTakesOver(t *testing.T) {
 	arrive(t, to, 5)
 
 	spare := d.start(s, &gate{topic: to})
-	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+	eventually(t, "the spare to stand by", func() bool { return spare.role() == role.Standby })
 	if ok, reasons := spare.health.Ready(); !ok {
 		t.Errorf("the spare is not ready: %v", reasons)
 	}
@@ -42,7 +43,7 @@ func TestTwoFirstStartsAtOnce(t *testing.T) {
 	s, to := &fakeStore{}, &topic{}
 	a, b := d.start(s, &gate{topic: to}), d.start(s, &gate{topic: to})
 	eventually(t, "one to stream and one to stand by", func() bool {
-		return a.role() == RoleActive && b.role() == RoleStandby || b.role() == RoleActive && a.role() == RoleStandby
+		return a.role() == role.Active && b.role() == role.Standby || b.role() == role.Active && a.role() == role.Standby
 	})
 	ids := d.insert(5, 1)
 	arrive(t, to, 5)
@@ -62,11 +63,11 @@ func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 	d.start(s, &gate{topic: to}).streams()
 	p, behind := behindProxy(t, d)
 	spare := behind.start(s, &gate{topic: to})
-	eventually(t, "the spare to stand by", func() bool { return spare.role() == RoleStandby })
+	eventually(t, "the spare to stand by", func() bool { return spare.role() == role.Standby })
 	p.Cut()
 	eventually(t, "a reconnect", func() bool { return spare.metrics.reconnected() > 0 })
 	eventually(t, "the spare to be ready", func() bool { ok, _ := spare.health.Ready(); return ok })
-	if st := spare.health.Status().(Status); st.Role != RoleStandby || st.PostgresError != "" {
+	if st := spare.health.Status().(Status); st.Role != role.Standby || st.PostgresError != "" {
 		t.Errorf("the spare is %s, with error %q", st.Role, st.PostgresError)
 	}
 }

@@ -1,4 +1,4 @@
-package stream
+package delivery
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// stuckAfter is how long a delivery may take until readiness says so.
-const stuckAfter = 10 * time.Second
+// StuckAfter is how long a delivery may take until readiness says so.
+const StuckAfter = 10 * time.Second
 
 // DownstreamMetrics are told what a Downstream is told; see Metrics.
 type DownstreamMetrics interface {
@@ -81,7 +81,7 @@ func (d *Downstream) Unready(stuck time.Duration) (reasons []string) {
 	if d.brokers != "" {
 		reasons = append(reasons, "Kafka: "+d.brokers)
 	}
-	if stuck > stuckAfter {
+	if stuck > StuckAfter {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", stuck.Round(time.Second)))
 	}
 	for _, t := range d.missing {

@@ -1,4 +1,4 @@
-package stream
+package delivery
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// LastEvent is the last event that the brokers acknowledged.
-type LastEvent struct {
+// Last is the last event that the brokers acknowledged.
+type Last struct {
 	ID    string `json:"id"` // cut off where it is very long
 	Topic string `json:"topic"`
 	// LSN and Seq are its position; "" and 0 where it was polled.
@@ -19,11 +19,11 @@ type LastEvent struct {
 	AcknowledgedAt time.Time  `json:"acknowledged_at"`
 }
 
-// LastOf copies what is shown of the last of the events, of which there must be
+// lastOf copies what is shown of the last of the events, of which there must be
 // one and whose memory is given back after this.
-func LastOf(events []*transform.Event) *LastEvent {
+func lastOf(events []*transform.Event) *Last {
 	ev := events[len(events)-1]
-	last := &LastEvent{ID: ev.Name(), Topic: ev.Record.Topic, Seq: ev.Position.Seq, AcknowledgedAt: time.Now()}
+	last := &Last{ID: ev.Name(), Topic: ev.Record.Topic, Seq: ev.Position.Seq, AcknowledgedAt: time.Now()}
 	if at := ev.Position.CommitLSN; at != 0 {
 		last.LSN = at.String()
 	}

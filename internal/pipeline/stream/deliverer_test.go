@@ -16,14 +16,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 var errBad = &transform.BadEvent{Reason: transform.ReasonNullKey, Err: errors.New("no key")}
 
-// delivering is a delivery with its surroundings; events go in by send.
+// delivering is a deliverer with its surroundings; events go in by send.
 type delivering struct {
-	*delivery
+	*deliverer
 	gate    *gate
 	metrics *counts
 	n       int
@@ -32,16 +33,12 @@ type delivering struct {
 func newDelivering(policy string) *delivering {
 	m, g := &counts{}, &gate{topic: &topic{}}
 	tracker := checkpoint.NewLocked(0)
-	d := &delivery{
-		queue:   newQueue(1 << 20),
-		sink:    g,
-		tracker: tracker,
-		keeper:  newKeeper(&fakeStore{}, tracker, time.Second, m, zap.NewNop()),
-		policy:  policy,
-		metrics: m,
-		digest:  digest.New(zap.NewNop()),
-	}
-	return &delivering{delivery: d, gate: g, metrics: m}
+	lines := digest.New(zap.NewNop())
+	keeper := newKeeper(&fakeStore{}, tracker, time.Second, m, zap.NewNop())
+	p := Parts{Options: defaultOptions(), Sink: g, Metrics: m}
+	p.OnBadEvent, p.Linger = policy, 0
+	d := newDeliverer(p, newQueue(1<<20), tracker, keeper, lines)
+	return &delivering{deliverer: d, gate: g, metrics: m}
 }
 
 // send queues one event per letter, each a transaction that ends at its number
@@ -58,9 +55,9 @@ func (d *delivering) send(t *testing.T, letters string) {
 		d.n++
 		ev := &transform.Event{ID: fmt.Append(nil, d.n), Position: pg.Position{CommitLSN: pg.LSN(d.n)}}
 		ev.Record.Value = []byte(string(letter))
-		it := item{event: ev, ticket: d.tracker.Add(), size: 1, memory: 1}
+		it := item{Item: delivery.Item{Event: ev}, ticket: d.tracker.Add(), size: 1, memory: 1}
 		if letter == 'b' {
-			it.bad = errBad
+			it.Bad = errBad
 		}
 		if err := d.tracker.Seal(pg.LSN(d.n), checkpoint.Landmark{}); err != nil {
 			t.Fatal(err)
@@ -182,7 +179,7 @@ type slowLetters struct {
 }
 
 func (s slowLetters) DeadLetter(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
-	<-time.After(stuckAfter / 2) // of the bubble's clock
+	<-time.After(delivery.StuckAfter / 2) // of the bubble's clock
 	s.each()
 	return s.gate.DeadLetter(ctx, ev, bad)
 }
@@ -194,7 +191,7 @@ func TestManyDeadLettersAreNoStandstill(t *testing.T) {
 		d := newDelivering(transform.BadEventDeadLetter)
 		letters := uint64(0)
 		d.sink = slowLetters{d.gate, func() {
-			if stuck := d.stuck(); stuck > stuckAfter || d.settled.Load() != letters {
+			if stuck := d.stuck(); stuck > delivery.StuckAfter || d.settled.Load() != letters {
 				t.Errorf("%d of %d letters count; without acknowledgement for %s", d.settled.Load(), letters, stuck)
 			}
 			letters++

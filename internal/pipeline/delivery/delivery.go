@@ -1,0 +1,186 @@
+// Package delivery is what both sources do with events once they have them: hand
+// them to the sink in order, deal with bad ones as errors.on_bad_event says, and
+// count and log what became of each.
+//
+// Invariants:
+//
+//  1. An event is dealt with when the sink has it durably, when its dead letter
+//     is, or when an order of the operator leaves it out. Nothing else counts.
+//  2. Events are dealt with in order: those before one that is not are done, none
+//     behind it is.
+//
+// Non-goals: confirming, marking rows, deciding when to try again.
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// BatchBytes is how much is handed to the sink at a time: enough for a full Kafka
+// batch, little enough that acknowledgements come often.
+const BatchBytes = 768 << 10
+
+// Item is an event; Bad is set where it could not become a record.
+type Item struct {
+	Event *transform.Event
+	Bad   *transform.BadEvent
+}
+
+// Metrics is told what became of events. It must not block.
+type Metrics interface {
+	// Published is told of events that the broker acknowledged just now.
+	Published(events []*transform.Event)
+	DeadLettered(reason transform.Reason)
+	Skipped(reason transform.Reason)
+	// Warned counts events that are published, but not as one would expect.
+	Warned(w transform.Warning)
+}
+
+// Options are those of a Delivery. All but Dealt are required.
+type Options struct {
+	// Policy is errors.on_bad_event.
+	Policy string
+	// Remedy names the ways past a bad event where Policy is to stop.
+	Remedy  func(*transform.Event, *transform.BadEvent) string
+	Metrics Metrics
+	Digest  *digest.Log
+	// Dealt is told of each few events that are dealt with, from Deliver.
+	Dealt func(n int)
+}
+
+// Delivery hands events to a sink. One goroutine uses it at a time; Last may be
+// called by any.
+type Delivery struct {
+	opts Options
+	last atomic.Pointer[Last]
+	run  []*transform.Event // reused
+}
+
+// New returns a Delivery.
+func New(opts Options) *Delivery {
+	if opts.Dealt == nil {
+		opts.Dealt = func(int) {}
+	}
+	return &Delivery{opts: opts}
+}
+
+// Deliver writes the items in order, each bad one between its neighbours. It
+// returns how many of them, from the front, are dealt with.
+func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, items []Item) (done int, err error) {
+	for done < len(items) {
+		n := 1
+		if it := items[done]; it.Bad != nil {
+			err = d.reject(ctx, out, it.Event, it.Bad)
+		} else {
+			n = d.fill(items[done:])
+			err = d.write(ctx, out)
+		}
+		if err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// fill puts the items, the first of which is good, into the next run: up to a bad
+// one, or BatchBytes. It returns how many these are.
+func (d *Delivery) fill(items []Item) int {
+	var bytes int64
+	clear(d.run)
+	d.run = d.run[:0]
+	for i := range items {
+		if items[i].Bad != nil {
+			break
+		}
+		if bytes += items[i].Event.Size(); i > 0 && bytes > BatchBytes {
+			break
+		}
+		d.run = append(d.run, items[i].Event)
+	}
+	return len(d.run)
+}
+
+func (d *Delivery) write(ctx context.Context, out sink.Sink) error {
+	events := d.run
+	var rejected map[*transform.Event]bool
+	err := out.Deliver(ctx, events, func(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+		if rejected == nil {
+			rejected = map[*transform.Event]bool{}
+		}
+		rejected[ev] = true
+		return d.reject(ctx, out, ev, bad)
+	})
+	if err != nil {
+		return fmt.Errorf("deliver: %w", err)
+	}
+	if len(rejected) > 0 {
+		events = slices.DeleteFunc(slices.Clone(events), func(ev *transform.Event) bool { return rejected[ev] })
+	}
+	d.published(events)
+	return nil
+}
+
+func (d *Delivery) published(events []*transform.Event) {
+	for _, ev := range events {
+		if ev.Warning != "" {
+			d.opts.Metrics.Warned(ev.Warning)
+			d.note("event is published, but not as one would expect", string(ev.Warning), ev, zap.String("warning", string(ev.Warning)))
+		}
+	}
+	d.opts.Metrics.Published(events)
+	d.opts.Dealt(len(events))
+	if len(events) > 0 {
+		d.last.Store(lastOf(events))
+	}
+}
+
+// Last is the last event that was published, or nil.
+func (d *Delivery) Last() *Last { return d.last.Load() }
+
+// reject carries out errors.on_bad_event.
+func (d *Delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Event, bad *transform.BadEvent) error {
+	message := ""
+	switch {
+	case bad.Reason == transform.ReasonPassedOver:
+		message = "event passed over with its transaction, as setup --skip-to asked"
+		d.opts.Metrics.Skipped(bad.Reason)
+	case d.opts.Policy == transform.BadEventSkip:
+		message = "event skipped, as errors.on_bad_event says"
+		d.opts.Metrics.Skipped(bad.Reason)
+	case d.opts.Policy == transform.BadEventDeadLetter:
+		message = "event written to the dead-letter topic"
+		if err := out.DeadLetter(ctx, ev, bad); err != nil {
+			return fmt.Errorf("event %s: %w", ev.Name(), err)
+		}
+		d.opts.Metrics.DeadLettered(bad.Reason)
+	default:
+		at := ""
+		if p := ev.Position; !p.IsZero() {
+			at = fmt.Sprintf(" at %s/%d", p.CommitLSN, p.Seq)
+		}
+		return failure.Configf(d.opts.Remedy(ev, bad), "bad event %s of %s%s: %w", ev.Name(), ev.Table, at, bad)
+	}
+	d.opts.Dealt(1)
+	d.note(message, string(bad.Reason), ev, zap.String("reason", string(bad.Reason)), zap.Error(bad.Err))
+	return nil
+}
+
+// note logs what became of an event.
+func (d *Delivery) note(message, detail string, ev *transform.Event, fields ...zap.Field) {
+	fields = append(fields, zap.String("table", ev.Table), zap.String("event_id", ev.Name()))
+	if p := ev.Position; !p.IsZero() {
+		fields = append(fields, zap.Stringer("lsn", p.CommitLSN), zap.Uint32("seq", p.Seq))
+	}
+	d.opts.Digest.Note(digest.Kind{Level: zap.WarnLevel, Message: message, Detail: detail}, fields...)
+}

@@ -1,0 +1,136 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// deliverer moves items from the queue to the sink and reports what is dealt
+// with to the tracker. run is its only goroutine.
+type deliverer struct {
+	queue    *queue
+	sink     sink.Sink
+	tracker  *checkpoint.Locked
+	keeper   *keeper
+	linger   time.Duration
+	delivery *delivery.Delivery
+
+	current atomic.Pointer[flight] // the batch in delivery; nil: none
+	settled atomic.Uint64          // events dealt with, so far
+	items   []delivery.Item        // reused
+}
+
+func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *keeper, lines *digest.Log) *deliverer {
+	d := &deliverer{queue: q, sink: p.Sink, tracker: t, keeper: k, linger: p.Linger}
+	d.delivery = delivery.New(delivery.Options{
+		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
+	})
+	return d
+}
+
+// run delivers until the queue is closed and empty (nil), ctx ends (its cause)
+// or the sink fails.
+func (d *deliverer) run(ctx context.Context) error {
+	var batch []item
+	for {
+		var err error
+		batch, err = d.queue.take(ctx, d.linger, batch)
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		d.current.Store(&flight{began: time.Now(), oldest: batch[0].Event.CommitTime})
+		d.items = d.items[:0]
+		for i := range batch {
+			d.items = append(d.items, batch[i].Item)
+		}
+		done, err := d.delivery.Deliver(ctx, d.sink, d.items)
+		clear(d.items)
+		d.settle(batch[:done])
+		if err != nil {
+			return err
+		}
+		d.current.Store(nil)
+	}
+}
+
+// dealt notes that n events of the batch are dealt with. Those behind them begin
+// to wait now: a batch of dead letters takes a request for each.
+func (d *deliverer) dealt(n int) {
+	d.settled.Add(uint64(n))
+	if f := d.current.Load(); f != nil {
+		d.current.Store(&flight{began: time.Now(), oldest: f.oldest})
+	}
+}
+
+// flight is a batch on its way.
+type flight struct {
+	began  time.Time // of the delivery of what is not dealt with yet
+	oldest time.Time // commit time of the first event
+}
+
+// stuck is for how long nothing was acknowledged of the delivery in progress, and
+// lag how long ago its first event was committed; both are 0 where there is none.
+func (d *deliverer) stuck() time.Duration {
+	if f := d.current.Load(); f != nil {
+		return time.Since(f.began)
+	}
+	return 0
+}
+
+func (d *deliverer) lag() time.Duration {
+	if f := d.current.Load(); f != nil && !f.oldest.IsZero() { // zero: a message of no transaction
+		return max(0, time.Since(f.oldest))
+	}
+	return 0
+}
+
+// settle reports items, which may be none, as dealt with, one transaction at a time, and gives
+// its memory back: nobody reads an event after this.
+func (d *deliverer) settle(batch []item) {
+	var bytes int64
+	for i := 0; i < len(batch); {
+		ticket, n := batch[i].ticket, 0
+		for ; i < len(batch) && batch[i].ticket == ticket; i++ {
+			bytes += batch[i].memory
+			n++
+		}
+		d.tracker.Done(ticket, n)
+	}
+	for i := range batch {
+		batch[i].Event.Release()
+	}
+	for i := 0; i < len(batch); {
+		chunk, n := batch[i].chunk, 0
+		for ; i < len(batch) && batch[i].chunk == chunk; i++ {
+			n++
+		}
+		chunk.Release(n)
+	}
+	clear(batch)
+	d.queue.release(bytes)
+	d.keeper.event()
+}
+
+// stopRemedy names every way past a bad event. What the log says of a row cannot
+// be corrected any more.
+func stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
+	cause := "correct the cause"
+	if bad.Reason == transform.ReasonMissingColumn {
+		cause = "its table had other columns when the row was written: " + failure.RemedyOf(bad.Err)
+	}
+	remedy := cause + ", and start again: nothing after the event was confirmed; " +
+		"or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip"
+	if snapshot := ev.XID == 0 && !ev.CommitTime.IsZero(); snapshot {
+		return remedy
+	}
+	return remedy + fmt.Sprintf("; or pass over its transaction: `cdc-outbox setup --accept-gap --skip-to %s --yes`", ev.Position.CommitLSN)
+}
