@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -87,12 +86,7 @@ func (p *postgres) superseded(ctx context.Context, cp checkpoint.Checkpoint) err
 }
 
 func (p *postgres) Close() {
-	if p.conn == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = p.conn.Close(ctx) // the server notices either way
+	catalog.Close(p.conn)
 	p.conn = nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
 // checkpoint opens the store, which has conditions of its own (failure mode
@@ -28,7 +29,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	v := &view{}
 	conn, dbErr := connect(ctx, d.cfg)
 	if dbErr == nil {
-		defer closeConn(conn)
+		defer catalog.Close(conn)
 		dbErr = v.readSlot(ctx, conn, d.cfg)
 	}
 	if err := loadCheckpoint(ctx, d.cfg, v); err != nil {

@@ -24,7 +24,7 @@ func (d *doctor) polling(ctx context.Context) {
 		d.skip("postgresql", "no connection: version, privileges, tables and indexes")
 		return
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 	d.conn = conn
 	var version int
 	var recovering bool

@@ -28,7 +28,7 @@ func (d *doctor) postgres(ctx context.Context) {
 		d.skip("postgresql", "no connection: version, settings, privileges, tables, publication and slot")
 		return
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 	d.conn = conn
 	server, err := catalog.ReadServer(ctx, conn)
 	if err != nil {
@@ -107,7 +107,7 @@ func (d *doctor) replication(ctx context.Context) {
 		d.fail(name, &failure.Error{Class: failure.Config, Remedy: remedy, Err: fmt.Errorf("role %s cannot open a replication connection: %w", role, err)})
 		return
 	}
-	defer closeConn(repl)
+	defer catalog.Close(repl)
 	if _, err := catalog.Identify(ctx, repl); err != nil {
 		d.fail(name, err)
 		return

@@ -72,7 +72,7 @@ func (d *doctor) someRows(ctx context.Context, s catalog.Snapshot, fn func(*pg.R
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 	s.Limit = routedRows
 	return catalog.ReadSnapshot(ctx, conn, s, fn)
 }

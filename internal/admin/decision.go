@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
@@ -52,7 +53,7 @@ func (d *decision) close() {
 		d.store.Close()
 	}
 	if d.conn != nil {
-		closeConn(d.conn)
+		catalog.Close(d.conn)
 	}
 }
 

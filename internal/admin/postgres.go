@@ -29,14 +29,6 @@ func patient(ctx context.Context, cfg *config.Config, conn *pgconn.PgConn, tell 
 	return catalog.Patient(ctx, cfg.Source.URL.Reveal(), conn, tell)
 }
 
-// closeConn closes an ordinary or replication connection that is idle or
-// broken.
-func closeConn(conn interface{ Close(context.Context) error }) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx)
-}
-
 // execute runs one statement; "" is none.
 func execute(ctx context.Context, conn *pgx.Conn, sql string) error {
 	if sql == "" {

@@ -70,7 +70,7 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 
 	s := &setup{cfg: cfg, opts: opts, conn: conn, tables: tables}
 	// The publication must exist before the slot's position; the role's grants
@@ -278,7 +278,7 @@ func createSlot(ctx context.Context, cfg *config.Config, conn *pgx.Conn) (pg.LSN
 	if err != nil {
 		return 0, fmt.Errorf("open replication connection: %w", err)
 	}
-	defer closeConn(repl)
+	defer catalog.Close(repl)
 
 	waiting, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()

@@ -176,11 +176,7 @@ func (s *skip) read(ctx context.Context) (*SkipReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = stream.Close(closing) // nothing was confirmed
-	}()
+	defer catalog.Close(stream) // nothing was confirmed
 	return s.find(ctx, stream)
 }
 

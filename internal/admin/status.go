@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
@@ -125,7 +126,7 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 		return v.readSlot(ctx, conn, cfg)
 	})
 	if conn != nil {
-		defer closeConn(conn)
+		defer catalog.Close(conn)
 	}
 	storeErr := loadCheckpoint(ctx, cfg, v)
 	if err == nil {

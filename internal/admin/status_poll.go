@@ -49,7 +49,7 @@ func (r *StatusReport) polled(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 	names := cfg.Source.Tables
 	router, err := transform.New(cfg.Event, cfg.Route)
 	if err != nil {
@@ -192,7 +192,7 @@ func teardownPolling(ctx context.Context, cfg *config.Config, yes bool) (Steps, 
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 	t := teardown{cfg: cfg, conn: conn, yes: yes}
 	err = pgx.BeginFunc(ctx, conn, func(pgx.Tx) error {
 		if err := t.planPolling(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -77,7 +78,7 @@ func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		defer closeConn(conn)
+		defer catalog.Close(conn)
 		var exists bool
 		err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, cfg.Checkpoint.Table).Scan(&exists)
 		if err != nil {

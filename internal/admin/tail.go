@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -55,7 +54,7 @@ func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 
 	defer patient(ctx, cfg, conn.PgConn(), nil)() // all rows may have to be sorted before the first
 	switch {
@@ -172,11 +171,7 @@ func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = stream.Close(closing) // the slot goes with the connection either way
-	}()
+	defer catalog.Close(stream) // the slot goes with the connection either way
 
 	for {
 		msg, err := stream.Next(ctx)
@@ -243,7 +238,7 @@ func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
 	at, _, err := catalog.CreateSlot(ctx, repl, name, server.Version, catalog.SlotOptions{Temporary: true})
 	created()
 	if err != nil {
-		closeConn(repl)
+		catalog.Close(repl)
 		return nil, err
 	}
 	fmt.Fprintf(t.opts.Notes, "events committed after %s, nothing is confirmed; Ctrl-C ends\n", at)

@@ -33,7 +33,7 @@ func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 
 	t := teardown{cfg: cfg, conn: conn, yes: yes}
 	defer t.close()
@@ -219,7 +219,7 @@ func (t *teardown) mayReplicate(ctx context.Context) error {
 		return failure.Configf("ALTER ROLE "+role+" WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO "+role+";), or run teardown as a role that may",
 			"role %s may not drop slot %q: %w", role, t.cfg.Source.Slot, err)
 	}
-	closeConn(repl)
+	catalog.Close(repl)
 	return nil
 }
 

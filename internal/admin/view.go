@@ -120,7 +120,7 @@ func timelineSwitch(ctx context.Context, cfg *config.Config, current, old int32)
 	if err != nil {
 		return 0, fmt.Errorf("open replication connection: %w", err)
 	}
-	defer closeConn(repl)
+	defer catalog.Close(repl)
 	return catalog.TimelineSwitch(ctx, repl, current, old)
 }
 

@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,7 +43,5 @@ func (h *HeldSnapshot) Release() {
 	if h == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = h.conn.Close(ctx) // the server ends the transaction either way
+	Close(h.conn)
 }

@@ -70,7 +70,7 @@ func (l *listener) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 	if _, err := conn.Exec(ctx, "LISTEN "+sqltext.Name(l.channel)); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (l *listener) probe(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(other)
+	defer catalog.Close(other)
 	token := "probe " + strconv.FormatInt(time.Now().UnixNano(), 36)
 	if _, err := other.Exec(ctx, "SELECT pg_notify($1, $2)", l.channel, token); err != nil {
 		return fmt.Errorf("send a notification: %w", err)
@@ -136,11 +136,4 @@ func signal(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// closeConn closes a connection that is idle or broken.
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx)
 }

@@ -114,7 +114,7 @@ func (w *worker) session(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 	defer w.lookAway()
 	w.conn, w.looked = conn, time.Time{}
 	if err := w.look(ctx); err != nil {

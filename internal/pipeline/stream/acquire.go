@@ -83,7 +83,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 	if err != nil {
 		return h, fmt.Errorf("open replication connection: %w", err)
 	}
-	defer func() { closeReplication(repl) }() // of no effect once Open took it over
+	defer func() { catalog.Close(repl) }() // of no effect once Open took it over
 	defer func() {
 		if err != nil {
 			h.snapshot.Release()
@@ -250,10 +250,4 @@ func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkp
 		return nil, ErrTakenOver
 	}
 	return &cp, nil
-}
-
-func closeReplication(conn *pgconn.PgConn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // idle, or taken over and marked closed
 }

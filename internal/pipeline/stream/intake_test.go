@@ -256,7 +256,7 @@ func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeConn(conn)
+	defer catalog.Close(conn)
 	in, _ := testIntake(t, transform.UpdateWarn)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -34,7 +34,7 @@ const (
 // returns why the session must end, or nil when ctx ended it.
 func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	var conn *pgx.Conn
-	defer func() { closeConn(conn) }()
+	defer func() { catalog.Close(conn) }()
 	blind := false
 	var end pg.LSN // of the log, at the last look
 	for backoff.Sleep(ctx, monitorPoll) == nil {
@@ -69,7 +69,7 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 	if conn != nil {
 		if err := conn.Ping(ctx); err != nil {
 			terminated = errors.Is(catalog.Classify(err), catalog.ErrTerminated)
-			closeConn(conn)
+			catalog.Close(conn)
 			conn = nil
 		}
 	}
@@ -110,7 +110,7 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 			server.SystemID, server.Timeline, cp.SystemID, cp.Timeline)
 	}
 	if err != nil {
-		closeConn(conn)
+		catalog.Close(conn)
 		return nil, err
 	}
 	return conn, nil

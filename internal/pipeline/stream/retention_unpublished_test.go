@@ -94,7 +94,7 @@ func TestConnectionsBesideTheStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &source{opts: d.opts}
 			conn, err := s.connectBeside(t.Context(), tt.of)
-			closeConn(conn)
+			catalog.Close(conn)
 			switch {
 			case tt.want == "" && err != nil:
 				t.Fatal(err)

@@ -92,7 +92,7 @@ func (s *source) session(ctx context.Context) error {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	s.intake.metrics.Connected("postgres", true)
-	defer closeConn(sql)
+	defer catalog.Close(sql)
 
 	h, err := s.acquire(ctx, sql)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	if err := s.begin(ctx, sql, h); err != nil {
 		return err
 	}
-	closeConn(sql) // the monitor has its own
+	catalog.Close(sql) // the monitor has its own
 	defer s.startRetention(ctx, h.cp)()
 	return s.intake.consume(ctx, h.stream)
 }
@@ -180,16 +180,6 @@ func (s *source) close(ctx context.Context) {
 	if err := s.stream.Close(ctx); err != nil {
 		s.log.Warn("the server may not have seen the last confirmed position; some events may be sent again", zap.Error(err))
 	}
-}
-
-// closeConn closes a connection that may be nil or closed already.
-func closeConn(conn *pgx.Conn) {
-	if conn == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // nothing is pending on it
 }
 
 // remedy is a field for the log, where an error has one.

@@ -49,7 +49,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeConn(sql)
+	defer catalog.Close(sql)
 	if err := here.waitForSlot(ctx, sql); err != nil {
 		t.Errorf("it waited for a slot that will never be ours: %v", err)
 	}
@@ -73,7 +73,7 @@ func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeReplication(repl)
+	defer catalog.Close(repl)
 	if _, err := repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.opts.Slot+`" (TWO_PHASE false)`).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
