@@ -14,7 +14,7 @@
 //     while none was open.
 //  3. The tracker's memory grows with the number of transactions since the
 //     oldest unacked one, not with their rows.
-//  4. The relay saves a checkpoint before it confirms its LSN to the slot. So a
+//  4. The pipeline saves a checkpoint before it confirms its LSN to the slot. So a
 //     slot's confirmed position beyond the checkpoint was moved by somebody
 //     else, and Verify can tell. (A failover may lose a checkpoint that is kept
 //     in the database.)
@@ -24,7 +24,7 @@
 //     that was paused and lost the slot does not set the checkpoint back. Nor does
 //     a save of one holder that was given up and comes late, behind a further one.
 //
-// Non-goals: deciding when to save or confirm (relay), mutual exclusion of two
+// Non-goals: deciding when to save or confirm (pipeline), mutual exclusion of two
 // connectors (the replication slot is the lock), history of checkpoints.
 package checkpoint
 

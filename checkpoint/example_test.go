@@ -21,7 +21,7 @@ func ExampleTracker() {
 	fmt.Println("first half acked:", tracker.Position())
 	tracker.Done(first, 1)
 	fmt.Println("all acked:", tracker.Position())
-	_ = tracker.Idle(0x400)
+	_ = tracker.Keepalive(0x400)
 	fmt.Println("nothing more:", tracker.Position())
 
 	// Output:

@@ -32,10 +32,10 @@ func (l *Locked) Seal(end pg.LSN, landmark Landmark) error {
 }
 
 // Idle is Tracker.Idle.
-func (l *Locked) Idle(pos pg.LSN) error {
+func (l *Locked) Keepalive(pos pg.LSN) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.t.Idle(pos)
+	return l.t.Keepalive(pos)
 }
 
 // Done is Tracker.Done.

@@ -101,7 +101,7 @@ func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 // open. So is a position below the last: the server repeats its own position in
 // keepalives, which it sends from within a transaction with the position before
 // it.
-func (t *Tracker) Idle(pos pg.LSN) error {
+func (t *Tracker) Keepalive(pos pg.LSN) error {
 	if t.err != nil || t.open || pos <= t.last {
 		return t.err
 	}

@@ -188,7 +188,7 @@ func (h *history) seal(end pg.LSN) {
 	h.model.seal(end, landmark)
 }
 
-func (h *history) idle(pos pg.LSN) { _ = h.tracker.Idle(pos); h.model.idle(pos) }
+func (h *history) idle(pos pg.LSN) { _ = h.tracker.Keepalive(pos); h.model.idle(pos) }
 
 // doneSome acks records of one transaction, mostly not the oldest.
 func (h *history) doneSome() {
@@ -236,7 +236,7 @@ func (h *history) compare() {
 	if got, want := h.tracker.InFlight(), h.model.inFlight(); got != want {
 		h.t.Fatalf("%d in flight, want %d", got, want)
 	}
-	if broken := h.tracker.Idle(0) != nil; broken != h.model.fatal {
+	if broken := h.tracker.Keepalive(0) != nil; broken != h.model.fatal {
 		h.t.Fatalf("tracker broken: %v, want %v", broken, h.model.fatal)
 	}
 }

@@ -66,7 +66,7 @@ func runCall(t *testing.T, tracker *Tracker, call string) string {
 		if _, err := fmt.Sscanf(args, "%d", &lsn); err != nil {
 			t.Fatalf("%s: %v", call, err)
 		}
-		f := tracker.Idle
+		f := tracker.Keepalive
 		if verb == "seal" {
 			f = func(end pg.LSN) error { return tracker.Seal(end, Landmark{}) }
 		}
@@ -102,7 +102,7 @@ func TestTrackerMemoryIsOneEntryPerUnackedTransaction(t *testing.T) {
 		if err := tracker.Seal(2*lsn, Landmark{Commit: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if err := tracker.Idle(2*lsn + 1); err != nil {
+		if err := tracker.Keepalive(2*lsn + 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestLockedAcksFromManyGoroutines(t *testing.T) {
 	}
 	close(tickets)
 	wg.Wait()
-	if err := l.Idle(transactions + 1); err != nil {
+	if err := l.Keepalive(transactions + 1); err != nil {
 		t.Error(err)
 	}
 	if l.InFlight() != 0 || l.Position() != transactions+1 {
@@ -174,7 +174,7 @@ func TestTrackerAllocatesNothingInSteadyState(t *testing.T) {
 		k := tracker.Add()
 		_ = tracker.Seal(lsn, Landmark{Commit: 1})
 		tracker.Done(k, 1)
-		_ = tracker.Idle(lsn)
+		_ = tracker.Keepalive(lsn)
 	}); n != 0 {
 		t.Errorf("%v allocations for a transaction, want 0", n)
 	}

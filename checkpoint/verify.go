@@ -45,7 +45,7 @@ const (
 // database shows, whether every event since the checkpoint can still be had,
 // and returns the position to start the stream from.
 //
-// It rests on the order in which the relay saves and confirms (invariant 4):
+// It rests on the order in which the pipeline saves and confirms (invariant 4):
 // the slot's confirmed position is never beyond the checkpoint unless somebody
 // else moved it. PostgreSQL itself would not tell: it starts a stream from the
 // later of the position asked for and the confirmed one, and skips what is

@@ -49,7 +49,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "skips a record that failed",
-		patches: []patch{{"internal/pipeline/stream/delivery.go", "err := d.sink.DeadLetter(ctx, ev, bad)", "err := error(nil)"}},
+		patches: []patch{{"internal/pipeline/delivery/delivery.go", "err := out.DeadLetter(ctx, ev, bad)", "err := error(nil)"}},
 		test:    "TestRefusedEventsBecomeDeadLetters",
 		finds:   "lost: ",
 	},

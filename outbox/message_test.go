@@ -197,7 +197,7 @@ func TestEmittedMessageBecomesTheRecordOfItsRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	event, err := router.RouteMessage(&wal.Message{
-		Kind: wal.LogicalMessage, Prefix: messages[0].Prefix, Content: messages[0].Content, Loose: !messages[0].Transactional,
+		Kind: wal.LogicalMessage, Prefix: messages[0].Prefix, Content: messages[0].Content, NonTransactional: !messages[0].Transactional,
 	})
 	if err != nil {
 		t.Fatal(err)

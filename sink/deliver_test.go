@@ -314,7 +314,7 @@ func BenchmarkDeliver(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer k.Close()
-	const batch = 1200 // what the relay hands over
+	const batch = 1200 // what the pipeline hands over
 	evs := make([]*transform.Event, batch)
 	for i := range evs {
 		evs[i] = event("orders", fmt.Sprintf("k%d", i%500), transform.PartitionByKey, i)

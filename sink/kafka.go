@@ -27,7 +27,7 @@ type Kafka struct {
 
 	client      *kgo.Client
 	clientOpts  []kgo.Opt
-	gate        *gate
+	barrier     *writeBarrier
 	partitions  *chosen
 	connections *connections
 
@@ -73,7 +73,7 @@ func NewKafka(cfg Options, opts ...Option) (*Kafka, error) {
 	k := &Kafka{
 		cfg:        cfg,
 		log:        zap.NewNop(),
-		gate:       new(gate),
+		barrier:    new(writeBarrier),
 		partitions: new(chosen),
 		topics:     make(map[string]*topic),
 		waiting:    make(map[string]bool),
@@ -167,7 +167,7 @@ func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := clientOpts(k.cfg, k.gate.dialer(dial))
+	opts, err := clientOpts(k.cfg, k.barrier.dialer(dial))
 	if err != nil {
 		return nil, err
 	}

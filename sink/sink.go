@@ -22,7 +22,7 @@
 // producer id can never write, and is replaced (see Kafka.renew); nothing is in
 // flight then.
 //
-// Non-goals: Kafka transactions, lingering (the relay decides what is handed
+// Non-goals: Kafka transactions, lingering (the pipeline decides what is handed
 // over when), the human-readable console output.
 package sink
 

@@ -74,13 +74,13 @@ func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
 // record. k.failed then has the errors.
 func (k *Kafka) send(ctx context.Context, round []placed) error {
 	clear(k.failed)
-	k.gate.close()
+	k.barrier.close()
 	for i := range round {
 		// Not ctx: a record that may be on its way cannot be called back, and
 		// the client need not look.
 		k.client.Produce(context.Background(), &round[i].Record, k.onDone)
 	}
-	k.gate.open()
+	k.barrier.open()
 	return k.flush(ctx, len(round))
 }
 

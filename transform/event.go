@@ -40,8 +40,8 @@ type Event struct {
 	CommitTime time.Time
 	Warning    Warning
 
-	room *eventWithHeaders // that the event lies in; nil where Release has no effect
-	made int               // bytes of memory made for it beside room
+	pooled *pooledEvent // that the event lies in; nil where Release has no effect
+	made   int          // bytes of memory made for it beside pooled
 }
 
 // Release gives the event's memory back to the router that made it, to be used
@@ -49,12 +49,12 @@ type Event struct {
 // then on; the bytes that they referred to stay as they are. It is called at
 // most once, from any goroutine. Forgetting it costs memory reuse, no more.
 func (e *Event) Release() {
-	if e.room == nil {
+	if e.pooled == nil {
 		return
 	}
-	room, rooms := e.room, e.room.rooms
-	*room = eventWithHeaders{rooms: rooms}
-	rooms.Put(room)
+	pooled, pool := e.pooled, e.pooled.pool
+	*pooled = pooledEvent{pool: pool}
+	pool.Put(pooled)
 }
 
 // Size is the number of bytes in the record: key, value and headers.
@@ -80,4 +80,4 @@ func (e *Event) Name() string {
 // Memory is about the number of bytes of memory that were made for the event:
 // its own, and those of key, value and headers where they are not the row's. The
 // row's bytes, all of them and not only those in the record, are kept beside it.
-func (e *Event) Memory() int64 { return roomMemory + int64(e.made) }
+func (e *Event) Memory() int64 { return pooledMemory + int64(e.made) }

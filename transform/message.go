@@ -70,20 +70,20 @@ func (r *Router) RouteMessage(msg *wal.Message) (*Event, error) {
 	if m.Binary {
 		p = r.messages.bytes
 	}
-	b, room := r.begin(p, r.messages.fill(msg, &m))
+	b, pooled := r.begin(p, r.messages.fill(msg, &m))
 	switch {
 	case broken != nil:
 		b.reject(ReasonUnreadableContents, broken)
 		b.event.ID, b.event.Record.Key, b.event.Record.Value = m.ID, m.AggregateID, msg.Content
 		return b.event, b.bad
-	case msg.Loose:
+	case msg.NonTransactional:
 		b.reject(ReasonNotTransactional, errLoose)
 	case !utf8.Valid(m.AggregateID):
 		b.reject(ReasonInvalidUTF8, fmt.Errorf("field aggregateid: %w", errNotUTF8))
 	case !m.Binary && !utf8.Valid(m.Payload):
 		b.reject(ReasonInvalidUTF8, fmt.Errorf("field payload: %w", errNotUTF8))
 	}
-	return b.build(room)
+	return b.build(pooled)
 }
 
 var errLoose = errors.New("the message belongs to no transaction, and might be of one that was rolled back; " +

@@ -154,7 +154,7 @@ func TestBadMessages(t *testing.T) {
 		{"no envelope", func(m *wal.Message) { m.Content = []byte("hello") }, transform.ReasonUnreadableContents, ""},
 		{"empty", func(m *wal.Message) { m.Content = nil }, transform.ReasonUnreadableContents, ""},
 		{"cut off", func(m *wal.Message) { m.Content = m.Content[:len(m.Content)-1] }, transform.ReasonUnreadableContents, string(order().ID)},
-		{"of no transaction", func(m *wal.Message) { m.Loose = true }, transform.ReasonNotTransactional, string(order().ID)},
+		{"of no transaction", func(m *wal.Message) { m.NonTransactional = true }, transform.ReasonNotTransactional, string(order().ID)},
 		{"payload not UTF-8", func(m *wal.Message) {
 			o := order()
 			o.Payload = []byte("\xff")

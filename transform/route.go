@@ -13,19 +13,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// eventWithHeaders makes an event and its usual headers one allocation. They are not
+// pooledEvent makes an event and its usual headers one allocation. They are not
 // taken from a larger slab: one event in flight would keep the payloads of its
 // whole slab alive, out of any byte bound's sight. But it is used again once the
 // event is released: events are most of what would be garbage.
-type eventWithHeaders struct {
+type pooledEvent struct {
 	event   Event
 	headers [builtInHeaders]kgo.RecordHeader
-	rooms   *sync.Pool // that it goes back to
+	pool    *sync.Pool // that it goes back to
 }
 
-// roomMemory is what an eventWithHeaders takes, and headerMemory one more header.
+// pooledMemory is what an pooledEvent takes, and headerMemory one more header.
 var (
-	roomMemory   = int64(reflect.TypeFor[eventWithHeaders]().Size())
+	pooledMemory = int64(reflect.TypeFor[pooledEvent]().Size())
 	headerMemory = int(reflect.TypeFor[kgo.RecordHeader]().Size())
 )
 
@@ -39,7 +39,7 @@ var (
 // whole row as JSON.
 func (r *Router) Route(row *pg.Row) (*Event, error) {
 	p := r.plan(row.Relation)
-	b, room := r.begin(p, row)
+	b, pooled := r.begin(p, row)
 	if len(row.Values) != len(p.rel.Columns) {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("the row has %d values, its table %d columns", len(row.Values), len(p.rel.Columns)))
 		return b.event, b.bad
@@ -48,7 +48,7 @@ func (r *Router) Route(row *pg.Row) (*Event, error) {
 		b.raw()
 		return b.event, b.bad
 	}
-	return b.build(room)
+	return b.build(pooled)
 }
 
 // builder fills one event. Its parts go on after a problem, so that the event
@@ -62,27 +62,27 @@ type builder struct {
 }
 
 // begin makes an event of which only the origin is known.
-func (r *Router) begin(p *plan, row *pg.Row) (builder, *eventWithHeaders) {
-	room, ok := r.rooms.Get().(*eventWithHeaders)
+func (r *Router) begin(p *plan, row *pg.Row) (builder, *pooledEvent) {
+	pooled, ok := r.pool.Get().(*pooledEvent)
 	if !ok {
-		room = &eventWithHeaders{rooms: &r.rooms}
+		pooled = &pooledEvent{pool: &r.pool}
 	}
-	room.event = Event{Table: p.table, Position: row.Position, XID: row.XID, CommitTime: row.CommitTime, room: room}
-	room.event.Record.Partition = PartitionByKey
-	room.event.Record.Timestamp = row.CommitTime
-	return builder{router: r, plan: p, values: row.Values, event: &room.event}, room
+	pooled.event = Event{Table: p.table, Position: row.Position, XID: row.XID, CommitTime: row.CommitTime, pooled: pooled}
+	pooled.event.Record.Partition = PartitionByKey
+	pooled.event.Record.Timestamp = row.CommitTime
+	return builder{router: r, plan: p, values: row.Values, event: &pooled.event}, pooled
 }
 
 // build fills the event from the values, as many as the plan's table has
 // columns.
-func (b *builder) build(room *eventWithHeaders) (*Event, error) {
+func (b *builder) build(pooled *pooledEvent) (*Event, error) {
 	b.event.ID = b.text(b.plan.id)
 	b.key()
 	b.topic()
 	b.value()
 	b.partition()
 	b.timestamp()
-	b.headers(room.headers[:0])
+	b.headers(pooled.headers[:0])
 	if b.bad != nil {
 		return b.event, b.bad
 	}

@@ -29,7 +29,7 @@ type Router struct {
 	tx     transactionHeaders
 	names  interned
 	moment moment
-	rooms  sync.Pool // of *eventWithHeaders that were released
+	pool   sync.Pool // of *pooledEvent that were released
 }
 
 // New compiles the options. ev and route have passed the configuration's own

@@ -226,7 +226,7 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 		return nil, nil
 	}
 	d.msg.Kind = LogicalMessage
-	d.msg.Loose = !transactional
+	d.msg.NonTransactional = !transactional
 	d.msg.Row.Relation = nil
 	d.msg.Row.Position.Seq = seq
 	if !d.open {

@@ -223,7 +223,7 @@ func (s *model) apply(m pglogrepl.Message) *Message {
 		if !m.Transactional && s.begin != nil {
 			s.seq-- // it is no change of the transaction that is open
 		}
-		msg.Prefix, msg.Content, msg.Loose = m.Prefix, m.Content, !m.Transactional
+		msg.Prefix, msg.Content, msg.NonTransactional = m.Prefix, m.Content, !m.Transactional
 		return msg
 	}
 	return nil
@@ -285,7 +285,7 @@ func wantMessage(t *testing.T, got, want *Message) {
 		t.Fatalf("change %d of its transaction; want %d", got.Row.Position.Seq, want.Row.Position.Seq)
 	}
 	if want.Kind == LogicalMessage {
-		if got.Loose != want.Loose || got.Prefix != want.Prefix || !bytes.Equal(got.Content, want.Content) {
+		if got.NonTransactional != want.NonTransactional || got.Prefix != want.Prefix || !bytes.Equal(got.Content, want.Content) {
 			t.Fatalf("message %q %q; want %q %q", got.Prefix, got.Content, want.Prefix, want.Content)
 		}
 		return

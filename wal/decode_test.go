@@ -130,7 +130,7 @@ func TestDecodeLooseMessages(t *testing.T) {
 		begin(0x100, 7), logical(true, "outbox", "y"), commit(0x100, 0x130),
 		logical(false, "outbox", "z"),
 	) {
-		got = append(got, fmt.Sprint(m.Kind, m.Loose, string(m.Content), m.Row.Position, m.Row.XID, m.Row.CommitTime.IsZero()))
+		got = append(got, fmt.Sprint(m.Kind, m.NonTransactional, string(m.Content), m.Row.Position, m.Row.XID, m.Row.CommitTime.IsZero()))
 	}
 	want := []string{
 		fmt.Sprint(LogicalMessage, true, "x", pg.Position{CommitLSN: 7}, 0, true),

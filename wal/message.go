@@ -17,7 +17,7 @@ const (
 	Truncate            // Row holds the relation only
 	LogicalMessage      // pg_logical_emit_message; Prefix and Content are set
 	Commit              // the end of a transaction; End is set
-	Idle                // nothing in the log up to End concerns us; End is set
+	Keepalive           // nothing in the log up to End concerns us; End is set
 )
 
 // Message is one step of the stream. The struct and its slices belong to the
@@ -41,7 +41,7 @@ type Message struct {
 	// (pg_logical_emit_message(false, …)): it is in the log whatever becomes of
 	// the transaction that wrote it. Of its Row, only the position's LSN is
 	// known, which is the message's own and may be that of the next commit.
-	Loose bool
+	NonTransactional bool
 
 	span span
 }

@@ -153,7 +153,7 @@ func (r *reader) until(t *testing.T, done func(*Message) bool) []Message {
 func (r *reader) upTo(t *testing.T, end pg.LSN) []Message {
 	t.Helper()
 	return r.until(t, func(m *Message) bool {
-		return (m.Kind == Commit || m.Kind == Idle) && m.End >= end
+		return (m.Kind == Commit || m.Kind == Keepalive) && m.End >= end
 	})
 }
 
@@ -216,7 +216,7 @@ func lines(messages []Message) []string {
 			out = append(out, "truncate "+rowText(&m.Row))
 		case LogicalMessage:
 			kind := "message "
-			if m.Loose {
+			if m.NonTransactional {
 				kind = "loose message "
 			}
 			out = append(out, kind+m.Prefix+" "+string(m.Content))

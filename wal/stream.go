@@ -258,7 +258,7 @@ func (s *Stream) walData(b []byte) (*Message, error) {
 	case msg == nil:
 	case msg.Kind == Commit:
 		s.received.Store(max(s.received.Load(), uint64(msg.End)))
-	case msg.Kind == LogicalMessage && msg.Loose:
+	case msg.Kind == LogicalMessage && msg.NonTransactional:
 		s.received.Store(max(s.received.Load(), uint64(msg.Row.Position.CommitLSN)))
 	}
 	return msg, nil
@@ -278,7 +278,7 @@ func (s *Stream) keepalive(b []byte) (*Message, error) {
 		return nil, nil
 	}
 	s.received.Store(max(s.received.Load(), uint64(end)))
-	s.decoder.msg.Kind = Idle
+	s.decoder.msg.Kind = Keepalive
 	s.decoder.msg.End = end
 	return &s.decoder.msg, nil
 }

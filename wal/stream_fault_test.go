@@ -94,7 +94,7 @@ func TestStreamNoticesAHalfOpenConnection(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t))
 	p := s.through(t)
 	r := s.open(t, 0)
-	r.until(t, func(m *Message) bool { return m.Kind == Idle })
+	r.until(t, func(m *Message) bool { return m.Kind == Keepalive })
 	p.Set(proxy.Down, proxy.Fault{Swallow: true})
 	r.liveness = 200 * time.Millisecond // from the next context on: no server must be as quick
 	if err := r.failure(t); !errors.Is(err, os.ErrDeadlineExceeded) || failure.ClassOf(err) != failure.Transient {
@@ -109,7 +109,7 @@ func TestIdleServerAnswers(t *testing.T) {
 	r := s.open(t, 0)
 	answers := 0
 	r.until(t, func(m *Message) bool {
-		if m.Kind == Idle {
+		if m.Kind == Keepalive {
 			answers++
 		}
 		return answers == 10

@@ -172,7 +172,7 @@ func wantPositions(t *testing.T, messages []Message) {
 	var end pg.LSN
 	for i, m := range messages {
 		switch pos := m.Row.Position; m.Kind {
-		case Idle:
+		case Keepalive:
 			if m.End < end {
 				t.Fatalf("message %d: idle at %s after a transaction that ended at %s", i, m.End, end)
 			}

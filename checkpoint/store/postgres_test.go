@@ -143,7 +143,7 @@ func TestPostgresRoleWithoutRights(t *testing.T) {
 	wantLoad(t, p, sample(1))
 }
 
-// A new session loads while the keeper saves.
+// A new session loads while the checkpointer saves.
 func TestPostgresLoadBesideASave(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	s := postgresAt(url, "checkpoints").store(t, "a")

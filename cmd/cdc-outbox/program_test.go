@@ -263,11 +263,11 @@ func TestDatabaseOutOfReach(t *testing.T) {
 
 func TestSetupPrintsItsSQL(t *testing.T) {
 	environ := []string{"CDC_OUTBOX_SOURCE_URL=postgres://cdc@127.0.0.1:1/app"}
-	got := execute(t.Context(), environ, "setup", "--print", "--role", "relay", "--schema", "snake")
+	got := execute(t.Context(), environ, "setup", "--print", "--role", "pipeline", "--schema", "snake")
 	if got.code != 0 || got.stderr != "" {
 		t.Fatalf("%+v", got)
 	}
-	for _, part := range []string{"CREATE TABLE", "aggregate_type", "CREATE PUBLICATION", `"relay"`, "pg_create_logical_replication_slot"} {
+	for _, part := range []string{"CREATE TABLE", "aggregate_type", "CREATE PUBLICATION", `"pipeline"`, "pg_create_logical_replication_slot"} {
 		if !strings.Contains(got.stdout, part) {
 			t.Errorf("the script has no %s:\n%s", part, got.stdout)
 		}

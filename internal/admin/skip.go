@@ -207,7 +207,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 			continue
 		case wal.LogicalMessage:
 			ev, err := s.router.RouteMessage(msg)
-			if msg.Loose {
+			if msg.NonTransactional {
 				end = msg.Row.Position.CommitLSN
 				if end <= s.past.Known { // read already; a transaction may commit right behind it
 					continue
@@ -216,10 +216,10 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 			if err := s.event(r, &msg.Row, ev, err); err != nil {
 				return nil, err
 			}
-			if !msg.Loose {
+			if !msg.NonTransactional {
 				continue
 			}
-		case wal.Commit, wal.Idle:
+		case wal.Commit, wal.Keepalive:
 		default:
 			continue
 		}

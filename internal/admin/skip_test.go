@@ -102,7 +102,7 @@ func TestSkipMessage(t *testing.T) {
 		f.exec(`SELECT pg_logical_emit_message(` + transactional + `, 'outbox', 'no envelope')`)
 		f.streamChanges(func(msg *wal.Message) bool {
 			at = msg.Row.Position.CommitLSN
-			return msg.Kind != wal.LogicalMessage || msg.Loose != (transactional == "false")
+			return msg.Kind != wal.LogicalMessage || msg.NonTransactional != (transactional == "false")
 		})
 		done, err := SkipTransaction(f.ctx(), f.Config, at, true)
 		if err != nil {

@@ -191,7 +191,7 @@ func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
 			if err := t.event(ctx, ev, err); err != nil {
 				return err
 			}
-		case wal.Commit, wal.Idle:
+		case wal.Commit, wal.Keepalive:
 			stream.Confirm(msg.End) // or the temporary slot would retain WAL
 		}
 	}

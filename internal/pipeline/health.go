@@ -13,29 +13,29 @@ var (
 	_ httpapi.Health = allHealth(nil)
 )
 
-// health answers for a relay, before there is one for its beginnings, and after
+// health answers for a pipeline, before there is one for its beginnings, and after
 // it failed for its end. It is safe for concurrent use.
 type health struct {
 	command invocation.Invocation // completes the commands in remedies
 
 	mu      sync.Mutex
-	relay   httpapi.Health // nil unless the relay runs
+	source   httpapi.Health // nil unless the pipeline runs
 	waiting string         // why it does not run yet
 	silent  error          // why brokers do not answer; nil if they do
 	failed  error          // why it will not without a person
 }
 
-func (h *health) set(relay httpapi.Health) {
+func (h *health) set(pipeline httpapi.Health) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.relay, h.waiting, h.failed = relay, "", nil
+	h.source, h.waiting, h.failed = pipeline, "", nil
 }
 
-// waitFor notes why the relay does not run yet, or not now.
+// waitFor notes why the pipeline does not run yet, or not now.
 func (h *health) waitFor(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.relay, h.waiting = nil, err.Error()
+	h.source, h.waiting = nil, err.Error()
 }
 
 // brokers notes that Kafka answers (nil), or why it does not.
@@ -45,19 +45,19 @@ func (h *health) brokers(err error) {
 	h.silent = err
 }
 
-// fail notes why the relay will not run again without a person's help.
+// fail notes why the pipeline will not run again without a person's help.
 func (h *health) fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.relay, h.failed = nil, err
+	h.source, h.failed = nil, err
 }
 
-func (h *health) current() (relay httpapi.Health, idle idle) {
+func (h *health) current() (pipeline httpapi.Health, idle idle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.relay != nil:
-		return h.relay, idle
+	case h.source != nil:
+		return h.source, idle
 	case h.failed != nil:
 		idle.Role, idle.Error, idle.Remedy = roleFailed, h.failed.Error(), failure.RemedyOf(h.failed)
 	default:
@@ -70,7 +70,7 @@ func (h *health) current() (relay httpapi.Health, idle idle) {
 	return nil, idle
 }
 
-// idle is what /status shows of a pipeline without a relay.
+// idle is what /status shows of a pipeline without a pipeline.
 type idle struct {
 	Role    string `json:"role"`
 	Waiting string `json:"waiting_for,omitempty"`
@@ -78,19 +78,19 @@ type idle struct {
 	Remedy  string `json:"remedy,omitempty"`
 }
 
-// Live is well without a relay: a restart brings neither a broker nor a lost
+// Live is well without a pipeline: a restart brings neither a broker nor a lost
 // slot back.
 func (h *health) Live() error {
-	if relay, _ := h.current(); relay != nil {
-		return relay.Live()
+	if pipeline, _ := h.current(); pipeline != nil {
+		return pipeline.Live()
 	}
 	return nil
 }
 
 func (h *health) Ready() (ok bool, reasons []string) {
-	relay, idle := h.current()
-	if relay != nil {
-		return relay.Ready()
+	pipeline, idle := h.current()
+	if pipeline != nil {
+		return pipeline.Ready()
 	}
 	reasons = []string{"role is " + idle.Role}
 	for _, reason := range []string{idle.Waiting, idle.Error} {
@@ -102,9 +102,9 @@ func (h *health) Ready() (ok bool, reasons []string) {
 }
 
 func (h *health) Status() any {
-	relay, idle := h.current()
-	if relay != nil {
-		return relay.Status()
+	pipeline, idle := h.current()
+	if pipeline != nil {
+		return pipeline.Status()
 	}
 	return idle
 }

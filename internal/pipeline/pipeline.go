@@ -34,7 +34,7 @@ type pipeline struct {
 	command invocation.Invocation // completes the commands in remedies
 }
 
-// run runs relays, one after the other: one whose slot another instance took
+// run runs pipelines, one after the other: one whose slot another instance took
 // over makes room for a new one, which stands by. It ends with the first that
 // ends for another reason. Brokers are asked all the while.
 func (p *pipeline) run(ctx context.Context) error {
@@ -55,7 +55,7 @@ func (p *pipeline) run(ctx context.Context) error {
 		return p.poll(ctx, down, open)
 	}
 	for {
-		err := p.relay(ctx, down, open)
+		err := p.pipeline(ctx, down, open)
 		if !errors.Is(err, stream.ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
 			return err
 		}
@@ -67,8 +67,8 @@ func (p *pipeline) run(ctx context.Context) error {
 	}
 }
 
-// relay opens what a relay needs and runs it.
-func (p *pipeline) relay(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
+// pipeline opens what a pipeline needs and runs it.
+func (p *pipeline) pipeline(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
 		return err

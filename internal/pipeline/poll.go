@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// poll runs a relay that needs neither slot nor checkpoint.
+// poll runs a pipeline that needs neither slot nor checkpoint.
 func (p *pipeline) poll(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
 	limit, _ := p.bounds()
 	r, err := poll.New(poll.Parts{

@@ -26,7 +26,7 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 }
 
 // watch runs the probe until the returned function stops it, not until ctx ends:
-// a relay that drains needs brokers, too. The goroutine is joined by that
+// a pipeline that drains needs brokers, too. The goroutine is joined by that
 // function.
 func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error)) (stop func()) {
 	if probe == nil {

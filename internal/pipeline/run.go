@@ -1,5 +1,5 @@
 // Package pipeline makes running pipelines of a configuration: it opens a
-// sink and a checkpoint store for each pipeline, gives them to a relay, and
+// sink and a checkpoint store for each pipeline, gives them to a pipeline, and
 // answers HTTP beside them.
 //
 // Invariants:

@@ -17,7 +17,7 @@ type DownstreamMetrics interface {
 }
 
 // Downstream is what is known of Kafka, whoever reads the database: it outlives
-// a relay. It is safe for concurrent use.
+// a pipeline. It is safe for concurrent use.
 type Downstream struct {
 	metrics DownstreamMetrics
 

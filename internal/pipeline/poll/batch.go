@@ -110,7 +110,7 @@ func (w *worker) publish(items []delivery.Item) (done int, err error) {
 	}()
 	ctx, cancel := context.WithTimeoutCause(w.working, w.opts.ClaimTimeout, errStalled)
 	defer cancel()
-	err = w.outlet.use(ctx, func(out sink.Sink) error {
+	err = w.sink.use(ctx, func(out sink.Sink) error {
 		done, err = w.delivery.Deliver(ctx, out, items)
 		return err
 	})

@@ -1,4 +1,4 @@
-// Package poll is the relay for databases that allow no logical replication: it
+// Package poll is the pipeline for databases that allow no logical replication: it
 // claims rows of the outbox table that are not published, publishes them, and
 // marks or deletes them once the broker has acknowledged them. The table is its
 // only state: there is no slot, no publication and no checkpoint.

@@ -102,7 +102,7 @@ func (w *world) count(condition string) (n int) {
 	return n
 }
 
-// instance is a running relay.
+// instance is a running pipeline.
 type instance struct {
 	health *poll.Health
 	ended  chan struct{} // closed when Run returned

@@ -53,9 +53,9 @@ const silentAfter = 12 * time.Second
 // Health collects what the connector knows of its own state. It is safe for
 // concurrent use.
 type Health struct {
-	kafka   *delivery.Downstream
-	metrics Metrics
-	relay   *Relay
+	kafka    *delivery.Downstream
+	metrics  Metrics
+	pipeline *Pipeline
 
 	mu      sync.Mutex
 	role    role.State
@@ -66,8 +66,8 @@ type Health struct {
 	asked   time.Time // when the first worker began to look at the tables; zero: it does not
 }
 
-func newHealth(p Parts, r *Relay) *Health {
-	h := &Health{kafka: p.Kafka, metrics: p.Metrics, relay: r, role: role.State{Tell: p.Metrics.Role}}
+func newHealth(p Parts, r *Pipeline) *Health {
+	h := &Health{kafka: p.Kafka, metrics: p.Metrics, pipeline: r, role: role.State{Tell: p.Metrics.Role}}
 	h.role.Set(role.Starting)
 	return h
 }
@@ -137,7 +137,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > silentAfter {
 		reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
 	}
-	reasons = append(reasons, h.kafka.Unready(h.relay.outlet.stuck())...)
+	reasons = append(reasons, h.kafka.Unready(h.pipeline.sink.stuck())...)
 	return len(reasons) == 0, reasons
 }
 
@@ -156,10 +156,10 @@ func (h *Health) Status() any {
 		MissingTopics:   h.kafka.MissingTopics(),
 		PostgresError:   h.pgErr,
 		KafkaError:      h.kafka.Trouble(),
-		InFlightEvents:  h.relay.inFlightEvents.Load(),
-		InFlightBytes:   h.relay.inFlightBytes.Load(),
-		UnackedSeconds:  h.relay.outlet.stuck().Seconds(),
-		HeldElsewhere:   h.relay.heldBack.Load(),
-		LastEvent:       h.relay.delivery.Last(),
+		InFlightEvents:  h.pipeline.inFlightEvents.Load(),
+		InFlightBytes:   h.pipeline.inFlightBytes.Load(),
+		UnackedSeconds:  h.pipeline.sink.stuck().Seconds(),
+		HeldElsewhere:   h.pipeline.heldBack.Load(),
+		LastEvent:       h.pipeline.delivery.Last(),
 	}
 }

@@ -22,7 +22,7 @@ import (
 // is delivered while another is read or marked. More would wait for the sink.
 const workers = 2
 
-// Parts are what a Relay works with. All are required.
+// Parts are what a Pipeline works with. All are required.
 type Parts struct {
 	Options
 	// URL is the source's connection string.
@@ -37,23 +37,23 @@ type Parts struct {
 	DrainTimeout     time.Duration
 	MaxBufferedBytes int64
 	// Open opens the sink. It is called again whenever a sink has failed; the
-	// relay closes what it returns. It must not block.
+	// pipeline closes what it returns. It must not block.
 	Open    func() (sink.Sink, error)
 	Metrics Metrics
-	// Kafka is what is known of it; it outlives the relay.
+	// Kafka is what is known of it; it outlives the pipeline.
 	Kafka *delivery.Downstream
 	Log   *zap.Logger
 }
 
-// Relay is one polling connector. Make it with New; Run it once.
-type Relay struct {
+// Pipeline polls tables. Make it with New; Run it once.
+type Pipeline struct {
 	opts         Options
 	url          string
 	tables       []pg.Table
 	event        transform.EventOptions
 	route        transform.RouteOptions
 	drainTimeout time.Duration
-	outlet       *outlet
+	sink         *sharedSink
 	delivery     *delivery.Delivery
 	digest       *digest.Log
 	share        *share
@@ -71,11 +71,11 @@ type Relay struct {
 }
 
 // New wires the parts; it starts nothing.
-func New(p Parts) (*Relay, error) {
+func New(p Parts) (*Pipeline, error) {
 	if _, err := transform.New(p.Event, p.Route); err != nil {
 		return nil, err
 	}
-	r := &Relay{
+	r := &Pipeline{
 		opts:         p.Options,
 		url:          p.URL,
 		tables:       p.Tables,
@@ -83,7 +83,7 @@ func New(p Parts) (*Relay, error) {
 		route:        p.Route,
 		drainTimeout: p.DrainTimeout,
 		digest:       digest.New(p.Log),
-		outlet:       newOutlet(p.Open),
+		sink:         newSharedSink(p.Open),
 		share:        &share{lanes: p.Lanes, workers: workers},
 		metrics:      p.Metrics,
 		log:          p.Log,
@@ -101,13 +101,13 @@ func New(p Parts) (*Relay, error) {
 	return r, nil
 }
 
-// Health tells how the relay is.
-func (r *Relay) Health() *Health { return r.health }
+// Health tells how the pipeline is.
+func (r *Pipeline) Health() *Health { return r.health }
 
 // Run polls until ctx ends; it then finishes the batches in hand, for at most
 // errors.drain_timeout, and returns nil. It returns early with an error that it
 // cannot mend; the error's failure.Class is the process's exit code.
-func (r *Relay) Run(ctx context.Context) error {
+func (r *Pipeline) Run(ctx context.Context) error {
 	polling, stopPolling := context.WithCancel(ctx)
 	defer stopPolling()
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -140,14 +140,14 @@ func (r *Relay) Run(ctx context.Context) error {
 	stopPolling()
 	close(drained)
 	beside.Wait()
-	r.outlet.close()
+	r.sink.close()
 	r.digest.Flush()
 	return err
 }
 
 // limitDrain gives up on the batches in hand errors.drain_timeout after ctx
 // ended, and before where they wait for a topic.
-func (r *Relay) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
+func (r *Pipeline) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(role.Stopping)
 	if why := drain.Wait(drained, r.drainTimeout, r.health.kafka.MissingTopics); why != nil {

@@ -33,7 +33,7 @@ var (
 // worker claims, publishes and marks one batch after the other, on a connection
 // of its own. run is its only goroutine.
 type worker struct {
-	*Relay
+	*Pipeline
 	number  int             // 0 is the one that polls
 	working context.Context // ends when batches in hand are given up
 	router  *transform.Router
@@ -54,14 +54,14 @@ type tableState struct {
 	held  int  // rows that the last batch had to leave, as other sessions hold them
 }
 
-func newWorker(working context.Context, r *Relay, number int) (*worker, error) {
+func newWorker(working context.Context, r *Pipeline, number int) (*worker, error) {
 	router, err := transform.New(r.event, r.route)
 	if err != nil {
 		return nil, err
 	}
 	p := r.opts
 	return &worker{
-		Relay: r, number: number, working: working, router: router,
+		Pipeline: r, number: number, working: working, router: router,
 		pace:   pace{interval: p.Interval, max: p.MaxInterval, wake: r.notified},
 		stalls: backoff.Series{Range: stallWaits},
 	}, nil
@@ -101,7 +101,7 @@ func (w *worker) run(ctx context.Context) error {
 // parked returns once there is a backlog; false when ctx ends.
 func (w *worker) parked(ctx context.Context) bool {
 	select {
-	case <-w.Relay.backlog:
+	case <-w.Pipeline.backlog:
 		return true
 	case <-ctx.Done():
 		return false
@@ -195,11 +195,11 @@ func (w *worker) round(ctx context.Context) (found bool, err error) {
 		}
 		found = found || published
 		if t.busy {
-			signal(w.Relay.backlog)
+			signal(w.Pipeline.backlog)
 		}
 	}
 	if !waiting && w.number == 0 {
-		w.outlet.idle()
+		w.sink.idle()
 	}
 	return found, nil
 }
@@ -225,7 +225,7 @@ func (w *worker) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	var total Backlog
-	for i, name := range w.Relay.tables {
+	for i, name := range w.Pipeline.tables {
 		t, err := ReadTable(ctx, w.conn, w.opts, w.event, w.router, name)
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ import (
 const standbyPoll = 500 * time.Millisecond
 
 // holding is the slot, held by an open stream.
-type holding struct {
+type acquired struct {
 	stream *wal.Stream
 	found  *checkpoint.Checkpoint // the one that the server was compared with; nil for none
 	cp     checkpoint.Checkpoint  // to begin with
@@ -38,7 +38,7 @@ type holding struct {
 // acquire becomes the slot's reader: it creates what is missing on a first
 // start, stands by while another process holds the slot, compares the server
 // with the checkpoint, and starts streaming.
-func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
+func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 	for {
 		h, err := s.tryAcquire(ctx, sql)
 		if !errors.Is(err, catalog.ErrSlotActive) {
@@ -48,7 +48,7 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (holding, error) {
 			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
 		}
 		if err := s.waitForSlot(ctx, sql); err != nil {
-			return holding{}, err
+			return acquired{}, err
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 // tryAcquire is acquire without the waiting. It looks at the slot, the
 // checkpoint and the server's position in the order that checkpoint.Server asks
 // for. What it saw may be past by the time the slot is held: see begin.
-func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err error) {
+func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err error) {
 	repl, err := catalog.ConnectReplication(ctx, s.opts.URL)
 	if err != nil {
 		return h, fmt.Errorf("open replication connection: %w", err)
@@ -161,7 +161,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h holding, err 
 // by which the log is known again before anything in it counts as read. A
 // checkpoint without one, of other tables, or before the slot (see Verify), can
 // only be believed. Until then no more is confirmed than the slot has already.
-func (s *source) recall(h *holding, slot catalog.Slot) {
+func (s *source) recall(h *acquired, slot catalog.Slot) {
 	if found := h.found; found != nil && found.Scope == s.scope() && !found.Landmark.IsZero() && found.LSN == h.cp.LSN {
 		h.cp.Landmark = found.Landmark
 	}
@@ -234,15 +234,15 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Check
 // keeps none, this process still knows what it read, though not whether another
 // instance has confirmed more since.
 func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkpoint, error) {
-	cp, ok, err := s.keeper.store.Load(ctx)
+	cp, ok, err := s.checkpointer.store.Load(ctx)
 	s.owed = err == nil && ok && cp.Creating
 	switch ok = ok && !s.owed; {
 	case err != nil:
 		return nil, fmt.Errorf("load checkpoint: %w", err)
-	case !ok && s.keeper.last().Epoch == 0:
+	case !ok && s.checkpointer.last().Epoch == 0:
 		return nil, nil
 	case !ok:
-		cp = s.keeper.last()
+		cp = s.checkpointer.last()
 		if confirmed > cp.LSN {
 			cp.LSN, cp.Landmark = confirmed, checkpoint.Landmark{Commit: confirmed}
 		}

@@ -15,7 +15,7 @@ import (
 
 // begin starts an epoch of checkpoints as the slot's holder, and publishes the
 // snapshot where one is still owed.
-func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
+func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	defer h.snapshot.Release()
 	if err := s.stillFits(ctx, sql, h); err != nil {
 		return err
@@ -27,15 +27,15 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *holding) error {
 	cp := h.cp
 	s.intake.skip = cp.Skip
 	s.epoch = cp.Epoch // even a save that fails may reach the store
-	if err := s.keeper.begin(ctx, cp); err != nil {
+	if err := s.checkpointer.begin(ctx, cp); err != nil {
 		return err
 	}
 	s.health.active()
-	if err := s.intake.tracker.Idle(cp.LSN); err != nil {
+	if err := s.intake.tracker.Keepalive(cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
 	err := s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, func() {
-		s.keeper.attach(h.stream) // not before: another log's positions are not to be confirmed
+		s.checkpointer.attach(h.stream) // not before: another log's positions are not to be confirmed
 		s.recognised.Store(true)
 	})
 	if err != nil {
@@ -55,12 +55,12 @@ var errPassed = errors.New("the slot was used by somebody else while it was take
 
 // stillFits looks at slot and checkpoint once more. Nobody else can move them
 // while the slot is held, but what tryAcquire saw was before that.
-func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *holding) error {
+func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
 		return err
 	}
-	ours := max(h.cp.LSN, pg.LSN(s.keeper.saved.Load())) // what the stream may have confirmed
+	ours := max(h.cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // what the stream may have confirmed
 	now, err := s.load(ctx, 0)
 	if err != nil {
 		return err

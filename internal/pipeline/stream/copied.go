@@ -16,5 +16,5 @@ func (s *source) reportCopied(stored *checkpoint.Checkpoint, start pg.LSN) {
 	}
 	s.log.Warn("the standby that took over has a copy of the slot that is ahead of its checkpoint; going on from the slot's position, up to which we had confirmed",
 		zap.Stringer("checkpoint", stored.LSN), zap.Stringer("start", start),
-		zap.Bool("saved_by_this_process", start <= pg.LSN(s.keeper.saved.Load())))
+		zap.Bool("saved_by_this_process", start <= pg.LSN(s.checkpointer.saved.Load())))
 }

@@ -17,20 +17,20 @@ import (
 // deliverer moves items from the queue to the sink and reports what is dealt
 // with to the tracker. run is its only goroutine.
 type deliverer struct {
-	queue    *queue
-	sink     sink.Sink
-	tracker  *checkpoint.Locked
-	keeper   *keeper
-	linger   time.Duration
-	delivery *delivery.Delivery
+	queue        *queue
+	sink         sink.Sink
+	tracker      *checkpoint.Locked
+	checkpointer *checkpointer
+	linger       time.Duration
+	delivery     *delivery.Delivery
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
 	settled atomic.Uint64          // events dealt with, so far
 	items   []delivery.Item        // reused
 }
 
-func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *keeper, lines *digest.Log) *deliverer {
-	d := &deliverer{queue: q, sink: p.Sink, tracker: t, keeper: k, linger: p.Linger}
+func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *deliverer {
+	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger}
 	d.delivery = delivery.New(delivery.Options{
 		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
 	})
@@ -117,7 +117,7 @@ func (d *deliverer) settle(batch []item) {
 	}
 	clear(batch)
 	d.queue.release(bytes)
-	d.keeper.event()
+	d.checkpointer.event()
 }
 
 // stopRemedy names every way past a bad event. What the log says of a row cannot

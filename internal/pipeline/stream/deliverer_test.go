@@ -34,10 +34,10 @@ func newDelivering(policy string) *delivering {
 	m, g := &counts{}, &gate{topic: &topic{}}
 	tracker := checkpoint.NewLocked(0)
 	lines := digest.New(zap.NewNop())
-	keeper := newKeeper(&fakeStore{}, tracker, time.Second, m, zap.NewNop())
+	checkpointer := newCheckpointer(&fakeStore{}, tracker, time.Second, m, zap.NewNop())
 	p := Parts{Options: defaultOptions(), Sink: g, Metrics: m}
 	p.OnBadEvent, p.Linger = policy, 0
-	d := newDeliverer(p, newQueue(1<<20), tracker, keeper, lines)
+	d := newDeliverer(p, newQueue(1<<20), tracker, checkpointer, lines)
 	return &delivering{deliverer: d, gate: g, metrics: m}
 }
 

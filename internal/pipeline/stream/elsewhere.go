@@ -49,7 +49,7 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 	e.looked = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, elsewhereTimeout)
 	defer cancel()
-	cp, ok, err := s.keeper.store.Load(ctx) // after the slot was read
+	cp, ok, err := s.checkpointer.store.Load(ctx) // after the slot was read
 	if err != nil {
 		return nil // the takeover loads it, too
 	}

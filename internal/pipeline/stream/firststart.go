@@ -75,7 +75,7 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	}
 	snapshot := opts.Snapshot
 	if snapshot {
-		if err := s.keeper.store.Save(ctx, checkpoint.Beginning(server, opts.Slot)); err != nil {
+		if err := s.checkpointer.store.Save(ctx, checkpoint.Beginning(server, opts.Slot)); err != nil {
 			return nil, fmt.Errorf("note that a slot is created: %w", err)
 		}
 		s.owed = true
@@ -144,5 +144,5 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	}
 	s.log.Info("published the rows that were in the outbox", zap.Int("rows", rows))
 	cp.Snapshot = false
-	return s.keeper.begin(ctx, cp)
+	return s.checkpointer.begin(ctx, cp)
 }

@@ -49,13 +49,13 @@ type Status struct {
 // Health collects what the connector knows of its own state. It is safe for
 // concurrent use.
 type Health struct {
-	kafka    *delivery.Downstream
-	metrics  Metrics
-	queue    *queue
-	tracker  *checkpoint.Locked
-	keeper   *keeper
-	delivery *deliverer
-	intake   *intake
+	kafka        *delivery.Downstream
+	metrics      Metrics
+	queue        *queue
+	tracker      *checkpoint.Locked
+	checkpointer *checkpointer
+	delivery     *deliverer
+	intake       *intake
 	// statusInterval is how often the stream's server is asked for an answer.
 	statusInterval time.Duration
 
@@ -73,15 +73,15 @@ type Health struct {
 	looked   time.Time // when slot and publication were last seen
 }
 
-func newHealth(p Parts, r *Relay, in *intake) *Health {
+func newHealth(p Parts, r *Pipeline, in *intake) *Health {
 	h := &Health{
-		kafka:    p.Kafka,
-		metrics:  p.Metrics,
-		queue:    r.queue,
-		tracker:  r.tracker,
-		keeper:   r.keeper,
-		delivery: r.delivery,
-		intake:   in,
+		kafka:        p.Kafka,
+		metrics:      p.Metrics,
+		queue:        r.queue,
+		tracker:      r.tracker,
+		checkpointer: r.checkpointer,
+		delivery:     r.delivery,
+		intake:       in,
 
 		statusInterval: p.StatusInterval,
 		retention:      &retentionHealth{Observer: p.Metrics},
@@ -154,7 +154,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		reasons = append(reasons, h.storeErr)
 	}
 	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck())...)
-	if reason, unsaved := h.keeper.progress.unready(); unsaved && h.role.Role == role.Active {
+	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
 		reasons = append(reasons, reason)
 	}
 	if h.role.Role == role.Active {
@@ -206,20 +206,20 @@ func (h *Health) unconfirmed() time.Duration {
 
 // silent is for how long the stream has waited for any word of the server.
 func (h *Health) silent() time.Duration {
-	if s := h.keeper.stream.Load(); s != nil {
+	if s := h.checkpointer.stream.Load(); s != nil {
 		return s.Silent()
 	}
 	return 0
 }
 
 func (h *Health) received() pg.LSN {
-	if s := h.keeper.stream.Load(); s != nil {
+	if s := h.checkpointer.stream.Load(); s != nil {
 		return s.Received()
 	}
 	return 0
 }
 
-func (h *Health) confirmed() pg.LSN { return pg.LSN(h.keeper.saved.Load()) }
+func (h *Health) confirmed() pg.LSN { return pg.LSN(h.checkpointer.saved.Load()) }
 
 // checkpointAge is 0 for a spare: what it has not saved is another instance's to
 // publish again.
@@ -229,7 +229,7 @@ func (h *Health) checkpointAge() time.Duration {
 	if h.role.Role == role.Standby {
 		return 0
 	}
-	return h.keeper.progress.age()
+	return h.checkpointer.progress.age()
 }
 
 func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
@@ -238,13 +238,13 @@ func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 func (h *Health) Status() any {
 	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
 	received, confirmed := h.received(), h.confirmed()
-	failing, saveErr := h.keeper.progress.trouble()
+	failing, saveErr := h.checkpointer.progress.trouble()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := Status{
 		Role:           h.role.Role,
 		RoleSince:      h.role.Since,
-		Slot:           h.keeper.last().Slot,
+		Slot:           h.checkpointer.last().Slot,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
 		SlotLagSeconds: h.delivery.lag().Seconds(),

@@ -171,7 +171,7 @@ func (d *database) insert(n, per int) (ids []string) {
 	return ids
 }
 
-// instance is a relay in the background.
+// instance is a pipeline in the background.
 type instance struct {
 	t       *testing.T
 	metrics *counts
@@ -182,7 +182,7 @@ type instance struct {
 	err     error // once done
 }
 
-// start runs a relay of the database into the sink. The test ends it, if
+// start runs a pipeline of the database into the sink. The test ends it, if
 // nothing else does.
 func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	d.t.Helper()

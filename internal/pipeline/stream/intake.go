@@ -24,14 +24,14 @@ import (
 // than a connection: what the server sends again after a reconnect it passes
 // over, once resume has told it where the stream begins. One goroutine uses it.
 type intake struct {
-	router   *transform.Router
-	queue    *queue
-	tracker  *checkpoint.Locked
-	keeper   *keeper
-	tables   map[pg.Table]bool
-	onUpdate string
-	metrics  Metrics
-	digest   *digest.Log
+	router       *transform.Router
+	queue        *queue
+	tracker      *checkpoint.Locked
+	checkpointer *checkpointer
+	tables       map[pg.Table]bool
+	onUpdate     string
+	metrics      Metrics
+	digest       *digest.Log
 
 	changes  atomic.Uint64 // everything but idle positions that arrived
 	relation *pg.Relation  // of the last row
@@ -52,9 +52,9 @@ type intake struct {
 	recognised func()             // called once it did
 }
 
-func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *keeper, lines *digest.Log) *intake {
+func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
 	in := &intake{
-		router: p.Router, queue: q, tracker: t, keeper: k, tables: make(map[pg.Table]bool, len(p.Tables)),
+		router: p.Router, queue: q, tracker: t, checkpointer: k, tables: make(map[pg.Table]bool, len(p.Tables)),
 		onUpdate: p.OnUpdate, metrics: p.Metrics, digest: lines,
 	}
 	for _, t := range p.Tables {
@@ -78,7 +78,7 @@ func (in *intake) consume(ctx context.Context, s *wal.Stream) error {
 }
 
 func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
-	if msg.Kind != wal.Idle {
+	if msg.Kind != wal.Keepalive {
 		in.changes.Add(1)
 	}
 	switch msg.Kind {
@@ -88,7 +88,7 @@ func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 		return in.message(ctx, msg)
 	case wal.Commit:
 		return in.commit(msg)
-	case wal.Idle:
+	case wal.Keepalive:
 		return in.idle(msg.End)
 	case wal.Update, wal.Delete, wal.Truncate:
 		return in.otherChange(msg)
@@ -111,7 +111,7 @@ func (in *intake) commit(msg *wal.Message) error {
 	}
 	in.cut, in.cutMark = pg.Position{}, checkpoint.Landmark{}
 	if in.tracker.InFlight() == 0 {
-		in.keeper.idle()
+		in.checkpointer.idle()
 	}
 	return nil
 }
@@ -121,11 +121,11 @@ func (in *intake) idle(pos pg.LSN) error {
 	if again, err := in.repeated(pos); again || err != nil {
 		return err
 	}
-	if err := in.tracker.Idle(pos); err != nil {
+	if err := in.tracker.Keepalive(pos); err != nil {
 		return fmt.Errorf("idle position: %w", err)
 	}
 	in.end = max(in.end, pos)
-	in.keeper.idle()
+	in.checkpointer.idle()
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 
 func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 	at := msg.Row.Position.CommitLSN
-	if msg.Loose {
+	if msg.NonTransactional {
 		replaying := in.replay != nil
 		if again, err := in.repeated(at); err != nil || again || replaying && at <= in.end {
 			return err
@@ -222,8 +222,8 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 	if err := in.take(ctx, item{Item: delivery.Item{Event: ev}}, in.passOver(&msg.Row, err), msg); err != nil {
 		return err
 	}
-	if msg.Loose {
-		return in.endLoose(at)
+	if msg.NonTransactional {
+		return in.endNonTransactional(at)
 	}
 	in.took(&msg.Row)
 	return nil
@@ -266,7 +266,7 @@ func (in *intake) took(row *pg.Row) {
 // comes upon it in the log, between transactions. Its position is the end of its
 // record, so that a stream from there on begins with what follows it; that may
 // be the record of a commit, whose rows therefore do not count as taken in.
-func (in *intake) endLoose(end pg.LSN) error {
+func (in *intake) endNonTransactional(end pg.LSN) error {
 	if err := in.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
 		return fmt.Errorf("message of no transaction: %w", err)
 	}

@@ -45,8 +45,8 @@ func testIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 	tracker := checkpoint.NewLocked(0)
 	p := Parts{Options: defaultOptions(), Router: router, Metrics: m}
 	p.OnUpdate = onUpdate
-	keeper := newKeeper(&fakeStore{}, tracker, time.Second, m, zap.NewNop())
-	return newIntake(p, newQueue(1<<20), tracker, keeper, digest.New(zap.NewNop())), m
+	checkpointer := newCheckpointer(&fakeStore{}, tracker, time.Second, m, zap.NewNop())
+	return newIntake(p, newQueue(1<<20), tracker, checkpointer, digest.New(zap.NewNop())), m
 }
 
 // row is a change of the given kind; its event id says where it was.
@@ -61,7 +61,7 @@ func row(kind wal.Kind, rel *pg.Relation, lsn pg.LSN, seq uint32) *wal.Message {
 
 func insert(lsn pg.LSN, seq uint32) *wal.Message { return row(wal.Insert, outboxRelation, lsn, seq) }
 func commit(end pg.LSN) *wal.Message             { return &wal.Message{Kind: wal.Commit, End: end} }
-func idle(pos pg.LSN) *wal.Message               { return &wal.Message{Kind: wal.Idle, End: pos} }
+func idle(pos pg.LSN) *wal.Message               { return &wal.Message{Kind: wal.Keepalive, End: pos} }
 
 // again stands for a new connection, whose stream begins at start.
 func again(start pg.LSN) *wal.Message { return &wal.Message{End: start} }
@@ -92,7 +92,7 @@ func queued(q *queue) (ids []string) {
 
 // loose is a message of no transaction.
 func loose(pos pg.LSN) *wal.Message {
-	m := &wal.Message{Kind: wal.LogicalMessage, Prefix: "outbox", Loose: true}
+	m := &wal.Message{Kind: wal.LogicalMessage, Prefix: "outbox", NonTransactional: true}
 	m.Row.Position.CommitLSN = pos
 	m.Content, _ = envelope.Encode(&envelope.Message{ID: fmt.Appendf(nil, "loose %d", pos)})
 	return m

@@ -120,8 +120,8 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 // the metrics and the health endpoint show of it. It returns the end of the log.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (pg.LSN, error) {
 	seen, err := s.inspect(ctx, conn)
-	cp.LSN = max(cp.LSN, pg.LSN(s.keeper.saved.Load())) // after the slot was read: it follows the checkpoint
-	cp.Publication = s.keeper.publication()             // as it was at the last look
+	cp.LSN = max(cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // after the slot was read: it follows the checkpoint
+	cp.Publication = s.checkpointer.publication()             // as it was at the last look
 	if err != nil {
 		return 0, s.sinceCheckpoint(&cp, err)
 	}
@@ -133,7 +133,7 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 	if _, err := checkpoint.Verify(&cp, seen); err != nil {
 		return 0, err
 	}
-	s.keeper.follow(seen.Publication)
+	s.checkpointer.follow(seen.Publication)
 	s.health.slotSeen(seen.Slot, server.FlushLSN)
 	return server.FlushLSN, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 )
 
-// Options are what a Relay is told.
+// Options are what a Pipeline is told.
 type Options struct {
 	// URL is the source's connection string.
 	URL string

@@ -94,7 +94,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 				t.Errorf("ready %v: %q, want %q", ok, got, want)
 			}
 		}
-		if err := r.keeper.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}); err != nil {
+		if err := r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}); err != nil {
 			t.Fatal(err)
 		}
 		h.active()
@@ -112,10 +112,10 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < stalledAfter.Seconds() {
 			t.Errorf("the oldest is unconfirmed for %v s", got)
 		}
-		if err := r.tracker.Idle(500); err != nil {
+		if err := r.tracker.Keepalive(500); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.keeper.advance(t.Context()); err != nil {
+		if err := r.checkpointer.advance(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ready("")

@@ -226,7 +226,7 @@ func TestUnknownHostIsTriedAgain(t *testing.T) {
 }
 
 // Failure mode 23: an idle outbox beside a busy table. The slot follows each
-// mebibyte of the log by itself. (How soon is the keeper's to decide, and its
+// mebibyte of the log by itself. (How soon is the checkpointer's to decide, and its
 // tests' to say.) It runs without others beside it: they would write to the log
 // too.
 func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {

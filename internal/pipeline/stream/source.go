@@ -24,8 +24,8 @@ const sessionReset = 30 * time.Second
 // sessionWaits are those between sessions.
 var sessionWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
 
-// ErrTakenOver ends a relay whose slot another instance has read meanwhile: what
-// it has in flight is out of date and was dropped. A new relay may stand by.
+// ErrTakenOver ends a pipeline whose slot another instance has read meanwhile: what
+// it has in flight is out of date and was dropped. A new pipeline may stand by.
 var ErrTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date")
 
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
@@ -33,12 +33,12 @@ var ErrTakenOver = errors.New("another instance has read the slot in the meantim
 // run is its only goroutine, and owns all of it; the monitor beside it only reads
 // what never changes, and sets whole.
 type source struct {
-	opts   Options
-	tables []pg.Table // none where only messages are read
-	intake *intake
-	keeper *keeper
-	health *Health
-	log    *zap.Logger
+	opts         Options
+	tables       []pg.Table // none where only messages are read
+	intake       *intake
+	checkpointer *checkpointer
+	health       *Health
+	log          *zap.Logger
 
 	database  string      // that the slot must be of
 	epoch     int64       // of our checkpoints; 0 before the first stream
@@ -103,7 +103,7 @@ func (s *source) session(ctx context.Context) error {
 		s.stream = h.stream // close confirms what is drained by then
 		return nil
 	}
-	s.keeper.attach(nil)
+	s.checkpointer.attach(nil)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if closeErr := h.stream.Close(closing); closeErr != nil {
@@ -116,12 +116,12 @@ func (s *source) session(ctx context.Context) error {
 // and is the reason returned. An alarm of the monitor is never final: if another
 // instance took the slot unnoticed, its progress looks like a loss. The next
 // session knows, as it compares in the right order.
-func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
+func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.whole.Store(0) // another server's positions would mislead
 	s.recognised.Store(false)
-	s.keeper.follow(h.cp.Publication)
+	s.checkpointer.follow(h.cp.Publication)
 	s.server = h.stream.Server()
 	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
@@ -140,7 +140,7 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *holding) error {
 }
 
 // publish begins as the slot's holder and takes in the stream until it ends.
-func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *holding) error {
+func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.warnOfCommitsThatWait(ctx, sql); err != nil {
 		return err
 	}
@@ -174,8 +174,8 @@ func (s *source) close(ctx context.Context) {
 		return
 	}
 	if s.recognised.Load() {
-		s.keeper.attach(s.stream)
-		s.keeper.attach(nil)
+		s.checkpointer.attach(s.stream)
+		s.checkpointer.attach(nil)
 	}
 	if err := s.stream.Close(ctx); err != nil {
 		s.log.Warn("the server may not have seen the last confirmed position; some events may be sent again", zap.Error(err))

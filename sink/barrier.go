@@ -14,16 +14,16 @@ import (
 // the rest would start a fresh sequence and be written ahead of it. With the
 // gate the refusal comes later, when the client fails everything it has
 // buffered for the partition.
-type gate struct{ mu sync.RWMutex }
+type writeBarrier struct{ mu sync.RWMutex }
 
 // close holds all writes until open. It waits for nobody: bytes that passed
 // before it were encoded before it.
-func (g *gate) close() { g.mu.Lock() }
+func (g *writeBarrier) close() { g.mu.Lock() }
 
-func (g *gate) open() { g.mu.Unlock() }
+func (g *writeBarrier) open() { g.mu.Unlock() }
 
 // dialer returns dial with the gate in each of its connections.
-func (g *gate) dialer(dial dialFunc) dialFunc {
+func (g *writeBarrier) dialer(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
@@ -35,7 +35,7 @@ func (g *gate) dialer(dial dialFunc) dialFunc {
 
 type gatedConn struct {
 	net.Conn
-	gate *gate
+	gate *writeBarrier
 }
 
 // Write implements net.Conn.

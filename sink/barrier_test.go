@@ -12,7 +12,7 @@ func TestMode30GateHoldsWrites(t *testing.T) {
 	client, broker := net.Pipe()
 	defer client.Close()
 	defer broker.Close()
-	g := new(gate)
+	g := new(writeBarrier)
 	conn, err := g.dialer(func(context.Context, string, string) (net.Conn, error) { return client, nil })(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)

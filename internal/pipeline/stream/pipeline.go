@@ -1,13 +1,13 @@
-// Package relay wires the connector: it reads the slot, makes events of the
-// rows, delivers them, and confirms what was acked.
+// Package stream is the source that reads a slot: it makes events of the rows,
+// delivers them, and confirms what was acknowledged.
 //
 // Run owns and joins all of its goroutines:
 //
-//	intake      Run's own: reads the stream, transforms, fills the queue
-//	monitor     one per session, on its own connection: watches slot and publication
-//	retention   one per session, on its own connection, where it is on
-//	delivery    empties the queue into the sink, settles the tracker
-//	keeper      saves the tracker's position, then has it confirmed
+//	intake        Run's own: reads the stream, routes, fills the queue
+//	monitor       one per session, on its own connection: watches slot and publication
+//	retention     one per session, on its own connection, where it is on
+//	deliverer     empties the queue into the sink, tells the tracker
+//	checkpointer  saves the tracker's position, then has it confirmed
 //
 // (wal.Stream owns one more, which sends the standby status.)
 //
@@ -25,7 +25,7 @@
 //  4. An error that is not transient ends Run with its class; nothing is marked
 //     done on the way out that is not.
 //
-//  5. A relay whose slot another instance has read drops what it has in flight
+//  5. A pipeline whose slot another instance has read drops what it has in flight
 //     and saves nothing more: it ends with ErrTakenOver.
 //
 // Non-goals: several pipelines in one process, exactly-once delivery.
@@ -48,35 +48,35 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Parts are what a Relay works with. All are required.
+// Parts are what a Pipeline works with. All are required.
 type Parts struct {
 	Options
 	Router  *transform.Router
 	Sink    sink.Sink
 	Store   checkpoint.Store
 	Metrics Metrics
-	// Kafka is what is known of it; it outlives the relay.
+	// Kafka is what is known of it; it outlives the pipeline.
 	Kafka *delivery.Downstream
 	Log   *zap.Logger
 }
 
-// Relay is one connector. Make it with New; Run it once.
-type Relay struct {
-	opts     Options
-	queue    *queue
-	tracker  *checkpoint.Locked
-	keeper   *keeper
-	delivery *deliverer
-	source   *source
-	health   *Health
-	digest   *digest.Log
-	closing  time.Duration // bounds the last checkpoint, and then the last standby status
-	log      *zap.Logger
+// Pipeline reads one slot. Make it with New; Run it once.
+type Pipeline struct {
+	opts         Options
+	queue        *queue
+	tracker      *checkpoint.Locked
+	checkpointer *checkpointer
+	delivery     *deliverer
+	source       *source
+	health       *Health
+	digest       *digest.Log
+	closing      time.Duration // bounds the last checkpoint, and then the last standby status
+	log          *zap.Logger
 }
 
-// New wires the parts; it starts nothing. The relay does not close them.
-func New(p Parts) *Relay {
-	r := &Relay{
+// New wires the parts; it starts nothing. The pipeline does not close them.
+func New(p Parts) *Pipeline {
+	r := &Pipeline{
 		opts:    p.Options,
 		queue:   newQueue(p.MaxBufferedBytes),
 		tracker: checkpoint.NewLocked(0),
@@ -84,14 +84,14 @@ func New(p Parts) *Relay {
 		closing: closeTimeout,
 		log:     p.Log,
 	}
-	r.keeper = newKeeper(p.Store, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
-	r.delivery = newDeliverer(p, r.queue, r.tracker, r.keeper, r.digest)
-	in := newIntake(p, r.queue, r.tracker, r.keeper, r.digest)
+	r.checkpointer = newCheckpointer(p.Store, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
+	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
+	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	r.health = newHealth(p, r, in)
 	r.source = &source{
-		opts:   p.Options,
-		keeper: r.keeper,
-		health: r.health,
+		opts:         p.Options,
+		checkpointer: r.checkpointer,
+		health:       r.health,
 
 		elsewhere: elsewhere{poll: elsewherePoll, patience: elsewherePatience},
 
@@ -106,8 +106,8 @@ func New(p Parts) *Relay {
 	return r
 }
 
-// Health tells how the relay is.
-func (r *Relay) Health() *Health { return r.health }
+// Health tells how the pipeline is.
+func (r *Pipeline) Health() *Health { return r.health }
 
 // errDrained ends the workers once they have nothing left to do.
 var errDrained = errors.New("drained")
@@ -116,8 +116,8 @@ var errDrained = errors.New("drained")
 // in flight for at most errors.drain_timeout, confirms the last position and
 // returns nil. It returns early with an error that it cannot mend; the error's
 // failure.Class is the process's exit code, that of the worst if there are
-// several. After ErrTakenOver, which is transient, a new Relay may stand by.
-func (r *Relay) Run(ctx context.Context) error {
+// several. After ErrTakenOver, which is transient, a new Pipeline may stand by.
+func (r *Pipeline) Run(ctx context.Context) error {
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -138,7 +138,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		defer close(delivered)
 		return work(r.delivery.run)
 	})
-	workers.Go(func() error { return work(r.keeper.run) })
+	workers.Go(func() error { return work(r.checkpointer.run) })
 
 	err := r.source.run(reading)
 	r.health.stopping()
@@ -150,7 +150,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	err = failure.Join(err, workers.Wait())
 	r.digest.Flush()
 
-	finish := []func(context.Context){r.keeper.finish, r.source.close}
+	finish := []func(context.Context){r.checkpointer.finish, r.source.close}
 	if errors.Is(err, ErrTakenOver) {
 		finish = finish[1:] // the checkpoint is another one's
 	}
@@ -162,13 +162,13 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// closeTimeout is Relay.closing: a stop waits no longer for a store or a server
+// closeTimeout is Pipeline.closing: a stop waits no longer for a store or a server
 // that does not answer.
 const closeTimeout = 3 * time.Second
 
 // drain waits until the delivery has emptied the queue, or gives up on it after
 // errors.drain_timeout, and before where it waits for a topic.
-func (r *Relay) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
+func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
 	if why := drain.Wait(delivered, r.opts.DrainTimeout, r.health.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",

@@ -11,22 +11,22 @@ import (
 // outlet is the sink that the workers share. A sink takes one delivery at a time
 // and none after a failed one; the outlet makes the workers take turns, and
 // opens a new sink in place of one that failed.
-type outlet struct {
+type sharedSink struct {
 	open  func() (sink.Sink, error)
 	turn  chan struct{} // has an element while nobody delivers
 	sink  sink.Sink     // nil: to be opened; guarded by turn
 	began atomic.Int64  // when the delivery in progress began, in Unix nanoseconds; 0: none
 }
 
-func newOutlet(open func() (sink.Sink, error)) *outlet {
-	o := &outlet{open: open, turn: make(chan struct{}, 1)}
+func newSharedSink(open func() (sink.Sink, error)) *sharedSink {
+	o := &sharedSink{open: open, turn: make(chan struct{}, 1)}
 	o.turn <- struct{}{}
 	return o
 }
 
 // use waits for the turn and calls fn. It returns ctx's cause if that ends
 // first.
-func (o *outlet) use(ctx context.Context, fn func(sink.Sink) error) error {
+func (o *sharedSink) use(ctx context.Context, fn func(sink.Sink) error) error {
 	select {
 	case <-o.turn:
 	case <-ctx.Done():
@@ -53,7 +53,7 @@ func (o *outlet) use(ctx context.Context, fn func(sink.Sink) error) error {
 
 // stuck is for how long nothing has been acknowledged although it was tried; 0
 // where there is nothing to deliver.
-func (o *outlet) stuck() time.Duration {
+func (o *sharedSink) stuck() time.Duration {
 	if began := o.began.Load(); began != 0 {
 		return time.Since(time.Unix(0, began))
 	}
@@ -61,10 +61,10 @@ func (o *outlet) stuck() time.Duration {
 }
 
 // idle notes that there is nothing to deliver.
-func (o *outlet) idle() { o.began.Store(0) }
+func (o *sharedSink) idle() { o.began.Store(0) }
 
 // close closes the sink. No worker may be left.
-func (o *outlet) close() {
+func (o *sharedSink) close() {
 	if o.sink != nil {
 		o.sink.Close()
 	}

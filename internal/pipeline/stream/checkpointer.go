@@ -30,13 +30,13 @@ const (
 // saveWaits are those between attempts at a save.
 var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
-// keeper makes the acked position durable and then has it confirmed, in this
+// checkpointer makes the acked position durable and then has it confirmed, in this
 // order: the slot's confirmed position never passes the checkpoint, so a slot
 // that did was moved by somebody else.
 //
 // begin comes before the tracker hears of any position, as only then is it
 // known what a checkpoint has to say besides.
-type keeper struct {
+type checkpointer struct {
 	store    checkpoint.Store
 	tracker  *checkpoint.Locked
 	interval time.Duration
@@ -56,8 +56,8 @@ type keeper struct {
 	seen    string                // the publication at the last look; the next checkpoint says so
 }
 
-func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *keeper {
-	k := &keeper{
+func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *checkpointer {
+	k := &checkpointer{
 		store:    bounded{store},
 		tracker:  tracker,
 		interval: interval,
@@ -72,17 +72,17 @@ func newKeeper(store checkpoint.Store, tracker *checkpoint.Locked, interval time
 
 // begin sets what the next checkpoints say besides the position, and saves the
 // first of them.
-func (k *keeper) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
+func (k *checkpointer) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return k.exclusive(ctx, func() error { return k.try(ctx, cp) })
 }
 
 // advance saves the tracker's position.
-func (k *keeper) advance(ctx context.Context) error {
+func (k *checkpointer) advance(ctx context.Context) error {
 	return k.exclusive(ctx, func() error { return k.try(ctx, k.last()) })
 }
 
 // exclusive calls fn while no other save is in progress.
-func (k *keeper) exclusive(ctx context.Context, fn func() error) error {
+func (k *checkpointer) exclusive(ctx context.Context, fn func() error) error {
 	select {
 	case k.saving <- struct{}{}:
 		defer func() { <-k.saving }()
@@ -93,7 +93,7 @@ func (k *keeper) exclusive(ctx context.Context, fn func() error) error {
 }
 
 // finish saves the last position, once run has ended.
-func (k *keeper) finish(ctx context.Context) {
+func (k *checkpointer) finish(ctx context.Context) {
 	if k.failed || !k.ahead() && !k.changed() {
 		return
 	}
@@ -103,7 +103,7 @@ func (k *keeper) finish(ctx context.Context) {
 }
 
 // last returns the checkpoint saved last.
-func (k *keeper) last() checkpoint.Checkpoint {
+func (k *checkpointer) last() checkpoint.Checkpoint {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current
@@ -112,7 +112,7 @@ func (k *keeper) last() checkpoint.Checkpoint {
 // follow has the next checkpoints say what the publication was at the last look,
 // which fits what it was before: a membership that came since is then known to
 // have been there while an older one still was. It never blocks.
-func (k *keeper) follow(publication string) {
+func (k *checkpointer) follow(publication string) {
 	k.mu.Lock()
 	k.seen = publication
 	k.mu.Unlock()
@@ -120,7 +120,7 @@ func (k *keeper) follow(publication string) {
 }
 
 // publication is what follow was told last.
-func (k *keeper) publication() string {
+func (k *checkpointer) publication() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.seen
@@ -128,32 +128,32 @@ func (k *keeper) publication() string {
 
 // changed reports whether the last checkpoint says another publication than was
 // seen since.
-func (k *keeper) changed() bool {
+func (k *checkpointer) changed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current.Epoch != 0 && k.current.Publication != k.seen
 }
 
 // event notes that events were acked and wakes run.
-func (k *keeper) event() {
+func (k *checkpointer) event() {
 	k.acked.Store(true)
 	k.moved()
 }
 
 // idle wakes run for a position that passed no event.
-func (k *keeper) idle() { k.moved() }
+func (k *checkpointer) idle() { k.moved() }
 
-func (k *keeper) moved() {
+func (k *checkpointer) moved() {
 	k.progress.moved()
 	signal(k.wake)
 }
 
 // ahead tells whether there is a position to save.
-func (k *keeper) ahead() bool { return k.tracker.Position() > pg.LSN(k.saved.Load()) }
+func (k *checkpointer) ahead() bool { return k.tracker.Position() > pg.LSN(k.saved.Load()) }
 
 // run saves and confirms positions until ctx ends. It returns an error that
 // retrying cannot mend.
-func (k *keeper) run(ctx context.Context) error {
+func (k *checkpointer) run(ctx context.Context) error {
 	timer := time.NewTimer(quietInterval)
 	defer timer.Stop()
 	retry := backoff.Series{Range: saveWaits}
@@ -190,7 +190,7 @@ func (k *keeper) run(ctx context.Context) error {
 
 // wait is how long the tracker's position may still wait to be saved; 0 means
 // that it is due.
-func (k *keeper) wait() time.Duration {
+func (k *checkpointer) wait() time.Duration {
 	moved := int64(k.tracker.Position()) - int64(k.saved.Load())
 	limit := quietInterval
 	switch {
@@ -207,7 +207,7 @@ func (k *keeper) wait() time.Duration {
 }
 
 // try is save, with what health and metrics show of it.
-func (k *keeper) try(ctx context.Context, cp checkpoint.Checkpoint) error {
+func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error {
 	began := time.Now()
 	k.progress.begin()
 	err := k.save(ctx, cp)
@@ -224,7 +224,7 @@ func (k *keeper) try(ctx context.Context, cp checkpoint.Checkpoint) error {
 
 // save makes cp durable, at the tracker's position where that is further, and
 // confirms it. It is called through exclusive.
-func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
+func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.acked.Store(false) // before the position is read: an ack in between counts for the next save
 	position, landmark := k.tracker.Progress()
 	if landmark.Commit > cp.Landmark.Commit {
@@ -249,7 +249,7 @@ func (k *keeper) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 
 // enter has later checkpoints say epoch, although its first save may yet fail:
 // if it reaches the store all the same, those of the epoch before do not count.
-func (k *keeper) enter(epoch int64) {
+func (k *checkpointer) enter(epoch int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.current.Epoch != 0 {
@@ -258,14 +258,14 @@ func (k *keeper) enter(epoch int64) {
 }
 
 // confirm tells the present stream, if any, the last saved position.
-func (k *keeper) confirm() {
+func (k *checkpointer) confirm() {
 	if s := k.stream.Load(); s != nil {
 		s.Confirm(pg.LSN(k.saved.Load()))
 	}
 }
 
 // attach confirms on s from now on; nil detaches.
-func (k *keeper) attach(s *wal.Stream) {
+func (k *checkpointer) attach(s *wal.Stream) {
 	k.stream.Store(s)
 	k.confirm()
 }

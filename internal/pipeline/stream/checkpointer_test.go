@@ -17,9 +17,9 @@ import (
 
 const interval = 100 * time.Millisecond
 
-// keeping is a keeper that runs in a synctest bubble, begun at 1000.
+// keeping is a checkpointer that runs in a synctest bubble, begun at 1000.
 type keeping struct {
-	*keeper
+	*checkpointer
 	store   *fakeStore
 	metrics *counts
 	stop    func() error // ends run and returns its error
@@ -28,7 +28,7 @@ type keeping struct {
 func keep(t *testing.T) keeping {
 	t.Helper()
 	s, m := &fakeStore{}, &counts{}
-	k := newKeeper(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
+	k := newCheckpointer(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
 	if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func (k keeping) ack(t *testing.T, end pg.LSN) {
 // idleTo moves the position past nothing of ours.
 func (k keeping) idleTo(t *testing.T, pos pg.LSN) {
 	t.Helper()
-	if err := k.tracker.Idle(pos); err != nil {
+	if err := k.tracker.Keepalive(pos); err != nil {
 		t.Fatal(err)
 	}
 	k.idle()
@@ -168,7 +168,7 @@ func TestKeeperRetriesAFailingStoreWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("store is away") })
-		for end := pg.LSN(1001); end <= 1600; end++ { // each ack wakes the keeper
+		for end := pg.LSN(1001); end <= 1600; end++ { // each ack wakes the checkpointer
 			k.ack(t, end)
 			pass(100 * time.Millisecond)
 		}
