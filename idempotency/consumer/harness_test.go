@@ -184,16 +184,6 @@ func receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// staysOpen fails the test if the context ends within a moment.
-func staysOpen(t testing.TB, ctx context.Context) { //nolint:revive // t comes first in tests
-	t.Helper()
-	select {
-	case <-ctx.Done():
-		t.Errorf("the handler's context ended at once: %v", context.Cause(ctx))
-	case <-time.After(300 * time.Millisecond):
-	}
-}
-
 // record returns one with an id.
 func record(partition int32, key, id string) *kgo.Record {
 	return &kgo.Record{
