@@ -113,7 +113,7 @@ func TestRefusedCommitIsRepeated(t *testing.T) {
 	}
 	start(t, cfg)
 	admin := kadm.NewClient(b.Client(t))
-	testserver.Eventually(t, "the commit", func() bool { return committed(t, admin, 0) == 1 })
+	eventuallyCommitted(t, admin, 1, 1)
 	if refused.Load() != 3 || failures.Load() != 3 {
 		t.Errorf("%d commits were refused and %d reported, want 3", refused.Load(), failures.Load())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 const (
@@ -234,6 +235,19 @@ func committed(t testing.TB, admin *kadm.Client, partition int32) int64 {
 		return 0
 	}
 	return max(0, o.At)
+}
+
+// eventuallyCommitted waits until the group's offset of each partition is n.
+func eventuallyCommitted(t testing.TB, admin *kadm.Client, partitions int32, n int64) {
+	t.Helper()
+	testserver.Eventually(t, fmt.Sprintf("commits of %d", n), func() bool {
+		for p := range partitions {
+			if committed(t, admin, p) != n {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 var errDown = errors.New("the warehouse does not answer")

@@ -115,14 +115,7 @@ func TestMembersComeAndGo(t *testing.T) {
 				members[victim] = join(t, b, l, balancer, handler)
 			}
 			admin := kadm.NewClient(b.Client(t))
-			testserver.Eventually(t, "all to be committed", func() bool {
-				for p := range int32(partitions) {
-					if committed(t, admin, p) != n {
-						return false
-					}
-				}
-				return true
-			})
+			eventuallyCommitted(t, admin, partitions, n)
 			c.verify(t)
 			if c.distinct() != len(records) {
 				t.Errorf("%d records were handled, want %d", c.distinct(), len(records))
@@ -333,7 +326,7 @@ func TestExpulsionCutsOffAtOnce(t *testing.T) {
 	if cause := receive(t, "the cause", causes); !errors.Is(cause, consumer.ErrPartitionLost) {
 		t.Errorf("the handler's context ended because %v", cause)
 	}
-	testserver.Eventually(t, "the record to be handled again", func() bool { return committed(t, admin, 0) == 1 })
+	eventuallyCommitted(t, admin, 1, 1)
 }
 
 // TestAHandlerThatHeedsNothingDoesNotKeepTheGroup: Run waits for it, the other

@@ -166,7 +166,7 @@ func TestOneKeyThatWaitsHoldsUpNoOther(t *testing.T) {
 	}
 	testserver.Eventually(t, "the partition to count as paused", func() bool { return paused.Load() == 1 })
 	l.set("0/0", "done")
-	testserver.Eventually(t, "all to be committed", func() bool { return committed(t, admin, 0) == n })
+	eventuallyCommitted(t, admin, 1, n)
 	testserver.Eventually(t, "no partition to count as paused", func() bool { return paused.Load() == 0 })
 	if got := handled.Load(); got != int64(len(records)-1) {
 		t.Errorf("%d records were handled, want %d: all but that of somebody else", got, len(records)-1)
@@ -199,14 +199,7 @@ func TestStoreDownPausesAllAndResumes(t *testing.T) {
 	testserver.Eventually(t, "all partitions to go on", func() bool { return handled.Load() == partitions })
 	close(release)
 	admin := kadm.NewClient(b.Client(t))
-	testserver.Eventually(t, "all to be committed", func() bool {
-		for p := range int32(partitions) {
-			if committed(t, admin, p) != n {
-				return false
-			}
-		}
-		return true
-	})
+	eventuallyCommitted(t, admin, partitions, n)
 }
 
 func TestStopDrains(t *testing.T) {
@@ -294,7 +287,7 @@ func TestDeadLetterThatCannotBeWrittenIsNotCommitted(t *testing.T) {
 		t.Errorf("committed %d, handled %d, although the dead letter is not written", at, handled.Load())
 	}
 	b.CreateTopic(t, "orders.dead", 1, nil)
-	testserver.Eventually(t, "both records to be committed", func() bool { return committed(t, admin, 0) == 2 })
+	eventuallyCommitted(t, admin, 1, 2)
 	letter := b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))[0]
 	headers := map[string]string{}
 	for _, h := range letter.Headers {
