@@ -91,7 +91,7 @@ func TestTheBreakerOpensAndCloses(t *testing.T) {
 
 func TestAnswersAndCancellationsDoNotOpenIt(t *testing.T) {
 	inner := &failing{Store: memory.NewStore(memory.StoreOptions{})}
-	s := breaker.New(inner, breaker.Options{Failures: 2})
+	s := breaker.New(inner, breaker.Options{})
 	for _, err := range []error{idempotency.ErrMismatch, idempotency.ErrBadKey, context.Canceled} {
 		inner.err = fmt.Errorf("claim: %w", err)
 		for range 10 {
