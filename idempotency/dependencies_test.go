@@ -19,14 +19,15 @@ var (
 )
 
 // dependencies says what importing a package may pull in beside the standard
-// library, the core and internal/backoff: modules, or packages of this module,
-// by the beginnings of their paths. A new package needs a line here.
+// library, the core, internal/backoff and internal/circuit: modules, or packages
+// of this module, by the beginnings of their paths. A new package needs a line
+// here.
 var dependencies = map[string][]string{
 	"idempotency":           nil,
 	"idempotency/storetest": nil,
 	"idempotency/guard":     nil,
 	"idempotency/memory":    {"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2/"},
-	"idempotency/breaker":   {"github.com/sony/gobreaker/v2"},
+	"idempotency/breaker":   nil,
 	"idempotency/redis":     {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
 	"idempotency/postgres":  {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/"},
 	"idempotency/dynamodb":  {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},
@@ -48,7 +49,8 @@ func TestImportingAPackagePullsInItsOwnClientOnly(t *testing.T) {
 				t.Fatal("say in the table above what it may pull in")
 			}
 			for _, dep := range list(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg) {
-				if dep == pkg || dep == module+"idempotency" || dep == module+"internal/backoff" {
+				switch dep {
+				case pkg, module + "idempotency", module + "internal/backoff", module + "internal/circuit":
 					continue
 				}
 				if !slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(dep, prefix) }) {

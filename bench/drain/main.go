@@ -21,9 +21,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
@@ -53,10 +50,9 @@ type settings []string
 func (s *settings) String() string     { return fmt.Sprint(*s) }
 func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
 
-func main() {
-	if ok, err := rig.ServeBroker(); ok {
-		exit(err)
-	}
+func main() { rig.Main("drain", start) }
+
+func start(ctx context.Context) error {
 	var o options
 	flag.IntVar(&o.rows, "rows", 300_000, "outbox rows in the backlog")
 	flag.IntVar(&o.perTx, "per-tx", 10, "outbox rows per transaction")
@@ -70,20 +66,9 @@ func main() {
 	flag.Var(&o.set, "set", "a configuration key=value for the connector, repeatable")
 	flag.Parse()
 	if o.mode != modeTable && o.mode != modeMessage && o.mode != modeBoth {
-		exit(fmt.Errorf("-mode %s: want %s, %s or %s", o.mode, modeTable, modeMessage, modeBoth))
+		return fmt.Errorf("-mode %s: want %s, %s or %s", o.mode, modeTable, modeMessage, modeBoth)
 	}
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	exit(run(ctx, o))
-}
-
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "drain:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	return run(ctx, o)
 }
 
 func run(ctx context.Context, o options) error {

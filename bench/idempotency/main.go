@@ -24,9 +24,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 type options struct {
@@ -35,16 +35,13 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	o, err := parse(os.Args[1:])
-	if err == nil {
-		err = run(ctx, o, os.Stdout)
-	}
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "idempotency:", err)
-		os.Exit(1)
-	}
+	rig.Main("idempotency", func(ctx context.Context) error {
+		o, err := parse(os.Args[1:])
+		if err != nil {
+			return err
+		}
+		return run(ctx, o, os.Stdout)
+	})
 }
 
 func parse(args []string) (options, error) {

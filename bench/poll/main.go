@@ -20,9 +20,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
@@ -36,7 +33,9 @@ type options struct {
 	binary                      string
 }
 
-func main() {
+func main() { rig.Main("poll", start) }
+
+func start(ctx context.Context) error {
 	var o options
 	flag.IntVar(&o.rows, "rows", 10_000_000, "rows in the large table, all published")
 	flag.IntVar(&o.small, "small", 10_000, "rows in the small one")
@@ -48,14 +47,7 @@ func main() {
 	flag.DurationVar(&o.load, "load", 20*time.Second, "how long each load lasts")
 	flag.StringVar(&o.binary, "binary", "", "the connector; built from this tree when empty")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "poll:", err)
-		os.Exit(1)
-	}
+	return run(ctx, o)
 }
 
 func run(ctx context.Context, o options) error {

@@ -23,9 +23,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
@@ -62,10 +59,9 @@ func (o options) validate() error {
 	return nil
 }
 
-func main() {
-	if ok, err := rig.ServeBroker(); ok {
-		exit(err)
-	}
+func main() { rig.Main("retention", start) }
+
+func start(ctx context.Context) error {
 	var o options
 	flag.IntVar(&o.rate, "rate", 100, "events per second of the traffic")
 	flag.Float64Var(&o.minutes, "minutes", 60, "minutes of traffic with retention")
@@ -79,20 +75,9 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "", "the connector; built from this tree when empty")
 	flag.Parse()
 	if err := o.validate(); err != nil {
-		exit(err)
+		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o)
-	stop()
-	exit(err)
-}
-
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "retention:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	return run(ctx, o)
 }
 
 func run(ctx context.Context, o options) error {

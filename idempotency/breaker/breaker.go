@@ -16,11 +16,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
-
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
 )
 
 // The defaults of Options.
@@ -48,7 +48,11 @@ type Options struct {
 // is safe for concurrent use.
 type Store struct {
 	idempotency.Store // extends and settles
-	breaker           *gobreaker.TwoStepCircuitBreaker[struct{}]
+	onChange          func(from, to string)
+
+	mu      sync.Mutex
+	breaker *circuit.Breaker[int]
+	calls   int
 }
 
 // New returns the store behind a closed breaker.
@@ -59,53 +63,69 @@ func New(s idempotency.Store, o Options) *Store {
 	if o.Open <= 0 {
 		o.Open = DefaultOpen
 	}
-	settings := gobreaker.Settings{
-		Timeout:      o.Open,
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= o.Failures },
-		IsSuccessful: idempotency.Answered,
-		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
+	if o.OnChange == nil {
+		o.OnChange = func(string, string) {}
 	}
-	if o.OnChange != nil {
-		settings.OnStateChange = func(_ string, from, to gobreaker.State) { o.OnChange(from.String(), to.String()) }
-	}
-	return &Store{Store: s, breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](settings)}
+	open := func(int) time.Duration { return o.Open }
+	return &Store{Store: s, onChange: o.OnChange, breaker: circuit.New[int](int(o.Failures), open)}
 }
 
 // Claim implements idempotency.Store; its error may be ErrOpen.
 func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
-	done, err := s.allow()
+	n, err := s.begin()
 	if err != nil {
 		return idempotency.Claim{}, fmt.Errorf("claim %q: %w", key, err)
 	}
 	c, err := s.Store.Claim(ctx, key, req)
-	done(outcome(ctx, err))
+	s.end(ctx, n, err)
 	return c, err
 }
 
 // Inspect implements idempotency.Store; its error may be ErrOpen.
 func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
-	done, err := s.allow()
+	n, err := s.begin()
 	if err != nil {
 		return idempotency.Record{}, fmt.Errorf("inspect %q: %w", key, err)
 	}
 	r, err := s.Store.Inspect(ctx, key)
-	done(outcome(ctx, err))
+	s.end(ctx, n, err)
 	return r, err
 }
 
-// outcome is what the breaker is told of a call. Clients do not always say that
-// it was their caller who ended it.
-func outcome(ctx context.Context, err error) error {
-	if !idempotency.Answered(err) && errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err()
+// begin returns the number of a call that may be made.
+func (s *Store) begin() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.breaker.Allows(time.Now()) {
+		return 0, ErrOpen
 	}
-	return err
+	s.calls++
+	s.change(func() { s.breaker.Starts(s.calls) })
+	return s.calls, nil
 }
 
-func (s *Store) allow() (done func(error), err error) {
-	done, err = s.breaker.Allow()
-	if err != nil { // open, or half-open with a call under way: the same to a caller
-		return nil, ErrOpen
+// end tells the breaker what came of the nth call. Clients do not always say that
+// it was their caller who ended it.
+func (s *Store) end(ctx context.Context, n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change(func() {
+		switch {
+		case idempotency.Answered(err):
+			s.breaker.Passes(n)
+		case errors.Is(err, context.Canceled), errors.Is(ctx.Err(), context.Canceled):
+			s.breaker.Cancelled(n)
+		default:
+			s.breaker.Fails(n, time.Now())
+		}
+	})
+}
+
+// change tells OnChange of what f does to the breaker.
+func (s *Store) change(f func()) {
+	before := s.breaker.State()
+	f()
+	if after := s.breaker.State(); after != before {
+		s.onChange(string(before), string(after))
 	}
-	return done, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // faulty starts a kfake cluster that can be made to answer wrongly, with the
@@ -112,7 +113,7 @@ func TestRefusedCommitIsRepeated(t *testing.T) {
 	}
 	start(t, cfg)
 	admin := kadm.NewClient(b.Client(t))
-	await(t, "the commit", func() bool { return committed(t, admin, 0) == 1 })
+	eventuallyCommitted(t, admin, 1, 1)
 	if refused.Load() != 3 || failures.Load() != 3 {
 		t.Errorf("%d commits were refused and %d reported, want 3", refused.Load(), failures.Load())
 	}
@@ -171,7 +172,7 @@ func TestRetentionShorterThanTheTopics(t *testing.T) {
 	cfg.Logger = slog.New(slog.NewTextHandler(&l, nil))
 	start(t, cfg)
 	const warning = "the topic can be replayed"
-	await(t, "warnings", func() bool { return len(l.lines(warning)) >= 4 })
+	testserver.Eventually(t, "warnings", func() bool { return len(l.lines(warning)) >= 4 })
 	for topic, window := range map[string]string{"long": "24h0m0s", "endless": "forever", "compacted": "forever", "aged": "1h0m0s"} {
 		lines := l.lines("topic=" + topic + " ")
 		if len(lines) != 1 || !strings.Contains(lines[0], "topic_retention="+window) || !strings.Contains(lines[0], "idempotency_retention=2h0m0s") {

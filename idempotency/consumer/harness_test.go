@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 const (
@@ -184,16 +185,6 @@ func receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// staysOpen fails the test if the context ends within a moment.
-func staysOpen(t testing.TB, ctx context.Context) { //nolint:revive // t comes first in tests
-	t.Helper()
-	select {
-	case <-ctx.Done():
-		t.Errorf("the handler's context ended at once: %v", context.Cause(ctx))
-	case <-time.After(300 * time.Millisecond):
-	}
-}
-
 // record returns one with an id.
 func record(partition int32, key, id string) *kgo.Record {
 	return &kgo.Record{
@@ -244,6 +235,19 @@ func committed(t testing.TB, admin *kadm.Client, partition int32) int64 {
 		return 0
 	}
 	return max(0, o.At)
+}
+
+// eventuallyCommitted waits until the group's offset of each partition is n.
+func eventuallyCommitted(t testing.TB, admin *kadm.Client, partitions int32, n int64) {
+	t.Helper()
+	testserver.Eventually(t, fmt.Sprintf("commits of %d", n), func() bool {
+		for p := range partitions {
+			if committed(t, admin, p) != n {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 var errDown = errors.New("the warehouse does not answer")

@@ -79,7 +79,7 @@ func TestWithProcessor(t *testing.T) {
 	cfg.Guard.DeadLetter, cfg.Observer = bury, m.ConsumerObserver()
 	start(t, cfg)
 	admin := kadm.NewClient(b.Client(t))
-	await(t, "all to be committed", func() bool { return committed(t, admin, 0) == int64(2*n+1) })
+	eventuallyCommitted(t, admin, 1, 2*n+1)
 	if handled.Load() != n-1 {
 		t.Errorf("%d records were handled, want %d: each but the poison once", handled.Load(), n-1)
 	}
@@ -129,7 +129,7 @@ func TestAHandlersVerdictStands(t *testing.T) {
 		good.Add(1)
 		return nil
 	}))
-	await(t, "both to be committed", func() bool { return committed(t, admin, 0) == 2 })
+	eventuallyCommitted(t, admin, 1, 2)
 	if poisoned.Load() != 1 || good.Load() != 1 {
 		t.Errorf("the poison was handled %d times, the good record %d times", poisoned.Load(), good.Load())
 	}

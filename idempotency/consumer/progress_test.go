@@ -3,11 +3,8 @@ package consumer
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
 // TestProgressMatchesAModel compares with looking at all records each time.
@@ -71,39 +68,5 @@ func TestFIFOUsesItsMemoryAgain(t *testing.T) {
 	}
 	if q.len() != 10 || cap(q.items) > 64 {
 		t.Errorf("%d items occupy %d", q.len(), cap(q.items))
-	}
-}
-
-func TestBreakerLetsOneLaneProbe(t *testing.T) {
-	b := breaker{waits: backoff.Range{First: time.Second, Longest: 4 * time.Second}}
-	one, two := &lane{}, &lane{}
-	now := time.Unix(0, 0)
-	opens, wait := b.fails(one, now)
-	if !opens || wait <= 0 {
-		t.Fatalf("the first failure: opens %v, wait %v", opens, wait)
-	}
-	if opens, again := b.fails(two, now); opens || again != 0 {
-		t.Error("a lane that started before reopens the breaker")
-	}
-	if b.allows(now) {
-		t.Error("a lane may start before the wait is over")
-	}
-	now = now.Add(wait)
-	if !b.allows(now) {
-		t.Error("no lane may probe after the wait")
-	}
-	b.starts(one)
-	if b.allows(now) {
-		t.Error("two lanes may probe at once")
-	}
-	if b.passes(two) {
-		t.Error("a lane that does not probe closes the breaker")
-	}
-	if opens, wait = b.fails(one, now); opens || wait < time.Second {
-		t.Errorf("the probe's failure: opens %v, wait %v; want a longer wait", opens, wait)
-	}
-	b.starts(two)
-	if !b.passes(two) || !b.allows(now) {
-		t.Error("the probe's success does not close the breaker")
 	}
 }

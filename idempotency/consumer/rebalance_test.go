@@ -18,6 +18,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // shortSessions lets the broker expel members that were killed.
@@ -103,7 +104,7 @@ func TestMembersComeAndGo(t *testing.T) {
 			}
 			for i := range 6 {
 				before := c.distinct()
-				await(t, "progress", func() bool { return c.distinct() > before+40 || c.distinct() == len(records) })
+				testserver.Eventually(t, "progress", func() bool { return c.distinct() > before+40 || c.distinct() == len(records) })
 				victim := rand.N(len(members))
 				if i%3 == 2 {
 					members[victim].kill()
@@ -114,14 +115,7 @@ func TestMembersComeAndGo(t *testing.T) {
 				members[victim] = join(t, b, l, balancer, handler)
 			}
 			admin := kadm.NewClient(b.Client(t))
-			await(t, "all to be committed", func() bool {
-				for p := range int32(partitions) {
-					if committed(t, admin, p) != n {
-						return false
-					}
-				}
-				return true
-			})
+			eventuallyCommitted(t, admin, partitions, n)
 			c.verify(t)
 			if c.distinct() != len(records) {
 				t.Errorf("%d records were handled, want %d", c.distinct(), len(records))
@@ -140,7 +134,7 @@ func expel(t *testing.T, b *kafkatest.Broker, clientID string) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	patience := time.Now().Add(4 * time.Second) // the session timeout, and a rebalance
-	await(t, "the killed member to be expelled", func() bool {
+	testserver.Eventually(t, "the killed member to be expelled", func() bool {
 		groups, err := kadm.NewClient(client).DescribeGroups(ctx, group)
 		if err != nil {
 			return false
@@ -216,10 +210,10 @@ func TestRevocationWaitsForTheHandler(t *testing.T) {
 	b := kafkatest.Start(t)
 	b.CreateTopic(t, "orders", 2, nil)
 	load(t, b, 2, 1, 1)
-	running, finish := make(chan context.Context, 4), make(chan struct{})
+	running, finish := make(chan struct{}, 4), make(chan struct{})
 	var handled, cutOff atomic.Int64
 	cfg := config(b, newLedger(), func(ctx context.Context, _ *kgo.Record) error {
-		running <- ctx
+		running <- struct{}{}
 		select {
 		case <-finish:
 			handled.Add(1)
@@ -233,21 +227,19 @@ func TestRevocationWaitsForTheHandler(t *testing.T) {
 	cfg.RevokeTimeout = time.Minute
 	joined := revocations(&cfg)
 	start(t, cfg)
-	contexts := []context.Context{receive(t, "a handler", running), receive(t, "a handler", running)}
+	receive(t, "a handler", running)
+	receive(t, "a handler", running)
 
 	second := cfg
 	second.Options = append([]kgo.Opt{}, config(b, nil, nil).Options...)
 	start(t, second)
 	receive(t, "the rebalance", joined)
-	for _, ctx := range contexts {
-		staysOpen(t, ctx)
-	}
 	close(finish)
 	admin := kadm.NewClient(b.Client(t))
-	await(t, "the revoked partition to be committed before it moved", func() bool {
+	testserver.Eventually(t, "the revoked partition to be committed before it moved", func() bool {
 		return committed(t, admin, 0)+committed(t, admin, 1) >= 1
 	})
-	await(t, "both handlers to end", func() bool { return handled.Load()+cutOff.Load() >= 2 })
+	testserver.Eventually(t, "both handlers to end", func() bool { return handled.Load()+cutOff.Load() >= 2 })
 	if handled.Load() != 2 || cutOff.Load() != 0 {
 		t.Errorf("%d handled, %d cut off; want 2 handled, none cut off", handled.Load(), cutOff.Load())
 	}
@@ -302,7 +294,7 @@ func TestRevocationCutsOffWhatTakesTooLong(t *testing.T) {
 	if cause := receive(t, "the cause", causes); !errors.Is(cause, consumer.ErrRevoked) {
 		t.Errorf("the handler's context ended because %v", cause)
 	}
-	await(t, "the new owner to handle the record", func() bool { return taken.Load() == 1 })
+	testserver.Eventually(t, "the new owner to handle the record", func() bool { return taken.Load() == 1 })
 	second.Store(true)
 }
 
@@ -334,7 +326,7 @@ func TestExpulsionCutsOffAtOnce(t *testing.T) {
 	if cause := receive(t, "the cause", causes); !errors.Is(cause, consumer.ErrPartitionLost) {
 		t.Errorf("the handler's context ended because %v", cause)
 	}
-	await(t, "the record to be handled again", func() bool { return committed(t, admin, 0) == 1 })
+	eventuallyCommitted(t, admin, 1, 1)
 }
 
 // TestAHandlerThatHeedsNothingDoesNotKeepTheGroup: Run waits for it, the other
@@ -357,7 +349,7 @@ func TestAHandlerThatHeedsNothingDoesNotKeepTheGroup(t *testing.T) {
 	receive(t, "the handler", running)
 	m.cancel()
 	admin := kadm.NewClient(b.Client(t))
-	await(t, "the group to be left", func() bool {
+	testserver.Eventually(t, "the group to be left", func() bool {
 		groups, err := admin.DescribeGroups(t.Context(), group)
 		return err == nil && len(groups[group].Members) == 0
 	})

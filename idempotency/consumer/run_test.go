@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // TestOrderAndCommits handles records that fail at random, and looks at what
@@ -46,7 +47,7 @@ func TestOrderAndCommits(t *testing.T) {
 			start(t, cfg)
 
 			admin := kadm.NewClient(b.Client(t))
-			await(t, "all records to be committed", func() bool {
+			testserver.Eventually(t, "all records to be committed", func() bool {
 				complete := true
 				for p := range int32(partitions) {
 					at := committed(t, admin, p)
@@ -154,8 +155,8 @@ func TestOneKeyThatWaitsHoldsUpNoOther(t *testing.T) {
 	cfg.Order, cfg.MaxBufferedRecords = consumer.KeyOrder, 100
 	cfg.Observer.PausedPartitions = func(n int) { paused.Store(int64(n)) }
 	start(t, cfg)
-	await(t, "the other key's records among those buffered", func() bool { return handled.Load() >= 50 })
-	await(t, "the other's lease to be asked for so often that fetching is paused", func() bool { return l.count(&l.elsewhere) > 200 })
+	testserver.Eventually(t, "the other key's records among those buffered", func() bool { return handled.Load() >= 50 })
+	testserver.Eventually(t, "the other's lease to be asked for so often that fetching is paused", func() bool { return l.count(&l.elsewhere) > 200 })
 	admin := kadm.NewClient(b.Client(t))
 	if at := committed(t, admin, 0); at != 0 {
 		t.Errorf("offset %d was committed although the first record is not finished", at)
@@ -163,10 +164,10 @@ func TestOneKeyThatWaitsHoldsUpNoOther(t *testing.T) {
 	if most := int64(100 + 50); handled.Load() > most {
 		t.Errorf("%d records were handled, more than the %d that may be held", handled.Load(), most)
 	}
-	await(t, "the partition to count as paused", func() bool { return paused.Load() == 1 })
+	testserver.Eventually(t, "the partition to count as paused", func() bool { return paused.Load() == 1 })
 	l.set("0/0", "done")
-	await(t, "all to be committed", func() bool { return committed(t, admin, 0) == n })
-	await(t, "no partition to count as paused", func() bool { return paused.Load() == 0 })
+	eventuallyCommitted(t, admin, 1, n)
+	testserver.Eventually(t, "no partition to count as paused", func() bool { return paused.Load() == 0 })
 	if got := handled.Load(); got != int64(len(records)-1) {
 		t.Errorf("%d records were handled, want %d: all but that of somebody else", got, len(records)-1)
 	}
@@ -189,23 +190,16 @@ func TestStoreDownPausesAllAndResumes(t *testing.T) {
 	})
 	cfg.Observer.PausedPartitions = func(n int) { paused.Store(int64(n)) }
 	start(t, cfg)
-	await(t, "several probes", func() bool { return l.count(&l.unavailable) > 5+cfg.Concurrency })
-	await(t, "partitions to count as paused", func() bool { return paused.Load() == partitions })
+	testserver.Eventually(t, "several probes", func() bool { return l.count(&l.unavailable) > 5+cfg.Concurrency })
+	testserver.Eventually(t, "partitions to count as paused", func() bool { return paused.Load() == partitions })
 	if handled.Load() != 0 {
 		t.Error("a handler ran although the store cannot be asked")
 	}
 	l.setDown(false)
-	await(t, "all partitions to go on", func() bool { return handled.Load() == partitions })
+	testserver.Eventually(t, "all partitions to go on", func() bool { return handled.Load() == partitions })
 	close(release)
 	admin := kadm.NewClient(b.Client(t))
-	await(t, "all to be committed", func() bool {
-		for p := range int32(partitions) {
-			if committed(t, admin, p) != n {
-				return false
-			}
-		}
-		return true
-	})
+	eventuallyCommitted(t, admin, partitions, n)
 }
 
 func TestStopDrains(t *testing.T) {
@@ -213,19 +207,18 @@ func TestStopDrains(t *testing.T) {
 	b := kafkatest.Start(t)
 	b.CreateTopic(t, "orders", 1, nil)
 	load(t, b, 1, 10, 1)
-	running, finish := make(chan context.Context, 10), make(chan struct{})
+	running, finish := make(chan struct{}, 10), make(chan struct{})
 	var finished atomic.Int64
 	cfg := config(b, newLedger(), func(ctx context.Context, _ *kgo.Record) error {
-		running <- ctx
+		running <- struct{}{}
 		<-finish
 		finished.Add(1)
 		return ctx.Err()
 	})
 	cfg.CommitInterval = time.Hour
 	m := start(t, cfg)
-	ctx := receive(t, "the first handler", running)
+	receive(t, "the first handler", running)
 	m.cancel()
-	staysOpen(t, ctx)
 	close(finish)
 	m.stop(t)
 	if got, want := committed(t, kadm.NewClient(b.Client(t)), 0), finished.Load(); got != want || got == 0 {
@@ -288,13 +281,13 @@ func TestDeadLetterThatCannotBeWrittenIsNotCommitted(t *testing.T) {
 		}
 	}
 	start(t, cfg)
-	await(t, "attempts to write the dead letter", func() bool { return failures.Load() > 3 })
+	testserver.Eventually(t, "attempts to write the dead letter", func() bool { return failures.Load() > 3 })
 	admin := kadm.NewClient(b.Client(t))
 	if at := committed(t, admin, 0); at != 0 || handled.Load() != 0 {
 		t.Errorf("committed %d, handled %d, although the dead letter is not written", at, handled.Load())
 	}
 	b.CreateTopic(t, "orders.dead", 1, nil)
-	await(t, "both records to be committed", func() bool { return committed(t, admin, 0) == 2 })
+	eventuallyCommitted(t, admin, 1, 2)
 	letter := b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))[0]
 	headers := map[string]string{}
 	for _, h := range letter.Headers {
@@ -365,12 +358,12 @@ func TestBrokerGoesAndComes(t *testing.T) {
 	cfg.Logger = slog.New(countWarnings{&waits})
 	cfg.Options = append(cfg.Options, kgo.RequestRetries(1), kgo.RetryTimeout(time.Second))
 	start(t, cfg)
-	await(t, "the consumer to find no broker", func() bool { return waits.Load() > 0 })
+	testserver.Eventually(t, "the consumer to find no broker", func() bool { return waits.Load() > 0 })
 	b.Resume(t)
-	await(t, "the records", func() bool { return handled.Load() == 5 })
+	testserver.Eventually(t, "the records", func() bool { return handled.Load() == 5 })
 	b.Restart(t)
 	produce(t, b, record(0, "k", "late"))
-	await(t, "the record after the restart", func() bool { return handled.Load() == 6 })
+	testserver.Eventually(t, "the record after the restart", func() bool { return handled.Load() == 6 })
 }
 
 // countWarnings is a slog.Handler.

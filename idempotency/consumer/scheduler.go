@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
 )
 
 // scheduler hands records to workers: in order within a lane, fairly among
@@ -25,8 +26,8 @@ type scheduler struct {
 	work    sync.Cond // a lane became ready, or the scheduler was closed
 	parts   map[partitionID]*partition
 	ready   fifo[*lane]
-	breaker breaker
-	blocked int // partitions of which a lane waits
+	breaker *circuit.Breaker[*lane] // keeps all lanes from a store that cannot be asked
+	blocked int                     // partitions of which a lane waits
 	closed  bool
 
 	// slack is signalled once when slackWanted and a partition has room.
@@ -43,7 +44,7 @@ func newScheduler(base context.Context, cfg *Config) *scheduler {
 		waits:    waits,
 		observer: cfg.Observer,
 		parts:    map[partitionID]*partition{},
-		breaker:  breaker{waits: waits},
+		breaker:  circuit.New[*lane](1, waits.Wait),
 		slack:    make(chan struct{}, 1),
 	}
 	s.work.L = &s.mu
@@ -97,9 +98,9 @@ func (s *scheduler) next() (job, bool) {
 		if l := s.takeReady(); l != nil {
 			l.state = laneRunning
 			l.partition.running++
-			s.breaker.starts(l)
+			s.breaker.Starts(l)
 			ctx := idempotency.ContextWithPending(l.partition.ctx, l.pending)
-			return job{lane: l, ctx: ctx, record: l.queue.first().record, probe: s.breaker.open}, true
+			return job{lane: l, ctx: ctx, record: l.queue.first().record, probe: s.breaker.State() != circuit.Closed}, true
 		}
 		s.work.Wait()
 	}
@@ -112,7 +113,7 @@ func (s *scheduler) takeReady() *lane {
 			s.ready.pop()
 			continue
 		}
-		if s.breaker.open && !s.breaker.allows(time.Now()) {
+		if !s.breaker.Allows(time.Now()) {
 			return nil
 		}
 		return s.ready.pop()
@@ -138,9 +139,9 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	var done settlement
 	switch {
 	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
-		s.breaker.cancelled(l) // by us: that says nothing of the store
+		s.breaker.Cancelled(l) // by us: that says nothing of the store
 	case result.Disposition == idempotency.Unavailable:
-		done.opened, done.wait = s.breaker.fails(l, time.Now())
+		done.opened, done.wait = s.breaker.Fails(l, time.Now())
 		if done.wait > 0 {
 			time.AfterFunc(done.wait, s.wakeAll)
 		}
@@ -185,7 +186,7 @@ func (s *scheduler) proceed(l *lane) {
 
 // passed lets all lanes go on if the lane was the breaker's prober.
 func (s *scheduler) passed(l *lane) bool {
-	if !s.breaker.passes(l) {
+	if !s.breaker.Passes(l) {
 		return false
 	}
 	s.work.Broadcast()
@@ -227,7 +228,7 @@ func (s *scheduler) unpark(l *lane) {
 // pausedChanged tells the observer how many partitions stand still.
 func (s *scheduler) pausedChanged() {
 	n := s.blocked
-	if s.breaker.open {
+	if s.breaker.State() != circuit.Closed {
 		n = len(s.parts)
 	}
 	s.observer.pausedPartitions(n)

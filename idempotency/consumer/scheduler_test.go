@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
 )
 
 var unavailable = idempotency.Result{Disposition: idempotency.Unavailable}
@@ -43,12 +44,31 @@ func revoke(s *scheduler, p *partition) {
 	p.abandon(ErrRevoked)
 }
 
+// What the group or a stop takes away is left alone as long as it may last.
+func TestWhatRunsIsCutOffWhenThePatienceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scheduled(t, 1)
+		j := take(t, s)
+		begun := time.Now()
+		context.AfterFunc(j.ctx, func() {
+			if waited := time.Since(begun); waited != time.Minute {
+				t.Errorf("cut off after %s", waited)
+			}
+			s.settle(j, unavailable)
+		})
+		abandoned, stuck := s.settleRunning(s.closePartitions(nil), time.Minute, time.Hour, ErrStopping)
+		if abandoned != 1 || stuck != 0 || context.Cause(j.ctx) != ErrStopping {
+			t.Errorf("%d abandoned, %d stuck, cause %v", abandoned, stuck, context.Cause(j.ctx))
+		}
+	})
+}
+
 func TestAClaimThatWeCutOffDoesNotOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduled(t, 2)
 		cut := take(t, s)
 		revoke(s, cut.lane.partition)
-		if done := s.settle(cut, unavailable); done.opened || s.breaker.open {
+		if done := s.settle(cut, unavailable); done.opened || s.breaker.State() != circuit.Closed {
 			t.Errorf("the breaker is open: %+v", done)
 		}
 		if j := take(t, s); j.probe || j.record.Partition == cut.record.Partition {

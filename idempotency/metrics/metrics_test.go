@@ -50,13 +50,20 @@ func observe(m *metrics.Metrics) {
 	c.Abandoned(2)
 }
 
-func TestExposition(t *testing.T) {
+// observed returns a registry that has seen something of everything.
+func observed(t *testing.T) *prometheus.Registry {
+	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	m, err := metrics.New(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
 	observe(m)
+	return registry
+}
+
+func TestExposition(t *testing.T) {
+	registry := observed(t)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -84,12 +91,7 @@ func TestExposition(t *testing.T) {
 
 // TestLint applies promtool's rules.
 func TestLint(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m, err := metrics.New(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	observe(m)
+	registry := observed(t)
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil {
 		t.Fatal(err)
@@ -102,12 +104,7 @@ func TestLint(t *testing.T) {
 // TestTableNamesAllMetrics compares the package's documentation with what is
 // registered.
 func TestTableNamesAllMetrics(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m, err := metrics.New(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	observe(m)
+	registry := observed(t)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // tracer calls before and after each statement of a pool; after has the
@@ -229,7 +230,7 @@ func TestServerCrashes(t *testing.T) {
 	var consuming sync.WaitGroup
 	consuming.Go(func() { r.deliver(t, messages, 4) })
 	for n := 1; n <= crashes; n++ {
-		eventually(t, func() bool {
+		testserver.Eventually(t, "messages are done", func() bool {
 			var done int
 			err := admin.QueryRow(limited(t), `SELECT count(*) FROM effects`).Scan(&done)
 			return err == nil && done > messages*n/(crashes+1)
@@ -277,7 +278,7 @@ func TestVanishedClient(t *testing.T) {
 			t.Errorf("the vanished client: %s, %v", result.Disposition, err)
 		}
 	})
-	eventually(t, func() bool {
+	testserver.Eventually(t, "the handler waits", func() bool {
 		return query[int](t, admin, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})

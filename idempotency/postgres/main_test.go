@@ -11,9 +11,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(testserver.Waiting(m)) }
 
 // patience bounds every wait of a test.
 const patience = time.Minute
@@ -128,13 +129,6 @@ func claim(t testing.TB, s *postgres.Store, k idempotency.Key, r idempotency.Cla
 		t.Fatalf("claim of %s: %s, want claimed", k, c.Outcome)
 	}
 	return c
-}
-
-// isolation sets the default isolation level of a pool's connections.
-func isolation(level string) func(*pgxpool.Config) {
-	return func(c *pgxpool.Config) {
-		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
-	}
 }
 
 func newDatabase(t testing.TB) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // variants are the ways in which a store can be used.
@@ -23,35 +23,35 @@ var variants = map[string]struct {
 	options postgres.StoreOptions
 	pool    func(*pgxpool.Config)
 }{
-	"plain":              {},
-	"partitioned":        {options: postgres.StoreOptions{Partitioned: true}},
-	"schema":             {options: postgres.StoreOptions{Table: `Odd "Schema".The Keys`}},
-	"repeatable read":    {pool: isolation("repeatable read")},
-	"serializable":       {pool: isolation("serializable")},
-	"simple protocol":    {pool: protocol(pgx.QueryExecModeSimpleProtocol)},
-	"unnamed statements": {pool: protocol(pgx.QueryExecModeExec)},
+	"plain":       {},
+	"partitioned": {options: postgres.StoreOptions{Partitioned: true}},
+	"odd table, serializable, simple protocol": {
+		options: postgres.StoreOptions{Table: oddSchema + ".The Keys"},
+		pool:    connection("serializable", pgx.QueryExecModeSimpleProtocol),
+	},
+	"repeatable read, unnamed statements": {pool: connection("repeatable read", pgx.QueryExecModeExec)},
 }
 
-func protocol(mode pgx.QueryExecMode) func(*pgxpool.Config) {
-	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }
+const oddSchema = `Odd "Schema"`
+
+// connection sets what a pool's connections have by default.
+func connection(isolation string, mode pgx.QueryExecMode) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation
+		c.ConnConfig.DefaultQueryExecMode = mode
+	}
 }
 
-// each runs a test for each variant, or those that are named.
-func each(t *testing.T, test func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions), names ...string) {
+// each runs a test for each variant.
+func each(t *testing.T, test func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions)) {
 	for name, v := range variants {
-		if len(names) > 0 && !slices.Contains(names, name) {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // much of it is waiting
 			change := v.pool
 			if change == nil {
 				change = func(*pgxpool.Config) {}
 			}
 			pool := connect(t, newDatabase(t), change)
-			if name == "schema" {
-				exec(t, pool, `CREATE SCHEMA "Odd ""Schema"""`)
-			}
+			exec(t, pool, `CREATE SCHEMA `+pgx.Identifier{oddSchema}.Sanitize())
 			create(t, pool, v.options)
 			test(t, pool, v.options)
 		})
@@ -139,7 +139,7 @@ func TestChangesAreHOT(t *testing.T) {
 	counted := func(column string) int64 { // a backend reports its counts once a second
 		return query[int64](t, pool, `SELECT `+column+` FROM pg_stat_user_tables WHERE relname = 'idempotency_keys'`)
 	}
-	eventually(t, func() bool { return counted("n_tup_upd") == changes })
+	testserver.Eventually(t, "the changes are counted", func() bool { return counted("n_tup_upd") == changes })
 	if hot := counted("n_tup_hot_upd"); hot < changes*9/10 {
 		t.Errorf("%d of %d changes were HOT", hot, changes)
 	}
@@ -181,7 +181,7 @@ func TestFenceOfAClaimThatWaited(t *testing.T) {
 		}
 		waited <- c
 	})
-	eventually(t, func() bool {
+	testserver.Eventually(t, "the claim waits", func() bool {
 		return query[int](t, pool, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})

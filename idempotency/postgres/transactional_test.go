@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -218,7 +219,7 @@ func TestTwoAtOnce(t *testing.T) {
 		}, idempotency.Handled)
 	})
 	<-started
-	eventually(t, func() bool { // the lease is over
+	testserver.Eventually(t, "the lease is over", func() bool {
 		record, err := r.Store().Inspect(limited(t), key("a"))
 		return err == nil && record.LeaseUntil.Before(time.Now().Add(-time.Second/2))
 	})
@@ -233,18 +234,6 @@ func TestTwoAtOnce(t *testing.T) {
 	r.want(t, message("a"), never(t), idempotency.Skipped)
 	r.wantState(t, "a", idempotency.Completed, 1)
 	r.wantEffects(t, "a", 1)
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	ctx := limited(t)
-	for !ok() {
-		if ctx.Err() != nil {
-			t.Fatal("it never came true")
-		}
-		pause(ctx, 5*time.Millisecond)
-	}
 }
 
 // An operator who releases the key takes it from a running handler.
@@ -348,7 +337,9 @@ func TestPoolOfOneConnection(t *testing.T) {
 
 // Many consumers, each of which gets every message.
 func TestManyConsumers(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{}, func(c *pgxpool.Config) { c.MaxConns = 30 })
+	// Whoever comes between the claim and the lock waits for the lease's end.
+	o := postgres.TransactionalOptions{Lease: 100 * time.Millisecond}
+	r := newRunner(t, o, func(c *pgxpool.Config) { c.MaxConns = 30 })
 	const consumers, messages = 64, 8
 	var running sync.WaitGroup
 	for n := range consumers {

@@ -16,23 +16,7 @@ func subject(t *testing.T, client goredis.UniversalClient) storetest.Subject {
 }
 
 func TestConformance(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) goredis.UniversalClient{
-		"one server": func(t *testing.T) goredis.UniversalClient { return redistest.Shared(t).Client(t) },
-		"cluster":    func(t *testing.T) goredis.UniversalClient { return redistest.StartCluster(t).Client(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) storetest.Subject { return subject(t, open(t)) })
-		})
-	}
-}
-
-func TestHistories(t *testing.T) {
-	for name, protocol := range map[string]int{"RESP2": 2, "RESP3": 3} {
-		t.Run(name, func(t *testing.T) {
-			client := redistest.Shared(t).Client(t, func(o *goredis.Options) { o.Protocol = protocol })
-			storetest.Histories(t, subject(t, client), storetest.Options{})
-		})
-	}
+	storetest.Run(t, func(t *testing.T) storetest.Subject { return subject(t, redistest.Shared(t).Client(t)) })
 }
 
 func TestHistoriesInCluster(t *testing.T) {

@@ -11,9 +11,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(redistest.With(m)) }
+func TestMain(m *testing.M) { pgtest.Main(redistest.With(testserver.Waiting(m))) }
 
 // newStore returns a store with keys of its own.
 func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *redis.Store {
@@ -81,18 +82,3 @@ func outcome(t testing.TB, s *redis.Store, k idempotency.Key) idempotency.Outcom
 
 // patience bounds what a test waits for: a minute, for slow and busy machines.
 const patience = time.Minute
-
-// eventually waits until the condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -198,7 +199,7 @@ func TestSlotThatMoves(t *testing.T) {
 			}
 			end()
 			if replicas > 0 { // the client learns in the background where the slot is
-				eventually(t, "the client finds the key", func() bool {
+				testserver.Eventually(t, "the client finds the key", func() bool {
 					return errors.Is(s.Complete(t.Context(), lease, nil, time.Hour), redis.ErrTooFewReplicas)
 				})
 			}
@@ -279,7 +280,7 @@ func TestWaitForReplicas(t *testing.T) {
 		}
 	}
 	replica.Continue(t)
-	eventually(t, "the replica catches up", func() bool {
+	testserver.Eventually(t, "the replica catches up", func() bool {
 		c, err := s.Claim(t.Context(), other, req)
 		return err == nil && c.Outcome == idempotency.Claimed && c.Attempts == 1
 	})

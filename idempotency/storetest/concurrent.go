@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
 // A key is worked on by all clients at a time, then left for the next, so that
@@ -97,18 +98,7 @@ func (l *live) linger(ctx context.Context, random *rand.Rand, done call) error {
 	default:
 		return nil
 	}
-	return pause(ctx, wait)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return backoff.Sleep(ctx, wait)
 }
 
 // finish completes every key that was used.
@@ -125,7 +115,7 @@ func (l *live) finish(ctx context.Context, c *client, used []call) ([]call, erro
 			done, err := c.do(ctx, ask, u.key, l.now)
 			calls = append(calls, done)
 			return done, err
-		}, func(d time.Duration) { waited = errors.Join(waited, pause(ctx, d)) })
+		}, func(d time.Duration) { waited = errors.Join(waited, backoff.Sleep(ctx, d)) })
 		if err = errors.Join(err, waited); err != nil {
 			return nil, err
 		}

@@ -1,13 +1,17 @@
-// Package await ends a wait for a call that does not look at its context all the
-// time. franz-go's client does not while it connects: a broker that takes the
-// connection and says nothing keeps it at that for ten seconds.
+// Package await waits for answers.
 package await
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Answer calls ask in a goroutine and returns its answer, or the cause of ctx's
-// end without it. ask then goes on by itself: there must be something that ends
-// it, such as its client's Close.
+// end without it: for calls that do not look at their context all the time, as
+// franz-go's client does not while it connects. ask then goes on by itself: there
+// must be something that ends it, such as its client's Close.
 func Answer[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -24,5 +28,28 @@ func Answer[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	case <-ctx.Done():
 		var nothing T
 		return nothing, context.Cause(ctx)
+	}
+}
+
+// pause is between two attempts of Ready.
+const pause = 20 * time.Millisecond
+
+// Ready probes a server that starts until it answers. It is an error when ctx
+// ends before, or when exited is closed, which may be nil.
+func Ready(ctx context.Context, exited <-chan struct{}, probe func(context.Context) error) error {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		err := probe(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-exited:
+			return errors.New("it exited while starting")
+		case <-ctx.Done():
+			return fmt.Errorf("it does not answer: %w", err)
+		}
 	}
 }

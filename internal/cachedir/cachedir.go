@@ -42,3 +42,22 @@ func Lock() (unlock func(), err error) {
 	}
 	return func() { _ = f.Close() }, nil // which releases the lock
 }
+
+// Ensure returns what find returns. Where that fails with missing, get is to make
+// it and return it, under the lock: processes that ask at the same time wait for
+// one another.
+func Ensure(missing error, find, get func() (string, error)) (string, error) {
+	if path, err := find(); !errors.Is(err, missing) {
+		return path, err
+	}
+	unlock, err := Lock()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	// Another process may have got it while we waited.
+	if path, err := find(); !errors.Is(err, missing) {
+		return path, err
+	}
+	return get()
+}

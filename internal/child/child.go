@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -78,4 +79,23 @@ func (p *Process) Signal(sig syscall.Signal) error {
 		return fmt.Errorf("signal process %d: %w", p.proc.Pid, err)
 	}
 	return nil
+}
+
+// Output runs a program in dir to its end and returns what it wrote. The error
+// has the last lines of it.
+func Output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, LastLines(string(out)))
+	}
+	return string(out), nil
+}
+
+// LastLines returns the end of a program's output, where its reason stands.
+func LastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-8):], "\n")
 }

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,25 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 )
 
-// parentEnv makes the test binary a parent that is killed: it starts a child,
-// prints its process id and waits.
-const parentEnv = "CDC_OUTBOX_TEST_PARENT"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(parentEnv) != "" {
-		actAsParent()
-	}
-	goleak.VerifyTestMain(m)
-}
-
-func actAsParent() {
-	cmd := command("sleep", "300")
-	if _, err := child.Start(cmd); err != nil {
-		os.Exit(1)
-	}
-	_, _ = os.Stdout.WriteString(strconv.Itoa(cmd.Process.Pid) + "\n")
-	select {}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
@@ -109,51 +88,4 @@ func start(t *testing.T, script string) *child.Process {
 		t.Fatal(err)
 	}
 	return p
-}
-
-func TestChildDiesWithItsKilledParent(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has a parent death signal")
-	}
-	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), parentEnv+"=1")
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = parent.Wait() // killed
-	awaitGone(t, pid)
-}
-
-// awaitGone returns once no process has the id, or only a zombie.
-func awaitGone(t *testing.T, pid int) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ") {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("process %d is still there: %s", pid, stat)
-		}
-	}
 }

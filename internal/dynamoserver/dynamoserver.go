@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
@@ -35,10 +35,7 @@ import (
 // no Java 17 or, for the first time, no Maven.
 var ErrNotToBeHad = errors.New("no DynamoDB Local to be had")
 
-const (
-	pollInterval = 20 * time.Millisecond
-	stopTimeout  = 30 * time.Second
-)
+const stopTimeout = 30 * time.Second
 
 // Server is a running DynamoDB Local.
 type Server struct {
@@ -47,11 +44,10 @@ type Server struct {
 	log     string // the file that it writes to
 }
 
-// Start gets the jars with scripts/dynamodb.sh, which is looked for in the
-// working directory and above it, starts a server and waits until it answers.
-// The caller must Close it. ctx bounds the start only.
+// Start gets the jars with scripts/dynamodb.sh, starts a server and waits until
+// it answers. The caller must Close it. ctx bounds the start only.
 func Start(ctx context.Context) (*Server, error) {
-	script, err := findScript()
+	script, err := child.Script("dynamodb.sh")
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +73,8 @@ func Start(ctx context.Context) (*Server, error) {
 		return nil, errors.Join(err, os.Remove(log.Name()))
 	}
 	s := &Server{address: address, process: process, log: log.Name()}
-	if err := Await(ctx, address, process.Exited()); err != nil {
+	asked := func(ctx context.Context) error { return Answers(ctx, address) }
+	if err := await.Ready(ctx, process.Exited(), asked); err != nil {
 		text, _ := os.ReadFile(s.log) // best effort: it only explains
 		return nil, errors.Join(fmt.Errorf("start DynamoDB Local: %w: %s", err, bytes.TrimSpace(text)), s.Close())
 	}
@@ -108,56 +105,15 @@ func NewClient(address string, transport *http.Transport, change ...func(*sdk.Op
 	return sdk.New(o, change...)
 }
 
-// findScript looks for scripts/dynamodb.sh in the module's root, in or above the
-// working directory.
-func findScript() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		path := filepath.Join(dir, "scripts", "dynamodb.sh")
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("scripts/dynamodb.sh is in no directory above this one: run this within the repository")
-		}
-		dir = parent
-	}
-}
-
-// Await returns once a server at the address answers, be it to refuse: an
-// unsigned request is all it takes. It gives up when exited is closed, which may
-// be nil.
-func Await(ctx context.Context, address string, exited <-chan struct{}) error {
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := ping(ctx, client, "http://"+address)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-exited:
-			return errors.New("it exited while starting")
-		case <-ctx.Done():
-			return fmt.Errorf("it does not answer: %w", err)
-		}
-	}
-}
-
-func ping(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// Answers returns nil if a server at the address answers, be it to refuse: an
+// unsigned request is all it takes.
+func Answers(ctx context.Context, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := client.Do(req)
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return err
 	}

@@ -20,24 +20,15 @@ package dynamotest
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
-)
-
-// Limits of waiting, for slow and busy machines.
-const (
-	// fetchTimeout is for 50 MB from Maven Central, where make has not got them.
-	fetchTimeout = 5 * time.Minute
-	opTimeout    = 2 * time.Minute
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // connections bounds those that a client keeps open: tests are concurrent.
@@ -64,23 +55,9 @@ func (s *Server) Client(t testing.TB, change ...func(*sdk.Options)) *sdk.Client 
 // Table creates a table for package idempotency/dynamodb and returns its name.
 func (s *Server) Table(t testing.TB) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
 	name := "idempotency-" + strconv.FormatInt(tables.Add(1), 10)
-	if err := dynamodb.CreateTable(ctx, s.Client(t), name); err != nil {
-		t.Fatal(err)
-	}
+	testserver.Do(t, "create table "+name, func(ctx context.Context) error {
+		return dynamodb.CreateTable(ctx, s.Client(t), name)
+	})
 	return name
-}
-
-func newTransport() *http.Transport {
-	return &http.Transport{MaxIdleConnsPerHost: connections}
-}
-
-func giveUp(t testing.TB, err error) {
-	t.Helper()
-	if errors.Is(err, dynamoserver.ErrNotToBeHad) {
-		t.Skip(err)
-	}
-	t.Fatalf("start DynamoDB Local: %v", err)
 }

@@ -1,10 +1,8 @@
 package dynamotest
 
 import (
-	"fmt"
+	"context"
 	"net/http"
-	"os"
-	"sync"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -12,68 +10,65 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
-// shared is the server of Shared, started by the first test that asks.
-var shared struct {
-	once      sync.Once
-	server    *running
-	err       error
-	transport *http.Transport // of SharedClient
+// image is Amazon's own; the version is that of scripts/dynamodb.sh.
+const image = "amazon/dynamodb-local:2.6.1"
+
+// server is one in whatever form.
+type server interface {
+	Addr() string
+	Close() error
 }
 
-func startShared() {
-	shared.server, shared.err = start()
-	shared.transport = newTransport()
+func start(ctx context.Context) (server, error) {
+	if container.Answers() {
+		return container.Run(ctx, container.Spec{Image: image, Port: 8000, Probe: dynamoserver.Answers})
+	}
+	return dynamoserver.Start(ctx)
 }
+
+var (
+	shared = testserver.Shared[server]{Name: "DynamoDB Local", Absent: dynamoserver.ErrNotToBeHad, Start: start}
+	// transport is that of SharedClient.
+	transport = newTransport()
+)
 
 // Shared returns a server that all tests of the package share. Main must be the
 // package's TestMain, or With be part of it.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	shared.once.Do(startShared)
-	if shared.err != nil {
-		giveUp(t, shared.err)
-	}
-	return &Server{Address: shared.server.address}
+	return &Server{Address: shared.For(t).Addr()}
 }
 
 // SharedClient returns a client of the server that Shared returns, for Example
 // functions, which have no *testing.T. It must not be used after Main.
 func SharedClient() (*sdk.Client, error) {
-	shared.once.Do(startShared)
-	if shared.err != nil {
-		return nil, shared.err
+	s, err := shared.Get()
+	if err != nil {
+		return nil, err
 	}
-	return dynamoserver.NewClient(shared.server.address, shared.transport), nil
+	return dynamoserver.NewClient(s.Addr(), transport), nil
 }
 
 // Main runs a package's tests, removes the shared server, fails if a goroutine
 // is left and exits. Call it from TestMain.
-func Main(m interface{ Run() int }, opts ...goleak.Option) {
-	code := With(m).Run()
-	if err := goleak.Find(append(opts, container.Goroutines()...)...); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func Main(m testserver.Runner, opts ...goleak.Option) { testserver.Main(With(m), opts...) }
 
 // With returns what runs m and then removes the shared server, for a TestMain
 // with several environments: pgtest.Main(dynamotest.With(m)).
-func With(m interface{ Run() int }) interface{ Run() int } { return runner{m} }
+func With(m testserver.Runner) testserver.Runner { return hangUp{shared.With(m)} }
 
-type runner struct{ inner interface{ Run() int } }
+// hangUp closes the connections of SharedClient after the tests.
+type hangUp struct{ testserver.Runner }
 
-// Run implements what Main and pgtest.Main ask for.
-func (r runner) Run() int {
-	code := r.inner.Run()
-	if shared.server != nil {
-		shared.transport.CloseIdleConnections()
-		if err := shared.server.close(); err != nil {
-			fmt.Fprintln(os.Stderr, "remove DynamoDB Local:", err)
-			code = 1
-		}
-	}
-	return code
+// Run implements testserver.Runner.
+func (h hangUp) Run() int {
+	defer transport.CloseIdleConnections()
+	return h.Runner.Run()
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: connections}
 }

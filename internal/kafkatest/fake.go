@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // fake is a kfake cluster of one broker. It keeps its data in a directory for
-// the sake of resume.
+// the sake of Resume.
 type fake struct {
 	dir     string
 	port    int
@@ -65,16 +66,20 @@ type disguised struct {
 
 func (d disguised) Addr() net.Addr { return d.address }
 
-func (f *fake) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port)) }
+// Addr implements broker.
+func (f *fake) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port)) }
 
-func (f *fake) stop(context.Context) error {
+// Stop implements broker.
+func (f *fake) Stop(context.Context, syscall.Signal) error { return f.Close() }
+
+// Resume implements broker.
+func (f *fake) Resume(context.Context) error { return f.run() }
+
+// Close implements broker.
+func (f *fake) Close() error {
 	if f.cluster != nil {
 		f.cluster.Close()
 		f.cluster = nil
 	}
 	return nil
 }
-
-func (f *fake) resume(context.Context) error { return f.run() }
-
-func (f *fake) close() error { return f.stop(context.Background()) }

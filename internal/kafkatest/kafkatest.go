@@ -17,14 +17,18 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // opTimeout bounds each operation on a broker, for slow and busy machines.
@@ -63,12 +67,13 @@ type Broker struct {
 	broker  broker
 }
 
-// broker is what the kinds of broker have in common.
+// broker is what the kinds of broker have in common. That it answers after a
+// start is awaited here.
 type broker interface {
-	address() string
-	stop(ctx context.Context) error
-	resume(ctx context.Context) error
-	close() error
+	Addr() string
+	Stop(ctx context.Context, sig syscall.Signal) error
+	Resume(ctx context.Context) error
+	Close() error
 }
 
 // Start starts a broker that ends with the test.
@@ -78,19 +83,9 @@ func Start(t testing.TB, opts ...Option) *Broker {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	inner, err := start(ctx, t, o)
-	if err != nil {
-		t.Fatalf("start Kafka: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := inner.close(); err != nil {
-			t.Errorf("stop Kafka: %v", err)
-		}
-	})
-	b := &Broker{Brokers: []string{inner.address()}, broker: inner}
-	b.awaitReady(ctx, t)
+	inner := testserver.Start(t, "Kafka", nil, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
+	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner}
+	testserver.Do(t, "start Kafka", b.awaitReady)
 	return b
 }
 
@@ -101,33 +96,27 @@ func start(ctx context.Context, t testing.TB, o options) (broker, error) {
 	if o.advertised != "" {
 		o.settings["advertised.listeners"] = "PLAINTEXT://" + o.advertised
 	}
-	switch {
-	case container.Answers():
+	if container.Answers() {
 		return startContainer(ctx, o)
-	default:
-		return startReal(t, o)
 	}
+	return startReal(t, o)
 }
 
 // Stop stops the broker; clients see connections refused.
 func (b *Broker) Stop(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	if err := b.broker.stop(ctx); err != nil {
-		t.Fatalf("stop Kafka: %v", err)
-	}
+	testserver.Do(t, "stop Kafka", func(ctx context.Context) error { return b.broker.Stop(ctx, syscall.SIGTERM) })
 }
 
 // Resume starts a stopped broker again.
 func (b *Broker) Resume(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	if err := b.broker.resume(ctx); err != nil {
-		t.Fatalf("start Kafka again: %v", err)
-	}
-	b.awaitReady(ctx, t)
+	testserver.Do(t, "start Kafka again", func(ctx context.Context) error {
+		if err := b.broker.Resume(ctx); err != nil {
+			return err
+		}
+		return b.awaitReady(ctx)
+	})
 }
 
 // Restart stops the broker and starts it again.
@@ -139,25 +128,18 @@ func (b *Broker) Restart(t testing.TB) {
 
 // awaitReady returns once the broker takes part in a cluster with a controller:
 // it accepts connections earlier.
-func (b *Broker) awaitReady(ctx context.Context, t testing.TB) {
-	t.Helper()
+func (b *Broker) awaitReady(ctx context.Context) error {
 	client, err := b.newClient(kgo.RetryTimeout(time.Second))
 	if err != nil {
-		t.Fatalf("Kafka client: %v", err)
+		return err
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	return await.Ready(ctx, nil, func(ctx context.Context) error {
 		meta, err := admin.BrokerMetadata(ctx)
-		if err == nil && len(meta.Brokers) > 0 && meta.Controller >= 0 {
-			return
+		if err == nil && (len(meta.Brokers) == 0 || meta.Controller < 0) {
+			err = errors.New("there is no controller")
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("Kafka does not answer: %v", err)
-		}
-	}
+		return err
+	})
 }

@@ -28,7 +28,7 @@ type apache struct {
 }
 
 func startReal(t testing.TB, o options) (*apache, error) {
-	script, err := findScript()
+	script, err := child.Script("kafka.sh")
 	if err != nil {
 		return nil, err
 	}
@@ -51,34 +51,14 @@ func startReal(t testing.TB, o options) (*apache, error) {
 			t.Logf("Kafka's log:\n%s", text)
 		}
 	})
-	return a, a.resume(context.Background())
+	return a, a.Resume(context.Background())
 }
 
-// findScript looks for scripts/kafka.sh in the module's root, above the
-// directory of the package under test.
-func findScript() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		path := filepath.Join(dir, "scripts", "kafka.sh")
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("scripts/kafka.sh is in no directory above the test")
-		}
-		dir = parent
-	}
-}
+// Addr implements broker.
+func (a *apache) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(a.port)) }
 
-func (a *apache) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(a.port)) }
-
-func (a *apache) stop(ctx context.Context) error { return a.end(ctx, syscall.SIGTERM) }
-
-func (a *apache) end(ctx context.Context, sig syscall.Signal) error {
+// Stop implements broker.
+func (a *apache) Stop(ctx context.Context, sig syscall.Signal) error {
 	if a.process == nil {
 		return nil
 	}
@@ -89,8 +69,8 @@ func (a *apache) end(ctx context.Context, sig syscall.Signal) error {
 	return nil
 }
 
-// resume starts the broker; that it answers is awaited elsewhere.
-func (a *apache) resume(context.Context) error {
+// Resume implements broker.
+func (a *apache) Resume(context.Context) error {
 	args := append([]string{"run", a.dir, strconv.Itoa(a.port), strconv.Itoa(a.controller)}, a.settings...)
 	cmd := exec.Command(a.script, args...)
 	cmd.Stdout, cmd.Stderr = a.log, a.log
@@ -103,9 +83,9 @@ func (a *apache) resume(context.Context) error {
 	return nil
 }
 
-// close kills the broker: nobody needs its data any more.
-func (a *apache) close() error {
+// Close kills the broker: nobody needs its data any more.
+func (a *apache) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
-	return errors.Join(a.end(ctx, syscall.SIGKILL), a.log.Close())
+	return errors.Join(a.Stop(ctx, syscall.SIGKILL), a.log.Close())
 }

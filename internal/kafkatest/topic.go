@@ -8,22 +8,23 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // CreateTopic creates a topic. settings are topic settings; nil means none.
 func (b *Broker) CreateTopic(t testing.TB, name string, partitions int32, settings map[string]string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
 	configs := make(map[string]*string, len(settings))
 	for k, v := range settings {
 		configs[k] = &v
 	}
 	client := b.Client(t)
 	defer client.Close()
-	if _, err := kadm.NewClient(client).CreateTopic(ctx, partitions, 1, configs, name); err != nil {
-		t.Fatalf("create topic %s: %v", name, err)
-	}
+	testserver.Do(t, "create topic "+name, func(ctx context.Context) error {
+		_, err := kadm.NewClient(client).CreateTopic(ctx, partitions, 1, configs, name)
+		return err
+	})
 }
 
 // Client returns a client of the broker, which is closed when the test ends.

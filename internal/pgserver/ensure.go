@@ -17,32 +17,22 @@ import (
 //
 // Processes that call it at the same time wait for one another.
 func Ensure(ctx context.Context, progress io.Writer) (string, error) {
-	if dir, err := Find(); !errors.Is(err, errNotInstalled) {
-		return dir, err
-	}
-	unlock, err := cachedir.Lock()
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	// Another process may have installed it while we waited.
-	if dir, err := Find(); !errors.Is(err, errNotInstalled) {
-		return dir, err
-	}
-	var errs []error
-	if canInstallPackages() {
-		err := installPackages(ctx, progress)
-		if err == nil {
-			return Find()
+	return cachedir.Ensure(errNotInstalled, Find, func() (string, error) {
+		var errs []error
+		if canInstallPackages() {
+			err := installPackages(ctx, progress)
+			if err == nil {
+				return Find()
+			}
+			errs = append(errs, err)
+			fmt.Fprintln(progress, "that failed:", err)
 		}
-		errs = append(errs, err)
-		fmt.Fprintln(progress, "that failed:", err)
-	}
-	dir, err := download(ctx, MaxVersion, progress)
-	if err == nil {
-		return dir, nil
-	}
-	return "", failure.Configf(remedyNotInstalled, "%w: %w", errNotInstalled, errors.Join(append(errs, err)...))
+		dir, err := download(ctx, MaxVersion, progress)
+		if err == nil {
+			return dir, nil
+		}
+		return "", failure.Configf(remedyNotInstalled, "%w: %w", errNotInstalled, errors.Join(append(errs, err)...))
+	})
 }
 
 // Download returns the directory of the binaries of a major version, which it

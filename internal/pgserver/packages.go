@@ -8,7 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
 )
 
 // noMainCluster is a drop-in of postgresql-common's pg_createcluster(1): with
@@ -47,11 +48,6 @@ func installPackages(ctx context.Context, progress io.Writer) (err error) {
 // apt runs apt-get, which tries a failed download again and waits for another
 // that is at work.
 func apt(ctx context.Context, args ...string) error {
-	args = append([]string{"--option=Acquire::Retries=3", "--option=DPkg::Lock::Timeout=120"}, args...)
-	cmd := exec.CommandContext(ctx, "apt-get", args...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("apt-get %s: %w: %s", strings.Join(args, " "), err, lastLines(string(out)))
-	}
-	return nil
+	_, err := child.Output(ctx, "", "apt-get", append([]string{"--option=Acquire::Retries=3", "--option=DPkg::Lock::Timeout=120"}, args...)...)
+	return err
 }

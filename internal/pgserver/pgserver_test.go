@@ -15,6 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // parentEnv makes the test binary a program that starts a server, prints its
@@ -172,10 +174,10 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 	}
 	_ = owner.Wait() // killed
 
-	await(t, "the server is gone", func() bool { return connects(t, url) != nil })
+	testserver.Eventually(t, "the server is gone", func() bool { return connects(t, url) != nil })
 	// The next server to be started clears the directory away; a server that
 	// is still ending may write into it meanwhile.
-	await(t, "the directory is gone", func() bool {
+	testserver.Eventually(t, "the directory is gone", func() bool {
 		removeAbandoned(filepath.Dir(dir))
 		_, err := os.Stat(dir)
 		return errors.Is(err, os.ErrNotExist)
@@ -219,18 +221,3 @@ func ownTemp(t *testing.T) {
 
 // patience bounds a wait, for slow and busy machines.
 const patience = time.Minute
-
-// await returns once the condition holds.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.After(2 * patience) // the condition may itself wait
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
@@ -28,7 +29,6 @@ const superuser = "postgres"
 const (
 	startTimeout   = 60 * time.Second
 	attemptTimeout = time.Second
-	pollInterval   = 20 * time.Millisecond
 	portAttempts   = 10
 )
 
@@ -73,9 +73,9 @@ const (
 	Immediate                 // as in a crash: recovery at the next start
 )
 
-// signal is the one that stops the server in the mode (PostgreSQL
+// Signal is the one that stops the server in the mode (PostgreSQL
 // documentation, "Shutting Down the Server").
-func (m StopMode) signal() syscall.Signal {
+func (m StopMode) Signal() syscall.Signal {
 	if m == Immediate {
 		return syscall.SIGQUIT
 	}
@@ -169,7 +169,7 @@ func (s *Server) Stop(ctx context.Context, mode StopMode) error {
 	if s.postmaster == nil {
 		return nil
 	}
-	if err := s.postmaster.Stop(ctx, mode.signal()); err != nil {
+	if err := s.postmaster.Stop(ctx, mode.Signal()); err != nil {
 		return fmt.Errorf("stop postgres: %w", err)
 	}
 	s.postmaster = nil
@@ -189,9 +189,10 @@ func (s *Server) Resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitReady(ctx, p); err != nil {
+	// It refuses connections while it starts or recovers.
+	if err := await.Ready(ctx, p.Exited(), s.attempt); err != nil {
 		// Immediate, as nothing that a failed start wrote is worth a checkpoint.
-		stopErr := p.Stop(context.WithoutCancel(ctx), Immediate.signal())
+		stopErr := p.Stop(context.WithoutCancel(ctx), Immediate.Signal())
 		return errors.Join(s.explain(err, logged), stopErr)
 	}
 	s.postmaster = p
@@ -251,7 +252,7 @@ func initdb(ctx context.Context, binDir string, runAs account, data, pwfile stri
 		"--pgdata", data, "--username", superuser, "--pwfile", pwfile,
 		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run %s: %w: %s", cmd.Path, err, lastLines(string(out)))
+		return fmt.Errorf("run %s: %w: %s", cmd.Path, err, child.LastLines(string(out)))
 	}
 	return nil
 }
@@ -286,26 +287,6 @@ func (s *Server) spawn() (*child.Process, error) {
 	return child.Start(cmd)
 }
 
-// awaitReady returns once the server accepts connections: it refuses them while
-// it starts or recovers.
-func (s *Server) awaitReady(ctx context.Context, p *child.Process) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := s.attempt(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.Exited():
-			return errors.New("postgres exited while starting")
-		case <-ctx.Done():
-			return fmt.Errorf("postgres does not accept connections: %w", err)
-		case <-tick.C:
-		}
-	}
-}
-
 // attempt connects to the server. Its time is short: somebody else's server may
 // have our port and never answer.
 func (s *Server) attempt(ctx context.Context) error {
@@ -327,11 +308,5 @@ func (s *Server) explain(err error, logged int64) error {
 	if strings.Contains(text, "could not create any TCP/IP sockets") {
 		err = fmt.Errorf("%w: %w", errPortTaken, err)
 	}
-	return fmt.Errorf("start %s: %w: %s", filepath.Join(s.opts.BinDir, "postgres"), err, lastLines(text))
-}
-
-// lastLines returns the end of a program's output, where its reason stands.
-func lastLines(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-8):], "\n")
+	return fmt.Errorf("start %s: %w: %s", filepath.Join(s.opts.BinDir, "postgres"), err, child.LastLines(text))
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
 )
 
 // template is a data directory that initdb made once, for others to be copied
@@ -73,7 +74,7 @@ func (t *template) make(ctx context.Context, binDir string, runAs account) error
 func (t *template) copyTo(ctx context.Context, runAs account, data string) error {
 	cmd := runAs.command(ctx, filepath.Dir(data), "cp", "-R", "-p", t.data(), data)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("copy %s: %w: %s", t.data(), err, lastLines(string(out)))
+		return fmt.Errorf("copy %s: %w: %s", t.data(), err, child.LastLines(string(out)))
 	}
 	return nil
 }

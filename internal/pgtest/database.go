@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // databases numbers the databases of a test binary.
@@ -38,16 +39,20 @@ func (s *Server) Exec(t testing.TB, sql ...string) {
 // Exec runs statements in the database of url, each on its own.
 func Exec(t testing.TB, url string, sql ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatalf("connect to PostgreSQL: %v", err)
-	}
-	defer conn.Close(ctx)
-	if err := execute(ctx, conn, sql); err != nil {
-		t.Fatal(err)
-	}
+	connected(t, url, func(ctx context.Context, conn *pgx.Conn) error { return execute(ctx, conn, sql) })
+}
+
+// connected does something with a connection, in time or the test fails.
+func connected(t testing.TB, url string, do func(ctx context.Context, conn *pgx.Conn) error) {
+	t.Helper()
+	testserver.Do(t, "PostgreSQL", func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		return do(ctx, conn)
+	})
 }
 
 // objectInUse is what PostgreSQL says of a slot that is read, and of a database

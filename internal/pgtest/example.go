@@ -11,7 +11,7 @@ import (
 // Example function, which has no testing.TB. It stays until Main removes the
 // server.
 func ExampleDatabase() (url string, err error) {
-	s, err := startShared()
+	s, err := shared.Get()
 	if err != nil {
 		return "", fmt.Errorf("start PostgreSQL: %w", err)
 	}

@@ -17,17 +17,14 @@ func Freeze(t testing.TB, url, where string) (thaw func()) {
 	if useDocker() {
 		t.Skip("the server's processes are not on this machine")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatalf("connect to PostgreSQL: %v", err)
-	}
-	defer conn.Close(ctx)
-	rows, _ := conn.Query(ctx, `SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND `+where)
-	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil || len(pids) == 0 {
-		t.Fatalf("processes to freeze: %v, %v", pids, err)
+	var pids []int
+	connected(t, url, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		rows, _ := conn.Query(ctx, `SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND `+where)
+		pids, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		return err
+	})
+	if len(pids) == 0 {
+		t.Fatalf("there is no process to freeze where %s", where)
 	}
 	signal := func(sig syscall.Signal) {
 		for _, pid := range pids {

@@ -17,10 +17,12 @@ package pgtest
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // opTimeout bounds each operation on a server, for slow and busy machines.
@@ -67,29 +69,25 @@ type server interface {
 // Start starts a server that is removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	s, err := start(ctx, opts...)
-	if err != nil {
-		t.Fatalf("start PostgreSQL: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("remove PostgreSQL: %v", err)
-		}
-	})
-	return &Server{server: s}
+	return &Server{server: testserver.Start(t, "PostgreSQL", nil, starter(opts))}
 }
 
-func start(ctx context.Context, opts ...Option) (server, error) {
-	o := pgserver.Options{Settings: map[string]string{}, Files: map[string][]byte{}}
-	for _, opt := range opts {
-		opt(&o)
+func starter(opts []Option) func(ctx context.Context) (server, error) {
+	return func(ctx context.Context) (server, error) {
+		o := pgserver.Options{Settings: map[string]string{}, Files: map[string][]byte{}}
+		for _, opt := range opts {
+			opt(&o)
+		}
+		if useDocker() {
+			return startContainer(ctx, o)
+		}
+		bin, err := pgserver.Ensure(ctx, os.Stderr)
+		if err != nil {
+			return nil, err
+		}
+		o.BinDir = bin
+		return pgserver.Start(ctx, o)
 	}
-	if useDocker() {
-		return startContainer(ctx, o)
-	}
-	return startLocal(ctx, o)
 }
 
 // URL returns the connection URL of a database, as superuser and over TCP.
@@ -98,21 +96,13 @@ func (s *Server) URL(database string) string { return s.server.URL(database) }
 // Stop stops the server and waits until it is gone.
 func (s *Server) Stop(t testing.TB, mode Mode) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	if err := s.server.Stop(ctx, mode); err != nil {
-		t.Fatalf("stop PostgreSQL: %v", err)
-	}
+	testserver.Do(t, "stop PostgreSQL", func(ctx context.Context) error { return s.server.Stop(ctx, mode) })
 }
 
 // Resume starts a stopped server again, under the same URL.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	if err := s.server.Resume(ctx); err != nil {
-		t.Fatalf("start PostgreSQL again: %v", err)
-	}
+	testserver.Do(t, "start PostgreSQL again", s.server.Resume)
 }
 
 // Restart stops the server in the given mode and starts it again.

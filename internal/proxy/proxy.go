@@ -119,13 +119,18 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve connects a client to the target and pumps until the connection ends.
+// serve connects a client to the target.
 func (p *Proxy) serve(client net.Conn) {
 	server, err := net.Dial(network(p.target), p.target)
 	if err != nil {
 		_ = client.Close() // to the client the server is down
 		return
 	}
+	p.join(client, server)
+}
+
+// join pumps until the connection ends.
+func (p *Proxy) join(client, server net.Conn) {
 	l := &link{client: client, server: server, done: make(chan struct{})}
 	defer l.close()
 	if !p.add(l) {

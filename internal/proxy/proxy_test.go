@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -112,16 +113,39 @@ func wantEnd(t *testing.T, conn net.Conn) {
 	}
 }
 
-// wantSilence asserts that nothing arrives, not even the end.
+// inFakeTime runs a test of a connection through a proxy, without a network.
+func inFakeTime(t *testing.T, test func(t *testing.T, p *Proxy, client, server net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &Proxy{links: map[*link]struct{}{}}
+		p.Set(Up, Fault{})
+		p.Set(Down, Fault{})
+		client, near := net.Pipe()
+		far, server := net.Pipe()
+		p.running.Go(func() { p.join(near, far) })
+		defer p.running.Wait()
+		defer p.Cut()
+		test(t, p, client, server)
+	})
+}
+
+// wantSilence asserts that nothing arrives in fake time, not even the end.
 func wantSilence(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := conn.Read(make([]byte, 1)); !isTimeout(err) {
 		t.Fatalf("read %d bytes, %v; want nothing", n, err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func send(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -154,15 +178,14 @@ func TestBytesPassUnchanged(t *testing.T) {
 }
 
 func TestDelayHoldsBytesBack(t *testing.T) {
-	p := listen(t, "127.0.0.1:0", echo(t, "127.0.0.1:0"))
-	conn := dial(t, p)
-	const delay = 60 * time.Millisecond
-	p.Set(Down, Fault{Delay: delay})
-	started := time.Now()
-	exchange(t, conn, []byte("x"))
-	if took := time.Since(started); took < delay {
-		t.Errorf("the answer took %s; want at least %s", took, delay)
-	}
+	inFakeTime(t, func(t *testing.T, p *Proxy, client, server net.Conn) {
+		p.Set(Down, Fault{Delay: time.Hour})
+		started := time.Now()
+		send(t, server)
+		if _, err := client.Read(make([]byte, 1)); err != nil || time.Since(started) != time.Hour {
+			t.Errorf("read: %v after %s", err, time.Since(started))
+		}
+	})
 }
 
 func TestCorruptChangesBytesInItsDirectionOnly(t *testing.T) {
@@ -188,36 +211,28 @@ func TestCorruptChangesBytesInItsDirectionOnly(t *testing.T) {
 
 func TestSwallowedConnectionStaysOpen(t *testing.T) {
 	for _, d := range []Direction{Up, Down} {
-		p := listen(t, "127.0.0.1:0", echo(t, "127.0.0.1:0"))
-		conn := dial(t, p)
-		exchange(t, conn, []byte("before"))
-		p.Set(d, Fault{Swallow: true})
-		if _, err := conn.Write([]byte("lost")); err != nil {
-			t.Fatal(err)
-		}
-		wantSilence(t, conn)
-		p.Cut()
-		wantEnd(t, conn)
+		inFakeTime(t, func(t *testing.T, p *Proxy, client, server net.Conn) {
+			from, to := client, server
+			if d == Down {
+				from, to = server, client
+			}
+			p.Set(d, Fault{Swallow: true})
+			send(t, from)
+			wantSilence(t, to)
+			p.Cut()
+			wantEnd(t, to)
+		})
 	}
 }
 
 func TestSwallowHidesThatTheOtherSideIsGone(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	p := listen(t, "127.0.0.1:0", l.Addr().String())
-	client := dial(t, p)
-	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Set(Down, Fault{Swallow: true})
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
-	wantSilence(t, client)
+	inFakeTime(t, func(t *testing.T, p *Proxy, client, server net.Conn) {
+		p.Set(Down, Fault{Swallow: true})
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantSilence(t, client)
+	})
 }
 
 func TestCutLosesTheAnswerToWhatWasDone(t *testing.T) {

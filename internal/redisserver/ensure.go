@@ -2,7 +2,6 @@ package redisserver
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
@@ -15,20 +14,10 @@ import (
 //
 // Processes that call it at the same time wait for one another.
 func Ensure(ctx context.Context, progress io.Writer) (string, error) {
-	if path, err := Find(); !errors.Is(err, errNotInstalled) {
-		return path, err
-	}
-	unlock, err := cachedir.Lock()
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	// Another process may have got it while we waited.
-	if path, err := Find(); !errors.Is(err, errNotInstalled) {
-		return path, err
-	}
-	if err := unpackPackages(ctx, progress); err != nil {
-		return "", failure.Configf(remedyNotInstalled, "%w: %w", errNotInstalled, err)
-	}
-	return Find()
+	return cachedir.Ensure(errNotInstalled, Find, func() (string, error) {
+		if err := unpackPackages(ctx, progress); err != nil {
+			return "", failure.Configf(remedyNotInstalled, "%w: %w", errNotInstalled, err)
+		}
+		return Find()
+	})
 }

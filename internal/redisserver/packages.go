@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
 )
 
 // unpackedRoot is the directory that packages are unpacked into, as if it were
@@ -42,7 +43,7 @@ func unpackPackages(ctx context.Context, progress io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if _, err := run(ctx, work, "apt-get", append([]string{"download", "--quiet"}, names...)...); err != nil {
+	if _, err := child.Output(ctx, work, "apt-get", append([]string{"download", "--quiet"}, names...)...); err != nil {
 		return err
 	}
 	archives, err := filepath.Glob(filepath.Join(work, "*.deb"))
@@ -50,7 +51,7 @@ func unpackPackages(ctx context.Context, progress io.Writer) error {
 		return err
 	}
 	for _, archive := range archives {
-		if _, err := run(ctx, work, "dpkg-deb", "--extract", archive, "root"); err != nil {
+		if _, err := child.Output(ctx, work, "dpkg-deb", "--extract", archive, "root"); err != nil {
 			return err
 		}
 	}
@@ -69,13 +70,13 @@ var installLine = regexp.MustCompile(`(?m)^Inst (\S+)`)
 func missingPackages(ctx context.Context, progress io.Writer) ([]string, error) {
 	if os.Geteuid() == 0 {
 		fmt.Fprintln(progress, "Redis is not installed: asking apt-get for it")
-		if _, err := run(ctx, "", "apt-get", "update", "--quiet"); err != nil {
+		if _, err := child.Output(ctx, "", "apt-get", "update", "--quiet"); err != nil {
 			return nil, err
 		}
 	}
 	var errs []error
 	for _, program := range programs { // Debian's packages are called like the programs
-		out, err := run(ctx, "", "apt-get", "install", "--simulate", "--no-install-recommends", program)
+		out, err := child.Output(ctx, "", "apt-get", "install", "--simulate", "--no-install-recommends", program)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -90,24 +91,6 @@ func missingPackages(ctx context.Context, progress io.Writer) ([]string, error) 
 		errs = append(errs, fmt.Errorf("package %s is installed, without a program in PATH", program))
 	}
 	return nil, errors.Join(errs...)
-}
-
-// run runs a program in dir and returns what it wrote.
-func run(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, lastLines(string(out)))
-	}
-	return string(out), nil
-}
-
-// lastLines returns the end of a program's output, where its reason stands.
-func lastLines(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-8):], "\n")
 }
 
 // libraryPath is what the dynamic linker needs to be told for an unpacked

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
@@ -22,7 +23,6 @@ import (
 // Limits of waiting for the server, for slow and busy machines.
 const (
 	startTimeout = 60 * time.Second
-	pollInterval = 5 * time.Millisecond
 	portAttempts = 10
 )
 
@@ -110,10 +110,11 @@ func (s *Server) Resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitReady(ctx, p); err != nil {
+	asked := func(ctx context.Context) error { return ping(ctx, s.Socket()) }
+	if err := await.Ready(ctx, p.Exited(), asked); err != nil {
 		text, _ := os.ReadFile(log) // best effort: it only explains
 		stopErr := p.Stop(context.WithoutCancel(ctx), syscall.SIGKILL)
-		return errors.Join(fmt.Errorf("start %s: %w: %s", s.opts.Program, err, lastLines(string(text))), stopErr)
+		return errors.Join(fmt.Errorf("start %s: %w: %s", s.opts.Program, err, child.LastLines(string(text))), stopErr)
 	}
 	s.process = p
 	return nil
@@ -167,25 +168,6 @@ func (s *Server) spawn() (p *child.Process, log string, err error) {
 	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	p, err = child.Start(cmd)
 	return p, f.Name(), err
-}
-
-// awaitReady returns once the server answers.
-func (s *Server) awaitReady(ctx context.Context, p *child.Process) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := ping(ctx, s.Socket())
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.Exited():
-			return errors.New("it exited while starting")
-		case <-ctx.Done():
-			return fmt.Errorf("it does not answer: %w", err)
-		case <-tick.C:
-		}
-	}
 }
 
 // ping asks over the socket, which nobody else can have; a server that still

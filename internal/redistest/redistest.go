@@ -26,10 +26,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
-
-// opTimeout bounds each operation on a server, for slow and busy machines.
-const opTimeout = 2 * time.Minute
 
 // Option changes the server that Start starts.
 type Option func(*redisserver.Options)
@@ -55,48 +53,31 @@ type server interface {
 // Start starts a server that is removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	s, err := start(opts...)
-	if err != nil {
-		giveUp(t, err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("remove Redis: %v", err)
-		}
-	})
-	return &Server{server: s}
+	return &Server{server: testserver.Start(t, "Redis", errNoRedis, starter(opts))}
 }
 
 // errNoRedis says that there is no way to get a server.
 var errNoRedis = errors.New("no Redis to be had")
 
-func start(opts ...Option) (server, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	o := redisserver.Options{Settings: map[string]string{}}
-	for _, opt := range opts {
-		opt(&o)
+func starter(opts []Option) func(ctx context.Context) (server, error) {
+	return func(ctx context.Context) (server, error) {
+		o := redisserver.Options{Settings: map[string]string{}}
+		for _, opt := range opts {
+			opt(&o)
+		}
+		program, err := redisserver.Ensure(ctx, os.Stderr)
+		switch {
+		case err == nil:
+			o.Program = program
+			return redisserver.Start(ctx, o)
+		case os.Getenv(redisserver.BinEnv) != "":
+			return nil, err
+		case container.Answers():
+			return startContainer(ctx, o)
+		default:
+			return nil, errors.Join(errNoRedis, err)
+		}
 	}
-	program, err := redisserver.Ensure(ctx, os.Stderr)
-	switch {
-	case err == nil:
-		o.Program = program
-		return redisserver.Start(ctx, o)
-	case os.Getenv(redisserver.BinEnv) != "":
-		return nil, err
-	case container.Answers():
-		return startContainer(ctx, o)
-	default:
-		return nil, errors.Join(errNoRedis, err)
-	}
-}
-
-func giveUp(t testing.TB, err error) {
-	t.Helper()
-	if errors.Is(err, errNoRedis) {
-		t.Skip(err)
-	}
-	t.Fatalf("start Redis: %v", err)
 }
 
 // Addr returns the server's host and port.
@@ -130,22 +111,14 @@ func (s *Server) Kill(t testing.TB) { t.Helper(); s.stop(t, syscall.SIGKILL) }
 
 func (s *Server) stop(t testing.TB, sig syscall.Signal) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	if err := s.server.Stop(ctx, sig); err != nil {
-		t.Fatalf("stop Redis: %v", err)
-	}
+	testserver.Do(t, "stop Redis", func(ctx context.Context) error { return s.server.Stop(ctx, sig) })
 }
 
 // Resume starts a stopped server again, at the same address, with what it has
 // on disk.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	if err := s.server.Resume(ctx); err != nil {
-		t.Fatalf("start Redis again: %v", err)
-	}
+	testserver.Do(t, "start Redis again", s.server.Resume)
 }
 
 // Restart is Stop and Resume.

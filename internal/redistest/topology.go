@@ -7,11 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // masters is the least number of masters that Redis Cluster is made for.
@@ -38,7 +39,7 @@ func Replica(t testing.TB, master *Server, opts ...Option) *Server {
 func (s *Server) Await(t testing.TB, section, line string) {
 	t.Helper()
 	client := s.Client(t)
-	await(t, func(ctx context.Context) error {
+	eventually(t, "wait for INFO "+section, func(ctx context.Context) error {
 		info, err := client.Info(ctx, section).Result()
 		if err == nil && !strings.Contains(info, line) {
 			err = fmt.Errorf("no %s in INFO %s:\n%s", line, section, info)
@@ -84,7 +85,7 @@ func StartCluster(t testing.TB) *Cluster {
 	}
 	for _, node := range c.Nodes {
 		client := node.Client(t)
-		await(t, func(ctx context.Context) error {
+		eventually(t, "wait for the cluster", func(ctx context.Context) error {
 			info, err := client.ClusterInfo(ctx).Result()
 			if err == nil && !strings.Contains(info, "cluster_state:ok") {
 				err = fmt.Errorf("cluster is not ready:\n%s", info)
@@ -115,29 +116,11 @@ func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *r
 
 func do(t testing.TB, client *redis.Client, args ...any) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	if err := client.Do(ctx, args...).Err(); err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
+	testserver.Do(t, fmt.Sprint(args...), func(ctx context.Context) error { return client.Do(ctx, args...).Err() })
 }
 
-// await repeats the attempt until it succeeds.
-func await(t testing.TB, attempt func(context.Context) error) {
+// eventually repeats the attempt until it succeeds.
+func eventually(t testing.TB, what string, attempt func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := attempt(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal(err)
-		}
-	}
+	testserver.Do(t, what, func(ctx context.Context) error { return await.Ready(ctx, nil, attempt) })
 }

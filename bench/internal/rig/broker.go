@@ -22,10 +22,10 @@ import (
 // broker.
 const brokerCommand = "rig-broker"
 
-// ServeBroker is the broker, if the program was started to be it: a kfake
+// serveBroker is the broker, if the program was started to be it: a kfake
 // cluster with one topic, whose address it prints, until its standard input
-// ends. Call it first in main; ok tells whether it was.
-func ServeBroker() (ok bool, err error) {
+// ends. ok tells whether it was.
+func serveBroker() (ok bool, err error) {
 	if len(os.Args) != 4 || os.Args[1] != brokerCommand {
 		return false, nil
 	}
@@ -52,8 +52,8 @@ type Broker struct {
 	stdin   io.Closer
 }
 
-// StartBroker starts this program once more, as a broker with the topic. The
-// program's main must call ServeBroker.
+// StartBroker starts this program once more, as a broker with the topic. Its
+// main must be Main.
 func StartBroker(topic string, partitions int) (*Broker, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -57,27 +57,35 @@ func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.
 	return store, key, err
 }
 
+// prepare declares the flags of a verb that does something to one message.
+func prepare(do func(context.Context, keystore.Store, idempotency.Key) (report, error)) func(*flag.FlagSet) action {
+	return func(flags *flag.FlagSet) action {
+		k := declareKey(flags)
+		return func(ctx context.Context, p *program) error {
+			store, key, err := k.open(ctx, p, true)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			done, err := do(ctx, store, key)
+			if err != nil {
+				return explainKey(err)
+			}
+			return p.show(done, *k.asJSON)
+		}
+	}
+}
+
 func inspectVerb() verb {
 	return verb{
 		name:    "inspect",
 		summary: "shows what a consumer's store knows of a message",
 		detail:  storeDetail,
 		example: name + " inspect --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
-		prepare: func(flags *flag.FlagSet) action {
-			k := declareKey(flags)
-			return func(ctx context.Context, p *program) error {
-				store, key, err := k.open(ctx, p, true)
-				if err != nil {
-					return err
-				}
-				defer store.Close()
-				record, err := store.Inspect(ctx, key)
-				if err != nil {
-					return explainKey(err)
-				}
-				return p.show(keyReport{record}, *k.asJSON)
-			}
-		},
+		prepare: prepare(func(ctx context.Context, store keystore.Store, key idempotency.Key) (report, error) {
+			record, err := store.Inspect(ctx, key)
+			return keyReport{record}, err
+		}),
 	}
 }
 
@@ -87,21 +95,10 @@ func releaseVerb() verb {
 		summary: "lets a message that is being processed, waits or was given up be run again at once",
 		detail:  storeDetail + "\n\nWhoever holds its lease loses it. A completed message stays completed.",
 		example: name + " release --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
-		prepare: func(flags *flag.FlagSet) action {
-			k := declareKey(flags)
-			return func(ctx context.Context, p *program) error {
-				store, key, err := k.open(ctx, p, true)
-				if err != nil {
-					return err
-				}
-				defer store.Close()
-				before, err := store.Release(ctx, key)
-				if err != nil {
-					return explainKey(err)
-				}
-				return p.show(releaseReport{Before: keyReport{before}}, *k.asJSON)
-			}
-		},
+		prepare: prepare(func(ctx context.Context, store keystore.Store, key idempotency.Key) (report, error) {
+			before, err := store.Release(ctx, key)
+			return releaseReport{Before: keyReport{before}}, err
+		}),
 	}
 }
 

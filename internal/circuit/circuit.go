@@ -1,0 +1,95 @@
+// Package circuit is a circuit breaker: it keeps calls from what cannot be asked,
+// but for one at a time that probes whether it can.
+//
+//	closed ──failures──▶ open ──wait──▶ half-open: the next call is the probe
+//	   ▲                  ▲                │ it fails
+//	   │                  └────────────────┤
+//	   └─────────────── it passes ─────────┘
+//
+// A probe that was cancelled makes way for the next call. A call that began while
+// the breaker was closed, and ends while it is not, changes nothing.
+package circuit
+
+import "time"
+
+// State is that of a breaker.
+type State string
+
+// The states.
+const (
+	Closed   State = "closed"
+	Open     State = "open"
+	HalfOpen State = "half-open"
+)
+
+// Breaker begins closed. Each call that starts is told of by a C of its own. It
+// is not safe for concurrent use.
+type Breaker[C comparable] struct {
+	failures int
+	wait     func(n int) time.Duration
+
+	state  State
+	failed int // calls in a row, while closed
+	opened int // times in a row
+	until  time.Time
+	prober *C
+}
+
+// New returns a breaker that so many failures in a row open. The nth time in a
+// row it stays open for wait(n).
+func New[C comparable](failures int, wait func(n int) time.Duration) *Breaker[C] {
+	return &Breaker[C]{failures: failures, wait: wait, state: Closed}
+}
+
+// State returns the state. An open breaker is half-open when its probe starts.
+func (b *Breaker[C]) State() State { return b.state }
+
+// Allows tells whether a call may start now.
+func (b *Breaker[C]) Allows(now time.Time) bool {
+	return b.state == Closed || b.prober == nil && !now.Before(b.until)
+}
+
+// Starts is told of each call that starts.
+func (b *Breaker[C]) Starts(c C) {
+	if b.state != Closed {
+		b.state, b.prober = HalfOpen, &c
+	}
+}
+
+func (b *Breaker[C]) probes(c C) bool { return b.prober != nil && *b.prober == c }
+
+// Fails is told that a call was not answered. It tells whether that opens the
+// breaker after it was closed, and how long it stays open; 0 if the call changes
+// nothing.
+func (b *Breaker[C]) Fails(c C, now time.Time) (opens bool, wait time.Duration) {
+	switch {
+	case b.state == Closed:
+		if b.failed++; b.failed < b.failures {
+			return false, 0
+		}
+		opens = true
+	case !b.probes(c):
+		return false, 0
+	}
+	b.opened++
+	wait = b.wait(b.opened)
+	b.state, b.prober, b.until = Open, nil, now.Add(wait)
+	return opens, wait
+}
+
+// Cancelled is told that a call was ended by its caller.
+func (b *Breaker[C]) Cancelled(c C) {
+	if b.probes(c) {
+		b.prober = nil
+	}
+}
+
+// Passes is told that a call was answered. It tells whether that closes the
+// breaker.
+func (b *Breaker[C]) Passes(c C) (closes bool) {
+	closes = b.probes(c)
+	if closes || b.state == Closed {
+		b.state, b.prober, b.failed, b.opened = Closed, nil, 0, 0
+	}
+	return closes
+}
