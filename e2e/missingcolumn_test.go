@@ -79,7 +79,7 @@ func ids(records []*kgo.Record) (ids []string) {
 // printed it: first without its --yes, which changes nothing.
 func (w *world) typeRemedy(printed string) {
 	w.t.Helper()
-	found := regexp.MustCompile("`cdc-outbox (setup --accept-gap --skip-to [^`]*)`").FindStringSubmatch(printed)
+	found := regexp.MustCompile("`cdc-outbox (setup [^`]*--accept-gap --skip-to [^`]*)`").FindStringSubmatch(printed)
 	if found == nil {
 		w.t.Fatalf("no command in the remedy: %s", printed)
 	}

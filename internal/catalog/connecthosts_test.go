@@ -89,7 +89,7 @@ func TestConnectPastAHostThatRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepts, err := url.Parse(pgtest.Start(t).URL("postgres"))
+	accepts, err := url.Parse(pgtest.Start(t, pgtest.Own()).URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}

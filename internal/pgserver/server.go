@@ -38,8 +38,10 @@ type Options struct {
 	BinDir string
 	// Durable makes the server call fsync, as a real one does. Without it
 	// the data survives a crash of the server but not of the machine, and the data
-	// directory is a copy of one that initdb made for all.
+	// directory is a copy of one that initdb made for all, unless Own is set: all
+	// copies have the same system identifier and password.
 	Durable bool
+	Own     bool
 	// Settings are server settings (postgresql.conf), on top of
 	// wal_level=logical and room for twenty replication connections.
 	Settings map[string]string
@@ -230,7 +232,7 @@ func (s *Server) initialise(ctx context.Context) error {
 }
 
 func (s *Server) fillData(ctx context.Context) error {
-	if !s.opts.Durable {
+	if !s.opts.Durable && !s.opts.Own {
 		t, err := openTemplate(ctx, s.opts.BinDir, s.runAs)
 		if err != nil {
 			return err

@@ -52,6 +52,10 @@ func File(name string, content []byte) Option {
 	return func(o *pgserver.Options) { o.Files[name] = content }
 }
 
+// Own gives the server a system identifier and a password that no other has. A
+// container has the identifier only.
+func Own() Option { return func(o *pgserver.Options) { o.Own = true } }
+
 // Server is a running PostgreSQL server. Its methods fail the test they are
 // given when they cannot do what they say.
 type Server struct {

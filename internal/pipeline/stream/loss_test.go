@@ -175,7 +175,7 @@ func TestOtherCluster(t *testing.T) {
 	arrive(t, g.topic, 1)
 	i.stop()
 	name := d.text("SELECT current_database()")
-	other := pgtest.Start(t)
+	other := pgtest.Start(t, pgtest.Own())
 	other.Exec(t, "CREATE DATABASE "+name)
 	d.opts.URL = other.URL(name)
 	pgtest.Exec(t, other.URL(name), outboxTable)
