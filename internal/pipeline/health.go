@@ -19,7 +19,7 @@ type health struct {
 	command invocation.Invocation // completes the commands in remedies
 
 	mu      sync.Mutex
-	source   httpapi.Health // nil unless the pipeline runs
+	source  httpapi.Health // nil unless the pipeline runs
 	waiting string         // why it does not run yet
 	silent  error          // why brokers do not answer; nil if they do
 	failed  error          // why it will not without a person
