@@ -47,9 +47,15 @@ build: ## bin/cdc-outbox, a static binary
 	@mkdir -p bin
 	@$(GOBUILD) -o bin/cdc-outbox ./cmd/cdc-outbox
 
+# Tests named TestE2E… are the second tier: whole programs, kills, crashes,
+# takeovers, clusters. They are judged by what was lost, repeated or reordered.
 .PHONY: test
-test: postgres dynamodb ## all tests, with the race detector, in random order; PKG=./wal for some
-	@GOTESTSUM="$(GOTESTSUM)" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) $(ARGS) $(PKG)
+test: postgres dynamodb ## all tests but the second tier, with the race detector, in random order; PKG=./wal for some
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter ./...,$(PKG)),$(shell go list ./... | grep -v /e2e$$),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -skip '^TestE2E' $(ARGS)
+
+.PHONY: test-e2e
+test-e2e: postgres dynamodb ## the second tier: programs that are killed, servers that crash, mutants, examples
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .)))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -run '^TestE2E' $(ARGS)
 
 .PHONY: test-fast
 test-fast: ## the same without the race detector
@@ -58,11 +64,11 @@ test-fast: ## the same without the race detector
 .PHONY: test-pg
 test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 18 (downloaded once)
 	@bin=$$($(POSTGRES) -version $(VERSION)) && \
-	CDC_OUTBOX_PG_BIN=$$bin GOTESTSUM="$(GOTESTSUM)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) $(ARGS) $(call users_of,pgtest)
+	CDC_OUTBOX_PG_BIN=$$bin GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,pgtest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) $(ARGS)
 
 .PHONY: test-kafka
 test-kafka: postgres ## the tests that use Kafka, against Apache Kafka (downloaded once; needs Java 17, Maven)
-	@CDC_OUTBOX_TEST_KAFKA=real GOTESTSUM="$(GOTESTSUM)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS) $(call users_of,kafkatest)
+	@CDC_OUTBOX_TEST_KAFKA=real GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
 
 .PHONY: postgres
 postgres: ## find PostgreSQL's binaries, or install them
@@ -78,11 +84,11 @@ fuzz: ## each fuzz test for FUZZTIME
 
 .PHONY: soak
 soak: postgres ## the broker down for 10 minutes, and a transaction of 1,000,000 rows
-	@CDC_OUTBOX_SOAK=1 go test -count=1 -v -timeout 40m -run TestBrokerOutDuringHugeTransaction $(ARGS) ./e2e
+	@CDC_OUTBOX_SOAK=1 go test -count=1 -v -timeout 40m -run TestE2EBrokerOutDuringHugeTransaction $(ARGS) ./e2e
 
 .PHONY: mutants
 mutants: postgres ## programs with known mistakes: the end-to-end tests must find each
-	@CDC_OUTBOX_MUTANTS=1 go test -count=1 -v -timeout $(TIMEOUT) -run TestMutants $(ARGS) ./e2e
+	@CDC_OUTBOX_MUTANTS=1 go test -count=1 -v -timeout $(TIMEOUT) -run TestE2EMutants $(ARGS) ./e2e
 
 .PHONY: bench
 bench: ## throughput against pg_recvlogical's, the server's limit

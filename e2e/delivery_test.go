@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
 
-// TestEveryEventOnceAndAsWritten is life without trouble.
-func TestEveryEventOnceAndAsWritten(t *testing.T) { everyEventOnce(t, toTable) }
+// TestE2EEveryEventOnceAndAsWritten is life without trouble.
+func TestE2EEveryEventOnceAndAsWritten(t *testing.T) { everyEventOnce(t, toTable) }
 
 func everyEventOnce(t *testing.T, ways ways) {
 	w := newWorld(t, options{ways: ways})
@@ -27,9 +27,9 @@ func everyEventOnce(t *testing.T, ways ways) {
 	w.wantDrained(h)
 }
 
-// TestRefusedEventsBecomeDeadLetters gives the broker payloads over the topics'
+// TestE2ERefusedEventsBecomeDeadLetters gives the broker payloads over the topics'
 // limit, in the midst of others (failure modes 29 to 31).
-func TestRefusedEventsBecomeDeadLetters(t *testing.T) {
+func TestE2ERefusedEventsBecomeDeadLetters(t *testing.T) {
 	w := newWorld(t, options{
 		topicConfig: map[string]string{"max.message.bytes": "50000"},
 		kafka:       "compression: none", // or they would fit

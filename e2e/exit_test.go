@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestExitCodes looks at the process as a supervisor does. The code after
+// TestE2EExitCodes looks at the process as a supervisor does. The code after
 // SIGTERM is looked at by every other test.
-func TestExitCodes(t *testing.T) {
+func TestE2EExitCodes(t *testing.T) {
 	t.Run("wrong_password", func(t *testing.T) {
 		w := newWorld(t, options{direct: true, unread: true})
 		u, err := url.Parse(w.url)

@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
-// TestServerRestarts crashes and restarts PostgreSQL under load (failure modes
+// TestE2EServerRestarts crashes and restarts PostgreSQL under load (failure modes
 // 1 and 2). The connector lives on, and knows what it has taken in.
-func TestServerRestarts(t *testing.T) {
+func TestE2EServerRestarts(t *testing.T) {
 	server := pgtest.Start(t)
 	w := newWorld(t, options{server: server})
 	c := w.start()
@@ -38,9 +38,9 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// TestConnectionsCut cuts the connections to either server, with and without
+// TestE2EConnectionsCut cuts the connections to either server, with and without
 // losing answers on the way (failure modes 3, 16, 26).
-func TestConnectionsCut(t *testing.T) { connectionsCut(t, toTable) }
+func TestE2EConnectionsCut(t *testing.T) { connectionsCut(t, toTable) }
 
 func connectionsCut(t *testing.T, ways ways) {
 	w := newWorld(t, options{ways: ways})
@@ -81,10 +81,10 @@ func connectionsCut(t *testing.T, ways ways) {
 	}
 }
 
-// TestSilentBroker has a broker that answers nothing three times longer than
+// TestE2ESilentBroker has a broker that answers nothing three times longer than
 // wal_sender_timeout (failure mode 14). The timeout is not shorter, as a machine
 // may stall for a second or two: the server would be right then.
-func TestSilentBroker(t *testing.T) {
+func TestE2ESilentBroker(t *testing.T) {
 	t.Parallel()
 	timeout := 4 * time.Second
 	if testing.Short() {
@@ -122,10 +122,10 @@ func TestSilentBroker(t *testing.T) {
 	}
 }
 
-// TestReconnectBesideSilentBroker cuts the connection to PostgreSQL while the
+// TestE2EReconnectBesideSilentBroker cuts the connection to PostgreSQL while the
 // broker is silent: neither the old session nor the new one may confirm what is
 // in flight, nor may the new one send it again.
-func TestReconnectBesideSilentBroker(t *testing.T) {
+func TestE2EReconnectBesideSilentBroker(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "then_healed", true: "then_killed"}[killed], func(t *testing.T) {
 			w := newWorld(t, options{config: "checkpoint:\n  store: file\n  path: " + filepath.Join(t.TempDir(), "checkpoint") + "\n"})
@@ -163,9 +163,9 @@ func TestReconnectBesideSilentBroker(t *testing.T) {
 // statusInterval is the default of source.status_interval.
 const statusInterval = time.Second
 
-// TestSuspended stops the process for longer than the server waits for it, and
+// TestE2ESuspended stops the process for longer than the server waits for it, and
 // has a spare take over; then the old one comes back (failure mode 39).
-func TestSuspended(t *testing.T) {
+func TestE2ESuspended(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{})
 	w.setSenderTimeout(5 * time.Second)
@@ -191,9 +191,9 @@ func TestSuspended(t *testing.T) {
 	w.verify()
 }
 
-// TestSpareTakesOver kills the holder of the slot beside a warm spare, several
+// TestE2ESpareTakesOver kills the holder of the slot beside a warm spare, several
 // times (failure modes 9 and 42).
-func TestSpareTakesOver(t *testing.T) {
+func TestE2ESpareTakesOver(t *testing.T) {
 	const limit = 3 * time.Second // of a machine that is not late
 	w := newWorld(t, options{})
 	holder := w.start()

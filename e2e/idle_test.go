@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// TestIdleOutboxBesideBusyTables writes to other tables only: the slot must
+// TestE2EIdleOutboxBesideBusyTables writes to other tables only: the slot must
 // follow (failure mode 23). That it is not close at a moment may be the machine's
 // doing; that it is not close most of the time is not.
-func TestIdleOutboxBesideBusyTables(t *testing.T) {
+func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 	const limit = 1 << 20
 	const enough = 20 * limit // of log
 	w := newWorld(t, options{unread: true})

@@ -30,8 +30,8 @@ const (
 	settlingLooks = 20
 )
 
-// TestKilled kills the connector at random moments under load (failure mode 37).
-func TestKilled(t *testing.T) { killed(t, toTable) }
+// TestE2EKilled kills the connector at random moments under load (failure mode 37).
+func TestE2EKilled(t *testing.T) { killed(t, toTable) }
 
 func killed(t *testing.T, ways ways) {
 	kills := 10

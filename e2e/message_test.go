@@ -13,10 +13,10 @@ const (
 	asMessages
 )
 
-// TestMessageMode does to the connector in message mode, without a table and
+// TestE2EMessageMode does to the connector in message mode, without a table and
 // beside one, what is done to it otherwise: transactions write rows and messages
 // in turn, roll them back to savepoints or as a whole.
-func TestMessageMode(t *testing.T) {
+func TestE2EMessageMode(t *testing.T) {
 	for name, how := range map[string]ways{"alone": asMessages, "beside_a_table": toTable | asMessages} {
 		for scenario, run := range map[string]func(*testing.T, ways){
 			"every_event_once": everyEventOnce,

@@ -18,7 +18,7 @@ import (
 // Failure mode 58: a row that was written while the key column had another name.
 // By default the connector stops before it, also when the column has its name
 // again; and each way past it that it names gets past it and past nothing else.
-func TestRenamedKeyColumn(t *testing.T) {
+func TestE2ERenamedKeyColumn(t *testing.T) {
 	for _, policy := range []string{"stop", "dead_letter", "skip"} {
 		t.Run(policy, func(t *testing.T) {
 			w := newWorld(t, options{direct: true, unread: true, config: "errors:\n  on_bad_event: stop\n"})

@@ -26,37 +26,37 @@ var mutants = []mutant{
 	{
 		mistake: "confirms what it received",
 		patches: []patch{{"wal/status.go", "flushed := min(s.confirmed.Load(), received)", "flushed := received"}},
-		test:    "TestSilentBroker",
+		test:    "TestE2ESilentBroker",
 		finds:   "premature: ",
 	},
 	{
 		mistake: "saves and confirms what it received",
 		patches: []patch{{"checkpoint/tracker.go", "{ return t.position }", "{ return t.last }"}},
-		test:    "TestKilled",
+		test:    "TestE2EKilled",
 		finds:   "(lost|torn|premature): ",
 	},
 	{
 		mistake: "takes the newest ack for all before it",
 		patches: []patch{{"sink/write.go", "if len(k.failed) == 0 {", "if k.failed[&round[len(round)-1].Record] == nil {"}},
-		test:    "TestRefusedEventsBecomeDeadLetters",
+		test:    "TestE2ERefusedEventsBecomeDeadLetters",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "confirms position 0",
 		patches: []patch{{"wal/status.go", "flushed := min(s.confirmed.Load(), received)", "flushed := uint64(0)"}},
-		test:    "TestEveryEventOnceAndAsWritten",
+		test:    "TestE2EEveryEventOnceAndAsWritten",
 		finds:   "after the drain the slot is confirmed to",
 	},
 	{
 		mistake: "skips a record that failed",
 		patches: []patch{{"internal/pipeline/delivery/delivery.go", "err := out.DeadLetter(ctx, ev, bad)", "err := error(nil)"}},
-		test:    "TestRefusedEventsBecomeDeadLetters",
+		test:    "TestE2ERefusedEventsBecomeDeadLetters",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "starts where the server is, not where the checkpoint is",
 		patches: []patch{{"internal/pipeline/stream/acquire.go", "s.recall(&h, seen.Slot)", "s.recall(&h, seen.Slot)\n\t\th.start = max(h.start, seen.CurrentLSN)"}},
-		test:    "TestKilled",
+		test:    "TestE2EKilled",
 		finds:   "lost: ",
 	},
 	{
@@ -64,13 +64,13 @@ var mutants = []mutant{
 		patches: []patch{
 			{"internal/pipeline/stream/intake.go", "return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq", "return false"},
 		},
-		test:  "TestReconnectBesideSilentBroker",
+		test:  "TestE2EReconnectBesideSilentBroker",
 		finds: "came again",
 	},
 	{
 		mistake: "confirms at a reconnect what is still in flight",
 		patches: []patch{{"internal/pipeline/stream/acquire.go", "s.open(ctx, repl, h.confirmed, h.start)", "s.open(ctx, repl, max(h.start, s.intake.end), max(h.start, s.intake.end))"}},
-		test:    "TestReconnectBesideSilentBroker",
+		test:    "TestE2EReconnectBesideSilentBroker",
 		finds:   "(lost|premature): |ended by itself",
 	},
 	{
@@ -79,31 +79,31 @@ var mutants = []mutant{
 			{"wal/status.go", "\t\t\trequestReply = true\n", "\t\t\tcontinue\n"},
 			{"wal/stream.go", "replyRequested := b[16] != 0; replyRequested", "replyRequested := b[16] != 0; replyRequested && false"},
 		},
-		test:  "TestSilentBroker",
+		test:  "TestE2ESilentBroker",
 		finds: "did not stay up",
 	},
 	{
 		mistake: "leaves messages and rows in the server's order",
 		patches: []patch{{"wal/stream.go", "s.order = &sequencer{}", "s.order = nil"}},
-		test:    "TestMessageMode",
+		test:    "TestE2EMessageMode",
 		finds:   "misplaced: ",
 	},
 	{
 		mistake: "saves checkpoints too seldom",
 		patches: []patch{{"checkpoint/store/options.go", "100 * time.Millisecond", "5 * time.Second"}},
-		test:    "TestKilled",
+		test:    "TestE2EKilled",
 		finds:   "repeated an event published",
 	},
 	{
 		mistake: "marks rows as published that were not delivered",
 		patches: []patch{{"internal/pipeline/poll/batch.go", "done, failed := w.publish(items)", "_, failed := w.publish(items)\n\tdone := len(items)"}},
-		test:    "TestPollMode/silent_broker",
+		test:    "TestE2EPollMode/silent_broker",
 		finds:   "lost: ",
 	},
 	{
 		mistake: "polls without an order",
 		patches: []patch{{"internal/pipeline/poll/order.go", `return strings.Join(parts, ", ")`, `return "random()"`}},
-		test:    "TestPollMode/sequence/every_event_once",
+		test:    "TestE2EPollMode/sequence/every_event_once",
 		finds:   "reordered: ",
 	},
 	{
@@ -112,13 +112,13 @@ var mutants = []mutant{
 			{"internal/pipeline/poll/holdback.go", "case !held[r.key]:", "default:"},
 			{"internal/pipeline/poll/sql.go", "WHERE pg_try_advisory_xact_lock(%d, %d + lane) LIMIT %d", "WHERE %d + %d > 0 LIMIT %d"},
 		},
-		test:  "TestPollMode/sequence/killed",
+		test:  "TestE2EPollMode/sequence/killed",
 		finds: "reordered: ",
 	},
 }
 
-// TestMutants shows that the tests of this package find mistakes.
-func TestMutants(t *testing.T) {
+// TestE2EMutants shows that the tests of this package find mistakes.
+func TestE2EMutants(t *testing.T) {
 	if os.Getenv(mutantsEnv) == "" {
 		t.Skip("runs other tests with broken programs; " + mutantsEnv + "=1 or make mutants turns it on")
 	}
@@ -138,9 +138,9 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestMutantsFollowTheSource compiles what the mutants change: TestMutants runs
+// TestE2EMutantsFollowTheSource compiles what the mutants change: TestE2EMutants runs
 // on demand.
-func TestMutantsFollowTheSource(t *testing.T) {
+func TestE2EMutantsFollowTheSource(t *testing.T) {
 	for _, m := range mutants {
 		args := []string{"build", "-overlay", m.overlay(t)}
 		for _, p := range m.patches {

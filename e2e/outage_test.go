@@ -14,10 +14,10 @@ import (
 // settings.
 const memoryLimit = 128 << 20
 
-// TestBrokerOutDuringHugeTransaction commits a huge transaction while the broker
+// TestE2EBrokerOutDuringHugeTransaction commits a huge transaction while the broker
 // is down and looks at the connector's memory, then at what arrives (failure
 // modes 17 and 25).
-func TestBrokerOutDuringHugeTransaction(t *testing.T) {
+func TestE2EBrokerOutDuringHugeTransaction(t *testing.T) {
 	rows, outage := 200_000, 15*time.Second
 	switch {
 	case os.Getenv(soakEnv) != "":

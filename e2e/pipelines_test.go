@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestPipelinesKilled kills a process with a pipeline of each mode. One loses its
+// TestE2EPipelinesKilled kills a process with a pipeline of each mode. One loses its
 // slot, one has no topic to write to, and the third must not notice. When it is
 // stopped, the process says that something was lost.
-func TestPipelinesKilled(t *testing.T) {
+func TestE2EPipelinesKilled(t *testing.T) {
 	kills := 6
 	if testing.Short() {
 		kills = 3

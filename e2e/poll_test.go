@@ -38,9 +38,9 @@ const (
 	instances = 3
 )
 
-// TestPollMode does to three instances in poll mode what is done to one that
+// TestE2EPollMode does to three instances in poll mode what is done to one that
 // streams.
-func TestPollMode(t *testing.T) {
+func TestE2EPollMode(t *testing.T) {
 	for name, ddl := range map[string]string{"sequence": polledSequence, "clock": polledClock} {
 		t.Run(name+"/every_event_once", func(t *testing.T) { polledOnce(t, ddl) })
 		t.Run(name+"/killed", func(t *testing.T) { polledKilled(t, ddl) })

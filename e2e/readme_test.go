@@ -16,10 +16,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// TestReadmeOnYourOwnDatabase types what the README says, with other hosts, ports
+// TestE2EReadmeOnYourOwnDatabase types what the README says, with other hosts, ports
 // and passwords: at most six lines lead from a server that has only the database
 // app to the first event.
-func TestReadmeOnYourOwnDatabase(t *testing.T) {
+func TestE2EReadmeOnYourOwnDatabase(t *testing.T) {
 	said := docblocks.Section(t, "../README.md", "## In front of your own database")
 	lines := strings.Split(strings.TrimSpace(said["sh"]), "\n")
 	if len(lines) > 6 || said["yaml"] == "" {

@@ -47,10 +47,10 @@ const (
 		CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT`
 )
 
-// TestRetention kills the connector, the connections and the broker while the
+// TestE2ERetention kills the connector, the connections and the broker while the
 // rows go behind it: nothing is lost, no row goes that is not published, and all
 // go in the end.
-func TestRetention(t *testing.T) {
+func TestE2ERetention(t *testing.T) {
 	for name, table := range map[string]string{
 		"rows":                     plainTable,
 		"partitions":               partitionedTable,

@@ -17,9 +17,9 @@ const (
 	stopMargin = 10 * time.Second
 )
 
-// TestStopIsBounded stops a process of three pipelines in states in which
+// TestE2EStopIsBounded stops a process of three pipelines in states in which
 // nothing answers: they stop side by side, and within the documented time.
-func TestStopIsBounded(t *testing.T) {
+func TestE2EStopIsBounded(t *testing.T) {
 	t.Run("silent broker", func(t *testing.T) {
 		w := newTrio(t)
 		c := w.startTrio()

@@ -1,28 +1,43 @@
 #!/bin/sh
-# Runs go test with the given arguments and prints one line per package, the
-# output of what failed, and at the end: N passed, N failed, N skipped.
-# GOTESTSUM is the command to run gotestsum with.
+# Runs go test for the packages $PACKAGES with the given arguments. It prints one
+# line per package, the output of what failed and, at the end, the count:
+# N passed, N failed, N skipped. GOTESTSUM is the command to run gotestsum with.
+#
+# RETRIES is how often a test that fails runs again; 0 by default. One that passes
+# then is flaky: the count names it.
 set -eu
 
 mkdir -p .cache
 events=.cache/test-events.json
 : >"$events" # those of another run do not count
 status=0
-$GOTESTSUM --format standard-quiet --hide-summary output,skipped --jsonfile "$events" -- "$@" </dev/null || status=$?
+$GOTESTSUM --format standard-quiet --hide-summary output,skipped --jsonfile "$events" \
+	--rerun-fails="${RETRIES:-0}" --rerun-fails-run-root-test --packages="$PACKAGES" -- "$@" </dev/null || status=$?
 
-# Counted are tests and subtests. A package that fails without a failing test
-# (it does not build, leaks a goroutine, times out) counts as one failure.
+# Counted are tests and subtests, by their last run. A package that fails without a
+# failing test (it does not build, leaks a goroutine, times out) counts as one
+# failure.
 awk '
 	function field(name) {
 		return match($0, "\"" name "\":\"[^\"]*\"") ? substr($0, RSTART + length(name) + 4, RLENGTH - length(name) - 5) : ""
 	}
 	{
 		action = field("Action"); package = field("Package"); test = field("Test")
+		if (action != "pass" && action != "fail" && action != "skip") next
+		name = package " " test
+		if (action == "fail") failed[name] = 1
 		if (action == "fail" && test != "") broken[package] = 1
-		if (action == "fail" && test == "" && !broken[package]) action = "fail"
-		else if (test == "") next
-		n[action]++
+		last[name] = action
 	}
-	END { printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"], n["skip"] }
+	END {
+		for (name in last) {
+			split(name, part, " ")
+			whole = part[2] == ""
+			if (whole && (last[name] != "fail" || broken[part[1]])) continue
+			n[last[name]]++
+			if (!whole && failed[name] && last[name] == "pass") flaky = flaky "\nflaky: " name
+		}
+		printf "%d passed, %d failed, %d skipped%s\n", n["pass"], n["fail"], n["skip"], flaky
+	}
 ' "$events" | tee .cache/test-summary
 exit "$status"

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestEachOrderShipsOnce plays the flow with each store.
-func TestEachOrderShipsOnce(t *testing.T) {
+// TestE2EEachOrderShipsOnce plays the flow with each store.
+func TestE2EEachOrderShipsOnce(t *testing.T) {
 	connector := filepath.Join(t.TempDir(), "cdc-outbox")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", connector, "../../cmd/cdc-outbox").CombinedOutput(); err != nil {
 		t.Fatalf("build the connector: %v: %s", err, out)
