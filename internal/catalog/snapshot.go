@@ -168,8 +168,7 @@ func snapshotSelect(s Snapshot, order string) string {
 	return sql
 }
 
-// rowReader returns a function that turns a result row into a Row for fn. It
-// copies the values, in one allocation, as pgconn reuses its buffer.
+// rowReader returns a function that turns a result row into a Row for fn.
 func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) error {
 	row := pg.Row{
 		Position:   s.Position,
@@ -178,20 +177,7 @@ func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) 
 		Values:     make([]pg.Value, len(s.Relation.Columns)),
 	}
 	return func(values [][]byte) error {
-		size := 0
-		for _, v := range values {
-			size += len(v)
-		}
-		buf := make([]byte, 0, size)
-		for i, v := range values {
-			if v == nil {
-				row.Values[i] = pg.Value{Kind: pg.Null}
-				continue
-			}
-			start := len(buf)
-			buf = append(buf, v...)
-			row.Values[i] = pg.Value{Kind: pg.Text, Data: buf[start:len(buf):len(buf)]}
-		}
+		pg.CopyText(row.Values, values)
 		if err := fn(&row); err != nil {
 			return &callbackError{err}
 		}

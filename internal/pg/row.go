@@ -54,6 +54,26 @@ const (
 	Binary ValueKind = 'b'
 )
 
+// CopyText fills values from the columns of a result in text form, NULL where a
+// column is nil. It copies their bytes, in one allocation: pgconn reuses its
+// buffer.
+func CopyText(values []Value, columns [][]byte) {
+	size := 0
+	for _, c := range columns {
+		size += len(c)
+	}
+	buf := make([]byte, 0, size)
+	for i, c := range columns {
+		if c == nil {
+			values[i] = Value{Kind: Null}
+			continue
+		}
+		start := len(buf)
+		buf = append(buf, c...)
+		values[i] = Value{Kind: Text, Data: buf[start:len(buf):len(buf)]}
+	}
+}
+
 // Value is a column's value in PostgreSQL's text form, or bytes.
 type Value struct {
 	Kind ValueKind

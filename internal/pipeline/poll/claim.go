@@ -163,7 +163,7 @@ type surplusError struct{ fit int }
 
 func (e *surplusError) Error() string { return fmt.Sprintf("only the first %d rows fit", e.fit) }
 
-// readRow copies a result row, in one allocation, as pgconn reuses its buffer.
+// readRow copies a result row.
 func readRow(columns [][]byte) row {
 	r := row{key: string(columns[0]), rel: string(columns[1]), at: string(columns[2]), size: rowMemory}
 	if r.rel == "" {
@@ -173,22 +173,11 @@ func readRow(columns [][]byte) row {
 		r.time = time.UnixMicro(micros).UTC()
 	}
 	columns = columns[fetchColumns:]
-	n := 0
-	for _, v := range columns {
-		n += len(v)
+	for _, c := range columns {
+		r.size += int64(len(c))
 	}
-	r.size += int64(n)
-	buf := make([]byte, 0, n)
 	r.values = make([]pg.Value, len(columns))
-	for i, v := range columns {
-		if v == nil {
-			r.values[i] = pg.Value{Kind: pg.Null}
-			continue
-		}
-		start := len(buf)
-		buf = append(buf, v...)
-		r.values[i] = pg.Value{Kind: pg.Text, Data: buf[start:len(buf):len(buf)]}
-	}
+	pg.CopyText(r.values, columns)
 	return r
 }
 
