@@ -158,21 +158,6 @@ func (m *member) end(t testing.TB) error {
 	}
 }
 
-// await fails the test unless the condition holds in time.
-func await(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.After(timeout)
-	ticker := time.NewTicker(2 * time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("in vain waited for %s", what)
-		}
-	}
-}
-
 // receive returns what comes from the channel in time.
 func receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
