@@ -7,7 +7,7 @@ import (
 )
 
 // Locked is a Tracker for several goroutines: one that reads the stream (Add,
-// Seal, Idle), and any number that ack (Done) or look. No method blocks for
+// Seal, Keepalive), and any number that ack (Done) or look. No method blocks for
 // longer than another one takes.
 type Locked struct {
 	mu sync.Mutex
@@ -31,7 +31,7 @@ func (l *Locked) Seal(end pg.LSN, landmark Landmark) error {
 	return l.t.Seal(end, landmark)
 }
 
-// Idle is Tracker.Idle.
+// Keepalive is Tracker.Keepalive.
 func (l *Locked) Keepalive(pos pg.LSN) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

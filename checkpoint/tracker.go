@@ -15,12 +15,12 @@ type Ticket uint64
 // record of its own and of all earlier transactions done.
 //
 // It is told of the stream in the stream's order: Add for each record, Seal for
-// each transaction end, Idle where the server had nothing for us. A message of no
+// each transaction end, Keepalive where the server had nothing for us. A message of no
 // transaction is one of its own, that ends with it. Done comes in any order. Not safe for concurrent use; see Locked.
 //
 // A tracker whose calls contradict each other (more done than added, an end
 // before the last) can no longer vouch for any position. It stays where it is
-// for good, and every later Seal and Idle returns the reason, so that a caller
+// for good, and every later Seal and Keepalive returns the reason, so that a caller
 // that acks on one goroutine and reads on another notices without checking each
 // ack.
 type Tracker struct {
@@ -96,7 +96,7 @@ func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	return nil
 }
 
-// Idle notes that there is nothing of ours up to pos, which may be confirmed
+// Keepalive notes that there is nothing of ours up to pos, which may be confirmed
 // once everything added so far is done. It is ignored while a transaction is
 // open. So is a position below the last: the server repeats its own position in
 // keepalives, which it sends from within a transaction with the position before

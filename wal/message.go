@@ -8,7 +8,7 @@ import (
 type Kind uint8
 
 // The kinds of Message. The four row operations and LogicalMessage lie between
-// transaction boundaries; Commit and Idle carry a position that may be
+// transaction boundaries; Commit and Keepalive carry a position that may be
 // confirmed once everything delivered before them is acked.
 const (
 	Insert         Kind = iota + 1
@@ -32,7 +32,7 @@ type Message struct {
 	// time are also set for LogicalMessage and Commit.
 	Row pg.Row
 	// End is the position to confirm: the transaction's end for Commit, the
-	// server's sent position for Idle.
+	// server's sent position for Keepalive.
 	End pg.LSN
 	// Prefix and Content are those of a LogicalMessage.
 	Prefix  string

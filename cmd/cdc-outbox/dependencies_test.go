@@ -15,6 +15,7 @@ var modules = []string{
 
 	// PostgreSQL
 	"github.com/jackc/pgio",
+	"github.com/jackc/pgerrcode",
 	"github.com/jackc/pglogrepl",
 	"github.com/jackc/pgpassfile",
 	"github.com/jackc/pgservicefile",
