@@ -17,7 +17,7 @@ import (
 // record of the attempt, so nothing is in flight. The new client knows no topic
 // yet: what was not written must be placed again, see place.
 //
-// What only an operator can mend ends the delivery when it has come a few times
+// What only an operator can fix ends the delivery when it has come a few times
 // in a row; everything else is asked for again for as long as ctx lives.
 func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 	refusal := producerid.Refused(ctx, k.client)

@@ -11,7 +11,7 @@
 //     with its neighbours in the batch.
 //  4. What may pass is retried for as long as the context lives; nothing is
 //     dropped because of a count or a timeout.
-//  5. An error that only an operator can mend ends the delivery with a
+//  5. An error that only an operator can fix ends the delivery with a
 //     failure.Error that says what to do; one that means lost records is
 //     failure.Loss.
 //

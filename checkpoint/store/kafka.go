@@ -121,7 +121,7 @@ func pick(records []*kgo.Record) (cp checkpoint.Checkpoint, ok bool, err error) 
 }
 
 // classify adds class and remedy to the broker errors that only an operator can
-// mend.
+// fix.
 func (k *kafka) classify(err error, operation string) error {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):

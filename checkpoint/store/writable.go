@@ -52,7 +52,7 @@ func (f *file) writeRemedy() string {
 		"in a container: mount the directory, not the file, and without :ro", filepath.Dir(f.path), os.Geteuid())
 }
 
-// refused gives an error of the file system its class: what repeating cannot mend
+// refused gives an error of the file system its class: what repeating cannot fix
 // is one of the configuration.
 func refused(err error, remedy string) error {
 	class := failure.Transient // a full disk, say

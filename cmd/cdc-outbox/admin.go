@@ -161,7 +161,7 @@ func teardownVerb() verb {
 func checkVerb() verb {
 	return verb{
 		name:    "check",
-		summary: "checks every requirement of PostgreSQL and Kafka, and says how to mend what fails",
+		summary: "checks every requirement of PostgreSQL and Kafka, and says how to fix what fails",
 		detail:  "It changes nothing. Exit code 2 if a check fails.",
 		example: "cdc-outbox check -c cdc-outbox.yaml",
 		prepare: func(flags *flag.FlagSet) action {

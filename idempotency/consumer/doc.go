@@ -38,7 +38,7 @@
 //	Unavailable                     all lanes wait; one at a time tries, until the store answers
 //
 // At the start, brokers that do not answer are waited for, with a warning. What
-// waiting does not mend (a wrong password, a forbidden group) ends Run.
+// waiting does not fix (a wrong password, a forbidden group) ends Run.
 //
 // Failing closed, as here, is the default; failing open is an option of the
 // Runner. A record without a usable id, and one whose id is known with another

@@ -30,7 +30,7 @@ var hopeless = []error{
 }
 
 // fatal reports whether an error of the client is one that retrying cannot
-// mend.
+// fix.
 func fatal(err error) bool {
 	for _, h := range hopeless {
 		if errors.Is(err, h) {

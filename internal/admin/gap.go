@@ -75,14 +75,14 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 }
 
 // readable refuses what would stop the next run all the same: it asks for the gap
-// to be accepted after that is mended.
+// to be accepted after that is fixed.
 func (d *decision) readable(ctx context.Context) error {
 	if d.publication == nil {
 		return nil // it will be made of the tables, or that fails
 	}
 	failures, _, err := checkTables(ctx, d.conn, d.cfg, *d.publication, d.tables)
 	if err := errors.Join(append(failures, err)...); err != nil {
-		return fmt.Errorf("before a gap is accepted, what keeps the tables from being read is to be mended: %w", err)
+		return fmt.Errorf("before a gap is accepted, what keeps the tables from being read is to be fixed: %w", err)
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func CreatePublicationSQL(name string, tables []TableInfo) string {
 }
 
 // ClassifyPublicationError adds class and remedy to the errors of a publication's
-// creation or change that only an operator can mend.
+// creation or change that only an operator can fix.
 func ClassifyPublicationError(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -217,7 +217,7 @@ func DropSlot(ctx context.Context, conn *pgx.Conn, name string) error {
 }
 
 // classifySlotError adds class and remedy to the errors of slot commands that
-// only an operator can mend; others stay as they are.
+// only an operator can fix; others stay as they are.
 func classifySlotError(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -38,7 +38,7 @@ type TableInfo struct {
 // The catalogs alone are asked: functions such as pg_partition_tree lock what
 // they look at, and would wait for those who change a partition. A partitioned
 // table has no rows of its own, so that its being unlogged, which SET LOGGED
-// cannot mend before 18, says nothing. A table that was dropped since the query
+// cannot fix before 18, says nothing. A table that was dropped since the query
 // began, of which pg_relation_is_publishable knows nothing, is no reason to stop.
 const tableQuery = `
 WITH RECURSIVE named AS (

@@ -58,7 +58,7 @@ type Server struct {
 
 // Listen binds the address, host:port as in http.listen; port 0 is any free
 // one. It does not answer before Serve. An address that cannot be had is a
-// failure.Config error: waiting does not mend it.
+// failure.Config error: waiting does not fix it.
 func Listen(address string, health Health, metrics prometheus.Gatherer, logger *zap.Logger) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -41,7 +41,7 @@ type Options struct {
 }
 
 // Run runs the pipeline, or all pipelines, until ctx ends, then drains and
-// returns nil. It returns early with an error that retrying does not mend,
+// returns nil. It returns early with an error that retrying does not fix,
 // whose failure.Class is the process's exit code; with pipelines, when events
 // of the last of them may have been lost. What a pipeline has failed with is the
 // result of a stop, too.

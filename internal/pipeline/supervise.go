@@ -19,7 +19,7 @@ const roleFailed = "failed"
 var restartWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 
 // configWait is how long a pipeline with a configuration or privileges that
-// cannot work waits before it looks again: somebody may have mended the database
+// cannot work waits before it looks again: somebody may have fixed the database
 // or the broker, and need not disturb the other pipelines by a restart.
 const configWait = time.Minute
 

@@ -19,7 +19,7 @@ import (
 )
 
 // Refusals is how many clients in a row must be refused with an error that only
-// an operator can mend before that counts as final: a broker that is starting may
+// an operator can fix before that counts as final: a broker that is starting may
 // not know its users yet.
 const Refusals = 3
 

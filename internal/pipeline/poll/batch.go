@@ -13,7 +13,7 @@ import (
 )
 
 // batch claims rows, publishes and marks them. An error is the database's or one
-// that only an operator mends; a delivery that failed otherwise is waited out.
+// that only an operator fixes; a delivery that failed otherwise is waited out.
 func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err error) {
 	c, err := w.claim(ctx, t)
 	if err != nil || c == nil {
@@ -118,7 +118,7 @@ func (w *worker) publish(items []delivery.Item) (done int, err error) {
 }
 
 // outlast waits after a failed delivery, and returns its error where only an
-// operator or another process can mend it.
+// operator or another process can fix it.
 func (w *worker) outlast(ctx context.Context, failed error) error {
 	if failure.ClassOf(failed) != failure.Transient || errors.Is(failed, sink.ErrOutputGone) {
 		return failed

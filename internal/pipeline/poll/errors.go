@@ -40,14 +40,14 @@ func classify(err error, t *Table) error {
 
 // classifyMark is classify for the statement that marks rows. One that fails for
 // what is in the database fails the next time too, and meanwhile the rows would
-// be published again at each attempt: an operator must mend it.
+// be published again at each attempt: an operator must fix it.
 func classifyMark(err error, t *Table) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	lasts := func(class string) bool { return strings.HasPrefix(pg.Code, class) }
 	if !ok || !slices.ContainsFunc(lastingErrors, lasts) {
 		return classify(err, t)
 	}
-	return failure.Configf("mend what the error names (a trigger, a constraint, a publication of a table without replica identity); until then every poll would publish these rows again", "%w", err)
+	return failure.Configf("fix what the error names (a trigger, a constraint, a publication of a table without replica identity); until then every poll would publish these rows again", "%w", err)
 }
 
 // errStalled is the cause of a delivery that took longer than a claim may last.

@@ -106,7 +106,7 @@ func (r *Pipeline) Health() *Health { return r.health }
 
 // Run polls until ctx ends; it then finishes the batches in hand, for at most
 // errors.drain_timeout, and returns nil. It returns early with an error that it
-// cannot mend; the error's failure.Class is the process's exit code.
+// cannot fix; the error's failure.Class is the process's exit code.
 func (r *Pipeline) Run(ctx context.Context) error {
 	polling, stopPolling := context.WithCancel(ctx)
 	defer stopPolling()

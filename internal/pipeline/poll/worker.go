@@ -67,7 +67,7 @@ func newWorker(working context.Context, r *Pipeline, number int) (*worker, error
 	}, nil
 }
 
-// run works until ctx ends (nil) or an error that a new connection cannot mend.
+// run works until ctx ends (nil) or an error that a new connection cannot fix.
 func (w *worker) run(ctx context.Context) error {
 	retry := backoff.Series{Range: sessionWaits}
 	for {

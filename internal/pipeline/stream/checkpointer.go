@@ -152,7 +152,7 @@ func (k *checkpointer) moved() {
 func (k *checkpointer) ahead() bool { return k.tracker.Position() > pg.LSN(k.saved.Load()) }
 
 // run saves and confirms positions until ctx ends. It returns an error that
-// retrying cannot mend.
+// retrying cannot fix.
 func (k *checkpointer) run(ctx context.Context) error {
 	timer := time.NewTimer(quietInterval)
 	defer timer.Stop()

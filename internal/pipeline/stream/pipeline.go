@@ -114,7 +114,7 @@ var errDrained = errors.New("drained")
 
 // Run runs the connector until ctx ends: it then stops reading, drains what is
 // in flight for at most errors.drain_timeout, confirms the last position and
-// returns nil. It returns early with an error that it cannot mend; the error's
+// returns nil. It returns early with an error that it cannot fix; the error's
 // failure.Class is the process's exit code, that of the worst if there are
 // several. After ErrTakenOver, which is transient, a new Pipeline may stand by.
 func (r *Pipeline) Run(ctx context.Context) error {

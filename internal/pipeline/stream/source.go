@@ -55,7 +55,7 @@ type source struct {
 }
 
 // run streams until ctx ends (nil; the stream stays open for close) or an error
-// that a new session cannot mend.
+// that a new session cannot fix.
 func (s *source) run(ctx context.Context) error {
 	retry := backoff.Series{Range: sessionWaits}
 	for {
