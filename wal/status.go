@@ -34,7 +34,8 @@ type statusSender struct {
 }
 
 // startStatusSender starts the sender's goroutine. The confirmed position
-// begins at confirmed, never at 0, which would not mean "nothing" (LSN rule b).
+// begins at confirmed. It is never 0, which would not mean "nothing"
+// (docs/DESIGN.md, invariant 2).
 func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed pg.LSN, interval time.Duration) *statusSender {
 	s := &statusSender{
 		conn:     conn,
