@@ -16,8 +16,9 @@ import (
 // socket before the connection counts as dead.
 const writeTimeout = 10 * time.Second
 
-// readGrace is how long the reader may go on after a failed write: a server that
-// has left has often said why, and that lies unread in the socket.
+// readGrace is how long the reader may go on after a failed write. A server
+// that has closed the connection has often said why, and its message is still
+// unread in the socket.
 const readGrace = time.Second
 
 // statusSender sends standby status updates on a connection: on a timer, when

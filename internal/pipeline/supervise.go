@@ -65,8 +65,9 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 
 const needsOperator = "pipeline failed and needs an operator"
 
-// fail makes the error the pipeline's last state, and names the pipeline in it.
-// It says nothing of other pipelines: there may be none, or they end as well.
+// fail makes the error the pipeline's last state, and adds the pipeline's name
+// to it. It says nothing about other pipelines: there may be none, or they may
+// be ending too.
 func (p *pipeline) fail(msg string, err error) error {
 	p.metrics.Role(roleFailed)
 	p.metrics.Disconnected()
