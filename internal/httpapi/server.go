@@ -7,8 +7,8 @@
 //  2. Asking never waits for PostgreSQL or Kafka: Health answers from memory.
 //  3. Serve returns only after the last request was answered or cut off.
 //
-// Non-goals: authentication and TLS. The default address is loopback; whoever
-// listens elsewhere puts a proxy or a network policy before it.
+// Non-goals: authentication and TLS. The default address is loopback. On any
+// other address, put a proxy or a network policy in front of it.
 package httpapi
 
 import (

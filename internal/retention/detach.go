@@ -40,9 +40,9 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	return nil
 }
 
-// detachedFrom is the mark of a table that was a partition. It is in the table's
-// comment, behind what an operator wrote there, as that survives whatever becomes
-// of the connector.
+// detachedFrom is the mark of a table that was a partition. It is in the
+// table's comment, behind what an operator wrote there, so that it survives a
+// crash of the connector.
 func detachedFrom(parent pg.Table) string {
 	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
 }
@@ -94,8 +94,8 @@ SELECT n.nspname, c.relname, c.oid
  ORDER BY 2`
 
 // dropDetached drops what detach has detached, once the confirmed position has
-// passed the moment when that was seen: nobody has written to it since, for it
-// waited for all who had.
+// passed the moment at which it was first seen as detached. Nobody has written
+// to the table since then, because detaching waits for all writers.
 func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	rows, err := conn.Query(ctx, detachedQuery, detachedFrom(parent))
 	if err != nil {
