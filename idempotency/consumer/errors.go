@@ -21,7 +21,7 @@ var (
 	ErrStopping = errors.New("consumer is stopping")
 )
 
-// hopeless lists answers of brokers that asking again does not change.
+// hopeless lists answers of brokers that do not change when asked again.
 var hopeless = []error{
 	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,

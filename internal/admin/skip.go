@@ -58,8 +58,9 @@ func ParseSkip(text string) (pg.LSN, error) {
 
 // SkipTransaction has the next run pass over the one transaction whose commit
 // record is at the position, which run refuses. It notes the transaction in the
-// checkpoint and moves nothing: what comes before it is published as ever. Without
-// yes it only says what would be passed over. It refuses while the slot is in use.
+// checkpoint and moves nothing: what comes before it is published as always.
+// Without yes it only says what would be passed over. It refuses while the slot
+// is in use.
 func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes bool) (*SkipReport, error) {
 	if cfg.Source.Mode == config.ModePoll {
 		return nil, noSlot("setup --accept-gap")

@@ -271,8 +271,8 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	return nil
 }
 
-// emit says that the functions that write messages stay: like the tables, they
-// belong to the applications.
+// emit reports that the functions that write messages stay: like the tables,
+// they belong to the applications.
 func (t *teardown) emit(ctx context.Context) error {
 	if t.cfg.Source.Mode != config.ModeMessage {
 		return nil
