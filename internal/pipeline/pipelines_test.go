@@ -84,8 +84,8 @@ func TestPipelinesAreIsolated(t *testing.T) {
 	}
 }
 
-// dropSlot takes the slot from whoever reads it, and drops it if nobody is back
-// by then.
+// dropSlot ends the session that reads the slot, and drops the slot if nobody
+// is back by then.
 func dropSlot(t *testing.T, url, name string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)

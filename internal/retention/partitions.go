@@ -61,7 +61,7 @@ func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent p
 // keepPartitions creates partitions ahead, detaches expired ones, drops those
 // that were detached before a moment up to which everything is published and,
 // if the rows have their turn, deletes those of the default partition. Each is
-// tried whatever becomes of the others.
+// tried even if others fail.
 func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent pg.Table, rows bool, h horizon) error {
 	errs := []error{r.createAhead(ctx, conn, parent)}
 	partitions, err := r.readPartitions(ctx, conn, parent)

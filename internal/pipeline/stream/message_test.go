@@ -176,8 +176,8 @@ func TestBadMessages(t *testing.T) {
 }
 
 // Failure mode 54: no commit follows a message of no transaction, and an outbox
-// may be quiet for long. The position goes on all the same, over the message and
-// what other tables write behind it.
+// may be quiet for long. The position goes on, over the message and what other
+// tables write behind it.
 func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 	for _, policy := range []string{transform.BadEventSkip, transform.BadEventDeadLetter} {
 		t.Run(policy, func(t *testing.T) {
