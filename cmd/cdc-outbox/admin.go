@@ -120,8 +120,8 @@ func skipTransaction(ctx context.Context, p *program, o setupFlags, cfg *config.
 	return err
 }
 
-// printScripts prints the SQL of each pipeline. Which database one is for only
-// the configuration says, so that each has a heading.
+// printScripts prints the SQL of each pipeline, under a heading: only the
+// configuration says which database it is for.
 func printScripts(p *program, o setupFlags, opts admin.SetupOptions) error {
 	chosen, err := o.load(p)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
-// detach takes a partition out of the table and marks it for dropDetached. While
-// a default partition exists PostgreSQL refuses to do so concurrently; the
-// exclusive lock that it takes then is waited for shortly only.
+// detach takes a partition out of the table and marks it for dropDetached.
+// While a default partition exists, PostgreSQL refuses to do so concurrently.
+// It then takes an exclusive lock, and we wait for that only shortly.
 func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition, hasDefault bool) error {
 	statement := "ALTER TABLE " + parent.Quoted() + " DETACH PARTITION " + p.table.Quoted()
 	comment := sqltext.Literal(marked(p.comment, detachedFrom(parent)))
@@ -82,7 +82,8 @@ func mark(ctx context.Context, conn *pgx.Conn, t pg.Table, comment string) error
 	return nil
 }
 
-// detachedQuery finds the tables that carry the mark and are partitions no more.
+// detachedQuery finds the tables that carry the mark and are no partitions any
+// more.
 const detachedQuery = `
 SELECT n.nspname, c.relname, c.oid
   FROM pg_description d

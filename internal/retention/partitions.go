@@ -70,7 +70,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent p
 	}
 	hasDefault := slices.ContainsFunc(partitions, func(p partition) bool { return p.isDefault })
 	ours := detachedFrom(parent)
-	held := false // what holds one partition holds the others: they have the table in common
+	held := false // what blocks one partition blocks the others: they have the same table
 	for _, p := range partitions {
 		delete(r.seen, since{detached, p.oid}) // somebody has attached it again
 		switch {
