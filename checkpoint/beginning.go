@@ -7,10 +7,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// Beginning is what is saved before a slot is created whose snapshot is owed. It
-// is no checkpoint yet, but says that nobody has read the slot: the first
-// checkpoint takes its place. Without it, a slot that nobody has read and one
-// whose checkpoint was lost look the same.
+// Beginning is saved before a slot is created, if a snapshot has to be
+// published. It is no checkpoint yet. It says that nobody has read the slot.
+// The first checkpoint takes its place. Without it, a slot that nobody has read
+// and a slot whose checkpoint was lost would look the same.
 func Beginning(server catalog.Server, slot string) Checkpoint {
 	return Checkpoint{
 		LSN:      server.FlushLSN,
@@ -25,8 +25,8 @@ func Beginning(server catalog.Server, slot string) Checkpoint {
 	}
 }
 
-// Undecided is the error of a slot whose snapshot is asked for, where nothing
-// says whether it was published.
+// Undecided is the error of a slot where a snapshot is asked for, and nothing
+// tells whether it was published already.
 func Undecided(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+

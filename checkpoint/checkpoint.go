@@ -14,15 +14,16 @@
 //     while none was open.
 //  3. The tracker's memory grows with the number of transactions since the
 //     oldest unacked one, not with their rows.
-//  4. The pipeline saves a checkpoint before it confirms its LSN to the slot. So a
-//     slot's confirmed position beyond the checkpoint was moved by somebody
-//     else, and Verify can tell. (A failover may lose a checkpoint that is kept
-//     in the database.)
+//  4. The pipeline saves a checkpoint before it confirms its LSN to the slot.
+//     So if a slot's confirmed position is beyond the checkpoint, somebody else
+//     moved it, and Verify finds that. (A failover may lose a checkpoint that
+//     is kept in the database.)
 //  5. A store returns what was saved last under its key, nothing where nothing
-//     was saved, or an error. What it cannot read is never taken for nothing.
-//  6. Of two holders of one slot, the one with the higher Epoch wins: a process
-//     that was paused and lost the slot does not set the checkpoint back. Nor does
-//     a save of one holder that was given up and comes late, behind a further one.
+//     was saved, or an error. What it cannot read is an error, never nothing.
+//  6. Of two holders of one slot, the one with the higher Epoch wins. So a
+//     process that was paused and lost the slot does not set the checkpoint
+//     back. A late save of the same holder does not either: the further
+//     position wins.
 //
 // Non-goals: deciding when to save or confirm (pipeline), mutual exclusion of two
 // connectors (the replication slot is the lock), history of checkpoints.
@@ -48,16 +49,16 @@ type Checkpoint struct {
 	// Landmark is the last transaction with an event of ours that ends at or
 	// before LSN. A replay must show it again; see Replay.
 	Landmark Landmark `json:"-"` // see document
-	// Skip is a transaction whose events are to be passed over, by order of an
-	// operator; zero: none. It is forgotten once LSN is behind it.
+	// Skip is a transaction whose events an operator ordered to pass over;
+	// zero: none. It is forgotten once LSN has passed it.
 	Skip Landmark `json:"-"` // see document
 	// Scope names what counted as an event of ours.
 	Scope   string    `json:"scope,omitempty"`
 	SavedAt time.Time `json:"saved_at"`
-	// Epoch orders the holders of the slot. Each takes one that is higher than
-	// that of the checkpoint it found and, by the server's clock in
-	// microseconds, than that of every holder before it, so that what one of
-	// those still saves is told from what counts.
+	// Epoch orders the holders of the slot. Each holder takes one that is
+	// higher than that of the checkpoint it found. It is also at least the
+	// server's clock in microseconds, so that it is higher than that of every
+	// earlier holder. What an earlier holder still saves does then not count.
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
@@ -65,20 +66,20 @@ type Checkpoint struct {
 	Creating bool `json:"creating,omitempty"`
 }
 
-// Replaces reports whether c counts where old is stored, too.
+// Replaces reports whether c counts, and not old, where both are stored.
 func (c *Checkpoint) Replaces(old *Checkpoint) bool {
 	return c.Epoch > old.Epoch || c.Epoch == old.Epoch && c.LSN >= old.LSN
 }
 
-// Store keeps the checkpoint of one connector. Save is called from one goroutine
-// at a time, Load from any: a new session looks while what was in flight is
-// still being saved. An error without a class of its own may pass: the same call
-// may be tried again on the same store.
+// Store keeps the checkpoint of one connector. Save is called from one
+// goroutine at a time. Load may be called from any, also during a save. An
+// error without a class of its own may pass: the same call may be tried again
+// on the same store.
 type Store interface {
 	// Load returns the last checkpoint saved; ok is false where there is none.
 	Load(ctx context.Context) (cp Checkpoint, ok bool, err error)
-	// Save returns once the checkpoint is durable. After an error it may or may
-	// not be. Repeating a Save does no harm.
+	// Save returns once the checkpoint is durable. After an error it may be
+	// durable or not. Repeating a Save does no harm.
 	Save(ctx context.Context, cp Checkpoint) error
 	// Close releases the store's resources; nothing else may be called after.
 	Close()

@@ -9,15 +9,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Landmark is a transaction by which a log is known again: positions alone do
-// not tell one log from another that began as a copy of it, as after a failover
-// or when a disk was put back. The LSN of its commit record, its id and the
-// microsecond of its commit are the same in each replay (PostgreSQL
-// documentation, "Logical Replication Message Formats", Begin), and in no other
-// log.
+// Landmark is a transaction by which a log is known again. Positions alone are
+// not enough: another log may have begun as a copy of this one, as after a
+// failover or when a disk was put back. The LSN of the commit record, the
+// transaction's id and the microsecond of its commit are the same in each
+// replay (PostgreSQL documentation, "Logical Replication Message Formats",
+// Begin), and in no other log.
 //
-// Without an XID it is a mere position, from which on the log had no event of
-// ours: there is no transaction yet to know it by. The zero Landmark says that
+// Without an XID it is only a position: the log has had no event of ours since,
+// so there is no transaction to know it by. The zero Landmark means that
 // nothing is known.
 type Landmark struct {
 	Commit pg.LSN

@@ -12,16 +12,16 @@ type Past struct {
 	Slot  pg.LSN // its confirmed position
 	Start pg.LSN // of the stream
 	Known pg.LSN // what ends at or before it was read
-	// Since is the last transaction of ours among that. What came before it is
-	// proved by it: a log is the same up to any of its records.
+	// Since is the last transaction of ours in it. It also proves everything
+	// before it: two logs that have the same record are the same up to there.
 	Since Landmark
 	Cut   Landmark // of a transaction behind Known that was read in part; zero: none
 }
 
-// Replay judges whether a stream repeats the log that was read before: the
-// server sends again what lies behind the stream's start, and that must be the
-// same transactions. Else this is another log, whose new events have positions
-// that look known.
+// Replay judges whether a stream is of the log that was read before. The server
+// sends again what lies behind the stream's start, and that must be the same
+// transactions. If it is not, this is another log, whose new events have
+// positions that look known.
 //
 // It is told of the stream in the stream's order: Transaction for each event of
 // ours, Reached for each position up to which the server has sent everything.
@@ -29,8 +29,8 @@ type Past struct {
 // one. Not safe for concurrent use.
 type Replay struct {
 	past   Past
-	wanted []Landmark // to be seen yet, in this order: Since, and then Cut
-	passed pg.LSN     // commit of the last transaction that was found right
+	wanted []Landmark // not seen yet, in this order: Since, then Cut
+	passed pg.LSN     // commit of the last transaction that fitted
 }
 
 // NewReplay returns the judge of a stream.
@@ -44,13 +44,13 @@ func NewReplay(past Past) *Replay {
 	return r
 }
 
-// Transaction takes note of an event of transaction tx.
+// Transaction notes an event of transaction tx.
 func (r *Replay) Transaction(tx Landmark) error {
 	if tx.Commit == r.passed {
 		return nil
 	}
 	switch {
-	case tx.Commit < r.past.Since.Commit: // which proves it
+	case tx.Commit < r.past.Since.Commit: // Since proves it
 	case len(r.wanted) > 0 && r.wanted[0].Same(tx):
 		r.wanted = r.wanted[1:]
 	case len(r.wanted) > 0 && tx.Commit >= r.wanted[0].Commit:
@@ -62,8 +62,8 @@ func (r *Replay) Transaction(tx Landmark) error {
 	return nil
 }
 
-// Reached takes note that the server has sent everything up to pos. done
-// reports that the log is the one that was read before: what follows is new.
+// Reached notes that the server has sent everything up to pos. done reports
+// that the log is the one that was read before, and that what follows is new.
 func (r *Replay) Reached(pos pg.LSN) (done bool, err error) {
 	if len(r.wanted) == 0 {
 		return pos >= r.past.Known, nil
@@ -80,7 +80,8 @@ func (r *Replay) other(format string, args ...any) error {
 		r.past.Known, fmt.Errorf(format, args...), r.past.Slot, max(r.past.Known, r.end()))
 }
 
-// end is how far the log was read in part.
+// end is how far the log was read, the transaction included that was read in
+// part.
 func (r *Replay) end() pg.LSN {
 	if n := len(r.wanted); n > 0 {
 		return r.wanted[n-1].Commit

@@ -206,8 +206,8 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 	return "open", nil // it is not said yet
 }
 
-// verdict checks that a loss is not announced of a log with the same
-// transactions as far as ours was read.
+// verdict checks that no loss is reported of a log that has the same
+// transactions up to where ours was read.
 func verdict(err error, known pg.LSN, read []Landmark, cut Landmark, theirs []Landmark) (string, error) {
 	if !cut.IsZero() {
 		read = slices.Concat(read, []Landmark{cut})

@@ -15,14 +15,14 @@ type Ticket uint64
 // record of its own and of all earlier transactions done.
 //
 // It is told of the stream in the stream's order: Add for each record, Seal for
-// each transaction end, Keepalive where the server had nothing for us. A message of no
-// transaction is one of its own, that ends with it. Done comes in any order. Not safe for concurrent use; see Locked.
+// each transaction end, Keepalive where the server had nothing for us. A
+// non-transactional message counts as a transaction of its own. Done comes in
+// any order. Not safe for concurrent use; see Locked.
 //
-// A tracker whose calls contradict each other (more done than added, an end
-// before the last) can no longer vouch for any position. It stays where it is
-// for good, and every later Seal and Keepalive returns the reason, so that a caller
-// that acks on one goroutine and reads on another notices without checking each
-// ack.
+// If calls contradict each other (more done than added, an end before the last
+// one), no position is certain any more. The tracker then stays where it is for
+// good, and every later Seal and Keepalive returns the reason. So a caller that
+// acks on one goroutine and reads on another notices without checking each ack.
 type Tracker struct {
 	// ring holds the transactions [first, next) at their ticket modulo its
 	// length, which is a power of two. An entry per transaction is all the
@@ -39,7 +39,7 @@ type Tracker struct {
 	err      error // the first contradiction
 }
 
-// transaction is what is left to know about one transaction.
+// transaction is what the tracker keeps of one transaction.
 type transaction struct {
 	end      pg.LSN // once sealed
 	landmark Landmark
@@ -71,10 +71,10 @@ func (t *Tracker) Add() Ticket {
 	return t.next - 1
 }
 
-// Seal notes that the open transaction, which is known again by landmark, ends
-// at end, which may be confirmed once everything in and before it is done. A
-// transaction may be empty: one whose records never concerned us. An end below an
-// earlier one is an error.
+// Seal notes that the open transaction ends at end, and that landmark is how to
+// know it again. end may be confirmed once everything in the transaction and
+// before it is done. A transaction may be empty: its records did not concern
+// us. An end below an earlier one is an error.
 func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	if t.err != nil {
 		return t.err
@@ -96,11 +96,10 @@ func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	return nil
 }
 
-// Keepalive notes that there is nothing of ours up to pos, which may be confirmed
-// once everything added so far is done. It is ignored while a transaction is
-// open. So is a position below the last: the server repeats its own position in
-// keepalives, which it sends from within a transaction with the position before
-// it.
+// Keepalive notes that there is nothing of ours up to pos, which may be
+// confirmed once everything added so far is done. It is ignored while a
+// transaction is open, and if pos is below the last position: keepalives that
+// the server sends within a transaction carry the position before it.
 func (t *Tracker) Keepalive(pos pg.LSN) error {
 	if t.err != nil || t.open || pos <= t.last {
 		return t.err
@@ -135,16 +134,17 @@ func (t *Tracker) Done(k Ticket, n int) {
 // is the start position (or zero) until something is done.
 func (t *Tracker) Position() pg.LSN { return t.position }
 
-// Landmark is the last transaction with records among those that end at or
-// before Position, as it was sealed; zero if there was none since the start.
+// Landmark is the last transaction with records that ends at or before
+// Position, as given to Seal; zero if there was none since the start.
 func (t *Tracker) Landmark() Landmark { return t.landmark }
 
 // InFlight is the number of records that were added and are not done.
 func (t *Tracker) InFlight() int { return t.inFlight }
 
-// raise gives an end that brought no record of its own to the last sealed
-// transaction: it may be confirmed exactly when that one and all before it are
-// done. So any number of empty transactions and idle positions costs nothing.
+// raise moves the end of the last sealed transaction up to a position that
+// brought no record: it may be confirmed exactly when that transaction and all
+// before it are done. So any number of empty transactions and keepalives costs
+// no memory.
 func (t *Tracker) raise(end pg.LSN) {
 	if t.first == t.next {
 		t.position = end

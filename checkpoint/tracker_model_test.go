@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// model is what a Tracker does, without any economy: it remembers every step
+// model does what a Tracker does, in the simplest way: it remembers every step
 // and finds the position by going through all of them.
 type model struct {
 	start pg.LSN

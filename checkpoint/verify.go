@@ -27,8 +27,8 @@ type Server struct {
 	// timeline (catalog.TimelineSwitch), or 0 where it never was on it. It counts
 	// only if the timelines differ.
 	TimelineSwitch pg.LSN
-	// StoredInside tells that the checkpoint is kept in the database itself
-	// (config.StorePostgres), and fails over with it.
+	// StoredInside: the checkpoint is kept in the database itself
+	// (checkpoint.store: postgres), and fails over with it.
 	StoredInside bool
 }
 
@@ -41,19 +41,19 @@ const (
 	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
 )
 
-// Verify decides from the last checkpoint, nil for none, and from what the
-// database shows, whether every event since the checkpoint can still be had,
-// and returns the position to start the stream from.
+// Verify compares the last checkpoint (nil: none) with what the database shows.
+// It returns the position to start the stream from, or an error if events since
+// the checkpoint may be lost.
 //
 // It rests on the order in which the pipeline saves and confirms (invariant 4):
 // the slot's confirmed position is never beyond the checkpoint unless somebody
-// else moved it. PostgreSQL itself would not tell: it starts a stream from the
-// later of the position asked for and the confirmed one, and skips what is
+// else moved it. PostgreSQL itself would not say so: it starts a stream from
+// the later of the position asked for and the confirmed one, and skips what is
 // between (PostgreSQL documentation, START_REPLICATION). A confirmed position
-// before the checkpoint is normal: it is written to disk only at the server's
-// checkpoints. The start is then our checkpoint, and less is sent twice. After a
-// failover the slot may be ahead of a checkpoint that is kept in the database;
-// the start is then the slot's position: see copiedAhead.
+// before the checkpoint is normal, because the server writes it to disk only at
+// its own checkpoints. The stream then starts at our checkpoint. After a
+// failover the slot may be ahead of a checkpoint that is kept in the database.
+// The stream then starts at the slot's position: see copiedAhead.
 //
 // Without a checkpoint the slot is taken as it is.
 func Verify(stored *Checkpoint, seen Server) (start pg.LSN, err error) {
@@ -96,7 +96,8 @@ func sameDatabase(stored *Checkpoint, seen *Server) error {
 }
 
 // sameHistory finds a standby that was promoted before it had received all that
-// we read from the old primary: what it wrote since has the same LSNs.
+// we read from the old primary. What it wrote since has the same LSNs as what
+// we read.
 func sameHistory(stored *Checkpoint, seen *Server) error {
 	if stored.Timeline == seen.Timeline {
 		return nil
@@ -132,7 +133,8 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 		stored.Slot, stored.LSN, stored.LSN, seen.CurrentLSN)
 }
 
-// slotReadable checks what must hold of a slot with a checkpoint and without.
+// slotReadable checks what must be true of a slot, with or without a
+// checkpoint.
 func slotReadable(stored *Checkpoint, seen *Server) error {
 	slot := &seen.Slot
 	if !seen.Exists {
@@ -162,20 +164,21 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush)
 }
 
-// copiedAhead tells that the slot is beyond the checkpoint because a standby took
-// over that had a copy of the slot, but not yet the checkpoint's last row.
+// copiedAhead reports whether this is why the slot is beyond the checkpoint: a
+// standby took over that had a copy of the slot, but not yet the checkpoint's
+// last row.
 //
-// A row that says L is written, and replicated, behind L. A standby of 17 copies
-// the slot's position as soon as it has the log up to there
-// (sync_replication_slots; slotsync.c), which may be before the row arrives. Up
-// to where the standby left the old timeline, though, the slot was moved on the
-// old primary, by us: to positions that were saved there, so that everything
-// before them is published. A position beyond that is of the new primary's log,
-// and was moved by somebody else.
+// The row for position L is written, and replicated, after L. A standby of
+// PostgreSQL 17 copies the slot's position as soon as it has the log up to
+// there (sync_replication_slots; slotsync.c), which may be before the row
+// arrives. Up to where the standby left the old timeline, we moved the slot, on
+// the old primary. Those positions had been saved there, so everything before
+// them is published. A position beyond that is of the new primary's log, and
+// somebody else moved the slot.
 //
-// One thing this cannot tell: that somebody else advanced the slot on the old
-// primary, and it failed over before a connector looked at it again. One that
-// runs looks every two seconds. A store outside the database has no such gap.
+// One thing it cannot find: somebody else advanced the slot on the old primary,
+// and the failover came before a connector looked again. A running connector
+// looks every two seconds. A store outside the database has no such gap.
 func copiedAhead(stored *Checkpoint, seen *Server) bool {
 	return seen.StoredInside && seen.Slot.Synced &&
 		stored.Timeline != seen.Timeline && seen.Slot.ConfirmedFlush <= seen.TimelineSwitch

@@ -10,8 +10,9 @@ import (
 )
 
 // A call whose answer is unknown is made again, with the same arguments: the
-// second answer tells whether the first was carried out. A claim is so once,
-// then by the next Run (Pending); a settlement is so as long as Timeout lasts.
+// second answer tells whether the first was carried out. A claim is repeated
+// once, and then by the next Run (Pending). A settlement is repeated for as
+// long as Timeout lasts.
 const claimTries = 2
 
 // tries is how many calls that hang fit into Timeout.
@@ -34,8 +35,8 @@ func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim C
 	return claim, nil
 }
 
-// ask makes a call until it is answered: as often as most, if that is above 0,
-// and for Timeout.
+// ask repeats a call until it is answered: at most most times, if most is above
+// 0, and for at most Timeout.
 func (p *Processor) ask(ctx context.Context, most int, call func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// attempt is one granted claim, from there to its settlement.
+// attempt is one granted claim, from the grant to its settlement.
 type attempt struct {
 	*Processor
 	ctx     context.Context // the caller's
@@ -61,13 +61,14 @@ func (a *attempt) run(handler Handler) (Result, error) {
 	}
 }
 
-// exhausted tells whether no attempt is left after so many.
+// exhausted reports whether no attempt is left after so many.
 func (a *attempt) exhausted(attempts int) bool {
 	return a.options.MaxAttempts > 0 && attempts >= a.options.MaxAttempts
 }
 
-// complete settles the key after the handler succeeded. A lease that ran out
-// here may still be had there, so the store is asked unless it said otherwise.
+// complete settles the key after the handler succeeded. If the lease has run
+// out by our clock, the key may still be ours at the store. So the store is
+// asked, unless it has said that the lease is lost.
 func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 	if a.pending == nil {
 		a.pending = &Pending{Key: a.message.Key, Attempt: a.claim.Attempts, Lease: a.claim.Lease, Value: value}
@@ -95,8 +96,8 @@ func (a *attempt) retry(h *hold, err error) (Result, error) {
 	return a.fail(h, Failure{RetryAfter: wait, Reason: err.Error()}, err)
 }
 
-// interrupted leaves the message for whoever comes next. The consumer or the
-// store is the reason, not the message: therefore the attempt is not counted.
+// interrupted leaves the message for the next consumer that gets it. The reason
+// is the consumer or the store, not the message, so the attempt is not counted.
 func (a *attempt) interrupted(h *hold, err error) (Result, error) {
 	err = fmt.Errorf("interrupted: %w", err)
 	f := Failure{Uncounted: true, Reason: err.Error()}
@@ -133,7 +134,7 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 	return a.settleBuried(h, reason)
 }
 
-// settleBuried settles the key of a message whose dead letter is kept.
+// settleBuried settles the key of a message whose dead letter is durable.
 func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
 	f := Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
 	if err := a.settleFailure(h, f); err != nil {
@@ -144,9 +145,9 @@ func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
 	return r, nil
 }
 
-// postpone leaves a message for later whose dead letter could not be kept. The
-// attempt counts if the handler ran, however the dead letter was cut off; if it
-// did not, the record stays as it was.
+// postpone leaves a message for later, because its dead letter could not be
+// written. The attempt counts if the handler ran, even if the dead letter was
+// only interrupted. If the handler did not run, the record stays as it was.
 func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	all := errors.Join(reason, err)
 	f, tries := Failure{Reason: all.Error()}, a.claim.Attempts
@@ -167,8 +168,8 @@ func (a *attempt) settleFailure(h *hold, f Failure) error {
 	return a.settle(h, "fail key", func(ctx context.Context) error { return a.store.Fail(ctx, a.claim.Lease, f) })
 }
 
-// settle ends the hold, which is nil where an earlier Run ended it, and asks
-// the store, whether or not ctx has ended.
+// settle ends the hold and asks the store, even if ctx has ended. The hold is
+// nil if an earlier Run has ended it.
 func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) error) error {
 	var err error
 	if h != nil {
@@ -183,8 +184,7 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 	return nil
 }
 
-// unsettled says what the error of a settlement, for that reason or with that
-// result, means for the message.
+// unsettled returns the Result for a settlement that ended in an error.
 func (a *attempt) unsettled(err, reason error, value []byte) (Result, error) {
 	all := errors.Join(err, reason)
 	if !errors.Is(err, ErrLeaseLost) {

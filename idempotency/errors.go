@@ -14,9 +14,9 @@ var (
 	// ErrBadRequest: an argument other than the key breaks the contract. That
 	// is a mistake in the program; nothing was changed.
 	ErrBadRequest = errors.New("bad request to the idempotency store")
-	// ErrLeaseLost: the record is no longer the caller's: its lease ran out and
-	// somebody else claimed it, an operator released or purged it, or it was
-	// forgotten.
+	// ErrLeaseLost: the record does not belong to the caller any more: its
+	// lease ran out and somebody else claimed it, an operator released or
+	// purged it, or it was forgotten.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrResultTooLarge: the store cannot hold the result. Nothing was changed.
 	ErrResultTooLarge = errors.New("result too large for the store")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// hold keeps a lease while work is done under it.
+// hold extends a lease while work is done under it.
 //
 // The server's clock is not known here, only that the lease began after it was
 // asked for: on the local, monotonic clock it lasts until asked+Lease at least.
@@ -72,7 +72,7 @@ func (h *hold) extend(asked, until time.Time) {
 		case err == nil:
 			until = now.Add(h.options.Lease - h.options.Margin)
 			if !h.expiry.Reset(time.Until(until)) {
-				return // it fired: the work was told to end
+				return // it has fired: the work was told to end
 			}
 			wait.Reset(time.Until(now.Add(h.options.Heartbeat)))
 		case errors.Is(err, ErrLeaseLost):
@@ -85,7 +85,7 @@ func (h *hold) extend(asked, until time.Time) {
 	}
 }
 
-// extendBy makes one call, which is of no use after until.
+// extendBy makes one call. After until it would be of no use.
 func (h *hold) extendBy(until time.Time) error {
 	ctx, cancel := context.WithDeadline(h.ctx, until)
 	defer cancel()

@@ -23,8 +23,8 @@ type Options struct {
 	// Store is required.
 	Store Store
 	// Lease is how long a claim excludes others; the Processor extends it while
-	// the handler runs. A process that dies is succeeded after it.
-	// DefaultLease if 0.
+	// the handler runs. After it another process can take over from one that
+	// died. DefaultLease if 0.
 	Lease time.Duration
 	// Heartbeat is how often the lease is extended; a third of Lease if 0.
 	Heartbeat time.Duration
@@ -46,11 +46,12 @@ type Options struct {
 	// LastRetry and is drawn from the upper half. DefaultFirstRetry and
 	// DefaultLastRetry if 0.
 	FirstRetry, LastRetry time.Duration
-	// DeadLetter makes a message that is given up durable elsewhere; nil means
-	// that it is. It may be called again for a message whose key could not be
-	// settled afterwards. Required unless MaxAttempts is negative: without it
-	// nothing is given up, a terminal error is retried like any other, and a
-	// message that contradicts its key or has a bad one is not done either.
+	// DeadLetter makes a message that is given up durable elsewhere. It returns
+	// nil once the message is durable. It may be called again for a message
+	// whose key could not be settled afterwards. Required unless MaxAttempts is
+	// negative: without it nothing is given up, a terminal error is retried
+	// like any other, and a message that contradicts its key or has a bad one
+	// is not done either.
 	DeadLetter func(ctx context.Context, d DeadLetter) error
 	// Compensate is called when the lease was lost while, or after, the handler
 	// ran. Optional. ctx does not end with Run's, but after Timeout.

@@ -2,13 +2,13 @@ package idempotency
 
 import "context"
 
-// Pending is what a Run could not bring to an end: a claim that was not
-// answered, a handler's success that the store did not confirm, a message that
-// is given up and whose dead letter could not be kept. It is Result.Pending.
-// With it in the context of the message's next Run, that one goes on from
-// there: it asks for the same claim, not for one more, and what the handler
-// came to stands, so that it is not called again. It lives as long as the
-// caller keeps it: another process that gets the message begins anew.
+// Pending is what a Run could not finish: a claim that was not answered, a
+// handler's success that the store did not confirm, or a given-up message whose
+// dead letter could not be written. It is Result.Pending. The message's next
+// Run goes on from there if it has the Pending in its context: it asks for the
+// same claim, not for one more, and does not call a handler again that has
+// ended. A Pending lives as long as the caller keeps it. Another process that
+// gets the message begins anew.
 //
 // A Pending is not changed once it is returned, and is for one Run at a time:
 // two that ask for the same claim would both be granted it.
@@ -18,8 +18,8 @@ type Pending struct {
 	// Owner asked for a claim that may have been granted; empty if none is in
 	// doubt.
 	Owner string
-	// Attempt is the number of the handler's run that came to something; 0 if
-	// there is none. The fields below are about that run.
+	// Attempt is the number of the handler's run that decided; 0 if none did.
+	// The fields below are about that run.
 	Attempt int
 	// Lease is to be settled, if the handler succeeded or the message is buried.
 	Lease Lease
@@ -27,9 +27,9 @@ type Pending struct {
 	Value []byte
 	// Reason says why the message is given up; nil if the handler succeeded.
 	Reason error
-	// Buried: the dead letter is kept.
+	// Buried: the dead letter is durable.
 	Buried bool
-	// Tries counts how often the dead letter could not be kept.
+	// Tries counts how often the dead letter could not be written.
 	Tries int
 }
 
@@ -86,26 +86,25 @@ func (p *Pending) Claimed(key Key, owner string, err error) *Pending {
 	return &next
 }
 
-// unburied is p after one more dead letter that could not be kept.
+// unburied is p after one more failed try to write the dead letter.
 func (p Pending) unburied() *Pending {
 	p.Tries++
 	return &p
 }
 
-// buried is p after its dead letter was kept, under the lease that is still to
-// be settled.
+// buried is p after its dead letter was written. lease is still to be settled.
 func (p Pending) buried(lease Lease) *Pending {
 	p.Buried, p.Lease = true, lease
 	return &p
 }
 
-// toSettle tells whether nothing but the settlement of the lease is left to do.
+// toSettle reports whether only the settlement of the lease is left to do.
 func (p *Pending) toSettle() bool {
 	return p != nil && p.Attempt > 0 && (p.Reason == nil || p.Buried)
 }
 
-// settlePending settles the key as an earlier Run could not. The lease may be
-// over: as long as nobody else has claimed the key, it can be settled.
+// settlePending settles the key, which an earlier Run could not do. The lease
+// may be over: the key can be settled as long as nobody else has claimed it.
 func (p *Processor) settlePending(ctx context.Context, m Message, before *Pending) (Result, error) {
 	a := &attempt{
 		Processor: p, ctx: ctx, message: m, claim: Claim{Lease: before.Lease},

@@ -31,7 +31,7 @@ type Runner interface {
 	Run(ctx context.Context, m Message, handler Handler) (Result, error)
 }
 
-// Result is what came of a Run.
+// Result is the outcome of a Run.
 type Result struct {
 	Disposition Disposition
 	// Attempt is the number of the attempt that ended here, from 1; 0 when the
@@ -46,8 +46,7 @@ type Result struct {
 	Wait time.Duration
 	// Layer is that of the claim.
 	Layer Layer
-	// Pending is what the next Run of this message is to know of this one, or
-	// nil.
+	// Pending is what the next Run of this message needs to know, or nil.
 	Pending *Pending
 }
 
@@ -92,8 +91,8 @@ type DeadLetter struct {
 	Reason   error
 }
 
-// Loss is a lease that was lost while, or after, the handler ran: its side
-// effects may have happened although somebody else acts, or will act, too.
+// Loss is a lease that was lost while, or after, the handler ran. Its side
+// effects may have happened, and somebody else may do the same work too.
 type Loss struct {
 	Message Message
 	Lease   Lease

@@ -15,8 +15,8 @@ type Problem struct {
 	Event int
 	// Field is the field of Event; for a header, Headers["name"].
 	Field string
-	// Err says what is wrong. It holds no part of a payload, but for an error of
-	// a payload's own MarshalJSON.
+	// Err says what is wrong. It holds no part of a payload, except for an
+	// error of a payload's own MarshalJSON.
 	Err error
 }
 

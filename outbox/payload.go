@@ -8,7 +8,7 @@ import (
 )
 
 // PayloadType says what payloads are, and so what their column must be. For
-// messages JSONB and JSON are the same but for what is refused.
+// messages JSONB and JSON are the same, except for what is refused.
 type PayloadType uint8
 
 // The types of payload.

@@ -21,9 +21,9 @@ func (r *row) size() int {
 	return len(r.id) + len(r.aggregateType) + len(r.aggregateID) + len(r.typ) + len(r.payload) + len(r.headers)
 }
 
-// rows checks the events and completes them: ids, encoded payloads, headers. Its
-// error is an InvalidError, but for that of NewID. With noHeaders an event must
-// not have any.
+// rows checks the events and completes them: ids, encoded payloads, headers.
+// Its error is an InvalidError, except for that of NewID. With noHeaders an
+// event must not have any.
 func (w *Writer) rows(ctx context.Context, events []Event, noHeaders bool) ([]row, error) {
 	if len(events) == 0 {
 		return nil, nil

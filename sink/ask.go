@@ -25,7 +25,8 @@ const (
 )
 
 // asker asks a cluster whether it is there. It stays with the broker that
-// answered last: a cluster may have hundreds of them, and processes that ask.
+// answered last, because there may be hundreds of brokers, and of processes
+// that ask.
 type asker struct {
 	cfg    Options
 	client *kgo.Client
@@ -68,9 +69,9 @@ type answer struct {
 	err    error
 }
 
-// ask returns nil once a broker has answered at the address that it advertises:
-// that is where events go. One that fails, or takes its time, is not waited for.
-// It is for one goroutine.
+// ask returns nil once a broker has answered at the address that it advertises,
+// which is where events go. It does not wait for one that fails or is slow, and
+// asks another one. It is for one goroutine.
 func (a *asker) ask(ctx context.Context) error {
 	answers := make(chan answer, mostAsked)
 	var asking sync.WaitGroup
@@ -112,8 +113,8 @@ func (a *asker) ask(ctx context.Context) error {
 	}
 }
 
-// attempt asks one broker, or, where that is nil, the cluster for its brokers and
-// then the one whose turn it is.
+// attempt asks one broker. If broker is nil, it first asks the cluster for its
+// brokers and takes the one whose turn it is.
 func (a *asker) attempt(ctx context.Context, broker *kgo.Broker, turn int) answer {
 	if broker != nil {
 		_, err := who(ctx, broker)
@@ -131,8 +132,8 @@ func (a *asker) attempt(ctx context.Context, broker *kgo.Broker, turn int) answe
 	return answer{broker, err}
 }
 
-// who asks for the cluster's brokers, of which there is one at least. That takes
-// no privileges.
+// who asks for the cluster's brokers and returns at least one. That takes no
+// privileges.
 func who(ctx context.Context, of kmsg.Requestor) ([]kmsg.MetadataResponseBroker, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{} // none: nil would be all
@@ -150,8 +151,8 @@ func who(ctx context.Context, of kmsg.Requestor) ([]kmsg.MetadataResponseBroker,
 	return resp.Brokers, nil
 }
 
-// unadvertised is the error of a broker that does not answer at the address that
-// the cluster, which does, has of it.
+// unadvertised is the error of a broker that does not answer at its advertised
+// address, although the cluster answers.
 type unadvertised struct {
 	address string
 	err     error

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// refusals is how often in a row a broker may refuse us before that counts
+	// refusals is how often in a row a broker must refuse us until that counts
 	// as final. Once is not enough: a broker that is starting may not know its
 	// users yet.
 	refusals = 3
@@ -25,10 +25,9 @@ const (
 	reportEvery = 30 * time.Second
 )
 
-// connections watches the attempts to connect to brokers. The client retries
-// each for ever, a wrong password too; this is where that comes to an end.
-// It is a kgo.HookBrokerConnect and HookBrokerRead, called from several
-// goroutines.
+// connections watches the attempts to connect to brokers. The client would
+// retry each for ever, even with a wrong password. This type ends that. It is a
+// kgo.HookBrokerConnect and HookBrokerRead, called from several goroutines.
 type connections struct {
 	cfg      Options
 	log      *zap.Logger
@@ -110,8 +109,7 @@ func (c *connections) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, 
 	}
 }
 
-// loginCut is the error of a connection that the broker ended when it was told
-// who we are.
+// loginCut is the error of a connection that the broker ended during the login.
 type loginCut struct{ err error }
 
 // Error implements error.

@@ -73,8 +73,9 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 	}
 }
 
-// deadLetters returns the dead-letter topic. It is never waited for: an
-// operator who asked for dead letters must know at once that there are none.
+// deadLetters returns the dead-letter topic. If it is missing, that is an error
+// at once: an operator who asked for dead letters must know that none can be
+// written.
 func (k *Kafka) deadLetters(ctx context.Context) (*topic, error) {
 	if t := k.topics[k.deadLetter]; t != nil {
 		return t, nil
@@ -99,7 +100,8 @@ func (k *Kafka) refusedLetterRemedy(err error) string {
 	return fmt.Sprintf("check what the topic %s accepts (policies, schema validation, compaction without keys)", k.deadLetter)
 }
 
-// deadLetter returns the record to bury; topic and partition are left to set.
+// deadLetter returns the record of the dead letter, without topic and
+// partition.
 func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo.Record {
 	text := func(key, value string) kgo.RecordHeader {
 		return kgo.RecordHeader{Key: key, Value: []byte(value)}

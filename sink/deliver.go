@@ -49,7 +49,7 @@ func (k *Kafka) deliver(ctx context.Context, events []*transform.Event, reject R
 			}
 			k.loading = nil
 		}
-		if len(orphans) > 0 { // their topic is gone; they go first, once it is back
+		if len(orphans) > 0 { // their topic is gone; they go first when it is back
 			events = slices.Concat(orphans, events[n:])
 			continue
 		}
@@ -97,14 +97,14 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 	return nil, nil
 }
 
-// place adds the event to the round; t is the topic of the event before it, and
-// the event's own is returned. What takes a question to the cluster is done for
-// the first event of a round only, so that it holds up no event before it.
+// place adds the event to the round. t is the topic of the event before it;
+// place returns the event's own. Questions to the cluster are asked for the
+// first event of a round only, so that they hold up no event before it.
 //
-// The first event of a topic ends its round (see fill): until the client has
-// loaded the topic it puts records aside, and then sends them while it is still
-// filling their batches, and does not number them anew when it has to. One
-// record has neither trouble.
+// The first event of a topic ends its round (see fill). Until the client has
+// loaded a topic, it puts records aside. It then sends them while it is still
+// filling their batches, and does not renumber them when it should. With a
+// single record neither can happen.
 func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topic, error) {
 	rec, first := &ev.Record, len(k.round) == 0
 	size := ev.Size()
@@ -185,8 +185,8 @@ func tooLarge(size int64, limit int32) *transform.BadEvent {
 	}
 }
 
-// recordSize is at least what the record takes in a batch, before compression;
-// size is the event's.
+// recordSize is an upper bound of what the record takes in a batch, before
+// compression. size is the event's.
 func recordSize(ev *transform.Event, size int64) int {
 	const recordOverhead, headerOverhead = 40, 10 // the longest lengths, deltas and attributes
 	return int(size) + recordOverhead + headerOverhead*len(ev.Record.Headers)

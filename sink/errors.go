@@ -20,9 +20,10 @@ import (
 type verdict uint8
 
 const (
-	// passing errors are retried: the client retries those it knows itself,
-	// so these are the unknown ones and those of a connection. A connection
-	// that is refused for good ends the delivery another way, see connections.
+	// passing errors are retried. The client itself retries those that it
+	// knows, so these are unknown ones and those of a connection. A connection
+	// that is refused for good ends the delivery in another way, see
+	// connections.
 	passing verdict = iota
 	// badRecord: the broker will never take this record, or one of its batch.
 	badRecord
@@ -32,13 +33,12 @@ const (
 	misconfigured
 	// lossy: the broker lost records, or another took over its sequence.
 	lossy
-	// closed: the client was closed under us.
+	// closed: the client was closed during the delivery.
 	closed
 )
 
-// verdicts of the errors that end a record's way through the client. Kafka's
-// protocol guide lists what each means; franz-go never hands up those it
-// retries.
+// verdicts of the errors that the client returns for a record. Kafka's protocol
+// guide lists what each means. franz-go never returns those that it retries.
 var verdicts = map[*kerr.Error]verdict{
 	kerr.MessageTooLarge:    badRecord,
 	kerr.RecordListTooLarge: badRecord,
@@ -126,9 +126,9 @@ func writeRemedy(err error, cfg Options, topic string) string {
 	return "use a broker of Kafka 0.11 or later that takes idempotent writes with acks=all"
 }
 
-// refused tells whether an error of a connection attempt will come again until
-// somebody changes credentials, certificates or the configuration, and returns
-// what to do.
+// refused reports whether an error of a connection attempt will come again
+// until somebody changes credentials, certificates or the configuration. It
+// returns what to do.
 func refused(err error) (remedy string, ok bool) {
 	if failure.ClassOf(err) == failure.Config {
 		return failure.RemedyOf(err), true

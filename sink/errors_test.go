@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, "sink.kafka.tls.cert_file"},
 		{dial(tls.RecordHeaderError{Msg: "not TLS"}), "remove sink.kafka.tls"},
 		{errors.New("appear to be a tls alert record for TLS v1.2"), "sink.kafka.tls.enabled"},
-		{failure.Configf("mend it", "broken"), "mend it"},
+		{failure.Configf("fix it", "broken"), "fix it"},
 
 		{nil, ""},
 		{dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), ""},

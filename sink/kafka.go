@@ -14,7 +14,7 @@ import (
 
 var _ Sink = (*Kafka)(nil)
 
-// waits are those between attempts, of ours and of the client.
+// waits are the waits between attempts, ours and the client's.
 var waits = backoff.Range{First: 100 * time.Millisecond, Longest: 2 * time.Second}
 
 // Kafka is the Sink that writes to a Kafka cluster with an idempotent producer
@@ -41,10 +41,10 @@ type Kafka struct {
 	rounds  uint64 // numbers the rounds
 
 	// failed has the errors of the attempt in flight. The client's promises
-	// write it, one at a time; it may be read once the flush has returned.
+	// write it, one at a time. It may be read after the flush has returned.
 	failed map[*kgo.Record]error
 	onDone func(*kgo.Record, error)
-	// refused is how often in a row brokers gave no producer id.
+	// refused is how often in a row brokers refused a producer id.
 	refused      int
 	refusedWaits backoff.Series
 	// complained is when trouble that lasts was last logged.
@@ -178,8 +178,8 @@ func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 		kgo.ProducerBatchCompression(codecs[k.cfg.Compression]),
 		kgo.RecordPartitioner(k.partitions),
 		kgo.StopProducerOnDataLossDetected(),
-		// The round decides what makes a batch and when it is sent; the
-		// client's own limits must never cut one in two.
+		// The round decides what is in a batch and when it is sent. The
+		// client's own limits must never cut a batch in two.
 		kgo.ManualFlushing(),
 		kgo.MaxBufferedRecords(1<<30),
 		kgo.ProducerBatchMaxBytes(requestBytes(k.cfg)-requestOverhead),
@@ -221,8 +221,8 @@ func (k *Kafka) check() error {
 	return nil
 }
 
-// stop records the error that ends the sink's life. Where ctx has ended, its
-// cause says more than what was interrupted by it.
+// stop records the error that ends the sink's life. If ctx has ended, its cause
+// says more than the error of what it interrupted.
 func (k *Kafka) stop(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

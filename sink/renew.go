@@ -11,14 +11,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 )
 
-// renew gives the sink a new client where a broker refused to give the present
-// one a producer id, which ends the client's use (see package producerid), and
-// reports whether it did. It is called when the client has reported on every
-// record of the attempt, so nothing is in flight. The new client knows no topic
-// yet: what was not written must be placed again, see place.
+// renew replaces the client if a broker refused it a producer id, because such
+// a client can never write (see package producerid). It reports whether it did.
+// It is called when the client has reported on every record of the attempt, so
+// nothing is in flight. The new client knows no topic yet: what was not written
+// must be placed again, see place.
 //
-// What only an operator can mend ends the delivery when it has come a few times
-// in a row; everything else is asked for again for as long as ctx lives.
+// An error that only an operator can fix ends the delivery when it has come a
+// few times in a row. After every other error it asks again, for as long as ctx
+// lives.
 func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 	refusal := producerid.Refused(ctx, k.client)
 	if refusal == nil || judge(refusal) == lossy {
@@ -41,7 +42,7 @@ func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 	return true, k.refusedWaits.Pause(ctx)
 }
 
-// numbered notes that the client has its producer id.
+// numbered notes that the client has a producer id.
 func (k *Kafka) numbered() {
 	k.refused = 0
 	k.refusedWaits.Reset()

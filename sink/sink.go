@@ -11,7 +11,7 @@
 //     with its neighbours in the batch.
 //  4. What may pass is retried for as long as the context lives; nothing is
 //     dropped because of a count or a timeout.
-//  5. An error that only an operator can mend ends the delivery with a
+//  5. An error that only an operator can fix ends the delivery with a
 //     failure.Error that says what to do; one that means lost records is
 //     failure.Loss.
 //
@@ -41,8 +41,7 @@ type Reject func(ctx context.Context, ev *transform.Event, bad *transform.BadEve
 
 // Sink writes events. Its methods are called from one goroutine at a time.
 // After an error from Deliver or DeadLetter only Close may be called: some
-// events may still be on their way, so they must not be written to again
-// either.
+// events may still be in flight, and writing more could change the order.
 type Sink interface {
 	// Deliver writes the events in order and returns nil once each is durable
 	// at the broker or was passed to reject, which returned nil. It retries

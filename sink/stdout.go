@@ -125,8 +125,8 @@ func (s *Stdout) flush() error {
 	return nil
 }
 
-// ErrOutputGone is wrapped by the error of a Stdout whose writer nobody reads any
-// more: only a new process has another one.
+// ErrOutputGone is wrapped by the error of a Stdout whose writer nobody reads
+// any more. Only a new process has a new standard output.
 var ErrOutputGone = errors.New("nobody reads standard output any more")
 
 const spaceRemedy = "see that what standard output leads to can be written, then start again: nothing that was not written was confirmed"

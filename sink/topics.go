@@ -105,13 +105,14 @@ func missingPolicy(cfg Options) missing {
 	return missingWait
 }
 
-// final tells whether nobody looks again for a topic that is missing.
+// final reports whether the policy decides at once, without looking for the
+// missing topic again.
 func (m missing) final() bool { return m == missingBadEvent || m == missingFail }
 
-// unknownAnswers are how many times in a row brokers must say that they do not
-// know a topic, until a policy that is final takes it for missing: one that just
-// came up, or has not heard of a new topic, may say so too. With the waits
-// between them that takes a second or two.
+// unknownAnswers is how many times in a row brokers must say that they do not
+// know a topic, until a policy that is final takes it for missing. A broker
+// that has just started, or has not heard of a new topic, may say so too. With
+// the waits that takes a second or two.
 const unknownAnswers = 5
 
 // resolve returns once the topic exists. The error is a *transform.BadEvent
@@ -154,7 +155,7 @@ type passingError struct{ error }
 // Unwrap returns the marked error.
 func (e passingError) Unwrap() error { return e.error }
 
-// found records the topic and ends what its absence began.
+// found records the topic, and reports that nothing waits for it any more.
 func (k *Kafka) found(name string, partitions int32) {
 	k.absents.remove(name)
 	k.topics[name] = &topic{name: name, partitions: partitions, known: k.partitions.count(name)}
@@ -217,7 +218,7 @@ func CreateRequest(cfg Options, name string, timeout time.Duration) *kmsg.Create
 	return req
 }
 
-// create asks the cluster for the topic. That it exists by now is no error.
+// create creates the topic. It is no error if the topic exists by now.
 func (k *Kafka) create(ctx context.Context, name string) error {
 	resp, err := CreateRequest(k.cfg, name, createTimeout).RequestWith(ctx, impatient{k.client})
 	if err != nil {
@@ -258,11 +259,11 @@ func (k *Kafka) notCreated(err error, name string) error {
 		CreateCommand(k.cfg, name), "%w", err)
 }
 
-// forget makes the next event of the topic resolve it again. A topic that came
-// back under another id is one the client refuses to write to until it has
-// forgotten it too. In every other case it must not forget: it would number
-// the partition's batches from 0 again, and the broker might take the next one
-// for a repeat.
+// forget makes the next event of the topic resolve it again. If the topic came
+// back under another id, the client must forget it too, or it refuses to write
+// to it. In every other case the client must not forget it: it would number the
+// partition's batches from 0 again, and the broker might take the next one for
+// a repeat.
 func (k *Kafka) forget(name string, err error) {
 	delete(k.topics, name)
 	k.partitions.count(name).n.Store(0)
@@ -271,7 +272,7 @@ func (k *Kafka) forget(name string, err error) {
 	}
 }
 
-// changed takes over another number of partitions.
+// changed notes that the topic's number of partitions has changed.
 func (k *Kafka) changed(t *topic, partitions int32) {
 	k.log.Warn("topic has another number of partitions, keys move", zap.String("topic", t.name),
 		zap.Int32("from", t.partitions), zap.Int32("to", partitions))

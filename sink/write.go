@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
-// share is what one partition has of a round, from the first event that is not
-// durable on, and why that one is not.
+// share is one partition's part of a round, from the first event that is not
+// durable on, and the reason why that one is not.
 type share struct {
 	events []placed
 	err    error
@@ -23,10 +23,10 @@ type share struct {
 
 func (s *share) topic() string { return s.events[0].Record.Topic }
 
-// write sends the round until the outcome of each event is known: it is
-// durable, or it is in one of the shares returned, whose verdicts are badRecord
-// or topicGone, or whose client was renewed. Each partition must have at most one
-// batch of it.
+// write sends the round until the outcome of each event is known. The event is
+// durable, or it is in one of the shares returned. A share's verdict is
+// badRecord or topicGone, or its client was renewed. Each partition must have
+// at most one batch of the round.
 func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
 	var open []share
 	retry := backoff.Series{Range: waits}
@@ -76,8 +76,8 @@ func (k *Kafka) send(ctx context.Context, round []placed) error {
 	clear(k.failed)
 	k.barrier.close()
 	for i := range round {
-		// Not ctx: a record that may be on its way cannot be called back, and
-		// the client need not look.
+		// Not ctx: a record that may be in flight cannot be called back, so
+		// there is nothing for the client to check.
 		k.client.Produce(context.Background(), &round[i].Record, k.onDone)
 	}
 	k.barrier.open()
@@ -87,9 +87,9 @@ func (k *Kafka) send(ctx context.Context, round []placed) error {
 const (
 	// stallAfter is well above any latency of a cluster that works.
 	stallAfter = 10 * time.Second
-	// flushAgain is how often the client is told again to send what it has: when
-	// it is refused a producer id it fails that, but may miss the first record of
-	// a topic that it has just come to know.
+	// flushAgain is how often the client is told again to send what it has. A
+	// client that was refused a producer id fails what it has, but may miss the
+	// first record of a topic that it has just learned of.
 	flushAgain = time.Second
 )
 
@@ -123,9 +123,9 @@ func (k *Kafka) complain(msg string, fields ...zap.Field) {
 }
 
 // shares splits what is not durable of the round by partition, keeping the
-// order. The client fails the end of a share, so that nothing durable follows;
-// were it otherwise, that would be written again in its place: a repeat is
-// allowed, another order is not.
+// order. The client fails all records from the first failure to the end of a
+// share, so nothing durable follows. If something durable did follow, it would
+// be written once more: a repeat is allowed, another order is not.
 func (k *Kafka) shares(round []placed) []share {
 	type partition struct {
 		topic string

@@ -47,7 +47,7 @@ func (c column) text(v pg.Value) ([]byte, error) {
 }
 
 // validText reports whether b, which is the column's text, may stand where
-// readers expect UTF-8. PostgreSQL checks that itself, but for databases with
+// readers expect UTF-8. PostgreSQL checks that itself, except in databases with
 // the encoding SQL_ASCII.
 func (c column) validText(b []byte) bool { return c.oid == pgtype.ByteaOID || utf8.Valid(b) }
 

@@ -11,7 +11,7 @@
 //     nothing is dropped and nothing panics.
 //  3. Bytes of a row are referenced, never written: a record shares them with
 //     the row wherever its form is the column's form.
-//  4. What an operator has to mend (options, missing columns) is an error of
+//  4. What an operator has to fix (options, missing columns) is an error of
 //     class failure.Config, found by New or Bind and never by a value.
 //
 // The way of a row: Bind compiles a plan for its table once (plan.go), Route

@@ -40,13 +40,13 @@ type Event struct {
 	CommitTime time.Time
 	Warning    Warning
 
-	pooled *pooledEvent // that the event lies in; nil where Release has no effect
+	pooled *pooledEvent // the memory of the event; nil where Release has no effect
 	made   int          // bytes of memory made for it beside pooled
 }
 
 // Release gives the event's memory back to the router that made it, to be used
-// for another. The event, its Record and the Record's Headers are nobody's from
-// then on; the bytes that they referred to stay as they are. It is called at
+// for another. The event, its Record and the Record's Headers must not be used
+// after that. The bytes that they referred to stay as they are. It is called at
 // most once, from any goroutine. Forgetting it costs memory reuse, no more.
 func (e *Event) Release() {
 	if e.pooled == nil {

@@ -27,12 +27,12 @@ var (
 // members and empty-array members. Numbers, strings and the order of members
 // stay as they are written. Elements of arrays are never dropped.
 //
-// Debezium infers a Connect schema first (JsonSchemaData) and leaves alone what
-// has none; so do we, that consumers see the same. Its rules: the elements of
-// an array, nulls aside, are of one kind, where int32, int64 and other numbers
-// are kinds of their own; at least one is not null, unless nulls are kept; the
-// first such one is not an empty array, unless those are kept. An array within
-// an array needs a type only where it is the first.
+// Debezium infers a Connect schema first (JsonSchemaData), and does not expand
+// what has none. We do the same, so that consumers see the same. Its rules: the
+// elements of an array, nulls aside, are of one kind, where int32, int64 and
+// other numbers are kinds of their own; at least one is not null, unless nulls
+// are kept; the first such one is not an empty array, unless those are kept. An
+// array within an array needs a type only where it is the first.
 //
 // The error is errNotJSON where src starts with { or [ and is not valid JSON.
 // dst is not changed on error. An object with the same name twice is copied

@@ -53,7 +53,8 @@ func TestHeadersColumnSharesTheRowsBytes(t *testing.T) {
 	}
 }
 
-// More names than are kept, and longer ones, are names all the same.
+// Names that are not kept, because they are too many or too long, become
+// headers too.
 func TestManyHeaderNames(t *testing.T) {
 	router := newRouter(t, nil)
 	for i := range 3000 {

@@ -15,15 +15,16 @@ import (
 
 // pooledEvent makes an event and its usual headers one allocation. They are not
 // taken from a larger slab: one event in flight would keep the payloads of its
-// whole slab alive, out of any byte bound's sight. But it is used again once the
-// event is released: events are most of what would be garbage.
+// whole slab alive, and no bound on bytes would count them. It is used again
+// once the event is released, because events would be most of the garbage.
 type pooledEvent struct {
 	event   Event
 	headers [builtInHeaders]kgo.RecordHeader
 	pool    *sync.Pool // that it goes back to
 }
 
-// pooledMemory is what an pooledEvent takes, and headerMemory one more header.
+// pooledMemory is the memory of a pooledEvent, and headerMemory that of one
+// more header.
 var (
 	pooledMemory = int64(reflect.TypeFor[pooledEvent]().Size())
 	headerMemory = int(reflect.TypeFor[kgo.RecordHeader]().Size())

@@ -190,7 +190,7 @@ func TestUnreadableRows(t *testing.T) {
 	}
 }
 
-// The first reason is the event's, and the rest is built all the same.
+// The first reason is the event's, and the rest of the event is still built.
 func TestSeveralThingsWrong(t *testing.T) {
 	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
 	row := insert(rel, "")

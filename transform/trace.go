@@ -18,8 +18,8 @@ func traceparent(data []byte) []byte {
 	return nil
 }
 
-// property splits one line as java.util.Properties.load does, but for escapes
-// and continued lines, which a traceparent cannot contain.
+// property splits one line as java.util.Properties.load does, except for
+// escapes and continued lines, which a traceparent cannot contain.
 func property(line []byte) (name, value []byte, ok bool) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] == '#' || line[0] == '!' {

@@ -3,21 +3,22 @@ package wal
 import "sync/atomic"
 
 // Chunk is memory that the bytes of messages lie in. With Options.Recycle it is
-// used again once nobody needs it: the stream holds it while it reads into it,
-// and whoever keeps a message's bytes past the next call of Next retains it
-// until done. Without Recycle nothing is used again, and retaining has no
-// effect. The methods may be called from any goroutine, also on nil.
+// used again once nobody needs it. The stream holds it while it reads into it.
+// A caller that keeps a message's bytes past the next call of Next must call
+// Retain, and Release when it is done. Without Recycle nothing is used again,
+// and the two have no effect. The methods may be called from any goroutine,
+// also on nil.
 //
-// Memory that is used again is memory that the processor still has at hand, and
-// that the garbage collector need not find.
+// Memory that is used again is still in the processor's cache, and is no work
+// for the garbage collector.
 type Chunk struct {
 	buf  []byte
 	refs atomic.Int32
 	pool *chunkPool // nil: left to the garbage collector
 }
 
-// Retain keeps the chunk's bytes from being overwritten. The caller holds it
-// already, or is between two calls of Next.
+// Retain keeps the chunk's bytes from being overwritten. It is called between
+// two calls of Next, or by one who holds the chunk already.
 func (c *Chunk) Retain() {
 	if c != nil && c.pool != nil {
 		c.refs.Add(1)

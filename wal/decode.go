@@ -53,9 +53,9 @@ func newDecoder() *decoder {
 	}
 }
 
-// decode reads one pgoutput message. It returns nil where the message is only
-// for the decoder itself. The result and its slices are reused by the next call;
-// the bytes they point to are those of data.
+// decode reads one pgoutput message. It returns nil for a message that only the
+// decoder needs. The next call reuses the result and its slices; the bytes they
+// point to are those of data.
 func (d *decoder) decode(data []byte) (*Message, error) {
 	if len(data) == 0 {
 		return nil, errShort
@@ -206,8 +206,8 @@ func (d *decoder) truncate(c *cursor) (*Message, error) {
 	return msg, err
 }
 
-// logicalMessage delivers the messages of the prefix; others count as changes
-// of their transaction, but are not looked at.
+// logicalMessage delivers the messages of the prefix. Others only count as
+// changes of their transaction.
 func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	transactional := c.byte() == 1
 	lsn := pg.LSN(c.uint64())
@@ -232,7 +232,7 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	if !d.open {
 		d.msg.Row = pg.Row{Position: pg.Position{CommitLSN: lsn}, Values: d.msg.Row.Values}
 	}
-	if d.msg.Prefix != string(prefix) { // it is most often the one before
+	if d.msg.Prefix != string(prefix) { // most often it is the same as before
 		d.msg.Prefix = string(prefix)
 	}
 	d.msg.Content = content

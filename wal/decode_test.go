@@ -122,7 +122,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// A loose message must not take over what is known of a transaction.
+// A non-transactional message must not change what is known of a transaction.
 func TestDecodeLooseMessages(t *testing.T) {
 	var got []string
 	for _, m := range decodeAll(t, newDecoder(),

@@ -23,8 +23,8 @@ var errGarbled = errors.New("garbled frame from the server")
 // frameReader cuts the server's byte stream into protocol frames (PostgreSQL
 // documentation, "Message Formats") without copying: a frame's body is a slice
 // of the chunk it was read into. No byte of a chunk is written twice before the
-// chunk goes back to the pool, if there is one; without one, bodies may be kept
-// for as long as the caller likes.
+// chunk goes back to the pool. Without a pool, bodies may be kept for as long
+// as the caller likes.
 type frameReader struct {
 	src   io.Reader
 	pool  *chunkPool // may be nil
@@ -34,8 +34,8 @@ type frameReader struct {
 	r, w  int // buf[r:w] is read from src and not yet returned
 }
 
-// place is where the next frame begins in the memory of all chunks, laid end to
-// end. It never goes back.
+// place is where the next frame begins, counted over all chunks as if they lay
+// end to end. It never goes back.
 func (f *frameReader) place() int64 { return f.base + int64(f.r) }
 
 // next returns the next frame, reading from src only when no whole frame is

@@ -21,9 +21,9 @@ const (
 )
 
 // Message is one step of the stream. The struct and its slices belong to the
-// stream and are valid until the next call to Next; the bytes that the slices'
-// elements point to are never written again and may be kept, unless the stream
-// was opened with Options.Recycle: then for as long as Chunk is retained.
+// stream and are valid until the next call to Next. The bytes that the slices'
+// elements point to are never written again and may be kept. With
+// Options.Recycle they may be kept only while Chunk is retained.
 type Message struct {
 	Kind Kind
 	// Chunk is the memory that the bytes lie in.
@@ -37,20 +37,22 @@ type Message struct {
 	// Prefix and Content are those of a LogicalMessage.
 	Prefix  string
 	Content []byte
-	// Loose is a LogicalMessage that belongs to no transaction
-	// (pg_logical_emit_message(false, …)): it is in the log whatever becomes of
-	// the transaction that wrote it. Of its Row, only the position's LSN is
-	// known, which is the message's own and may be that of the next commit.
+	// NonTransactional is set for a LogicalMessage that belongs to no
+	// transaction (pg_logical_emit_message(false, …)). It stays in the log even
+	// if the transaction that wrote it is rolled back. Of its Row only the
+	// position's LSN is known. It is the message's own, and may be equal to
+	// that of the next commit.
 	NonTransactional bool
 
 	span span
 }
 
-// Retain is Chunk.Retain for a message of a Stream. It returns how many bytes of
-// memory that keeps from other use, beyond what the messages retained before it
-// keep: its own, and those between them that share a chunk with one of the two.
-// It is called at most once for a message, while that is valid; the sum over all
-// messages still retained is the memory they hold, but for a chunk at each end.
+// Retain is Chunk.Retain for a message of a Stream. It returns how many more
+// bytes of memory cannot be reused because of that: those of the message, and
+// those between it and the message retained before, in chunks that one of the
+// two keeps. It is called at most once for a message, while the message is
+// valid. The sum over all retained messages is the memory that they hold,
+// except for part of the first and the last chunk.
 func (m *Message) Retain() int64 {
 	m.Chunk.Retain()
 	if m.Chunk == nil {

@@ -5,30 +5,28 @@ import (
 )
 
 // sequencer restores the order of rows and logical messages within a
-// transaction, where the server confuses it: it merges the changes of
-// subtransactions by their positions in the log, and takes the record's start
-// for a row, but the record's end for a message (reorderbuffer.c,
-// ReorderBufferIterCompare; decode.c, logicalmsg_decode). So a message and the
-// row whose record follows right behind it have the same position, and come in
-// any order if a savepoint lies between them. A row is never at the position of
-// a message before which it was written.
+// transaction. The server merges the changes of subtransactions by their
+// positions in the log. For a row it takes the start of the record, for a
+// message the end of the record (reorderbuffer.c, ReorderBufferIterCompare;
+// decode.c, logicalmsg_decode). So a message and the row right behind it have
+// the same position. If a savepoint lies between them, they may come in either
+// order. The message was always written first.
 //
-// Rows are therefore held back until something at another position follows,
-// which it always does: the commit at the latest, and the server has decoded it
-// by then. A row and its neighbours of one multi-insert record share a position:
-// that many are held at most, which is a page of a COPY.
+// Rows are therefore held back until something at another position follows; the
+// commit always does. The rows of one multi-insert record share a position, so
+// at most as many rows are held as fit a page of a COPY.
 type sequencer struct {
 	position pg.LSN
 	held     []Message // rows at position
 	ready    []Message // rows to deliver before anything else, from next on
 	next     int
-	after    *Message // the decoder's, to deliver after ready; nil: none
-	lent     *Chunk   // of the row delivered last
+	after    *Message // a message of the decoder, to deliver after ready; nil: none
+	lent     *Chunk   // held for the row delivered last
 }
 
-// deliver returns what is to be delivered without another frame, nil if that is
-// nothing. It is called first at each Next: the row before is the caller's no
-// longer.
+// deliver returns a message that needs no further frame, or nil. Next calls it
+// first: by then the caller may no longer use the row before, so its chunk is
+// released.
 func (s *sequencer) deliver() *Message {
 	s.lent.Release(1)
 	s.lent = nil
@@ -43,8 +41,8 @@ func (s *sequencer) deliver() *Message {
 	return msg
 }
 
-// take takes a message from the decoder, which lies at a position, and returns
-// what is to be delivered now. All that was ready has been delivered.
+// take takes a message of the decoder and its position, and returns the message
+// to deliver now, or nil. It is called when nothing is ready any more.
 func (s *sequencer) take(msg *Message, at pg.LSN) *Message {
 	row := msg.Kind <= Truncate
 	switch {

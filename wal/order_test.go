@@ -61,8 +61,9 @@ func confuse(random *rand.Rand, steps []step) []step {
 	return out
 }
 
-// The order comes out as written, numbered in that order; what the caller got is
-// his until he asks for more; and the chunks are given back.
+// Messages come out in the order in which they were written, and are numbered
+// in that order. A message stays valid until the next call. Chunks are given
+// back.
 func TestSequencerRestoresTheOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := &sequencer{}

@@ -5,7 +5,8 @@ import (
 )
 
 const (
-	// smallRead is a read that the server could have made larger had we waited.
+	// smallRead is the size up to which a read counts as small: after a wait
+	// there would have been more to read.
 	smallRead = 16 << 10
 	// napTime lets small sends of the server gather in the socket.
 	napTime = 200 * time.Microsecond
@@ -18,11 +19,10 @@ const (
 // connection under a liveness deadline, and after a small read it rests a
 // moment before the next.
 //
-// The rest is for the walsender, which sends every row by itself: a reader that
-// is always asleep has to be woken by each send, and waking it costs the
-// walsender up to a third of its CPU time. Under TLS there is none: a read there
-// returns one record, which is one row, and says nothing about how much more has
-// arrived.
+// The rest spares the walsender. It sends every row by itself, and each send
+// has to wake a reader that sleeps, which costs the walsender up to a third of
+// its CPU time. There is no rest under TLS: a read returns one TLS record,
+// which is one row, and does not tell how much more has arrived.
 type pacedReader Stream
 
 // Read implements io.Reader.
@@ -37,7 +37,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 		}
 		p.deadlined = now
 	}
-	if err := p.ctx.Err(); err != nil { // after the deadline: ctx's own must win
+	if err := p.ctx.Err(); err != nil { // looked at after the deadline was set, so that ctx's own deadline wins
 		return 0, err
 	}
 	p.reading.Store(int64(now.Sub(p.opened)))
@@ -47,7 +47,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// rests tells whether the next read is to wait a moment.
+// rests reports whether to wait a moment before the next read.
 func (p *pacedReader) rests() bool {
 	return !p.encrypted && 0 < p.lastRead && p.lastRead < smallRead
 }

@@ -194,8 +194,9 @@ func (r *reader) failing(t *testing.T) <-chan error {
 	return failed
 }
 
-// lines shows messages as a test writes them. It leaves out Keepalive, and the ends of
-// transactions without a change, which PostgreSQL 14 sends and 15 does not.
+// lines shows messages as a test writes them. It leaves out keepalives, and the
+// ends of transactions without a change, which PostgreSQL 14 sends and 15 does
+// not.
 func lines(messages []Message) []string {
 	var out []string
 	var last pg.Position // of a change

@@ -16,8 +16,9 @@ import (
 // socket before the connection counts as dead.
 const writeTimeout = 10 * time.Second
 
-// readGrace is how long the reader may go on after a failed write: a server that
-// has left has often said why, and that lies unread in the socket.
+// readGrace is how long the reader may go on after a failed write. A server
+// that has closed the connection has often said why, and its message is still
+// unread in the socket.
 const readGrace = time.Second
 
 // statusSender sends standby status updates on a connection: on a timer, when
@@ -34,7 +35,8 @@ type statusSender struct {
 }
 
 // startStatusSender starts the sender's goroutine. The confirmed position
-// begins at confirmed, never at 0, which would not mean "nothing" (LSN rule b).
+// begins at confirmed. It is never 0, which would not mean "nothing"
+// (docs/DESIGN.md, invariant 2).
 func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed pg.LSN, interval time.Duration) *statusSender {
 	s := &statusSender{
 		conn:     conn,

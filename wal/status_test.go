@@ -111,7 +111,7 @@ func TestStatusConfirmsOnlyWhatWasReceivedAndNeverLess(t *testing.T) {
 	server.wantFlushed(t, 0x250)
 }
 
-// A server that does not read must not stop the one who confirms.
+// A server that does not read must not block Confirm.
 func TestStatusConfirmNeverBlocks(t *testing.T) {
 	server, sender := newStatusServer(t, 0x100, never)
 	server.received.Store(0x1000)

@@ -42,24 +42,25 @@ type Options struct {
 	// to the slot's confirmed one and silently skips to a newer one: the caller
 	// has compared them.
 	Start pg.LSN
-	// Confirmed is what counts as confirmed until Confirm says more: at or before
-	// Start, which 0 means.
+	// Confirmed is the confirmed position until Confirm is called. It is at or
+	// before Start; 0 means Start.
 	Confirmed pg.LSN
 	// Messages asks for logical messages too, those of Prefix, or all where that
 	// is empty. The position counts all.
 	Messages bool
 	Prefix   string
-	// MessagesOnly tells that no rows are wanted: the stream then does not fail
-	// when the server says that it leaves some out, for want of a publication.
+	// MessagesOnly: no rows are wanted. The stream then does not fail when the
+	// server warns that it leaves rows out because the publication is missing.
 	MessagesOnly bool
 	// StatusInterval is the longest time between standby status updates. It is
 	// required.
 	StatusInterval time.Duration
 	// LivenessTimeout is how long the server may stay silent while we wait for
-	// it; it is asked for a reply every StatusInterval. It is required. The
-	// server answers late while it decodes a large transaction of which it
-	// sends nothing: only every half of its wal_sender_timeout (walsender.c,
-	// WalSndUpdateProgress), so a shorter one may never get past it.
+	// it. It is asked for a reply every StatusInterval. It is required. While
+	// the server decodes a large transaction of which it sends nothing, it
+	// answers only every half of its wal_sender_timeout (walsender.c,
+	// WalSndUpdateProgress). With a shorter timeout the stream may never get
+	// past such a transaction.
 	LivenessTimeout time.Duration
 	// Recycle uses the memory of messages again that nobody retains; see Chunk.
 	Recycle bool
@@ -70,7 +71,7 @@ type Options struct {
 // Next is called by one goroutine, the sole reader of the connection. A second
 // goroutine, owned by the Stream from Open to Close, sends the standby status
 // updates, so that a caller that is busy or blocked between two calls of Next
-// keeps its connection (failure mode 14).
+// keeps its connection (failure mode 14, docs/failure-modes.md).
 type Stream struct {
 	conn    net.Conn
 	frames  frameReader
@@ -90,7 +91,7 @@ type Stream struct {
 	opened    time.Time
 	ctx       context.Context // interrupts reads; see interruptible
 	release   func()          // undoes the last interruptible
-	err       error           // of the Next that failed
+	err       error           // of the call of Next that failed
 	broken    bool            // the connection, not the context, ended Next
 }
 
@@ -169,8 +170,8 @@ func (s *Stream) start(ctx context.Context, o Options) error {
 }
 
 // Next returns the stream's next message; see Message for how long it is valid.
-// It blocks until there is one, ctx ends or the connection does; after an error
-// the stream is of no further use but to be closed.
+// It blocks until there is one, ctx ends or the connection ends. After an error
+// the stream can only be closed.
 func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -290,8 +291,8 @@ func (s *Stream) Received() pg.LSN { return pg.LSN(s.received.Load()) }
 // Server is the address that the stream comes from.
 func (s *Stream) Server() net.Addr { return s.conn.RemoteAddr() }
 
-// Silent is for how long Next has waited for the server to say anything; 0 while
-// it does not wait. The server is asked to every StatusInterval. It may be called
+// Silent is how long Next has waited for the server to say anything; 0 while it
+// does not wait. The server is asked every StatusInterval. It may be called
 // from any goroutine.
 func (s *Stream) Silent() time.Duration {
 	if began := s.reading.Load(); began != 0 {
@@ -302,8 +303,8 @@ func (s *Stream) Silent() time.Duration {
 
 // Confirm tells the server that everything up to and including lsn is durable
 // downstream. It never blocks and may be called from any goroutine; a position
-// beyond what the server sent on this connection is cut to that (LSN rule c),
-// and one before an earlier one is ignored.
+// beyond what the server sent on this connection is cut to that (docs/DESIGN.md,
+// invariant 3), and one before an earlier one is ignored.
 func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 
 // Close sends a last status update, ends the copy, waits until the server has
@@ -318,7 +319,7 @@ func (s *Stream) Close(ctx context.Context) error {
 		return fmt.Errorf("send last standby status: %w", err)
 	}
 	if s.broken {
-		return nil // the connection is gone already, and the caller knows
+		return nil // the connection is gone, and the caller has its error
 	}
 	s.interruptible(ctx)
 	if err := s.endCopy(); err != nil {
@@ -371,19 +372,19 @@ func (s *Stream) interruptible(ctx context.Context) {
 	})
 	s.release = sync.OnceFunc(func() {
 		if !stop() {
-			<-fired // or it would hit the next context's reads
+			<-fired // otherwise it would end the next context's reads
 		}
 	})
 }
 
-// cause prefers the context's cause, then that of a failed status update, and
-// says what a passed deadline means.
+// cause explains a failed read: by the context's cause, else by a failed status
+// update, else by a passed deadline.
 func (s *Stream) cause(err error) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
 	closed := errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
-	if closed && s.status != nil { // which only a failed update does
+	if closed && s.status != nil { // only a failed update closes it
 		if err := s.status.wait(); err != nil {
 			return fmt.Errorf("send standby status: %w", err)
 		}

@@ -155,7 +155,7 @@ func TestStreamSurvivesTornAndDamagedBytes(t *testing.T) {
 }
 
 // Failure mode 14: the server hears from us while nobody calls Next, and even
-// while it cannot send for want of a reader.
+// while it cannot send because nobody reads.
 func TestStreamRepliesWhileItsCallerIsBusy(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int, v text)`)
 	s.exec(t, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET wal_sender_timeout = ''10s''', current_database()); END $$`,

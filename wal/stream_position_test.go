@@ -29,7 +29,7 @@ func TestStreamGoesOnAfterTheConfirmedEnd(t *testing.T) {
 	r.close(t)
 }
 
-// LSN rule a: the commit's own position is not enough.
+// The commit's own position is not enough (docs/DESIGN.md, invariant 1).
 func TestStreamResendsAfterTheCommitLSN(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
 	s.exec(t, `INSERT INTO t VALUES (1)`)
@@ -57,8 +57,8 @@ func TestStreamStartsAtAStoredPosition(t *testing.T) {
 	r.close(t)
 }
 
-// LSN rule c: PostgreSQL believes any position, so nothing beyond what it sent
-// may be confirmed, or what comes next is lost.
+// PostgreSQL believes any position, so nothing beyond what it sent may be
+// confirmed, or what comes next is lost (docs/DESIGN.md, invariant 3).
 func TestStreamNeverConfirmsBeyondWhatItReceived(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
 	r := s.open(t, 0)

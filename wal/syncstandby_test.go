@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
-// The server is the judge: it gives a streaming walsender a priority if, and
-// only if, the setting means it.
+// The server decides: it gives a streaming walsender a priority if, and only
+// if, the setting includes it.
 func TestSyncStandbys(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("synchronous_commit", "local"))
 	for _, tt := range []struct{ setting, application string }{

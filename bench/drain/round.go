@@ -96,8 +96,8 @@ func recvlogical(ctx context.Context, db *database, r *round) error {
 	return db.dropSlot(ctx, slot)
 }
 
-// connector times cdc-outbox on a backlog, with defaults but for where it reads
-// and writes.
+// connector times cdc-outbox on a backlog, with defaults except for where it
+// reads and writes.
 func connector(ctx context.Context, o options, db *database, from backlog, r *round) error {
 	const slot = "bench_connector"
 	if err := db.copySlot(ctx, from, slot); err != nil {

@@ -11,10 +11,10 @@
 // only figures of one round are divided by each other, and what is printed are
 // medians over the rounds.
 //
-// The servers are started for the occasion, with the durability that the stores'
-// documentation asks for: Redis with appendonly yes and everysec, PostgreSQL
-// with fsync. DynamoDB Local stands in for DynamoDB; only its ratios mean
-// anything. A store that is not to be had is left out, with the reason.
+// The servers are started for the occasion, with the durability that the
+// stores' documentation asks for: Redis with appendonly yes and everysec,
+// PostgreSQL with fsync. DynamoDB Local stands in for DynamoDB; only its ratios
+// mean anything. A store that is not available is left out, with the reason.
 package main
 
 import (

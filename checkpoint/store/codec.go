@@ -13,13 +13,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// formatVersion is the version of the stored form. It rises when an older
-// reader would misread a newer checkpoint; a new field that an older reader may
-// ignore does not raise it.
+// formatVersion is the version of the stored form. It is raised when an older
+// reader would misread a newer checkpoint, and not for a new field that an
+// older reader may ignore.
 const formatVersion = 1
 
-// document is a checkpoint as it is stored. Its LSN, in PostgreSQL's own
-// notation for the eyes of an operator, hides that of the Checkpoint.
+// document is a checkpoint as it is stored. Its LSN hides that of the
+// Checkpoint, so that an operator sees PostgreSQL's own notation.
 type document struct {
 	Version  int               `json:"version"`
 	LSN      string            `json:"lsn"`
@@ -100,7 +100,8 @@ func decode(b []byte, where string) (checkpoint.Checkpoint, error) {
 	return cp, nil
 }
 
-// parseLSN is strict where pglogrepl.ParseLSN reads a prefix.
+// parseLSN takes the whole text for an LSN; pglogrepl.ParseLSN would accept one
+// that only begins with an LSN.
 func parseLSN(s string) (pg.LSN, error) {
 	lsn, err := pglogrepl.ParseLSN(s)
 	if err != nil {
@@ -112,9 +113,9 @@ func parseLSN(s string) (pg.LSN, error) {
 	return lsn, nil
 }
 
-// unreadable is the error of bytes that are no checkpoint. A fresh start would
-// lose the check that the slot is the one we knew, so it takes an operator to
-// ask for it.
+// unreadable is the error of bytes that are no checkpoint. To start without it
+// would lose the check that the slot is the same one, so only an operator may
+// decide that.
 func unreadable(where string, err error) error {
 	return failure.Configf(
 		"if nothing else writes there, set checkpoint.key (for a file: checkpoint.path) to a new name: the slot is then read on from its own confirmed position (with source.snapshot: initial, once it is decided whether the table is published again)",

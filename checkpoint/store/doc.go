@@ -4,7 +4,7 @@
 // Invariants:
 //
 //  1. A store returns what was saved last under its key, nothing where nothing
-//     was saved, or an error. What it cannot read is never taken for nothing.
+//     was saved, or an error. What it cannot read is an error, never nothing.
 //  2. A save of a former holder of the slot, or a late one, does not set the
 //     checkpoint back; see checkpoint.Checkpoint.Epoch.
 //  3. Each load and save ends with its context.

@@ -92,8 +92,8 @@ func (f *file) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 
 func (f *file) Close() {}
 
-// replace writes a file so that it has its old content or the new one after any
-// crash.
+// replace writes a file so that after a crash it has either the old content or
+// the new one.
 func replace(path string, content []byte) error {
 	dir := filepath.Dir(path)
 	tmp, err := writeTemp(dir, tempPattern(path), content)
@@ -106,12 +106,12 @@ func replace(path string, content []byte) error {
 	return syncDirectory(dir)
 }
 
-// tempPattern names the files that are to take the place of path's.
+// tempPattern names the temporary files that then replace the file at path.
 func tempPattern(path string) string { return filepath.Base(path) + ".*.tmp" }
 
-// writeTemp writes a new, durable file. Its name is unique: a process that was
-// paused in here and goes on later must not write into what another one renamed
-// meanwhile. A crash in here leaves the file behind.
+// writeTemp writes a new, durable file. Its name is unique: a process that is
+// paused here and goes on later must not write into a file that another one has
+// renamed by then. A crash here leaves the file behind.
 func writeTemp(dir, pattern string, content []byte) (name string, err error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 )
 
 // Forget removes what the store keeps under its key, as if nothing had ever
-// been saved. It is for the end of a connector's life: forgetting an existing
-// slot's checkpoint gives up the check that nobody else moved it. That there is
-// nothing to forget is no error.
+// been saved. It is for the end of a connector's life: without the checkpoint
+// of an existing slot, nobody can tell whether somebody moved the slot. It is
+// no error if there is nothing to forget.
 func Forget(ctx context.Context, s checkpoint.Store) error {
 	f, ok := s.(interface{ forget(context.Context) error })
 	if !ok {
@@ -42,7 +42,7 @@ func (p *postgres) forget(ctx context.Context) error {
 	})
 }
 
-// forget loads first, so that another connector's file is left alone.
+// forget loads the file first, so that another connector's file is left alone.
 func (f *file) forget(ctx context.Context) error {
 	if _, ok, err := f.Load(ctx); err != nil || !ok {
 		return err

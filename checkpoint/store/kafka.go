@@ -20,40 +20,39 @@ import (
 // value forgets the checkpoint.
 type kafka struct {
 	client *kgo.Client // asks
-	writer *kgo.Client // writes; client, until brokers refuse that one; Save's
+	writer *kgo.Client // writes; the same as client until brokers refuse it; used by Save
 	opts   []kgo.Opt
 	admin  *kadm.Client
 	topic  string
 	key    string
-	who    string // whom the brokers take us for, for ACL commands
+	who    string // our name at the brokers, for ACL commands
 	link   *link
 }
 
-// metadataAge is how old the client's knowledge of the topic may be: after it
-// was created, or its leader moved, it is asked for anew.
+// metadataAge is how old the client's knowledge of the topic may be. After that
+// it asks again, so that it learns of a new topic or a new leader.
 const metadataAge = 100 * time.Millisecond
 
 // unknownRetries is how many times in a row brokers must say that they do not
-// know the topic before a save counts it as deleted: one that just came up may
-// say so too. With kgo's backoff that takes a few seconds, as unknownPatience
-// does for a load.
+// know the topic until a save counts it as deleted. A broker that has just
+// started may say so too. With kgo's backoff that takes a few seconds.
 const (
 	unknownRetries  = 12
 	unknownPatience = 5 * time.Second
 )
 
-// saveRetries is how often the client repeats a save that brokers do not take
-// until it hands up what they say; with its pauses that takes about two seconds,
-// in which a partition gets another leader. A save that may have been written it
-// repeats until the save's context ends.
+// saveRetries is how often the client repeats a save that brokers refuse,
+// before it returns their answer. With its pauses that takes about two seconds:
+// enough for a partition to get another leader. A save that may have been
+// written is repeated until its context ends.
 const saveRetries = 20
 
 // NewKafka returns the store that keeps the checkpoint as the last record under
 // key in topic. It creates the topic where it is missing, and refuses one that
 // is not compacted or has several partitions. opts are for a client of the
-// store's own; it overrides those that concern producing. principal is whom
-// brokers take that for, as remedies name it. It blocks until a broker answers,
-// the client gives up or ctx ends.
+// store's own; the store overrides those that concern producing. principal is
+// the name of that client at the brokers, for remedies. NewKafka blocks until a
+// broker answers, the client gives up or ctx ends.
 func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key, principal string) (checkpoint.Store, error) {
 	link := new(link)
 	opts = append(append([]kgo.Opt(nil), opts...),
@@ -64,8 +63,8 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key, principal string)
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.RecordRetries(saveRetries),
 		kgo.RecordDeliveryTimeout(0),
-		// Else a save whose answer is lost outlives its context. A checkpoint
-		// may be written twice.
+		// Otherwise a save whose answer is lost would outlive its context.
+		// Writing a checkpoint twice does no harm.
 		kgo.AllowIdempotentProduceCancellation(),
 		kgo.UnknownTopicRetries(unknownRetries),
 		kgo.MetadataMinAge(metadataAge),
@@ -101,8 +100,9 @@ func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, er
 }
 
 // pick returns the checkpoint that counts among the newest records of one key,
-// in the order of the log: the furthest one of the highest epoch. Whatever lies
-// before a record without value, or is unreadable but overwritten, is past.
+// given in the order of the log: the furthest one of the highest epoch. Records
+// before one without a value do not count, nor do unreadable ones that were
+// overwritten.
 func pick(records []*kgo.Record) (cp checkpoint.Checkpoint, ok bool, err error) {
 	for _, r := range records {
 		if r.Value == nil {
@@ -121,7 +121,7 @@ func pick(records []*kgo.Record) (cp checkpoint.Checkpoint, ok bool, err error) 
 }
 
 // classify adds class and remedy to the broker errors that only an operator can
-// mend.
+// fix.
 func (k *kafka) classify(err error, operation string) error {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
@@ -140,8 +140,8 @@ func (k *kafka) classify(err error, operation string) error {
 	return err
 }
 
-// topicOperations are all that the topic is used for: a remedy that names only
-// the one which was refused is followed by the next.
+// topicOperations are all operations on the topic. A remedy names all of them:
+// with only the refused one allowed, the next one would be refused.
 const topicOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"
 
 // allow returns the command that lets the connector do operations.

@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// link remembers the last trouble with a connection to a broker: the client only
-// says that it tried too often, or for too long. It is a kgo.HookBrokerConnect
-// and HookBrokerE2E.
+// link remembers the last error of a connection to a broker. The client itself
+// only says that it tried too often, or for too long. It is a
+// kgo.HookBrokerConnect and HookBrokerE2E.
 type link struct {
 	mu      sync.Mutex
 	trouble error

@@ -20,18 +20,18 @@ type log interface {
 	read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error)
 }
 
-// firstWindow is how many offsets of a log's end are read first; when the key is
-// not among them, windowGrowth times as many, and so on. One busy connector's
-// checkpoint is in the first; that of one beside it that has been idle for long
-// is found in a few more reads.
+// firstWindow is how many offsets at the end of the log are read first. If the
+// key is not among them, windowGrowth times as many are read, and so on. The
+// checkpoint of a busy connector is in the first window. That of an idle one
+// beside it is found in a few more reads.
 const (
 	firstWindow  = 128
 	windowGrowth = 8
 )
 
 // newest returns, in order, the records under key in the last window of the log
-// that has any. So it sees at least the last one, and with it those that a
-// connector which had lost the slot may have written around it.
+// that has any. So it has at least the last record, and those around it, which
+// a connector that had lost the slot may have written.
 func newest(ctx context.Context, l log, key string) ([]*kgo.Record, error) {
 	start, end := l.bounds()
 	for window, hi := int64(firstWindow), end; hi > start; window *= windowGrowth {
@@ -65,9 +65,9 @@ func scan(ctx context.Context, l log, lo, hi int64, key string) (found []*kgo.Re
 	return found, nil
 }
 
-// kafkaLog reads with plain fetch requests: a consumer does not say when it has
-// passed a gap or a marker at the end, so it could not tell "nothing there" from
-// "not yet".
+// kafkaLog reads with plain fetch requests. A consumer does not say when it has
+// passed a gap or a marker at the end of the log, so "nothing there" and "not
+// yet" would look the same.
 type kafkaLog struct {
 	client     *kgo.Client
 	detail     kadm.TopicDetail
@@ -115,7 +115,7 @@ func (l *kafkaLog) read(ctx context.Context, from int64) (records []*kgo.Record,
 		}
 		part := &resp.Topics[0].Partitions[0]
 		if len(part.RecordBatches) == 0 && resp.ThrottleMillis > 0 {
-			continue // over a quota: the client waits, then the answer has data
+			continue // over a quota: the client waits, and the next answer has data
 		}
 		if stable := part.LastStableOffset; stable >= 0 && stable < l.end {
 			return nil, from, fmt.Errorf("a transaction is open at offset %d: what it writes is not known yet", stable)

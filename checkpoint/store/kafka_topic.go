@@ -13,10 +13,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// topicConfig makes the topic what the store needs: only compacted, as a
-// checkpoint may rest for longer than any retention, and compacted often. The
-// cleaner leaves the active segment alone, so segments are as small as brokers
-// allow (1 MiB since Kafka 4.0), a few thousand checkpoints.
+// topicConfig is what the store needs of its topic. It is only compacted,
+// because a checkpoint may be older than any retention. It is compacted often:
+// the cleaner leaves the active segment alone, so segments are as small as
+// brokers allow (1 MiB since Kafka 4.0, a few thousand checkpoints).
 var topicConfig = map[string]*string{
 	"cleanup.policy":            kadm.StringPtr("compact"),
 	"segment.bytes":             kadm.StringPtr("1048576"),
@@ -30,8 +30,9 @@ const (
 	topicPoll     = 50 * time.Millisecond
 )
 
-// leastAsked is how many times brokers are asked at the least: a process that
-// was stopped for a while has no patience left, and has asked once.
+// leastAsked is how many times brokers are asked at least, even if the time is
+// over. A process that was suspended may find that the time is over after its
+// first question.
 const leastAsked = 10
 
 // ensureTopic checks the topic or creates it.
@@ -90,9 +91,9 @@ func (k *kafka) classifyCreate(err error) error {
 	return k.classify(err, "Create")
 }
 
-// untilKnown repeats f while brokers say that they do not know the topic, or no
-// leader of it, for patience: not all may have heard yet of one that was just
-// created, and one that just came up may have heard of none.
+// untilKnown repeats f, for patience, while brokers say that they do not know
+// the topic or its leader. Some may not have heard of a new topic yet, and a
+// broker that has just started may not have heard of any.
 func untilKnown(ctx context.Context, patience time.Duration, f func(context.Context) error) error {
 	ends := time.Now().Add(patience)
 	for asked := 1; ; asked++ {
@@ -106,8 +107,8 @@ func untilKnown(ctx context.Context, patience time.Duration, f func(context.Cont
 	}
 }
 
-// checkTopic refuses a topic that would not keep the checkpoint or not keep the
-// order of two (failure mode 36).
+// checkTopic refuses a topic that would lose the checkpoint, or the order of
+// two checkpoints (failure mode 36).
 func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
 	if n := len(detail.Partitions); n != 1 {
 		return failure.Configf("set checkpoint.topic to a name that is free (cdc-outbox creates it), or to a topic of one partition",

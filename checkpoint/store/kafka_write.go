@@ -15,9 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 )
 
-// Save gives brokers that do not take the checkpoint a few seconds, and then
-// says what they answer. What a broker may have by then the client keeps until it
-// knows; a later save comes behind it.
+// Save gives brokers that refuse the checkpoint a few seconds, and then returns
+// their answer. If a broker may have taken it, the client goes on until it
+// knows; a later save waits behind it.
 func (k *kafka) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	value, err := encode(cp)
 	if err != nil {
@@ -59,11 +59,12 @@ func (k *kafka) write(ctx context.Context, value []byte) error {
 	}
 }
 
-// renewWaits are those between writers that were refused.
+// renewWaits are the waits between two writers, after brokers refused the
+// first.
 var renewWaits = backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}
 
-// renew replaces the writer. Nothing of it is on its way: the refusal failed all
-// that it had.
+// renew replaces the writer. Nothing is in flight: the refusal failed
+// everything that the writer had.
 func (k *kafka) renew() error {
 	fresh, err := kgo.NewClient(k.opts...)
 	if err != nil {
@@ -76,7 +77,7 @@ func (k *kafka) renew() error {
 	return nil
 }
 
-// unnumbered is the error of a writer that brokers refused several times.
+// unnumbered is the error after brokers refused several writers a producer id.
 func (k *kafka) unnumbered(refusal *kerr.Error) error {
 	err := fmt.Errorf("get a producer id: %w", refusal)
 	if refusal == kerr.ClusterAuthorizationFailed {
@@ -90,8 +91,8 @@ func (k *kafka) produce(ctx context.Context, value []byte) error {
 	k.link.reset()
 	for {
 		err := k.produceOnce(ctx, value)
-		// A record whose save was given up, and which waits in the client, fails
-		// all behind it with its own context's error.
+		// If a save was given up and its record still waits in the client, all
+		// records behind it fail with the error of its context.
 		if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 			continue
 		}
@@ -99,9 +100,9 @@ func (k *kafka) produce(ctx context.Context, value []byte) error {
 	}
 }
 
-// refusalPoll is how often a save that waits asks whether its client was refused
-// a producer id: a client that is fails what it has buffered, but may miss the
-// first record of a topic that it has just come to know.
+// refusalPoll is how often a waiting save asks whether its client was refused a
+// producer id. Such a client fails what it has buffered, but it may miss the
+// first record of a topic that it has just learned of.
 const refusalPoll = time.Second
 
 func (k *kafka) produceOnce(ctx context.Context, value []byte) error {

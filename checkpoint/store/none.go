@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
-// none keeps nothing: the slot's own confirmed position is all there is, and a
-// slot that was recreated or advanced goes unnoticed.
+// none keeps nothing. There is only the slot's own confirmed position, and
+// nobody notices a slot that was recreated or advanced.
 type none struct{}
 
 func (none) Load(context.Context) (checkpoint.Checkpoint, bool, error) {

@@ -26,9 +26,9 @@ type postgres struct {
 // of the database at url. The table's name follows SQL's quoting rules and may
 // have a schema; it is created where it is missing.
 //
-// The table may be in the database that is replicated, as each save is a
-// transaction that concerns nobody's publication. It still moves the end of the
-// log: a caller that saves every position it hears of keeps itself busy.
+// The table may be in the database that is replicated: no publication has it.
+// But each save moves the end of the log, so a caller that saves every position
+// would always have another one to save.
 func NewPostgres(ctx context.Context, url, table, key string) (checkpoint.Store, error) {
 	p := &postgres{url: url, key: key, busy: make(chan struct{}, 1)}
 	err := p.do(ctx, func(conn *pgx.Conn) error { return p.ensureTable(ctx, conn, table) })
@@ -90,8 +90,9 @@ func (p *postgres) Close() {
 	p.conn = nil
 }
 
-// do runs f on the connection. One that turns out dead, as after a restart of
-// the server, is replaced and f run once more: every f may be repeated.
+// do runs f on the connection. If the connection is dead, as after a restart of
+// the server, do opens a new one and runs f once more. So it must be safe to
+// repeat f.
 func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
 	select {
 	case p.busy <- struct{}{}:
@@ -114,8 +115,8 @@ func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
 	return f(conn)
 }
 
-// connect parses the URL each time: what it leaves to files, such as a password
-// that is rotated, is read anew.
+// connect parses the URL each time, so that files that it names are read anew,
+// such as a password that is rotated.
 func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := catalog.ConnectStore(ctx, p.url, "cdc-outbox checkpoint",
 		map[string]string{"synchronous_commit": "on"}) // durable on return, whatever the database's default is

@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// replaceable returns why no other file can take the place of the one at path,
-// although its directory can be written to: it is a mount of its own, as of a
-// single file into a container, is somebody else's in a directory like /tmp, or
-// is immutable. It touches nothing.
+// replaceable returns why the file at path cannot be replaced, although its
+// directory can be written to. It may be a mount of its own, as a single file
+// in a container, belong to somebody else in a directory like /tmp, or be
+// immutable. replaceable changes nothing.
 func replaceable(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// Writable returns why the store could not save a checkpoint now, as far as that
-// can be told without doing it, or nil. Kafka's is told by the topic's
-// privileges, which package admin asks for.
+// Writable returns why the store could not save a checkpoint now, or nil, as
+// far as that shows without saving one. For Kafka it is always nil: package
+// admin asks for the topic's privileges.
 func Writable(ctx context.Context, s checkpoint.Store) error { return mayWrite(ctx, s, false) }
 
 // Forgettable is Writable for Forget.
@@ -52,8 +52,8 @@ func (f *file) writeRemedy() string {
 		"in a container: mount the directory, not the file, and without :ro", filepath.Dir(f.path), os.Geteuid())
 }
 
-// refused gives an error of the file system its class: what repeating cannot mend
-// is one of the configuration.
+// refused gives an error of the file system its class. If repeating cannot
+// help, it is an error of the configuration.
 func refused(err error, remedy string) error {
 	class := failure.Transient // a full disk, say
 	for _, lasting := range []error{
@@ -66,8 +66,8 @@ func refused(err error, remedy string) error {
 	return &failure.Error{Class: class, Remedy: remedy, Err: err}
 }
 
-// mayWrite asks for privileges, and whether the session may write at all: a
-// standby that is about to be promoted does not yet.
+// mayWrite asks for privileges, and whether the session may write at all. A
+// standby that is about to be promoted may not yet.
 func (p *postgres) mayWrite(ctx context.Context, forget bool) error {
 	privileges := "SELECT, INSERT, UPDATE"
 	if forget {

@@ -120,8 +120,8 @@ func skipTransaction(ctx context.Context, p *program, o setupFlags, cfg *config.
 	return err
 }
 
-// printScripts prints the SQL of each pipeline. Which database one is for only
-// the configuration says, so that each has a heading.
+// printScripts prints the SQL of each pipeline, under a heading: only the
+// configuration says which database it is for.
 func printScripts(p *program, o setupFlags, opts admin.SetupOptions) error {
 	chosen, err := o.load(p)
 	if err != nil {
@@ -161,7 +161,7 @@ func teardownVerb() verb {
 func checkVerb() verb {
 	return verb{
 		name:    "check",
-		summary: "checks every requirement of PostgreSQL and Kafka, and says how to mend what fails",
+		summary: "checks every requirement of PostgreSQL and Kafka, and says how to fix what fails",
 		detail:  "It changes nothing. Exit code 2 if a check fails.",
 		example: "cdc-outbox check -c cdc-outbox.yaml",
 		prepare: func(flags *flag.FlagSet) action {

@@ -52,7 +52,7 @@ func ask(ctx context.Context, listen, path string) error {
 	if err != nil {
 		return fmt.Errorf("ask http.listen: %w", err)
 	}
-	// A proxy of the environment has no business between the two.
+	// A proxy of the environment must not come between the two.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(request)
 	if err != nil {

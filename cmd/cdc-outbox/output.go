@@ -7,10 +7,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// checkOutput refuses to confirm events into nothing. A standard output that
-// was closed before the start is the null device by now: Go's runtime opens it
-// in place of one, so that no file gets its number. The two cannot be told
-// apart.
+// checkOutput refuses to confirm events into nothing. If standard output was
+// closed before the start, Go's runtime has opened the null device in its
+// place, so that no file gets its number. So a closed output and the null
+// device look the same.
 func (p *program) checkOutput(cfg *config.Config) error {
 	out, ok := p.stdout.(*os.File)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// report tells the error that ends the program: what and why, then how to mend
+// report tells the error that ends the program: what and why, then how to fix
 // it. It is the last line of a log that is JSON, and otherwise two lines for a
 // person. It is also what Kubernetes shows as a container's termination message.
 func (p *program) report(ctx context.Context, err error) {

@@ -52,7 +52,7 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, exit func(int)) conte
 	return ctx
 }
 
-// surviveBrokenPipes makes a write to a standard output or error that nobody
-// reads any more an error of that write. The default is SIGPIPE's: the process
-// ends without a drain, for a lost log line too.
+// surviveBrokenPipes makes it an error of the write if nobody reads standard
+// output or standard error any more. By default SIGPIPE would end the process
+// without a drain, even for a lost log line.
 func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

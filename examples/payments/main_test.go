@@ -88,7 +88,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// need skips the test where the store's server is not to be had.
+// need skips the test where the store's server is not available.
 func need(t *testing.T, store storeKind) {
 	t.Helper()
 	switch store {

@@ -24,7 +24,7 @@ func play(ctx context.Context, o options, out io.Writer) (err error) {
 		if logs, err = os.MkdirTemp("", "cdc-outbox-payments-"); err != nil {
 			return err
 		}
-		defer func() { // kept for whoever looks for a fault
+		defer func() { // kept for those who look for a fault
 			if err == nil || ctx.Err() != nil {
 				err = errors.Join(err, os.RemoveAll(logs))
 			}

@@ -1,11 +1,12 @@
-// Package breaker spares a store that cannot be asked, and those who wait for
-// it: after some failures in a row claims fail at once, for a while.
+// Package breaker is a circuit breaker for a store that does not answer. After
+// some failures in a row, claims fail at once for a while. That spares the
+// store, and those who would wait for it.
 //
 // Invariants:
 //
-//  1. What was begun is brought to an end: extending and settling always reach
-//     the store. Only Claim and Inspect are refused.
-//  2. An answer is a success, whatever it says (idempotency.Answered). A call
+//  1. Extending and settling always reach the store, so that what was begun can
+//     end. Only Claim and Inspect are refused.
+//  2. Every answer is a success, also a refusal (idempotency.Answered). A call
 //     that its caller cancelled is neither success nor failure.
 //
 // Non-goals: repeating calls, which the Processor does; pausing a consumer,
@@ -29,7 +30,8 @@ const (
 	DefaultOpen     = 10 * time.Second
 )
 
-// ErrOpen says that the store was not asked, because it could not be asked lately.
+// ErrOpen means that the store was not asked, because it has not answered
+// lately.
 var ErrOpen = errors.New("circuit breaker is open")
 
 // Options are all optional.
@@ -104,8 +106,8 @@ func (s *Store) begin() (int, error) {
 	return s.calls, nil
 }
 
-// end tells the breaker what came of the nth call. Clients do not always say that
-// it was their caller who ended it.
+// end tells the breaker the outcome of the nth call. Clients do not always say
+// that their caller cancelled it, so the context is looked at too.
 func (s *Store) end(ctx context.Context, n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

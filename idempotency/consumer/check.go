@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
-// awaitBrokers returns nil once a broker let this client in and the topics may
-// be read, an error if that will not happen, or ctx's cause. The client itself
-// would try in silence.
+// awaitBrokers returns nil once a broker has accepted this client and the
+// topics may be read. It returns an error if that will not happen, or ctx's
+// cause. The client itself would retry in silence.
 func (s *session) awaitBrokers(ctx context.Context) error {
 	waits := backoff.Series{Range: s.scheduler.waits}
 	for {

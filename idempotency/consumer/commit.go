@@ -15,9 +15,9 @@ import (
 )
 
 // committer commits what the scheduler says is finished. Its lock is held from
-// looking at the positions until the broker has answered, and a partition is
-// not given up without it: so no commit is late, for a partition that is
-// another member's by then.
+// the look at the positions until the broker has answered, and a partition is
+// only given up under the same lock. So no commit comes late, when the
+// partition belongs to another member already.
 type committer struct {
 	client    *kgo.Client
 	scheduler *scheduler
@@ -94,8 +94,8 @@ func (c *committer) commitLast(ctx context.Context, ids map[string][]int32) erro
 	}
 }
 
-// expelled reports whether a commit failed because this member is none any
-// more.
+// expelled reports whether a commit failed because the group no longer has this
+// member.
 func expelled(err error) bool {
 	return errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.FencedMemberEpoch)
 }

@@ -35,7 +35,7 @@ func New(cfg Config) (*Consumer, error) {
 // fetching ends, handlers may go on for Config.DrainTimeout, then their
 // contexts end with ErrStopping; what is finished is committed, and the group
 // left. It returns earlier, in the same order, with an error that trying again
-// does not mend: missing authorization, a topic that Config.RequireTopics asks
+// does not fix: missing authorization, a topic that Config.RequireTopics asks
 // for, a batch that is too large to decompress.
 //
 // All goroutines have ended when it returns; it therefore waits for a handler

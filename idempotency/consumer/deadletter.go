@@ -39,19 +39,19 @@ const (
 // its timestamp is now, so that the topic's retention counts from here.
 //
 // The function returns nil when all in-sync replicas have the dead letter. It
-// blocks until then, until its context ends, or for half a minute; one that was
-// cut off may have been written, or be written yet, and is written again by the
-// next attempt. The client remains the caller's; it must require all acks, and
-// it must not be closed before the consumer has stopped. That the topic exists
-// is up to the operator, and that it and the client take records that are 2 KiB
-// larger, for the headers, than those of the topics consumed
+// blocks until then, until its context ends, or for half a minute. An
+// interrupted dead letter may have been written, or may still be; the next
+// attempt writes it again. The client remains the caller's; it must require all
+// acks, and it must not be closed before the consumer has stopped. That the
+// topic exists is up to the operator, and that it and the client take records
+// that are 2 KiB larger, for the headers, than those of the topics consumed
 // (max.message.bytes, kgo.ProducerBatchMaxBytes): otherwise the largest wait.
 func DeadLetterTopic(client *kgo.Client, topic string) (DeadLetterFunc, error) {
 	return deadLetterTopic(client, topic, deadLetterTimeout)
 }
 
 // deadLetterTimeout is long enough for a broker's failover. The client itself
-// would go on for ever, and a worker with it, without a word.
+// would go on for ever in silence, and would hold up a worker.
 const deadLetterTimeout = 30 * time.Second
 
 func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (DeadLetterFunc, error) {

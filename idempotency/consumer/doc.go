@@ -37,8 +37,9 @@
 //	                                handler if what it came to is Pending
 //	Unavailable                     all lanes wait; one at a time tries, until the store answers
 //
-// At the start, brokers that do not answer are waited for, with a warning. What
-// waiting does not mend (a wrong password, a forbidden group) ends Run.
+// At the start, Run waits for brokers that do not answer, with a warning. An
+// error that waiting does not fix (a wrong password, a forbidden group) ends
+// Run.
 //
 // Failing closed, as here, is the default; failing open is an option of the
 // Runner. A record without a usable id, and one whose id is known with another
@@ -62,8 +63,8 @@
 //     for it afterwards.
 //  4. What is held in memory is bounded per partition: by what is not finished,
 //     and by what is finished behind it.
-//  5. A record is never skipped for want of an id, a store or a dead-letter
-//     topic.
+//  5. A record is never skipped because an id, a store or a dead-letter topic
+//     is missing.
 //
 // Non-goals: transactions that span consuming and producing (GroupTransactSession
 // does that), share groups, reordering, routing retries through topics.

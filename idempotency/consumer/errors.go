@@ -21,7 +21,7 @@ var (
 	ErrStopping = errors.New("consumer is stopping")
 )
 
-// hopeless lists answers of brokers that asking again does not change.
+// hopeless lists answers of brokers that do not change when asked again.
 var hopeless = []error{
 	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
@@ -30,7 +30,7 @@ var hopeless = []error{
 }
 
 // fatal reports whether an error of the client is one that retrying cannot
-// mend.
+// fix.
 func fatal(err error) bool {
 	for _, h := range hopeless {
 		if errors.Is(err, h) {

@@ -42,9 +42,10 @@ type Guard struct {
 	// Fingerprint tells payloads apart. Default: ValueBytes.
 	Fingerprint FingerprintFunc
 	// DeadLetter takes records that cannot be run: those without a usable id,
-	// and those whose id is known with another payload. What failed too often
-	// or for good is the Runner's to bury: give it the same function. Without
-	// one, such a record is never finished, and what comes behind it waits.
+	// and those whose id is known with another payload. Records that failed too
+	// often or for good are given up by the Runner: give it the same function.
+	// Without one, such a record is never finished, and the records behind it
+	// wait.
 	DeadLetter DeadLetterFunc
 }
 
@@ -100,7 +101,7 @@ func (g *Guard) process(ctx context.Context, r *kgo.Record, h Handler) (idempote
 	return result, err
 }
 
-// bury gives up a record that cannot be run.
+// bury writes the dead letter of a record that cannot be run.
 func (g *Guard) bury(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error) {
 	if g.DeadLetter == nil {
 		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("%w (set Guard.DeadLetter to have such records put aside)", reason)

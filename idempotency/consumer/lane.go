@@ -27,11 +27,11 @@ type partition struct {
 	lanes    map[string]*lane // those with records
 	running  int              // lanes being worked on
 	waiting  int              // lanes that wait to try again
-	paused   bool             // not fetched, for want of room, since pausedAt
+	paused   bool             // not fetched since pausedAt, because it is full
 	pausedAt time.Time
 	slow     bool // the last pause was a long one
 
-	// closing: nothing starts any more. idle is closed when nothing runs.
+	// closing: no handler starts any more. idle is closed when none runs.
 	closing bool
 	idle    chan struct{}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// patience is how long the poller waits for a full partition before it has
-// fetching it paused. A pause throws away what the client has fetched ahead,
-// and a partition that is resumed waits for the fetch underway, so what is left
-// then should last as long as that: therefore patience is fetchMaxWait. A
-// partition that took longer is slow, and not waited for the next time.
+// patience is how long the poller waits for a full partition before it pauses
+// fetching. A pause throws away what the client has fetched ahead, and after it
+// the partition waits for the fetch in progress. So patience is fetchMaxWait: a
+// pause should not cost more than the wait. A partition that took longer counts
+// as slow, and is not waited for the next time.
 const (
 	fetchMaxWait = 500 * time.Millisecond // the client's, unless the options say otherwise
 	patience     = fetchMaxWait
@@ -25,13 +25,15 @@ func (l limit) full(p *partition) bool {
 	return p.progress.open.len() >= l.records || p.progress.bytes >= l.bytes
 }
 
-// hasRoom is reached later than full is left, lest fetching flutters.
+// hasRoom has a lower limit than full, so that fetching is not paused and
+// resumed all the time.
 func (l limit) hasRoom(p *partition) bool {
 	return p.progress.open.len() <= l.records/2 && p.progress.bytes <= l.bytes/2
 }
 
-// room pauses fetching of partitions that are full, and resumes it. Its lock
-// makes the client's state follow the scheduler's, whoever comes last.
+// room pauses fetching of partitions that are full, and resumes it. Under its
+// lock the client's state follows the scheduler's, in whatever order calls
+// come.
 type room struct {
 	client    *kgo.Client
 	scheduler *scheduler

@@ -26,7 +26,7 @@ type scheduler struct {
 	work    sync.Cond // a lane became ready, or the scheduler was closed
 	parts   map[partitionID]*partition
 	ready   fifo[*lane]
-	breaker *circuit.Breaker[*lane] // keeps all lanes from a store that cannot be asked
+	breaker *circuit.Breaker[*lane] // stops all lanes while the store does not answer
 	blocked int                     // partitions of which a lane waits
 	closed  bool
 
@@ -121,7 +121,7 @@ func (s *scheduler) takeReady() *lane {
 	return nil
 }
 
-// settlement is what came of settling a job.
+// settlement is the outcome of settling a job.
 type settlement struct {
 	wait           time.Duration // until the record is tried again
 	opened, closed bool          // the breaker
@@ -139,7 +139,7 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	var done settlement
 	switch {
 	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
-		s.breaker.Cancelled(l) // by us: that says nothing of the store
+		s.breaker.Cancelled(l) // by us, so it says nothing about the store
 	case result.Disposition == idempotency.Unavailable:
 		done.opened, done.wait = s.breaker.Fails(l, time.Now())
 		if done.wait > 0 {
@@ -234,8 +234,8 @@ func (s *scheduler) pausedChanged() {
 	s.observer.pausedPartitions(n)
 }
 
-// wakeAll makes the workers look again. The lock sees to it that none is
-// between looking and waiting.
+// wakeAll makes the workers look again. Under the lock no worker is between its
+// look and its wait, so none misses the signal.
 func (s *scheduler) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

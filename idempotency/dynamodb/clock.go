@@ -30,8 +30,8 @@ const (
 )
 
 // instant is what is known of the server's clock: it is not before earliest and
-// not after latest. What others hold is judged by earliest, so that nothing ends
-// too soon; how far own times are out is made up for by slack.
+// not after latest. Leases of others are judged by earliest, so that none ends
+// too soon. Slack makes up for the error of our own times.
 type instant struct{ earliest, latest time.Time }
 
 // shift returns the instant d later, or earlier, on a clock that drifts.
@@ -64,8 +64,9 @@ func readings(now func() time.Time) func() reading {
 	}
 }
 
-// since returns how long ago the earlier reading was. That is not to be trusted
-// if meanwhile the wall clock was set, or the monotonic one stood still.
+// since returns how long ago the earlier reading was, and whether that is
+// reliable. It is not if the wall clock was set in between, or the monotonic
+// one stood still.
 func (r reading) since(earlier reading) (d time.Duration, sound bool) {
 	d = r.elapsed - earlier.elapsed
 	return d, (r.wall.Sub(earlier.wall) - d).Abs() <= maxJump

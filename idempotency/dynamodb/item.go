@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
-// The attributes of an item. Times are microseconds since 1970, but for ttl, for
+// The attributes of an item. Times are microseconds since 1970, except ttl, for
 // which DynamoDB wants seconds.
 const (
 	attrKey         = "pk" // scope/id
@@ -143,7 +143,7 @@ func (d *decoder) bytes(name string) []byte {
 	case !ok:
 		return nil
 	case v.Value == nil:
-		return []byte{} // an empty result is not none
+		return []byte{} // an empty result is a result
 	}
 	return v.Value
 }

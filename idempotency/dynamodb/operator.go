@@ -135,9 +135,9 @@ func (s *Store) forgetAll(ctx context.Context, f idempotency.Filter, items []ite
 	return int(purged.Load()), err
 }
 
-// forget forgets the record if, as it is when that is written, it matches. The
-// key's fence stays: deleted at once, it might be given again by a client whose
-// estimate of the time is earlier than that of the last claim.
+// forget forgets the record if it still matches when that is written. The key's
+// fence stays. If it were deleted, a client whose estimate of the time is too
+// early might give the same fence again.
 func (s *Store) forget(ctx context.Context, f idempotency.Filter, current item) (bool, error) {
 	key := current.record.Key
 	for {

@@ -114,8 +114,8 @@ func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.R
 	return current.record.At(now.earliest), nil
 }
 
-// pad lengthens a duration by what the store may misjudge, so that nobody takes
-// it for over too soon.
+// pad lengthens a duration by the store's possible error about the time, so
+// that nobody takes it for over too soon.
 func (s *Store) pad(d time.Duration, now instant) time.Duration {
 	pad := now.latest.Sub(now.earliest) + s.margin
 	if d > math.MaxInt64-pad {

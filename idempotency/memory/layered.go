@@ -119,7 +119,7 @@ func (l *Layered) confirm(ctx context.Context, m idempotency.Message, req idempo
 	}, true, nil
 }
 
-// vouches tells whether memory alone may answer.
+// vouches reports whether memory alone may answer.
 func (l *Layered) vouches(e entry) bool {
 	return l.options.Trust && e.vouched && l.options.Now().Before(e.until)
 }

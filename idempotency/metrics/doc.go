@@ -25,7 +25,7 @@
 //
 // Invariants:
 //
-//  1. No label holds what comes from a record, but for its topic.
+//  1. No label holds anything from a record, except its topic.
 //  2. Names and labels are part of the public contract.
 //
 // Non-goals: other metrics systems (the observers are easily written), metrics

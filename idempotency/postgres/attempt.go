@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
-// attempt is one Run. What keeps the effect to once is the fence: the completion
+// attempt is one Run. The fence makes the effect happen once: the completion
 // changes the record only if it is still that of this claim, and holds its lock
-// until the commit. The advisory lock only spares others the work in vain.
+// until the commit. The advisory lock only saves others useless work.
 type attempt struct {
 	*Transactional
 	message idempotency.Message
@@ -24,8 +24,8 @@ type attempt struct {
 	lock    int64
 	claimed idempotency.Claim
 	ran     bool // the handler was called
-	// pending is what an earlier Run left or, once there is something, this one
-	// leaves: a claim in doubt, or that the message is given up.
+	// pending is what an earlier Run left, or what this one leaves: a claim in
+	// doubt, or that the message is given up.
 	pending *idempotency.Pending
 }
 
@@ -42,10 +42,10 @@ func (a *attempt) release() {
 // same claim.
 const claimTries = 2
 
-// claim counts the attempt in a transaction of its own, so that one that takes
-// the process down counts too. It and the handler share a connection: whoever
-// waits for one holds no lease meanwhile. locked tells that the key could not be
-// claimed, because its handler runs.
+// claim counts the attempt in a transaction of its own, so that an attempt that
+// takes the process down counts too. It uses the handler's connection: so a Run
+// that waits for a connection holds no lease. locked reports that the key could
+// not be claimed because its handler runs.
 func (a *attempt) claim(ctx context.Context) (locked bool, err error) {
 	req := idempotency.ClaimRequest{
 		Owner: a.pending.Claiming(), Fingerprint: a.message.Fingerprint,
@@ -155,8 +155,8 @@ func (a *attempt) rollback(ctx context.Context, tx pgx.Tx) {
 	a.release()
 }
 
-// rolledBack tells whether a commit's error is the server's word that nothing
-// was committed. A server that shuts down may say so too late.
+// rolledBack reports whether a commit's error means that nothing was committed.
+// A server that is shutting down may send such an error after it has committed.
 func rolledBack(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return true

@@ -24,7 +24,7 @@ func (a *attempt) failed(ctx context.Context, err error) (idempotency.Result, er
 	return a.again(ctx, err)
 }
 
-// again has the message tried again after a backoff.
+// again leaves the message for another try after a backoff.
 func (a *attempt) again(ctx context.Context, err error) (idempotency.Result, error) {
 	wait := a.waits.Wait(a.claimed.Attempts)
 	result := a.result(idempotency.Retry, nil)
@@ -32,16 +32,16 @@ func (a *attempt) again(ctx context.Context, err error) (idempotency.Result, err
 	return a.settled(ctx, result, err, idempotency.Failure{RetryAfter: wait, Reason: err.Error()})
 }
 
-// interrupted has the message tried again, uncounted: the attempt ended through
-// no fault of it.
+// interrupted leaves the message for another try and does not count this one:
+// the message was not the reason.
 func (a *attempt) interrupted(ctx context.Context, wait time.Duration, err error) (idempotency.Result, error) {
 	result := a.result(idempotency.Retry, nil)
 	result.Wait = wait
 	return a.settled(ctx, result, err, idempotency.Failure{Uncounted: true, RetryAfter: wait, Reason: err.Error()})
 }
 
-// refuse deals with a message that no attempt can be made of. Its key, if it has
-// a record, is another message's.
+// refuse deals with a message for which no attempt can be made. If its key has
+// a record, that is another message's.
 func (a *attempt) refuse(ctx context.Context, reason error) (idempotency.Result, error) {
 	if a.options.DeadLetter == nil {
 		return idempotency.Result{Disposition: idempotency.Retry, Wait: a.waits.Wait(1)}, reason
@@ -54,7 +54,7 @@ func (a *attempt) refuse(ctx context.Context, reason error) (idempotency.Result,
 }
 
 // bury gives the message up: the dead letter first, then the key. The
-// transaction, which kept others away, is over: the lease has to do so.
+// transaction is over, so from here on only the lease keeps others away.
 func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, error) {
 	lease := a.claimed.Lease
 	if a.ran {
@@ -75,9 +75,9 @@ func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, e
 	return a.settled(ctx, result, nil, idempotency.Failure{Terminal: true, Reason: result.Reason})
 }
 
-// postpone leaves a message for later whose dead letter could not be kept. The
-// attempt counts if the handler ran, however the dead letter was cut off; if it
-// did not, the record stays as it was.
+// postpone leaves a message for later, because its dead letter could not be
+// written. The attempt counts if the handler ran, even if the dead letter was
+// only interrupted. If the handler did not run, the record stays as it was.
 func (a *attempt) postpone(ctx context.Context, err error) (idempotency.Result, error) {
 	result, tries := a.result(idempotency.Retry, nil), a.claimed.Attempts
 	if a.pending != nil {
@@ -128,10 +128,10 @@ func (a *attempt) fail(ctx context.Context, f idempotency.Failure) error {
 	return err
 }
 
-// doubted settles an attempt whose commit may have been carried out. Recording
-// a failure waits for the transaction's end, if the server still has it, and
-// then finds the record free, so that nothing was committed and never will be,
-// or completed.
+// doubted settles an attempt whose commit may have been carried out. To record
+// a failure it waits for the end of the transaction, if the server still has
+// it. Then the record is either completed, or free: in that case nothing was
+// committed, and nothing will be.
 func (a *attempt) doubted(ctx context.Context, value []byte, err error) (idempotency.Result, error) {
 	result := a.result(idempotency.Retry, nil)
 	result.Wait = a.waits.Wait(a.claimed.Attempts)

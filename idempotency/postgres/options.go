@@ -18,8 +18,8 @@ const (
 	DefaultIdleTimeout = time.Minute
 )
 
-// lockedWait is how long not to ask again for a key whose handler runs beyond
-// its lease: for how long it will, nobody knows.
+// lockedWait is how long to wait before asking again for a key whose handler
+// runs beyond its lease. Nobody knows how long it will run.
 const lockedWait = time.Second
 
 // TransactionalOptions are those of NewTransactional. Where they are named like
@@ -27,9 +27,9 @@ const lockedWait = time.Second
 type TransactionalOptions struct {
 	// StoreOptions are those of the table.
 	StoreOptions
-	// Lease is for how long a claim keeps others away until its transaction has
-	// begun; from then on the transaction does, for as long as it lasts. It is
-	// also for how long a message waits after a crash. DefaultLease if 0.
+	// Lease is how long a claim keeps others away until its transaction has
+	// begun. From then on the transaction keeps them away. It is also how long
+	// a message waits after a crash. DefaultLease if 0.
 	Lease time.Duration
 	// Timeout bounds what follows the handler, whose context may have ended:
 	// completion and commit, or the record of a failure. DefaultTimeout if 0.

@@ -13,7 +13,7 @@ import (
 )
 
 // retryLimit bounds how often one call is repeated on conflicts. Each conflict
-// means that somebody else got on, so that more than a few are rare.
+// means that somebody else succeeded, so more than a few in a row are rare.
 const retryLimit = 100
 
 var retryWaits = backoff.Range{First: time.Millisecond, Longest: 64 * time.Millisecond}

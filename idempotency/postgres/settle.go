@@ -83,7 +83,8 @@ func (s *Store) settle(ctx context.Context, verb string, lease idempotency.Lease
 	return fmt.Errorf("%s %s: %w", verb, lease.Key, idempotency.ErrLeaseLost)
 }
 
-// micros returns d in microseconds, rounded up: a lease of 1 ns is not none.
+// micros returns d in microseconds, rounded up: a lease of 1 ns must not become
+// 0.
 func micros(d time.Duration) int64 {
 	us := d.Microseconds()
 	if time.Duration(us)*time.Microsecond < d {

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
-// DefaultMaxResultBytes bounds a result unless an option says otherwise. A
-// larger one belongs where large values belong, and its address in the result.
+// DefaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
+// larger one elsewhere, and its address in the result.
 const DefaultMaxResultBytes = 1 << 20
 
 // DB is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by one

@@ -46,12 +46,12 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 	liveSQL = `SELECT count(*), count(*) FILTER (WHERE expires_at > clock_timestamp()) FROM {part}`
 )
 
-// Sweep deletes the expired rows and returns how many; expired rows are without
-// effect but for the room they take. It reads the whole table once, deletes at
-// most batch rows in a statement of its own (DefaultSweepBatch if 0), waits for
-// nobody and makes nobody wait beyond such a statement. Call it from time to
-// time, from one process or several; hourly is enough for most. When it fails it
-// returns how many were deleted by then.
+// Sweep deletes the expired rows and returns how many. Expired rows have no
+// effect; they only take room. It reads the whole table once and deletes at
+// most batch rows in one statement (DefaultSweepBatch if 0). It waits for
+// nobody, and makes nobody wait for longer than such a statement. Call it from
+// time to time, from one process or several; hourly is enough for most. When it
+// fails it returns how many were deleted by then.
 //
 // In a partitioned table it truncates the partitions whose rows have all expired
 // instead; for that its role must own them, or have TRUNCATE on them. While it

@@ -310,7 +310,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A Run needs one connection, whatever becomes of its message.
+// A Run needs one connection, for every outcome.
 func TestPoolOfOneConnection(t *testing.T) {
 	r := newRunner(t, postgres.TransactionalOptions{
 		MaxAttempts: 2, FirstRetry: time.Millisecond, LastRetry: 4 * time.Millisecond,

@@ -66,7 +66,8 @@ func newGuarded(t *testing.T, lose func(t *testing.T) (*goredis.Client, func()))
 	return g
 }
 
-// apply is a handler whose effect a repetition would double, but for the guard.
+// apply is a handler whose effect a repetition would double if there were no
+// guard.
 func (g *guarded) apply(ctx context.Context) ([]byte, error) {
 	g.ran++
 	return nil, pgx.BeginFunc(ctx, g.pool, func(tx pgx.Tx) error {

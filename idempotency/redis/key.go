@@ -10,7 +10,7 @@ import (
 // become one.
 var escapeID = strings.NewReplacer("%", "%25", "}", "%7D")
 
-// escapePattern makes what SCAN takes for a pattern stand for itself.
+// escapePattern escapes the characters that SCAN would take for a pattern.
 var escapePattern = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "^", `\^`, "-", `\-`)
 
 // name returns the server's key. What is in braces is the hash tag of Redis

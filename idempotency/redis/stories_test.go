@@ -102,7 +102,7 @@ func TestServerThatReadsItsDataRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for range 5 { // whoever asks may come too late
+	for range 5 { // the one who asks may come too late
 		if err = askWhileReading(t, server, s, completed.Key); err != nil {
 			break
 		}

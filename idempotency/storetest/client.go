@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
-// client is one process that works on keys, and misbehaves. It is for one
-// goroutine.
+// client is one process that works on keys, and makes mistakes on purpose. It
+// is for one goroutine.
 type client struct {
 	number   int
 	store    idempotency.Store

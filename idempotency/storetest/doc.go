@@ -3,8 +3,8 @@
 //
 // Run goes through the contract line by line. Histories lets clients that
 // crash, wake up late, repeat calls and forge leases loose on a store, and
-// compares each answer with an oracle: a second, deliberately plain telling of
-// the contract that shares no code with package idempotency.
+// compares each answer with an oracle: a second, deliberately simple
+// implementation of the contract that shares no code with package idempotency.
 //
 // What the oracle rejects:
 //

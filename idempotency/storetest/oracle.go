@@ -29,7 +29,7 @@ type belief struct {
 	last time.Duration
 }
 
-// oracle tells the contract a second time.
+// oracle implements the contract a second time.
 type oracle struct {
 	tolerance  time.Duration
 	clockFirst bool // see Subject.ReadsClockFirst
@@ -61,9 +61,10 @@ func (o oracle) after(b belief, c call) []belief {
 	return possible
 }
 
-// leftBehind returns what a call leaves of b, a record that it took for forgotten:
-// next, unless that was but a look with a clock. A call that took effect later may
-// have read its clock before.
+// leftBehind returns the record after a call that took b for forgotten. That is
+// next, with one exception: the store reads the clock first, and the call
+// changed nothing. Then b stays, because a later call may have read its clock
+// earlier, when b was not forgotten yet.
 func (o oracle) leftBehind(b, next belief, c call, when span) belief {
 	if !o.clockFirst || next.state != idempotency.Absent || c.answer.purged > 0 {
 		return next
@@ -73,17 +74,17 @@ func (o oracle) leftBehind(b, next belief, c call, when span) belief {
 	return b
 }
 
-// notBefore narrows when to what may be at or after the limit.
+// notBefore narrows when to the part that may be at or after the limit.
 func (o oracle) notBefore(when, limit span) span {
 	return span{max(when.lo, limit.lo-o.tolerance), when.hi}
 }
 
-// before narrows when to what may be before the limit.
+// before narrows when to the part that may be before the limit.
 func (o oracle) before(when, limit span) span {
 	return span{when.lo, min(when.hi, limit.hi+o.tolerance-1)}
 }
 
-// known goes on where it is settled whether the record is forgotten.
+// known is after, once it is decided whether the record is forgotten.
 func (o oracle) known(b belief, c call, when span) []belief {
 	b.last = max(b.last, when.lo)
 	switch c.verb {
@@ -127,7 +128,7 @@ func (o oracle) claim(b belief, c call, when span) []belief {
 	}
 }
 
-// afterWait is a claim of a key that is not to be had before end.
+// afterWait is a claim of a key that nobody can have before end.
 func (o oracle) afterWait(b belief, c call, when, end span, refusal idempotency.Outcome) []belief {
 	if late := o.notBefore(when, end); late.lo <= late.hi && c.answer.claim.Outcome == idempotency.Claimed {
 		return granted(b, c, late)
@@ -248,7 +249,7 @@ func (o oracle) purge(b belief, c call, when span) []belief {
 		belief{fence: b.fence, last: max(b.last, late.lo)})
 }
 
-// shownAs tells whether the record is what a reader of b should see.
+// shownAs reports whether the record is what a reader of b should see.
 func (b belief) shownAs(r idempotency.Record) bool {
 	if b.state == idempotency.Absent || r.State == idempotency.Absent {
 		return b.state == r.State

@@ -6,7 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
-// forgotten checks that the key is as if it had never been, but for its fence.
+// forgotten checks that the key is as if it had never been used, except for its
+// fence.
 func (b *bench) forgotten(former idempotency.Lease) {
 	b.Helper()
 	b.inspect(idempotency.Absent)

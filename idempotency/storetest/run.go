@@ -190,9 +190,9 @@ func (b *bench) pass(d time.Duration) {
 	b.subject.pass(b.T, d)
 }
 
-// inTime checks that f, which takes a key from the start to a call that must come
-// before d has passed, ends without an error. What it finds on a machine that
-// stood still for so long says nothing: then it begins again, with another key.
+// inTime checks that f ends without an error. f takes a key from the start to a
+// call that must come before d has passed. If the machine stood still for so
+// long, the result says nothing, and f begins again with another key.
 func (b *bench) inTime(d time.Duration, f func() error) {
 	b.Helper()
 	const rounds = 100

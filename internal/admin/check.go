@@ -36,7 +36,7 @@ type Finding struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
 	Detail  string  `json:"detail"`
-	// Remedy is the exact SQL, setting or command that mends a warning or
+	// Remedy is the exact SQL, setting or command that fixes a warning or
 	// failure.
 	Remedy string `json:"remedy,omitempty"`
 }

@@ -59,7 +59,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	}
 }
 
-// storeWritable tries whether a checkpoint could be saved, where there is a place
+// storeWritable tests whether a checkpoint could be saved, if there is a place
 // for it already. It leaves nothing behind.
 func (d *doctor) storeWritable(ctx context.Context) error {
 	exists, err := storeExists(ctx, d.cfg)

@@ -60,7 +60,7 @@ func (d *doctor) copies(ctx context.Context, c *cluster) {
 	}
 }
 
-// knownTopics are those that will be written to whatever comes.
+// knownTopics are the topics that will be written to in any case.
 func (d *doctor) knownTopics() []string {
 	topics := slices.Clone(d.topics)
 	if d.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {

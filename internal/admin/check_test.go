@@ -56,7 +56,7 @@ func TestCheckFinds(t *testing.T) {
 		check   string
 		outcome Outcome
 		words   string
-		mends   bool // the remedy is SQL that mends it
+		fixes   bool // the remedy is SQL that fixes it
 		since   int  // the major version that has what is broken
 	}{
 		{"nothing wrong", func(*fixture) {}, "slot", OK, "nobody is reading it", false, 14},
@@ -134,7 +134,7 @@ func TestCheckFinds(t *testing.T) {
 			f.setup()
 			tt.do(f)
 			got := wantFinding(t, Check(f.ctx(), f.Config), tt.check, tt.outcome, tt.words)
-			if tt.mends {
+			if tt.fixes {
 				f.exec(got.Remedy)
 				wantFinding(t, Check(f.ctx(), f.Config), tt.check, OK, "")
 			}

@@ -11,7 +11,7 @@
 //     never created anew unless the operator accepts the gap by name.
 //  3. Nothing in use is dropped; a refusal names the holder.
 //  4. A report says what was found even if the rest could not be asked, and
-//     every failure carries the statement, setting or command that mends it.
+//     every failure carries the statement, setting or command that fixes it.
 //
 // Non-goals: running the connector, watching over time, changing the settings
 // of PostgreSQL or Kafka.

@@ -215,7 +215,7 @@ func TestSetupOfMessageMode(t *testing.T) {
 
 // A function whose body is right may still be called otherwise than it should
 // be, and one in another schema is the one that applications may call.
-func TestSetupMendsTheFunctions(t *testing.T) {
+func TestSetupFixesTheFunctions(t *testing.T) {
 	f := messageFixture(t)
 	f.setup()
 	const signature = `outbox_emit(text, text, text, jsonb, jsonb, uuid)`
@@ -293,8 +293,8 @@ func TestCheckOfMessageMode(t *testing.T) {
 	f.setup()
 	f.exec(`DROP PUBLICATION cdc_outbox`)
 	finding := wantFinding(t, Check(f.ctx(), f.Config), "publication", Fail, "its messages are kept")
-	_, mend, _ := strings.Cut(finding.Remedy, "or: ")
-	f.exec(mend)
+	_, fix, _ := strings.Cut(finding.Remedy, "or: ")
+	f.exec(fix)
 	if r := Check(f.ctx(), f.Config); r.Err() != nil {
 		t.Errorf("after the remedy: %+v", r.Findings)
 	}

@@ -74,15 +74,15 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	return report, d.closeGap(ctx, report)
 }
 
-// readable refuses what would stop the next run all the same: it asks for the gap
-// to be accepted after that is mended.
+// readable refuses to accept a gap while the next run would stop anyway. The
+// operator is to fix that first.
 func (d *decision) readable(ctx context.Context) error {
 	if d.publication == nil {
-		return nil // it will be made of the tables, or that fails
+		return nil // it will be created for the tables, or the creation fails
 	}
 	failures, _, err := checkTables(ctx, d.conn, d.cfg, *d.publication, d.tables)
 	if err := errors.Join(append(failures, err)...); err != nil {
-		return fmt.Errorf("before a gap is accepted, what keeps the tables from being read is to be mended: %w", err)
+		return fmt.Errorf("before a gap is accepted, what keeps the tables from being read is to be fixed: %w", err)
 	}
 	return nil
 }
@@ -114,8 +114,8 @@ func planGap(v *view) *GapReport {
 }
 
 // samePublication compares the publications of two fingerprints, without their
-// tables: a slot can be read on if tables came or went, but not over the
-// creation of its publication.
+// tables. A slot can still be read if tables came or went, but not from before
+// its publication was created.
 func samePublication(a, b string) bool {
 	a, _, _ = strings.Cut(a, ":")
 	b, _, _ = strings.Cut(b, ":")
@@ -196,7 +196,8 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	return err
 }
 
-// explain says what is missing, as far as that is known, and what comes again.
+// explain says what is missing, as far as that is known, and what is published
+// again.
 func (r *GapReport) explain() string {
 	var b strings.Builder
 	switch {

@@ -58,8 +58,8 @@ type transaction struct {
 	Age *time.Duration
 }
 
-// pg_locks shows the transactions of all roles, pg_stat_activity the age of
-// one's own only.
+// pg_locks shows the transactions of all roles; pg_stat_activity shows the age
+// of the role's own only.
 const transactionsQuery = `
 SELECT DISTINCT l.pid, '', COALESCE(a.datname::text, ''), COALESCE(a.usename::text, ''), extract(epoch FROM now() - a.xact_start)::float8
   FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid

@@ -12,14 +12,14 @@ import (
 )
 
 // TestCheckRetention breaks, one at a time, what retention needs; where the
-// remedy is SQL it mends that.
+// remedy is SQL it fixes that.
 func TestCheckRetention(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		do      func(*fixture)
 		outcome Outcome
 		words   string
-		mends   bool
+		fixes   bool
 	}{
 		{"nothing wrong", func(*fixture) {}, OK, "published rows go after 24h", false},
 		{"no such column", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP COLUMN created_at`) }, Fail, `no column "created_at"`, true},
@@ -38,7 +38,7 @@ func TestCheckRetention(t *testing.T) {
 			f.setup()
 			tt.do(f)
 			found := wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", tt.outcome, tt.words)
-			if tt.mends {
+			if tt.fixes {
 				_, sql, _ := strings.Cut(found.Remedy, "or: ")
 				f.exec(sql)
 				wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")

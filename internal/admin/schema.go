@@ -96,7 +96,7 @@ func additionalColumns(fields []string) []column {
 	return cols
 }
 
-// distinct leaves out columns without a name and those whose name came before.
+// distinct leaves out columns without a name, and repetitions of a name.
 func distinct(cols []column) []column {
 	seen := map[string]bool{"": true}
 	return slices.DeleteFunc(cols, func(c column) bool {

@@ -13,7 +13,7 @@ import (
 
 // Script returns what Setup does to the database as a psql script that can be
 // run again and again: the same statements. It is written without a look at the
-// database, which those that depend on it take themselves.
+// database. Statements that depend on the database look for themselves.
 func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	tables := cfg.Source.Tables
 	if cfg.Source.Mode == config.ModePoll {
@@ -101,7 +101,7 @@ func checkpointTable(cfg *config.Config) string {
 	t, err := pg.ParseTable(cfg.Checkpoint.Table)
 	switch {
 	case err != nil:
-		return cfg.Checkpoint.Table // PostgreSQL has more to say about it
+		return cfg.Checkpoint.Table // PostgreSQL reports what is wrong with it
 	case !strings.Contains(cfg.Checkpoint.Table, "."):
 		return sqltext.Name(t.Name) // where search_path leads
 	}

@@ -120,8 +120,8 @@ func (s *setup) ensureTables(ctx context.Context) error {
 	return nil
 }
 
-// fits tells whether the table is there, and refuses one that cannot be read or
-// lacks columns: a slot would keep the log for nothing.
+// fits reports whether the table is there. It refuses one that cannot be read
+// or lacks columns: a slot would keep the log for nothing.
 func (s *setup) fits(ctx context.Context, t pg.Table) (exists bool, err error) {
 	info, ok, err := catalog.ReadTable(ctx, s.conn, t)
 	if err != nil || !ok {
@@ -237,8 +237,9 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	return nil
 }
 
-// promiseSnapshot notes that the first run is to publish a snapshot, before
-// there is a slot: one without a checkpoint may have been read.
+// promiseSnapshot notes that the first run is to publish a snapshot. It does so
+// before there is a slot: nobody can tell later whether a slot without a
+// checkpoint was read.
 func (s *setup) promiseSnapshot(ctx context.Context) error {
 	if s.cfg.Source.Snapshot != config.SnapshotInitial {
 		return nil

@@ -78,8 +78,8 @@ func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
 }
 
 // build creates an index, which takes the time that its table needs. It waits
-// for the transactions of others without a limit: given up, CREATE INDEX
-// CONCURRENTLY leaves an index behind that is of no use.
+// for the transactions of others without a limit, because an interrupted CREATE
+// INDEX CONCURRENTLY leaves an invalid index behind.
 func (s *setup) build(ctx context.Context, sql string) error {
 	if err := execute(ctx, s.conn, "SET lock_timeout = 0"); err != nil {
 		return err
@@ -122,8 +122,8 @@ func pollColumns(cfg *config.Config) []column {
 		column{p.PublishedAt, "timestamptz"})
 }
 
-// pollStorage has dead versions removed after a fixed number of them, however
-// large the table is: marking a row leaves one.
+// pollStorage makes autovacuum remove dead versions after a fixed number of
+// them, for a table of any size. Marking a row leaves one.
 const pollStorage = " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)"
 
 // pollScript is Script in poll mode.

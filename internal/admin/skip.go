@@ -58,8 +58,9 @@ func ParseSkip(text string) (pg.LSN, error) {
 
 // SkipTransaction has the next run pass over the one transaction whose commit
 // record is at the position, which run refuses. It notes the transaction in the
-// checkpoint and moves nothing: what comes before it is published as ever. Without
-// yes it only says what would be passed over. It refuses while the slot is in use.
+// checkpoint and moves nothing: what comes before it is published as always.
+// Without yes it only says what would be passed over. It refuses while the slot
+// is in use.
 func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes bool) (*SkipReport, error) {
 	if cfg.Source.Mode == config.ModePoll {
 		return nil, noSlot("setup --accept-gap")
@@ -126,7 +127,7 @@ type skip struct {
 	at     pg.LSN   // of its commit record
 	router *transform.Router
 	past   checkpoint.Past
-	replay *checkpoint.Replay // or another log's transaction might be passed over
+	replay *checkpoint.Replay // otherwise a transaction of another log might be passed over
 }
 
 func newSkip(ctx context.Context, d *decision, at pg.LSN) (*skip, error) {
@@ -209,7 +210,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 			ev, err := s.router.RouteMessage(msg)
 			if msg.NonTransactional {
 				end = msg.Row.Position.CommitLSN
-				if end <= s.past.Known { // read already; a transaction may commit right behind it
+				if end <= s.past.Known { // read already; but a transaction may commit right behind it
 					continue
 				}
 			}
@@ -233,8 +234,8 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 	}
 }
 
-// ours tells whether the table is one of those that run reads events from: by its
-// name of then, or now.
+// ours reports whether run reads events from the table: by its name at that
+// time, or its name now.
 func (s *skip) ours(rel *pg.Relation) bool {
 	return slices.Contains(s.view.tables, pg.Table{Schema: rel.Namespace, Name: rel.Name}) || slices.Contains(s.oids, rel.OID)
 }
@@ -269,8 +270,9 @@ func (r *SkipReport) note(row *pg.Row, e SkippedEvent) {
 	}
 }
 
-// reached ends the transaction in the report, if it has events, and tells whether
-// it is the one. The server has sent everything up to end.
+// reached ends the transaction in the report, if it has events, and reports
+// whether it is the one that is looked for. The server has sent everything up
+// to end.
 func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 	if _, err := s.replay.Reached(end); err != nil {
 		return false, err

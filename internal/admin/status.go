@@ -110,8 +110,8 @@ type CheckpointStatus struct {
 	Snapshot bool `json:"snapshot,omitempty"`
 }
 
-// Status looks at slot, publication and checkpoint. It changes nothing and
-// tells what it can when PostgreSQL or Kafka is down.
+// Status looks at slot, publication and checkpoint. It changes nothing. When
+// PostgreSQL or Kafka is down, it reports what it can.
 func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	if cfg.Source.Mode == config.ModePoll {
 		return pollStatus(ctx, cfg)
@@ -147,8 +147,8 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	return r
 }
 
-// patiently asks PostgreSQL, which may be stopped, or hold a lock that the
-// question waits for.
+// patiently asks PostgreSQL, with a limit: the server may be suspended, or
+// somebody may hold a lock that the question waits for.
 func patiently(ctx context.Context, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
@@ -170,9 +170,9 @@ func (r *StatusReport) note(errs ...error) {
 	}
 }
 
-// Err is an error of the class of the worst that was found: failure.Loss for a
-// lost slot, failure.Transient for a server that does not answer, or a connector
-// that does not get on.
+// Err is an error with the worst class that was found: failure.Loss for a lost
+// slot, failure.Transient for a server that does not answer or a connector that
+// is stuck.
 func (r *StatusReport) Err() error {
 	if !r.bad {
 		return nil

@@ -29,7 +29,7 @@ type InstanceStatus struct {
 	Remedy  string   `json:"remedy,omitempty"`
 }
 
-// askInstance returns nil where nobody answers, or somebody else.
+// askInstance returns nil where nobody answers, or a program that is not ours.
 func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 	address, ok := httpapi.Address(cfg.HTTP.Listen)
 	if !ok {
@@ -79,7 +79,7 @@ type instanceState struct {
 	Mode string `json:"mode"` // of poll mode only
 
 	MissingTopics []string `json:"missing_topics"`
-	Remedy        string   `json:"remedy"` // of one that does not read
+	Remedy        string   `json:"remedy"` // of a connector that does not read
 }
 
 // remedy is what the connector knows to do, or the place where to look.
@@ -97,8 +97,8 @@ func (s instanceState) remedy(cfg *config.Config) string {
 	return "see the `remedy` in its log; `cdc-outbox check` looks at every requirement"
 }
 
-// reads tells whether the connector is one of this configuration, as far as it
-// says.
+// reads reports whether the connector belongs to this configuration, as far as
+// that shows.
 func (s instanceState) reads(cfg *config.Config) bool {
 	if cfg.Source.Mode == config.ModePoll {
 		return s.Mode == config.ModePoll
@@ -112,7 +112,7 @@ func getJSON(ctx context.Context, address, path string, into any) error {
 	if err != nil {
 		return fmt.Errorf("ask http.listen: %w", err)
 	}
-	// A proxy of the environment has no business between the two.
+	// A proxy of the environment must not come between the two.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(request)
 	if err != nil {
@@ -130,8 +130,8 @@ func getJSON(ctx context.Context, address, path string, into any) error {
 const standsStill = 30 * time.Second
 
 // stuck says why events do not get through although the slot is being read; ""
-// if nothing says so. The connector itself knows best; without it, a slot that
-// is behind and a checkpoint that is old tell.
+// if they do. The connector itself knows best. Without its answer, a slot that
+// is behind and an old checkpoint mean that it is stuck.
 func (r *StatusReport) stuck() string {
 	if i := r.Instance; i != nil {
 		if i.Ready {

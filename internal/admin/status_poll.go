@@ -167,7 +167,8 @@ func laneList(lanes []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// waiting prints the rows that are not published, as they would be.
+// waiting prints the rows that are not published yet, in the form in which they
+// would be.
 func (t *tail) waiting(ctx context.Context, conn *pgx.Conn) error {
 	for _, name := range t.tables {
 		table, err := poll.ReadTable(ctx, conn, t.cfg.Source.Poll, t.cfg.Event, t.router, name)

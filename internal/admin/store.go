@@ -41,8 +41,8 @@ func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 	return v.load(ctx, store)
 }
 
-// storePatience bounds a write to the store, which in Kafka would go on for as
-// long as a broker may still have taken it.
+// storePatience bounds a write to the store. A write to Kafka would go on for
+// as long as a broker may still have taken it.
 var storePatience = 20 * time.Second
 
 // written bounds a write to the store.

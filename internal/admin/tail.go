@@ -28,7 +28,7 @@ type TailOptions struct {
 	JSON bool
 	// Limit ends after so many events; 0 means no limit.
 	Limit int
-	// Out takes the events, Notes a few words on what is going on.
+	// Out takes the events, Notes takes messages about what is going on.
 	Out, Notes io.Writer
 }
 
@@ -192,7 +192,7 @@ func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
 				return err
 			}
 		case wal.Commit, wal.Keepalive:
-			stream.Confirm(msg.End) // or the temporary slot would retain WAL
+			stream.Confirm(msg.End) // otherwise the temporary slot would retain WAL
 		}
 	}
 }

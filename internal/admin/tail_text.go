@@ -32,8 +32,8 @@ func (p consolePrinter) print(_ context.Context, ev *transform.Event, bad *trans
 	return err
 }
 
-// showText shows text as it is unless that would tear the line or the terminal,
-// and null as such.
+// showText shows text as it is, unless that would break the line or disturb the
+// terminal. It shows null as null.
 func showText(v []byte) string {
 	if v == nil {
 		return "null"

@@ -21,10 +21,10 @@ import (
 // the slot is in use, and before it drops anything it makes sure that it can
 // drop all. Without yes it changes nothing, and the steps say what it would drop.
 //
-// The order is that of what a run can live with should a step fail all the same:
-// a slot without its checkpoint is read on from where it is, and what is left is
-// for another teardown to drop. A checkpoint without its slot, or a slot without
-// its publication, would be a loss.
+// The order is chosen for the case that a step fails. A slot without its
+// checkpoint is still readable from where it is, and another teardown can drop
+// the rest. A checkpoint without its slot, or a slot without its publication,
+// would look like a loss.
 func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) {
 	if cfg.Source.Mode == config.ModePoll {
 		return teardownPolling(ctx, cfg, yes)
@@ -54,7 +54,7 @@ func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) 
 	return t.steps, nil
 }
 
-// untouched says of an error that it came before anything was done.
+// untouched adds to an error that nothing was changed.
 func untouched(err error) error { return fmt.Errorf("nothing was dropped: %w", err) }
 
 // object is something that teardown drops.
@@ -134,8 +134,8 @@ func (t *teardown) writable(ctx context.Context) error {
 	return err
 }
 
-// planCheckpoint plans to forget the stored position; its topic or table may be
-// others' too, and stays.
+// planCheckpoint plans to forget the stored position. Its topic or table stays:
+// others may use it too.
 func (t *teardown) planCheckpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
@@ -173,7 +173,7 @@ func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
 	return true, storeWritable(ctx, t.cfg, t.store, store.Forgettable)
 }
 
-// owns refuses the checkpoint of another connector that has the same key: two
+// owns refuses a checkpoint of another connector under the same key: two
 // servers may have databases and slots of the same names.
 func (t *teardown) owns(cp checkpoint.Checkpoint) error {
 	s, slot := t.server, t.cfg.Source.Slot
@@ -223,7 +223,8 @@ func (t *teardown) mayReplicate(ctx context.Context) error {
 	return nil
 }
 
-// dropSlot names who took the slot since it was looked at.
+// dropSlot drops the slot. If somebody has taken it in the meantime, the error
+// names the holder.
 func (t *teardown) dropSlot(ctx context.Context) error {
 	name := t.cfg.Source.Slot
 	err := catalog.DropSlot(ctx, t.conn, name)
@@ -270,8 +271,8 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	return nil
 }
 
-// emit says what becomes of the functions that write messages: like the tables,
-// they are the applications'.
+// emit reports that the functions that write messages stay: like the tables,
+// they belong to the applications.
 func (t *teardown) emit(ctx context.Context) error {
 	if t.cfg.Source.Mode != config.ModeMessage {
 		return nil

@@ -187,7 +187,7 @@ func TestTeardownWithoutKafka(t *testing.T) {
 // a repetition drops it.
 func TestTeardownFailsHalfWay(t *testing.T) {
 	for name, half := range map[string]struct {
-		fail func(*fixture, *kfake.Cluster) (mend func())
+		fail func(*fixture, *kfake.Cluster) (fix func())
 		done []string
 	}{
 		"at the checkpoint": {func(_ *fixture, c *kfake.Cluster) func() {
@@ -212,13 +212,13 @@ func TestTeardownFailsHalfWay(t *testing.T) {
 			c := f.withKafka()
 			f.setup()
 			f.save()
-			mend := half.fail(f, c)
+			fix := half.fail(f, c)
 			steps, err := Teardown(f.ctx(), f.Config, true)
 			if err == nil || !strings.Contains(failure.RemedyOf(err), "teardown --yes drops the rest") {
 				t.Fatalf("error %v with remedy %q", err, failure.RemedyOf(err))
 			}
 			wantSteps(t, steps, half.done...)
-			mend()
+			fix()
 			if err := Status(f.ctx(), f.Config).Err(); failure.ClassOf(err) == failure.Loss {
 				t.Errorf("the next run would take what is left for a loss: %v", err)
 			}

@@ -13,9 +13,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// view is what the checkpoint and the database show at one time. Its parts are
-// read in the order that checkpoint.Server asks for, so that the progress of a
-// running connector does not look like a loss: slot, checkpoint, server.
+// view is the state of checkpoint and database. Its parts are read in the order
+// that checkpoint.Server asks for, so that the progress of a running connector
+// does not look like a loss: slot, checkpoint, server.
 type view struct {
 	tables      []pg.Table
 	seen        checkpoint.Server
@@ -106,8 +106,8 @@ func (v *view) compare(cfg *config.Config) error {
 	return nil
 }
 
-// undecided is the error of a slot of which nobody knows whether the snapshot
-// that is asked for was published.
+// undecided is the error of a slot where nobody knows whether the snapshot that
+// is asked for was published.
 func (v *view) undecided(cfg *config.Config) error {
 	if cfg.Source.Snapshot == config.SnapshotInitial && v.seen.Exists && v.looked && v.stored == nil && !v.owed {
 		return checkpoint.Undecided(v.seen.Slot)

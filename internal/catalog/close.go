@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// closePatience bounds the farewell to a server that does not answer.
+// closePatience bounds the close of a connection whose server does not answer.
 const closePatience = time.Second
 
-// Close closes a connection, or a stream, on which nothing is pending; the zero
-// value is none. What it would say does not matter: the server ends what the
-// connection held either way.
+// Close closes a connection, or a stream, on which nothing is pending. It does
+// nothing for the zero value. Errors do not matter: the server ends what the
+// connection held in any case.
 func Close[C interface {
 	comparable
 	Close(context.Context) error

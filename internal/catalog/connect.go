@@ -32,16 +32,16 @@ var sessionParams = map[string]string{
 }
 
 // Connect opens an ordinary connection for catalog queries. Its errors carry a
-// failure.Class. A statement whose server is silent for answerTimeout fails and
-// closes the connection, unless it was announced to Patient; one that waits for a
-// lock fails after lockTimeout.
+// failure.Class. A statement fails, and the connection is closed, when the
+// server is silent for answerTimeout, unless Patient announced it. A statement
+// that waits for a lock fails after lockTimeout.
 func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return ConnectBeside(ctx, url, nil)
 }
 
-// ConnectBeside is Connect to the address that a stream comes from: what other
-// hosts of the URL say, such as that they take no connections, does not concern
-// it. Where the URL does not lead there any more, or at is nil, it is Connect.
+// ConnectBeside is Connect to the address that a stream comes from. It does not
+// ask other hosts of the URL. If the URL does not lead to that address any
+// more, or at is nil, it is Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -70,9 +70,9 @@ func ConnectStore(ctx context.Context, url, name string, params map[string]strin
 	return open(ctx, cfg, answerTimeout)
 }
 
-// setLockTimeout has a statement that waits for a lock fail, in place of a
-// connection on which no answer comes. An operator may set another one in the
-// URL, or with it turn it off.
+// setLockTimeout makes a statement that waits for a lock fail, so that it is
+// not taken for a server that does not answer. In the URL an operator may set
+// another timeout, or turn it off.
 func setLockTimeout(cfg *pgconn.Config) {
 	if cfg.RuntimeParams["lock_timeout"] == "" {
 		cfg.RuntimeParams["lock_timeout"] = strconv.FormatInt(lockTimeout.Milliseconds(), 10)
@@ -80,9 +80,9 @@ func setLockTimeout(cfg *pgconn.Config) {
 }
 
 // ConnectReplication opens a logical replication connection (a walsender). Its
-// errors carry a failure.Class. It has no limit for locks, as the creation of a
-// slot waits for transactions by their locks; otherwise it is as Connect until
-// Open takes it over.
+// errors carry a failure.Class. It has no lockTimeout, because the creation of
+// a slot waits for transactions by their locks. Otherwise it is as Connect,
+// until wal.Open takes the connection over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
 	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {
@@ -100,7 +100,7 @@ func prepare(cfg *pgconn.Config) {
 	prepareOwn(cfg)
 }
 
-// prepareOwn sets what any connection of ours has.
+// prepareOwn sets what every connection of ours has.
 func prepareOwn(cfg *pgconn.Config) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = applicationName

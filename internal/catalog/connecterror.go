@@ -15,7 +15,7 @@ import (
 
 // connectFailed puts the error of a connection attempt into one line, and gives
 // it a failure.Class and a remedy. pgconn tries each address with and without
-// TLS and reports every attempt; what matters is said once here.
+// TLS and reports every attempt; connectFailed says each thing once.
 func connectFailed(err error, cfg *pgconn.Config) error {
 	connect, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -56,9 +56,9 @@ type connectError struct {
 func (e *connectError) Error() string { return e.text }
 func (e *connectError) Unwrap() error { return e.err }
 
-// attempts lists what went wrong, each thing once, and without the refusal of
-// TLS that only led to the next attempt; refusedTLS tells that there was no
-// other.
+// attempts lists what went wrong, each thing once. A refusal of TLS that only
+// led to the next attempt is left out. refusedTLS reports that this was the
+// only thing that went wrong.
 func attempts(err error) (texts []string, refusedTLS bool) {
 	for _, e := range flatten(err) {
 		for line := range strings.SplitSeq(e.Error(), "\n") {

@@ -1,6 +1,7 @@
-// Package catalog asks PostgreSQL: how to connect, what server, slot, publication
-// and tables there are and whether they fit, and the rows of a snapshot. Whoever
-// runs, checks, shows or sets up a pipeline asks here, so that all get one answer.
+// Package catalog asks PostgreSQL: how to connect, what server, slot,
+// publication and tables there are and whether they fit, and the rows of a
+// snapshot. run, check, status and setup all ask here, so that all get the same
+// answer.
 //
 // Invariants:
 //
@@ -8,8 +9,8 @@
 //     server is silent for too long; Patient announces what may take longer.
 //  2. Errors are told apart by SQLSTATE, never by text, and carry a
 //     failure.Class.
-//  3. What refuses a table, a slot or a publication is one function for all:
-//     CheckTables, Slot.Unfit, Publication's checks.
+//  3. One function decides for all of them whether a table, a slot or a
+//     publication is refused: CheckTables, Slot.Unfit, CheckPublication.
 //
 // Non-goals: streaming (wal), outbox columns (transform), changes that nobody
 // asked for.

@@ -16,11 +16,11 @@ const hasIdentity = `CASE c.relreplident
             ELSE EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisreplident)
        END`
 
-// EnsurePublicationSQL creates the publication as CreatePublication does, or adds
-// to one that exists the tables that it lacks. It is a block that looks at the
-// tables itself, so that it does the same whoever runs it, and when. It refuses to
-// add a table whose UPDATEs PostgreSQL would refuse from then on (SQLSTATE 55000,
-// with a hint).
+// EnsurePublicationSQL creates the publication as CreatePublication does, or
+// adds to one that exists the tables that it lacks. It is a block that looks at
+// the tables itself, so that it does the same for every user and at any time.
+// It refuses to add a table whose UPDATEs PostgreSQL would refuse from then on
+// (SQLSTATE 55000, with a hint).
 func EnsurePublicationSQL(name string, tables []pg.Table) string {
 	if len(tables) == 0 {
 		return "DO $setup$ BEGIN\n" +

@@ -22,8 +22,8 @@ var ErrSlotActive = errors.New("replication slot is active elsewhere")
 var ErrUnknownHost = errors.New("unknown host")
 
 // ErrTerminated is wrapped by the error of a connection that an administrator's
-// command ended: a fast shutdown, or pg_terminate_backend. The server says the
-// same of both.
+// command ended: a fast shutdown, or pg_terminate_backend. The server reports
+// both in the same way.
 var ErrTerminated = errors.New("the server ended the connection on an administrator's command")
 
 // ErrUnavailable is wrapped by the error of a connection that the server refused
@@ -47,9 +47,9 @@ const (
 	routineRequirements = "CheckLogicalDecodingRequirements"
 )
 
-// Classify gives an error of the server or of connecting its failure.Class and a
-// remedy, and has it wrap the error above that it means. Errors it knows nothing
-// about stay transient.
+// Classify gives an error of the server, or of a connection attempt, its
+// failure.Class and a remedy, and makes it wrap one of the errors above where
+// one fits. Unknown errors stay transient.
 func Classify(err error) error {
 	if err == nil {
 		return nil

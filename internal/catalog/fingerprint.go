@@ -39,8 +39,8 @@ func NoTables(fingerprint string) bool {
 	return fingerprint == "" || strings.HasSuffix(fingerprint, ":")
 }
 
-// memberships names each reason why a table is published; the catalogs give a
-// reason that ends and comes back another name.
+// memberships names each reason why a table is published. If a reason ends and
+// comes back, the catalogs give it another OID, so its name differs.
 func (p Publication) memberships(t pg.Table) (members []string) {
 	if p.AllTables {
 		return []string{"all"}

@@ -38,7 +38,7 @@ func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) 
 	return held, nil
 }
 
-// Release ends the snapshot. A nil one is ended already.
+// Release ends the snapshot. On nil it does nothing.
 func (h *HeldSnapshot) Release() {
 	if h == nil {
 		return

@@ -15,9 +15,9 @@ import (
 
 const (
 	// answerTimeout is how long a server that was asked may say nothing. It is
-	// longer than lockTimeout, so that a lock that is waited for is told from a
-	// server that does not answer, and shorter than what callers wait at the
-	// longest, so that its error is the one that is seen.
+	// longer than lockTimeout, so that a wait for a lock is not taken for a
+	// server that does not answer. It is shorter than the deadlines of callers,
+	// so that its error is the one that is seen.
 	answerTimeout = 8 * time.Second
 	// lockTimeout is how long the server lets a statement of ours wait for a lock.
 	lockTimeout = 5 * time.Second
@@ -27,12 +27,11 @@ const (
 // for as long as it may.
 var errSilent = errors.New("no answer from PostgreSQL")
 
-// line is a connection whose server must not keep silent: a read that waits
-// longer than the limit fails, and so does a write. Deadlines that are set on
-// it hold besides; the earlier one counts. So whatever pgconn waits for, a
-// COMMIT or a close included, ends, with a context that has a deadline or
-// without: pgconn reads only while it waits for an answer, but for
-// notifications.
+// line is a connection with a limit on the server's silence: a read or a write
+// that waits longer fails. Deadlines may be set on it too; the earlier one
+// counts. pgconn reads only while it waits for an answer or for notifications.
+// So whatever it waits for ends, a COMMIT or a close included, even under a
+// context without a deadline.
 //
 // Like every net.Conn it is safe for concurrent use; one goroutine reads.
 type line struct {
@@ -40,8 +39,7 @@ type line struct {
 
 	mu      sync.Mutex
 	silence time.Duration // the limit; 0 for none
-	// ask is called in place of giving up on a read, unless it is nil: see
-	// Patient.
+	// ask, unless nil, is called instead of giving up on a read: see Patient.
 	ask                   func() error
 	readBy, writeBy       time.Time // as set by the user; zero for none
 	readUntil, writeUntil time.Time // the limit of the call that is in progress
@@ -133,8 +131,8 @@ func (l *line) begin(until *time.Time, by func() time.Time, set func(time.Time) 
 	return set(earlier(by(), *until))
 }
 
-// exceeded returns what a passed deadline means: the silence, or nil where the
-// user's own has passed.
+// exceeded returns the error of a passed deadline: that of a silent server, or
+// nil if the user's own deadline has passed.
 func (l *line) exceeded(by func() time.Time) (silent *silentError, ask func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,9 +171,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// silentError is errSilent with how long. It is no timeout in the sense of
-// net.Error, as that is to pgconn something after which the connection may
-// still be used.
+// silentError is errSilent with the length of the silence. It is no timeout in
+// the sense of net.Error: pgconn would take the connection for usable after
+// one.
 type silentError struct {
 	limit time.Duration
 	asked error // why it was not waited for any longer, where the server was asked

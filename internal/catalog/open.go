@@ -16,11 +16,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// open and openReplication are the only places of the program that open a
-// connection to PostgreSQL (a rule of the linter sees to that), so that each is
-// a line: whatever is asked on it has an end.
+// open and openReplication are the only places that open a connection to
+// PostgreSQL (the linter has a rule for that). So each connection is a line,
+// and every question on it ends.
 
-// open opens an ordinary connection, whose server may be silent for so long.
+// open opens an ordinary connection, with a limit on the server's silence.
 func open(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration) (*pgx.Conn, error) {
 	return openAt(ctx, cfg, silence, nil)
 }
@@ -49,11 +49,11 @@ func openReplication(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, e
 	})
 }
 
-// anyHost connects to the first of the addresses that takes us. pgconn would try
-// them too, but none behind one that refuses the password, the database or the
-// right to connect, and would not tell which said what: a host may refuse for
-// good, as a standby whose pg_hba.conf is another, while the next is only down
-// for a while. So it gets one address at a time.
+// anyHost connects to the first address that accepts us. It gives pgconn one
+// address at a time. With several, pgconn stops at the first that refuses the
+// password, the database or the right to connect, and does not tell which
+// address said what. But a host may refuse for good, as a standby with another
+// pg_hba.conf does, while the next one is only down for a while.
 func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error)) (conn C, err error) {
 	var errs []error
 	later := false
@@ -76,12 +76,12 @@ func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error
 	return conn, refusal(errs)
 }
 
-// errSecondChoice is the error of a server that target_session_attrs has only
-// where there is no other.
+// errSecondChoice is the error of a server that target_session_attrs accepts
+// only if there is no other.
 var errSecondChoice = errors.New("not the kind of server that target_session_attrs prefers")
 
-// firstChoice is validate, but that a server which is not preferred is an error:
-// pgconn falls back on it at once, as it knows of no other address.
+// firstChoice is validate, except that a server which is not preferred is an
+// error. pgconn would accept it at once, because it knows of no other address.
 func firstChoice(validate pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 	if validate == nil {
 		return nil
@@ -151,8 +151,8 @@ func isAt(ctx context.Context, one *pgconn.Config, at net.Addr) bool {
 	return address == at.String()
 }
 
-// refusal is the error of an attempt at several addresses. What may pass at one
-// of them may pass; what is wrong for good counts only if all say so.
+// refusal is the error of an attempt at several addresses. If the error of one
+// of them may pass, so may this one. It is permanent only if all are.
 func refusal(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

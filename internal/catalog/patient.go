@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// askEvery is how often a server is asked what a statement is waiting for that
-// may take long.
+// askEvery is how often the server is asked what a long statement is waiting
+// for.
 const askEvery = 5 * time.Second
 
-// Waiting is what a statement waits for, by the server's account.
+// Waiting is what a statement waits for, as the server says.
 type Waiting struct {
 	Event string    // wait_event_type and wait_event of pg_stat_activity; empty while it works
 	For   []Blocker // who is in its way
@@ -69,11 +69,11 @@ func (b Blocker) String() string {
 }
 
 // Patient lets the statements on conn take as long as they need, until end is
-// called: the creation of a slot, which waits for every transaction that is
-// running, a sort, the building of an index. While the server says nothing it
-// is asked, on another connection to url, what it is at; tell hears the answer,
-// unless it is nil. A server that does not answer, or does not know the
-// connection any more, breaks it. So does the end of ctx, at the next question.
+// called: the creation of a slot, which waits for every running transaction, a
+// sort, the building of an index. While the server says nothing, it is asked on
+// another connection to url what it is doing. tell, unless nil, is called with
+// the answer. If the server does not answer, or does not know conn any more,
+// conn is broken. The end of ctx does the same, at the next question.
 //
 // tell is called by the goroutine that waits for the statement, and must not
 // use conn.
@@ -102,7 +102,7 @@ func (l *line) replace(silence time.Duration, ask func() error) (before time.Dur
 	return before
 }
 
-// errForgotten means that a statement that is waited for is under way no more.
+// errForgotten means that the server does not run the statement any more.
 var errForgotten = errors.New("the server does not know of the connection any more")
 
 // A role sees wait_event of its own sessions, and the age of the others'

@@ -13,9 +13,10 @@ import (
 )
 
 // CheckTables reads the tables and returns what is wrong with them, and with a
-// publication for reading them: see CheckPublication. needed says which columns
-// of a table events cannot do without; where it fails the table's own columns do
-// not suffice, which the stream tells. A table that is missing is a failure too.
+// publication for reading them: see CheckPublication. needed returns the
+// columns of a table that events cannot do without. If it fails, the table
+// itself lacks columns, which the stream will report. A missing table is a
+// failure too.
 func CheckTables(ctx context.Context, conn *pgx.Conn, p Publication, tables []pg.Table,
 	needed func(*pg.Relation) ([]string, error),
 ) (failures, warnings []error, err error) {
@@ -44,9 +45,9 @@ func CheckTables(ctx context.Context, conn *pgx.Conn, p Publication, tables []pg
 }
 
 // CheckPublication returns what is wrong with a publication for reading the
-// tables: failures would lose or mangle events, warnings harm somebody else or
-// hide something. needed are the columns that must be published, by table. All
-// errors carry a remedy.
+// tables. Failures would lose or damage events. Warnings are about harm to
+// others, or about something that is hidden. needed are the columns that must
+// be published, by table. All errors carry a remedy.
 func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]string) (failures, warnings []error) {
 	if !p.Insert && len(tables) > 0 {
 		failures = append(failures, failure.Configf(
@@ -141,7 +142,7 @@ func (p Publication) publishedAs(t TableInfo) (root pg.Table, ok bool) {
 	return root, ok
 }
 
-// warnAbout finds what PostgreSQL does to the application on account of the
+// warnAbout finds what PostgreSQL will refuse to the application because of the
 // publication.
 func warnAbout(p Publication, t TableInfo) []error {
 	if !p.Publishes(t.Table) || t.ReplicaIdentity || !p.Update && !p.Delete {

@@ -52,8 +52,8 @@ type PublishedSchema struct {
 // ReadPublication reads a publication as it was at one time; ok is false where
 // there is none. It runs a transaction of its own.
 func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Publication, ok bool, err error) {
-	// A snapshot of each part would show a membership that went beside one that
-	// came later, as if they had been there together.
+	// With one snapshot for each part, a membership that ended and one that
+	// came later would look as if they had been there together.
 	at := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, conn, at, func(tx pgx.Tx) error {
 		p, ok, err = publicationIn(ctx, tx, name)
@@ -155,8 +155,8 @@ func CreatePublication(ctx context.Context, conn *pgx.Conn, name string, tables 
 }
 
 // CreatePublicationSQL is the statement that CreatePublication runs. Without
-// tables the publication is empty: logical messages pass by it, but the stream
-// asks for one.
+// tables the publication is empty: logical messages do not need it, but the
+// stream must name one.
 func CreatePublicationSQL(name string, tables []TableInfo) string {
 	names := make([]string, len(tables))
 	operations, viaRoot := "insert, update", ""
@@ -178,7 +178,7 @@ func CreatePublicationSQL(name string, tables []TableInfo) string {
 }
 
 // ClassifyPublicationError adds class and remedy to the errors of a publication's
-// creation or change that only an operator can mend.
+// creation or change that only an operator can fix.
 func ClassifyPublicationError(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -36,7 +36,7 @@ func readTable(t *testing.T, conn *pgx.Conn, table pg.Table) TableInfo {
 	return info
 }
 
-// Each remedy must be SQL that mends what it is about.
+// Each remedy must be SQL that fixes what it is about.
 func TestCheckPublication(t *testing.T) {
 	tests := []struct {
 		name    string

@@ -54,8 +54,8 @@ func (s Slot) Lost() (reason string, lost bool) {
 	return "", false
 }
 
-// Unfit returns why no connector that reads the database can read the slot,
-// whoever holds it, or nil. The errors are of class failure.Config. (A logical
+// Unfit returns why no connector could read the slot of this database, even if
+// nobody held it, or nil. The errors are of class failure.Config. (A logical
 // slot without a plugin is being created.)
 func (s Slot) Unfit(database string) error {
 	const (
@@ -217,7 +217,7 @@ func DropSlot(ctx context.Context, conn *pgx.Conn, name string) error {
 }
 
 // classifySlotError adds class and remedy to the errors of slot commands that
-// only an operator can mend; others stay as they are.
+// only an operator can fix; others stay as they are.
 func classifySlotError(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

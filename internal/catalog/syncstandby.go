@@ -32,8 +32,8 @@ func ReadSyncStandbys(ctx context.Context, conn *pgx.Conn) (s SyncStandbys, err 
 var standbyToken = regexp.MustCompile(`"(?:[^"]|"")*"|[()]|[^\s,()"]+`)
 
 // Ours reports whether the server takes a replication connection of ours for a
-// synchronous standby, or for one in reserve, as a walsender for logical
-// replication can be one too.
+// synchronous standby, or for a candidate. A walsender for logical replication
+// can be one too.
 func (s SyncStandbys) Ours() bool {
 	names := standbyToken.FindAllString(s.Setting, -1)
 	for i, name := range names {
@@ -53,7 +53,7 @@ func (s SyncStandbys) Ours() bool {
 	return false
 }
 
-// What an operator is told of it.
+// What an operator is told about it.
 const (
 	CommitsWait = "PostgreSQL takes the connector for a synchronous standby: commits wait until it has confirmed their log, " +
 		"which takes seconds, and as long as Kafka is away; those of checkpoints in the same server may wait for ever"

@@ -35,11 +35,12 @@ type TableInfo struct {
 	Children []pg.Table
 }
 
-// The catalogs alone are asked: functions such as pg_partition_tree lock what
-// they look at, and would wait for those who change a partition. A partitioned
-// table has no rows of its own, so that its being unlogged, which SET LOGGED
-// cannot mend before 18, says nothing. A table that was dropped since the query
-// began, of which pg_relation_is_publishable knows nothing, is no reason to stop.
+// Only the catalogs are asked: functions such as pg_partition_tree lock what
+// they look at, and would wait for a session that changes a partition. A
+// partitioned table has no rows of its own, so it does not matter if it is
+// unlogged, which SET LOGGED cannot fix before PostgreSQL 18. A table that is
+// dropped during the query is no reason to stop, although
+// pg_relation_is_publishable does not know it.
 const tableQuery = `
 WITH RECURSIVE named AS (
 	SELECT c.oid, c.relkind, c.relpersistence, ` + hasIdentity + ` AS identity FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -1,5 +1,6 @@
-// Package circuit is a circuit breaker: it keeps calls from what cannot be asked,
-// but for one at a time that probes whether it can.
+// Package circuit is a circuit breaker. While a service does not answer, it
+// lets no call through, except one at a time that probes whether the service is
+// back.
 //
 //	closed ──failures──▶ open ──wait──▶ half-open: the next call is the probe
 //	   ▲                  ▲                │ it fails

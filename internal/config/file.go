@@ -34,7 +34,7 @@ func (l *loader) readFile(path string) {
 		return
 	case err != nil:
 		l.unread = true
-		l.fileProblem(path, "is not YAML: "+syntaxProblem(err), "mend the syntax near the line named; quote values with special characters")
+		l.fileProblem(path, "is not YAML: "+syntaxProblem(err), "correct the syntax near the line named; quote values with special characters")
 		return
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
@@ -51,7 +51,8 @@ func (l *loader) fileProblem(path, text, remedy string) {
 }
 
 // syntaxProblem is the YAML library's message without what it quotes from the
-// file: an unquoted password that begins with * is an unknown anchor.
+// file: that may be a secret, as for an unquoted password that begins with *,
+// which is an unknown anchor to YAML.
 func syntaxProblem(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.Contains(text, "anchor") {
@@ -174,8 +175,8 @@ func (l *loader) suggestKey(key string) string {
 
 var plainKey = regexp.MustCompile(`^[\w.-]{1,100}$`)
 
-// printableKey is key, unless it looks like something else than a key: a value
-// that lost its key in a typing error may be a secret.
+// printableKey is key, unless it does not look like a key: after a typing error
+// it may be a value, and a secret.
 func printableKey(key string) string {
 	if plainKey.MatchString(key) {
 		return key

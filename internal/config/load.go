@@ -71,8 +71,8 @@ type loader struct {
 	pipeline  string         // the one that is being read; empty for the top level
 }
 
-// read merges defaults, file, environment and flags, then the same of a
-// pipeline, unless that is empty.
+// read merges defaults, file, environment and flags. Then it does the same for
+// a pipeline, unless pipeline is empty.
 func read(opts Options, pipeline string) *loader {
 	cfg := Default()
 	l := &loader{
@@ -147,7 +147,7 @@ func (l *loader) chooseSink() {
 }
 
 // report adds a problem of a key, unless the key has one already: a value that
-// could not be read is not worth judging.
+// could not be read is not judged.
 func (l *loader) report(key, text, remedy string) {
 	g := l.given[key]
 	if g.failed {

@@ -162,8 +162,8 @@ func (l *loader) loadPipelines(opts Options) {
 	l.validatePipelines()
 }
 
-// adopt adds a pipeline's problems; one of a key at the top level is every
-// pipeline's.
+// adopt adds a pipeline's problems. A problem of a key at the top level belongs
+// to every pipeline and is added once.
 func (l *loader) adopt(found Problems) {
 	for _, p := range found.List {
 		if !slices.Contains(l.problems.List, p) {
@@ -179,8 +179,8 @@ type place struct {
 	remedy     string
 }
 
-// polled are the tables of a pipeline as places: it has them to itself if it
-// polls.
+// polled are the tables of a pipeline as places: no two pipelines may poll the
+// same table.
 func (c *Config) polled() (all []place) {
 	for _, table := range c.Source.Tables {
 		all = append(all, place{"source.tables", table.String(), c.Source.URL.Reveal(),
@@ -205,7 +205,8 @@ func (c *Config) places() (all []place) {
 	return all
 }
 
-// validatePipelines finds pipelines that would take each other's place.
+// validatePipelines finds pipelines that would use the same slot, checkpoint or
+// table.
 func (l *loader) validatePipelines() {
 	taken := map[place]string{}
 	for _, p := range l.cfg.Pipelines {

@@ -48,7 +48,7 @@ func lookUp(reference string, environ map[string]string) (string, error) {
 	if path, ok := strings.CutPrefix(reference, "file:"); ok {
 		contents, err := os.ReadFile(path)
 		if err != nil {
-			return "", failure.Configf("create the file or mend the path", "names the file %s, which cannot be read: %s", path, setting.Reason(err))
+			return "", failure.Configf("create the file or correct the path", "names the file %s, which cannot be read: %s", path, setting.Reason(err))
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(contents), "\n"), "\r"), nil
 	}

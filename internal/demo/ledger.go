@@ -52,8 +52,8 @@ type ledger struct {
 	latencies             []time.Duration
 }
 
-// early is a record whose change is not known, or not yet: then it may have been
-// handed out as foreign, and be ours all the same.
+// early is a record whose change is not known, or not yet: then it may have
+// been handed out as foreign, and still be ours.
 type early struct {
 	arrival
 	foreign bool

@@ -1,7 +1,7 @@
-// Package digest logs what may happen once or a million times: the first of its
-// kind at once, and from then on one line an interval that tells how many more
-// there were, with the first and the last of them. Each one is logged at debug
-// level besides, so that nothing is without a trace for who looks for it.
+// Package digest logs what may happen once or a million times. The first of its
+// kind is logged at once. After that one line an interval tells how many more
+// there were, with the first and the last of them. At debug level each one is
+// logged.
 //
 // Memory is bounded: a kind that was quiet for an interval is forgotten, and
 // beyond a number of kinds at a time their details are no longer told apart.

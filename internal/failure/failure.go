@@ -27,7 +27,7 @@ const (
 func (c Class) ExitCode() int { return int(c) + 1 }
 
 // Error is an error with a class and, where there is one, a remedy: the exact
-// SQL, setting or command that mends it.
+// SQL, setting or command that fixes it.
 type Error struct {
 	Class  Class
 	Remedy string

@@ -7,8 +7,8 @@
 //  2. Asking never waits for PostgreSQL or Kafka: Health answers from memory.
 //  3. Serve returns only after the last request was answered or cut off.
 //
-// Non-goals: authentication and TLS. The default address is loopback; whoever
-// listens elsewhere puts a proxy or a network policy before it.
+// Non-goals: authentication and TLS. The default address is loopback. On any
+// other address, put a proxy or a network policy in front of it.
 package httpapi
 
 import (
@@ -58,7 +58,7 @@ type Server struct {
 
 // Listen binds the address, host:port as in http.listen; port 0 is any free
 // one. It does not answer before Serve. An address that cannot be had is a
-// failure.Config error: waiting does not mend it.
+// failure.Config error: waiting does not fix it.
 func Listen(address string, health Health, metrics prometheus.Gatherer, logger *zap.Logger) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

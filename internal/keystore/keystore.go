@@ -73,7 +73,7 @@ func openRedis(from, prefix string) (Store, error) {
 	}
 	store, err := redis.New(client, redis.Options{Prefix: prefix})
 	if err != nil {
-		return nil, errors.Join(failure.Configf("mend the option", "open the Redis store: %w", err), client.Close())
+		return nil, errors.Join(failure.Configf("correct the option", "open the Redis store: %w", err), client.Close())
 	}
 	return opened{store, store, func() { _ = client.Close() }}, nil // nothing is pending on it
 }
@@ -129,12 +129,12 @@ func openPostgres(ctx context.Context, from, table string) (Store, error) {
 	cfg.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, failure.Configf("mend the URL", "open the PostgreSQL store: %w", err)
+		return nil, failure.Configf("correct the URL", "open the PostgreSQL store: %w", err)
 	}
 	store, err := postgres.NewStore(pool, postgres.StoreOptions{Table: table, Partitioned: partitioned})
 	if err != nil {
 		pool.Close()
-		return nil, failure.Configf("mend the option", "open the PostgreSQL store: %w", err)
+		return nil, failure.Configf("correct the option", "open the PostgreSQL store: %w", err)
 	}
 	return opened{store, store, pool.Close}, nil
 }

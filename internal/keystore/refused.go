@@ -10,7 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// What a server says when only an operator can mend it: the password, the
+// What a server says when only an operator can fix it: the password, the
 // rights, the database, the table.
 var (
 	// Classes of SQLSTATE: authorization, database, syntax and access rules.
@@ -25,7 +25,7 @@ var (
 )
 
 // Refused tells whether the store's server answered that it will go on refusing
-// until something is mended.
+// until something is fixed.
 func Refused(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return slices.ContainsFunc(refusedByPostgres, func(class string) bool { return strings.HasPrefix(e.Code, class) })

@@ -98,7 +98,7 @@ func (m *Metrics) registerConnector() {
 	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
 }
 
-// Published counts events that the broker acknowledged just now.
+// Published counts events that the broker has just acknowledged.
 func (m *Metrics) Published(events []*transform.Event) {
 	now := time.Now()
 	var bytes int64
@@ -120,8 +120,9 @@ func (m *Metrics) Published(events []*transform.Event) {
 	}
 }
 
-// observeLatency leaves out events without a commit time, as a message of no
-// transaction, and takes a commit in this clock's future for one right now.
+// observeLatency leaves out events without a commit time, such as a
+// non-transactional message. A commit in the future of this machine's clock
+// counts as now.
 func (m *Metrics) observeLatency(now, commit time.Time) {
 	if !commit.IsZero() {
 		m.publishLatency.Observe(max(0, now.Sub(commit)).Seconds())

@@ -15,8 +15,8 @@ func ParseLSN(text string) (LSN, error) { return pglogrepl.ParseLSN(text) }
 // Position identifies one row change for good: the LSN of its transaction's
 // commit record and its index among the transaction's changes, from 0, counted
 // before any filter. Positions of one timeline are ordered as their
-// transactions committed; a replay repeats them. (The LSN of the row itself is
-// neither: rows of concurrent transactions interleave in the log.)
+// transactions committed, and a replay repeats them. The LSN of the row itself
+// gives no order: rows of concurrent transactions interleave in the log.
 type Position struct {
 	CommitLSN LSN
 	Seq       uint32

@@ -49,8 +49,8 @@ const (
 	Null           ValueKind = 'n'
 	UnchangedToast ValueKind = 'u' // an UPDATE left it alone; not sent
 	Text           ValueKind = 't'
-	// Binary does not come from a stream, which is asked for text: it is for
-	// bytes that have no text form.
+	// Binary does not come from a stream, which sends text. It is for bytes
+	// that have no text form.
 	Binary ValueKind = 'b'
 )
 

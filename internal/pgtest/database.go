@@ -20,8 +20,8 @@ import (
 var databases atomic.Int64
 
 // NewDatabase creates an empty database and returns its URL. When the test
-// ends, the database is dropped with its replication slots, and whoever is
-// connected to it is disconnected.
+// ends, the database is dropped with its replication slots, and every session
+// that is connected to it is disconnected.
 func (s *Server) NewDatabase(t testing.TB) (url string) {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))

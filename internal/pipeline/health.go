@@ -13,8 +13,8 @@ var (
 	_ httpapi.Health = allHealth(nil)
 )
 
-// health answers for a pipeline, before there is one for its beginnings, and after
-// it failed for its end. It is safe for concurrent use.
+// health answers /livez, /readyz and /status for one pipeline: before it runs,
+// while it runs, and after it has failed. It is safe for concurrent use.
 type health struct {
 	command invocation.Invocation // completes the commands in remedies
 
@@ -22,7 +22,7 @@ type health struct {
 	source  httpapi.Health // nil unless the pipeline runs
 	waiting string         // why it does not run yet
 	silent  error          // why brokers do not answer; nil if they do
-	failed  error          // why it will not without a person
+	failed  error          // why it needs a person before it runs again
 }
 
 func (h *health) set(pipeline httpapi.Health) {
@@ -70,7 +70,7 @@ func (h *health) current() (pipeline httpapi.Health, idle idle) {
 	return nil, idle
 }
 
-// idle is what /status shows of a pipeline without a pipeline.
+// idle is what /status shows while the pipeline does not run.
 type idle struct {
 	Role    string `json:"role"`
 	Waiting string `json:"waiting_for,omitempty"`
@@ -78,8 +78,8 @@ type idle struct {
 	Remedy  string `json:"remedy,omitempty"`
 }
 
-// Live is well without a pipeline: a restart brings neither a broker nor a lost
-// slot back.
+// Live returns nil while the pipeline does not run: a restart of the process
+// would bring back neither a broker nor a lost slot.
 func (h *health) Live() error {
 	if pipeline, _ := h.current(); pipeline != nil {
 		return pipeline.Live()
@@ -122,7 +122,7 @@ func (all allHealth) Live() error {
 	return nil
 }
 
-// Ready reports whether all are.
+// Ready reports whether all pipelines are ready.
 func (all allHealth) Ready() (ok bool, reasons []string) {
 	for _, p := range all {
 		_, because := p.health.Ready()
@@ -133,7 +133,7 @@ func (all allHealth) Ready() (ok bool, reasons []string) {
 	return len(reasons) == 0, reasons
 }
 
-// Status returns each pipeline's under its name.
+// Status returns the status of each pipeline by its name.
 func (all allHealth) Status() any {
 	pipelines := make(map[string]any, len(all))
 	for _, p := range all {

@@ -23,7 +23,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// pipeline is one connector: a source, a sink and a policy.
+// pipeline is a source, a router, a sink and a position: one connector.
 type pipeline struct {
 	name    string // empty for the only one of a configuration without pipelines
 	cfg     *config.Config
@@ -34,9 +34,9 @@ type pipeline struct {
 	command invocation.Invocation // completes the commands in remedies
 }
 
-// run runs pipelines, one after the other: one whose slot another instance took
-// over makes room for a new one, which stands by. It ends with the first that
-// ends for another reason. Brokers are asked all the while.
+// run runs the pipeline. When another instance has taken over its slot, run
+// starts it anew, and it stands by. Every other end of the pipeline is the end
+// of run. A probe asks the brokers all the time.
 func (p *pipeline) run(ctx context.Context) error {
 	p.metrics.Connected("postgres", false)
 	down := delivery.NewDownstream(p.metrics)
@@ -118,7 +118,7 @@ func (p *pipeline) pipeline(ctx context.Context, down *delivery.Downstream, open
 	return r.Run(ctx)
 }
 
-// openSink opens a sink, which reports the topics that it waits for, and to the
+// openSink opens a sink. The sink tells down which topics it waits for, and the
 // probe that brokers answer.
 func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe) (sink.Sink, error) {
 	down.SinkOpened()
@@ -141,7 +141,8 @@ func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe) (sink.
 // stdoutBuffer bounds the bytes in flight to standard output.
 const stdoutBuffer = 4 << 20
 
-// bounds are those of the memory in flight, and of an event's wait for others.
+// bounds returns how much memory may be in flight, and how long an event waits
+// for others to share its batch.
 func (p *pipeline) bounds() (limit int64, linger time.Duration) {
 	if kafka := p.cfg.Sink.Kafka; kafka != nil {
 		return kafka.MaxBufferedBytes, kafka.Linger

@@ -84,8 +84,8 @@ func TestPipelinesAreIsolated(t *testing.T) {
 	}
 }
 
-// dropSlot takes the slot from whoever reads it, and drops it if nobody is back
-// by then.
+// dropSlot ends the session that reads the slot, and drops the slot if nobody
+// is back by then.
 func dropSlot(t *testing.T, url, name string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -154,8 +154,8 @@ func body(url string) string {
 	return string(text)
 }
 
-// What goes wrong during a stop is told as that: nobody goes on, and nobody is
-// asked to do anything.
+// An error during a stop is reported as such: it does not say that others go
+// on, and asks nobody to do anything.
 func TestPipelineThatFailsToStop(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	p := &pipeline{name: "orders", log: zap.New(core), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}

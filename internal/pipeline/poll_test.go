@@ -145,8 +145,8 @@ func counter(t *testing.T, c running, name string) int {
 	return n
 }
 
-// The server is there, and says nothing: a machine that stands still, a path that
-// loses everything.
+// The server is there and says nothing: as when its machine stands still, or
+// the network loses everything.
 func TestPollingTellsOfASilentServer(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, polledOutbox)

@@ -15,8 +15,8 @@ import (
 // errUnasked is why a pipeline is not ready before the first answer of a broker.
 var errUnasked = errors.New("no broker has answered yet")
 
-// newProbe returns the probe of the pipeline's brokers, nil where it has none.
-// Until its first answer tell knows that none has answered.
+// newProbe returns the probe of the pipeline's brokers, or nil where it has no
+// brokers. It calls tell at once: no broker has answered yet.
 func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	if p.cfg.Sink.Kafka == nil {
 		return nil, nil
@@ -25,9 +25,9 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	return sink.NewProbe(*p.cfg.Sink.Kafka)
 }
 
-// watch runs the probe until the returned function stops it, not until ctx ends:
-// a pipeline that drains needs brokers, too. The goroutine is joined by that
-// function.
+// watch runs the probe until the returned function is called. That function
+// joins the goroutine. The probe outlives ctx, because a pipeline that drains
+// needs brokers too.
 func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error)) (stop func()) {
 	if probe == nil {
 		return func() {}

@@ -63,8 +63,8 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 	}
 }
 
-// What takes connections and says nothing, as a listener for another protocol
-// does, is waited for while the checkpoint store opens, too.
+// A broker that takes connections and says nothing, as a listener for another
+// protocol does, also shows while the checkpoint store opens.
 func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
 	cfg := stdoutConfig(pgtest.Shared(t).NewDatabase(t))
 	silent, _ := kafkatest.Silent(t)

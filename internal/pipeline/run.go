@@ -1,6 +1,6 @@
-// Package pipeline makes running pipelines of a configuration: it opens a
-// sink and a checkpoint store for each pipeline, gives them to a pipeline, and
-// answers HTTP beside them.
+// Package pipeline runs what a configuration describes. For each pipeline it
+// opens a sink and a checkpoint store and runs its source. Beside them it
+// answers HTTP.
 //
 // Invariants:
 //
@@ -41,10 +41,10 @@ type Options struct {
 }
 
 // Run runs the pipeline, or all pipelines, until ctx ends, then drains and
-// returns nil. It returns early with an error that retrying does not mend,
-// whose failure.Class is the process's exit code; with pipelines, when events
-// of the last of them may have been lost. What a pipeline has failed with is the
-// result of a stop, too.
+// returns nil. It returns early with an error that retrying does not fix; the
+// error's failure.Class is the process's exit code. With several pipelines it
+// returns early only when events of all of them may have been lost. If a
+// pipeline has failed, its error is also the result after a stop.
 func Run(ctx context.Context, o Options) error {
 	pipelines, health := newPipelines(o)
 	if o.Config.HTTP.Listen == "" {
@@ -56,8 +56,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.Log.Info("serving HTTP", zap.Stringer("address", server.Addr()))
 
-	// The server outlives ctx: a drain can be watched. Either of the two ends
-	// the other.
+	// The HTTP server outlives ctx, so that a drain can be watched. When one of
+	// the two ends, the other one is ended too.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	both, ctx := errgroup.WithContext(ctx)

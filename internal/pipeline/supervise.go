@@ -19,7 +19,7 @@ const roleFailed = "failed"
 var restartWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 
 // configWait is how long a pipeline with a configuration or privileges that
-// cannot work waits before it looks again: somebody may have mended the database
+// cannot work waits before it looks again: somebody may have fixed the database
 // or the broker, and need not disturb the other pipelines by a restart.
 const configWait = time.Minute
 
@@ -65,8 +65,9 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 
 const needsOperator = "pipeline failed and needs an operator"
 
-// fail makes the error the pipeline's last state, and names the pipeline in it.
-// It says nothing of other pipelines: there may be none, or they end as well.
+// fail makes the error the pipeline's last state, and adds the pipeline's name
+// to it. It says nothing about other pipelines: there may be none, or they may
+// be ending too.
 func (p *pipeline) fail(msg string, err error) error {
 	p.metrics.Role(roleFailed)
 	p.metrics.Disconnected()

@@ -1,10 +1,10 @@
 // Package producerid tells whether a Kafka client can still write.
 //
-// A broker numbers producers (InitProducerID) before they may write. Where it
-// refuses with an error that franz-go does not know to pass, such as
+// A broker numbers producers (InitProducerID) before they may write. If it
+// refuses with an error that franz-go does not retry, such as
 // UNKNOWN_SERVER_ERROR or CLUSTER_AUTHORIZATION_FAILED, the client keeps that
-// error and fails every record from then on, whatever the broker would say by
-// now. Only a new client asks again.
+// error and fails every record from then on. Only a new client asks the broker
+// again.
 //
 // Non-goals: making the new client, deciding what a refusal means.
 package producerid
@@ -19,7 +19,7 @@ import (
 )
 
 // Refusals is how many clients in a row must be refused with an error that only
-// an operator can mend before that counts as final: a broker that is starting may
+// an operator can fix before that counts as final: a broker that is starting may
 // not know its users yet.
 const Refusals = 3
 

@@ -13,9 +13,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
-// detach takes a partition out of the table and marks it for dropDetached. While
-// a default partition exists PostgreSQL refuses to do so concurrently; the
-// exclusive lock that it takes then is waited for shortly only.
+// detach takes a partition out of the table and marks it for dropDetached.
+// While a default partition exists, PostgreSQL refuses to do so concurrently.
+// It then takes an exclusive lock, and we wait for that only shortly.
 func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition, hasDefault bool) error {
 	statement := "ALTER TABLE " + parent.Quoted() + " DETACH PARTITION " + p.table.Quoted()
 	comment := sqltext.Literal(marked(p.comment, detachedFrom(parent)))
@@ -40,9 +40,9 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	return nil
 }
 
-// detachedFrom is the mark of a table that was a partition. It is in the table's
-// comment, behind what an operator wrote there, as that survives whatever becomes
-// of the connector.
+// detachedFrom is the mark of a table that was a partition. It is in the
+// table's comment, behind what an operator wrote there, so that it survives a
+// crash of the connector.
 func detachedFrom(parent pg.Table) string {
 	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
 }
@@ -82,7 +82,8 @@ func mark(ctx context.Context, conn *pgx.Conn, t pg.Table, comment string) error
 	return nil
 }
 
-// detachedQuery finds the tables that carry the mark and are partitions no more.
+// detachedQuery finds the tables that carry the mark and are no partitions any
+// more.
 const detachedQuery = `
 SELECT n.nspname, c.relname, c.oid
   FROM pg_description d
@@ -94,8 +95,8 @@ SELECT n.nspname, c.relname, c.oid
  ORDER BY 2`
 
 // dropDetached drops what detach has detached, once the confirmed position has
-// passed the moment when that was seen: nobody has written to it since, for it
-// waited for all who had.
+// passed the moment at which it was first seen as detached. Nobody has written
+// to the table since then, because detaching waits for all writers.
 func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	rows, err := conn.Query(ctx, detachedQuery, detachedFrom(parent))
 	if err != nil {

@@ -19,8 +19,8 @@ var remedies = map[string]string{
 	pgerrcode.ForeignKeyViolation:          "drop the foreign key that refers to the outbox, or let it delete with the row: ON DELETE CASCADE",
 }
 
-// isHeld tells whether an error says that somebody else was at the same rows: they
-// are left for the next pass.
+// isHeld reports whether an error means that somebody else holds the same rows:
+// they are left for the next pass.
 func isHeld(err error) bool {
 	state := sqlstate.Of(err)
 	return state == pgerrcode.LockNotAvailable || state == pgerrcode.DeadlockDetected || state == pgerrcode.SerializationFailure

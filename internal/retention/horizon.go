@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// horizon is a moment in the database's life: every transaction before xmin had
-// ended by then, and its end lies before lsn in the log.
+// horizon is a moment: every transaction before xmin had ended by then, and its
+// end lies before lsn in the log.
 type horizon struct {
-	xmin int64 // with its epoch: not what a row has, which is the lower half
+	xmin int64 // with its epoch; a row has only the lower half
 	lsn  pg.LSN
 }
 

@@ -16,8 +16,8 @@ type Options struct {
 	// row of a partition when that is dropped, by Column and the server's clock;
 	// 0 turns retention off.
 	After time.Duration `yaml:"after"`
-	// Column holds the time of writing; for a partitioned table, whatever it is
-	// partitioned by counts instead.
+	// Column holds the time of writing. For a partitioned table the partition
+	// key counts instead.
 	Column string `yaml:"column"`
 	// Interval is the least time between two passes through the rows of a table;
 	// a pass follows another after a twentieth of After at the earliest.

@@ -61,7 +61,7 @@ func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent p
 // keepPartitions creates partitions ahead, detaches expired ones, drops those
 // that were detached before a moment up to which everything is published and,
 // if the rows have their turn, deletes those of the default partition. Each is
-// tried whatever becomes of the others.
+// tried even if others fail.
 func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent pg.Table, rows bool, h horizon) error {
 	errs := []error{r.createAhead(ctx, conn, parent)}
 	partitions, err := r.readPartitions(ctx, conn, parent)
@@ -70,7 +70,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent p
 	}
 	hasDefault := slices.ContainsFunc(partitions, func(p partition) bool { return p.isDefault })
 	ours := detachedFrom(parent)
-	held := false // what holds one partition holds the others: they have the table in common
+	held := false // what blocks one partition blocks the others: they have the same table
 	for _, p := range partitions {
 		delete(r.seen, since{detached, p.oid}) // somebody has attached it again
 		switch {

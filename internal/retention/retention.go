@@ -18,8 +18,8 @@ import (
 // Parts are what Run works with. All are required.
 type Parts struct {
 	Options
-	// Connect opens the connection that the statements run on, to the server whose
-	// log Confirmed speaks of: to no other, and none of another timeline.
+	// Connect opens the connection that the statements run on. It must lead to
+	// the server and timeline of which Confirmed gives positions.
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Tables are the outbox tables, partitioned or not.
 	Tables []pg.Table
@@ -51,16 +51,15 @@ const (
 	Dropped PartitionChange = "dropped"
 )
 
-// lockTimeout bounds what a lock on a whole table is waited for: meanwhile
+// lockTimeout bounds the wait for a lock on a whole table: in the meantime
 // writers queue up behind us.
 const lockTimeout = 100 * time.Millisecond
 
 // reconnectWaits are those between attempts to connect.
 var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 
-// Run keeps the tables until ctx ends. Start it only when nothing that is in the
-// tables is still to be published in another way than through the log, as the
-// rows of a snapshot are.
+// Run keeps the tables small until ctx ends. Start it only when the rows of a
+// snapshot are published: they do not come through the log.
 func Run(ctx context.Context, o Parts) {
 	r := &retention{opts: o, turns: make([]turn, len(o.Tables)), full: map[pg.Table]time.Time{}}
 	retry := backoff.Series{Range: reconnectWaits}
@@ -79,8 +78,8 @@ func Run(ctx context.Context, o Parts) {
 type retention struct {
 	opts  Parts
 	turns []turn                 // of the tables, in their order
-	seen  map[since]horizon      // when a partition was first seen in a state, on this connection
-	full  map[pg.Table]time.Time // until when partitions are not tried whose rows the default one holds
+	seen  map[since]horizon      // when this connection first saw a partition in a state
+	full  map[pg.Table]time.Time // until when partitions are not created because the default one holds their rows
 }
 
 // session makes passes on one connection until ctx ends or it breaks.

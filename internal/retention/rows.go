@@ -17,9 +17,9 @@ const (
 	// firstPages and mostPages are how much of the table one DELETE looks at: the
 	// first of a pass, and any, which is 2 MiB.
 	firstPages, mostPages = 16, 256
-	// longRange is how long a DELETE may take until the next one looks at less:
-	// with rows whose values are stored apart there is much to delete behind a
-	// page.
+	// longRange is how long a DELETE may take until the next one looks at fewer
+	// pages. If values are stored apart (TOAST), there is much to delete for
+	// one page.
 	longRange = 50 * time.Millisecond
 	// shortestRest is the least time between two of them.
 	shortestRest = 5 * time.Millisecond

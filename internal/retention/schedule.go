@@ -19,7 +19,7 @@ const (
 	fullWait = time.Hour
 )
 
-// turn is when a table has its turn; the zero turn is due.
+// turn says when a table has its turn; the zero turn is due.
 type turn struct {
 	next time.Time // nothing is done before
 	rows time.Time // nor are rows looked at before, those of a default partition
@@ -43,8 +43,8 @@ func (r *retention) dueRows(t *turn, h horizon) bool {
 	return true
 }
 
-// failed puts a table off, and reports whether the failure is another one than
-// the last.
+// failed postpones a table, and reports whether the failure differs from the
+// last one.
 func (r *retention) failed(t *turn, err error) (news bool) {
 	t.next = time.Now().Add(min(r.opts.sweep(), failedWait))
 	t.rows = time.Time{}

@@ -74,7 +74,7 @@ func check(t testing.TB, name string, absent, err error) {
 type Shared[S Server] struct {
 	// Name is the server's, for errors.
 	Name string
-	// Absent is Start's error where the server is not to be had: For skips the
+	// Absent is Start's error where the server is not available: For skips the
 	// test then. Optional.
 	Absent error
 	// Start starts it.

@@ -1,5 +1,5 @@
-// Package wiring makes the parts that the configuration describes, the same way
-// for the connector and for the verbs beside it.
+// Package wiring makes the parts that the configuration describes, in the same
+// way for run and for the operator's verbs.
 //
 // Non-goals: validation (config), anything that runs.
 package wiring

@@ -25,7 +25,7 @@ func help(w io.Writer) error {
 	_ = table.Flush() // a strings.Builder does not fail
 	b.WriteString("\n" + storeDetail + "\n\n" + name + " VERB --help shows a verb's flags and an example.\n\n" +
 		"Exit codes: 0 done; 1 an error that may pass, try again; 2 bad usage, or something\n" +
-		"that must be mended first.\n")
+		"that must be fixed first.\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

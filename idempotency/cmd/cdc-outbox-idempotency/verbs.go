@@ -181,7 +181,7 @@ func explainKey(err error) error {
 	case errors.Is(err, idempotency.ErrBadKey):
 		return failure.Configf("correct --scope and --id", "%w", err)
 	case keystore.Refused(err):
-		return failure.Configf("mend the URL of the store, --name, or what the server says is missing", "%w", err)
+		return failure.Configf("correct the URL of the store, --name, or what the server says is missing", "%w", err)
 	}
 	return err
 }

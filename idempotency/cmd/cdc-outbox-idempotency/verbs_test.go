@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
 
-// What only an operator can mend is code 2, with a remedy and without a secret.
-func TestVerbsSayWhatToMend(t *testing.T) {
+// What only an operator can fix is code 2, with a remedy and without a secret.
+func TestVerbsSayWhatToFix(t *testing.T) {
 	redisServer := redistest.Start(t, redistest.Setting("requirepass", "right")).Addr()
 	database := pgtest.Shared(t).NewDatabase(t)
 	dynamo := "dynamodb://?region=us-east-1&endpoint=http://" + dynamotest.Shared(t).Address

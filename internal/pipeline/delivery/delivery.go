@@ -4,10 +4,11 @@
 //
 // Invariants:
 //
-//  1. An event is dealt with when the sink has it durably, when its dead letter
-//     is, or when an order of the operator leaves it out. Nothing else counts.
-//  2. Events are dealt with in order: those before one that is not are done, none
-//     behind it is.
+//  1. An event is dealt with when it is durable in the sink, when its dead
+//     letter is durable, or when it is skipped by order of an operator. Nothing
+//     else counts.
+//  2. Events are dealt with in order. If one is not, those before it are, and
+//     none behind it is.
 //
 // Non-goals: confirming, marking rows, deciding when to try again.
 package delivery
@@ -26,8 +27,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// BatchBytes is how much is handed to the sink at a time: enough for a full Kafka
-// batch, little enough that acknowledgements come often.
+// BatchBytes is how much is handed to the sink at a time: enough for a full
+// Kafka batch, but small enough that acknowledgements come often.
 const BatchBytes = 768 << 10
 
 // Item is an event; Bad is set where it could not become a record.
@@ -38,11 +39,12 @@ type Item struct {
 
 // Metrics is told what became of events. It must not block.
 type Metrics interface {
-	// Published is told of events that the broker acknowledged just now.
+	// Published is told of events that the broker has just acknowledged.
 	Published(events []*transform.Event)
 	DeadLettered(reason transform.Reason)
 	Skipped(reason transform.Reason)
-	// Warned counts events that are published, but not as one would expect.
+	// Warned counts events that are published, but not in the form that was
+	// asked for.
 	Warned(w transform.Warning)
 }
 
@@ -54,7 +56,8 @@ type Options struct {
 	Remedy  func(*transform.Event, *transform.BadEvent) string
 	Metrics Metrics
 	Digest  *digest.Log
-	// Dealt is told of each few events that are dealt with, from Deliver.
+	// Dealt is called from Deliver, each time that some more events are dealt
+	// with.
 	Dealt func(n int)
 }
 
@@ -74,8 +77,8 @@ func New(opts Options) *Delivery {
 	return &Delivery{opts: opts}
 }
 
-// Deliver writes the items in order, each bad one between its neighbours. It
-// returns how many of them, from the front, are dealt with.
+// Deliver writes the items in order, and deals with each bad one between its
+// neighbours. It returns how many items, from the front, are dealt with.
 func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, items []Item) (done int, err error) {
 	for done < len(items) {
 		n := 1
@@ -93,8 +96,8 @@ func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, items []Item) (do
 	return done, nil
 }
 
-// fill puts the items, the first of which is good, into the next run: up to a bad
-// one, or BatchBytes. It returns how many these are.
+// fill puts items into the next run, up to a bad one or BatchBytes, and returns
+// how many. The first item is good.
 func (d *Delivery) fill(items []Item) int {
 	var bytes int64
 	clear(d.run)

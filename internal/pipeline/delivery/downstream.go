@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// StuckAfter is how long a delivery may take until readiness says so.
+// StuckAfter is how long a delivery may take until the instance is not ready.
 const StuckAfter = 10 * time.Second
 
 // DownstreamMetrics are told what a Downstream is told; see Metrics.
@@ -16,8 +16,8 @@ type DownstreamMetrics interface {
 	TopicsMissing(n int)
 }
 
-// Downstream is what is known of Kafka, whoever reads the database: it outlives
-// a pipeline. It is safe for concurrent use.
+// Downstream is what is known of Kafka, for both sources. It outlives a
+// pipeline that is started anew. It is safe for concurrent use.
 type Downstream struct {
 	metrics DownstreamMetrics
 
@@ -40,7 +40,7 @@ func (d *Downstream) Brokers(err error) {
 	d.metrics.Connected("kafka", err == nil)
 }
 
-// TopicWaiting notes a topic that delivery waits for, or that it is there now.
+// TopicWaiting notes that delivery waits for a topic, or that it waits no more.
 func (d *Downstream) TopicWaiting(topic string, missing bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,8 +73,8 @@ func (d *Downstream) Trouble() string {
 	return d.brokers
 }
 
-// Unready lists why events do not get through, where nothing has been
-// acknowledged for so long although it was tried.
+// Unready lists why events do not get through. stuck is how long a delivery has
+// had no acknowledgement.
 func (d *Downstream) Unready(stuck time.Duration) (reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,8 +19,8 @@ type Last struct {
 	AcknowledgedAt time.Time  `json:"acknowledged_at"`
 }
 
-// lastOf copies what is shown of the last of the events, of which there must be
-// one and whose memory is given back after this.
+// lastOf copies what is shown of the last event. There is at least one event.
+// It is a copy because the events' memory is given back after this.
 func lastOf(events []*transform.Event) *Last {
 	ev := events[len(events)-1]
 	last := &Last{ID: ev.Name(), Topic: ev.Record.Topic, Seq: ev.Position.Seq, AcknowledgedAt: time.Now()}

@@ -13,22 +13,23 @@ import (
 const (
 	// look is how often missing is asked.
 	look = 100 * time.Millisecond
-	// topicGrace is how long a topic must be missing: a broker that has just
-	// come up, or not heard of a new topic, may say so too.
+	// topicGrace is how long a topic must be missing until that counts. A
+	// broker that has just started, or has not heard of a new topic yet, may
+	// call it missing too.
 	topicGrace = time.Second
 )
 
 var errTimeout = errors.New("errors.drain_timeout has passed")
 
-// Wait returns nil once done is closed, or why it waits no longer: timeout has
-// passed, or delivery waits for topics that do not exist, which missing lists
-// and a stop does not bring. missing is called from this goroutine.
+// Wait returns nil once done is closed. It returns why it gave up if timeout
+// has passed, or if delivery waits for topics that do not exist: no wait would
+// bring them. missing lists those topics; it is called from this goroutine.
 func Wait(done <-chan struct{}, timeout time.Duration, missing func() []string) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
-	var absent time.Duration // for so long topics have been missing
+	var absent time.Duration // how long topics have been missing
 	for {
 		select {
 		case <-done:

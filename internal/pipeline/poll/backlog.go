@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
-// BacklogCounted is up to how many unpublished rows are counted, so that a long
-// backlog is not read through for the sake of its length.
+// BacklogCounted is up to how many unpublished rows are counted. A long backlog
+// is not read through only to count it.
 const BacklogCounted = 10_000
 
 // Backlog is what waits in a table to be published.

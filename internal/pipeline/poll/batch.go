@@ -12,8 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// batch claims rows, publishes and marks them. An error is the database's or one
-// that only an operator mends; a delivery that failed otherwise is waited out.
+// batch claims rows, publishes and marks them. It returns errors of the
+// database, and errors that only an operator can fix. After any other failed
+// delivery it waits.
 func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err error) {
 	c, err := w.claim(ctx, t)
 	if err != nil || c == nil {
@@ -64,15 +65,15 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	return done > 0, err
 }
 
-// held notes how many rows of the table this worker may not publish, as another
-// session holds them, or one before them of the same key.
+// held notes how many rows of the table this worker may not publish, because
+// another session holds them, or an earlier one of the same key.
 func (w *worker) held(t *tableState, rows int) {
 	w.heldBack.Add(int64(rows - t.held))
 	t.held = rows
 }
 
-// claim begins a claim that holds at least one lane; nil where others have them
-// all.
+// claim begins a claim that holds at least one lane. It returns nil if others
+// have all lanes.
 func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 	p := w.opts
 	lanes := w.share.rotated()
@@ -118,7 +119,7 @@ func (w *worker) publish(items []delivery.Item) (done int, err error) {
 }
 
 // outlast waits after a failed delivery, and returns its error where only an
-// operator or another process can mend it.
+// operator or another process can fix it.
 func (w *worker) outlast(ctx context.Context, failed error) error {
 	if failure.ClassOf(failed) != failure.Transient || errors.Is(failed, sink.ErrOutputGone) {
 		return failed
@@ -136,8 +137,8 @@ func (w *worker) outlast(ctx context.Context, failed error) error {
 	return nil
 }
 
-// resize adapts the next batch to what this one was: seen rows, of which as many
-// were read as the bytes allow.
+// resize adapts the size of the next batch to this one: seen rows were found,
+// and as many of them read as the bytes allow.
 func (t *tableState) resize(seen, read int) {
 	switch {
 	case read < seen:

@@ -33,7 +33,7 @@ type claim struct {
 	held  []int // those that it holds
 }
 
-// row is one that a claim holds, or that was held back.
+// row is a row that a claim holds, or that is held back.
 type row struct {
 	key    string // the outbox key's text; "" for NULL
 	rel    string // table's OID; "" for a row that could not be claimed
@@ -76,8 +76,8 @@ func (c *claim) take(result *pgconn.Result) {
 }
 
 // await waits for one lane and then takes others that are free, up to limit.
-// PostgreSQL serves those who wait in turn. It leaves the claim without lanes
-// when patience runs out, and the transaction is then over.
+// PostgreSQL serves waiting sessions in turn. After patience the claim has no
+// lanes, and the transaction is over.
 func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time.Duration) error {
 	_, err := execute(ctx, c.conn, c.table.awaitLaneSQL(lanes[0], patience))
 	if err == nil {
@@ -203,10 +203,10 @@ func (c *claim) settle(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// release ends the transaction and changes nothing.
+// release rolls the transaction back.
 func (c *claim) release(ctx context.Context) { rollback(ctx, c.conn) }
 
-// rollback leaves a connection that is broken to be found so.
+// rollback ignores errors: the next use finds a broken connection.
 func rollback(ctx context.Context, conn *pgconn.PgConn) {
 	if !conn.IsClosed() {
 		_, _ = execute(ctx, conn, "ROLLBACK")

@@ -17,9 +17,9 @@ import (
 // table without replica identity, object_not_in_prerequisite_state.
 var lastingErrors = []string{"0A", "22", "23", "2F", "38", "39", "44", "P0", "55000"}
 
-// classify gives an error of a statement its failure.Class and a remedy. What it
-// does not know stays transient: the session is opened anew, which finds out
-// more about the table.
+// classify gives an error of a statement its failure.Class and a remedy. Errors
+// that it does not know stay transient: a new session is opened, which reads
+// the table's definition again.
 func classify(err error, t *Table) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -38,22 +38,22 @@ func classify(err error, t *Table) error {
 	return err
 }
 
-// classifyMark is classify for the statement that marks rows. One that fails for
-// what is in the database fails the next time too, and meanwhile the rows would
-// be published again at each attempt: an operator must mend it.
+// classifyMark is classify for the statement that marks rows. If it fails
+// because of what is in the database, it will fail again, and each attempt
+// would publish the rows again. So an operator must fix it.
 func classifyMark(err error, t *Table) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	lasts := func(class string) bool { return strings.HasPrefix(pg.Code, class) }
 	if !ok || !slices.ContainsFunc(lastingErrors, lasts) {
 		return classify(err, t)
 	}
-	return failure.Configf("mend what the error names (a trigger, a constraint, a publication of a table without replica identity); until then every poll would publish these rows again", "%w", err)
+	return failure.Configf("fix what the error names (a trigger, a constraint, a publication of a table without replica identity); until then every poll would publish these rows again", "%w", err)
 }
 
 // errStalled is the cause of a delivery that took longer than a claim may last.
 var errStalled = errors.New("the broker did not take the events within source.poll.claim_timeout")
 
-// errDrained is the cause of the end of what is left after a stop.
+// errDrained ends what is still running after a stop.
 var errDrained = errors.New("stopped before everything in flight was acknowledged")
 
 func unmarked(t *Table, marked, of int) error {

@@ -25,8 +25,8 @@ const (
 // listenWaits are those between connections.
 var listenWaits = backoff.Range{First: time.Second, Longest: 30 * time.Second}
 
-// errUnheard means that notifications do not arrive, although there is a
-// connection: there is a pooler in between.
+// errUnheard means that notifications do not arrive although there is a
+// connection: a pooler is in between.
 var errUnheard = errors.New("no notification arrives, as through a pooler in transaction mode")
 
 // listener waits for notifications and wakes the first worker. Without it the
@@ -39,7 +39,8 @@ type listener struct {
 	log     *zap.Logger
 }
 
-// run listens until ctx ends. It never fails: what it does is a gain in time.
+// run listens until ctx ends. It never fails: without notifications, polling
+// only takes longer.
 func (l *listener) run(ctx context.Context) {
 	retry := backoff.Series{Range: listenWaits}
 	for ctx.Err() == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Order says what the rows of one poll are sorted by, and what that is worth.
+// Order says what the rows of one poll are sorted by, and how reliable that is.
 type Order struct {
 	// Columns are sorted by, in this order.
 	Columns []string

@@ -40,7 +40,7 @@ type Parts struct {
 	// pipeline closes what it returns. It must not block.
 	Open    func() (sink.Sink, error)
 	Metrics Metrics
-	// Kafka is what is known of it; it outlives the pipeline.
+	// Kafka knows the state of the brokers. It outlives the pipeline.
 	Kafka *delivery.Downstream
 	Log   *zap.Logger
 }
@@ -106,7 +106,7 @@ func (r *Pipeline) Health() *Health { return r.health }
 
 // Run polls until ctx ends; it then finishes the batches in hand, for at most
 // errors.drain_timeout, and returns nil. It returns early with an error that it
-// cannot mend; the error's failure.Class is the process's exit code.
+// cannot fix; the error's failure.Class is the process's exit code.
 func (r *Pipeline) Run(ctx context.Context) error {
 	polling, stopPolling := context.WithCancel(ctx)
 	defer stopPolling()
@@ -146,7 +146,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 }
 
 // limitDrain gives up on the batches in hand errors.drain_timeout after ctx
-// ended, and before where they wait for a topic.
+// ended, or earlier if they wait for a missing topic.
 func (r *Pipeline) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(role.Stopping)

@@ -220,7 +220,7 @@ func TestBadEvents(t *testing.T) {
 	}
 }
 
-func TestWhatAnOperatorMustMendEndsIt(t *testing.T) {
+func TestWhatAnOperatorMustFixEndsIt(t *testing.T) {
 	for name, tt := range map[string]struct{ ddl, remedy string }{
 		"no table":     {"SELECT 1", "setup"},
 		"view":         {`CREATE VIEW outbox AS SELECT 1 AS id, '' AS aggregate_type, '' AS aggregate_id, '' AS event_type, '' AS payload, false AS published`, "source.tables"},

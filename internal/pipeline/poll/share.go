@@ -10,9 +10,9 @@ import (
 // is a backlog.
 const shareEvery = time.Second
 
-// share is how many lanes a worker takes: all of them while there is little to
-// do, so that one look sees every row; an equal part of them among the workers
-// of all instances while there is a backlog. It is safe for concurrent use.
+// share decides how many lanes a worker takes. While there is little to do, it
+// takes all, so that one look sees every row. During a backlog, the workers of
+// all instances take equal parts. It is safe for concurrent use.
 type share struct {
 	lanes   int
 	workers int // of this instance

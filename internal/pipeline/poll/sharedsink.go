@@ -8,9 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// outlet is the sink that the workers share. A sink takes one delivery at a time
-// and none after a failed one; the outlet makes the workers take turns, and
-// opens a new sink in place of one that failed.
+// sharedSink is the sink that the workers share. A sink takes one delivery at a
+// time, and none after a failed one. So sharedSink makes the workers take
+// turns, and replaces a sink that failed.
 type sharedSink struct {
 	open  func() (sink.Sink, error)
 	turn  chan struct{} // has an element while nobody delivers
@@ -45,14 +45,14 @@ func (o *sharedSink) use(ctx context.Context, fn func(sink.Sink) error) error {
 	if err != nil {
 		o.sink.Close()
 		o.sink = nil
-		return err // began stays: nothing has been acknowledged since
+		return err // began stays as it is: nothing has been acknowledged since
 	}
 	o.began.Store(0)
 	return nil
 }
 
-// stuck is for how long nothing has been acknowledged although it was tried; 0
-// where there is nothing to deliver.
+// stuck is how long nothing has been acknowledged although it was tried; 0
+// while there is nothing to deliver.
 func (o *sharedSink) stuck() time.Duration {
 	if began := o.began.Load(); began != 0 {
 		return time.Since(time.Unix(0, began))

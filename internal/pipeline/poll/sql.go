@@ -14,8 +14,9 @@ import (
 // laneBase. The base keeps them apart from the application's.
 const (
 	laneBase = 0x0CDC0000
-	// presence is held by every claim and by whoever waits for a lane; how often
-	// it is held is how many workers have something to do.
+	// presence is held by every claim, and by every worker that waits for a
+	// lane. The number of holders is the number of workers that have something
+	// to do.
 	presence = laneBase + MaxLanes
 	// MaxLanes is the most that source.poll.lanes may be.
 	MaxLanes = 1024
@@ -32,9 +33,10 @@ func (t *Table) anySQL() string {
 }
 
 // beginSQL begins a claim's transaction and takes the presence. The server ends
-// it if for longer than holdFor we ask nothing, or take nothing of an answer that
-// it is sending: what we do not read fills the sockets between us, and a statement
-// that waits for them runs into no timeout of its own.
+// the transaction if for longer than holdFor we send nothing, or read nothing
+// of its answer. The second needs a timeout of TCP: an answer that is not read
+// fills the sockets, and a statement that waits for them has no timeout of its
+// own.
 func (t *Table) beginSQL(holdFor time.Duration) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED;\n" +
 		catalog.TextForm + ";\n" +
@@ -78,9 +80,9 @@ func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 		"   WHERE t.ctid = cdc_head.cdc_at AND t.tableoid = cdc_head.cdc_rel AND " + t.pending + " FOR UPDATE SKIP LOCKED) cdc_row ON true"
 }
 
-// headSQL lists the rows to claim. Rows of other lanes are passed over, but not
-// more than would be claimed with all lanes: a long backlog of one lane must not
-// be read through again and again by those who have the others.
+// headSQL lists the rows to claim. It passes over rows of other lanes, but over
+// no more than a claim of all lanes would take. Otherwise a long backlog of one
+// lane would be read through again and again by the holders of the others.
 func (t *Table) headSQL(held []int, all, limit int, without []string) string {
 	key := sqltext.Name(t.key)
 	sql := "SELECT tableoid AS cdc_rel, ctid AS cdc_at, " + key + "::text AS cdc_key"

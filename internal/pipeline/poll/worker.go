@@ -67,7 +67,7 @@ func newWorker(working context.Context, r *Pipeline, number int) (*worker, error
 	}, nil
 }
 
-// run works until ctx ends (nil) or an error that a new connection cannot mend.
+// run works until ctx ends (nil) or an error that a new connection cannot fix.
 func (w *worker) run(ctx context.Context) error {
 	retry := backoff.Series{Range: sessionWaits}
 	for {
@@ -163,7 +163,8 @@ func (w *worker) help(ctx context.Context) error {
 	return nil
 }
 
-// lookAway forgets what other sessions held: this worker does not look for now.
+// lookAway forgets how many rows other sessions hold, because this worker does
+// not look for now.
 func (w *worker) lookAway() {
 	for _, t := range w.tables {
 		w.held(t, 0)
@@ -204,7 +205,7 @@ func (w *worker) round(ctx context.Context) (found bool, err error) {
 	return found, nil
 }
 
-// any asks whether the table has an unpublished row, at the least cost.
+// any asks whether the table has an unpublished row, as cheaply as possible.
 func (w *worker) any(t *tableState) (bool, error) {
 	defer w.health.looking()()
 	results, err := execute(w.working, w.conn.PgConn(), t.anySQL())

@@ -22,17 +22,17 @@ import (
 // standbyPoll is how often a warm spare looks whether the slot is free.
 const standbyPoll = 500 * time.Millisecond
 
-// holding is the slot, held by an open stream.
+// acquired is the slot, held by an open stream.
 type acquired struct {
 	stream *wal.Stream
-	found  *checkpoint.Checkpoint // the one that the server was compared with; nil for none
+	found  *checkpoint.Checkpoint // what the server was compared with; nil: no checkpoint
 	cp     checkpoint.Checkpoint  // to begin with
 	start  pg.LSN                 // of the stream
-	// confirmed is what the stream has confirmed until the log is known again:
-	// no more than the slot.
+	// confirmed is the position that the stream reports until the log is known
+	// again. It is at most the slot's own.
 	confirmed pg.LSN
-	snapshot  *catalog.HeldSnapshot // of a slot that was just made, if it is owed; to be released
-	fits      bool                  // found was compared again while the slot was held
+	snapshot  *catalog.HeldSnapshot // of a new slot, if it has to be published; to be released
+	fits      bool                  // found was compared once more while the slot was held
 }
 
 // acquire becomes the slot's reader: it creates what is missing on a first
@@ -53,9 +53,9 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 	}
 }
 
-// waitForSlot returns when nobody streams from the slot, or when it is none of
-// ours any more, or ErrTakenOver once its holder has saved a checkpoint after one
-// of ours.
+// waitForSlot returns when nobody streams from the slot, or when the slot is no
+// longer one that we could read. It returns ErrTakenOver once the slot's holder
+// has saved a checkpoint after one of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 	var store spare
 	for {
@@ -75,15 +75,15 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 	}
 }
 
-// tryAcquire is acquire without the waiting. It looks at the slot, the
-// checkpoint and the server's position in the order that checkpoint.Server asks
-// for. What it saw may be past by the time the slot is held: see begin.
+// tryAcquire is acquire without the wait. It looks at slot, checkpoint and
+// server position in the order that checkpoint.Server asks for. By the time the
+// slot is held this may be out of date, so begin looks again.
 func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err error) {
 	repl, err := catalog.ConnectReplication(ctx, s.opts.URL)
 	if err != nil {
 		return h, fmt.Errorf("open replication connection: %w", err)
 	}
-	defer func() { catalog.Close(repl) }() // of no effect once Open took it over
+	defer func() { catalog.Close(repl) }() // has no effect after Open took the connection over
 	defer func() {
 		if err != nil {
 			h.snapshot.Release()
@@ -94,7 +94,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	}
 	seen, invalid := s.inspect(ctx, sql)
 	if seen.Exists {
-		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: nobody will let us have it
+		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: waiting would not help
 			return h, err
 		}
 	}
@@ -157,10 +157,11 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	return h, err
 }
 
-// recall decides where the stream begins: at the last transaction that is known,
-// by which the log is known again before anything in it counts as read. A
-// checkpoint without one, of other tables, or before the slot (see Verify), can
-// only be believed. Until then no more is confirmed than the slot has already.
+// recall decides where the stream begins: at the last known transaction. When
+// the server sends that one again, the log is the same one. Until then nothing
+// counts as read, and no more is confirmed than the slot has already. A
+// checkpoint cannot be proved in this way if it has no transaction, if it is of
+// other tables, or if it is before the slot (see Verify). It is then believed.
 func (s *source) recall(h *acquired, slot catalog.Slot) {
 	if found := h.found; found != nil && found.Scope == s.scope() && !found.Landmark.IsZero() && found.LSN == h.cp.LSN {
 		h.cp.Landmark = found.Landmark
@@ -173,7 +174,7 @@ func (s *source) scope() string {
 	return checkpoint.Scope(s.opts.Tables, s.opts.Messages, s.opts.Prefix)
 }
 
-// open starts the stream at start; what is before confirmed stays confirmed.
+// open starts the stream at start. What was confirmed stays confirmed.
 func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start pg.LSN) (*wal.Stream, error) {
 	return wal.Open(ctx, repl, wal.Options{
 		Slot:            s.opts.Slot,
@@ -189,9 +190,9 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 	})
 }
 
-// createdMeanwhile is catalog.ErrSlotActive if the slot exists that was missing
-// before the checkpoint was loaded: the checkpoint is then that of another
-// instance's first start, and not one whose slot was dropped.
+// createdMeanwhile looks for a slot that was missing before the checkpoint was
+// loaded. If it exists now, the checkpoint is that of another instance's first
+// start, and no slot was dropped: the error is catalog.ErrSlotActive.
 func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 	_, exists, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err == nil && exists {
@@ -206,7 +207,7 @@ func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable pg.LSN, err error) {
 	durable, err = checkpoint.Verify(stored, seen)
 	if read := s.intake.read(); err == nil && read > durable {
-		flying := *stored // this process has had a session, hence a checkpoint
+		flying := *stored // there was a session in this process, so there is a checkpoint
 		flying.LSN = read
 		if _, err = checkpoint.Verify(&flying, seen); err != nil {
 			err = fmt.Errorf("events were read up to %s that are not in the checkpoint yet, the last of them perhaps of a transaction that was half read: %w", read, err)
@@ -230,9 +231,9 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Check
 	}
 }
 
-// load returns the checkpoint, or nil where there is none. Where the store
-// keeps none, this process still knows what it read, though not whether another
-// instance has confirmed more since.
+// load returns the checkpoint, or nil where there is none. With
+// checkpoint.store: none this process still knows what it read itself. It does
+// not know whether another instance has confirmed more since.
 func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkpoint, error) {
 	cp, ok, err := s.checkpointer.store.Load(ctx)
 	s.owed = err == nil && ok && cp.Creating

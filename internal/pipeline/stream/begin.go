@@ -26,7 +26,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	}
 	cp := h.cp
 	s.intake.skip = cp.Skip
-	s.epoch = cp.Epoch // even a save that fails may reach the store
+	s.epoch = cp.Epoch // a save that fails may still have reached the store
 	if err := s.checkpointer.begin(ctx, cp); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 		return fmt.Errorf("start position: %w", err)
 	}
 	err := s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, func() {
-		s.checkpointer.attach(h.stream) // not before: another log's positions are not to be confirmed
+		s.checkpointer.attach(h.stream) // not earlier: positions of another log must not be confirmed
 		s.recognised.Store(true)
 	})
 	if err != nil {
@@ -49,12 +49,12 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.snapshot(ctx, sql, cp, h.snapshot)
 }
 
-// errPassed ends a session whose slot another instance or an operator used
-// between our look and our stream.
+// errPassed ends a session: another instance, or an operator, used the slot
+// between our look at it and the start of our stream.
 var errPassed = errors.New("the slot was used by somebody else while it was taken over; looking at it again")
 
-// stillFits looks at slot and checkpoint once more. Nobody else can move them
-// while the slot is held, but what tryAcquire saw was before that.
+// stillFits looks at slot and checkpoint once more. Now the slot is held, so
+// nobody else can move them. tryAcquire looked before that.
 func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
@@ -71,8 +71,8 @@ func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *acquired) erro
 	return nil
 }
 
-// sameCheckpoint tells whether nobody but we, in epoch own, saved a checkpoint
-// between two loads.
+// sameCheckpoint reports whether nobody else saved a checkpoint between two
+// loads. own is our epoch.
 func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
 	if before == nil || now == nil {
 		return before == now
@@ -80,9 +80,9 @@ func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
 	return before.Epoch == now.Epoch && (before.LSN == now.LSN || now.Epoch == own)
 }
 
-// number gives the checkpoint its epoch: higher than the one found, and, by the
-// server's clock, than that of any earlier holder whose first checkpoint is
-// still on its way to the store.
+// number gives the checkpoint its epoch. It is higher than the epoch found. By
+// the server's clock it is also higher than that of an earlier holder whose
+// first checkpoint has not reached the store yet.
 func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint) error {
 	var now int64 // microseconds
 	err := sql.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&now)

@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 )
 
-// A store that fails before there is a session is what health and log name, and
-// not PostgreSQL, which is well.
+// If the store fails before there is a session, health and log name the store,
+// and not PostgreSQL, which is well.
 func TestFailingStoreIsBlamedItself(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)

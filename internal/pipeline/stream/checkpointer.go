@@ -30,12 +30,12 @@ const (
 // saveWaits are those between attempts at a save.
 var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
-// checkpointer makes the acked position durable and then has it confirmed, in this
-// order: the slot's confirmed position never passes the checkpoint, so a slot
-// that did was moved by somebody else.
+// checkpointer makes the acked position durable and then confirms it, in this
+// order. So the slot's confirmed position is never beyond the checkpoint. If it
+// is, somebody else moved it.
 //
-// begin comes before the tracker hears of any position, as only then is it
-// known what a checkpoint has to say besides.
+// begin must be called before the tracker gets its first position: it says what
+// a checkpoint holds besides the position.
 type checkpointer struct {
 	store    checkpoint.Store
 	tracker  *checkpoint.Locked
@@ -109,9 +109,9 @@ func (k *checkpointer) last() checkpoint.Checkpoint {
 	return k.current
 }
 
-// follow has the next checkpoints say what the publication was at the last look,
-// which fits what it was before: a membership that came since is then known to
-// have been there while an older one still was. It never blocks.
+// follow notes the publication of the last look, for the next checkpoints. It
+// was compared with the look before: a membership that is new was seen while an
+// older one was still there, so no row was left out. follow never blocks.
 func (k *checkpointer) follow(publication string) {
 	k.mu.Lock()
 	k.seen = publication
@@ -119,15 +119,15 @@ func (k *checkpointer) follow(publication string) {
 	signal(k.wake)
 }
 
-// publication is what follow was told last.
+// publication is what follow noted last.
 func (k *checkpointer) publication() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.seen
 }
 
-// changed reports whether the last checkpoint says another publication than was
-// seen since.
+// changed reports whether the publication differs from that in the last
+// checkpoint.
 func (k *checkpointer) changed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +152,7 @@ func (k *checkpointer) moved() {
 func (k *checkpointer) ahead() bool { return k.tracker.Position() > pg.LSN(k.saved.Load()) }
 
 // run saves and confirms positions until ctx ends. It returns an error that
-// retrying cannot mend.
+// retrying cannot fix.
 func (k *checkpointer) run(ctx context.Context) error {
 	timer := time.NewTimer(quietInterval)
 	defer timer.Stop()
@@ -206,7 +206,7 @@ func (k *checkpointer) wait() time.Duration {
 	return max(0, limit-time.Since(k.last().SavedAt))
 }
 
-// try is save, with what health and metrics show of it.
+// try calls save, and notes for health and metrics how it went.
 func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error {
 	began := time.Now()
 	k.progress.begin()
@@ -225,7 +225,7 @@ func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error 
 // save makes cp durable, at the tracker's position where that is further, and
 // confirms it. It is called through exclusive.
 func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	k.acked.Store(false) // before the position is read: an ack in between counts for the next save
+	k.acked.Store(false) // before the position is read, so that an ack in between is left for the next save
 	position, landmark := k.tracker.Progress()
 	if landmark.Commit > cp.Landmark.Commit {
 		cp.Landmark = landmark
@@ -247,8 +247,9 @@ func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error
 	return nil
 }
 
-// enter has later checkpoints say epoch, although its first save may yet fail:
-// if it reaches the store all the same, those of the epoch before do not count.
+// enter makes epoch that of all later checkpoints, even before its first save
+// has succeeded. That save may fail and still reach the store, and then
+// checkpoints of the old epoch would not count.
 func (k *checkpointer) enter(epoch int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
-// What the publication is now is saved although the position stays, and once.
+// A changed publication is saved once, although the position stays.
 func TestKeeperSavesAChangedPublication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
@@ -34,7 +34,8 @@ func TestKeeperSavesAChangedPublication(t *testing.T) {
 	})
 }
 
-// A session begins with what it saw, whatever an earlier one saw last.
+// A session begins with the publication that it saw itself, not with that of an
+// earlier session.
 func TestKeeperBeginsWithTheSessionsPublication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)

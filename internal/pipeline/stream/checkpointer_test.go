@@ -185,7 +185,7 @@ func TestKeeperRetriesAFailingStoreWithPauses(t *testing.T) {
 	})
 }
 
-func TestKeeperEndsWithWhatRetryingCannotMend(t *testing.T) {
+func TestKeeperEndsWithWhatRetryingCannotFix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// deliverer moves items from the queue to the sink and reports what is dealt
-// with to the tracker. run is its only goroutine.
+// deliverer moves items from the queue to the sink, and tells the tracker which
+// are dealt with. run is its only goroutine.
 type deliverer struct {
 	queue        *queue
 	sink         sink.Sink
@@ -62,8 +62,9 @@ func (d *deliverer) run(ctx context.Context) error {
 	}
 }
 
-// dealt notes that n events of the batch are dealt with. Those behind them begin
-// to wait now: a batch of dead letters takes a request for each.
+// dealt notes that n events of the batch are dealt with. The time of those
+// behind them begins now: each dead letter takes a request, so a batch of them
+// may take long.
 func (d *deliverer) dealt(n int) {
 	d.settled.Add(uint64(n))
 	if f := d.current.Load(); f != nil {
@@ -77,8 +78,9 @@ type flight struct {
 	oldest time.Time // commit time of the first event
 }
 
-// stuck is for how long nothing was acknowledged of the delivery in progress, and
-// lag how long ago its first event was committed; both are 0 where there is none.
+// stuck is how long the delivery in progress has had no acknowledgement. lag is
+// how long ago its first event was committed. Both are 0 while there is no
+// delivery.
 func (d *deliverer) stuck() time.Duration {
 	if f := d.current.Load(); f != nil {
 		return time.Since(f.began)
@@ -93,8 +95,9 @@ func (d *deliverer) lag() time.Duration {
 	return 0
 }
 
-// settle reports items, which may be none, as dealt with, one transaction at a time, and gives
-// its memory back: nobody reads an event after this.
+// settle reports items as dealt with, one transaction at a time, and gives
+// their memory back. Nobody may read their events after this. There may be no
+// items.
 func (d *deliverer) settle(batch []item) {
 	var bytes int64
 	for i := 0; i < len(batch); {

@@ -18,24 +18,25 @@ import (
 const (
 	// elsewherePoll is how often a spare compares slot and checkpoint.
 	elsewherePoll = 30 * time.Second
-	// elsewherePatience is how long the checkpoint must stay behind the slot,
-	// and as it is, until that is a verdict: longer than a network file system
-	// shows an old file.
+	// elsewherePatience is how long the checkpoint must stay unchanged and
+	// behind the slot until that is an error. A network file system shows an
+	// old file for less time than this.
 	elsewherePatience = 90 * time.Second
 	// elsewhereTimeout bounds a comparison: meanwhile the slot may become free.
 	elsewhereTimeout = 3 * time.Second
 )
 
-// elsewhere is what a spare knows of where the slot's holder saves. The holder
-// saves before it confirms; so a confirmed position beyond the checkpoint that
-// the spare sees is saved in another place, such as a file on another machine.
-// Found out now, it is a mistake in a configuration. At the takeover it would
-// look like a loss.
+// elsewhere is how a spare finds out that the slot's holder saves its
+// checkpoints somewhere else, such as in a file on another machine. The holder
+// saves before it confirms. So if the slot's confirmed position is beyond the
+// checkpoint that the spare sees, the holder saved it in another place. Found
+// now, this is a mistake in a configuration. At the takeover it would look like
+// a loss.
 type elsewhere struct {
 	poll, patience time.Duration
 	looked         time.Time
 	first          pg.LSN                // of the slot, when there was no checkpoint
-	seen           checkpoint.Checkpoint // the last one; of epoch 0, at first, for none
+	seen           checkpoint.Checkpoint // the last checkpoint; epoch 0: none seen yet
 	since          time.Time             // when seen was new, or not behind the slot
 }
 
@@ -51,9 +52,9 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 	defer cancel()
 	cp, ok, err := s.checkpointer.store.Load(ctx) // after the slot was read
 	if err != nil {
-		return nil // the takeover loads it, too
+		return nil // the takeover will load it and report the error
 	}
-	if !ok || cp.Creating { // a holder that has just begun has not saved yet, nor confirmed
+	if !ok || cp.Creating { // a holder that has just begun has neither saved nor confirmed
 		if e.first == 0 {
 			e.first = slot.ConfirmedFlush
 		}
@@ -69,8 +70,8 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 	return s.savedElsewhere(ctx, sql, slot)
 }
 
-// savedElsewhere is the verdict, if the holder is one of ours: another program
-// that reads the slot takes events away, and the takeover says so.
+// savedElsewhere is the error, if the holder is a cdc-outbox. Any other program
+// that reads the slot takes events away, and the takeover reports that.
 func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
 	var ours bool
 	var address string
@@ -78,7 +79,7 @@ func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog
 		SELECT application_name = current_setting('application_name'), COALESCE(host(client_addr), 'a Unix socket')
 		  FROM pg_stat_activity WHERE pid = $1 AND application_name IS NOT NULL`, slot.ActivePID,
 	).Scan(&ours, &address)
-	if err != nil || !ours { // it may have gone, or be another role's
+	if err != nil || !ours { // it may be gone, or belong to another role
 		return nil
 	}
 	here, _ := os.Hostname()

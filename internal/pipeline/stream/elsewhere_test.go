@@ -66,8 +66,8 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	wantOnce(t, to, ids)
 }
 
-// A spare that was down all the while cannot tell; the loss it finds names what
-// else may be behind it.
+// A spare that was down all the time cannot find out. The loss that it reports
+// names this other possible reason.
 func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)

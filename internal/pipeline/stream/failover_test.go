@@ -49,8 +49,8 @@ func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
 	})
 }
 
-// In a failover the URL may lead to the standby before it is promoted, or to one
-// of several that is none: it is behind, and has no slot, or one it cannot
+// In a failover the URL may lead to a standby before it is promoted, or to one
+// that never will be. It is behind, and has no slot, or one that it cannot
 // decode. That is no loss until it is the primary.
 func TestStandbyIsNotJudged(t *testing.T) {
 	t.Parallel()
@@ -96,8 +96,8 @@ func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
 	i.wantEnd(failure.Loss, `half read: .* left timeline 1 at`)
 }
 
-// Failure mode 47: the disk is put back to an earlier time, without anything
-// that tells, and the new log grows past what was read of the old one.
+// Failure mode 47: the disk is put back to an earlier time, nothing shows that,
+// and the new log grows past what was read of the old one.
 func TestDiskPutBack(t *testing.T) {
 	// grow writes new events until the log is beyond lsn.
 	grow := func(f *failover, lsn pg.LSN) (ids []string) {

@@ -16,11 +16,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
-// bind finds out before a stream whether the tables have the columns that the
-// configuration needs, and messages the fields. It is for a first start, and for
-// those who do not stop at bad events: one wrong name would make every event a
-// bad one. Else the stream tells: rows from before a change of the table may be
-// waiting in it.
+// bind checks before the stream whether the tables have the columns that the
+// configuration needs, and messages the fields. It runs at a first start, and
+// where bad events do not stop the connector: one wrong name would make every
+// event a bad one. In all other cases the stream itself tells, because it may
+// hold rows from before a change of the table.
 func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	if s.opts.Messages {
 		if err := s.intake.router.BindMessages(len(s.opts.Tables) == 0); err != nil {
@@ -39,8 +39,9 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// undecided is the error of a slot that exists and has no checkpoint, where a
-// first start would publish a snapshot, and nothing says that this is one.
+// undecided is the error of a slot without a checkpoint, where source.snapshot
+// is initial: nothing tells whether this is the first start, which publishes a
+// snapshot.
 func (s *source) undecided(seen checkpoint.Server) error {
 	if !seen.Exists {
 		return nil
@@ -55,8 +56,9 @@ func (s *source) undecided(seen checkpoint.Server) error {
 
 // create makes publication and slot for a first start, in this order: a slot's
 // position must not lie before its publication. It returns the snapshot at the
-// slot's position if the configuration asks for one; the store then knows, before
-// there is a slot, that one is owed.
+// slot's position if the configuration asks for one. In that case it first
+// notes in the store, before the slot exists, that a snapshot has to be
+// published.
 func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*catalog.HeldSnapshot, error) {
 	opts := s.opts
 	if !opts.Create {
@@ -94,11 +96,11 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	return catalog.HoldSnapshot(ctx, opts.URL, name)
 }
 
-// yieldTo turns the error of a creation that another instance was faster with
-// into that of a slot which is active elsewhere. What is to be created was
-// missing a moment ago.
+// yieldTo handles a creation that failed because another instance was faster.
+// It returns the error of a slot that is active elsewhere. A moment ago what is
+// to be created did not exist.
 func yieldTo(err error) error {
-	// Which one it is depends on how close two creations were.
+	// Which error comes depends on how close the two creations were in time.
 	if code := sqlstate.Of(err); code == pgerrcode.DuplicateObject || code == pgerrcode.UniqueViolation {
 		return fmt.Errorf("%w: %w", catalog.ErrSlotActive, err)
 	}
@@ -127,7 +129,7 @@ func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 }
 
 // snapshot publishes the rows that are in the outbox tables: those of the held
-// snapshot, or those visible now, and notes that it is done once all are acked.
+// snapshot, or those visible now. Once all are acked it notes that it is done.
 // A crash before that repeats it.
 func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *catalog.HeldSnapshot) error {
 	name := ""

@@ -60,7 +60,7 @@ const (
 	fleetPace  = 20 * time.Millisecond
 )
 
-// fleet is one database, store and topic, and who works on them.
+// fleet is one database, store and topic, and the instances that work on them.
 type fleet struct {
 	t      *testing.T
 	server *pgtest.Server // nil: one that others use, too
@@ -183,8 +183,8 @@ func (f *fleet) start(s *seat) {
 	f.t.Cleanup(s.store.resume) // before the instance's own
 }
 
-// collect notes that an instance ended by itself. It may only give way to
-// another one.
+// collect notes that an instance ended by itself. The only reason allowed is
+// that another one took over.
 func (f *fleet) collect(s *seat) {
 	if s.instance == nil {
 		return
@@ -199,8 +199,8 @@ func (f *fleet) collect(s *seat) {
 	}
 }
 
-// end stops the instance, or kills it: nothing that it does from now on reaches
-// anybody.
+// end stops the instance, or kills it: nothing that it does from now on has an
+// effect.
 func (f *fleet) end(s *seat, well bool) {
 	if s.instance == nil {
 		return
@@ -260,7 +260,7 @@ func firsts(records []record) (out []record) {
 	return out
 }
 
-// errDead is what those get who work for an instance that was killed.
+// errDead is the error of every call of an instance that was killed.
 var errDead = errors.New("killed")
 
 // mortal is a gate that writes nothing any more once it is killed.

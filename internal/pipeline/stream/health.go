@@ -33,8 +33,8 @@ type Status struct {
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
 	// LastEvent is nil before the first one of this process.
 	LastEvent *delivery.Last `json:"last_event,omitempty"`
-	// OldestUnconfirmedSeconds is for how long the server has had something that
-	// is not confirmed.
+	// OldestUnconfirmedSeconds is how long the server has had log that is not
+	// confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
 	// CheckpointAgeSeconds is the age of the oldest acknowledged position that is
 	// not saved; 0 if all are. The other two tell for how long saves have failed,
@@ -66,7 +66,8 @@ type Health struct {
 	slot  catalog.Slot
 	flush pg.LSN
 	pgErr string
-	// storeErr is why the checkpoint store does not serve a spare, or a session.
+	// storeErr is why the checkpoint store does not answer a spare or a
+	// session.
 	storeErr string
 	// While the role is active:
 	progress progress
@@ -139,8 +140,8 @@ func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN) {
 // to restart it.
 func (h *Health) Live() error { return nil }
 
-// Ready reports whether events flow, or would if there were any; a warm spare
-// is ready, or a rolling update would never end.
+// Ready reports whether events flow, or would if there were any. A warm spare
+// counts as ready; otherwise a rolling update would never end.
 func (h *Health) Ready() (ok bool, reasons []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,7 +164,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	return len(reasons) == 0, reasons
 }
 
-// advance takes note of how far everything is now. It needs mu.
+// advance notes how far everything is now. The caller holds mu.
 func (h *Health) advance(now time.Time) {
 	h.progress.see(now, pulse{
 		flush:     h.flush,
@@ -175,7 +176,8 @@ func (h *Health) advance(now time.Time) {
 	})
 }
 
-// stalled lists what stands still, unless the reason is known. It needs mu.
+// stalled lists what stands still, unless the reason is known. The caller holds
+// mu.
 func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	h.advance(now)
 	switch why, silent := h.progress.stall(now), h.silent(); {
@@ -191,8 +193,8 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	return reasons
 }
 
-// unconfirmed is for how long the server has had something that is not
-// confirmed; 0 unless this instance is active.
+// unconfirmed is how long the server has had log that is not confirmed; 0
+// unless this instance is active.
 func (h *Health) unconfirmed() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,7 +206,7 @@ func (h *Health) unconfirmed() time.Duration {
 	return h.progress.unconfirmed(now)
 }
 
-// silent is for how long the stream has waited for any word of the server.
+// silent is how long the stream has waited for any message of the server.
 func (h *Health) silent() time.Duration {
 	if s := h.checkpointer.stream.Load(); s != nil {
 		return s.Silent()
@@ -221,8 +223,8 @@ func (h *Health) received() pg.LSN {
 
 func (h *Health) confirmed() pg.LSN { return pg.LSN(h.checkpointer.saved.Load()) }
 
-// checkpointAge is 0 for a spare: what it has not saved is another instance's to
-// publish again.
+// checkpointAge is 0 for a spare: another instance publishes again what this
+// one has not saved.
 func (h *Health) checkpointAge() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -234,7 +236,7 @@ func (h *Health) checkpointAge() time.Duration {
 
 func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 
-// Status returns a Status.
+// Status returns a Status for /status.
 func (h *Health) Status() any {
 	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
 	received, confirmed := h.received(), h.confirmed()

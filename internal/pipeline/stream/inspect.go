@@ -15,9 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
-// inspect asks the server for what the checkpoint is compared with, except who
-// it is and how far its log goes. An error of class failure.Config says why the
-// tables cannot be read through the publication.
+// inspect asks the server for what the checkpoint is compared with, except its
+// identity and the end of its log. An error of class failure.Config says why
+// the tables cannot be read through the publication.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
 	slot, exists, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
@@ -51,9 +51,9 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	return seen, nil
 }
 
-// sinceCheckpoint makes a loss of a publication or table that is not as it must
-// be, where it was read before: rows may have been left out since. Messages are
-// not: they pass by the publication.
+// sinceCheckpoint turns the error of an unfit publication or table into a loss,
+// if it was read before: rows may have been left out since. Messages do not
+// pass through the publication, so for them it is no loss.
 func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
 	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.opts.Tables) == 0 {
 		return err
@@ -68,8 +68,8 @@ func identify(seen *checkpoint.Server, id catalog.Identity) {
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
 }
 
-// timelineSwitch finds where the server left the checkpoint's timeline, if it
-// did.
+// timelineSwitch finds the position at which the server left the checkpoint's
+// timeline, if it has left it.
 func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint.Checkpoint, seen *checkpoint.Server) (err error) {
 	if stored == nil || stored.Timeline == seen.Timeline {
 		return nil

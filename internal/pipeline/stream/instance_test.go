@@ -231,7 +231,7 @@ func (i *instance) wait() error {
 	return i.err
 }
 
-// stop ends the instance as SIGTERM does; it must end well.
+// stop ends the instance as SIGTERM does. It must end without an error.
 func (i *instance) stop() {
 	i.t.Helper()
 	i.cancel()

@@ -21,8 +21,8 @@ import (
 )
 
 // intake turns the stream's messages into items of the queue. It lives longer
-// than a connection: what the server sends again after a reconnect it passes
-// over, once resume has told it where the stream begins. One goroutine uses it.
+// than a connection. After a reconnect resume tells it where the stream begins,
+// and it passes over what the server sends again. One goroutine uses it.
 type intake struct {
 	router       *transform.Router
 	queue        *queue
@@ -33,12 +33,13 @@ type intake struct {
 	metrics      Metrics
 	digest       *digest.Log
 
-	changes  atomic.Uint64 // everything but idle positions that arrived
+	changes  atomic.Uint64 // all messages that arrived, except keepalives
 	relation *pg.Relation  // of the last row
-	asked    *[]uint32     // what oids were when relation was looked up
+	asked    *[]uint32     // the oids with which relation was looked up
 	outbox   bool          // whether relation is one of tables
 
-	// oids are those of tables at the last look at the catalogs; nil before.
+	// oids are the OIDs of tables at the last look at the catalogs; nil before
+	// the first.
 	oids atomic.Pointer[[]uint32]
 
 	end      pg.LSN              // what ends at or before it was taken in
@@ -49,7 +50,7 @@ type intake struct {
 	skip checkpoint.Landmark // the transaction that is passed over; zero: none
 
 	replay     *checkpoint.Replay // judges the stream until it shows something new; then nil
-	recognised func()             // called once it did
+	recognised func()             // called once the log is known to be the same
 }
 
 func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
@@ -116,7 +117,7 @@ func (in *intake) commit(msg *wal.Message) error {
 	return nil
 }
 
-// idle takes note that there is nothing of ours up to pos.
+// idle notes that there is nothing of ours up to pos.
 func (in *intake) idle(pos pg.LSN) error {
 	if again, err := in.repeated(pos); again || err != nil {
 		return err
@@ -129,9 +130,9 @@ func (in *intake) idle(pos pg.LSN) error {
 	return nil
 }
 
-// resume prepares for a stream. past is what is known of the log by the
-// checkpoint and the slot, and comes to include what this process has taken in.
-// fn is called once the stream is seen to be of the same log.
+// resume prepares for a stream. past is what checkpoint and slot say of the
+// log; resume adds what this process has taken in. fn is called once it is
+// certain that the stream is of the same log.
 func (in *intake) resume(past checkpoint.Past, fn func()) error {
 	if !in.cut.IsZero() && in.cut.CommitLSN < past.Known { // another instance has read the rest of it
 		if err := in.tracker.Seal(past.Known, checkpoint.Landmark{}); err != nil {
@@ -155,11 +156,11 @@ func (in *intake) read() pg.LSN {
 	if in.cut.IsZero() {
 		return in.end
 	}
-	return max(in.end, in.cut.CommitLSN+1) // its end is not known, but it has a record there
+	return max(in.end, in.cut.CommitLSN+1) // the end is not known, but there is a record at this position
 }
 
-// repeated reports whether the server repeats itself at position pos, up to
-// which it has sent everything.
+// repeated reports whether the server, at position pos, still sends what was
+// read before. It has sent everything up to pos.
 func (in *intake) repeated(pos pg.LSN) (bool, error) {
 	if in.replay == nil {
 		return false, nil
@@ -173,10 +174,11 @@ func (in *intake) repeated(pos pg.LSN) (bool, error) {
 	return pos < in.end, nil
 }
 
-// ours reports whether the row is of an outbox table: one that had its name when
-// the row was written, or has it now. The stream tells of a table that was
-// renamed for a while by the name of then, and up to PostgreSQL 15 it does not
-// notice when a schema gets its old name back (pgoutput.c, init_rel_sync_cache).
+// ours reports whether the row is of an outbox table: one that had the name
+// when the row was written, or has it now. If a table was renamed for a while,
+// the stream shows the name of that time. Up to PostgreSQL 15 the stream also
+// misses when a schema gets its old name back (pgoutput.c,
+// init_rel_sync_cache).
 func (in *intake) ours(row *pg.Row) bool {
 	oids := in.oids.Load()
 	if rel := row.Relation; rel != in.relation || oids != in.asked {
@@ -229,8 +231,8 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 	return nil
 }
 
-// passOver returns what the router says of the row, or that its transaction is
-// passed over.
+// passOver returns the router's result for the row, or a bad event if an
+// operator ordered to pass over its transaction.
 func (in *intake) passOver(row *pg.Row, routed error) error {
 	if row.Position.CommitLSN != in.skip.Commit || !in.skip.Same(checkpoint.LandmarkOf(row)) {
 		return routed
@@ -256,7 +258,7 @@ func (in *intake) seen(row *pg.Row) (bool, error) {
 	return in.knows(row.Position), nil
 }
 
-// took takes note that the event of the row is taken in.
+// took notes that the event of the row is taken in.
 func (in *intake) took(row *pg.Row) {
 	in.cut, in.cutMark = row.Position, checkpoint.LandmarkOf(row)
 }
@@ -275,7 +277,7 @@ func (in *intake) endNonTransactional(end pg.LSN) error {
 }
 
 // take queues the item of an event that the router made, or could not make, of
-// the message. Without one, the item already has its row's memory.
+// the message. Without a message, the item already counts its row's memory.
 func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Message) error {
 	bad, isBad := errors.AsType[*transform.BadEvent](routed)
 	if routed != nil && !isBad {
@@ -285,13 +287,13 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 	it.memory += itemMemory + it.Event.Memory()
 	if msg != nil {
 		it.chunk = msg.Chunk
-		it.memory += msg.Retain() // delivery releases it
+		it.memory += msg.Retain() // the deliverer releases it
 	}
 	if err := in.queue.room(ctx, it.memory); err != nil {
 		it.chunk.Release(1)
 		return err
 	}
-	it.ticket = in.tracker.Add() // not before: it may never come again
+	it.ticket = in.tracker.Add() // not earlier: an event that found no memory may never come again
 	in.queue.push(it)
 	return nil
 }

@@ -58,10 +58,10 @@ func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
 	return ids
 }
 
-// Failure modes 14 and 25: the broker is away for longer than wal_sender_timeout,
-// by what the server says of our replies. The intake blocks at its bound, the
-// connection to PostgreSQL stays, and a stop or a question about health is
-// answered. Then everything arrives once.
+// Failure modes 14 and 25: the broker is away for longer than
+// wal_sender_timeout, as the server's record of our replies shows. The intake
+// blocks at its bound, the connection to PostgreSQL stays, and a stop or a
+// question about health is answered. Then everything arrives once.
 func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)

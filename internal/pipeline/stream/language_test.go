@@ -62,8 +62,8 @@ func stopWhileStalled(t *testing.T, server *pgtest.Server, d *database) {
 	wantOnce(t, g.topic, ids)
 }
 
-// translated forwards connections to the server at target, whose messages have
-// other words, and returns its address.
+// translated forwards connections to the server at target, replaces the words
+// of its messages, and returns the address.
 func translated(t *testing.T, target string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,9 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// While the connector is stopped, or under its eyes, something happens to slot
-// or publication that leaves events out. Each ends with class Loss, and what was
-// lost is not made anew.
+// While the connector is stopped, or while it runs, something happens to slot
+// or publication that leaves events out. Each case ends with class Loss, and
+// nothing that was lost is created again.
 func TestLosses(t *testing.T) {
 	const (
 		stopped = 1 << iota

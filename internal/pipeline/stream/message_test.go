@@ -122,8 +122,9 @@ func TestMessagesBesideATable(t *testing.T) {
 }
 
 // Failure mode 44: what is no event is dealt with as errors.on_bad_event says,
-// and nothing around it suffers. The message of no transaction stands in the log
-// right before the commit of a row, whose position must not be taken for its own.
+// and nothing around it is lost. The non-transactional message stands in the
+// log right before the commit of a row, and the two positions must not be
+// confused.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
 	bad := []string{
@@ -176,8 +177,8 @@ func TestBadMessages(t *testing.T) {
 }
 
 // Failure mode 54: no commit follows a message of no transaction, and an outbox
-// may be quiet for long. The position goes on all the same, over the message and
-// what other tables write behind it.
+// may be quiet for long. The position goes on, over the message and what other
+// tables write behind it.
 func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 	for _, policy := range []string{transform.BadEventSkip, transform.BadEventDeadLetter} {
 		t.Run(policy, func(t *testing.T) {
@@ -255,9 +256,9 @@ func TestPreparedAndLargeMessages(t *testing.T) {
 	}
 }
 
-// Messages pass by the publication, so its loss is none of theirs: once there is
-// another, they go on. The stream would not survive without, though, if a table
-// were changed, so it is noticed all the same.
+// Messages do not pass through the publication, so they lose nothing if it is
+// dropped: once there is another one, they go on. The missing publication is
+// still reported, because the stream would end if a table were changed.
 func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
@@ -298,7 +299,7 @@ func TestMessagesWhenATableChangesWithoutThePublication(t *testing.T) {
 	wantOnce(t, g.topic, []string{"1"})
 }
 
-// Failure modes 11 and 12: for the tables beside messages they are what they are.
+// Failure modes 11 and 12: for tables beside messages they are losses too.
 func TestLossesBesideMessages(t *testing.T) {
 	for name, sql := range map[string][]string{
 		"11 publication dropped": {"DROP PUBLICATION cdc_outbox"},

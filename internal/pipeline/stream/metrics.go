@@ -26,7 +26,7 @@ type Metrics interface {
 	// SnapshotRow of each row.
 	Snapshot(running bool)
 	SnapshotRow()
-	// Capacity is told how many bytes may be in flight.
+	// Capacity is told how many bytes may be in flight at most.
 	Capacity(bytes int64)
 	// Connected is told whether a side, postgres or kafka, can be reached.
 	Connected(side string, ok bool)
@@ -41,7 +41,7 @@ type Metrics interface {
 	Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration)
 	// Observe hands over what is read when metrics are collected.
 	Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64)
-	// ObserveUnconfirmed likewise: for how long the server has had something that
+	// ObserveUnconfirmed does the same for how long the server has had log that
 	// is not confirmed.
 	ObserveUnconfirmed(func() time.Duration)
 	// ObserveCheckpoint does the same for the age of the oldest acknowledged

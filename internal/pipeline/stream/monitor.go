@@ -22,9 +22,9 @@ const (
 	monitorPoll = 2 * time.Second
 	// lookTimeout bounds one look, so that a dead connection is noticed.
 	lookTimeout = 10 * time.Second
-	// shutdownGrace is how long a server that is stopping may wait for us. A
-	// fast shutdown waits without end for a walsender whose client keeps
-	// replying but cannot confirm (failure mode 4).
+	// shutdownGrace is how long we let a stopping server wait for us. A fast
+	// shutdown waits for ever for a walsender whose client replies but cannot
+	// confirm (failure mode 4).
 	shutdownGrace = 3 * time.Second
 )
 
@@ -43,7 +43,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 		switch {
 		case err == nil:
 			blind = false
-			s.whole.Store(uint64(end)) // a change before that would have shown now
+			s.whole.Store(uint64(end)) // this look would have shown a change before that
 			end = flushed
 		case ctx.Err() != nil:
 		case errors.Is(err, catalog.ErrShutdown):
@@ -51,7 +51,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			return fmt.Errorf("leave the slot so that the server can stop: %w", err)
 		case failure.ClassOf(err) != failure.Transient && conn != nil:
 			return err
-		case !blind: // but the stream may be well
+		case !blind: // only this connection is broken; the stream may be well
 			blind = true
 			s.log.Warn("cannot watch slot and publication beside the stream, will retry", zap.Error(err))
 		}
@@ -84,11 +84,11 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 	return conn, flushed, err
 }
 
-// stopping tells from the error of a connection beside a stream that is up
-// whether the server is about to stop. One that takes no connections while it
-// streams is: it stops, or it is about to start again, in which the stream ends
-// anyway. One that nobody answers for may only be hidden by the network, unless
-// an administrator's command has just ended the connection before.
+// stopping decides whether the server is about to stop, from the error of a
+// connection beside a running stream. A server that refuses connections while
+// it streams is stopping, or about to restart; both end the stream. If nobody
+// answers at all, the network may be the reason, unless an administrator's
+// command has just ended our connection.
 func stopping(err error, terminated bool) error {
 	if errors.Is(err, catalog.ErrUnavailable) || terminated && errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w: %w", catalog.ErrShutdown, err)
@@ -96,9 +96,9 @@ func stopping(err error, terminated bool) error {
 	return err
 }
 
-// connectBeside opens a connection beside the stream that began with cp, to the
-// same server. The URL may lead to another one by now: it has several hosts, or
-// an address that moved in a failover.
+// connectBeside opens a connection to the server of the stream that began with
+// cp. By now the URL may lead to another server: it may list several hosts, or
+// its address may have moved in a failover.
 func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
 	conn, err := catalog.ConnectBeside(ctx, s.opts.URL, s.server)
 	if err != nil {
@@ -120,8 +120,8 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 // the metrics and the health endpoint show of it. It returns the end of the log.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (pg.LSN, error) {
 	seen, err := s.inspect(ctx, conn)
-	cp.LSN = max(cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // after the slot was read: it follows the checkpoint
-	cp.Publication = s.checkpointer.publication()             // as it was at the last look
+	cp.LSN = max(cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // read after the slot, which is always behind the checkpoint
+	cp.Publication = s.checkpointer.publication()             // of the last look
 	if err != nil {
 		return 0, s.sinceCheckpoint(&cp, err)
 	}

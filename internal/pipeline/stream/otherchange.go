@@ -13,7 +13,7 @@ import (
 )
 
 // otherChange drops a change that is no insert, as Debezium's Outbox Event
-// Router does; only updates are worth a word.
+// Router does. Only updates are reported.
 func (in *intake) otherChange(msg *wal.Message) error {
 	if !in.ours(&msg.Row) || in.knows(msg.Row.Position) {
 		return nil

@@ -6,7 +6,7 @@ import (
 )
 
 // Retention attaches and detaches partitions, and so do operators and their
-// jobs: nothing of a table that is published as one ends a session over it.
+// jobs. If the table is published as one, this must not end a session.
 func TestPartitionsComeAndGo(t *testing.T) {
 	const (
 		byRoot    = ` WITH (publish = 'insert', publish_via_partition_root = true)`

@@ -55,7 +55,7 @@ type Parts struct {
 	Sink    sink.Sink
 	Store   checkpoint.Store
 	Metrics Metrics
-	// Kafka is what is known of it; it outlives the pipeline.
+	// Kafka knows the state of the brokers. It outlives the pipeline.
 	Kafka *delivery.Downstream
 	Log   *zap.Logger
 }
@@ -114,7 +114,7 @@ var errDrained = errors.New("drained")
 
 // Run runs the connector until ctx ends: it then stops reading, drains what is
 // in flight for at most errors.drain_timeout, confirms the last position and
-// returns nil. It returns early with an error that it cannot mend; the error's
+// returns nil. It returns early with an error that it cannot fix; the error's
 // failure.Class is the process's exit code, that of the worst if there are
 // several. After ErrTakenOver, which is transient, a new Pipeline may stand by.
 func (r *Pipeline) Run(ctx context.Context) error {
@@ -124,7 +124,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	defer stopWorking(nil)
 
 	var workers errgroup.Group
-	work := func(run func(context.Context) error) error { // the failure of one ends all
+	work := func(run func(context.Context) error) error { // the failure of one worker ends all
 		err := run(working)
 		if err == nil || errors.Is(err, context.Cause(working)) {
 			return nil
@@ -152,7 +152,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 
 	finish := []func(context.Context){r.checkpointer.finish, r.source.close}
 	if errors.Is(err, ErrTakenOver) {
-		finish = finish[1:] // the checkpoint is another one's
+		finish = finish[1:] // the checkpoint now belongs to another instance
 	}
 	for _, last := range finish {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.closing)
@@ -162,12 +162,12 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	return err
 }
 
-// closeTimeout is Pipeline.closing: a stop waits no longer for a store or a server
-// that does not answer.
+// closeTimeout is the value of Pipeline.closing. At a stop, a store or a server
+// that does not answer is waited for no longer than this.
 const closeTimeout = 3 * time.Second
 
-// drain waits until the delivery has emptied the queue, or gives up on it after
-// errors.drain_timeout, and before where it waits for a topic.
+// drain waits until the deliverer has emptied the queue. It gives up after
+// errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
 func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
 	if why := drain.Wait(delivered, r.opts.DrainTimeout, r.health.kafka.MissingTopics); why != nil {

@@ -7,12 +7,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// stalledAfter is how long one of the stages may stand still, with work before
-// it, until readiness says so. It is longer than quietInterval and a look of the
+// stalledAfter is how long a stage that has work may stand still until the
+// instance is not ready. It is longer than quietInterval and one look of the
 // monitor together.
 const stalledAfter = 12 * time.Second
 
-// pulse is what shows at one moment whether the log gets through.
+// pulse is a set of positions at one moment. Several of them show whether the
+// log gets through.
 type pulse struct {
 	flush     pg.LSN // the end of the server's log, as last seen
 	received  pg.LSN
@@ -22,12 +23,12 @@ type pulse struct {
 	handled   uint64 // changes that were taken in, and events that were acked, so far
 }
 
-// progress tells from pulses whether what the server has gets through, whatever
-// may be the reason if it does not. Not safe for concurrent use.
+// progress tells from pulses whether the server's log gets through. It does not
+// look for the reason. Not safe for concurrent use.
 type progress struct {
 	last pulse
-	mark pg.LSN // the server had it at marked; the oldest such that is known
-	// marked is when.
+	mark pg.LSN // the oldest position that is not confirmed yet
+	// marked is when the server had reached mark.
 	marked time.Time
 
 	whole stage // from the server's log to a confirmed position
@@ -38,7 +39,7 @@ type progress struct {
 // stage is a part of the way.
 type stage struct{ moved time.Time }
 
-// look takes note whether the stage has work, and whether it did some.
+// look notes whether the stage has work, and whether it has moved.
 func (s *stage) look(now time.Time, work, did bool) {
 	if !work || did {
 		s.moved = now
@@ -52,7 +53,7 @@ func (p *progress) begin(now time.Time) {
 	*p = progress{marked: now, whole: stage{now}, acked: stage{now}, saved: stage{now}}
 }
 
-// see takes note of a pulse.
+// see notes a pulse.
 func (p *progress) see(now time.Time, is pulse) {
 	was := p.last
 	saved := is.confirmed != was.confirmed
@@ -65,8 +66,7 @@ func (p *progress) see(now time.Time, is pulse) {
 	p.last = is
 }
 
-// unconfirmed is for how long the server has had something that is not
-// confirmed.
+// unconfirmed is how long the server has had log that is not confirmed.
 func (p *progress) unconfirmed(now time.Time) time.Duration {
 	if p.last.confirmed >= p.mark {
 		return 0

@@ -17,18 +17,18 @@ type item struct {
 	chunk  *wal.Chunk // retained for the event's bytes; nil for a snapshot's
 	ticket checkpoint.Ticket
 	size   int64 // of the record
-	memory int64 // that the item keeps from other use
+	memory int64 // that cannot be used otherwise while the item lives
 }
 
-// itemMemory is about what an item takes of its own: its place in the queue, the
-// batch and the sink's round.
+// itemMemory is about the memory of an item itself: its place in the queue, in
+// the batch and in the sink's round.
 const itemMemory = 128
 
-// queue hands items from the intake to the delivery in order. It bounds the
-// memory of what is queued, or taken and not yet released: room blocks at the
-// bound. One goroutine pushes and one takes.
+// queue hands items from the intake to the deliverer in order. It bounds the
+// memory of all items that are queued, or taken and not yet released: room
+// blocks at the bound. One goroutine pushes and one takes.
 type queue struct {
-	limit int64 // of memory in flight; one larger item is let in alone
+	limit int64 // of memory in flight; a single larger item may enter alone
 
 	mu       sync.Mutex
 	items    []item
@@ -47,15 +47,15 @@ func newQueue(limit int64) *queue {
 	return &queue{limit: limit, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
-// room returns once there is room for so much memory, which only push takes, or
-// ctx's cause when that ends first.
+// room returns nil once so much memory is free. It does not take the memory;
+// push does. If ctx ends first, it returns ctx's cause.
 func (q *queue) room(ctx context.Context, memory int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.inFlight > 0 && q.inFlight+memory > q.limit {
 		q.full = true
 		q.mu.Unlock()
-		signal(q.arrived) // no more comes: the taker must not linger
+		signal(q.arrived) // nothing more can come: the taker must not linger
 		select {
 		case <-q.freed:
 		case <-ctx.Done():
@@ -76,7 +76,7 @@ func (q *queue) push(it item) {
 		q.items, q.head = q.items[:0], 0
 		q.since = time.Now()
 	}
-	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 { // or it would grow while it is never empty
+	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 { // otherwise a queue that is never empty would grow
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
@@ -147,7 +147,7 @@ func (q *queue) cut(dst []item) []item {
 		}
 		bytes += next.size
 		dst = append(dst, *next)
-		*next = item{} // the event must not outlive its delivery here
+		*next = item{} // the queue must not keep the event alive
 		q.head++
 	}
 	q.queued -= bytes

@@ -73,8 +73,8 @@ func (s heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return s.Store.Save(ctx, cp)
 }
 
-// One finds no slot, and then the checkpoint of another that created the slot
-// in between: that is no slot which was dropped.
+// An instance finds no slot, and then the checkpoint of another one that
+// created the slot in between. It must not take the slot for dropped.
 func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -120,8 +120,8 @@ func TestSlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 	}
 }
 
-// As before, but there is no checkpoint yet, and the one who holds the slot
-// meanwhile keeps none either.
+// As before, but there is no checkpoint yet, and the instance that holds the
+// slot in between keeps none either.
 func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -171,8 +171,8 @@ func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	wantOnce(t, to, ids)
 }
 
-// The slot is held while the snapshot is published, or a spare would publish
-// beside it.
+// The slot is held while the snapshot is published. Otherwise a spare would
+// publish it too.
 func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)

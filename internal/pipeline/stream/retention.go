@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 )
 
-// startRetention keeps the tables small beside the stream that began with cp, on
-// a connection and a goroutine of its own, and returns what ends both. It begins
-// after begin: a snapshot's rows are published by then.
+// startRetention keeps the tables small, on a connection and a goroutine of its
+// own beside the stream that began with cp. The returned function ends both. It
+// starts after begin, when the rows of a snapshot are published.
 func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
 	keep := s.opts.Retention
 	if keep.After == 0 {
@@ -38,20 +38,19 @@ func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (
 	}
 }
 
-// connectForRetention is connectBeside for statements that take the time that
-// their rows need.
+// connectForRetention is connectBeside for statements that may take long.
 func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
 	conn, err := s.connectBeside(ctx, cp)
 	if err == nil {
-		// Until it is closed.
+		// Patient for as long as the connection lives.
 		_ = catalog.Patient(ctx, s.opts.URL, conn.PgConn(), s.reporting("a statement of retention takes long", func(catalog.Waiting) {}))
 	}
 	return conn, err
 }
 
-// published is the position up to which every row that was committed is
-// published. The confirmed position alone does not say so: it also passes what a
-// changed publication left out of the stream, until the monitor notices.
+// published is the position up to which every committed row is published. The
+// confirmed position may be further: it also passes rows that a changed
+// publication left out of the stream, until the monitor notices.
 func (s *source) published() pg.LSN {
 	if !s.recognised.Load() {
 		return 0

@@ -47,8 +47,8 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	}
 }
 
-// Rows that come under their partition's name are nobody's. They must still be
-// there when the operator is told.
+// Rows that come under their partition's name are not published. They must
+// still be there when the operator is told.
 func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -74,8 +74,8 @@ func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 
 const leftOut = `INSERT INTO outbox VALUES ('left out', 'order', 'o-1', 'Placed', '{}')`
 
-// The connections beside the stream are to the server of the stream: the
-// positions of another say nothing.
+// The connections beside the stream lead to the server of the stream: positions
+// of another one mean nothing.
 func TestConnectionsBesideTheStream(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)

@@ -16,18 +16,18 @@ const (
 	saveReports = time.Minute
 )
 
-// saving is how saves of the checkpoint are getting on, for health, metrics and
-// the log. A save that stands counts from its start: a store may be silent
-// instead of failing. It is safe for concurrent use.
+// saving notes how saves of the checkpoint go, for health, metrics and the log.
+// A store may be silent instead of failing, so a save without an answer counts
+// from its start. It is safe for concurrent use.
 type saving struct {
 	log   *zap.Logger
 	ahead func() bool // whether there is a position to save
 
 	mu       sync.Mutex
 	behind   time.Time // since when a position is acked and not saved; zero: all are saved
-	since    time.Time // when the first attempt without success began; zero: the last one succeeded
+	since    time.Time // when the first failing attempt began; zero: the last one succeeded
 	attempts int       // that failed since
-	err      error     // of the last one that failed; nil while the first one stands
+	err      error     // of the last failure; nil while the first attempt has no answer
 	reported time.Time
 }
 
@@ -71,8 +71,8 @@ func (s *saving) failed(err error) {
 	s.err = err
 }
 
-// givenUp notes an attempt whose caller did not wait for it, so that nothing is
-// known.
+// givenUp notes an attempt whose caller stopped waiting, so its outcome is
+// unknown.
 func (s *saving) givenUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,15 +93,16 @@ func (s *saving) report() {
 		zap.Error(s.err), zap.Int("failed_attempts", s.attempts), zap.Duration("since", time.Since(s.since).Round(time.Second)))
 }
 
-// age is that of the oldest acked position that is not saved; 0 if all are.
+// age is how long the oldest unsaved acked position has waited; 0 if all are
+// saved.
 func (s *saving) age() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sinceOrZero(s.behind)
 }
 
-// trouble is for how long saves have not succeeded, and why; empty while the
-// store has not said anything.
+// trouble is how long saves have failed, and why. The reason is empty while the
+// store has given no answer.
 func (s *saving) trouble() (time.Duration, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +112,7 @@ func (s *saving) trouble() (time.Duration, string) {
 	return sinceOrZero(s.since), s.err.Error()
 }
 
-// unready says that saves fail, if they do for long enough.
+// unready is the reason for readiness, once saves have failed for long enough.
 func (s *saving) unready() (reason string, ok bool) {
 	d, err := s.trouble()
 	if d <= unsavedAfter {

@@ -208,7 +208,7 @@ func TestWrongPasswordIsAConfigurationError(t *testing.T) {
 	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `password authentication failed`)
 }
 
-// At boot the name service may come up after us.
+// At boot the name service may start after us.
 func TestUnknownHostIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)

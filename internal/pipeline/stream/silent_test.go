@@ -24,8 +24,8 @@ func (d *database) inPostgres() checkpoint.Store {
 	return s
 }
 
-// A checkpoint store whose server process says nothing any more is given up, and
-// saved in through another one.
+// If the server process of the checkpoint store says nothing any more, its
+// connection is given up, and the next save uses another one.
 func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -42,8 +42,8 @@ func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	wantOnce(t, to, ids)
 }
 
-// A spare whose server process says nothing any more looks through another one,
-// and takes over.
+// If the server process of a spare says nothing any more, the spare uses
+// another one, and takes over.
 func TestSilentSpareTakesOver(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -65,7 +65,7 @@ func TestSilentSpareTakesOver(t *testing.T) {
 }
 
 // The creation of a slot waits for every transaction for as long as it takes,
-// and says for which; a server that does not answer meanwhile is left.
+// and names them. A server that does not answer in the meantime is given up.
 func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -90,8 +90,8 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	i.streams().stop()
 }
 
-// A save that does not end has failed at some time, and the next session's first
-// one has its turn.
+// A save that does not end counts as failed after a while, and the first save
+// of the next session can begin.
 func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -121,7 +121,7 @@ func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	wantOnce(t, to, ids)
 }
 
-// So has a checkpoint that cannot be loaded.
+// A load that does not end counts as failed too.
 func TestStandingLoadIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)

@@ -71,7 +71,7 @@ func TestTransactionIsPassedOver(t *testing.T) {
 	}
 }
 
-// A message is passed over as a row is, also one of no transaction.
+// A message is passed over as a row is, also a non-transactional one.
 func TestMessageIsPassedOver(t *testing.T) {
 	t.Parallel()
 	d := messageDatabase(t)
@@ -101,7 +101,7 @@ func TestMessageIsPassedOver(t *testing.T) {
 	wantOnce(t, g.topic, []string{"1", "2"})
 }
 
-// passed is what the transaction at commit is known by.
+// passed is the landmark of the transaction at commit.
 func (d *database) passed(s *fakeStore, commit pg.LSN) (found checkpoint.Landmark) {
 	d.t.Helper()
 	repl, err := catalog.ConnectReplication(d.t.Context(), d.url)

@@ -23,14 +23,15 @@ const sessionReset = 30 * time.Second
 // sessionWaits are those between sessions.
 var sessionWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
 
-// ErrTakenOver ends a pipeline whose slot another instance has read meanwhile: what
-// it has in flight is out of date and was dropped. A new pipeline may stand by.
+// ErrTakenOver ends a pipeline whose slot another instance has read in the
+// meantime. What was in flight is out of date and was dropped. A new pipeline
+// may stand by.
 var ErrTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date")
 
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
 // reader, streams into the intake, and begins again when the connection breaks.
-// run is its only goroutine, and owns all of it; the monitor beside it only reads
-// what never changes, and sets whole.
+// run is its only goroutine and owns all fields. The monitor beside it sets
+// whole; of the others it reads only those that never change.
 type source struct {
 	opts         Options
 	intake       *intake
@@ -46,14 +47,14 @@ type source struct {
 	server    net.Addr    // of the present stream
 	stream    *wal.Stream // of the last session that ended because ctx did
 
-	whole atomic.Uint64 // LSN up to which the stream is known to have left nothing out
-	// recognised tells that the present stream is of the log that was read
-	// before: positions of both may be compared.
+	whole atomic.Uint64 // LSN up to which the stream certainly left nothing out
+	// recognised: the present stream is of the log that was read before, so
+	// their positions may be compared.
 	recognised atomic.Bool
 }
 
 // run streams until ctx ends (nil; the stream stays open for close) or an error
-// that a new session cannot mend.
+// that a new session cannot fix.
 func (s *source) run(ctx context.Context) error {
 	retry := backoff.Series{Range: sessionWaits}
 	for {
@@ -98,7 +99,7 @@ func (s *source) session(ctx context.Context) error {
 	}
 	err = s.consume(ctx, sql, &h)
 	if ctx.Err() != nil && h.fits {
-		s.stream = h.stream // close confirms what is drained by then
+		s.stream = h.stream // close will confirm what is drained by then
 		return nil
 	}
 	s.checkpointer.attach(nil)
@@ -110,10 +111,10 @@ func (s *source) session(ctx context.Context) error {
 	return err
 }
 
-// consume publishes and, beside it, monitors; the first to fail ends the other
-// and is the reason returned. An alarm of the monitor is never final: if another
+// consume publishes and, beside it, monitors. The first to fail ends the other,
+// and its error is returned. An alarm of the monitor is never final: if another
 // instance took the slot unnoticed, its progress looks like a loss. The next
-// session knows, as it compares in the right order.
+// session decides, because it compares in the right order.
 func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -137,7 +138,8 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	return err
 }
 
-// publish begins as the slot's holder and takes in the stream until it ends.
+// publish starts an epoch as the slot's holder and takes in the stream until it
+// ends.
 func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.warnOfCommitsThatWait(ctx, sql); err != nil {
 		return err
@@ -151,7 +153,8 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 }
 
 // warnOfCommitsThatWait warns once if the server takes us for a synchronous
-// standby. It comes before the first checkpoint, which may have to wait itself.
+// standby. It runs before the first checkpoint, because saving that one may
+// have to wait too.
 func (s *source) warnOfCommitsThatWait(ctx context.Context, sql *pgx.Conn) error {
 	sync, err := catalog.ReadSyncStandbys(ctx, sql)
 	if err != nil {
@@ -180,7 +183,7 @@ func (s *source) close(ctx context.Context) {
 	}
 }
 
-// remedy is a field for the log, where an error has one.
+// remedy is the log's field for an error's remedy, if there is one.
 func remedy(err error) zap.Field {
 	if text := failure.RemedyOf(err); text != "" {
 		return zap.String("remedy", text)

@@ -13,21 +13,21 @@ import (
 const (
 	// spareLook is how often a spare asks its checkpoint store.
 	spareLook = 3 * time.Second
-	// spareSilence is how long the store may give no answer until the spare
-	// counts as one that could not take over.
+	// spareSilence is how long the store may be silent until the spare is not
+	// ready: it could not take over.
 	spareSilence = 8 * time.Second
 )
 
-// spare is what a spare knows of its checkpoint store, which it needs for
-// nothing until it takes over.
+// spare is what a spare knows of its checkpoint store. It does not need the
+// store before it takes over, but must know that it could use it.
 type spare struct{ asked, answered time.Time }
 
-// askStore asks the store when it is time, and tells readiness. It returns
-// ErrTakenOver once the slot's holder has saved a checkpoint after one of ours:
-// for that it is always time.
+// askStore asks the store now and then, and tells readiness. It returns
+// ErrTakenOver once the slot's holder has saved a checkpoint after one of ours;
+// a process that has held the slot itself asks each time for that reason.
 func (s *source) askStore(ctx context.Context, a *spare) error {
 	now := time.Now()
-	if a.answered.IsZero() { // tryAcquire has just been there
+	if a.answered.IsZero() { // tryAcquire has just asked the store
 		a.asked, a.answered = now, now
 	}
 	if s.epoch == 0 && now.Sub(a.asked) < spareLook {

@@ -12,22 +12,23 @@ import (
 )
 
 // errTwoServers ends a session whose connections lead to different servers, as
-// in the middle of a failover: what one says of the slot is not true of the
-// other.
+// may happen during a failover. What one server says of the slot is not true of
+// the other.
 var errTwoServers = errors.New("source.url led two connections to different servers, or to one that started or was promoted in between")
 
-// errStandby ends a session with a standby. It may be behind, and its slot missing
-// or not ready, while the primary has all; or it is about to be promoted, and is
-// judged then. Nor is one read that has a slot of its own: its stream would go on
-// over the promotion, with positions of another timeline than the checkpoint says.
+// errStandby ends a session with a standby. A standby may be behind, and its
+// slot may be missing or not ready, although the primary has everything. It is
+// judged after its promotion. A standby with a slot of its own is not read
+// either: its stream would go on over the promotion, with positions of another
+// timeline than the checkpoint has.
 var errStandby = &failure.Error{
 	Class:  failure.Transient,
 	Remedy: "add target_session_attrs=read-write to source.url, and list all hosts there",
 	Err:    errors.New("the server is a standby, which is not read until it is promoted"),
 }
 
-// samePrimary returns the database that both connections lead to, on a server
-// that is no standby.
+// samePrimary returns the database that both connections lead to. It is an
+// error if they lead to two servers, or to a standby.
 func samePrimary(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (database string, err error) {
 	a, err := catalog.ReadInstance(ctx, sql.PgConn())
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// A standby may have a slot of its own, which can be read. A stream would go on
-// over the promotion, and then look like that of a standby that was behind: it
-// begins after.
+// A standby may have a slot of its own, which can be read. A stream from it
+// would go on over the promotion, and then look like that of a standby that was
+// behind. So the stream begins after the promotion.
 func TestStandbyIsReadOncePromoted(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

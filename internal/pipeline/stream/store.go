@@ -9,16 +9,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
-// storeTimeout bounds a save or a load. A store that does not answer has then
-// failed, which is counted and shown, and holds up neither the first save of the
+// storeTimeout bounds a save or a load. After it the store has failed, which is
+// counted and shown. So a silent store holds up neither the first save of the
 // next session nor a spare.
 const storeTimeout = 10 * time.Second
 
 // errStoreSilent is the cause of the end of a save or load that took too long.
 var errStoreSilent = errors.New("the checkpoint store did not answer within " + storeTimeout.String())
 
-// storeError is an error of the checkpoint store, for which PostgreSQL is not to
-// be blamed.
+// storeError is an error of the checkpoint store, as opposed to one of the
+// PostgreSQL that is read.
 type storeError struct{ err error }
 
 // Error implements error.
@@ -27,7 +27,7 @@ func (e *storeError) Error() string { return "checkpoint store: " + e.err.Error(
 // Unwrap returns the store's own error.
 func (e *storeError) Unwrap() error { return e.err }
 
-// ofStore tells whether the checkpoint store is what failed.
+// ofStore reports whether it was the checkpoint store that failed.
 func ofStore(err error) bool {
 	_, ok := errors.AsType[*storeError](err)
 	return ok

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// Failure mode 52: a slot of the name that no instance could ever read is told,
-// also while somebody reads it, and is no reason to stand by.
+// Failure mode 52: a slot of this name that no instance could ever read is an
+// error, also while somebody reads it. It is no reason to stand by.
 func TestSlotOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, text string }{
@@ -41,7 +41,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 
 	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
 
-	// An instance that stands by as it appears does not wait for it.
+	// An instance that stands by when the slot appears does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	here := &source{opts: d.opts, database: d.text("SELECT current_database()")}

@@ -114,10 +114,10 @@ func TestOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	wantAll(t, to, ids)
 }
 
-// Without stored checkpoints an instance does not learn that another one has read
-// the slot meanwhile, only how far. A transaction of which it had read the first
-// half is then over: nothing of it comes any more, and the position goes on in a
-// quiet outbox.
+// Without stored checkpoints an instance does not learn that another one has
+// read the slot in the meantime, only how far. If it had read the first half of
+// a transaction, nothing more of that one comes. In a quiet outbox the position
+// must still go on.
 func TestSecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -218,8 +218,8 @@ func TestSnapshotIsRepeatedAfterACrash(t *testing.T) {
 	wantAll(t, g.topic, ids)
 }
 
-// Without a checkpoint nobody knows what was published: the whole table is not
-// published again because a checkpoint is gone, or under another key.
+// Without a checkpoint nobody knows what was published. That a checkpoint is
+// gone, or has another key, is no reason to publish the whole table again.
 func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)
@@ -239,7 +239,7 @@ func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 }
 
 // A first start that ends between the creation of the slot and its first
-// checkpoint is gone through once more: nobody has read the slot.
+// checkpoint is done once more: nobody has read the slot.
 func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	t.Parallel()
 	d := sharedDatabase(t)

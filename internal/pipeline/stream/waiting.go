@@ -14,7 +14,8 @@ import (
 // always has the latest.
 const reportEvery = time.Minute
 
-// waitForSnapshot lets the statements that read the tables take their time.
+// waitForSnapshot lets the statements that read the tables take as long as they
+// need.
 func (s *source) waitForSnapshot(ctx context.Context, conn *pgconn.PgConn) (end func()) {
 	return catalog.Patient(ctx, s.opts.URL, conn, s.reporting("reading the tables takes long", func(catalog.Waiting) {}))
 }
@@ -27,7 +28,8 @@ func (s *source) waitForCreation(ctx context.Context, repl *pgconn.PgConn) (end 
 	}))
 }
 
-// reporting passes on what a statement waits for, and logs it now and then.
+// reporting tells readiness what a statement waits for, and logs it now and
+// then.
 func (s *source) reporting(what string, tell func(catalog.Waiting)) func(catalog.Waiting) {
 	var next time.Time
 	return func(w catalog.Waiting) {
@@ -40,7 +42,7 @@ func (s *source) reporting(what string, tell func(catalog.Waiting)) func(catalog
 	}
 }
 
-// waiting notes what the start of a session waits for, until it is over.
+// waiting notes what the start of a session waits for, until the wait is over.
 func (h *Health) waiting(what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
