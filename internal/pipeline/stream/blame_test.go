@@ -12,8 +12,7 @@ import (
 // A store that fails before there is a session is what health and log name, and
 // not PostgreSQL, which is well.
 func TestFailingStoreIsBlamedItself(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	dir := filepath.Join(t.TempDir(), "volume")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -25,8 +24,7 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 	if err := os.Remove(dir); err != nil { // for everybody, also a superuser
 		t.Fatal(err)
 	}
-	to := &topic{}
-	i := d.start(s, &gate{topic: to})
+	i := d.start(s, &gate{topic: d.topic})
 	eventually(t, "the reason", func() bool {
 		ok, reasons := i.health.Ready()
 		return !ok && strings.Contains(strings.Join(reasons, "\n"), "checkpoint store: save checkpoint")
@@ -34,7 +32,7 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 	if _, reasons := i.health.Ready(); strings.Contains(strings.Join(reasons, "\n"), "PostgreSQL") {
 		t.Errorf("reasons %q", reasons)
 	}
-	if st := i.health.Status().(Status); st.PostgresError != "" || !strings.Contains(st.CheckpointError, "no such file") {
+	if st := i.status(); st.PostgresError != "" || !strings.Contains(st.CheckpointError, "no such file") {
 		t.Errorf("status %+v", st)
 	}
 	eventually(t, "a warning", func() bool { return i.logs.FilterMessageSnippet("the checkpoint store failed").Len() > 0 })
@@ -49,6 +47,6 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 	if ok, reasons := i.health.Ready(); !ok {
 		t.Errorf("not ready once the store works: %q", reasons)
 	}
-	arrive(t, to, len(d.insert(1, 1)))
+	d.publish(1, 1)
 	i.stop()
 }

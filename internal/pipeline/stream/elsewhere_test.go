@@ -15,8 +15,7 @@ import (
 func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 	for name, old := range map[string]bool{"no checkpoint here": false, "an old one here": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
+			d := outbox(t)
 			d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
 			d.looks = elsewhere{poll: time.Millisecond, patience: time.Millisecond}
 			here, there, to := &fakeStore{}, &fakeStore{}, &topic{}
@@ -24,11 +23,10 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 				d.start(here, &gate{topic: to}).streams().stop()
 			}
 			holder := d.start(there, &gate{topic: to}).streams()
-			spare := d.start(here, &gate{topic: to})
-			eventually(t, "the spare to stand by", func() bool { return spare.role() == role.Standby })
-			ids := d.insert(1, 1)
+			spare := d.start(here, &gate{topic: to}).standsBy()
+			d.insert(1, 1)
 			eventually(t, "the end of the spare", func() bool {
-				ids = append(ids, d.insert(1, 1)...) // the slot moves on
+				d.insert(1, 1) // the slot moves on
 				select {
 				case <-spare.done:
 					return true
@@ -37,46 +35,41 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 				}
 			})
 			spare.wantEnd(failure.Config, "another instance, connected from .*, reads slot .* and saves its checkpoints where this one, on .*, does not see them")
-			arrive(t, to, len(ids))
+			arrive(t, to, len(d.ids))
 			holder.stop()
-			wantOnce(t, to, ids)
+			wantOnce(t, to, d.ids)
 		})
 	}
 }
 
 // The holder saves before it confirms: no moment looks as if it saved elsewhere.
 func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.looks = elsewhere{poll: time.Nanosecond}
-	s, to := &fakeStore{}, &topic{}
-	holder := d.start(s, &gate{topic: to})
-	spare := d.start(s, &gate{topic: to})
+	holder := d.run()
+	spare := d.run()
 	eventually(t, "one of them to stream", func() bool { return holder.role() == role.Active || spare.role() == role.Active })
-	var ids []string
 	for range 60 {
-		ids = append(ids, d.insert(1, 1)...)
-		arrive(t, to, len(ids))
+		d.publish(1, 1)
 	}
 	if spare.role() == role.Active {
 		holder, spare = spare, holder
 	}
 	holder.stop()
 	spare.streams().stop()
-	wantOnce(t, to, ids)
+	d.wantOnce()
 }
 
 // A spare that was down all the while cannot tell; the loss it finds names what
 // else may be behind it.
 func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
 	here, there, to := &fakeStore{}, &fakeStore{}, &topic{}
 	d.start(here, &gate{topic: to}).streams().stop()
 	other := d.start(there, &gate{topic: to}).streams()
-	ids := d.insert(5, 1)
-	arrive(t, to, len(ids))
+	d.insert(5, 1)
+	arrive(t, to, len(d.ids))
 	other.stop()
 	d.start(here, &gate{topic: to}).wantEnd(failure.Loss, "advanced or recreated .* an instance on another machine that keeps its checkpoint in a file of its own")
 }

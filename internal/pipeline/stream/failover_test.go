@@ -43,7 +43,7 @@ func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
 		f.g.hold()
 		i := f.d.start(f.s, f.g).streams()
 		f.d.insert(3, 1)
-		eventually(t, "events in flight", func() bool { return i.health.Status().(Status).InFlightEvents == 3 })
+		i.inFlight(3)
 		f.promote()
 		i.wantEnd(failure.Loss, text)
 	})
@@ -85,7 +85,7 @@ func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
 	defer close(release)
 	blockSaves(f.s, release) // or an idle position beyond the standby's end is in the checkpoint
 	f.d.insert(5000, 5000)
-	eventually(t, "half of a transaction in flight", func() bool { return i.metrics.inFlight() > 18_000 })
+	i.full()
 	read := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text")
 	f.promote()
 	f.d.insert(20, 1)
@@ -165,25 +165,21 @@ func TestSlotThatWentBackInACrash(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g).streams()
-	ids := d.insert(30, 3)
-	arrive(t, g.topic, 30)
+	i := d.run().streams()
+	d.publish(30, 3)
 	i.stop()
-	if got, want := d.confirmed(), s.stored().LSN; got != want {
+	if got, want := d.confirmed(), d.store.stored().LSN; got != want {
 		t.Fatalf("the slot is confirmed up to %s, want %s", got, want)
 	}
 	server.Restart(t, pgtest.Immediate)
 	d.connect()
-	if got, want := d.confirmed(), s.stored().LSN; got >= want {
+	if got, want := d.confirmed(), d.store.stored().LSN; got >= want {
 		t.Fatalf("the slot is at %s after the crash, the checkpoint at %s: this proves nothing", got, want)
 	}
-	i = d.start(s, g).streams()
-	ids = append(ids, d.insert(3, 1)...)
-	arrive(t, g.topic, 33)
-	eventually(t, "the slot to be confirmed", func() bool { return d.confirmed() > g.topic.all()[32].position.CommitLSN })
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	i = d.run().streams()
+	d.publish(3, 1)
+	eventually(t, "the slot to be confirmed", func() bool { return d.confirmed() > d.topic.all()[32].position.CommitLSN })
+	d.finish(i)
 }
 
 // failover is a server that can become what it was before: on a new timeline as

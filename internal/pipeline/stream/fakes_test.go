@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -232,6 +233,12 @@ func (g *gate) open() {
 		close(g.shut)
 		g.shut = nil
 	}
+}
+
+// waits returns once an event waits for its ack.
+func (g *gate) waits(t *testing.T) {
+	t.Helper()
+	eventually(t, "an event in flight", func() bool { _, waiting := g.unacked(); return waiting })
 }
 
 // unacked is the commit position of the first event that waits for its ack.

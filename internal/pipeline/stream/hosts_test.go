@@ -20,27 +20,22 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 	u := mustParse(t, d.url)
 	u.Host = mustParse(t, pgtest.Shared(t).URL("postgres")).Host + "," + u.Host
 	d.opts.URL = u.String()
-	to := &topic{}
-	i := d.start(&fakeStore{}, &gate{topic: to}).streams()
-	ids := d.insert(1, 1)
-	arrive(t, to, 1)
+	i := d.run().streams()
+	d.publish(1, 1)
 	server.Stop(t, pgtest.Fast)
 	before := i.metrics.reconnected()
 	eventually(t, "another attempt", func() bool { return i.metrics.reconnected() > before+1 })
 	server.Resume(t)
 	d.connect()
-	ids = append(ids, d.insert(1, 1)...)
-	arrive(t, to, 2)
-	i.stop()
-	wantOnce(t, to, ids)
+	d.publish(1, 1)
+	d.finish(i)
 }
 
 // The server of the stream takes no more connections for a while, and another
 // host of the URL never does, as a standby with hot_standby = off. That is no
 // shutdown: the stream is left alone.
 func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	u := mustParse(t, d.url)
 	line, err := proxy.Listen("127.0.0.1:0", u.Host)
 	if err != nil {
@@ -50,21 +45,18 @@ func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	u.Host = line.Addr() + "," + unavailable(t)
 	u.RawQuery = "application_name=beside"
 	d.opts.URL = u.String()
-	to := &topic{}
-	i := d.start(&fakeStore{}, &gate{topic: to}).streams()
-	eventually(t, "a look at the slot", func() bool { return i.health.Status().(Status).WALStatus != "" })
+	i := d.run().streams()
+	eventually(t, "a look at the slot", func() bool { return i.status().WALStatus != "" })
 	line.Refuse(true)
 	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'beside' AND backend_type = 'client backend'`)
 	eventually(t, "a look in vain", func() bool {
 		return i.logs.FilterMessage("cannot watch slot and publication beside the stream, will retry").Len() > 0 || i.metrics.reconnected() > 0
 	})
-	ids := d.insert(1, 1)
-	arrive(t, to, 1)
+	d.publish(1, 1)
 	if n := i.metrics.reconnected(); n > 0 {
 		t.Errorf("left the stream %d times", n)
 	}
-	i.stop()
-	wantOnce(t, to, ids)
+	d.finish(i)
 }
 
 // unavailable is the address of a server that takes no connections now.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -28,7 +29,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// patience bounds every wait, for slow and busy machines.
+// patience is a limit that no test is to reach.
 const patience = time.Minute
 
 // database is an outbox, and a connection to look at it and its slot.
@@ -44,7 +45,13 @@ type database struct {
 	ends    time.Duration // bounds the last checkpoint and status of its instances
 	// looks is how its spares look for where the holder saves; zero: as always.
 	looks elsewhere
-	next  int // event id
+
+	// What its instances share, unless a test gives them others.
+	store *fakeStore
+	gate  *gate // into topic
+	topic *topic
+	ids   []string // of what insert committed
+	next  int      // event id
 }
 
 // defaultOptions are those of an empty configuration.
@@ -68,6 +75,13 @@ func defaultOptions() Options {
 	}
 }
 
+// outbox is sharedDatabase for a test that runs beside others.
+func outbox(t *testing.T) *database {
+	t.Helper()
+	t.Parallel()
+	return sharedDatabase(t)
+}
+
 func sharedDatabase(t *testing.T) *database {
 	t.Helper()
 	return newDatabase(t, pgtest.Shared(t).NewDatabase(t))
@@ -77,7 +91,8 @@ func sharedDatabase(t *testing.T) *database {
 // slot has the database's name, as slots are the cluster's.
 func newDatabase(t *testing.T, url string) *database {
 	t.Helper()
-	d := &database{t: t, url: url, opts: defaultOptions(), event: transform.DefaultEvent(), route: transform.DefaultRoute(), kafka: sink.DefaultOptions(), letters: "outbox.dead-letter", ends: patience}
+	to := &topic{}
+	d := &database{t: t, url: url, store: &fakeStore{}, gate: &gate{topic: to}, topic: to, opts: defaultOptions(), event: transform.DefaultEvent(), route: transform.DefaultRoute(), kafka: sink.DefaultOptions(), letters: "outbox.dead-letter", ends: patience}
 	d.connect()
 	d.exec(outboxTable)
 	d.opts.URL = url
@@ -168,6 +183,7 @@ func (d *database) insert(n, per int) (ids []string) {
 			ids = append(ids, strconv.Itoa(id))
 		}
 	}
+	d.ids = append(d.ids, ids...)
 	return ids
 }
 
@@ -177,9 +193,16 @@ type instance struct {
 	metrics *counts
 	health  *Health
 	logs    *observer.ObservedLogs
+	limit   int64 // of bytes in flight
 	cancel  context.CancelFunc
 	done    chan struct{}
 	err     error // once done
+}
+
+// run starts an instance with the store and the gate that all share.
+func (d *database) run() *instance {
+	d.t.Helper()
+	return d.start(d.store, d.gate)
 }
 
 // start runs a pipeline of the database into the sink. The test ends it, if
@@ -191,7 +214,7 @@ func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 		d.t.Fatal(err)
 	}
 	core, logs := observer.New(zapcore.DebugLevel)
-	i := &instance{t: d.t, metrics: &counts{}, logs: logs, done: make(chan struct{})}
+	i := &instance{t: d.t, metrics: &counts{}, logs: logs, limit: d.opts.MaxBufferedBytes, done: make(chan struct{})}
 	r := New(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Kafka: delivery.NewDownstream(i.metrics), Log: zap.New(core)})
 	i.health = r.Health()
 	r.closing = d.ends
@@ -240,13 +263,44 @@ func (i *instance) stop() {
 	}
 }
 
-func (i *instance) role() string { return i.health.Status().(Status).Role }
+func (i *instance) role() string { return i.status().Role }
 
 // streams returns once the instance reads the slot.
 func (i *instance) streams() *instance {
 	i.t.Helper()
 	eventually(i.t, "the instance to stream", func() bool { return i.role() == role.Active })
 	return i
+}
+
+// standsBy returns once the instance waits for the slot.
+func (i *instance) standsBy() *instance {
+	i.t.Helper()
+	eventually(i.t, "the spare to stand by", func() bool { return i.role() == role.Standby })
+	return i
+}
+
+// ready tells whether the instance is.
+func (i *instance) ready() bool { ok, _ := i.health.Ready(); return ok }
+
+// status is what /status shows.
+func (i *instance) status() Status { return i.health.Status().(Status) }
+
+// inFlight returns once so many events are.
+func (i *instance) inFlight(n int) {
+	i.t.Helper()
+	eventually(i.t, "the events to be taken in", func() bool { return i.status().InFlightEvents == n })
+}
+
+// full returns once the queue holds nearly as much as MaxBufferedBytes.
+func (i *instance) full() {
+	i.t.Helper()
+	eventually(i.t, "a full buffer", func() bool { return i.metrics.inFlight() > i.limit-i.limit/10 })
+}
+
+// reconnects returns once a session has been tried again.
+func (i *instance) reconnects() {
+	i.t.Helper()
+	eventually(i.t, "a reconnect", func() bool { return i.metrics.reconnected() > 0 })
 }
 
 // wantEnd checks that Run ends with an error of the class whose text and remedy
@@ -276,23 +330,47 @@ func mustParse(t *testing.T, text string) *url.URL {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for !met() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited for %s in vain", what)
-		case <-poll.C:
-		}
-	}
+	await.Until(t, what, met)
 }
 
 // arrive waits for so many records.
 func arrive(t *testing.T, to *topic, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d records", n), func() bool { return len(to.all()) >= n })
+	await.Until(t, fmt.Sprintf("%d records", n), func() bool { return len(to.all()) >= n })
+}
+
+// arrive waits for as many records as insert has committed events.
+func (d *database) arrive() {
+	d.t.Helper()
+	arrive(d.t, d.topic, len(d.ids))
+}
+
+// last waits until the last event that was inserted is the topic's last.
+func (d *database) last() {
+	d.t.Helper()
+	eventually(d.t, "the last event", func() bool {
+		got := d.topic.ids()
+		return len(got) > 0 && got[len(got)-1] == d.ids[len(d.ids)-1]
+	})
+}
+
+// publish inserts and waits until all that was inserted has arrived.
+func (d *database) publish(n, per int) {
+	d.t.Helper()
+	d.insert(n, per)
+	d.arrive()
+}
+
+// wantOnce checks that the topic holds what was inserted, once and in order;
+// wantAll, that it does at least once.
+func (d *database) wantOnce() { d.t.Helper(); wantOnce(d.t, d.topic, d.ids) }
+func (d *database) wantAll()  { d.t.Helper(); wantAll(d.t, d.topic, d.ids) }
+
+// finish stops an instance and wants everything once.
+func (d *database) finish(i *instance) {
+	d.t.Helper()
+	i.stop()
+	d.wantOnce()
 }
 
 // wantOnce checks that the topic holds exactly the events, in their order.

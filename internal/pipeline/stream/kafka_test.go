@@ -63,21 +63,20 @@ func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
 // connection to PostgreSQL stays, and a stop or a question about health is
 // answered. Then everything arrives once.
 func TestBrokerOutage(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	const senderTimeout = 10 * time.Second // a machine may stop us for half of it
 	d.opts.URL += fmt.Sprintf("?wal_sender_timeout=%d", senderTimeout.Milliseconds())
 	d.opts.MaxBufferedBytes = 100_000
 	b, out, s := d.withKafka()
 	i := d.start(s, out).streams()
-	ids := d.insert(5, 1)
+	d.insert(5, 1)
 	eventually(t, "the first events", func() bool { i.metrics.mu.Lock(); defer i.metrics.mu.Unlock(); return i.metrics.published == 5 })
 	d.heard()
 	pid := d.walsender()
 
 	b.Stop(t)
-	ids = append(ids, d.insert(3000, 100)...)
-	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 98_000 })
+	d.insert(3000, 100)
+	i.full()
 	first := d.replied(pid)
 	eventually(t, "replies for longer than the server waits for one", func() bool {
 		if got := i.metrics.inFlight(); got > 100_000 {
@@ -90,8 +89,8 @@ func TestBrokerOutage(t *testing.T) {
 		return d.replied(pid).Sub(first) > senderTimeout+senderTimeout/10
 	})
 	b.Resume(t)
-	if got := d.published(b, len(ids)); !slices.Equal(got, ids) {
-		t.Errorf("the topic holds %d records, want %d: %v", len(got), len(ids), abbreviated(got))
+	if got := d.published(b, len(d.ids)); !slices.Equal(got, d.ids) {
+		t.Errorf("the topic holds %d records, want %d: %v", len(got), len(d.ids), abbreviated(got))
 	}
 	if got := i.metrics.reconnected(); got != 0 {
 		t.Errorf("%d reconnects to PostgreSQL", got)
@@ -112,8 +111,7 @@ func (d *database) replied(walsender int) (at time.Time) {
 // Failure modes 25 and 38: a stop during an outage, after a reconnect that waits
 // for the broker, ends after the drain's timeout.
 func TestStopDuringABrokerOutage(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.DrainTimeout = 100 * time.Millisecond
 	d.ends = closeTimeout // the last checkpoint cannot be saved
 	b, out, s := d.withKafka()
@@ -121,16 +119,15 @@ func TestStopDuringABrokerOutage(t *testing.T) {
 	d.insert(5, 1)
 	b.Stop(t)
 	d.insert(5, 1)
-	eventually(t, "events in flight", func() bool { return i.health.Status().(Status).InFlightEvents > 0 })
+	eventually(t, "events in flight", func() bool { return i.status().InFlightEvents > 0 })
 	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
-	eventually(t, "a reconnect", func() bool { return i.metrics.reconnected() > 0 })
+	i.reconnects()
 	i.stop() // it fails if the stop waits for the broker
 }
 
 // Failure mode 31.
 func TestDeadLetterThatCannotBeWrittenHalts(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.OnBadEvent = transform.BadEventDeadLetter
 	d.letters = "no/such topic"
 	_, out, s := d.withKafka()
@@ -143,8 +140,7 @@ func TestDeadLetterThatCannotBeWrittenHalts(t *testing.T) {
 
 // Failure mode 36.
 func TestCheckpointTopicDeletedWhileRunning(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	b, out, s := d.withKafka()
 	i := d.start(s, out).streams()
 	d.insert(1, 1)

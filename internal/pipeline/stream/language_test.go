@@ -53,7 +53,7 @@ func stopWhileStalled(t *testing.T, server *pgtest.Server, d *database) {
 	i := d.start(&fakeStore{}, g).streams()
 	g.hold()
 	ids := d.insert(1, 1)
-	eventually(t, "an event in flight", func() bool { _, waiting := g.unacked(); return waiting })
+	g.waits(t)
 	server.Stop(t, pgtest.Fast) // it fails if the server waits without end
 	server.Resume(t)
 	g.open()

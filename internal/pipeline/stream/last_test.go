@@ -10,22 +10,19 @@ import (
 // What Debezium counts, too: rows of the snapshot, transactions with events (and
 // none without), and the last event.
 func TestLastTransactionsAndSnapshotShow(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.Snapshot = true
 	d.insert(3, 3)
-	to := &topic{}
-	i := d.start(&fakeStore{}, &gate{topic: to}).streams()
-	arrive(t, to, 3)
+	i := d.run().streams()
+	d.arrive()
 	d.exec("CREATE TABLE other (v int); INSERT INTO other VALUES (1)")
-	d.insert(4, 2)
-	arrive(t, to, 7)
+	d.publish(4, 2)
 	var last *delivery.Last
 	eventually(t, "the last event", func() bool {
-		last = i.health.Status().(Status).LastEvent
+		last = i.status().LastEvent
 		return last != nil && last.ID == "7"
 	})
-	if last.Seq != 1 || last.LSN != to.all()[6].position.CommitLSN.String() || last.CommittedAt == nil || last.AcknowledgedAt.IsZero() {
+	if last.Seq != 1 || last.LSN != d.topic.all()[6].position.CommitLSN.String() || last.CommittedAt == nil || last.AcknowledgedAt.IsZero() {
 		t.Errorf("the last event is %+v", last)
 	}
 	i.stop()

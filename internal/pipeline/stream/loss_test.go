@@ -51,15 +51,12 @@ func TestLosses(t *testing.T) {
 				continue
 			}
 			t.Run(name+" "+how, func(t *testing.T) {
-				t.Parallel()
-				d := sharedDatabase(t)
+				d := outbox(t)
 				if strings.HasPrefix(name, "13 ") {
 					d.needs15(t)
 				}
-				s, g := &fakeStore{}, &gate{topic: &topic{}}
-				i := d.start(s, g).streams()
-				ids := d.insert(2, 1)
-				arrive(t, g.topic, 2)
+				i := d.run().streams()
+				d.publish(2, 1)
 				if when == stopped {
 					i.stop()
 					eventually(t, "the slot to be free", func() bool { return d.walsender() == 0 })
@@ -68,11 +65,11 @@ func TestLosses(t *testing.T) {
 					d.exec(fmt.Sprintf(sql+"/* %[1]s */", d.opts.Slot))
 				}
 				if when == stopped {
-					i = d.start(s, g)
+					i = d.run()
 				}
 				i.wantEnd(failure.Loss, c.text)
-				d.start(s, g).wantEnd(failure.Loss, ".") // and still, for the next one
-				wantOnce(t, g.topic, ids)
+				d.run().wantEnd(failure.Loss, ".") // and still, for the next one
+				d.wantOnce()
 			})
 		}
 	}
@@ -88,12 +85,9 @@ func (d *database) needs15(t *testing.T) {
 
 // Failure mode 5, without a checkpoint: the process itself knows what it read.
 func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{forget: true}, g).streams()
-	d.insert(1, 1)
-	arrive(t, g.topic, 1)
+	d := outbox(t)
+	i := d.start(&fakeStore{forget: true}, d.gate).streams()
+	d.publish(1, 1)
 	eventually(t, "the drop of the slot", func() bool {
 		d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
 		_, err := d.conn.Exec(t.Context(), "SELECT pg_drop_replication_slot($1)", d.opts.Slot)
@@ -111,10 +105,8 @@ func TestSlotThatLostItsLog(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("max_slot_wal_keep_size", "1MB"), pgtest.Setting("min_wal_size", "32MB"),
 		pgtest.Setting("max_wal_size", "32MB"))
 	d := newDatabase(t, server.NewDatabase(t))
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g).streams()
-	d.insert(1, 1)
-	arrive(t, g.topic, 1)
+	i := d.run().streams()
+	d.publish(1, 1)
 	i.stop()
 	d.exec("CREATE TABLE busy (v text)")
 	eventually(t, "the slot to be lost", func() bool {
@@ -123,7 +115,7 @@ func TestSlotThatLostItsLog(t *testing.T) {
 		d.exec("CHECKPOINT")
 		return d.text("SELECT wal_status FROM pg_replication_slots WHERE slot_name = '"+d.opts.Slot+"'") == "lost"
 	})
-	d.start(s, g).wantEnd(failure.Loss, `slot .* is lost .* between .* and`)
+	d.run().wantEnd(failure.Loss, `slot .* is lost .* between .* and`)
 }
 
 // Failure mode 13: found before the first start.
@@ -135,15 +127,13 @@ func TestPublicationThatLeavesRowsOut(t *testing.T) {
 		"column list":     {`CREATE PUBLICATION cdc_outbox FOR TABLE outbox (id, aggregateid)`, `leaves out columns .* aggregatetype, payload`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
+			d := outbox(t)
 			if name == "row filter" || name == "column list" {
 				d.needs15(t)
 			}
 			d.exec(c.sql)
 			d.insert(1, 1)
-			g := &gate{topic: &topic{}}
-			d.start(&fakeStore{}, g).wantEnd(failure.Config, c.text)
+			d.run().wantEnd(failure.Config, c.text)
 		})
 	}
 }
@@ -154,10 +144,9 @@ func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
 		"column": {`ALTER TABLE outbox DROP COLUMN payload`, `no column "payload"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
+			d := outbox(t)
 			d.exec(c.sql)
-			d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+			d.run().wantEnd(failure.Config, c.text)
 			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
 				t.Error("a slot was made that holds back the server's log")
 			}
@@ -167,17 +156,14 @@ func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
 
 // Failure mode 43.
 func TestOtherCluster(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g).streams()
-	d.insert(1, 1)
-	arrive(t, g.topic, 1)
+	d := outbox(t)
+	i := d.run().streams()
+	d.publish(1, 1)
 	i.stop()
 	name := d.text("SELECT current_database()")
 	other := pgtest.Start(t, pgtest.Own())
 	other.Exec(t, "CREATE DATABASE "+name)
 	d.opts.URL = other.URL(name)
 	pgtest.Exec(t, other.URL(name), outboxTable)
-	d.start(s, g).wantEnd(failure.Loss, `wrong database cluster`)
+	d.run().wantEnd(failure.Loss, `wrong database cluster`)
 }

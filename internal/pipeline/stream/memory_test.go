@@ -64,7 +64,7 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inFlight := func() int { return i.health.Status().(Status).InFlightEvents }
+			inFlight := func() int { return i.status().InFlightEvents }
 			eventually(t, "a full buffer, or all events in it", func() bool {
 				return i.metrics.inFlight() > limit-5<<19 || inFlight() == total
 			})

@@ -20,19 +20,17 @@ func (d *database) renamed() {
 
 // Failure mode 58: a row of another name can be published under that name.
 func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	d.start(s, g).streams().stop()
+	d := outbox(t)
+	d.run().streams().stop()
 	d.renamed()
-	d.start(s, g).wantEnd(failure.Config, `bad event 2 of public.outbox at .*: missing_column: .* no column "aggregateid"`)
+	d.run().wantEnd(failure.Config, `bad event 2 of public.outbox at .*: missing_column: .* no column "aggregateid"`)
 	d.event.Key = "renamed"
-	d.start(s, g).wantEnd(failure.Config, `bad event 3 of public.outbox at .*: missing_column: .* no column "renamed"`)
+	d.run().wantEnd(failure.Config, `bad event 3 of public.outbox at .*: missing_column: .* no column "renamed"`)
 	d.event.Key = ""
-	i := d.start(s, g).streams()
-	arrive(t, g.topic, 3)
+	i := d.run().streams()
+	d.arrive()
 	i.stop()
-	wantOnce(t, g.topic, []string{"1", "2", "3"})
+	wantOnce(t, d.topic, []string{"1", "2", "3"})
 }
 
 // A name that the table does not have now is an error of the configuration, also
@@ -40,17 +38,15 @@ func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
 func TestWrongNameMakesNoDeadLetters(t *testing.T) {
 	for _, policy := range []string{transform.BadEventDeadLetter, transform.BadEventSkip} {
 		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
-			s, g := &fakeStore{}, &gate{topic: &topic{}}
+			d := outbox(t)
 			d.opts.OnBadEvent = policy
-			d.start(s, g).streams().stop()
+			d.run().streams().stop()
 			d.renamed()
 			d.event.Key = "agregateid"
-			i := d.start(s, g)
+			i := d.run()
 			i.wantEnd(failure.Config, `no column "agregateid"`)
-			if len(g.dead)+len(i.metrics.skipped) != 0 {
-				t.Errorf("dead letters %v, skipped %v", g.dead, i.metrics.skipped)
+			if len(d.gate.dead)+len(i.metrics.skipped) != 0 {
+				t.Errorf("dead letters %v, skipped %v", d.gate.dead, i.metrics.skipped)
 			}
 		})
 	}

@@ -23,36 +23,33 @@ func TestPartitionsComeAndGo(t *testing.T) {
 	for name, members := range map[string]string{"by name": `FOR TABLE outbox`, "all": `FOR ALL TABLES`} {
 		for _, when := range []string{"running", "stopped"} {
 			t.Run(name+" while "+when, func(t *testing.T) {
-				t.Parallel()
-				d := sharedDatabase(t)
+				d := outbox(t)
 				d.exec(`DROP TABLE outbox`)
 				d.exec(`CREATE TABLE outbox (id text NOT NULL, aggregatetype text, aggregateid text, type text, payload text) PARTITION BY LIST (aggregatetype)`)
 				d.exec(`CREATE TABLE rest PARTITION OF outbox DEFAULT`)
 				d.exec(`CREATE PUBLICATION cdc_outbox ` + members + byRoot)
-				s, g := &fakeStore{}, &gate{topic: &topic{}}
-				i := d.start(s, g).streams()
-				ids := d.insert(1, 1)
+				i := d.run().streams()
+				d.insert(1, 1)
 				for _, statements := range changes {
-					arrive(t, g.topic, len(ids))
+					d.arrive()
 					if when == "stopped" {
 						i.stop()
 					}
 					for _, sql := range statements {
 						d.exec(sql)
 					}
-					ids = append(ids, d.insert(1, 1)...)
+					d.insert(1, 1)
 					if when == "stopped" {
-						i = d.start(s, g).streams()
+						i = d.run().streams()
 					}
 					i.looks()
 					i.looks() // the first may have been under way
 				}
-				arrive(t, g.topic, len(ids))
+				d.arrive()
 				if i.metrics.reconnected() > 0 {
 					t.Error("a session ended over it")
 				}
-				i.stop()
-				wantOnce(t, g.topic, ids)
+				d.finish(i)
 			})
 		}
 	}
@@ -79,22 +76,17 @@ func TestRenamedForAWhile(t *testing.T) {
 		"schema": {`ALTER SCHEMA public RENAME TO app; SET search_path = app`, `ALTER SCHEMA app RENAME TO public; RESET search_path`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
-			s, g := &fakeStore{}, &gate{topic: &topic{}}
-			i := d.start(s, g).streams()
-			ids := d.insert(1, 1)
-			arrive(t, g.topic, 1)
+			d := outbox(t)
+			i := d.run().streams()
+			d.publish(1, 1)
 			i.stop()
 			d.exec(sql[0])
-			ids = append(ids, d.insert(3, 1)...)
+			d.insert(3, 1)
 			d.exec(sql[1])
-			ids = append(ids, d.insert(1, 1)...)
-			i = d.start(s, g).streams()
-			ids = append(ids, d.insert(1, 1)...)
-			arrive(t, g.topic, len(ids))
-			i.stop()
-			wantOnce(t, g.topic, ids)
+			d.insert(1, 1)
+			i = d.run().streams()
+			d.publish(1, 1)
+			d.finish(i)
 		})
 	}
 }

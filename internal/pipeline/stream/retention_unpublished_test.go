@@ -24,14 +24,12 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 			`CREATE TABLE outbox (LIKE outbox_old INCLUDING ALL)`, leftOut},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			d := retained(t)
 			if strings.Contains(name, "a view") || strings.HasPrefix(name, "made") { // else the table is a member
 				d.exec(forAllTables)
 			}
-			g := &gate{topic: &topic{}}
-			i := d.start(&fakeStore{}, g).streams()
-			arrive(t, g.topic, len(d.insert(3, 1)))
+			i := d.run().streams()
+			d.publish(3, 1)
 			eventually(t, "the delivered rows to go", func() bool { return d.text("SELECT count(*)::text FROM outbox") == "0" })
 			for _, sql := range change {
 				d.exec(sql)
@@ -50,16 +48,14 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 // Rows that come under their partition's name are nobody's. They must still be
 // there when the operator is told.
 func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.exec(`ALTER TABLE outbox RENAME TO plain`)
 	d.exec(`CREATE TABLE outbox (LIKE plain, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (created_at)`)
 	d.exec(`CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT`)
 	d.opts.Retention.After = time.Millisecond
 	d.opts.Retention.Interval = time.Millisecond
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
-	arrive(t, g.topic, len(d.insert(3, 1)))
+	i := d.run().streams()
+	d.publish(3, 1)
 	eventually(t, "the delivered rows to go", func() bool { return d.text("SELECT count(*)::text FROM outbox") == "0" })
 	d.exec(`ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = false)`)
 	d.exec(leftOut)
@@ -77,8 +73,7 @@ const leftOut = `INSERT INTO outbox VALUES ('left out', 'order', 'o-1', 'Placed'
 // The connections beside the stream are to the server of the stream: the
 // positions of another say nothing.
 func TestConnectionsBesideTheStream(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	server, err := catalog.ReadServer(t.Context(), d.conn)
 	if err != nil {
 		t.Fatal(err)

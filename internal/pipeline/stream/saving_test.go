@@ -46,7 +46,7 @@ func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 				ok, reasons := i.health.Ready()
 				return !ok && strings.Contains(strings.Join(reasons, "\n"), name)
 			})
-			st := i.health.Status().(Status)
+			st := i.status()
 			if !strings.Contains(st.CheckpointError, name) || st.CheckpointAgeSeconds <= 0 || st.CheckpointFailingSeconds <= 0 || i.metrics.age() <= 0 {
 				t.Errorf("status %+v, age in metrics %s", st, i.metrics.age())
 			}
@@ -56,9 +56,9 @@ func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 			})
 
 			fault.Remove()
-			eventually(t, "readiness", func() bool { ok, _ := i.health.Ready(); return ok })
+			eventually(t, "readiness", i.ready)
 			eventually(t, "everything to be saved", func() bool { return i.metrics.age() == 0 })
-			if st := i.health.Status().(Status); st.CheckpointError != "" || st.CheckpointFailingSeconds != 0 {
+			if st := i.status(); st.CheckpointError != "" || st.CheckpointFailingSeconds != 0 {
 				t.Errorf("status %+v after the cause has gone", st)
 			}
 			i.stop()

@@ -12,18 +12,14 @@ func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
-	var ids []string
+	i := d.run().streams()
 	for _, mode := range []pgtest.Mode{pgtest.Immediate, pgtest.Fast} {
-		ids = append(ids, d.insert(20, 3)...)
+		d.insert(20, 3)
 		server.Restart(t, mode)
 		d.connect()
-		ids = append(ids, d.insert(20, 3)...)
-		arrive(t, g.topic, len(ids))
+		d.publish(20, 3)
 	}
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	d.finish(i)
 }
 
 // Failure mode 4: a fast shutdown waits for a walsender whose client replies but
@@ -34,16 +30,14 @@ func TestFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 			t.Parallel()
 			server := pgtest.Start(t)
 			d := newDatabase(t, server.NewDatabase(t))
-			s, g := &fakeStore{}, &gate{topic: &topic{}}
-			i := d.start(s, g).streams()
-			ids := d.insert(1, 1)
-			arrive(t, g.topic, 1)
-			g.hold()
-			ids = append(ids, d.insert(3, 1)...)
-			eventually(t, "events in flight", func() bool { _, waiting := g.unacked(); return waiting })
+			i := d.run().streams()
+			d.publish(1, 1)
+			d.gate.hold()
+			d.insert(3, 1)
+			d.gate.waits(t)
 			release := make(chan struct{})
 			if stage != "streaming" {
-				blockSaves(s, release)
+				blockSaves(d.store, release)
 				d.kill()
 			}
 			began := time.Now()
@@ -52,11 +46,9 @@ func TestFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 			close(release)
 			server.Resume(t)
 			d.connect()
-			g.open()
-			ids = append(ids, d.insert(1, 1)...)
-			arrive(t, g.topic, len(ids))
-			i.stop()
-			wantOnce(t, g.topic, ids)
+			d.gate.open()
+			d.publish(1, 1)
+			d.finish(i)
 		})
 	}
 }

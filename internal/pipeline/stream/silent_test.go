@@ -27,53 +27,43 @@ func (d *database) inPostgres() checkpoint.Store {
 // A checkpoint store whose server process says nothing any more is given up, and
 // saved in through another one.
 func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	to := &topic{}
-	i := d.start(d.inPostgres(), &gate{topic: to}).streams()
-	ids := d.insert(1, 1)
-	arrive(t, to, 1)
+	d := outbox(t)
+	i := d.start(d.inPostgres(), &gate{topic: d.topic}).streams()
+	d.publish(1, 1)
 	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`)
-	ids = append(ids, d.insert(1, 1)...)
-	arrive(t, to, 2)
+	d.publish(1, 1)
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
 	eventually(t, "the slot to be confirmed up to the last event", func() bool { return d.confirmed() >= end })
-	i.stop()
-	wantOnce(t, to, ids)
+	d.finish(i)
 }
 
 // A spare whose server process says nothing any more looks through another one,
 // and takes over.
 func TestSilentSpareTakesOver(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, to := &fakeStore{}, &topic{}
-	first := d.start(s, &gate{topic: to}).streams()
+	d := outbox(t)
+	first := d.run().streams()
 	u := mustParse(t, d.url)
 	u.RawQuery = "application_name=spare"
 	spare := *d
 	spare.opts.URL = u.String()
-	second := spare.start(s, &gate{topic: to})
+	second := spare.start(d.store, &gate{topic: d.topic})
 	eventually(t, "a spare", func() bool { return second.role() == role.Standby })
 	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'spare'`)
 	first.stop()
 	second.streams()
-	ids := d.insert(1, 1)
-	arrive(t, to, 1)
-	second.stop()
-	wantOnce(t, to, ids)
+	d.publish(1, 1)
+	d.finish(second)
 }
 
 // The creation of a slot waits for every transaction for as long as it takes,
 // and says for which; a server that does not answer meanwhile is left.
 func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	p, behind := behindProxy(t, d)
 	writer := *d
 	writer.connect()
 	writer.exec("SET application_name = 'a long report'; BEGIN; SELECT pg_current_xact_id()")
-	i := behind.start(&fakeStore{}, &gate{topic: &topic{}})
+	i := behind.run()
 	waits := func() bool {
 		_, reasons := i.health.Ready()
 		return slices.ContainsFunc(reasons, func(r string) bool {
@@ -93,12 +83,10 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 // A save that does not end has failed at some time, and the next session's first
 // one has its turn.
 func TestStandingSaveHoldsUpNoSession(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, to := &fakeStore{}, &topic{}
-	i := d.start(s, &gate{topic: to}).streams()
+	d := outbox(t)
+	i := d.run().streams()
 	standing := make(chan struct{})
-	s.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
+	d.store.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
 		select {
 		case standing <- struct{}{}:
 		default:
@@ -106,25 +94,22 @@ func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	ids := d.insert(1, 1)
+	d.insert(1, 1)
 	<-standing
 	eventually(t, "a save that failed", func() bool {
 		failed := 0
 		i.metrics.locked(func() { failed = i.metrics.failures })
 		return failed > 0
 	})
-	s.hook(nil)
+	d.store.hook(nil)
 	d.kill()
-	ids = append(ids, d.insert(1, 1)...)
-	arrive(t, to, 2)
-	i.stop()
-	wantOnce(t, to, ids)
+	d.publish(1, 1)
+	d.finish(i)
 }
 
 // So has a checkpoint that cannot be loaded.
 func TestStandingLoadIsGivenUp(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	standing := &deafStore{}
 	i := d.start(standing, &gate{topic: &topic{}})
 	eventually(t, "the reason", func() bool {
@@ -148,7 +133,7 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, pgtest.Start(t).NewDatabase(t))
 	d.opts.LivenessTimeout = 10 * patience
-	i := d.start(&fakeStore{}, &gate{topic: &topic{}}).streams()
+	i := d.run().streams()
 	ready := func() bool { ok, _ := i.health.Ready(); return ok }
 	eventually(t, "readiness", ready)
 	// Nothing else shall write to the log.

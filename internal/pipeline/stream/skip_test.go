@@ -30,34 +30,32 @@ func (d *database) passOver(s *fakeStore, tx checkpoint.Landmark) {
 // A transaction with a bad event is passed over as a whole, once, and no other;
 // one of another log at the same position is not.
 func TestTransactionIsPassedOver(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	first := d.start(s, g).streams()
+	d := outbox(t)
+	first := d.run().streams()
 	d.exec(insertSQL("1"))
 	d.exec("BEGIN;" + insertSQL("2") + "; INSERT INTO outbox VALUES ('3', 'order', '', 'Placed', '{}'); " + insertSQL("4") + "; COMMIT")
 	d.exec(insertSQL("5"))
 	first.wantEnd(failure.Config, "bad event 3 of public.outbox at .*/1: null_key")
-	if got := g.topic.ids(); !slices.Equal(got, []string{"1", "2"}) {
+	if got := d.topic.ids(); !slices.Equal(got, []string{"1", "2"}) {
 		t.Fatalf("before the bad event: %v", got)
 	}
-	if cp := s.stored(); cp.Landmark.XID == 0 {
+	if cp := d.store.stored(); cp.Landmark.XID == 0 {
 		t.Errorf("the first event was acknowledged, and the checkpoint is at %s without it", cp.LSN)
 	}
 
-	at := d.passed(s, g.topic.all()[1].position.CommitLSN)
+	at := d.passed(d.store, d.topic.all()[1].position.CommitLSN)
 	other := at
 	other.XID++
-	d.passOver(s, other)
-	d.start(s, g).wantEnd(failure.Config, "bad event 3")
+	d.passOver(d.store, other)
+	d.run().wantEnd(failure.Config, "bad event 3")
 
-	d.passOver(s, at)
-	i := d.start(s, g).streams()
+	d.passOver(d.store, at)
+	i := d.run().streams()
 	d.exec(insertSQL("6"))
-	eventually(t, "event 6", func() bool { return slices.Contains(g.topic.ids(), "6") })
+	eventually(t, "event 6", func() bool { return slices.Contains(d.topic.ids(), "6") })
 	i.stop()
-	if got := g.topic.ids()[len(g.topic.ids())-2:]; !slices.Equal(got, []string{"5", "6"}) {
-		t.Errorf("after the transaction: %v", g.topic.ids())
+	if got := d.topic.ids()[len(d.topic.ids())-2:]; !slices.Equal(got, []string{"5", "6"}) {
+		t.Errorf("after the transaction: %v", d.topic.ids())
 	}
 	if want := []transform.Reason{transform.ReasonPassedOver, transform.ReasonPassedOver, transform.ReasonPassedOver}; !slices.Equal(i.metrics.skipped, want) {
 		t.Errorf("skipped %v, want %v", i.metrics.skipped, want)
@@ -65,25 +63,23 @@ func TestTransactionIsPassedOver(t *testing.T) {
 	if n := i.logs.FilterMessageSnippet("passed over with its transaction").Len(); n == 0 {
 		t.Error("the log does not name what was passed over")
 	}
-	d.start(s, g).streams().stop()
-	if cp := s.stored(); !cp.Skip.IsZero() {
+	d.run().streams().stop()
+	if cp := d.store.stored(); !cp.Skip.IsZero() {
 		t.Errorf("the checkpoint still has %s", cp.Skip)
 	}
 }
 
 // A message is passed over as a row is, also one of no transaction.
 func TestMessageIsPassedOver(t *testing.T) {
-	t.Parallel()
 	d := messageDatabase(t)
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	d.start(s, g).streams().stop()
+	d.run().streams().stop()
 	d.exec(emit(t, "1", "{}"))
 	for _, transactional := range []string{"true", "false"} {
 		d.exec(`SELECT pg_logical_emit_message(` + transactional + `, 'outbox', 'no envelope')`)
 	}
 	d.exec(emit(t, "2", "{}"))
 	for range 2 {
-		i := d.start(s, g)
+		i := d.run()
 		err := i.wait()
 		at := regexp.MustCompile(`--skip-to (\S+) `).FindStringSubmatch(failure.RemedyOf(err))
 		if at == nil {
@@ -93,12 +89,12 @@ func TestMessageIsPassedOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.passOver(s, d.passed(s, commit))
+		d.passOver(d.store, d.passed(d.store, commit))
 	}
-	i := d.start(s, g).streams()
-	eventually(t, "event 2", func() bool { return slices.Contains(g.topic.ids(), "2") })
+	i := d.run().streams()
+	eventually(t, "event 2", func() bool { return slices.Contains(d.topic.ids(), "2") })
 	i.stop()
-	wantOnce(t, g.topic, []string{"1", "2"})
+	wantOnce(t, d.topic, []string{"1", "2"})
 }
 
 // passed is what the transaction at commit is known by.

@@ -28,12 +28,10 @@ func (u *unreadable) Load(ctx context.Context) (checkpoint.Checkpoint, bool, err
 // A spare that could not read its checkpoint could not take over: it is not
 // ready, says why, and is ready again with the store.
 func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, to := &fakeStore{}, &topic{}
-	d.start(s, &gate{topic: to}).streams()
-	away := &unreadable{Store: s}
-	spare := d.start(away, &gate{topic: to})
+	d := outbox(t)
+	d.run().streams()
+	away := &unreadable{Store: d.store}
+	spare := d.start(away, &gate{topic: d.topic})
 	ready := func() bool { ok, _ := spare.health.Ready(); return ok }
 	eventually(t, "a spare", func() bool { return spare.role() == role.Standby && ready() })
 	away.down.Store(true)

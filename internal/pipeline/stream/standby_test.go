@@ -35,23 +35,20 @@ func TestStandbyIsReadOncePromoted(t *testing.T) {
 	})
 	d.opts.URL = p.s.url
 	d.opts.Checkpoint.Store = store.StoreKafka
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g)
+	i := d.run()
 	eventually(t, "a look at the standby", func() bool {
-		return matches("is a standby", i.health.Status().(Status).PostgresError)
+		return matches("is a standby", i.status().PostgresError)
 	})
-	ids := d.insert(3, 1)
+	d.insert(3, 1)
 	p.replicate(d.lsn("SELECT pg_current_wal_flush_lsn()::text"))
 	p.primary.Stop(t, pgtest.Immediate)
 	p.promote()
 	i.streams()
-	arrive(t, g.topic, 3)
-	ids = append(ids, d.insert(3, 1)...)
-	arrive(t, g.topic, 6)
+	d.arrive()
+	d.publish(3, 1)
 	i.stop()
-	ids = append(ids, d.insert(3, 1)...)
-	i = d.start(s, g)
-	arrive(t, g.topic, 9)
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	d.insert(3, 1)
+	i = d.run()
+	d.arrive()
+	d.finish(i)
 }

@@ -21,13 +21,12 @@ func TestSlotOfSomebodyElse(t *testing.T) {
 		"two-phase": {`SELECT pg_create_logical_replication_slot($1, 'pgoutput', false, true)`, `two_phase`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
+			d := outbox(t)
 			d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
 			if _, err := d.conn.Exec(t.Context(), c.sql, d.opts.Slot); err != nil {
 				t.Fatal(err)
 			}
-			d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+			d.run().wantEnd(failure.Config, c.text)
 		})
 	}
 }
@@ -60,14 +59,13 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 
 // The remedy: from 18 on a slot can be told to leave two-phase commit alone.
 func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	if d.text("SELECT (current_setting('server_version_num')::int >= 180000)::text") != "true" {
 		t.Skip("two_phase of a slot can be altered from PostgreSQL 18 on")
 	}
 	d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
 	d.exec(`SELECT pg_create_logical_replication_slot('` + d.opts.Slot + `', 'pgoutput', false, true)`)
-	ids := d.insert(2, 1)
+	d.insert(2, 1)
 	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `two_phase`)
 	repl, err := catalog.ConnectReplication(t.Context(), d.url)
 	if err != nil {
@@ -77,8 +75,7 @@ func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
 	if _, err := repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.opts.Slot+`" (TWO_PHASE false)`).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{topic: &topic{}}
-	d.start(&fakeStore{}, g).streams()
-	arrive(t, g.topic, 2)
-	wantOnce(t, g.topic, ids)
+	d.start(&fakeStore{}, d.gate).streams()
+	d.arrive()
+	d.wantOnce()
 }

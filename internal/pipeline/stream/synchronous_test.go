@@ -12,13 +12,10 @@ func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Setting("synchronous_standby_names", `standby, "cdc-outbox"`), pgtest.Setting("synchronous_commit", "local"))
 	d := newDatabase(t, server.NewDatabase(t))
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
+	i := d.start(&fakeStore{}, d.gate).streams()
 	d.kill()
-	ids := d.insert(1, 1)
-	arrive(t, g.topic, 1)
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	d.publish(1, 1)
+	d.finish(i)
 	warned := i.logs.FilterMessage(catalog.CommitsWait).All()
 	if len(warned) != 1 || warned[0].ContextMap()["application_name"] != "cdc-outbox" {
 		t.Errorf("warnings: %v, want one", warned)
@@ -29,7 +26,7 @@ func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
 	query.Set("application_name", "publisher")
 	named.RawQuery = query.Encode()
 	d.opts.URL = named.String()
-	i = d.start(&fakeStore{}, g).streams()
+	i = d.start(&fakeStore{}, d.gate).streams()
 	i.stop()
 	if i.logs.FilterMessage(catalog.CommitsWait).Len() > 0 {
 		t.Error("warned although the setting names another")
