@@ -33,7 +33,7 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := *DefaultOptions()
 			cfg.Brokers, cfg.TLS = tc.brokers, tc.tls
-			p, err := NewProbe(cfg)
+			p, err := NewProbe(cfg, UsualPace)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,7 @@ func askCluster(t *testing.T, brokers int, change func(*Options), opts ...kfake.
 	if change != nil {
 		change(&cfg)
 	}
-	p, err := NewProbe(cfg)
+	p, err := NewProbe(cfg, UsualPace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 	defer cluster.Close()
 	cfg := *DefaultOptions()
 	cfg.Brokers = []string{at}
-	p, err := NewProbe(cfg)
+	p, err := NewProbe(cfg, UsualPace)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func startProbing(t *testing.T) *probing {
 			return context.Cause(ctx)
 		}
 		return down
-	}, func() {})
+	}, func() {}, UsualPace)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -89,7 +89,7 @@ func TestProbe(t *testing.T) {
 					t.Error("after 15 s nothing is reported")
 				}
 				p.change(func(p *probing) { p.down, p.hangs = nil, false })
-				if asked, err := p.after(probeEvery + probeTimeout); err != nil || !asked {
+				if asked, err := p.after(UsualPace.Every + UsualPace.Timeout); err != nil || !asked {
 					t.Errorf("after it is over reported %v, %t", err, asked)
 				}
 			})
@@ -127,7 +127,7 @@ func TestProbe(t *testing.T) {
 			if _, err := p.after(time.Minute); err == nil {
 				t.Error("reported that it is over")
 			}
-			if n := p.asked; n == 0 || n > int(time.Minute/refusedEvery) {
+			if n := p.asked; n == 0 || n > int(time.Minute/UsualPace.Refused) {
 				t.Errorf("asked %d times in a minute", n)
 			}
 		})
@@ -137,7 +137,7 @@ func TestProbe(t *testing.T) {
 			p := startProbing(t)
 			for range 10 {
 				p.change(func(p *probing) { p.lost = true })
-				if asked, err := p.after(2 * (probeEvery + probeTimeout)); err != nil || !asked || p.lost {
+				if asked, err := p.after(2 * (UsualPace.Every + UsualPace.Timeout)); err != nil || !asked || p.lost {
 					t.Fatalf("reported %v, %t", err, asked)
 				}
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -22,18 +21,8 @@ import (
 // through puts a fault proxy before the source's replication connections.
 func (s *source) through(t *testing.T) *proxy.Proxy {
 	t.Helper()
-	u, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := proxy.Listen("127.0.0.1:0", u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Close() })
-	u.Host = p.Addr()
-	u.RawQuery = "sslmode=disable"
-	s.url = u.String()
+	p, behind := pgtest.Behind(t, s.url)
+	s.url = behind + "?sslmode=disable"
 	return p
 }
 

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"net"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
@@ -47,15 +45,7 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, polledOutbox)
-	at, err := url.Parse(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := proxy.Listen("127.0.0.1:0", at.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = line.Close() })
+	line, behindURL := pgtest.Behind(t, db)
 	broker := kafkatest.Start(t)
 	cfg := stdoutConfig(db)
 	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
@@ -63,8 +53,7 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	cfg.Source.Slot = "forgetful"
 	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 	behind := cfg
-	at.Host = line.Addr()
-	behind.Source.URL = setting.Secret(at.String())
+	behind.Source.URL = setting.Secret(behindURL)
 
 	first := start(t, behind)
 	wait(t, "the first to be active", func() bool { return first.role() == "active" })

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
@@ -40,21 +38,12 @@ func TestInstanceThatWasOvertakenStandsBy(t *testing.T) {
 	published := func(r running, id int) func() bool {
 		return func() bool { return strings.Contains(r.stdout.String(), fmt.Sprintf(`\"n\": %d`, id)) }
 	}
-	at, err := url.Parse(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := proxy.Listen("127.0.0.1:0", at.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = line.Close() })
+	line, behindURL := pgtest.Behind(t, db)
 	cfg := stdoutConfig(db)
 	cfg.Source.Slot = "connector_takeover"
 	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
 	behind := cfg
-	at.Host = line.Addr()
-	behind.Source.URL = setting.Secret(at.String())
+	behind.Source.URL = setting.Secret(behindURL)
 
 	first := start(t, behind)
 	wait(t, "the first to be active", func() bool { return first.role() == "active" })

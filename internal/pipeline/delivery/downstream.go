@@ -74,14 +74,14 @@ func (d *Downstream) Trouble() string {
 }
 
 // Unready lists why events do not get through, where nothing has been
-// acknowledged for so long although it was tried.
-func (d *Downstream) Unready(stuck time.Duration) (reasons []string) {
+// acknowledged although it was tried; for how long not, and how long that may be.
+func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.brokers != "" {
 		reasons = append(reasons, "Kafka: "+d.brokers)
 	}
-	if stuck > StuckAfter {
+	if stuck > after {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", stuck.Round(time.Second)))
 	}
 	for _, t := range d.missing {

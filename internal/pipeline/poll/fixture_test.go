@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -39,6 +42,7 @@ type world struct {
 	parts poll.Parts
 	topic *topic
 	conn  *pgx.Conn
+	hasty bool // readiness is impatient
 }
 
 func newWorld(t *testing.T, server *pgtest.Server, ddl ...string) *world {
@@ -104,10 +108,34 @@ func (w *world) count(condition string) (n int) {
 
 // instance is a running pipeline.
 type instance struct {
+	*recorder
 	health *poll.Health
 	ended  chan struct{} // closed when Run returned
 	result error         // of Run
 	cancel context.CancelFunc
+}
+
+// recorder is the metrics, and counts lost connections.
+type recorder struct {
+	*metrics.Metrics
+	reconnects atomic.Int64
+}
+
+func (r *recorder) Reconnected(side string) {
+	r.reconnects.Add(1)
+	r.Metrics.Reconnected(side)
+}
+
+func (in *instance) status() poll.Status { return in.health.Status().(poll.Status) }
+
+func (in *instance) ready() bool { ok, _ := in.health.Ready(); return ok }
+
+// says tells whether readiness has a reason with the text.
+func (in *instance) says(text string) func() bool {
+	return func() bool {
+		_, reasons := in.health.Ready()
+		return strings.Contains(strings.Join(reasons, "\n"), text)
+	}
 }
 
 // stop ends the instance and returns Run's result; end waits until it ends by
@@ -129,7 +157,7 @@ func (w *world) start(fault *fault) *instance {
 	if fault == nil {
 		fault = newFault()
 	}
-	m := metrics.New("", "").Pipeline("")
+	m := &recorder{Metrics: metrics.New("", "").Pipeline("")}
 	parts := w.parts
 	parts.Open = func() (sink.Sink, error) { return &producer{topic: w.topic, fault: fault}, nil }
 	parts.Metrics, parts.Kafka = m, delivery.NewDownstream(m)
@@ -139,7 +167,10 @@ func (w *world) start(fault *fault) *instance {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	in := &instance{health: r.Health(), ended: make(chan struct{}), cancel: cancel}
+	if w.hasty {
+		r.Hasten()
+	}
+	in := &instance{recorder: m, health: r.Health(), ended: make(chan struct{}), cancel: cancel}
 	go func() {
 		defer close(in.ended)
 		in.result = r.Run(ctx)
@@ -151,17 +182,7 @@ func (w *world) start(fault *fault) *instance {
 // await returns once the condition holds.
 func (w *world) await(what string, met func() bool) {
 	w.t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !met() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			w.t.Fatalf("waited for %s in vain; topic: %.60v", what, w.topic.all())
-		}
-	}
+	await.Until(w.t, what, met)
 }
 
 // published waits until n events are in the topic and none is left in the table.
@@ -264,8 +285,6 @@ func (f *fault) pass(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 }
-
-func statusOf(in *instance) poll.Status { return in.health.Status().(poll.Status) }
 
 // producer is a sink that must not be used after an error, as those of package
 // sink.

@@ -5,22 +5,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // Metrics is told what happens; package internal/metrics implements it. Its
-// methods are called from several goroutines and must not block. Those that
-// stream.Metrics has too mean the same.
+// methods are called from several goroutines and must not block.
 type Metrics interface {
 	delivery.Metrics
-	Reconnected(side string)
-	Connected(side string, ok bool)
-	Capacity(bytes int64)
-	Role(role string)
-	TopicsMissing(n int)
-	Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64)
+	session.Metrics
 	// Backlog is told how many rows wait, counted up to BacklogCounted, and the
 	// age of the oldest; once in a while.
 	Backlog(rows int64, oldest time.Duration)
@@ -56,6 +50,9 @@ type Health struct {
 	kafka    *delivery.Downstream
 	metrics  Metrics
 	pipeline *Pipeline
+	// silentAfter and stuckAfter are how long PostgreSQL and the sink may take;
+	// tests have less patience.
+	silentAfter, stuckAfter time.Duration
 
 	mu      sync.Mutex
 	role    role.State
@@ -67,7 +64,8 @@ type Health struct {
 }
 
 func newHealth(p Parts, r *Pipeline) *Health {
-	h := &Health{kafka: p.Kafka, metrics: p.Metrics, pipeline: r, role: role.State{Tell: p.Metrics.Role}}
+	h := &Health{kafka: p.Kafka, metrics: p.Metrics, pipeline: r, silentAfter: silentAfter, stuckAfter: delivery.StuckAfter,
+		role: role.State{Tell: p.Metrics.Role}}
 	h.role.Set(role.Starting)
 	return h
 }
@@ -134,10 +132,10 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	case h.role.Role == role.Starting:
 		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
-	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > silentAfter {
+	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > h.silentAfter {
 		reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
 	}
-	reasons = append(reasons, h.kafka.Unready(h.pipeline.sink.stuck())...)
+	reasons = append(reasons, h.kafka.Unready(h.pipeline.sink.stuck(), h.stuckAfter)...)
 	return len(reasons) == 0, reasons
 }
 

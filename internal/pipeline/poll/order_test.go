@@ -142,9 +142,9 @@ func TestOnlyRowDeletedElsewhere(t *testing.T) {
 	holder := w.connect()
 	w.exec(holder, "BEGIN", "DELETE FROM outbox")
 	in := w.start(nil)
-	w.await("the row that is held back", func() bool { return statusOf(in).HeldElsewhere == 1 })
+	w.await("the row that is held back", func() bool { return in.status().HeldElsewhere == 1 })
 	w.exec(holder, "COMMIT")
-	w.await("none to be held back", func() bool { return statusOf(in).HeldElsewhere == 0 })
+	w.await("none to be held back", func() bool { return in.status().HeldElsewhere == 0 })
 }
 
 // TestRowDeletedElsewhere has a row go away while it is waiting.
@@ -157,10 +157,10 @@ func TestRowDeletedElsewhere(t *testing.T) {
 	w.exec(holder, "BEGIN", "DELETE FROM outbox WHERE payload = '1'")
 	in := w.start(nil)
 	w.await("the row before", func() bool { return len(w.topic.values("k0")) == 1 })
-	w.await("the rows that are held back", func() bool { return statusOf(in).HeldElsewhere == 2 })
+	w.await("the rows that are held back", func() bool { return in.status().HeldElsewhere == 2 })
 	w.exec(holder, "COMMIT")
 	w.published(2)
-	w.await("none to be held back", func() bool { return statusOf(in).HeldElsewhere == 0 })
+	w.await("none to be held back", func() bool { return in.status().HeldElsewhere == 0 })
 	if got := w.topic.values("k0"); !slices.Equal(got, []string{"0", "2"}) {
 		t.Errorf("published %v, want [0 2]", got)
 	}

@@ -246,7 +246,7 @@ func TestStatusTellsTheBacklog(t *testing.T) {
 	w.insert(w.conn, "k0", 0)
 	in := w.start(f)
 	w.await("a status", func() bool {
-		st := in.health.Status().(poll.Status)
+		st := in.status()
 		return st.UnpublishedRows == 1 && st.InFlightEvents == 1 && st.OldestSeconds >= 0 && st.Role == "active"
 	})
 	holders, err := poll.ReadLanes(w.ctx(), w.conn, w.table())

@@ -38,7 +38,7 @@ func TestThroughAPooler(t *testing.T) {
 	}
 	w.published(1000)
 	for _, in := range instances {
-		if statusOf(in).Notifications {
+		if in.status().Notifications {
 			t.Error("notifications are said to arrive")
 		}
 		if err := in.stop(); err != nil {

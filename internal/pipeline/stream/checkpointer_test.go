@@ -116,12 +116,12 @@ func TestKeeperSavesAQuietPositionOnceInAWhile(t *testing.T) {
 		pass(time.Millisecond)
 		for n := range 99 {
 			k.idleTo(t, pg.LSN(1001+n))
-			pass(quietInterval / 100)
+			pass(usual.quiet / 100)
 		}
 		k.want(t, 1000)
-		pass(quietInterval)
+		pass(usual.quiet)
 		k.want(t, 1000, 1099)
-		pass(10 * quietInterval) // nothing moves
+		pass(10 * usual.quiet) // nothing moves
 		k.want(t, 1000, 1099)
 		_ = k.stop()
 	})

@@ -180,7 +180,7 @@ func newPair(t *testing.T) *pair {
 		pgtest.Setting("hot_standby_feedback", "on"),
 		pgtest.Setting("sync_replication_slots", "on"))
 	beside := mustParse(t, standby.URL("postgres"))
-	p := &pair{t: t, primary: primary, standby: standby, d: d, s: &database{t: t, opts: d.opts, event: d.event, route: d.route, ends: d.ends}}
+	p := &pair{t: t, primary: primary, standby: standby, d: d, s: &database{t: t, opts: d.opts, event: d.event, route: d.route, limits: d.limits}}
 	p.s.url = beside.String()
 	p.s.connect()
 	copyTo := p.s.text("SHOW data_directory")
@@ -204,7 +204,7 @@ func newPair(t *testing.T) *pair {
 	at.RawQuery = "target_session_attrs=read-write"
 	d.opts.URL = at.String()
 	d.opts.Checkpoint.Store = store.StorePostgres
-	d.ends = time.Second
+	d.limits.close = time.Second
 	return p
 }
 

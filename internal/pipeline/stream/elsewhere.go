@@ -16,12 +16,6 @@ import (
 )
 
 const (
-	// elsewherePoll is how often a spare compares slot and checkpoint.
-	elsewherePoll = 30 * time.Second
-	// elsewherePatience is how long the checkpoint must stay behind the slot,
-	// and as it is, until that is a verdict: longer than a network file system
-	// shows an old file.
-	elsewherePatience = 90 * time.Second
 	// elsewhereTimeout bounds a comparison: meanwhile the slot may become free.
 	elsewhereTimeout = 3 * time.Second
 )
@@ -32,18 +26,17 @@ const (
 // Found out now, it is a mistake in a configuration. At the takeover it would
 // look like a loss.
 type elsewhere struct {
-	poll, patience time.Duration
-	looked         time.Time
-	first          pg.LSN                // of the slot, when there was no checkpoint
-	seen           checkpoint.Checkpoint // the last one; of epoch 0, at first, for none
-	since          time.Time             // when seen was new, or not behind the slot
+	looked time.Time
+	first  pg.LSN                // of the slot, when there was no checkpoint
+	seen   checkpoint.Checkpoint // the last one; of epoch 0, at first, for none
+	since  time.Time             // when seen was new, or not behind the slot
 }
 
 // sharesStore returns an error once it is certain that another instance holds
 // the slot and saves its checkpoints where this one does not look.
 func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
 	e := &s.elsewhere
-	if !slot.Active || s.opts.Checkpoint.Store == store.StoreNone || time.Since(e.looked) < e.poll {
+	if !slot.Active || s.opts.Checkpoint.Store == store.StoreNone || time.Since(e.looked) < s.limits.elsewhereLook {
 		return nil
 	}
 	e.looked = time.Now()
@@ -63,7 +56,7 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 	if !behind || cp.Epoch != e.seen.Epoch || cp.LSN != e.seen.LSN {
 		e.seen, e.since = cp, time.Now()
 	}
-	if !behind || time.Since(e.since) < e.patience {
+	if !behind || time.Since(e.since) < s.limits.elsewhere {
 		return nil
 	}
 	return s.savedElsewhere(ctx, sql, slot)

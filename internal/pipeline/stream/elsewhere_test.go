@@ -17,7 +17,7 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := outbox(t)
 			d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
-			d.looks = elsewhere{poll: time.Millisecond, patience: time.Millisecond}
+			d.limits.elsewhereLook, d.limits.elsewhere = time.Millisecond, time.Millisecond
 			here, there, to := &fakeStore{}, &fakeStore{}, &topic{}
 			if old {
 				d.start(here, &gate{topic: to}).streams().stop()
@@ -45,7 +45,7 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 // The holder saves before it confirms: no moment looks as if it saved elsewhere.
 func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	d := outbox(t)
-	d.looks = elsewhere{poll: time.Nanosecond}
+	d.limits.elsewhereLook, d.limits.elsewhere = time.Nanosecond, 0
 	holder := d.run()
 	spare := d.run()
 	eventually(t, "one of them to stream", func() bool { return holder.role() == role.Active || spare.role() == role.Active })

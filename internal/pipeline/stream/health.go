@@ -73,7 +73,7 @@ type Health struct {
 	looked   time.Time // when slot and publication were last seen
 }
 
-func newHealth(p Parts, r *Pipeline, in *intake) *Health {
+func newHealth(p Parts, r *Pipeline, in *intake, stalled time.Duration) *Health {
 	h := &Health{
 		kafka:        p.Kafka,
 		metrics:      p.Metrics,
@@ -82,6 +82,7 @@ func newHealth(p Parts, r *Pipeline, in *intake) *Health {
 		checkpointer: r.checkpointer,
 		delivery:     r.delivery,
 		intake:       in,
+		progress:     progress{limit: stalled},
 
 		statusInterval: p.StatusInterval,
 		retention:      &retentionHealth{Observer: p.Metrics},
@@ -153,7 +154,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.storeErr != "" {
 		reasons = append(reasons, h.storeErr)
 	}
-	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck())...)
+	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck(), delivery.StuckAfter)...)
 	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
 		reasons = append(reasons, reason)
 	}
@@ -182,10 +183,10 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	case known:
 	case why != "":
 		reasons = append(reasons, why)
-	case silent > h.statusInterval+stalledAfter:
+	case silent > h.statusInterval+h.progress.limit:
 		reasons = append(reasons, fmt.Sprintf("the stream has been silent for %s, although the server is asked for an answer", silent.Round(time.Second)))
 	}
-	if blind := now.Sub(h.looked); blind > stalledAfter {
+	if blind := now.Sub(h.looked); blind > h.progress.limit {
 		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))
 	}
 	return reasons

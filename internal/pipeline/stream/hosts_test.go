@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
 // Of several hosts, one refuses us for good, as a standby with another password.
@@ -36,13 +35,9 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 // shutdown: the stream is left alone.
 func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d := outbox(t)
-	u := mustParse(t, d.url)
-	line, err := proxy.Listen("127.0.0.1:0", u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = line.Close() })
-	u.Host = line.Addr() + "," + unavailable(t)
+	line, behind := pgtest.Behind(t, d.url)
+	u := mustParse(t, behind)
+	u.Host += "," + unavailable(t)
 	u.RawQuery = "application_name=beside"
 	d.opts.URL = u.String()
 	i := d.run().streams()

@@ -42,9 +42,7 @@ type database struct {
 	route   transform.RouteOptions
 	kafka   *sink.Options // of what withKafka made
 	letters string        // the dead letter topic
-	ends    time.Duration // bounds the last checkpoint and status of its instances
-	// looks is how its spares look for where the holder saves; zero: as always.
-	looks elsewhere
+	limits  limits
 
 	// What its instances share, unless a test gives them others.
 	store *fakeStore
@@ -92,7 +90,8 @@ func sharedDatabase(t *testing.T) *database {
 func newDatabase(t *testing.T, url string) *database {
 	t.Helper()
 	to := &topic{}
-	d := &database{t: t, url: url, store: &fakeStore{}, gate: &gate{topic: to}, topic: to, opts: defaultOptions(), event: transform.DefaultEvent(), route: transform.DefaultRoute(), kafka: sink.DefaultOptions(), letters: "outbox.dead-letter", ends: patience}
+	d := &database{t: t, url: url, store: &fakeStore{}, gate: &gate{topic: to}, topic: to, opts: defaultOptions(), event: transform.DefaultEvent(), route: transform.DefaultRoute(), kafka: sink.DefaultOptions(), letters: "outbox.dead-letter", limits: usual}
+	d.limits.close = patience
 	d.connect()
 	d.exec(outboxTable)
 	d.opts.URL = url
@@ -215,12 +214,8 @@ func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	}
 	core, logs := observer.New(zapcore.DebugLevel)
 	i := &instance{t: d.t, metrics: &counts{}, logs: logs, limit: d.opts.MaxBufferedBytes, done: make(chan struct{})}
-	r := New(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Kafka: delivery.NewDownstream(i.metrics), Log: zap.New(core)})
+	r := newPipeline(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Kafka: delivery.NewDownstream(i.metrics), Log: zap.New(core)}, d.limits)
 	i.health = r.Health()
-	r.closing = d.ends
-	if d.looks != (elsewhere{}) {
-		r.source.elsewhere = d.looks
-	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	i.cancel = cancel
 	go func() {

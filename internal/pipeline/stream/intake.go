@@ -30,7 +30,7 @@ type intake struct {
 	checkpointer *checkpointer
 	tables       map[pg.Table]bool
 	onUpdate     string
-	metrics      Metrics
+	metrics      intakeMetrics
 	digest       *digest.Log
 
 	changes  atomic.Uint64 // everything but idle positions that arrived

@@ -113,7 +113,7 @@ func (d *database) replied(walsender int) (at time.Time) {
 func TestStopDuringABrokerOutage(t *testing.T) {
 	d := outbox(t)
 	d.opts.DrainTimeout = 100 * time.Millisecond
-	d.ends = closeTimeout // the last checkpoint cannot be saved
+	d.limits.close = usual.close // the last checkpoint cannot be saved
 	b, out, s := d.withKafka()
 	i := d.start(s, out).streams()
 	d.insert(5, 1)

@@ -28,7 +28,7 @@ func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
 	d.run().wantEnd(failure.Config, `bad event 3 of public.outbox at .*: missing_column: .* no column "renamed"`)
 	d.event.Key = ""
 	i := d.run().streams()
-	d.arrive()
+	arrive(t, d.topic, 3)
 	i.stop()
 	wantOnce(t, d.topic, []string{"1", "2", "3"})
 }

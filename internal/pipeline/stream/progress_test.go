@@ -59,7 +59,7 @@ func TestProgress(t *testing.T) {
 			}, looks: 60, stall: "has not been saved", age: 59 * look},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p progress
+			p := progress{limit: usual.stalled}
 			now := time.Unix(0, 0)
 			p.begin(now)
 			for n := range c.looks {
@@ -100,16 +100,16 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		h.active()
 		ready("")
 		for range 10 {
-			pass(monitorPoll)
+			pass(usual.monitor)
 			h.slotSeen(catalog.Slot{}, 100)
 			ready("")
 		}
 		for range 10 {
-			pass(monitorPoll)
+			pass(usual.monitor)
 			h.slotSeen(catalog.Slot{}, 500) // and nothing comes of it
 		}
 		ready("nothing has arrived")
-		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < stalledAfter.Seconds() {
+		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < usual.stalled.Seconds() {
 			t.Errorf("the oldest is unconfirmed for %v s", got)
 		}
 		if err := r.tracker.Keepalive(500); err != nil {
@@ -119,7 +119,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		ready("")
-		pass(stalledAfter + time.Second)
+		pass(usual.stalled + time.Second)
 		ready("could not be looked at")
 		h.standby()
 		ready("")

@@ -164,7 +164,7 @@ func TestOnlyInsertsArePublished(t *testing.T) {
 	d.exec(`BEGIN; INSERT INTO outbox VALUES ('c', 'order', 'o', 'Placed', '{}'); SAVEPOINT s; INSERT INTO outbox VALUES ('no', 'order', 'o', 'Placed', '{}'); ROLLBACK TO s; COMMIT`)
 	d.exec(`TRUNCATE outbox`)
 	d.exec(`INSERT INTO outbox VALUES ('d', 'order', 'o', 'Placed', '{}')`)
-	d.arrive()
+	arrive(t, d.topic, 4)
 	i.stop()
 	wantOnce(t, d.topic, []string{"a", "b", "c", "d"})
 }

@@ -5,12 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
 // inPostgres is the checkpoint store in the outbox's own database.
@@ -28,6 +27,7 @@ func (d *database) inPostgres() checkpoint.Store {
 // saved in through another one.
 func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	d := outbox(t)
+	d.limits.store = 500 * time.Millisecond
 	i := d.start(d.inPostgres(), &gate{topic: d.topic}).streams()
 	d.publish(1, 1)
 	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`)
@@ -37,44 +37,21 @@ func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	d.finish(i)
 }
 
-// A spare whose server process says nothing any more looks through another one,
-// and takes over.
-func TestSilentSpareTakesOver(t *testing.T) {
-	d := outbox(t)
-	first := d.run().streams()
-	u := mustParse(t, d.url)
-	u.RawQuery = "application_name=spare"
-	spare := *d
-	spare.opts.URL = u.String()
-	second := spare.start(d.store, &gate{topic: d.topic})
-	eventually(t, "a spare", func() bool { return second.role() == role.Standby })
-	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'spare'`)
-	first.stop()
-	second.streams()
-	d.publish(1, 1)
-	d.finish(second)
-}
-
 // The creation of a slot waits for every transaction for as long as it takes,
-// and says for which; a server that does not answer meanwhile is left.
+// and says for which. (That a server is left that does not answer meanwhile is
+// for catalog's tests.)
 func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	d := outbox(t)
-	p, behind := behindProxy(t, d)
 	writer := *d
 	writer.connect()
 	writer.exec("SET application_name = 'a long report'; BEGIN; SELECT pg_current_xact_id()")
-	i := behind.run()
+	i := d.run()
 	waits := func() bool {
 		_, reasons := i.health.Ready()
 		return slices.ContainsFunc(reasons, func(r string) bool {
 			return strings.Contains(r, "the creation of slot") && strings.Contains(r, "a long report") && strings.Contains(r, "open for")
 		})
 	}
-	eventually(t, "the transaction that is waited for", waits)
-	p.Set(proxy.Down, proxy.Fault{Swallow: true})
-	eventually(t, "the session to be given up", func() bool { return i.metrics.reconnected() > 0 })
-	p.Set(proxy.Down, proxy.Fault{})
-	p.Cut()
 	eventually(t, "the transaction that is waited for", waits)
 	writer.exec("COMMIT")
 	i.streams().stop()
@@ -84,6 +61,7 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 // one has its turn.
 func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d := outbox(t)
+	d.limits.store = 300 * time.Millisecond
 	i := d.run().streams()
 	standing := make(chan struct{})
 	d.store.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
@@ -110,6 +88,7 @@ func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 // So has a checkpoint that cannot be loaded.
 func TestStandingLoadIsGivenUp(t *testing.T) {
 	d := outbox(t)
+	d.limits.store = 100 * time.Millisecond
 	standing := &deafStore{}
 	i := d.start(standing, &gate{topic: &topic{}})
 	eventually(t, "the reason", func() bool {
@@ -133,16 +112,19 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, pgtest.Start(t).NewDatabase(t))
 	d.opts.LivenessTimeout = 10 * patience
+	d.limits.stalled, d.limits.monitor, d.limits.quiet = time.Second, 50*time.Millisecond, 50*time.Millisecond
 	i := d.run().streams()
-	ready := func() bool { ok, _ := i.health.Ready(); return ok }
-	eventually(t, "readiness", ready)
+	eventually(t, "readiness", i.ready)
 	// Nothing else shall write to the log.
 	defer pgtest.Freeze(t, d.url, `backend_type IN ('background writer', 'checkpointer', 'autovacuum launcher')`)()
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
 	eventually(t, "everything to be confirmed", func() bool { return d.confirmed() >= end })
 	thaw := pgtest.Freeze(t, d.url, `backend_type = 'walsender'`)
-	eventually(t, "the silence to be seen", func() bool { return !ready() })
+	eventually(t, "the silence to be seen", func() bool {
+		_, reasons := i.health.Ready()
+		return strings.Contains(strings.Join(reasons, "\n"), "the stream has been silent")
+	})
 	thaw()
-	eventually(t, "readiness again", ready)
+	eventually(t, "readiness again", i.ready)
 	i.stop()
 }

@@ -10,14 +10,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 )
 
-const (
-	// spareLook is how often a spare asks its checkpoint store.
-	spareLook = 3 * time.Second
-	// spareSilence is how long the store may give no answer until the spare
-	// counts as one that could not take over.
-	spareSilence = 8 * time.Second
-)
-
 // spare is what a spare knows of its checkpoint store, which it needs for
 // nothing until it takes over.
 type spare struct{ asked, answered time.Time }
@@ -30,7 +22,7 @@ func (s *source) askStore(ctx context.Context, a *spare) error {
 	if a.answered.IsZero() { // tryAcquire has just been there
 		a.asked, a.answered = now, now
 	}
-	if s.epoch == 0 && now.Sub(a.asked) < spareLook {
+	if s.epoch == 0 && now.Sub(a.asked) < s.limits.spareLook {
 		return nil
 	}
 	a.asked = now
@@ -41,7 +33,7 @@ func (s *source) askStore(ctx context.Context, a *spare) error {
 	case err == nil:
 		a.answered = time.Now()
 		s.health.storeAnswers(nil)
-	case time.Since(a.answered) >= spareSilence:
+	case time.Since(a.answered) >= s.limits.spareSilence:
 		s.health.storeAnswers(err)
 		s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a spare cannot read its checkpoint and could not take over"},
 			zap.Error(err), remedy(err))

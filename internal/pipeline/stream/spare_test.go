@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
@@ -29,13 +30,13 @@ func (u *unreadable) Load(ctx context.Context) (checkpoint.Checkpoint, bool, err
 // ready, says why, and is ready again with the store.
 func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	d := outbox(t)
+	d.limits.spareLook, d.limits.spareSilence = 20*time.Millisecond, 100*time.Millisecond
 	d.run().streams()
 	away := &unreadable{Store: d.store}
 	spare := d.start(away, &gate{topic: d.topic})
-	ready := func() bool { ok, _ := spare.health.Ready(); return ok }
-	eventually(t, "a spare", func() bool { return spare.role() == role.Standby && ready() })
+	eventually(t, "a spare", func() bool { return spare.role() == role.Standby && spare.ready() })
 	away.down.Store(true)
-	eventually(t, "the spare not to be ready", func() bool { return !ready() })
+	eventually(t, "the spare not to be ready", func() bool { return !spare.ready() })
 	if _, reasons := spare.health.Ready(); !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, "the store is away") }) {
 		t.Errorf("reasons %q", reasons)
 	}
@@ -43,7 +44,7 @@ func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 		t.Error("nothing is logged")
 	}
 	away.down.Store(false)
-	eventually(t, "the spare to be ready again", ready)
+	eventually(t, "the spare to be ready again", spare.ready)
 	if got := spare.role(); got != role.Standby {
 		t.Errorf("role %s", got)
 	}

@@ -9,13 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
-// storeTimeout bounds a save or a load. A store that does not answer has then
-// failed, which is counted and shown, and holds up neither the first save of the
-// next session nor a spare.
-const storeTimeout = 10 * time.Second
-
 // errStoreSilent is the cause of the end of a save or load that took too long.
-var errStoreSilent = errors.New("the checkpoint store did not answer within " + storeTimeout.String())
+var errStoreSilent = errors.New("the checkpoint store did not answer")
 
 // storeError is an error of the checkpoint store, for which PostgreSQL is not to
 // be blamed.
@@ -34,11 +29,14 @@ func ofStore(err error) bool {
 }
 
 // bounded is a store whose calls all have a deadline. Its errors are storeErrors.
-type bounded struct{ checkpoint.Store }
+type bounded struct {
+	checkpoint.Store
+	limit time.Duration
+}
 
 // Load implements checkpoint.Store.
 func (b bounded) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
-	err = within(ctx, func(ctx context.Context) error {
+	err = b.within(ctx, func(ctx context.Context) error {
 		cp, ok, err = b.Store.Load(ctx)
 		return err
 	})
@@ -47,15 +45,16 @@ func (b bounded) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, e
 
 // Save implements checkpoint.Store.
 func (b bounded) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	return within(ctx, func(ctx context.Context) error { return b.Store.Save(ctx, cp) })
+	return b.within(ctx, func(ctx context.Context) error { return b.Store.Save(ctx, cp) })
 }
 
-func within(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, storeTimeout, errStoreSilent)
+func (b bounded) within(ctx context.Context, ask func(context.Context) error) error {
+	silent := fmt.Errorf("%w within %s", errStoreSilent, b.limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.limit, silent)
 	defer cancel()
 	err := ask(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errStoreSilent) {
-		err = fmt.Errorf("%w: %w", errStoreSilent, err)
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if err != nil {
 		err = &storeError{err}

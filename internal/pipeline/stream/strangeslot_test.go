@@ -43,7 +43,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	// An instance that stands by as it appears does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	here := &source{opts: d.opts, database: d.text("SELECT current_database()")}
+	here := &source{opts: d.opts, limits: usual, database: d.text("SELECT current_database()")}
 	sql, err := catalog.Connect(ctx, d.url)
 	if err != nil {
 		t.Fatal(err)

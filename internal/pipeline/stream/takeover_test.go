@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
@@ -128,14 +129,9 @@ func TestSecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
 // behindProxy returns the same database through a proxy.
 func behindProxy(t *testing.T, d *database) (*proxy.Proxy, *database) {
 	t.Helper()
-	at, behind := mustParse(t, d.url), *d
-	p, err := proxy.Listen("127.0.0.1:0", at.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Close() })
-	at.Host = p.Addr()
-	behind.opts.URL = at.String()
+	behind := *d
+	p, at := pgtest.Behind(t, d.url)
+	behind.opts.URL = at
 	return p, &behind
 }
 
@@ -208,7 +204,7 @@ func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true
-	d.ends = time.Millisecond
+	d.limits.close = time.Millisecond
 	reached := make(chan struct{}, 100)
 	d.store.hook(func(ctx context.Context, cp checkpoint.Checkpoint) error {
 		if cp.Creating {
@@ -227,7 +223,7 @@ func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	}
 	i.stop()
 	d.store.hook(nil)
-	d.ends = patience
+	d.limits.close = patience
 	i = d.run().streams()
 	d.arrive()
 	d.publish(1, 1)
