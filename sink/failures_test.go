@@ -12,10 +12,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMode25AllBrokersDownAndUp(t *testing.T) {
 	c := startCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "orders"))
@@ -260,5 +264,29 @@ func TestAnsweredIsAboutEvents(t *testing.T) {
 	}
 	if n := answers.Load() - published; n > 0 {
 		t.Errorf("%d answers of a broker that refuses us", n)
+	}
+}
+
+// A broker that takes the connection and says nothing holds up a stop no longer
+// than one that is down.
+func TestMode25CancelWhileABrokerIsSilentReturnsAtOnce(t *testing.T) {
+	addr, asked := kafkatest.Silent(t)
+	cfg := DefaultOptions()
+	cfg.Brokers = []string{addr}
+	k, _ := newKafka(t, *cfg)
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var canceled time.Time
+	go func() {
+		<-asked
+		canceled = time.Now()
+		cancel(stop)
+	}()
+	if err := k.Deliver(ctx, events("orders", 1), noReject(t)); !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+	k.Close()
+	if took := time.Since(canceled); took > atOnce {
+		t.Errorf("returned and closed %v after the cancel", took)
 	}
 }

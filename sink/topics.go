@@ -294,3 +294,39 @@ func (k *Kafka) learn(ctx context.Context, t *topic) error {
 		}
 	}
 }
+
+// absent remembers the topics that were found missing, so that the next event of
+// one is not held up by asking several times. The names come from the events'
+// data and may be anything, so the memory is bounded: it holds those of the last
+// absentTopics to 2·absentTopics different names that were asked for. One that is
+// forgotten is asked for as patiently as at first.
+type absent struct {
+	young, old map[string]bool
+}
+
+const absentTopics = 512
+
+// has tells whether the topic was found missing.
+func (a *absent) has(name string) bool {
+	if !a.young[name] && a.old[name] {
+		a.add(name)
+	}
+	return a.young[name]
+}
+
+// add remembers the topic.
+func (a *absent) add(name string) {
+	if !a.young[name] && len(a.young) == absentTopics {
+		a.old, a.young = a.young, nil
+	}
+	if a.young == nil {
+		a.young = make(map[string]bool)
+	}
+	a.young[name] = true
+}
+
+// remove forgets the topic: it exists.
+func (a *absent) remove(name string) {
+	delete(a.young, name)
+	delete(a.old, name)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -208,5 +209,31 @@ func TestMode28BrokerThatDoesNotKnowTheTopicYet(t *testing.T) {
 	bad := &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: errors.New("made up")}
 	if err := k.DeadLetter(deadline(t), evs[0], bad); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestAbsentRemembersTheLastNames(t *testing.T) {
+	var a absent
+	for n := range 100 * absentTopics {
+		name := strconv.Itoa(n)
+		if a.has(name) {
+			t.Fatalf("%s was never added", name)
+		}
+		a.add(name)
+		if !a.has(name) || !a.has("used all the time") && n > 0 {
+			t.Fatalf("forgot %s or the one that is used all the time", name)
+		}
+		a.add("used all the time")
+		if size := len(a.young) + len(a.old); size > 2*absentTopics {
+			t.Fatalf("remembers %d names", size)
+		}
+	}
+	last := strconv.Itoa(100*absentTopics - absentTopics/2)
+	if !a.has(last) {
+		t.Errorf("forgot %s", last)
+	}
+	a.remove(last)
+	if a.has(last) {
+		t.Errorf("remembers %s, which exists", last)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
 // slots numbers the slots of a test binary: a server's slots share a name space.
 var slots atomic.Int64
 

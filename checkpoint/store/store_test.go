@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // place is where stores of one kind keep their checkpoints, for one test.
 type place struct {
@@ -209,4 +213,26 @@ func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func TestOpenNamesTheCheckpoint(t *testing.T) {
+	cfg := Options{Store: StoreFile, Path: filepath.Join(t.TempDir(), "c.json")}
+	open := func(cfg Options, key string) checkpoint.Store {
+		s, err := Open(t.Context(), cfg, key, nil, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
+	save(t, open(cfg, "app/slot"), sample(1))
+	wantRefusal(t, open(cfg, "app/other"), `"app/slot"`)
+
+	cfg.Key = "app/slot" // wins over the default
+	wantLoad(t, open(cfg, "app/other"), sample(1))
+
+	if _, err := Open(t.Context(), Options{Store: "paper"}, "a", nil, "", ""); err == nil {
+		t.Error("opened a store that does not exist")
+	}
+	wantNone(t, open(Options{Store: StoreNone}, "a"))
 }

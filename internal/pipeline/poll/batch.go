@@ -8,8 +8,10 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // batch claims rows, publishes and marks them. An error is the database's or one
@@ -146,3 +148,45 @@ func (t *tableState) resize(seen, read int) {
 		t.limit = min(2*t.limit, t.most)
 	}
 }
+
+// inOrder returns the rows that may be published now, in order: without those
+// that another session holds, and without the later ones of their keys, which it
+// returns too.
+func inOrder(rows []row) (free []row, keys []string) {
+	var held map[string]bool
+	for _, r := range rows {
+		switch {
+		case r.rel == "":
+			if held == nil {
+				held = map[string]bool{}
+			}
+			if !held[r.key] {
+				keys = append(keys, r.key)
+			}
+			held[r.key] = true
+		case !held[r.key]:
+			free = append(free, r)
+		}
+	}
+	return free, keys
+}
+
+// route makes events of rows. The error is one of the configuration.
+func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, error) {
+	items := make([]delivery.Item, len(rows))
+	for i, r := range rows {
+		ev, err := router.Route(&pg.Row{CommitTime: r.time, Relation: t.Relation, Values: r.values})
+		bad, isBad := errors.AsType[*transform.BadEvent](err)
+		if err != nil && !isBad {
+			return nil, err
+		}
+		items[i] = delivery.Item{Event: ev, Bad: bad}
+	}
+	return items, nil
+}
+
+// stopRemedy names the ways past a bad event.
+func stopRemedy(*transform.Event, *transform.BadEvent) string { return stopText }
+
+const stopText = "correct the row or the cause and start again: neither it nor a later one of its batch was marked as published; " +
+	"or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip"

@@ -14,7 +14,10 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // poolerEnv names a pgbouncer to test with, where PATH has none.
 const poolerEnv = "CDC_OUTBOX_PGBOUNCER"

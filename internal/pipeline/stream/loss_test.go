@@ -167,3 +167,151 @@ func TestOtherCluster(t *testing.T) {
 	pgtest.Exec(t, other.URL(name), outboxTable)
 	d.run().wantEnd(failure.Loss, `wrong database cluster`)
 }
+
+const forAllTables = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
+
+// Failure mode 48: what catalog.CheckTables refuses, run refuses, before it makes a
+// slot. (Which tables these are, wal's tests ask the server.)
+func TestTableThatNeverReachesTheStream(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql  []string
+		text string
+	}{
+		"unlogged":                        {[]string{`ALTER TABLE outbox SET UNLOGGED`, forAllTables}, `outbox cannot be published`},
+		"view":                            {[]string{`ALTER TABLE outbox RENAME TO rows`, `CREATE VIEW outbox AS SELECT * FROM rows`, forAllTables}, `outbox cannot be published`},
+		"renamed partition":               {[]string{makeRoot, attachOutbox, forAllTables}, `under the name of public.events`},
+		"child":                           {[]string{`CREATE TABLE child () INHERITS (outbox)`}, `child inherits from table public.outbox`},
+		"unlogged, without a publication": {[]string{`ALTER TABLE outbox SET UNLOGGED`}, `outbox cannot be published`},
+		"unlogged partition, without a publication": {[]string{`ALTER TABLE outbox RENAME TO part`,
+			`CREATE TABLE outbox (LIKE part) PARTITION BY LIST (id)`, `ALTER TABLE part SET UNLOGGED`,
+			`ALTER TABLE outbox ATTACH PARTITION part DEFAULT`}, `partition public.part of table public.outbox`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			for _, sql := range c.sql {
+				d.exec(sql)
+			}
+			d.run().wantEnd(failure.Config, c.text)
+			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
+				t.Error("a slot was made that holds back the server's log")
+			}
+		})
+	}
+}
+
+const (
+	makeRoot     = `CREATE TABLE events (LIKE outbox) PARTITION BY LIST (id)`
+	attachOutbox = `ALTER TABLE events ATTACH PARTITION outbox DEFAULT`
+)
+
+// Failure mode 48, of a table that did reach it: what was inserted since may be
+// lost to the stream.
+func TestTableThatNoLongerReachesTheStream(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql  []string
+		text string
+	}{
+		"unlogged":          {[]string{`ALTER TABLE outbox SET UNLOGGED`}, `outbox cannot be published`},
+		"view":              {[]string{`ALTER TABLE outbox RENAME TO rows`, `CREATE VIEW outbox AS SELECT * FROM rows`}, `outbox cannot be published`},
+		"renamed partition": {[]string{makeRoot, attachOutbox}, `under the name of public.events`},
+		"child":             {[]string{`CREATE TABLE child () INHERITS (outbox)`}, `child inherits from table public.outbox`},
+	} {
+		for _, when := range []string{"stopped", "running"} {
+			t.Run(name+" while "+when, func(t *testing.T) {
+				d := outbox(t)
+				d.exec(forAllTables)
+				i := d.run().streams()
+				d.publish(2, 1)
+				if when == "stopped" {
+					i.stop()
+				}
+				for _, sql := range c.sql {
+					d.exec(sql)
+				}
+				if when == "stopped" {
+					i = d.run()
+				}
+				i.wantEnd(failure.Loss, c.text)
+				d.run().wantEnd(failure.Loss, c.text) // and still
+				d.wantOnce()
+			})
+		}
+	}
+}
+
+// A table may be a member of the publication by its name and by its schema. As
+// long as one of the two lasts nothing is left out, whatever becomes of the other.
+func TestMembershipThatLasts(t *testing.T) {
+	const (
+		addSchema  = `ALTER PUBLICATION cdc_outbox ADD TABLES IN SCHEMA public`
+		dropSchema = `ALTER PUBLICATION cdc_outbox DROP TABLES IN SCHEMA public`
+		addTable   = `ALTER PUBLICATION cdc_outbox ADD TABLE outbox`
+		dropTable  = `ALTER PUBLICATION cdc_outbox DROP TABLE outbox`
+	)
+	t.Parallel()
+	start := func(t *testing.T) (*database, *fakeStore, *gate, *instance) {
+		d := sharedDatabase(t)
+		d.needs15(t)
+		s, g := &fakeStore{}, &gate{topic: &topic{}}
+		return d, s, g, d.start(s, g).streams()
+	}
+	noted := func(t *testing.T, s *fakeStore, members int) {
+		t.Helper()
+		eventually(t, "the memberships in the checkpoint", func() bool {
+			return strings.Count(s.stored().Publication, "|") == members-1
+		})
+	}
+
+	t.Run("while running", func(t *testing.T) {
+		t.Parallel()
+		d, s, g, i := start(t)
+		ids := d.insert(1, 1)
+		for range 2 {
+			d.exec(addSchema)
+			ids = append(ids, d.insert(1, 1)...)
+			noted(t, s, 2)
+			d.exec(dropTable)
+			ids = append(ids, d.insert(1, 1)...)
+			noted(t, s, 1)
+			d.exec(addTable)
+			ids = append(ids, d.insert(1, 1)...)
+			noted(t, s, 2)
+			d.exec(dropSchema)
+			ids = append(ids, d.insert(1, 1)...)
+			noted(t, s, 1)
+		}
+		arrive(t, g.topic, len(ids))
+		if i.metrics.reconnected() > 0 {
+			t.Error("a session ended over it")
+		}
+		i.stop()
+		wantOnce(t, g.topic, ids)
+	})
+	t.Run("while stopped", func(t *testing.T) {
+		t.Parallel()
+		d, s, g, i := start(t)
+		var ids []string
+		for _, change := range []string{addSchema, dropTable, addTable, dropSchema} {
+			ids = append(ids, d.insert(1, 1)...)
+			arrive(t, g.topic, len(ids))
+			i.stop()
+			d.exec(change)
+			ids = append(ids, d.insert(1, 1)...)
+			i = d.start(s, g).streams()
+		}
+		arrive(t, g.topic, len(ids))
+		i.stop()
+		wantOnce(t, g.topic, ids)
+	})
+	// Whether one came before the other went cannot be told, if nobody looked.
+	t.Run("one for the other while stopped", func(t *testing.T) {
+		t.Parallel()
+		d, s, g, i := start(t)
+		i.stop()
+		d.exec(addSchema)
+		d.exec(dropTable)
+		d.start(s, g).wantEnd(failure.Loss, `taken out of it and added again`)
+	})
+}

@@ -1,0 +1,183 @@
+package pipeline
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// askOften makes probes impatient. Tests beside each other must not use it.
+func askOften(t *testing.T) {
+	t.Helper()
+	probePace = sink.Pace{Every: 100 * time.Millisecond, Timeout: time.Second, Silence: time.Second, Refused: time.Second}
+	t.Cleanup(func() { probePace = sink.UsualPace })
+}
+
+// The outbox is quiet all the time: nothing is delivered, and nothing but the
+// probe can notice.
+func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
+	askOften(t)
+	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
+		t.Run(mode, func(t *testing.T) {
+			db := pgtest.Shared(t).NewDatabase(t)
+			pgtest.Exec(t, db, polledOutbox)
+			broker := kafkatest.Start(t)
+			cfg := stdoutConfig(db)
+			cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+			cfg.Sink.Kafka.Brokers = broker.Brokers
+			cfg.Source.Mode, cfg.Source.Slot = mode, "probe_"+mode
+			cfg.Event.PositionHeaders = mode == config.ModeWAL
+			cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+			all := []running{start(t, cfg)}
+			if mode == config.ModeWAL {
+				wait(t, "the first to be active", func() bool { return all[0].role() == "active" })
+				all = append(all, start(t, cfg))
+				wait(t, "the second to stand by", func() bool { return all[1].role() == "standby" })
+			}
+			expect := func(what string, ready int, connected string) {
+				t.Helper()
+				for i, c := range all {
+					wait(t, fmt.Sprintf("instance %d to be %s", i, what), func() bool { return code(c.base+"/readyz") == ready })
+					wait(t, fmt.Sprintf("the metric of instance %d", i), func() bool {
+						return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_connected{side="kafka"} `+connected)
+					})
+				}
+			}
+			expect("ready", http.StatusOK, "1")
+			broker.Stop(t)
+			expect("not ready", http.StatusServiceUnavailable, "0")
+			for i, c := range all {
+				if got := body(c.base + "/readyz"); !strings.Contains(got, "Kafka: no broker has answered for") {
+					t.Errorf("instance %d: /readyz = %s", i, got)
+				}
+				if got := body(c.base + "/status"); !strings.Contains(got, "kafka_error") {
+					t.Errorf("instance %d: /status = %s", i, got)
+				}
+				if n := c.logs.FilterMessage("Kafka does not answer; events wait").Len(); n == 0 {
+					t.Errorf("instance %d logs nothing", i)
+				}
+			}
+			broker.Resume(t)
+			expect("ready again", http.StatusOK, "1")
+		})
+	}
+}
+
+// What takes connections and says nothing, as a listener for another protocol
+// does, is waited for while the checkpoint store opens, too.
+func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
+	askOften(t)
+	cfg := stdoutConfig(pgtest.Shared(t).NewDatabase(t))
+	silent, _ := kafkatest.Silent(t)
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	cfg.Sink.Kafka.Brokers = []string{silent}
+	cfg.Checkpoint.Store = store.StoreKafka
+	c := start(t, cfg)
+	const line = "Kafka does not answer; events wait"
+	wait(t, "a line in the log", func() bool { return c.logs.FilterMessage(line).Len() == 1 })
+	if remedy, _ := c.logs.FilterMessage(line).All()[0].ContextMap()["remedy"].(string); !strings.Contains(remedy, silent) {
+		t.Errorf("the remedy is %q", remedy)
+	}
+	for _, path := range []string{"/readyz", "/status"} {
+		if got := body(c.base + path); !strings.Contains(got, "Kafka: no broker has answered for") {
+			t.Errorf("%s = %s", path, got)
+		}
+	}
+}
+
+// shows tells whether the metrics have a line.
+func (r running) shows(line string) func() bool {
+	return func() bool { return strings.Contains(body(r.base+"/metrics"), "\n"+line+"\n") }
+}
+
+// An operator who is told that Kafka is away, as long as the checkpoint store
+// is, looks in the wrong place.
+func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nobody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := stdoutConfig("postgres://u@" + nobody.Addr().String() + "/db")
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	cfg.Sink.Kafka.Brokers = kafkatest.Start(t).Brokers
+	cfg.Source.Slot = "no_store"
+	cfg.Checkpoint.Store = store.StorePostgres
+	c := start(t, cfg)
+	wait(t, "the store to be missed", func() bool {
+		return c.logs.FilterMessage("checkpoint store is not available, will retry").Len() > 1
+	})
+	wait(t, "the brokers to be there", c.shows(`cdc_outbox_connected{side="kafka"} 1`))
+}
+
+// What an instance waited for is not what it waits for as a spare.
+func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	pgtest.Exec(t, db, polledOutbox)
+	line, behindURL := pgtest.Behind(t, db)
+	broker := kafkatest.Start(t)
+	cfg := stdoutConfig(db)
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	cfg.Sink.Kafka.Brokers = broker.Brokers
+	cfg.Source.Slot = "forgetful"
+	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	behind := cfg
+	behind.Source.URL = setting.Secret(behindURL)
+
+	first := start(t, behind)
+	wait(t, "the first to be active", func() bool { return first.role() == "active" })
+	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
+	wait(t, "the topic to be missed", first.shows("cdc_outbox_topics_missing 1"))
+	line.Refuse(true)
+	line.Cut()
+	second := start(t, cfg)
+	wait(t, "the second to miss it", second.shows("cdc_outbox_topics_missing 1"))
+	line.Refuse(false)
+	wait(t, "the first to stand by", func() bool { return first.role() == "standby" })
+	wait(t, "the first to forget it", first.shows("cdc_outbox_topics_missing 0"))
+}
+
+// A stop does not create the topic that an event waits for. It ends without the
+// event, however long a drain may take, and the next start has it again.
+func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
+	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
+		t.Run(mode, func(t *testing.T) {
+			db := pgtest.Shared(t).NewDatabase(t)
+			pgtest.Exec(t, db, polledOutbox)
+			broker := kafkatest.Start(t)
+			cfg := stdoutConfig(db)
+			cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+			cfg.Sink.Kafka.Brokers = broker.Brokers
+			cfg.Source.Mode, cfg.Source.Slot = mode, "drain_"+mode
+			cfg.Source.Poll.ClaimTimeout = time.Hour
+			cfg.Event.PositionHeaders = false
+			cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+			cfg.Errors.DrainTimeout = time.Hour
+			c := start(t, cfg)
+			wait(t, "the connector to be active", func() bool { return c.role() == "active" })
+			pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
+			wait(t, "the topic to be missed", func() bool { return strings.Contains(body(c.base+"/readyz"), "topic does not exist") })
+			if err := c.stop(); err != nil {
+				t.Fatalf("Run = %v", err)
+			}
+			broker.CreateTopic(t, "outbox.event.order", 1, nil)
+			c = start(t, cfg)
+			wait(t, "the event", func() bool {
+				return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_events_published_total{topic="outbox.event.order"} 1`)
+			})
+		})
+	}
+}
