@@ -77,7 +77,7 @@ var mutants = []mutant{
 		mistake: "answers the server only when there is something to confirm",
 		patches: []patch{
 			{"wal/status.go", "\t\t\trequestReply = true\n", "\t\t\tcontinue\n"},
-			{"wal/stream.go", "replyRequested := b[16] != 0; replyRequested", "replyRequested := b[16] != 0; replyRequested && false"},
+			{"wal/handle.go", "replyRequested := b[16] != 0; replyRequested", "replyRequested := b[16] != 0; replyRequested && false"},
 		},
 		test:  "TestSilentBroker",
 		finds: "did not stay up",

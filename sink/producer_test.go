@@ -1,7 +1,9 @@
 package sink
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -53,9 +55,7 @@ func TestRefusedProducerIDPasses(t *testing.T) {
 			c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(4, "orders"))
 			asked := c.unnumbered(tt.times, tt.err)
 			k, _ := newKafka(t, c.config())
-			if err := k.Deliver(deadline(t), events("orders", 200), noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 200))
 			ascending(t, c.values(t, "orders", 4), 200)
 			if asked.Load() <= tt.times {
 				t.Errorf("the producer asked %d times", asked.Load())
@@ -145,5 +145,50 @@ func TestMode30GateHoldsWrites(t *testing.T) {
 	}
 	if err := <-wrote; err != nil {
 		t.Error(err)
+	}
+}
+
+func BenchmarkDeliver(b *testing.B) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "orders"), kfake.BlackholeProduce())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	cfg := *DefaultOptions()
+	cfg.Brokers = c.ListenAddrs()
+	k, err := NewKafka(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer k.Close()
+	const batch = 1200 // what the pipeline hands over
+	evs := make([]*transform.Event, batch)
+	for i := range evs {
+		evs[i] = event("orders", fmt.Sprintf("k%d", i%500), transform.PartitionByKey, i)
+		evs[i].Record.Value = bytes.Repeat([]byte(`{"order":"4711"}`), 35)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		for _, ev := range evs {
+			ev.Record.Partition = transform.PartitionByKey
+		}
+		if err := k.Deliver(context.Background(), evs, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/event")
+}
+
+func TestClientTakesEveryConfigurableRecordSize(t *testing.T) {
+	for _, size := range []int32{1 << 10, 1 << 20, 90 << 20, 1 << 30} {
+		cfg := *DefaultOptions()
+		cfg.MaxRecordBytes = size
+		k, err := NewKafka(cfg)
+		if err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+			continue
+		}
+		k.Close()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -95,9 +96,7 @@ func TestMode28MissingTopicIsCreated(t *testing.T) {
 	cfg.TopicConfig = map[string]string{"retention.ms": "1000000000"}
 	k, _ := newKafka(t, cfg)
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.NotController})
-	if err := k.Deliver(deadline(t), events("orders", 50), noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, events("orders", 50))
 	ascending(t, c.values(t, "orders", 3), 50)
 }
 
@@ -134,19 +133,17 @@ func TestMode28TopicDeletedWhileRunning(t *testing.T) {
 			observer, waiting, partitions := recorder()
 			k, _ := newKafka(t, cfg, WithObserver(observer))
 			evs := events("orders", 40)
-			if err := k.Deliver(deadline(t), evs[:20], noReject(t)); err != nil {
+			deliver(t, k, evs[:20])
+			if _, err := c.admin(t).DeleteTopics(deadline(t), "orders"); err != nil {
 				t.Fatal(err)
 			}
-			c.deleteTopic(t, "orders")
 			if !create {
 				go func() {
 					<-waiting
 					c.createTopic(t, "orders", 2)
 				}()
 			}
-			if err := k.Deliver(deadline(t), evs[20:], noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, evs[20:])
 			ascending(t, c.values(t, "orders", 2), 20)
 			if len(partitions) > 0 {
 				t.Errorf("the new topic inherits the old one's partitions: %v", <-partitions)
@@ -161,9 +158,7 @@ func TestMode34PartitionsGrow(t *testing.T) {
 	k, logs := newKafka(t, c.config(), WithObserver(observer))
 	deliver := func(evs ...*transform.Event) {
 		t.Helper()
-		if err := k.Deliver(deadline(t), evs, noReject(t)); err != nil {
-			t.Fatal(err)
-		}
+		deliver(t, k, evs)
 	}
 	deliver(events("orders", 10)...)
 	c.growTopic(t, "orders", 5)
@@ -177,7 +172,7 @@ func TestMode34PartitionsGrow(t *testing.T) {
 
 	c.growTopic(t, "orders", 6)
 	k.client.ForceMetadataRefresh() // as the client does every five minutes
-	eventually(t, "client knows the partition", func() bool {
+	await.Until(t, "client knows the partition", func() bool {
 		leader, _, _ := k.client.PartitionLeader("orders", 5)
 		return leader >= 0
 	})
@@ -202,9 +197,7 @@ func TestMode28BrokerThatDoesNotKnowTheTopicYet(t *testing.T) {
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: topic, Err: kerr.UnknownTopicOrPartition, Count: 3})
 	}
 	evs := events("orders", 10)
-	if err := k.Deliver(deadline(t), evs, noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, evs)
 	ascending(t, c.values(t, "orders", 1), 10)
 	bad := &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: errors.New("made up")}
 	if err := k.DeadLetter(deadline(t), evs[0], bad); err != nil {

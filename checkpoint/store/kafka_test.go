@@ -334,28 +334,16 @@ func saveEnds(t *testing.T, s checkpoint.Store) {
 	}
 }
 
-func TestKafkaOpensAndLoadsFast(t *testing.T) {
+// Nothing that opens or loads waits for records that are not there: brokers would
+// hold the answer back for longer than the test lives.
+func TestKafkaLoadWaitsForNoNewRecords(t *testing.T) {
 	_, opts := startKafka(t)
-	p := kafkaAt(opts)
+	p := kafkaAt(append(opts, kgo.FetchMaxWait(never)))
 	s := p.store(t, "a")
 	for i := range uint64(500) {
 		save(t, s, sample(i+1))
 	}
-	// Who waits for something waits each time; a machine does not stand still
-	// for as long each time.
-	const soon, tries = 2 * time.Second, 10
-	for n := 1; ; n++ {
-		start := time.Now()
-		wantLoad(t, p.store(t, "a"), sample(500))
-		took := time.Since(start)
-		t.Logf("open and load took %s", took)
-		if took <= soon {
-			return
-		}
-		if n == tries {
-			t.Fatalf("open and load never took less than %s", soon)
-		}
-	}
+	wantLoad(t, p.store(t, "a"), sample(500))
 }
 
 // A save that is given up takes no later one with it: the client fails all

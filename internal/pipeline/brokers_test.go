@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,17 +32,13 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 			db := pgtest.Shared(t).NewDatabase(t)
 			pgtest.Exec(t, db, polledOutbox)
 			broker := kafkatest.Start(t)
-			cfg := stdoutConfig(db)
-			cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
-			cfg.Sink.Kafka.Brokers = broker.Brokers
-			cfg.Source.Mode, cfg.Source.Slot = mode, "probe_"+mode
-			cfg.Event.PositionHeaders = mode == config.ModeWAL
-			cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+			cfg := kafkaConfig(t, db, "probe_"+mode, broker.Brokers...)
+			cfg.Source.Mode, cfg.Event.PositionHeaders = mode, mode == config.ModeWAL
 			all := []running{start(t, cfg)}
 			if mode == config.ModeWAL {
-				wait(t, "the first to be active", func() bool { return all[0].role() == "active" })
+				all[0].active(t)
 				all = append(all, start(t, cfg))
-				wait(t, "the second to stand by", func() bool { return all[1].role() == "standby" })
+				all[1].standsBy(t)
 			}
 			expect := func(what string, ready int, connected string) {
 				t.Helper()
@@ -78,10 +73,8 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 // does, is waited for while the checkpoint store opens, too.
 func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
 	askOften(t)
-	cfg := stdoutConfig(pgtest.Shared(t).NewDatabase(t))
 	silent, _ := kafkatest.Silent(t)
-	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
-	cfg.Sink.Kafka.Brokers = []string{silent}
+	cfg := kafkaConfig(t, pgtest.Shared(t).NewDatabase(t), "silent", silent)
 	cfg.Checkpoint.Store = store.StoreKafka
 	c := start(t, cfg)
 	const line = "Kafka does not answer; events wait"
@@ -111,10 +104,7 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	if err := nobody.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cfg := stdoutConfig("postgres://u@" + nobody.Addr().String() + "/db")
-	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
-	cfg.Sink.Kafka.Brokers = kafkatest.Start(t).Brokers
-	cfg.Source.Slot = "no_store"
+	cfg := kafkaConfig(t, "postgres://u@"+nobody.Addr().String()+"/db", "no_store", kafkatest.Start(t).Brokers...)
 	cfg.Checkpoint.Store = store.StorePostgres
 	c := start(t, cfg)
 	wait(t, "the store to be missed", func() bool {
@@ -128,17 +118,11 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, polledOutbox)
 	line, behindURL := pgtest.Behind(t, db)
-	broker := kafkatest.Start(t)
-	cfg := stdoutConfig(db)
-	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
-	cfg.Sink.Kafka.Brokers = broker.Brokers
-	cfg.Source.Slot = "forgetful"
-	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	cfg := kafkaConfig(t, db, "forgetful", kafkatest.Start(t).Brokers...)
 	behind := cfg
 	behind.Source.URL = setting.Secret(behindURL)
 
-	first := start(t, behind)
-	wait(t, "the first to be active", func() bool { return first.role() == "active" })
+	first := start(t, behind).active(t)
 	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
 	wait(t, "the topic to be missed", first.shows("cdc_outbox_topics_missing 1"))
 	line.Refuse(true)
@@ -146,7 +130,7 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	second := start(t, cfg)
 	wait(t, "the second to miss it", second.shows("cdc_outbox_topics_missing 1"))
 	line.Refuse(false)
-	wait(t, "the first to stand by", func() bool { return first.role() == "standby" })
+	first.standsBy(t)
 	wait(t, "the first to forget it", first.shows("cdc_outbox_topics_missing 0"))
 }
 
@@ -158,16 +142,10 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 			db := pgtest.Shared(t).NewDatabase(t)
 			pgtest.Exec(t, db, polledOutbox)
 			broker := kafkatest.Start(t)
-			cfg := stdoutConfig(db)
-			cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
-			cfg.Sink.Kafka.Brokers = broker.Brokers
-			cfg.Source.Mode, cfg.Source.Slot = mode, "drain_"+mode
-			cfg.Source.Poll.ClaimTimeout = time.Hour
-			cfg.Event.PositionHeaders = false
-			cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
-			cfg.Errors.DrainTimeout = time.Hour
-			c := start(t, cfg)
-			wait(t, "the connector to be active", func() bool { return c.role() == "active" })
+			cfg := kafkaConfig(t, db, "drain_"+mode, broker.Brokers...)
+			cfg.Source.Mode, cfg.Event.PositionHeaders = mode, false
+			cfg.Source.Poll.ClaimTimeout, cfg.Errors.DrainTimeout = time.Hour, time.Hour
+			c := start(t, cfg).active(t)
 			pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
 			wait(t, "the topic to be missed", func() bool { return strings.Contains(body(c.base+"/readyz"), "topic does not exist") })
 			if err := c.stop(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ func TestPipelinesAreIsolated(t *testing.T) {
 	cfg.Pipelines[2].Config.Errors.DrainTimeout = 100 * time.Millisecond
 	cfg.HTTP.Listen = "127.0.0.1:0"
 	c := start(t, cfg)
-	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+	wait(t, "readiness", c.ready)
 
 	pgtest.Exec(t, db, `INSERT INTO orders DEFAULT VALUES`, `INSERT INTO billing DEFAULT VALUES`, `INSERT INTO audit DEFAULT VALUES`)
 	wait(t, "the first events", func() bool {
@@ -140,18 +139,6 @@ func pipelineConfig(url, broker, name string) *config.Config {
 
 func published(name string, n int) string {
 	return fmt.Sprintf("cdc_outbox_events_published_total{pipeline=%q,topic=\"isolated.%s\"} %d\n", name, name, n)
-}
-
-// body asks for url and returns the answer, or "".
-func body(url string) string {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	answer, err := client.Get(url)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(answer.Body)
-	return string(text)
 }
 
 // What goes wrong during a stop is told as that: nobody goes on, and nobody is

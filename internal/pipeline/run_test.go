@@ -25,6 +25,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -88,7 +89,7 @@ func TestRunPublishesAnswersAndDrains(t *testing.T) {
 	pgtest.Exec(t, db, `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)
 	cfg := stdoutConfig(db)
 	c := start(t, cfg)
-	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+	wait(t, "readiness", c.ready)
 	pgtest.Exec(t, db, `INSERT INTO outbox VALUES ('6f1e4c0a-0000-4000-8000-000000000001', 'order', 'o-1', 'Placed', '{"n": 1}')`)
 	wait(t, "the event", func() bool { return strings.Contains(c.stdout.String(), "\n") })
 	if err := c.stop(); err != nil {
@@ -157,17 +158,48 @@ func stdoutConfig(url string) config.Config {
 	return cfg
 }
 
-// code asks for url and returns the status, or 0.
-func code(url string) int {
+// kafkaConfig is stdoutConfig with brokers, a slot and a checkpoint file.
+func kafkaConfig(t *testing.T, url, slot string, brokers ...string) config.Config {
+	t.Helper()
+	cfg := stdoutConfig(url)
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	cfg.Sink.Kafka.Brokers = brokers
+	cfg.Source.Slot = slot
+	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	return cfg
+}
+
+// active returns once the instance is.
+func (r running) active(t *testing.T) running {
+	t.Helper()
+	wait(t, "the instance to be active", func() bool { return r.role() == role.Active })
+	return r
+}
+
+// ready tells whether readiness is well.
+func (r running) ready() bool { return code(r.base+"/readyz") == http.StatusOK }
+
+// standsBy returns once the instance does.
+func (r running) standsBy(t *testing.T) {
+	t.Helper()
+	wait(t, "the instance to stand by", func() bool { return r.role() == role.Standby })
+}
+
+// get asks for url and returns the status and the text; 0 without an answer.
+func get(url string) (code int, text string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	answer, err := client.Get(url)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
 	defer func() { _ = answer.Body.Close() }()
-	_, _ = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode
+	all, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(all)
 }
+
+func code(url string) int { n, _ := get(url); return n }
+
+func body(url string) string { _, text := get(url); return text }
 
 func wait(t *testing.T, what string, met func() bool) {
 	t.Helper()
@@ -202,7 +234,7 @@ func TestRunPolls(t *testing.T) {
 	cfg.Source.Mode = config.ModePoll
 	cfg.Event.PositionHeaders = false
 	c := start(t, cfg)
-	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+	wait(t, "readiness", c.ready)
 	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{"n": 1}')`)
 	wait(t, "the event", func() bool { return strings.Contains(c.stdout.String(), `"key":"o-1"`) })
 	if got := code(c.base + "/status"); got != http.StatusOK {
@@ -218,14 +250,8 @@ const polledOutbox = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_t
 
 // role is what /status says.
 func (r running) role() string {
-	answer, err := http.Get(r.base + "/status")
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = answer.Body.Close() }()
-	body, _ := io.ReadAll(answer.Body)
 	var status struct{ Role string }
-	_ = json.Unmarshal(body, &status)
+	_ = json.Unmarshal([]byte(body(r.base+"/status")), &status)
 	return status.Role
 }
 
@@ -247,14 +273,12 @@ func TestInstanceThatWasOvertakenStandsBy(t *testing.T) {
 	behind := cfg
 	behind.Source.URL = setting.Secret(behindURL)
 
-	first := start(t, behind)
-	wait(t, "the first to be active", func() bool { return first.role() == "active" })
+	first := start(t, behind).active(t)
 	insert(1)
 	wait(t, "the first event", published(first, 1))
 	line.Refuse(true)
 	line.Cut()
-	second := start(t, cfg)
-	wait(t, "the second to be active", func() bool { return second.role() == "active" })
+	second := start(t, cfg).active(t)
 	insert(2)
 	wait(t, "the second event", published(second, 2))
 	line.Refuse(false)

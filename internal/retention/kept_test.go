@@ -2,6 +2,7 @@ package retention_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,13 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
-
-const patience = time.Minute
 
 const insert = `INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', $1, now() - $2::interval)`
 
@@ -137,16 +138,25 @@ func (k kept) value(query string) (n int64) {
 
 func (k kept) await(what string, met func() bool) {
 	k.t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for !met() {
-		select {
-		case <-deadline.C:
-			k.t.Fatalf("waited for %s in vain", what)
-		case <-poll.C:
-		}
+	await.Until(k.t, what, met)
+}
+
+// gone waits, confirming all, until oldPartition is dropped.
+func (k kept) gone() {
+	k.t.Helper()
+	k.await("the partition to go", func() bool { k.confirmAll(); return k.there() == 0 })
+}
+
+// there is 1 while the table of oldPartition exists, else 0.
+func (k kept) there() int64 {
+	k.t.Helper()
+	return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`)
+}
+
+// withAndWithoutDefault runs a test with a default partition and without.
+func withAndWithoutDefault(t *testing.T, test func(t *testing.T, schema string, withDefault bool)) {
+	for withDefault, schema := range map[bool]string{true: outbox.PartitionedSchema, false: outbox.PartitionedSchema + `; DROP TABLE outbox_default`} {
+		t.Run(fmt.Sprintf("default partition %t", withDefault), func(t *testing.T) { test(t, schema, withDefault) })
 	}
 }
 

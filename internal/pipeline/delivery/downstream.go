@@ -26,6 +26,26 @@ type Downstream struct {
 	missing []string // topics that delivery waits for
 }
 
+// Status is what /status shows of any pipeline.
+type Status struct {
+	Role           string    `json:"role"`
+	RoleSince      time.Time `json:"role_since"`
+	InFlightEvents int64     `json:"in_flight_events"`
+	InFlightBytes  int64     `json:"in_flight_bytes"`
+	MissingTopics  []string  `json:"missing_topics,omitempty"`
+	PostgresError  string    `json:"postgres_error,omitempty"`
+	KafkaError     string    `json:"kafka_error,omitempty"`
+	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+	// LastEvent is nil before the first one of this process.
+	LastEvent *Last `json:"last_event,omitempty"`
+}
+
+// Complete adds what is known of Kafka.
+func (d *Downstream) Complete(s Status) Status {
+	s.MissingTopics, s.KafkaError = d.MissingTopics(), d.Trouble()
+	return s
+}
+
 // NewDownstream returns a Downstream that knows of no trouble.
 func NewDownstream(m DownstreamMetrics) *Downstream { return &Downstream{metrics: m} }
 

@@ -212,6 +212,7 @@ func TestNotificationsWake(t *testing.T) {
 
 func TestIdlePollsAreCheap(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.parts.MaxInterval = w.parts.Interval
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, payload) SELECT 'order', 'k', '0' FROM generate_series(1, 20000)`,
 		"ANALYZE outbox", "UPDATE outbox SET published = true", "VACUUM outbox") // the statistics are from before
 	w.start(nil)

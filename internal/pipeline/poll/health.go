@@ -22,22 +22,13 @@ type Metrics interface {
 
 // Status is what /status shows.
 type Status struct {
-	Role            string    `json:"role"`
-	RoleSince       time.Time `json:"role_since"`
+	delivery.Status
 	Mode            string    `json:"mode"`
 	UnpublishedRows int64     `json:"unpublished_rows"` // counted up to BacklogCounted
 	OldestSeconds   float64   `json:"oldest_unpublished_seconds"`
-	BacklogAt       time.Time `json:"backlog_at"` // when the two were looked at
-	InFlightEvents  int64     `json:"in_flight_events"`
-	InFlightBytes   int64     `json:"in_flight_bytes"`
+	BacklogAt       time.Time `json:"backlog_at"`    // when the two were looked at
 	Notifications   bool      `json:"notifications"` // whether they arrive
-	MissingTopics   []string  `json:"missing_topics,omitempty"`
-	PostgresError   string    `json:"postgres_error,omitempty"`
-	KafkaError      string    `json:"kafka_error,omitempty"`
-	UnackedSeconds  float64   `json:"unacked_seconds,omitempty"`
 	HeldElsewhere   int64     `json:"held_by_other_sessions,omitempty"`
-	// LastEvent is nil before the first one of this process.
-	LastEvent *delivery.Last `json:"last_event,omitempty"`
 }
 
 // silentAfter is how long PostgreSQL may take for a look at the tables until
@@ -143,21 +134,17 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 func (h *Health) Status() any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	r := h.pipeline
 	return Status{
-		Role:            h.role.Role,
-		RoleSince:       h.role.Since,
+		Status: h.kafka.Complete(delivery.Status{
+			Role: h.role.Role, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: r.delivery.Last(),
+			InFlightEvents: r.inFlightEvents.Load(), InFlightBytes: r.inFlightBytes.Load(), UnackedSeconds: r.sink.stuck().Seconds(),
+		}),
 		Mode:            "poll",
 		UnpublishedRows: h.backlog.Rows,
 		OldestSeconds:   h.backlog.Oldest.Seconds(),
 		BacklogAt:       h.looked,
 		Notifications:   h.notices,
-		MissingTopics:   h.kafka.MissingTopics(),
-		PostgresError:   h.pgErr,
-		KafkaError:      h.kafka.Trouble(),
-		InFlightEvents:  h.pipeline.inFlightEvents.Load(),
-		InFlightBytes:   h.pipeline.inFlightBytes.Load(),
-		UnackedSeconds:  h.pipeline.sink.stuck().Seconds(),
-		HeldElsewhere:   h.pipeline.heldBack.Load(),
-		LastEvent:       h.pipeline.delivery.Last(),
+		HeldElsewhere:   r.heldBack.Load(),
 	}
 }

@@ -15,24 +15,15 @@ import (
 
 // Status is what /status shows.
 type Status struct {
-	Role           string    `json:"role"`
-	RoleSince      time.Time `json:"role_since"`
-	Slot           string    `json:"slot"`
-	ReceivedLSN    string    `json:"received_lsn"`
-	ConfirmedLSN   string    `json:"confirmed_lsn"`
-	ServerLSN      string    `json:"server_lsn,omitempty"`
-	SlotLagBytes   int64     `json:"slot_lag_bytes"`
-	SlotLagSeconds float64   `json:"slot_lag_seconds"`
-	RetainedBytes  int64     `json:"slot_retained_bytes"`
-	WALStatus      string    `json:"wal_status,omitempty"`
-	InFlightEvents int       `json:"in_flight_events"`
-	InFlightBytes  int64     `json:"in_flight_bytes"`
-	MissingTopics  []string  `json:"missing_topics,omitempty"`
-	PostgresError  string    `json:"postgres_error,omitempty"`
-	KafkaError     string    `json:"kafka_error,omitempty"`
-	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
-	// LastEvent is nil before the first one of this process.
-	LastEvent *delivery.Last `json:"last_event,omitempty"`
+	delivery.Status
+	Slot           string  `json:"slot"`
+	ReceivedLSN    string  `json:"received_lsn"`
+	ConfirmedLSN   string  `json:"confirmed_lsn"`
+	ServerLSN      string  `json:"server_lsn,omitempty"`
+	SlotLagBytes   int64   `json:"slot_lag_bytes"`
+	SlotLagSeconds float64 `json:"slot_lag_seconds"`
+	RetainedBytes  int64   `json:"slot_retained_bytes"`
+	WALStatus      string  `json:"wal_status,omitempty"`
 	// OldestUnconfirmedSeconds is for how long the server has had something that
 	// is not confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
@@ -243,20 +234,15 @@ func (h *Health) Status() any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := Status{
-		Role:           h.role.Role,
-		RoleSince:      h.role.Since,
+		Status: h.kafka.Complete(delivery.Status{
+			Role: h.role.Role, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.delivery.Last(),
+			InFlightEvents: h.inFlight(), InFlightBytes: h.queue.bytes(), UnackedSeconds: h.delivery.stuck().Seconds(),
+		}),
 		Slot:           h.checkpointer.last().Slot,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
 		SlotLagSeconds: h.delivery.lag().Seconds(),
-		InFlightEvents: h.tracker.InFlight(),
-		InFlightBytes:  h.queue.bytes(),
-		MissingTopics:  h.kafka.MissingTopics(),
-		PostgresError:  h.pgErr,
-		KafkaError:     h.kafka.Trouble(),
-		UnackedSeconds: h.delivery.stuck().Seconds(),
 		Retention:      h.retention.status(),
-		LastEvent:      h.delivery.delivery.Last(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),

@@ -98,6 +98,15 @@ func loose(pos pg.LSN) *wal.Message {
 	return m
 }
 
+// told is a message of a transaction.
+func told(lsn pg.LSN, seq uint32) *wal.Message {
+	m := loose(lsn)
+	m.NonTransactional = false
+	m.Row.Position.Seq, m.Row.XID = seq, uint32(lsn)
+	m.Content, _ = envelope.Encode(&envelope.Message{ID: fmt.Appendf(nil, "told %d/%d", lsn, seq)})
+	return m
+}
+
 func TestIntake(t *testing.T) {
 	for name, c := range map[string]struct {
 		messages []*wal.Message
@@ -129,6 +138,9 @@ func TestIntake(t *testing.T) {
 		"takes a message of no transaction once after a reconnect": {
 			[]*wal.Message{loose(20), insert(30, 0), again(10), loose(20), insert(30, 0), insert(30, 1), commit(35), again(30), insert(30, 0), insert(30, 1), loose(35), commit(35)},
 			[]string{"loose 20", "30/0", "30/1"}, 35},
+		"takes a message of a transaction once after a reconnect": {
+			[]*wal.Message{told(20, 0), insert(20, 1), again(10), told(20, 0), insert(20, 1), told(20, 2), commit(25)},
+			[]string{"told 20/0", "20/1", "told 20/2"}, 25},
 		"ends a message of no transaction with itself": {
 			[]*wal.Message{insert(10, 0), commit(15), loose(20)}, []string{"10/0", "loose 20"}, 20},
 		"takes idle positions": {

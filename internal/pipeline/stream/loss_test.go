@@ -22,6 +22,14 @@ func TestLosses(t *testing.T) {
 		sql  []string // %[1]s is the slot
 		text string
 	}{
+		"48 unlogged, all tables": {stopped | running, []string{`ALTER TABLE outbox SET UNLOGGED`}, `outbox cannot be published`},
+		"48 view, all tables": {stopped | running, []string{`ALTER TABLE outbox RENAME TO rows`, `CREATE VIEW outbox AS SELECT * FROM rows`},
+			`outbox cannot be published`},
+		"48 renamed partition, all tables":        {stopped | running, []string{makeRoot, attachOutbox}, `under the name of public.events`},
+		"48 child, all tables":                    {stopped | running, []string{`CREATE TABLE child () INHERITS (outbox)`}, `child inherits from table public.outbox`},
+		"11 publication dropped, beside messages": {running, []string{`DROP PUBLICATION cdc_outbox`}, "publication"},
+		"12 table taken out and put back, beside messages": {running, []string{`CREATE TABLE other ()`, `ALTER PUBLICATION cdc_outbox SET TABLE other`,
+			`ALTER PUBLICATION cdc_outbox SET TABLE outbox`}, "publication"},
 		"5 slot dropped": {stopped, []string{
 			`SELECT pg_drop_replication_slot('%[1]s')`}, `slot .* is gone, .* between .* and`},
 		"6 slot dropped and recreated": {stopped, []string{
@@ -55,6 +63,10 @@ func TestLosses(t *testing.T) {
 				if strings.HasPrefix(name, "13 ") {
 					d.needs15(t)
 				}
+				if strings.HasSuffix(name, "all tables") {
+					d.exec(forAllTables)
+				}
+				d.opts.Messages = strings.HasSuffix(name, "beside messages")
 				i := d.run().streams()
 				d.publish(2, 1)
 				if when == stopped {
@@ -204,42 +216,6 @@ const (
 	makeRoot     = `CREATE TABLE events (LIKE outbox) PARTITION BY LIST (id)`
 	attachOutbox = `ALTER TABLE events ATTACH PARTITION outbox DEFAULT`
 )
-
-// Failure mode 48, of a table that did reach it: what was inserted since may be
-// lost to the stream.
-func TestTableThatNoLongerReachesTheStream(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		sql  []string
-		text string
-	}{
-		"unlogged":          {[]string{`ALTER TABLE outbox SET UNLOGGED`}, `outbox cannot be published`},
-		"view":              {[]string{`ALTER TABLE outbox RENAME TO rows`, `CREATE VIEW outbox AS SELECT * FROM rows`}, `outbox cannot be published`},
-		"renamed partition": {[]string{makeRoot, attachOutbox}, `under the name of public.events`},
-		"child":             {[]string{`CREATE TABLE child () INHERITS (outbox)`}, `child inherits from table public.outbox`},
-	} {
-		for _, when := range []string{"stopped", "running"} {
-			t.Run(name+" while "+when, func(t *testing.T) {
-				d := outbox(t)
-				d.exec(forAllTables)
-				i := d.run().streams()
-				d.publish(2, 1)
-				if when == "stopped" {
-					i.stop()
-				}
-				for _, sql := range c.sql {
-					d.exec(sql)
-				}
-				if when == "stopped" {
-					i = d.run()
-				}
-				i.wantEnd(failure.Loss, c.text)
-				d.run().wantEnd(failure.Loss, c.text) // and still
-				d.wantOnce()
-			})
-		}
-	}
-}
 
 // A table may be a member of the publication by its name and by its schema. As
 // long as one of the two lasts nothing is left out, whatever becomes of the other.

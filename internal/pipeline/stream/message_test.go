@@ -2,7 +2,6 @@ package stream
 
 import (
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,22 +44,6 @@ func emit(t *testing.T, id string, payload string) string {
 
 func insertSQL(id string) string {
 	return "INSERT INTO outbox VALUES ('" + id + "', 'order', 'o-1', 'Placed', '{}')"
-}
-
-// emitMany commits n messages in transactions of per and returns their ids.
-func (d *database) emitMany(n, per int) (ids []string) {
-	d.t.Helper()
-	for len(ids) < n {
-		sql := "BEGIN;"
-		for range min(per, n-len(ids)) {
-			d.next++
-			ids = append(ids, strconv.Itoa(d.next))
-			sql += emit(d.t, ids[len(ids)-1], "{}") + ";"
-		}
-		d.exec(sql + "COMMIT")
-	}
-	d.ids = append(d.ids, ids...)
-	return ids
 }
 
 // Without a table there is nothing but messages: those of committed
@@ -197,29 +180,6 @@ func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// Failure mode 3.
-func TestKilledWalsenderLosesAndRepeatsNoMessage(t *testing.T) {
-	d := messageDatabase(t)
-	d.opts.MaxBufferedBytes = 20_000
-	i := d.run().streams()
-	defer d.watch(d.gate)()
-	var ids []string
-	for range 4 {
-		ids = append(ids, d.emitMany(20, 7)...)
-		d.kill()
-	}
-	arrive(t, d.topic, len(ids))
-	i.streams()
-	d.gate.hold()
-	ids = append(ids, d.emitMany(1000, 1000)...)
-	i.full()
-	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender())) // in the middle of a transaction
-	d.gate.open()
-	arrive(t, d.topic, len(ids))
-	i.stop()
-	wantOnce(t, d.topic, ids)
-}
-
 // Failure modes 20 and 17.
 func TestPreparedAndLargeMessages(t *testing.T) {
 	t.Parallel()
@@ -280,27 +240,6 @@ func TestMessagesWhenATableChangesWithoutThePublication(t *testing.T) {
 	arrive(t, d.topic, 1)
 	i.stop()
 	wantOnce(t, d.topic, []string{"1"})
-}
-
-// Failure modes 11 and 12: for the tables beside messages they are what they are.
-func TestLossesBesideMessages(t *testing.T) {
-	for name, sql := range map[string][]string{
-		"11 publication dropped": {"DROP PUBLICATION cdc_outbox"},
-		"12 table taken out and put back": {"CREATE TABLE other ()", "ALTER PUBLICATION cdc_outbox SET TABLE other",
-			"ALTER PUBLICATION cdc_outbox SET TABLE outbox"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := composedDatabase(t)
-			i := d.run().streams()
-			d.exec(emit(t, "1", "{}"))
-			arrive(t, d.topic, 1)
-			for _, statement := range sql {
-				d.exec(statement)
-			}
-			i.wantEnd(failure.Loss, "publication")
-			d.run().wantEnd(failure.Loss, "publication")
-		})
-	}
 }
 
 func TestOptionsThatMessagesCannotMeet(t *testing.T) {

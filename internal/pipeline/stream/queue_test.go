@@ -314,7 +314,7 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inFlight := func() int { return i.status().InFlightEvents }
+			inFlight := func() int { return int(i.status().InFlightEvents) }
 			eventually(t, "a full buffer, or all events in it", func() bool {
 				return i.metrics.inFlight() > limit-5<<19 || inFlight() == total
 			})
