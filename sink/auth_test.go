@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // authority is a certificate authority.
@@ -37,13 +38,8 @@ func newAuthority(t *testing.T) *authority {
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key))(t)
+	a.cert = must.Get(x509.ParseCertificate(der))(t)
 	a.pool.AddCert(a.cert)
 	a.file = writePEM(t, "CERTIFICATE", der)
 	return a
@@ -66,10 +62,7 @@ func (a *authority) issue(t *testing.T, d time.Duration, names ...string) tls.Ce
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -77,28 +70,20 @@ func (a *authority) issue(t *testing.T, d time.Duration, names ...string) tls.Ce
 func (a *authority) files(t *testing.T, d time.Duration) (certFile, keyFile string) {
 	t.Helper()
 	cert := a.issue(t, d)
-	der, err := x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey)))(t)
 	return writePEM(t, "CERTIFICATE", cert.Certificate[0]), writePEM(t, "EC PRIVATE KEY", der)
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return key
 }
 
 func writePEM(t *testing.T, kind string, der []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file.pem")
-	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return name
 }
 

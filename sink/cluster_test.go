@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -36,10 +37,7 @@ func startCluster(t *testing.T, opts ...kfake.Opt) *cluster {
 	t.Helper()
 	n := new(network)
 	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(n.listen)}, opts...)
-	c, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kfake.NewCluster(opts...))(t)
 	t.Cleanup(c.Close)
 	return &cluster{c, n}
 }
@@ -161,10 +159,7 @@ func (c *cluster) largestBatch() *atomic.Int64 {
 
 func (c *cluster) client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := must.Get(kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}, opts...)...))(t)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -177,9 +172,7 @@ func (c *cluster) admin(t *testing.T) *kadm.Client {
 
 func (c *cluster) createTopic(t *testing.T, name string, partitions int32) {
 	t.Helper()
-	if _, err := c.admin(t).CreateTopic(deadline(t), partitions, 1, nil, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.admin(t).CreateTopic(deadline(t), partitions, 1, nil, name))(t)
 }
 
 func (c *cluster) growTopic(t *testing.T, name string, partitions int) {
@@ -193,10 +186,7 @@ func (c *cluster) growTopic(t *testing.T, name string, partitions int) {
 func (c *cluster) read(t *testing.T, topic string, partitions int32) [][]*kgo.Record {
 	t.Helper()
 	ctx := deadline(t)
-	ends, err := c.admin(t).ListEndOffsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(c.admin(t).ListEndOffsets(ctx, topic))(t)
 	var want int64
 	ends.Each(func(end kadm.ListedOffset) { want += end.Offset })
 	cl := c.client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -239,10 +229,7 @@ func (c *cluster) config() Options {
 func newKafka(t *testing.T, cfg Options, opts ...Option) (*Kafka, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	k, err := NewKafka(cfg, append([]Option{WithLogger(zap.New(core)), WithDeadLetterTopic("dead")}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewKafka(cfg, append([]Option{WithLogger(zap.New(core)), WithDeadLetterTopic("dead")}, opts...)...))(t)
 	t.Cleanup(k.Close)
 	return k, logs
 }
@@ -258,9 +245,7 @@ func deadline(t *testing.T) context.Context {
 // deliver delivers events that all arrive.
 func deliver(t *testing.T, k *Kafka, evs []*transform.Event) {
 	t.Helper()
-	if err := k.Deliver(deadline(t), evs, noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, noReject(t)))
 }
 
 var commitTime = time.Date(2026, 8, 1, 12, 30, 0, 123e6, time.UTC)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -151,9 +152,7 @@ func TestMode27RetriableErrorsAreRetried(t *testing.T) {
 		for i := range 4 {
 			deliver(t, k, events("orders", 80)[20*i:20*i+20])
 			for p := range int32(2) {
-				if err := c.MoveTopicPartition("orders", p, int32(i)%3); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.MoveTopicPartition("orders", p, int32(i)%3))
 			}
 		}
 		ascending(t, c.values(t, "orders", 2), 80)
@@ -175,9 +174,7 @@ func TestMode29TooLargeEventIsRejectedBetweenItsNeighbours(t *testing.T) {
 		durable = append(durable, len(c.read(t, "orders", 1)[0]))
 		return got.reject(ctx, ev, bad)
 	}
-	if err := k.Deliver(deadline(t), evs, reject); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, reject))
 	want := rejects{{"id-4", transform.ReasonRecordTooLarge}, {"id-9", transform.ReasonPartitionRange}}
 	if !slices.Equal(got, want) {
 		t.Errorf("rejected %v, want %v", got, want)
@@ -206,9 +203,7 @@ func TestMode30OnlyTheRefusedEventIsRejected(t *testing.T) {
 			evs := events("orders", 200)
 			evs[77].Record.Value = poison
 			var got rejects
-			if err := k.Deliver(deadline(t), evs, got.reject); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, k.Deliver(deadline(t), evs, got.reject))
 			if want := (rejects{{"id-77", reason}}); !slices.Equal(got, want) {
 				t.Errorf("rejected %v, want %v", got, want)
 			}
@@ -273,9 +268,7 @@ func TestMode30RandomPoison(t *testing.T) {
 			var got rejects
 			for rest := evs; len(rest) > 0; {
 				n := min(1+rng.IntN(100), len(rest))
-				if err := k.Deliver(deadline(t), rest[:n], got.reject); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, k.Deliver(deadline(t), rest[:n], got.reject))
 				rest = rest[n:]
 			}
 			byID := func(a, b rejection) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) }
@@ -304,9 +297,7 @@ func TestMode30RefusedFirstBatchOfATopic(t *testing.T) {
 		evs := events(topic, 4000)
 		evs[1].Record.Value = poison
 		var got rejects
-		if err := k.Deliver(deadline(t), evs, got.reject); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, k.Deliver(deadline(t), evs, got.reject))
 		if want := (rejects{{"id-1", transform.ReasonRejectedByBroker}}); !slices.Equal(got, want) {
 			t.Errorf("rejected %v, want %v", got, want)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -154,12 +155,9 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := *DefaultOptions()
 			cfg.Brokers, cfg.TLS = tc.brokers, tc.tls
-			p, err := NewProbe(cfg, UsualPace)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(NewProbe(cfg, UsualPace))(t)
 			defer p.Close()
-			err = p.once(t.Context())
+			err := p.once(t.Context())
 			if err == nil || !strings.Contains(failure.RemedyOf(err), tc.remedy) {
 				t.Errorf("error %v, remedy %q", err, failure.RemedyOf(err))
 			}
@@ -194,10 +192,7 @@ func TestRemedyOfAbsence(t *testing.T) {
 // hangsUp is the address of what ends each connection after the first bytes.
 func hangsUp(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {

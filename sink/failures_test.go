@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,9 +41,7 @@ func TestMode25AllBrokersDownAndUp(t *testing.T) {
 		t.Errorf("%d warnings, want one for each broker and seed", n)
 	}
 	c.net.heal()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	ascending(t, c.values(t, "orders", 2), 200)
 }
 

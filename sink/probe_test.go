@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // probing is a probe in a bubble of fake time, of a cluster that answers as down
@@ -159,20 +160,14 @@ func askCluster(t *testing.T, brokers int, change func(*Options), opts ...kfake.
 		l, err := net.Listen(network, address)
 		return counting{l, counts}, err
 	}
-	cluster, err := kfake.NewCluster(append(opts, kfake.NumBrokers(brokers), kfake.ListenFn(listen))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must.Get(kfake.NewCluster(append(opts, kfake.NumBrokers(brokers), kfake.ListenFn(listen))...))(t)
 	t.Cleanup(cluster.Close)
 	cfg := *DefaultOptions()
 	cfg.Brokers = cluster.ListenAddrs()
 	if change != nil {
 		change(&cfg)
 	}
-	p, err := NewProbe(cfg, UsualPace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewProbe(cfg, UsualPace))(t)
 	t.Cleanup(p.Close)
 	return p, cluster, counts
 }
@@ -196,9 +191,7 @@ func (c counting) Accept() (net.Conn, error) {
 func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 	p, _, counts := askCluster(t, 9, nil)
 	for range 30 {
-		if err := p.once(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.once(t.Context()))
 	}
 	if n := counts.Load(); n > 2 {
 		t.Errorf("%d connections for 30 questions", n)
@@ -208,10 +201,7 @@ func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 // A broker that takes connections and gives no answer, as one whose machine is
 // cut off, is one of several.
 func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	for range 5 { // where the client begins is up to chance
 		p, _, _ := askCluster(t, 2, func(cfg *Options) {
@@ -228,14 +218,9 @@ func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 // Events go to the addresses that brokers advertise, not to those of the
 // configuration.
 func TestProbeAsksWhereEventsGo(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	advertised := nobody.Addr()
-	if err := nobody.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, nobody.Close())
 	var at string
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
@@ -248,10 +233,7 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 	defer cluster.Close()
 	cfg := *DefaultOptions()
 	cfg.Brokers = []string{at}
-	p, err := NewProbe(cfg, UsualPace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewProbe(cfg, UsualPace))(t)
 	defer p.Close()
 	for range 3 {
 		if err := p.once(t.Context()); err == nil || !strings.Contains(err.Error(), advertised.String()) {

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -122,10 +123,7 @@ func TestMode30GateHoldsWrites(t *testing.T) {
 	defer client.Close()
 	defer broker.Close()
 	g := new(writeBarrier)
-	conn, err := g.dialer(func(context.Context, string, string) (net.Conn, error) { return client, nil })(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(g.dialer(func(context.Context, string, string) (net.Conn, error) { return client, nil })(t.Context(), "", ""))(t)
 	g.close()
 	open := false
 	wrote := make(chan error, 1)
@@ -149,17 +147,11 @@ func TestMode30GateHoldsWrites(t *testing.T) {
 }
 
 func BenchmarkDeliver(b *testing.B) {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "orders"), kfake.BlackholeProduce())
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "orders"), kfake.BlackholeProduce()))(b)
 	defer c.Close()
 	cfg := *DefaultOptions()
 	cfg.Brokers = c.ListenAddrs()
-	k, err := NewKafka(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	k := must.Get(NewKafka(cfg))(b)
 	defer k.Close()
 	const batch = 1200 // what the pipeline hands over
 	evs := make([]*transform.Event, batch)
@@ -173,9 +165,7 @@ func BenchmarkDeliver(b *testing.B) {
 		for _, ev := range evs {
 			ev.Record.Partition = transform.PartitionByKey
 		}
-		if err := k.Deliver(context.Background(), evs, nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, k.Deliver(context.Background(), evs, nil))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/event")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -38,9 +39,7 @@ func TestMode28MissingTopicIsWaitedFor(t *testing.T) {
 	}
 	ascending(t, c.values(t, "before", 1), 3) // not held up
 	c.createTopic(t, "later", 2)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	if on := <-waiting; on {
 		t.Error("waiting did not end")
 	}
@@ -79,9 +78,7 @@ func TestMode28MissingTopicIsABadEvent(t *testing.T) {
 	evs[5].Record.Topic = "no/topic"
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "no/topic", Err: kerr.InvalidTopicException, Count: -1})
 	var got rejects
-	if err := k.Deliver(deadline(t), evs, got.reject); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, got.reject))
 	want := rejects{{"id-3", transform.ReasonMissingTopic}, {"id-5", transform.ReasonIllegalTopic}}
 	if !slices.Equal(got, want) {
 		t.Errorf("rejected %v, want %v", got, want)
@@ -134,9 +131,7 @@ func TestMode28TopicDeletedWhileRunning(t *testing.T) {
 			k, _ := newKafka(t, cfg, WithObserver(observer))
 			evs := events("orders", 40)
 			deliver(t, k, evs[:20])
-			if _, err := c.admin(t).DeleteTopics(deadline(t), "orders"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.admin(t).DeleteTopics(deadline(t), "orders"))(t)
 			if !create {
 				go func() {
 					<-waiting
@@ -200,9 +195,7 @@ func TestMode28BrokerThatDoesNotKnowTheTopicYet(t *testing.T) {
 	deliver(t, k, evs)
 	ascending(t, c.values(t, "orders", 1), 10)
 	bad := &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: errors.New("made up")}
-	if err := k.DeadLetter(deadline(t), evs[0], bad); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.DeadLetter(deadline(t), evs[0], bad))
 }
 
 func TestAbsentRemembersTheLastNames(t *testing.T) {

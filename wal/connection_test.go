@@ -24,16 +24,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 // connect opens an ordinary connection for one test and runs statements on it.
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
-	conn, err := catalog.Connect(pgtest.Context(t), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(catalog.Connect(pgtest.Context(t), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	pgtest.Execute(t, conn, statements...)
 	return conn
@@ -42,10 +40,7 @@ func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 // replication opens a replication connection for one test.
 func replication(t *testing.T, url string) *pgconn.PgConn {
 	t.Helper()
-	conn, err := catalog.ConnectReplication(pgtest.Context(t), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(catalog.ConnectReplication(pgtest.Context(t), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -85,10 +80,7 @@ func (s *stalled) Write(b []byte) (int, error) {
 // before that has ended: it would take the server's answer away.
 func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
-	cfg, err := pgconn.ParseConfig(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(pgconn.ParseConfig(s.url))(t)
 	cfg.RuntimeParams["replication"] = "database"
 	dial := cfg.DialFunc
 	var slow *stalled
@@ -98,27 +90,16 @@ func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
 		slow.again = sync.NewCond(&slow.mu)
 		return slow, err
 	}
-	conn, err := pgconn.ConnectConfig(pgtest.Context(t), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgconn.ConnectConfig(pgtest.Context(t), cfg))(t)
 	slow.mu.Lock()
 	slow.armed = true
 	slow.mu.Unlock()
-	if _, err := conn.Exec(pgtest.Context(t), "IDENTIFY_SYSTEM").ReadAll(); err != nil {
-		t.Fatal(err)
-	}
-	stream, err := Open(pgtest.Context(t), conn, s.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(pgtest.Context(t), "IDENTIFY_SYSTEM").ReadAll())(t)
+	stream := must.Get(Open(pgtest.Context(t), conn, s.options))(t)
 	defer func() { _ = stream.Close(pgtest.Context(t)) }()
 	s.exec(t, `INSERT INTO t VALUES (1)`)
 	for {
-		msg, err := stream.Next(pgtest.Context(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		msg := must.Get(stream.Next(pgtest.Context(t)))(t)
 		if msg.Kind == Insert {
 			return
 		}
@@ -220,19 +201,10 @@ func TestStreamOverTLS(t *testing.T) {
 // selfSigned makes a certificate and its key, as PEM.
 func selfSigned(t *testing.T) (certificate, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	pkcs8 := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }

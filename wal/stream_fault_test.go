@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
@@ -125,9 +126,7 @@ func TestStreamRepliesWhileItsCallerIsBusy(t *testing.T) {
 	r.until(t, func(m *Message) bool { return m.Kind == Insert })
 	for heard := map[string]bool{}; len(heard) < 10; {
 		var at string
-		if err := s.sql.QueryRow(pgtest.Context(t), `SELECT coalesce(reply_time::text, '') FROM pg_stat_replication WHERE pid = `+s.walsender()).Scan(&at); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.sql.QueryRow(pgtest.Context(t), `SELECT coalesce(reply_time::text, '') FROM pg_stat_replication WHERE pid = `+s.walsender()).Scan(&at))
 		heard[at] = true
 	}
 	if got := len(lines(r.all(t, s))); got != 20000 {

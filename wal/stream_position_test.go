@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
@@ -195,10 +196,7 @@ func TestSyncStandbys(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s of %s", tt.application, tt.setting), func(t *testing.T) {
 			s := newSource(t, server)
-			u, err := url.Parse(s.url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			u := must.Get(url.Parse(s.url))(t)
 			query := u.Query()
 			query.Set("application_name", tt.application)
 			u.RawQuery = query.Encode()
@@ -214,10 +212,7 @@ func TestSyncStandbys(t *testing.T) {
 				t.Fatal(err)
 			}
 			stream.close(t)
-			got, err := catalog.ReadSyncStandbys(pgtest.Context(t), s.sql)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(catalog.ReadSyncStandbys(pgtest.Context(t), s.sql))(t)
 			if got.Ours() != (priority > 0) {
 				t.Errorf("%+v: we say %v, the server gives it priority %d", got, got.Ours(), priority)
 			}

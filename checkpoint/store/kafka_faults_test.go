@@ -19,6 +19,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 )
 
@@ -121,10 +122,7 @@ const never = 10 * time.Minute
 // So does a load, at a broker that has fallen silent since.
 func TestKafkaLoadAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	addr, asked := kafkatest.Silent(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)))(t)
 	k := &kafka{client: client, writer: client, admin: kadm.NewClient(client), topic: "checkpoints", key: "a"}
 	defer k.Close()
 	ctx, cancel := context.WithCancel(t.Context())

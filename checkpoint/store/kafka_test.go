@@ -17,16 +17,14 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 const testTopic = "cdc-outbox.checkpoints"
 
 func startKafka(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, []kgo.Opt) {
 	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...))(t)
 	t.Cleanup(c.Close)
 	return c, []kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}
 }
@@ -38,10 +36,7 @@ func kafkaPlace(t *testing.T) place {
 
 func kafkaAt(opts []kgo.Opt) place {
 	open := func(t *testing.T, key string) checkpoint.Store {
-		s, err := NewKafka(limited(t), opts, testTopic, key, "User:cdc")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(NewKafka(limited(t), opts, testTopic, key, "User:cdc"))(t)
 		return s
 	}
 	return place{
@@ -55,15 +50,10 @@ func kafkaAt(opts []kgo.Opt) place {
 
 func produce(t *testing.T, opts []kgo.Opt, key string, value []byte) {
 	t.Helper()
-	client, err := kgo.NewClient(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(opts...))(t)
 	defer client.Close()
 	rec := &kgo.Record{Topic: testTopic, Key: []byte(key), Value: value}
-	if err := client.ProduceSync(limited(t), rec).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(limited(t), rec).FirstErr())
 }
 
 func TestKafkaKeysDoNotMix(t *testing.T) {
@@ -104,9 +94,7 @@ func TestKafkaRefusesTopics(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			cluster, opts := startKafka(t)
-			if err := cluster.CreateTopic(testTopic, c.partitions, map[string]string{"cleanup.policy": c.policy}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cluster.CreateTopic(testTopic, c.partitions, map[string]string{"cleanup.policy": c.policy}))
 			_, err := NewKafka(limited(t), opts, testTopic, "a", "User:cdc")
 			remedy := strings.ReplaceAll(failure.RemedyOf(err), cluster.ListenAddrs()[0], "ADDR")
 			if failure.ClassOf(err) != c.class || !strings.Contains(remedy, c.remedy) {
@@ -183,9 +171,7 @@ func TestKafkaTopicDeleted(t *testing.T) {
 	cluster, opts := startKafka(t)
 	s := kafkaAt(opts).store(t, "a")
 	save(t, s, sample(1))
-	if err := cluster.DeleteTopic(testTopic); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cluster.DeleteTopic(testTopic))
 	if err := s.Save(limited(t), sample(2)); failure.ClassOf(err) != failure.Loss {
 		t.Errorf("save: %v, want a loss", err)
 	}
@@ -241,26 +227,17 @@ func TestKafkaPassesTransactions(t *testing.T) {
 	s := kafkaAt(opts).store(t, "a")
 	save(t, s, sample(1))
 
-	tx, err := kgo.NewClient(append(opts, kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(kgo.NewClient(append(opts, kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))...))(t)
 	defer tx.Close()
 	write := func(cp checkpoint.Checkpoint) {
 		t.Helper()
-		if err := tx.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.BeginTransaction())
 		rec := &kgo.Record{Topic: testTopic, Key: []byte("a"), Value: []byte(mustEncode(t, cp))}
-		if err := tx.ProduceSync(limited(t), rec).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.ProduceSync(limited(t), rec).FirstErr())
 	}
 	end := func(how kgo.TransactionEndTry) {
 		t.Helper()
-		if err := tx.EndTransaction(limited(t), how); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.EndTransaction(limited(t), how))
 	}
 
 	write(sample(2))

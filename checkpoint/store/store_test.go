@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -98,9 +99,7 @@ var conformance = []struct {
 	{"forgotten", func(t *testing.T, p place) {
 		s := p.store(t, "a")
 		for range 2 { // nothing to forget is fine
-			if err := Forget(limited(t), s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, Forget(limited(t), s))
 			wantNone(t, s)
 			save(t, s, sample(1))
 			wantLoad(t, s, sample(1))
@@ -171,18 +170,13 @@ func sample(n uint64) checkpoint.Checkpoint {
 
 func mustEncode(t *testing.T, cp checkpoint.Checkpoint) string {
 	t.Helper()
-	b, err := encode(cp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(encode(cp))(t)
 	return string(b)
 }
 
 func save(t *testing.T, s checkpoint.Store, cp checkpoint.Checkpoint) {
 	t.Helper()
-	if err := s.Save(limited(t), cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Save(limited(t), cp))
 }
 
 func wantLoad(t *testing.T, s checkpoint.Store, want checkpoint.Checkpoint) {
@@ -218,10 +212,7 @@ func limited(t *testing.T) context.Context {
 func TestOpenNamesTheCheckpoint(t *testing.T) {
 	cfg := Options{Store: StoreFile, Path: filepath.Join(t.TempDir(), "c.json")}
 	open := func(cfg Options, key string) checkpoint.Store {
-		s, err := Open(t.Context(), cfg, key, nil, "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Open(t.Context(), cfg, key, nil, "", ""))(t)
 		t.Cleanup(s.Close)
 		return s
 	}

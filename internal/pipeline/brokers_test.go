@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -97,13 +98,8 @@ func (r running) shows(line string) func() bool {
 // An operator who is told that Kafka is away, as long as the checkpoint store
 // is, looks in the wrong place.
 func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nobody.Close(); err != nil {
-		t.Fatal(err)
-	}
+	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	must.Do(t, nobody.Close())
 	cfg := kafkaConfig(t, "postgres://u@"+nobody.Addr().String()+"/db", "no_store", kafkatest.Start(t).Brokers...)
 	cfg.Checkpoint.Store = store.StorePostgres
 	c := start(t, cfg)

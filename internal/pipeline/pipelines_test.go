@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -87,10 +88,7 @@ func TestPipelinesAreIsolated(t *testing.T) {
 // by then.
 func dropSlot(t *testing.T, url, name string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(t.Context()) }()
 	for _, sql := range []string{
 		`SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active`,

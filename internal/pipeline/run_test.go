@@ -23,6 +23,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
@@ -96,9 +97,7 @@ func TestRunPublishesAnswersAndDrains(t *testing.T) {
 		t.Fatalf("Run = %v", err)
 	}
 	var event struct{ Topic, Key, Value string }
-	if err := json.Unmarshal([]byte(c.stdout.String()), &event); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(c.stdout.String()), &event))
 	if event.Topic != "outbox.event.order" || event.Key != "o-1" || event.Value != `{"n": 1}` {
 		t.Errorf("published %+v", event)
 	}
@@ -135,14 +134,11 @@ func TestRunEndsWithTheRelaysError(t *testing.T) {
 }
 
 func TestRunRefusesAnAddressInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	cfg := stdoutConfig("postgres://nobody@127.0.0.1:1/app")
 	cfg.HTTP.Listen = taken.Addr().String()
-	err = Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Metrics: metrics.New("", ""), Stdout: io.Discard})
+	err := Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Metrics: metrics.New("", ""), Stdout: io.Discard})
 	if failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("Run = %v, want class Config naming http.listen", err)
 	}

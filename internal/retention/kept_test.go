@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
@@ -71,10 +72,7 @@ func startOn(t *testing.T, server *pgtest.Server, schema string, adapt func(*ret
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -90,22 +88,15 @@ func (k kept) exec(statements ...string) {
 
 func (k kept) insert(typ, age string) {
 	k.t.Helper()
-	if _, err := k.conn.Exec(k.t.Context(), insert, typ, age); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Get(k.conn.Exec(k.t.Context(), insert, typ, age))(k.t)
 }
 
 // end is the end of the log.
 func (k kept) end() uint64 {
 	k.t.Helper()
 	var text string
-	if err := k.conn.QueryRow(k.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&text); err != nil {
-		k.t.Fatal(err)
-	}
-	lsn, err := pglogrepl.ParseLSN(text)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.conn.QueryRow(k.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&text))
+	lsn := must.Get(pglogrepl.ParseLSN(text))(k.t)
 	return uint64(lsn)
 }
 
@@ -130,9 +121,7 @@ func (k kept) count(where string) int64 { return k.value(`SELECT count(*) FROM o
 
 func (k kept) value(query string) (n int64) {
 	k.t.Helper()
-	if err := k.conn.QueryRow(k.t.Context(), query).Scan(&n); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.conn.QueryRow(k.t.Context(), query).Scan(&n))
 	return n
 }
 

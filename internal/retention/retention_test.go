@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
@@ -38,19 +39,12 @@ func TestLockedRowsAreLeftForLater(t *testing.T) {
 	k.insert("locked", "1 hour")
 	k.exec(`INSERT INTO outbox (aggregatetype, aggregateid, type, payload, created_at)
 		SELECT 'a', n::text, 'free', to_jsonb(repeat('x', 1500)), now() - interval '1 hour' FROM generate_series(1, 500) n`)
-	tx, err := k.conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `SELECT FROM outbox WHERE type = 'locked' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(k.conn.Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), `SELECT FROM outbox WHERE type = 'locked' FOR UPDATE`))(t)
 	k.confirmAll()
 	k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
 	k.await("the rows on other pages to go", func() bool { k.confirmAll(); return k.count("TRUE") < 200 })
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	k.await("all rows to go", func() bool { k.confirmAll(); return k.count("TRUE") == 0 })
 }
 
@@ -123,13 +117,10 @@ func TestFailureIsNotRepeatedAtOnce(t *testing.T) {
 // A table that has a partition's name but is none is no reason for silence: the
 // rows of that time have no place.
 func TestPartitionsNameIsTaken(t *testing.T) {
-	p, err := outbox.Table{}.Partition(outbox.Daily, time.Now().Add(24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(outbox.Table{}.Partition(outbox.Daily, time.Now().Add(24*time.Hour)))(t)
 	k := start(t, outbox.PartitionedSchema+`; CREATE TABLE `+p.Name+` (id int)`)
 	k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
-	err = k.observer.last()
+	err := k.observer.last()
 	if !strings.Contains(err.Error(), p.Name) || !strings.Contains(failure.RemedyOf(err), "ATTACH") {
 		t.Errorf("failed with %v, remedy %q", err, failure.RemedyOf(err))
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
@@ -35,9 +36,7 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	}
 	f.up()
 	w.published(10)
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	w.wantInOrder(1, 10)
 	if got := len(w.topic.all()); got != 10 {
 		t.Errorf("%d records for 10 rows", got)
@@ -71,9 +70,7 @@ func TestSuspendedInstance(t *testing.T) {
 	}
 	w.await("all of them", func() bool { return w.count("NOT published") == 0 && len(w.topic.values("k0")) == 30 })
 	for _, in := range []*instance{old, spare} {
-		if err := in.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, in.stop())
 	}
 	w.wantInOrder(1, 30)
 	if got := len(w.topic.all()); got > 40 {
@@ -133,9 +130,7 @@ func TestServerRestarts(t *testing.T) {
 		w.conn = w.connect()
 	}
 	w.await("all rows", func() bool { return w.count("NOT published") == 0 })
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	w.wantInOrder(5, total)
 }
 
@@ -165,9 +160,7 @@ func TestStopFinishesTheBatch(t *testing.T) {
 	f.awaitDelivery(t)
 	in.cancel()
 	f.up()
-	if err := in.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.end())
 	if n := w.count("published"); n != 5 || len(w.topic.all()) != 5 {
 		t.Errorf("%d rows marked and %d records after the stop, want 5", n, len(w.topic.all()))
 	}
@@ -182,9 +175,7 @@ func TestStopGivesUp(t *testing.T) {
 	w.insert(w.conn, "k0", 0)
 	in := w.start(f)
 	f.awaitDelivery(t)
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	if n := w.count("published"); n != 0 {
 		t.Errorf("%d rows are marked, although nothing was delivered", n)
 	}
@@ -274,9 +265,7 @@ func TestOutagesShow(t *testing.T) {
 			SELECT 'order', n::text, 'Placed', '1' FROM generate_series(1, %d) n`, n))
 	}
 	sessions := func(query string) (n int) {
-		if err := w.conn.QueryRow(w.ctx(), query).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.conn.QueryRow(w.ctx(), query).Scan(&n))
 		return n
 	}
 	f := newFault()

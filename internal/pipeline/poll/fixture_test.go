@@ -17,6 +17,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -66,10 +67,7 @@ func newWorld(t *testing.T, server *pgtest.Server, ddl ...string) *world {
 
 func (w *world) connect() *pgx.Conn {
 	w.t.Helper()
-	conn, err := pgx.Connect(w.ctx(), w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(w.ctx(), w.parts.URL))(w.t)
 	w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -100,9 +98,7 @@ func (w *world) insert(conn *pgx.Conn, key string, n int) {
 
 func (w *world) count(condition string) (n int) {
 	w.t.Helper()
-	if err := w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM outbox WHERE "+condition).Scan(&n); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM outbox WHERE "+condition).Scan(&n))
 	return n
 }
 
@@ -162,10 +158,7 @@ func (w *world) start(fault *fault) *instance {
 	parts.Open = func() (sink.Sink, error) { return &producer{topic: w.topic, fault: fault}, nil }
 	parts.Metrics, parts.Kafka = m, delivery.NewDownstream(m)
 	parts.Log = zaptest.NewLogger(w.t, zaptest.Level(zap.WarnLevel))
-	r, err := poll.New(parts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	r := must.Get(poll.New(parts))(w.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	if w.hasty {
 		r.Hasten()

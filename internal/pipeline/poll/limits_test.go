@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -69,9 +70,7 @@ func TestRoleWithTheLeastPrivileges(t *testing.T) {
 			w.insert(w.conn, "k0", 0)
 			in := w.start(nil)
 			w.published(1)
-			if err := in.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, in.stop())
 			w.exec(w.conn, "REVOKE UPDATE ON outbox FROM "+role, "REVOKE ALL ON outbox FROM "+role, "GRANT SELECT ON outbox TO "+role)
 			w.insert(w.conn, "k0", 1)
 			err := w.start(nil).end()
@@ -98,10 +97,7 @@ func TestRowLevelSecurityIsFound(t *testing.T) {
 
 // as changes the role that instances log in as.
 func (w *world) as(role string) {
-	u, err := url.Parse(w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	u := must.Get(url.Parse(w.parts.URL))(w.t)
 	u.User = url.UserPassword(role, "x")
 	w.parts.URL = u.String()
 }
@@ -114,23 +110,14 @@ func (w *world) table() *poll.Table {
 
 func (w *world) read(name pg.Table) *poll.Table {
 	w.t.Helper()
-	t, err := w.readTable(name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	t := must.Get(w.readTable(name))(w.t)
 	return t
 }
 
 func (w *world) readTable(name pg.Table) (*poll.Table, error) {
 	w.t.Helper()
-	router, err := transform.New(w.parts.Event, w.parts.Route)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	conn, err := catalog.ConnectPooled(w.ctx(), w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	router := must.Get(transform.New(w.parts.Event, w.parts.Route))(w.t)
+	conn := must.Get(catalog.ConnectPooled(w.ctx(), w.parts.URL))(w.t)
 	defer func(conn *pgx.Conn) { _ = conn.Close(context.Background()) }(conn)
 	return poll.ReadTable(w.ctx(), conn, w.parts.Options, w.parts.Event, router, name)
 }
@@ -239,9 +226,7 @@ func TestConfiguredColumns(t *testing.T) {
 	w.exec(w.conn, `INSERT INTO outbox SELECT gen_random_uuid(), 'order', 'k0', 'Placed', n::text, false, NULL, 5 - n / 2, n FROM generate_series(0, 9) n`)
 	in := w.start(nil)
 	w.await("the events", func() bool { return w.count("sent AND sent_on IS NOT NULL") == 10 })
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	if got := w.topic.values("k0"); !slices.Equal(got, []string{"8", "9", "6", "7", "4", "5", "2", "3", "0", "1"}) {
 		t.Errorf("published %v", got)
 	}

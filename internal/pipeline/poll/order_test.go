@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -52,9 +53,7 @@ func TestTransactionsThatTakeTurns(t *testing.T) {
 			}()
 			w.await("the second to wait", func() bool { return w.waiting() == 1 })
 			w.exec(first, "COMMIT")
-			if err := <-waited; err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, <-waited)
 			w.insert(second, "k0", 2)
 			w.exec(second, "COMMIT")
 			w.start(nil)
@@ -69,9 +68,7 @@ func TestTransactionsThatTakeTurns(t *testing.T) {
 // waiting counts sessions that wait for a lock.
 func (w *world) waiting() (n int) {
 	w.t.Helper()
-	if err := w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n))
 	return n
 }
 
@@ -231,10 +228,7 @@ func TestBatchThatCannotBeReadInTimeIsReadInParts(t *testing.T) {
 		strings.Replace(serialOutbox, "aggregate_id text", "aggregate_id slow", 1), serialIndex,
 		`INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', row('k')::slow, 'Placed', '1' FROM generate_series(1, 24)`)
 	w.parts.BatchSize, w.parts.Lanes = 24, 1
-	u, err := url.Parse(w.parts.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(w.parts.URL))(t)
 	u.RawQuery = "statement_timeout=800"
 	w.parts.URL = u.String()
 	w.start(nil)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -54,18 +55,9 @@ func TestThroughAPooler(t *testing.T) {
 // pool has instances connect through a pooler with two connections for all.
 func (w *world) pool(bin string) {
 	w.t.Helper()
-	direct, err := url.Parse(w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	port, err := freeport.Take()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "cdc-outbox-pooler-") // which another user can reach
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	direct := must.Get(url.Parse(w.parts.URL))(w.t)
+	port := must.Get(freeport.Take())(w.t)
+	dir := must.Get(os.MkdirTemp("", "cdc-outbox-pooler-"))(w.t) // which another user can reach
 	w.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	password, _ := direct.User.Password()
 	path := filepath.Join(dir, "pgbouncer.ini")
@@ -81,10 +73,7 @@ func (w *world) pool(bin string) {
 	if os.Getuid() == 0 { // it does not run as root
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 	}
-	pooler, err := child.Start(cmd)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	pooler := must.Get(child.Start(cmd))(w.t)
 	w.t.Cleanup(func() {
 		ctx := w.ctx()
 		if err := pooler.Stop(ctx, syscall.SIGTERM); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -59,12 +60,8 @@ func (d *delivering) send(t *testing.T, letters string) {
 		if letter == 'b' {
 			it.Bad = errBad
 		}
-		if err := d.tracker.Seal(pg.LSN(d.n), checkpoint.Landmark{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.queue.put(t.Context(), it); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.tracker.Seal(pg.LSN(d.n), checkpoint.Landmark{}))
+		must.Do(t, d.queue.put(t.Context(), it))
 	}
 }
 

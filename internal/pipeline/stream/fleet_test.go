@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -233,10 +234,7 @@ func (f *fleet) look() {
 func (f *fleet) judge() {
 	keys := map[string][]int{}
 	for _, r := range firsts(f.topic.all()) {
-		id, err := strconv.Atoi(r.id)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		id := must.Get(strconv.Atoi(r.id))(f.t)
 		keys[r.key] = append(keys[r.key], id)
 	}
 	for key, ids := range keys {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
@@ -27,13 +28,8 @@ import (
 func TestFailingStoreIsBlamedItself(t *testing.T) {
 	d := outbox(t)
 	dir := filepath.Join(t.TempDir(), "volume")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.NewFile(filepath.Join(dir, "checkpoint.json"), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
+	s := must.Get(store.NewFile(filepath.Join(dir, "checkpoint.json"), "k"))(t)
 	if err := os.Remove(dir); err != nil { // for everybody, also a superuser
 		t.Fatal(err)
 	}
@@ -53,9 +49,7 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 		t.Errorf("%d lines blame PostgreSQL", n)
 	}
 
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
 	i.streams()
 	if ok, reasons := i.health.Ready(); !ok {
 		t.Errorf("not ready once the store works: %q", reasons)
@@ -173,10 +167,7 @@ func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 // inPostgres is the checkpoint store in the outbox's own database.
 func (d *database) inPostgres() checkpoint.Store {
 	d.t.Helper()
-	s, err := store.NewPostgres(d.t.Context(), d.opts.URL, "checkpoints", "a")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	s := must.Get(store.NewPostgres(d.t.Context(), d.opts.URL, "checkpoints", "a"))(d.t)
 	d.t.Cleanup(s.Close)
 	return s
 }

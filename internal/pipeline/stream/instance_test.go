@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -45,10 +46,7 @@ func (d *database) run() *instance {
 // nothing else does.
 func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	d.t.Helper()
-	router, err := transform.New(d.event, d.route)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	router := must.Get(transform.New(d.event, d.route))(d.t)
 	core, logs := observer.New(zapcore.DebugLevel)
 	i := &instance{t: d.t, metrics: &counts{}, logs: logs, limit: d.opts.MaxBufferedBytes, done: make(chan struct{})}
 	r := newPipeline(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Kafka: delivery.NewDownstream(i.metrics), Log: zap.New(core)}, d.limits)
@@ -152,10 +150,7 @@ func (i *instance) wantEnd(class failure.Class, text string) {
 
 func mustParse(t *testing.T, text string) *url.URL {
 	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(text))(t)
 	return u
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -25,14 +26,8 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 	b.CreateTopic(d.t, "outbox.event.order", 1, nil)
 	d.kafka.Brokers = b.Brokers
 	out := d.kafkaSink()
-	opts, err := sink.ClientOpts(*d.kafka)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	store, err := store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	opts := must.Get(sink.ClientOpts(*d.kafka))(d.t)
+	store := must.Get(store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc"))(d.t)
 	d.t.Cleanup(store.Close)
 	return b, out, store
 }
@@ -41,10 +36,7 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 // delivery that failed.
 func (d *database) kafkaSink() *sink.Kafka {
 	d.t.Helper()
-	out, err := sink.NewKafka(*d.kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.letters))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	out := must.Get(sink.NewKafka(*d.kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.letters)))(d.t)
 	d.t.Cleanup(out.Close)
 	return out
 }
@@ -143,9 +135,7 @@ func TestCheckpointTopicDeletedWhileRunning(t *testing.T) {
 	i := d.start(s, out).streams()
 	d.insert(1, 1)
 	admin := kadm.NewClient(b.Client(t))
-	if _, err := admin.DeleteTopics(t.Context(), d.opts.Checkpoint.Topic); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.DeleteTopics(t.Context(), d.opts.Checkpoint.Topic))(t)
 	eventually(t, "the end of Run", func() bool {
 		d.insert(1, 1) // something to save
 		select {

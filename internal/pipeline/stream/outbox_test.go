@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
@@ -94,10 +95,7 @@ func newDatabase(t *testing.T, url string) *database {
 // connect opens the connection to look with; once more after a restart.
 func (d *database) connect() {
 	d.t.Helper()
-	conn, err := pgx.Connect(d.t.Context(), d.url)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(d.t.Context(), d.url))(d.t)
 	d.conn = conn
 	d.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 }
@@ -120,10 +118,7 @@ func (d *database) text(sql string) string {
 
 func (d *database) lsn(sql string) pg.LSN {
 	d.t.Helper()
-	lsn, err := pglogrepl.ParseLSN(d.text(sql))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	lsn := must.Get(pglogrepl.ParseLSN(d.text(sql)))(d.t)
 	return lsn
 }
 
@@ -136,10 +131,7 @@ func (d *database) confirmed() pg.LSN {
 // walsender is the process that reads the slot, or 0.
 func (d *database) walsender() int {
 	d.t.Helper()
-	pid, err := strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	pid := must.Get(strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")))(d.t)
 	return pid
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -90,10 +91,7 @@ func TestProgress(t *testing.T) {
 // monitor cannot look.
 func TestReadinessIsDerivedFromProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		router, err := transform.New(transform.DefaultEvent(), transform.DefaultRoute())
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := must.Get(transform.New(transform.DefaultEvent(), transform.DefaultRoute()))(t)
 		r := New(Parts{Options: defaultOptions(), Router: router, Sink: &gate{}, Store: &fakeStore{}, Metrics: &counts{}, Kafka: delivery.NewDownstream(&counts{}), Log: zap.NewNop()})
 		h := r.Health()
 		ready := func(want string) {
@@ -103,9 +101,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 				t.Errorf("ready %v: %q, want %q", ok, got, want)
 			}
 		}
-		if err := r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}))
 		h.active()
 		ready("")
 		for range 10 {
@@ -121,12 +117,8 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < usual.stalled.Seconds() {
 			t.Errorf("the oldest is unconfirmed for %v s", got)
 		}
-		if err := r.tracker.Keepalive(500); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.checkpointer.advance(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.tracker.Keepalive(500))
+		must.Do(t, r.checkpointer.advance(t.Context()))
 		ready("")
 		pass(usual.stalled + time.Second)
 		ready("could not be looked at")
@@ -184,22 +176,13 @@ func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 // withKfake is withKafka with a cluster that can be made to answer wrongly.
 func (d *database) withKfake() (*kfake.Cluster, *sink.Kafka, checkpoint.Store) {
 	d.t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "outbox.event.order"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "outbox.event.order")))(d.t)
 	d.t.Cleanup(cluster.Close)
 	kafka := sink.DefaultOptions()
 	kafka.Brokers = cluster.ListenAddrs()
 	d.kafka = kafka
-	opts, err := sink.ClientOpts(*kafka)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	store, err := store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	opts := must.Get(sink.ClientOpts(*kafka))(d.t)
+	store := must.Get(store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc"))(d.t)
 	d.t.Cleanup(store.Close)
 	return cluster, d.kafkaSink(), store
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -41,17 +42,13 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
 		for range 2 {
-			if err := q.put(t.Context(), sized(50)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.put(t.Context(), sized(50)))
 		}
 		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
 		if !blocked() {
 			t.Error("push went over the bound")
 		}
-		if _, err := q.take(t.Context(), 0, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(q.take(t.Context(), 0, nil))(t)
 		if !blocked() {
 			t.Error("push went on although what was taken is not released")
 		}
@@ -65,9 +62,7 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
-		if err := q.put(t.Context(), sized(1000)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.put(t.Context(), sized(1000)))
 		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
 		if !blocked() {
 			t.Error("a second item joined one that is larger than the bound")
@@ -88,9 +83,7 @@ func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
 	next, want := int64(1), int64(1)
 	push := func(n int) {
 		for range n {
-			if err := q.put(t.Context(), sized(next)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.put(t.Context(), sized(next)))
 			next++
 		}
 	}
@@ -150,9 +143,7 @@ func TestQueueTake(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue(10 * delivery.BatchBytes)
 				for _, n := range c.sizes {
-					if err := q.put(t.Context(), sized(n)); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, q.put(t.Context(), sized(n)))
 				}
 				if c.close {
 					q.close()
@@ -228,11 +219,7 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 	next, held := 0, int64(0)
 	var batch []item
 	for {
-		var err error
-		batch, err = q.take(t.Context(), 0, batch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		batch = must.Get(q.take(t.Context(), 0, batch))(t)
 		if len(batch) == 0 {
 			break
 		}
@@ -310,10 +297,7 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 				i.streams()
 				d.exec(c.fill)
 			}
-			total, err := strconv.Atoi(d.text("SELECT count(*)::text FROM outbox"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			total := must.Get(strconv.Atoi(d.text("SELECT count(*)::text FROM outbox")))(t)
 			inFlight := func() int { return int(i.status().InFlightEvents) }
 			eventually(t, "a full buffer, or all events in it", func() bool {
 				return i.metrics.inFlight() > limit-5<<19 || inFlight() == total

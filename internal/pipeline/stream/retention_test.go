@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // Retention runs at full speed beside a sink that acknowledges nothing, then
@@ -102,10 +103,7 @@ const leftOut = `INSERT INTO outbox VALUES ('left out', 'order', 'o-1', 'Placed'
 // positions of another say nothing.
 func TestConnectionsBesideTheStream(t *testing.T) {
 	d := outbox(t)
-	server, err := catalog.ReadServer(t.Context(), d.conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(catalog.ReadServer(t.Context(), d.conn))(t)
 	for name, tt := range map[string]struct {
 		of   checkpoint.Checkpoint
 		want string

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -89,10 +90,7 @@ func TestFastShutdownInAnotherLanguage(t *testing.T) {
 // other words, and returns its address.
 func translated(t *testing.T, target string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var running sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -205,10 +203,7 @@ func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 // unavailable is the address of a server that takes no connections now.
 func unavailable(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var running sync.WaitGroup
 	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
 	running.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -22,9 +23,7 @@ func (d *database) passOver(s *fakeStore, tx checkpoint.Landmark) {
 	cp := s.stored()
 	cp.Skip = tx
 	cp.Epoch++
-	if err := s.Save(context.Background(), cp); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, s.Save(context.Background(), cp))
 }
 
 // A transaction with a bad event is passed over as a whole, once, and no other;
@@ -85,10 +84,7 @@ func TestMessageIsPassedOver(t *testing.T) {
 		if at == nil {
 			t.Fatalf("Run = %v, remedy %s", err, failure.RemedyOf(err))
 		}
-		commit, err := pg.ParseLSN(at[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		commit := must.Get(pg.ParseLSN(at[1]))(t)
 		d.passOver(d.store, d.passed(d.store, commit))
 	}
 	i := d.run().streams()
@@ -100,10 +96,7 @@ func TestMessageIsPassedOver(t *testing.T) {
 // passed is what the transaction at commit is known by.
 func (d *database) passed(s *fakeStore, commit pg.LSN) (found checkpoint.Landmark) {
 	d.t.Helper()
-	repl, err := catalog.ConnectReplication(d.t.Context(), d.url)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	repl := must.Get(catalog.ConnectReplication(d.t.Context(), d.url))(d.t)
 	stream, err := wal.Open(d.t.Context(), repl, wal.Options{
 		Slot: d.opts.Slot, Publication: d.opts.Publication, Start: s.stored().LSN, Confirmed: 1,
 		StatusInterval: time.Second, LivenessTimeout: patience,
@@ -114,10 +107,7 @@ func (d *database) passed(s *fakeStore, commit pg.LSN) (found checkpoint.Landmar
 	}
 	defer func() { _ = stream.Close(d.t.Context()) }()
 	for found.Commit != commit {
-		msg, err := stream.Next(d.t.Context())
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		msg := must.Get(stream.Next(d.t.Context()))(d.t)
 		if msg.Kind == wal.Insert || msg.Kind == wal.LogicalMessage {
 			found = checkpoint.LandmarkOf(&msg.Row)
 		}

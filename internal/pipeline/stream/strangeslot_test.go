@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
@@ -26,9 +27,7 @@ func TestSlotOfSomebodyElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := outbox(t)
 			d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
-			if _, err := d.conn.Exec(t.Context(), c.sql, d.opts.Slot); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(d.conn.Exec(t.Context(), c.sql, d.opts.Slot))(t)
 			d.run().wantEnd(failure.Config, c.text)
 		})
 	}
@@ -47,10 +46,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	here := &source{opts: d.opts, limits: usual, database: d.text("SELECT current_database()")}
-	sql, err := catalog.Connect(ctx, d.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sql := must.Get(catalog.Connect(ctx, d.url))(t)
 	defer catalog.Close(sql)
 	if err := here.waitForSlot(ctx, sql); err != nil {
 		t.Errorf("it waited for a slot that will never be ours: %v", err)
@@ -70,14 +66,9 @@ func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
 	d.exec(`SELECT pg_create_logical_replication_slot('` + d.opts.Slot + `', 'pgoutput', false, true)`)
 	d.insert(2, 1)
 	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `two_phase`)
-	repl, err := catalog.ConnectReplication(t.Context(), d.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	repl := must.Get(catalog.ConnectReplication(t.Context(), d.url))(t)
 	defer catalog.Close(repl)
-	if _, err := repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.opts.Slot+`" (TWO_PHASE false)`).ReadAll(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.opts.Slot+`" (TWO_PHASE false)`).ReadAll())(t)
 	d.start(&fakeStore{}, d.gate).streams()
 	d.arrive()
 	d.wantOnce()
