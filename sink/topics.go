@@ -27,15 +27,15 @@ type topic struct {
 
 	// round is the round that the fields below belong to.
 	round uint64
-	// shares are the bytes of each partition's share of the round.
-	shares []int
+	// batches are the bytes of each partition's share of the round.
+	batches []int
 }
 
 // begin empties the shares for a round.
 func (t *topic) begin(round uint64) {
 	t.round = round
-	t.shares = slices.Grow(t.shares[:0], int(t.partitions))[:t.partitions]
-	clear(t.shares)
+	t.batches = slices.Grow(t.batches[:0], int(t.partitions))[:t.partitions]
+	clear(t.batches)
 }
 
 // fresh tells whether the client has not loaded the topic yet.
@@ -56,11 +56,11 @@ func (t *topic) choose(rec *kgo.Record) int32 {
 // reserve makes room for size bytes in the partition's share, which may grow to
 // limit bytes or have a single record.
 func (t *topic) reserve(partition int32, size, limit int) bool {
-	share := t.shares[partition]
+	share := t.batches[partition]
 	if share > 0 && share+size > limit {
 		return false
 	}
-	t.shares[partition] = share + size
+	t.batches[partition] = share + size
 	return true
 }
 

@@ -65,19 +65,19 @@ type Stream struct {
 	order   *sequencer // nil without messages
 	status  *statusSender
 
-	liveness  time.Duration
-	deadlined time.Time // when the read deadline was last set
-	lastRead  int       // bytes of the last read
-	at        pg.LSN    // of the last message from the log
-	encrypted bool      // conn reads one TLS record at a time
-	rowless   bool      // no rows are wanted
-	received  atomic.Uint64
-	reading   atomic.Int64 // when the read in progress began, after opened; 0: none
-	opened    time.Time
-	ctx       context.Context // interrupts reads; see interruptible
-	release   func()          // undoes the last interruptible
-	err       error           // of the Next that failed
-	broken    bool            // the connection, not the context, ended Next
+	liveness    time.Duration
+	deadlined   time.Time // when the read deadline was last set
+	lastRead    int       // bytes of the last read
+	at          pg.LSN    // of the last message from the log
+	encrypted   bool      // conn reads one TLS record at a time
+	rowless     bool      // no rows are wanted
+	received    atomic.Uint64
+	reading     atomic.Int64 // when the read in progress began, after opened; 0: none
+	opened      time.Time
+	ctx         context.Context // interrupts reads; see interruptible
+	uninterrupt func()          // undoes the last interruptible
+	err         error           // of the Next that failed
+	broken      bool            // the connection, not the context, ended Next
 }
 
 // Open takes over an idle replication connection and starts streaming; ctx
@@ -114,7 +114,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	}
 	s.received.Store(uint64(o.Start))
 	if err := s.start(ctx, o); err != nil {
-		s.release()
+		s.uninterrupt()
 		_ = s.conn.Close()
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 // progress.
 func (s *Stream) Close(ctx context.Context) error {
 	defer s.conn.Close()
-	defer func() { s.release() }()
+	defer func() { s.uninterrupt() }()
 	if err := s.status.stop(); err != nil {
 		return fmt.Errorf("send last standby status: %w", err)
 	}
@@ -273,8 +273,8 @@ func (s *Stream) endCopy() error {
 
 // interruptible makes reads end when ctx does, in place of the context before.
 func (s *Stream) interruptible(ctx context.Context) {
-	if s.release != nil {
-		s.release()
+	if s.uninterrupt != nil {
+		s.uninterrupt()
 	}
 	s.ctx = ctx
 	s.deadlined = time.Time{}
@@ -283,7 +283,7 @@ func (s *Stream) interruptible(ctx context.Context) {
 		defer close(fired)
 		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
 	})
-	s.release = sync.OnceFunc(func() {
+	s.uninterrupt = sync.OnceFunc(func() {
 		if !stop() {
 			<-fired // or it would hit the next context's reads
 		}

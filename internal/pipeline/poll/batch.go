@@ -25,7 +25,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	}
 	rows, free, seen, err := c.rows(w.working, t.limit, w.bytes)
 	if surplus, ok := errors.AsType[*surplusError](err); ok {
-		c.release(w.working)
+		c.rollback(w.working)
 		t.limit, t.busy = surplus.fit, true
 		return false, nil
 	}
@@ -42,20 +42,20 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	}
 	t.resize(seen, len(rows))
 	if len(free) == 0 {
-		c.release(w.working)
+		c.rollback(w.working)
 		t.busy = false
 		return false, nil
 	}
 	items, err := route(w.router, t.Table, free)
 	if err != nil {
-		c.release(w.working)
+		c.rollback(w.working)
 		return false, err
 	}
 	done, failed := w.publish(items)
 	if done > 0 {
-		err = c.settle(w.working, free[:done])
+		err = c.mark(w.working, free[:done])
 	} else {
-		c.release(w.working)
+		c.rollback(w.working)
 	}
 	if failed == nil {
 		w.stalls.Reset()
@@ -77,14 +77,14 @@ func (w *worker) held(t *tableState, rows int) {
 // all.
 func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 	p := w.opts
-	lanes := w.share.rotated()
-	limit, count := w.share.limit(t.busy)
+	lanes := w.quota.rotated()
+	limit, count := w.quota.limit(t.busy)
 	c, present, err := beginClaim(w.working, w.conn.PgConn(), t.Table, p.ClaimTimeout, lanes, limit, count)
 	if err != nil {
 		return nil, err
 	}
 	if count {
-		w.share.among(present)
+		w.quota.among(present)
 	}
 	if len(c.held) == 0 {
 		if err := c.await(ctx, lanes, limit, min(p.MaxInterval, laneWait)); err != nil {

@@ -36,12 +36,12 @@ func (p *pace) wait(ctx context.Context) error {
 
 // shareEvery is how often the workers of all instances are counted while there
 // is a backlog.
-const shareEvery = time.Second
+const countEvery = time.Second
 
-// share is how many lanes a worker takes: all of them while there is little to
+// quota is how many lanes a worker takes: all of them while there is little to
 // do, so that one look sees every row; an equal part of them among the workers
 // of all instances while there is a backlog. It is safe for concurrent use.
-type share struct {
+type quota struct {
 	lanes   int
 	workers int // of this instance
 
@@ -52,14 +52,14 @@ type share struct {
 
 // limit is for a worker that found as much as it could take the last time, or
 // not. count tells that it should count the workers.
-func (s *share) limit(busy bool) (lanes int, count bool) {
+func (s *quota) limit(busy bool) (lanes int, count bool) {
 	if !busy {
 		return s.lanes, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if count = now.Sub(s.counted) >= shareEvery; count {
+	if count = now.Sub(s.counted) >= countEvery; count {
 		s.counted = now
 	}
 	among := max(s.present, s.workers)
@@ -67,7 +67,7 @@ func (s *share) limit(busy bool) (lanes int, count bool) {
 }
 
 // among notes how many workers there are.
-func (s *share) among(present int) {
+func (s *quota) among(present int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.present = present
@@ -75,7 +75,7 @@ func (s *share) among(present int) {
 
 // rotated lists the lanes from a random one on, so that workers do not all want
 // the same ones.
-func (s *share) rotated() []int {
+func (s *quota) rotated() []int {
 	lanes := make([]int, s.lanes)
 	first := rand.N(s.lanes)
 	for i := range lanes {

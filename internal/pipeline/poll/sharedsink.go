@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// outlet is the sink that the workers share. A sink takes one delivery at a time
+// sharedSink is the sink that the workers share. A sink takes one delivery at a time
 // and none after a failed one; the outlet makes the workers take turns, and
 // opens a new sink in place of one that failed.
 type sharedSink struct {

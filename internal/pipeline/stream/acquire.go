@@ -22,7 +22,7 @@ import (
 // standbyPoll is how often a warm spare looks whether the slot is free.
 const standbyPoll = 500 * time.Millisecond
 
-// holding is the slot, held by an open stream.
+// acquired is the slot, held by an open stream.
 type acquired struct {
 	stream *wal.Stream
 	found  *checkpoint.Checkpoint // the one that the server was compared with; nil for none

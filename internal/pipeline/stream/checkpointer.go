@@ -213,7 +213,7 @@ func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error 
 	case err == nil:
 		k.progress.succeeded(began)
 	case ctx.Err() != nil:
-		k.progress.givenUp()
+		k.progress.cancelled()
 	default:
 		k.progress.failed(err)
 	}

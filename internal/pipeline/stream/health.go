@@ -163,7 +163,7 @@ func (h *Health) advance(now time.Time) {
 		position:  h.tracker.Position(),
 		confirmed: h.confirmed(),
 		inFlight:  h.tracker.InFlight(),
-		handled:   h.intake.changes.Load() + h.delivery.settled.Load(),
+		handled:   h.intake.changes.Load() + h.delivery.count.Load(),
 	})
 }
 

@@ -261,7 +261,7 @@ func TestFailingSavesAreReportedNowAndThen(t *testing.T) {
 }
 
 // A save that its session did not wait for says nothing about the store.
-func TestSaveGivenUpIsNoTrouble(t *testing.T) {
+func TestCancelledSaveIsNoTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		blockSaves(k.store, nil)

@@ -155,8 +155,8 @@ func (q *queue) cut(dst []item) []item {
 	return dst
 }
 
-// release gives the memory of taken items back to the bound.
-func (q *queue) release(n int64) {
+// free gives the memory of taken items back to the bound.
+func (q *queue) free(n int64) {
 	q.mu.Lock()
 	q.inFlight -= n
 	q.mu.Unlock()

@@ -52,7 +52,7 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 		if !blocked() {
 			t.Error("push went on although what was taken is not released")
 		}
-		q.release(50)
+		q.free(50)
 		if err := result(); err != nil || q.bytes() != 51 {
 			t.Errorf("push = %v, %d bytes in flight, want 51", err, q.bytes())
 		}
@@ -70,7 +70,7 @@ func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 		if batch, err := q.take(t.Context(), 0, nil); err != nil || len(batch) != 1 {
 			t.Errorf("took %d items, %v", len(batch), err)
 		}
-		q.release(1000)
+		q.free(1000)
 		if err := result(); err != nil {
 			t.Error(err)
 		}
@@ -234,7 +234,7 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 			t.Fatalf("%d bytes in flight, the bound is %d", n, limit)
 		}
 		if random.IntN(3) == 0 || q.bytes() == held { // nothing else can free the bound
-			q.release(held)
+			q.free(held)
 			held = 0
 		}
 	}
