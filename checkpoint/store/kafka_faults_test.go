@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -249,4 +250,32 @@ func TestUntilKnownAsksAgainWhateverTheTime(t *testing.T) {
 	if err != nil || asked != len(answers) {
 		t.Errorf("%v after %d answers, want all %d", err, asked, len(answers))
 	}
+}
+
+// A save that is given up takes no later one with it: the client fails all
+// records that wait behind one whose context has ended.
+func TestKafkaSaveAfterOneThatWasGivenUp(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	release, held := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		once.Do(func() { close(held) })
+		cluster.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	givenUp, giveUp := context.WithCancel(t.Context())
+	var saves sync.WaitGroup
+	saves.Go(func() { _ = s.Save(givenUp, sample(1)) }) // at the broker
+	<-held
+	saves.Go(func() { _ = s.Save(givenUp, sample(2)) }) // behind it
+	last := make(chan error, 1)
+	saves.Go(func() { last <- s.Save(limited(t), sample(3)) })
+	giveUp()
+	close(release)
+	if err := <-last; err != nil {
+		t.Errorf("Save = %v, though its own context goes on", err)
+	}
+	saves.Wait()
 }

@@ -76,7 +76,7 @@ func TestFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 			d.publish(1, 1)
 			eventually(t, "a copy of the slot", func() bool { return p.copied() > 0 })
 
-			store.shut()
+			store.hold()
 			d.insert(1, 1)
 			var next pg.LSN
 			eventually(t, "the next checkpoint", func() bool {
@@ -86,7 +86,7 @@ func TestFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 			})
 			p.replicate(next)
 			pgtest.Freeze(t, d.url, "backend_type = 'walsender' AND application_name = 'walreceiver'")
-			store.pass()
+			store.open()
 			eventually(t, "the copy to follow", func() bool { return p.copied() >= next })
 
 			p.primary.Stop(t, pgtest.Immediate)
@@ -119,7 +119,7 @@ func TestFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 	arrive(t, g.topic, 1)
 	eventually(t, "a copy of the slot", func() bool { return p.copied() > 0 })
 
-	store.shut()
+	store.hold()
 	d.insert(1, 1)
 	var next pg.LSN
 	eventually(t, "the next checkpoint", func() bool {
@@ -132,7 +132,7 @@ func TestFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 	g.waits(t)
 	p.replicate(d.lsn("SELECT pg_current_wal_flush_lsn()::text"))
 	pgtest.Freeze(t, d.url, "backend_type = 'walsender' AND application_name = 'walreceiver'")
-	store.pass()
+	store.open()
 	eventually(t, "the copy to follow", func() bool { return p.copied() >= next })
 	p.primary.Stop(t, pgtest.Immediate)
 	if row, copied := p.stored(), p.copied(); row >= copied {
@@ -155,39 +155,21 @@ func TestFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 // valve is a store whose saves can be made to wait.
 type valve struct {
 	checkpoint.Store
+	door
 	mu      sync.Mutex
-	closed  chan struct{} // closed to let saves pass; nil while open
 	waiting pg.LSN
 }
 
 func (v *valve) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	v.mu.Lock()
-	closed := v.closed
-	if closed != nil {
+	if v.held() != nil {
+		v.mu.Lock()
 		v.waiting = cp.LSN
+		v.mu.Unlock()
 	}
-	v.mu.Unlock()
-	if closed != nil {
-		select {
-		case <-closed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if err := v.pass(ctx); err != nil {
+		return err
 	}
 	return v.Store.Save(ctx, cp)
-}
-
-func (v *valve) shut() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.closed = make(chan struct{})
-}
-
-func (v *valve) pass() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	close(v.closed)
-	v.closed = nil
 }
 
 // waits is the position of the last save that had to wait.
