@@ -124,9 +124,10 @@ func TestStreamRepliesWhileItsCallerIsBusy(t *testing.T) {
 	s.exec(t, `INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 20000) g`)
 	r := s.open(t, 0)
 	r.until(t, func(m *Message) bool { return m.Kind == Insert })
+	ctx := pgtest.Context(t) // bounds the replies
 	for heard := map[string]bool{}; len(heard) < 10; {
 		var at string
-		must.Do(t, s.sql.QueryRow(pgtest.Context(t), `SELECT coalesce(reply_time::text, '') FROM pg_stat_replication WHERE pid = `+s.walsender()).Scan(&at))
+		must.Do(t, s.sql.QueryRow(ctx, `SELECT coalesce(reply_time::text, '') FROM pg_stat_replication WHERE pid = `+s.walsender()).Scan(&at))
 		heard[at] = true
 	}
 	if got := len(lines(r.all(t, s))); got != 20000 {

@@ -128,21 +128,7 @@ func TestKafkaLoadAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	defer k.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	loaded := make(chan error, 1)
-	go func() {
-		_, _, err := k.Load(ctx)
-		loaded <- err
-	}()
-	<-asked
-	cancel()
-	select {
-	case err := <-loaded:
-		if err == nil {
-			t.Error("loaded without an answer")
-		}
-	case <-limited(t).Done():
-		t.Error("loading goes on after its context has ended")
-	}
+	wantEnd(t, func() error { _, _, err := k.Load(ctx); return err }, func() { <-asked; cancel() })
 }
 
 // A broker that takes the connection and says nothing holds up a stop no longer
@@ -151,21 +137,10 @@ func TestKafkaOpenAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	addr, asked := kafkatest.Silent(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	opened := make(chan error, 1)
-	go func() {
+	wantEnd(t, func() error {
 		_, err := NewKafka(ctx, []kgo.Opt{kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)}, "checkpoints", "a", "User:cdc")
-		opened <- err
-	}()
-	<-asked
-	cancel()
-	select {
-	case err := <-opened:
-		if err == nil {
-			t.Error("opened without an answer")
-		}
-	case <-limited(t).Done():
-		t.Error("opening goes on after its context has ended")
-	}
+		return err
+	}, func() { <-asked; cancel() })
 }
 
 // unaware makes the brokers answer the next n requests of a kind as one does

@@ -299,15 +299,23 @@ func saveEnds(t *testing.T, s checkpoint.Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- s.Save(ctx, sample(1)) }()
+	wantEnd(t, func() error { return s.Save(ctx, sample(1)) }, func() {})
+}
+
+// wantEnd wants the call to end with an error after the end of its context, which
+// end brings about.
+func wantEnd(t *testing.T, call func() error, end func()) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- call() }()
+	end()
 	select {
-	case err := <-done:
+	case err := <-ended:
 		if err == nil {
-			t.Error("saved without an answer")
+			t.Error("the call succeeded without an answer")
 		}
 	case <-limited(t).Done():
-		t.Error("save goes on after its context has ended")
+		t.Error("the call goes on after its context has ended")
 	}
 }
 

@@ -216,11 +216,7 @@ func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	})
 	d.insert(20, 20)
 	i := d.run()
-	select {
-	case <-reached:
-	case <-time.After(patience):
-		t.Fatal("no first checkpoint")
-	}
+	eventually(t, "the first checkpoint", func() bool { return len(reached) > 0 })
 	i.stop()
 	d.store.hook(nil)
 	d.limits.close = patience
