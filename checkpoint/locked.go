@@ -31,7 +31,7 @@ func (l *Locked) Seal(end pg.LSN, landmark Landmark) error {
 	return l.t.Seal(end, landmark)
 }
 
-// Idle is Tracker.Idle.
+// Keepalive is Tracker.Keepalive.
 func (l *Locked) Keepalive(pos pg.LSN) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -96,7 +96,7 @@ func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	return nil
 }
 
-// Idle notes that there is nothing of ours up to pos, which may be confirmed
+// Keepalive notes that there is nothing of ours up to pos, which may be confirmed
 // once everything added so far is done. It is ignored while a transaction is
 // open. So is a position below the last: the server repeats its own position in
 // keepalives, which it sends from within a transaction with the position before

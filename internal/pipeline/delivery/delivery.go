@@ -150,7 +150,7 @@ func (d *Delivery) Last() *Last { return d.last.Load() }
 
 // reject carries out errors.on_bad_event.
 func (d *Delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Event, bad *transform.BadEvent) error {
-	message := ""
+	var message string
 	switch {
 	case bad.Reason == transform.ReasonPassedOver:
 		message = "event passed over with its transaction, as setup --skip-to asked"

@@ -62,9 +62,7 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 			for _, sql := range change {
 				d.exec(sql)
 			}
-			for range 10 { // until the confirmed position has passed the row
-				d.exec(`SELECT pg_logical_emit_message(false, 'filler', repeat('x', 400000)), pg_sleep(0.05)`)
-			}
+			d.pastNow(i)
 			i.wantEnd(failure.Loss, "")
 			if got := d.text("SELECT count(*)::text FROM outbox"); got != "1" {
 				t.Error("the row that was not published went")
@@ -88,13 +86,27 @@ func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	eventually(t, "the delivered rows to go", func() bool { return d.text("SELECT count(*)::text FROM outbox") == "0" })
 	d.exec(`ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = false)`)
 	d.exec(leftOut)
-	for range 10 { // until the confirmed position has passed the row
-		d.exec(`SELECT pg_logical_emit_message(false, 'filler', repeat('x', 400000)), pg_sleep(0.05)`)
-	}
+	d.pastNow(i)
 	i.wantEnd(failure.Loss, "under the partitions' names")
 	if got := d.text("SELECT count(*)::text FROM outbox"); got != "1" {
 		t.Error("the row that was not published went")
 	}
+}
+
+// pastNow writes to the log until the confirmed position has passed what is there
+// now, or the instance has ended.
+func (d *database) pastNow(i *instance) {
+	d.t.Helper()
+	end := d.lsn("SELECT pg_current_wal_lsn()::text")
+	eventually(d.t, "the confirmed position to go on", func() bool {
+		d.exec(`SELECT pg_logical_emit_message(false, 'filler', repeat('x', 400000))`)
+		select {
+		case <-i.done:
+			return true
+		default:
+			return d.confirmed() >= end
+		}
+	})
 }
 
 const leftOut = `INSERT INTO outbox VALUES ('left out', 'order', 'o-1', 'Placed', '{}')`
