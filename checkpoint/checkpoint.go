@@ -31,8 +31,13 @@ package checkpoint
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -83,4 +88,83 @@ type Store interface {
 	Save(ctx context.Context, cp Checkpoint) error
 	// Close releases the store's resources; nothing else may be called after.
 	Close()
+}
+
+// Beginning is what is saved before a slot is created whose snapshot is owed. It
+// is no checkpoint yet, but says that nobody has read the slot: the first
+// checkpoint takes its place. Without it, a slot that nobody has read and one
+// whose checkpoint was lost look the same.
+func Beginning(server catalog.Server, slot string) Checkpoint {
+	return Checkpoint{
+		LSN:      server.FlushLSN,
+		SystemID: server.SystemID,
+		Timeline: server.Timeline,
+		Database: server.Database,
+		Slot:     slot,
+		SavedAt:  time.Now().UTC(),
+		Epoch:    1,
+		Snapshot: true,
+		Creating: true,
+	}
+}
+
+// Undecided is the error of a slot whose snapshot is asked for, where nothing
+// says whether it was published.
+func Undecided(slot catalog.Slot) error {
+	return failure.Configf(
+		"set source.snapshot to never to read the slot on from there; "+
+			"or publish what is in the outbox table first, again or for the first time: `cdc-outbox setup --accept-gap --snapshot --yes`; "+
+			"or, if the checkpoint is under another checkpoint.key or in another store, name that",
+		"source.snapshot is initial, and slot %q exists, confirmed up to %s, but there is no checkpoint: "+
+			"it was lost or is looked for in the wrong place, or somebody else created the slot. Whether the rows in the outbox table were published is not known",
+		slot.Name, slot.ConfirmedFlush)
+}
+
+// Landmark is a transaction by which a log is known again: positions alone do
+// not tell one log from another that began as a copy of it, as after a failover
+// or when a disk was put back. The LSN of its commit record, its id and the
+// microsecond of its commit are the same in each replay (PostgreSQL
+// documentation, "Logical Replication Message Formats", Begin), and in no other
+// log.
+//
+// Without an XID it is a mere position, from which on the log had no event of
+// ours: there is no transaction yet to know it by. The zero Landmark says that
+// nothing is known.
+type Landmark struct {
+	Commit pg.LSN
+	XID    uint32
+	Time   time.Time
+}
+
+// LandmarkOf is the transaction of a row.
+func LandmarkOf(row *pg.Row) Landmark {
+	return Landmark{Commit: row.Position.CommitLSN, XID: row.XID, Time: row.CommitTime}
+}
+
+// Scope names the events that landmarks are taken from: the rows of the tables
+// and, with messages, the logical messages of the prefix. A landmark of another
+// scope proves nothing.
+func Scope(tables []pg.Table, messages bool, prefix string) string {
+	names := make([]string, 0, len(tables)+1)
+	for _, t := range tables {
+		names = append(names, t.String())
+	}
+	slices.Sort(names)
+	if messages {
+		names = append(names, "messages:"+prefix)
+	}
+	return strings.Join(names, ",")
+}
+
+// IsZero reports whether nothing is known.
+func (l Landmark) IsZero() bool { return l == Landmark{} }
+
+// String names the transaction for an operator.
+func (l Landmark) String() string {
+	return fmt.Sprintf("%d at %s of %s", l.XID, l.Commit, l.Time.Format(time.RFC3339Nano))
+}
+
+// Same reports whether both are the same transaction.
+func (l Landmark) Same(o Landmark) bool {
+	return l.Commit == o.Commit && l.XID == o.XID && l.Time.Equal(o.Time)
 }

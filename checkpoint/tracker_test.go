@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -24,15 +25,10 @@ func TestTrackerScenarios(t *testing.T) {
 	}
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(path))(t)
 			got := runScenario(t, string(b))
 			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 			} else if got != string(b) {
 				t.Errorf("%s: got\n%s\nwant\n%s", path, got, b)
 			}
@@ -99,12 +95,8 @@ func TestTrackerMemoryIsOneEntryPerUnackedTransaction(t *testing.T) {
 		tracker.Add() // one huge transaction
 	}
 	for lsn := pg.LSN(1); lsn <= 10_000; lsn++ { // empty ones and idle positions behind it
-		if err := tracker.Seal(2*lsn, Landmark{Commit: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if err := tracker.Keepalive(2*lsn + 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tracker.Seal(2*lsn, Landmark{Commit: 1}))
+		must.Do(t, tracker.Keepalive(2*lsn+1))
 	}
 	if got := len(tracker.ring); got != initialRing {
 		t.Errorf("ring has %d entries, want %d", got, initialRing)
@@ -161,9 +153,7 @@ func BenchmarkTracker(b *testing.B) {
 		for range rows {
 			tickets[i%window] = tracker.Add()
 		}
-		if err := tracker.Seal(pg.LSN(i), Landmark{Commit: 1}); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, tracker.Seal(pg.LSN(i), Landmark{Commit: 1}))
 	}
 }
 

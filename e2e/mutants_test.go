@@ -77,7 +77,7 @@ var mutants = []mutant{
 		mistake: "answers the server only when there is something to confirm",
 		patches: []patch{
 			{"wal/status.go", "\t\t\trequestReply = true\n", "\t\t\tcontinue\n"},
-			{"wal/stream.go", "replyRequested := b[16] != 0; replyRequested", "replyRequested := b[16] != 0; replyRequested && false"},
+			{"wal/handle.go", "replyRequested := b[16] != 0; replyRequested", "replyRequested := b[16] != 0; replyRequested && false"},
 		},
 		test:  "TestE2ESilentBroker",
 		finds: "did not stay up",
@@ -90,7 +90,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "saves checkpoints too seldom",
-		patches: []patch{{"checkpoint/store/options.go", "100 * time.Millisecond", "5 * time.Second"}},
+		patches: []patch{{"checkpoint/store/open.go", "100 * time.Millisecond", "5 * time.Second"}},
 		test:    "TestE2EKilled",
 		finds:   "repeated an event published",
 	},
@@ -109,7 +109,7 @@ var mutants = []mutant{
 	{
 		mistake: "polls without lanes and holds no key back",
 		patches: []patch{
-			{"internal/pipeline/poll/holdback.go", "case !held[r.key]:", "default:"},
+			{"internal/pipeline/poll/batch.go", "case !held[r.key]:", "default:"},
 			{"internal/pipeline/poll/sql.go", "WHERE pg_try_advisory_xact_lock(%d, %d + lane) LIMIT %d", "WHERE %d + %d > 0 LIMIT %d"},
 		},
 		test:  "TestE2EPollMode/sequence/killed",

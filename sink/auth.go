@@ -2,13 +2,23 @@ package sink
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/aws"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
@@ -82,4 +92,115 @@ func awsIAM(cfg SASL) (sasl.Mechanism, error) {
 		return nil, err
 	}
 	return aws.ManagedStreamingIAM(credentials), nil
+}
+
+// A token is asked for anew this long before it expires, or earlier where it
+// lives for less than twice as long.
+const tokenMargin = time.Minute
+
+// tokenSource gets tokens with the client credentials grant (RFC 6749 §4.4)
+// and keeps each until shortly before it expires; one that does not say when is
+// good for one use. It may be used by several goroutines.
+type tokenSource struct {
+	cfg SASL
+
+	mu      sync.Mutex
+	current string
+	renew   time.Time
+}
+
+func (s *tokenSource) token(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != "" && time.Now().Before(s.renew) {
+		return s.current, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	token, err := s.ask(ctx)
+	if err != nil {
+		return "", err
+	}
+	s.current, s.renew = token.AccessToken, time.Time{}
+	if lifetime := time.Until(token.Expiry); lifetime > 0 {
+		s.renew = time.Now().Add(lifetime - min(tokenMargin, lifetime/2))
+	}
+	return s.current, nil
+}
+
+// ask fetches a token. An answer that says that the request is wrong is a
+// configuration error; everything else may pass.
+func (s *tokenSource) ask(ctx context.Context) (*oauth2.Token, error) {
+	grant := clientcredentials.Config{
+		ClientID: s.cfg.ClientID, ClientSecret: s.cfg.ClientSecret.Reveal(),
+		TokenURL: s.cfg.TokenURL, Scopes: s.cfg.Scopes, AuthStyle: oauth2.AuthStyleInHeader,
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
+	token, err := grant.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+	if err == nil {
+		return token, nil
+	}
+	answer, refused := errors.AsType[*oauth2.RetrieveError](err)
+	if !refused {
+		return nil, &failure.Error{Class: failure.Transient, Remedy: "start the token endpoint, or correct sink.kafka.sasl.token_url",
+			Err: fmt.Errorf("ask %s for an OAuth token: %w", s.cfg.TokenURL, err)}
+	}
+	if status := answer.Response.StatusCode; status >= 500 || status == http.StatusTooManyRequests {
+		return nil, fmt.Errorf("ask for an OAuth token: %s answers %s", s.cfg.TokenURL, answer.Response.Status)
+	}
+	return nil, failure.Configf("check sink.kafka.sasl.token_url, client_id, client_secret and scopes",
+		"ask for an OAuth token: %s answers %s: %s %s", s.cfg.TokenURL, answer.Response.Status, answer.ErrorCode, answer.ErrorDescription)
+}
+
+const dialTimeout = 10 * time.Second
+
+// dialFunc is the type of kgo.Dialer's argument.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer returns how to connect to a broker. With TLS the files are read anew
+// for every connection, so that renewed certificates need no restart; they are
+// read once here, so that a wrong one is found at the start.
+func dialer(cfg TLS) (dialFunc, error) {
+	plain := &net.Dialer{Timeout: dialTimeout}
+	if cfg == (TLS{}) {
+		return plain.DialContext, nil
+	}
+	if _, err := clientTLS(cfg); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conf, err := clientTLS(cfg)
+		if err != nil {
+			return nil, err
+		}
+		d := tls.Dialer{NetDialer: plain, Config: conf}
+		return d.DialContext(ctx, network, addr)
+	}, nil
+}
+
+// clientTLS reads the files that cfg names. tls.Dialer fills in the server name
+// from the address where cfg has none.
+func clientTLS(cfg TLS) (*tls.Config, error) {
+	conf := &tls.Config{ServerName: cfg.ServerName, MinVersion: tls.VersionTLS12}
+	if cfg.CAFile != "" {
+		pem, err := os.ReadFile(cfg.CAFile)
+		if err != nil {
+			return nil, failure.Configf("make the file readable for the connector, or correct sink.kafka.tls.ca_file",
+				"read sink.kafka.tls.ca_file: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, failure.Configf("put the certificate authority's certificate into the file in PEM form",
+				"sink.kafka.tls.ca_file %s holds no certificate", cfg.CAFile)
+		}
+	}
+	if cfg.CertFile != "" || cfg.KeyFile != "" {
+		cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+		if err != nil {
+			return nil, failure.Configf("set sink.kafka.tls.cert_file and key_file to a certificate and its key, both in PEM form",
+				"load sink.kafka.tls.cert_file and key_file: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{cert}
+	}
+	return conf, nil
 }

@@ -3,6 +3,7 @@ package sink
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -34,10 +37,7 @@ func startCluster(t *testing.T, opts ...kfake.Opt) *cluster {
 	t.Helper()
 	n := new(network)
 	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(n.listen)}, opts...)
-	c, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kfake.NewCluster(opts...))(t)
 	t.Cleanup(c.Close)
 	return &cluster{c, n}
 }
@@ -159,57 +159,26 @@ func (c *cluster) largestBatch() *atomic.Int64 {
 
 func (c *cluster) client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := must.Get(kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...)}, opts...)...))(t)
 	t.Cleanup(cl.Close)
 	return cl
 }
 
-func (c *cluster) request(t *testing.T, req kmsg.Request) kmsg.Response {
+// admin changes the cluster's topics.
+func (c *cluster) admin(t *testing.T) *kadm.Client {
 	t.Helper()
-	resp, err := c.client(t).Request(deadline(t), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp
+	return kadm.NewClient(c.client(t))
 }
 
 func (c *cluster) createTopic(t *testing.T, name string, partitions int32) {
 	t.Helper()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, partitions, 1
-	req.Topics = append(req.Topics, rt)
-	resp := c.request(t, req).(*kmsg.CreateTopicsResponse)
-	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.admin(t).CreateTopic(deadline(t), partitions, 1, nil, name))(t)
 }
 
-func (c *cluster) deleteTopic(t *testing.T, name string) {
+func (c *cluster) growTopic(t *testing.T, name string, partitions int) {
 	t.Helper()
-	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.TopicNames = []string{name}
-	rt := kmsg.NewDeleteTopicsRequestTopic()
-	rt.Topic = &name
-	req.Topics = append(req.Topics, rt)
-	resp := c.request(t, req).(*kmsg.DeleteTopicsResponse)
-	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (c *cluster) growTopic(t *testing.T, name string, partitions int32) {
-	t.Helper()
-	req := kmsg.NewPtrCreatePartitionsRequest()
-	rt := kmsg.NewCreatePartitionsRequestTopic()
-	rt.Topic, rt.Count = name, partitions
-	req.Topics = append(req.Topics, rt)
-	resp := c.request(t, req).(*kmsg.CreatePartitionsResponse)
-	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
-		t.Fatal(err)
+	if got, err := c.admin(t).UpdatePartitions(deadline(t), partitions, name); errors.Join(err, got.Error()) != nil {
+		t.Fatal(err, got.Error())
 	}
 }
 
@@ -217,29 +186,10 @@ func (c *cluster) growTopic(t *testing.T, name string, partitions int32) {
 func (c *cluster) read(t *testing.T, topic string, partitions int32) [][]*kgo.Record {
 	t.Helper()
 	ctx := deadline(t)
+	ends := must.Get(c.admin(t).ListEndOffsets(ctx, topic))(t)
 	var want int64
-	req := kmsg.NewPtrListOffsetsRequest()
-	rt := kmsg.NewListOffsetsRequestTopic()
-	rt.Topic = topic
-	from := make(map[int32]kgo.Offset)
-	for p := range partitions {
-		rp := kmsg.NewListOffsetsRequestTopicPartition()
-		rp.Partition, rp.Timestamp = p, -1
-		rt.Partitions = append(rt.Partitions, rp)
-		from[p] = kgo.NewOffset().AtStart()
-	}
-	req.Topics = append(req.Topics, rt)
-	cl := c.client(t, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
-	for _, shard := range cl.RequestSharded(ctx, req) {
-		if shard.Err != nil {
-			t.Fatal(shard.Err)
-		}
-		for _, rt := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
-			for _, rp := range rt.Partitions {
-				want += rp.Offset
-			}
-		}
-	}
+	ends.Each(func(end kadm.ListedOffset) { want += end.Offset })
+	cl := c.client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	got := make([][]*kgo.Record, partitions)
 	for n := int64(0); n < want; {
 		fetches := cl.PollFetches(ctx)
@@ -279,18 +229,10 @@ func (c *cluster) config() Options {
 func newKafka(t *testing.T, cfg Options, opts ...Option) (*Kafka, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	k, err := NewKafka(cfg, append([]Option{WithLogger(zap.New(core)), WithDeadLetterTopic("dead")}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewKafka(cfg, append([]Option{WithLogger(zap.New(core)), WithDeadLetterTopic("dead")}, opts...)...))(t)
 	t.Cleanup(k.Close)
 	return k, logs
 }
-
-// atOnce is the time for what waits for nothing. It is less than the ten seconds
-// that the client, and our watch over it, wait for a broker; a machine that
-// stands still for a moment has room in it.
-const atOnce = 8 * time.Second
 
 // deadline returns a context that ends well after anything here should.
 func deadline(t *testing.T) context.Context {
@@ -300,19 +242,10 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// eventually waits until ok returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
+// deliver delivers events that all arrive.
+func deliver(t *testing.T, k *Kafka, evs []*transform.Event) {
 	t.Helper()
-	ctx := deadline(t)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: not in time", what)
-		}
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, noReject(t)))
 }
 
 var commitTime = time.Date(2026, 8, 1, 12, 30, 0, 123e6, time.UTC)

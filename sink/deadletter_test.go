@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -22,9 +23,7 @@ func TestDeadLetterHasTheOriginalAndTheReason(t *testing.T) {
 	k, _ := newKafka(t, c.config())
 	evs := events("orders", 10)
 	evs[4].Record.Value = poison
-	if err := k.Deliver(deadline(t), evs, k.DeadLetter); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, k.DeadLetter))
 	ascending(t, c.values(t, "orders", 1), 9)
 	dead := c.read(t, "dead", 1)[0]
 	if len(dead) != 1 {
@@ -58,9 +57,7 @@ func TestDeadLetterOfAnIncompleteEvent(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(3, "dead"))
 	k, _ := newKafka(t, c.config())
 	bad := &transform.BadEvent{Reason: transform.ReasonNullRoute, Err: errors.New("aggregatetype is NULL")}
-	if err := k.DeadLetter(deadline(t), &transform.Event{Table: "public.outbox"}, bad); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.DeadLetter(deadline(t), &transform.Event{Table: "public.outbox"}, bad))
 	if n := len(slices.Concat(c.read(t, "dead", 3)...)); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
@@ -73,9 +70,7 @@ func TestDeadLetterMayBeLargerThanAnEvent(t *testing.T) {
 	k, _ := newKafka(t, cfg)
 	evs := events("orders", 3)
 	evs[1].Record.Value = bytes.Repeat([]byte("x"), 500_000)
-	if err := k.Deliver(deadline(t), evs, k.DeadLetter); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, k.DeadLetter))
 	if dead := c.read(t, "dead", 1)[0]; len(dead) != 1 || len(dead[0].Value) != 500_000 {
 		t.Errorf("%d dead letters", len(dead))
 	}
@@ -124,9 +119,7 @@ func TestMode31DeadLettersOutageIsWaitedFor(t *testing.T) {
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Topic: "dead", Err: kerr.NotEnoughReplicas, Count: 2})
 		return k.DeadLetter(ctx, ev, bad)
 	}
-	if err := k.Deliver(deadline(t), evs, reject); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, reject))
 	if n := len(c.read(t, "dead", 1)[0]); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
@@ -139,9 +132,7 @@ func TestDeadLetterTopicIsCreated(t *testing.T) {
 	cfg.CreateTopics, cfg.TopicPartitions = true, 1
 	k, _ := newKafka(t, cfg)
 	bad := &transform.BadEvent{Reason: transform.ReasonNullKey, Err: errors.New("aggregateid is NULL")}
-	if err := k.DeadLetter(deadline(t), event("orders", "", 0, 1), bad); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.DeadLetter(deadline(t), event("orders", "", 0, 1), bad))
 	if n := len(c.read(t, "dead", 1)[0]); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}

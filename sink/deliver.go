@@ -39,7 +39,7 @@ func (k *Kafka) deliver(ctx context.Context, events []*transform.Event, reject R
 			return err
 		}
 		n := len(k.round)
-		orphans, err := k.settle(ctx, reject)
+		orphans, err := k.finish(ctx, reject)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -49,9 +50,7 @@ func TestDeliverWritesRecordAsGiven(t *testing.T) {
 			ev.Record.Headers = append(ev.Record.Headers, kgo.RecordHeader{Key: "null"})
 			tombstone := event("orders", "key", 2, 8)
 			tombstone.Record.Value = nil
-			if err := k.Deliver(deadline(t), []*transform.Event{ev, tombstone}, noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, []*transform.Event{ev, tombstone})
 			got := c.read(t, "orders", 3)[2]
 			if len(got) != 2 {
 				t.Fatalf("%d records in the partition asked for", len(got))
@@ -98,9 +97,7 @@ func TestDeliverKeepsOrderOverManyRounds(t *testing.T) {
 	evs := events("orders", 500)
 	for len(evs) > 0 {
 		n := min(len(evs), 123)
-		if err := k.Deliver(deadline(t), evs[:n], noReject(t)); err != nil {
-			t.Fatal(err)
-		}
+		deliver(t, k, evs[:n])
 		evs = evs[n:]
 	}
 	ascending(t, c.values(t, "orders", 4), 500)
@@ -115,9 +112,7 @@ func TestMode26LostAckDoesNotRepeat(t *testing.T) {
 		k, _ := newKafka(t, c.config())
 		for i := range 5 {
 			c.cutNextAck()
-			if err := k.Deliver(deadline(t), events("orders", 100)[20*i:20*i+20], noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 100)[20*i:20*i+20])
 		}
 		ascending(t, c.values(t, "orders", 2), 100)
 	})
@@ -126,9 +121,7 @@ func TestMode26LostAckDoesNotRepeat(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"))
 			k, _ := newKafka(t, c.config())
 			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Err: err, Count: 3})
-			if err := k.Deliver(deadline(t), events("orders", 100), noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 100))
 			if h.Hits() != 3 {
 				t.Errorf("%d faults hit", h.Hits())
 			}
@@ -146,9 +139,7 @@ func TestMode27RetriableErrorsAreRetried(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"))
 			k, _ := newKafka(t, c.config())
 			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Err: err, Count: 2})
-			if err := k.Deliver(deadline(t), events("orders", 100), noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 100))
 			if h.Hits() != 2 {
 				t.Errorf("%d faults hit", h.Hits())
 			}
@@ -159,13 +150,9 @@ func TestMode27RetriableErrorsAreRetried(t *testing.T) {
 		c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(2, "orders"))
 		k, _ := newKafka(t, c.config())
 		for i := range 4 {
-			if err := k.Deliver(deadline(t), events("orders", 80)[20*i:20*i+20], noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, events("orders", 80)[20*i:20*i+20])
 			for p := range int32(2) {
-				if err := c.MoveTopicPartition("orders", p, int32(i)%3); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.MoveTopicPartition("orders", p, int32(i)%3))
 			}
 		}
 		ascending(t, c.values(t, "orders", 2), 80)
@@ -187,9 +174,7 @@ func TestMode29TooLargeEventIsRejectedBetweenItsNeighbours(t *testing.T) {
 		durable = append(durable, len(c.read(t, "orders", 1)[0]))
 		return got.reject(ctx, ev, bad)
 	}
-	if err := k.Deliver(deadline(t), evs, reject); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, reject))
 	want := rejects{{"id-4", transform.ReasonRecordTooLarge}, {"id-9", transform.ReasonPartitionRange}}
 	if !slices.Equal(got, want) {
 		t.Errorf("rejected %v, want %v", got, want)
@@ -218,9 +203,7 @@ func TestMode30OnlyTheRefusedEventIsRejected(t *testing.T) {
 			evs := events("orders", 200)
 			evs[77].Record.Value = poison
 			var got rejects
-			if err := k.Deliver(deadline(t), evs, got.reject); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, k.Deliver(deadline(t), evs, got.reject))
 			if want := (rejects{{"id-77", reason}}); !slices.Equal(got, want) {
 				t.Errorf("rejected %v, want %v", got, want)
 			}
@@ -285,9 +268,7 @@ func TestMode30RandomPoison(t *testing.T) {
 			var got rejects
 			for rest := evs; len(rest) > 0; {
 				n := min(1+rng.IntN(100), len(rest))
-				if err := k.Deliver(deadline(t), rest[:n], got.reject); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, k.Deliver(deadline(t), rest[:n], got.reject))
 				rest = rest[n:]
 			}
 			byID := func(a, b rejection) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) }
@@ -298,51 +279,6 @@ func TestMode30RandomPoison(t *testing.T) {
 			}
 			ascending(t, c.values(t, "orders", partitions), len(evs)-len(want))
 		})
-	}
-}
-
-func BenchmarkDeliver(b *testing.B) {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "orders"), kfake.BlackholeProduce())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
-	cfg := *DefaultOptions()
-	cfg.Brokers = c.ListenAddrs()
-	k, err := NewKafka(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer k.Close()
-	const batch = 1200 // what the pipeline hands over
-	evs := make([]*transform.Event, batch)
-	for i := range evs {
-		evs[i] = event("orders", fmt.Sprintf("k%d", i%500), transform.PartitionByKey, i)
-		evs[i].Record.Value = bytes.Repeat([]byte(`{"order":"4711"}`), 35)
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for range b.N {
-		for _, ev := range evs {
-			ev.Record.Partition = transform.PartitionByKey
-		}
-		if err := k.Deliver(context.Background(), evs, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/event")
-}
-
-func TestClientTakesEveryConfigurableRecordSize(t *testing.T) {
-	for _, size := range []int32{1 << 10, 1 << 20, 90 << 20, 1 << 30} {
-		cfg := *DefaultOptions()
-		cfg.MaxRecordBytes = size
-		k, err := NewKafka(cfg)
-		if err != nil {
-			t.Errorf("%d bytes: %v", size, err)
-			continue
-		}
-		k.Close()
 	}
 }
 
@@ -361,9 +297,7 @@ func TestMode30RefusedFirstBatchOfATopic(t *testing.T) {
 		evs := events(topic, 4000)
 		evs[1].Record.Value = poison
 		var got rejects
-		if err := k.Deliver(deadline(t), evs, got.reject); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, k.Deliver(deadline(t), evs, got.reject))
 		if want := (rejects{{"id-1", transform.ReasonRejectedByBroker}}); !slices.Equal(got, want) {
 			t.Errorf("rejected %v, want %v", got, want)
 		}

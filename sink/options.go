@@ -1,6 +1,12 @@
 package sink
 
 import (
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -88,5 +94,133 @@ func DefaultOptions() *Options {
 		TopicPartitions:   -1,
 		ReplicationFactor: -1,
 		MissingTopic:      MissingTopicWait,
+	}
+}
+
+// Validate reports what cannot work. It reads the files that the options name.
+func (o *Options) Validate(report setting.Report) {
+	o.validateBrokers(report)
+	if o.Delivery == DeliveryExactlyOnce {
+		report.Problem("sink.kafka.delivery", "exists in a later version only", "set it to at_least_once; consumers recognise a repeated event by its header id")
+	} else {
+		report.OneOf("sink.kafka.delivery", o.Delivery, DeliveryAtLeastOnce)
+	}
+	report.OneOf("sink.kafka.compression", o.Compression, slices.Sorted(maps.Keys(codecs))...)
+	report.Between("sink.kafka.linger", o.Linger, 0, time.Minute)
+	report.OneOf("sink.kafka.missing_topic", o.MissingTopic, MissingTopicWait, MissingTopicBadEvent)
+	o.validateSizes(report)
+	o.TLS.validate(report)
+	o.SASL.validate(report)
+}
+
+func (o *Options) validateBrokers(report setting.Report) {
+	const key = "sink.kafka.brokers"
+	if len(o.Brokers) == 0 {
+		report.Problem(key, "is empty", "name at least one broker, for example [localhost:9092]")
+	}
+	for i, broker := range o.Brokers {
+		host, text, err := net.SplitHostPort(broker)
+		port, portErr := strconv.ParseUint(text, 10, 16)
+		if err != nil || portErr != nil || port == 0 || host == "" {
+			report(setting.Fault{Key: key, Item: i + 1, Text: "is not host:port", Remedy: "write for example [kafka-1:9092, kafka-2:9092], without kafka://"})
+		}
+	}
+}
+
+func (o *Options) validateSizes(report setting.Report) {
+	// Less than a kilobyte cannot hold a record with its headers; more than a
+	// gibibyte cannot be a record batch.
+	const smallest, largest = 1 << 10, 1 << 30
+	if o.MaxRecordBytes < smallest || o.MaxRecordBytes > largest {
+		report.Problem("sink.kafka.max_record_bytes", "must be between 1KiB and 1GiB", "set it to the broker's message.max.bytes; 1MiB is the default")
+	}
+	if o.MaxBufferedBytes < int64(o.MaxRecordBytes) {
+		report.Problem("sink.kafka.max_buffered_bytes", "is less than sink.kafka.max_record_bytes, so that the largest record would never fit", "raise it; 8MiB is the default")
+	}
+	if o.TopicPartitions < 1 && o.TopicPartitions != -1 {
+		report.Problem("sink.kafka.topic_partitions", "must be positive, or -1 for the broker's default", "correct the number")
+	}
+	if o.ReplicationFactor < 1 && o.ReplicationFactor != -1 {
+		report.Problem("sink.kafka.replication_factor", "must be positive, or -1 for the broker's default", "correct the number")
+	}
+}
+
+func (t *TLS) validate(report setting.Report) {
+	const prefix = "sink.kafka.tls."
+	if t.CertFile != "" && t.KeyFile == "" {
+		report.Problem(prefix+"cert_file", "needs "+prefix+"key_file", "set both, or neither")
+	}
+	if t.KeyFile != "" && t.CertFile == "" {
+		report.Problem(prefix+"key_file", "needs "+prefix+"cert_file", "set both, or neither")
+	}
+	report.File(prefix+"ca_file", t.CAFile)
+	report.File(prefix+"cert_file", t.CertFile)
+	report.File(prefix+"key_file", t.KeyFile)
+}
+
+const saslPrefix = "sink.kafka.sasl."
+
+func (s *SASL) validate(report setting.Report) {
+	known := slices.Sorted(maps.Keys(mechanisms))
+	if s.Mechanism != "" && mechanisms[s.Mechanism].make == nil {
+		report.OneOf(saslPrefix+"mechanism", s.Mechanism, known...)
+		return
+	}
+	members := s.members()
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		switch {
+		case members[name] == "" || slices.Contains(mechanisms[s.Mechanism].members, name):
+		case s.Mechanism == "":
+			report.Problem(saslPrefix+name, "has no effect without "+saslPrefix+"mechanism", "set the mechanism, for example SCRAM-SHA-512")
+		default:
+			report.Problem(saslPrefix+name, "does not belong to the mechanism "+s.Mechanism, "remove it, or change "+saslPrefix+"mechanism")
+		}
+	}
+	switch s.Mechanism {
+	case "":
+	case mechanismOAuth:
+		s.validateOAuth(report)
+	case mechanismAWS:
+		if (s.AccessKey == "") != (s.SecretKey == "") {
+			report.Problem(saslPrefix+"access_key", "and "+saslPrefix+"secret_key go together", "set both, or neither for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		}
+	default:
+		s.want(report, "username", "password")
+	}
+}
+
+func (s *SASL) validateOAuth(report setting.Report) {
+	if s.Token != "" {
+		if s.TokenURL != "" {
+			report.Problem(saslPrefix+"token_url", "and "+saslPrefix+"token exclude each other", "keep one")
+		}
+		return
+	}
+	if s.TokenURL == "" {
+		report.Problem(saslPrefix+"token_url", "or "+saslPrefix+"token is required by the mechanism OAUTHBEARER", "set token_url, client_id and client_secret")
+		return
+	}
+	if u, err := url.Parse(s.TokenURL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		report.Problem(saslPrefix+"token_url", "is not an http or https URL", "write for example https://issuer.example/oauth2/token")
+	}
+	s.want(report, "client_id", "client_secret")
+}
+
+// want reports the members of these names that are empty.
+func (s *SASL) want(report setting.Report, names ...string) {
+	for _, name := range names {
+		if s.members()[name] == "" {
+			report.Problem(saslPrefix+name, "is required by the mechanism "+s.Mechanism, "set it, best as ${file:/path} or ${VARIABLE}")
+		}
+	}
+}
+
+// members are the keys beside mechanism and what they are set to.
+func (s *SASL) members() map[string]string {
+	return map[string]string{
+		"username": s.Username, "password": s.Password.Reveal(),
+		"token": s.Token.Reveal(), "token_url": s.TokenURL,
+		"client_id": s.ClientID, "client_secret": s.ClientSecret.Reveal(), "scopes": strings.Join(s.Scopes, " "),
+		"access_key": s.AccessKey, "secret_key": s.SecretKey.Reveal(), "session_token": s.SessionToken.Reveal(),
 	}
 }

@@ -3,13 +3,20 @@ package sink
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // probing is a probe in a bubble of fake time, of a cluster that answers as down
@@ -38,7 +45,7 @@ func startProbing(t *testing.T) *probing {
 			return context.Cause(ctx)
 		}
 		return down
-	}, func() {})
+	}, func() {}, UsualPace)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -89,7 +96,7 @@ func TestProbe(t *testing.T) {
 					t.Error("after 15 s nothing is reported")
 				}
 				p.change(func(p *probing) { p.down, p.hangs = nil, false })
-				if asked, err := p.after(probeEvery + probeTimeout); err != nil || !asked {
+				if asked, err := p.after(UsualPace.Every + UsualPace.Timeout); err != nil || !asked {
 					t.Errorf("after it is over reported %v, %t", err, asked)
 				}
 			})
@@ -127,7 +134,7 @@ func TestProbe(t *testing.T) {
 			if _, err := p.after(time.Minute); err == nil {
 				t.Error("reported that it is over")
 			}
-			if n := p.asked; n == 0 || n > int(time.Minute/refusedEvery) {
+			if n := p.asked; n == 0 || n > int(time.Minute/UsualPace.Refused) {
 				t.Errorf("asked %d times in a minute", n)
 			}
 		})
@@ -137,10 +144,148 @@ func TestProbe(t *testing.T) {
 			p := startProbing(t)
 			for range 10 {
 				p.change(func(p *probing) { p.lost = true })
-				if asked, err := p.after(2 * (probeEvery + probeTimeout)); err != nil || !asked || p.lost {
+				if asked, err := p.after(2 * (UsualPace.Every + UsualPace.Timeout)); err != nil || !asked || p.lost {
 					t.Fatalf("reported %v, %t", err, asked)
 				}
 			}
 		})
 	})
+}
+
+// askCluster returns a probe of a fake cluster of so many brokers.
+func askCluster(t *testing.T, brokers int, change func(*Options), opts ...kfake.Opt) (*Probe, *kfake.Cluster, *atomic.Int64) {
+	t.Helper()
+	counts := new(atomic.Int64)
+	listen := func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		return counting{l, counts}, err
+	}
+	cluster := must.Get(kfake.NewCluster(append(opts, kfake.NumBrokers(brokers), kfake.ListenFn(listen))...))(t)
+	t.Cleanup(cluster.Close)
+	cfg := *DefaultOptions()
+	cfg.Brokers = cluster.ListenAddrs()
+	if change != nil {
+		change(&cfg)
+	}
+	p := must.Get(NewProbe(cfg, UsualPace))(t)
+	t.Cleanup(p.Close)
+	return p, cluster, counts
+}
+
+// counting is a listener that counts the connections it takes.
+type counting struct {
+	net.Listener
+	accepted *atomic.Int64
+}
+
+func (c counting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.accepted.Add(1)
+	}
+	return conn, err
+}
+
+// A cluster of hundreds of brokers, asked by each pipeline of each instance, is
+// not to keep a connection of each of them.
+func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
+	p, _, counts := askCluster(t, 9, nil)
+	for range 30 {
+		must.Do(t, p.once(t.Context()))
+	}
+	if n := counts.Load(); n > 2 {
+		t.Errorf("%d connections for 30 questions", n)
+	}
+}
+
+// A broker that takes connections and gives no answer, as one whose machine is
+// cut off, is one of several.
+func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer silent.Close()
+	for range 5 { // where the client begins is up to chance
+		p, _, _ := askCluster(t, 2, func(cfg *Options) {
+			cfg.Brokers = []string{silent.Addr().String(), cfg.Brokers[0]}
+		})
+		for range 3 {
+			if err := p.once(t.Context()); err != nil {
+				t.Errorf("a question has no answer: %v", err)
+			}
+		}
+	}
+}
+
+// Events go to the addresses that brokers advertise, not to those of the
+// configuration.
+func TestProbeAsksWhereEventsGo(t *testing.T) {
+	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	advertised := nobody.Addr()
+	must.Do(t, nobody.Close())
+	var at string
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		at = l.Addr().String()
+		return elsewhere{l, advertised}, err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	cfg := *DefaultOptions()
+	cfg.Brokers = []string{at}
+	p := must.Get(NewProbe(cfg, UsualPace))(t)
+	defer p.Close()
+	for range 3 {
+		if err := p.once(t.Context()); err == nil || !strings.Contains(err.Error(), advertised.String()) {
+			t.Errorf("the question's answer: %v", err)
+		}
+	}
+}
+
+// elsewhere is a listener that gives another address for its own.
+type elsewhere struct {
+	net.Listener
+	address net.Addr
+}
+
+func (e elsewhere) Addr() net.Addr { return e.address }
+
+// Certificates and logins are renewed broker by broker: where one refuses us, the
+// others answer.
+func TestProbeOfAClusterWithABrokerThatRefuses(t *testing.T) {
+	p, cluster, _ := askCluster(t, 2, func(cfg *Options) {
+		cfg.SASL = SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "p"}
+	}, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "p"))
+	cluster.Fault(kfake.Fault{Nodes: []int32{0}, Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	answered := 0
+	for range 4 { // as many as are asked before it shows
+		if p.once(t.Context()) == nil {
+			answered++
+		}
+	}
+	if answered == 0 {
+		t.Error("the other broker has not answered")
+	}
+}
+
+func TestProbeThatIsRefused(t *testing.T) {
+	p, cluster, counts := askCluster(t, 3, func(cfg *Options) {
+		cfg.SASL = SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "p"}
+	}, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "p"))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	if err := p.once(t.Context()); failure.ClassOf(err) != failure.Config {
+		t.Errorf("the answer to a refused login: %v", err)
+	}
+	if n := counts.Load(); n > mostAsked {
+		t.Errorf("%d logins for one question", n)
+	}
+}
+
+func TestProbeNeedsNoPrivileges(t *testing.T) {
+	p, _, _ := askCluster(t, 1, func(cfg *Options) {
+		cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "p"}
+	}, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders"), kfake.User("PLAIN", "cdc", "p"))
+	if err := p.once(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -3,6 +3,8 @@ package sink
 import (
 	"context"
 	"fmt"
+	"net"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -46,4 +48,43 @@ func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 func (k *Kafka) numbered() {
 	k.refused = 0
 	k.refusedWaits.Reset()
+}
+
+// gate holds back what the client writes while a round is being handed to it.
+//
+// A loop of the client that the previous flush left running may take the first
+// records of a share before the others are buffered, and send them as a batch
+// of their own. If the broker refused that batch before the share was whole,
+// the rest would start a fresh sequence and be written ahead of it. With the
+// gate the refusal comes later, when the client fails everything it has
+// buffered for the partition.
+type writeBarrier struct{ mu sync.RWMutex }
+
+// close holds all writes until open. It waits for nobody: bytes that passed
+// before it were encoded before it.
+func (g *writeBarrier) close() { g.mu.Lock() }
+
+func (g *writeBarrier) open() { g.mu.Unlock() }
+
+// dialer returns dial with the gate in each of its connections.
+func (g *writeBarrier) dialer(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &gatedConn{Conn: conn, gate: g}, nil
+	}
+}
+
+type gatedConn struct {
+	net.Conn
+	gate *writeBarrier
+}
+
+// Write implements net.Conn.
+func (c *gatedConn) Write(p []byte) (int, error) {
+	c.gate.mu.RLock()
+	c.gate.mu.RUnlock() //nolint:staticcheck // passing through is the point
+	return c.Conn.Write(p)
 }

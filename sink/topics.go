@@ -27,15 +27,15 @@ type topic struct {
 
 	// round is the round that the fields below belong to.
 	round uint64
-	// shares are the bytes of each partition's share of the round.
-	shares []int
+	// batches are the bytes of each partition's share of the round.
+	batches []int
 }
 
 // begin empties the shares for a round.
 func (t *topic) begin(round uint64) {
 	t.round = round
-	t.shares = slices.Grow(t.shares[:0], int(t.partitions))[:t.partitions]
-	clear(t.shares)
+	t.batches = slices.Grow(t.batches[:0], int(t.partitions))[:t.partitions]
+	clear(t.batches)
 }
 
 // fresh tells whether the client has not loaded the topic yet.
@@ -56,11 +56,11 @@ func (t *topic) choose(rec *kgo.Record) int32 {
 // reserve makes room for size bytes in the partition's share, which may grow to
 // limit bytes or have a single record.
 func (t *topic) reserve(partition int32, size, limit int) bool {
-	share := t.shares[partition]
+	share := t.batches[partition]
 	if share > 0 && share+size > limit {
 		return false
 	}
-	t.shares[partition] = share + size
+	t.batches[partition] = share + size
 	return true
 }
 
@@ -294,4 +294,40 @@ func (k *Kafka) learn(ctx context.Context, t *topic) error {
 			return err
 		}
 	}
+}
+
+// absent remembers the topics that were found missing, so that the next event of
+// one is not held up by asking several times. The names come from the events'
+// data and may be anything, so the memory is bounded: it holds those of the last
+// absentTopics to 2·absentTopics different names that were asked for. One that is
+// forgotten is asked for as patiently as at first.
+type absent struct {
+	young, old map[string]bool
+}
+
+const absentTopics = 512
+
+// has tells whether the topic was found missing.
+func (a *absent) has(name string) bool {
+	if !a.young[name] && a.old[name] {
+		a.add(name)
+	}
+	return a.young[name]
+}
+
+// add remembers the topic.
+func (a *absent) add(name string) {
+	if !a.young[name] && len(a.young) == absentTopics {
+		a.old, a.young = a.young, nil
+	}
+	if a.young == nil {
+		a.young = make(map[string]bool)
+	}
+	a.young[name] = true
+}
+
+// remove forgets the topic: it exists.
+func (a *absent) remove(name string) {
+	delete(a.young, name)
+	delete(a.old, name)
 }

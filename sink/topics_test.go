@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,7 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -36,9 +39,7 @@ func TestMode28MissingTopicIsWaitedFor(t *testing.T) {
 	}
 	ascending(t, c.values(t, "before", 1), 3) // not held up
 	c.createTopic(t, "later", 2)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	if on := <-waiting; on {
 		t.Error("waiting did not end")
 	}
@@ -77,9 +78,7 @@ func TestMode28MissingTopicIsABadEvent(t *testing.T) {
 	evs[5].Record.Topic = "no/topic"
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "no/topic", Err: kerr.InvalidTopicException, Count: -1})
 	var got rejects
-	if err := k.Deliver(deadline(t), evs, got.reject); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Deliver(deadline(t), evs, got.reject))
 	want := rejects{{"id-3", transform.ReasonMissingTopic}, {"id-5", transform.ReasonIllegalTopic}}
 	if !slices.Equal(got, want) {
 		t.Errorf("rejected %v, want %v", got, want)
@@ -94,9 +93,7 @@ func TestMode28MissingTopicIsCreated(t *testing.T) {
 	cfg.TopicConfig = map[string]string{"retention.ms": "1000000000"}
 	k, _ := newKafka(t, cfg)
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.NotController})
-	if err := k.Deliver(deadline(t), events("orders", 50), noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, events("orders", 50))
 	ascending(t, c.values(t, "orders", 3), 50)
 }
 
@@ -133,19 +130,15 @@ func TestMode28TopicDeletedWhileRunning(t *testing.T) {
 			observer, waiting, partitions := recorder()
 			k, _ := newKafka(t, cfg, WithObserver(observer))
 			evs := events("orders", 40)
-			if err := k.Deliver(deadline(t), evs[:20], noReject(t)); err != nil {
-				t.Fatal(err)
-			}
-			c.deleteTopic(t, "orders")
+			deliver(t, k, evs[:20])
+			must.Get(c.admin(t).DeleteTopics(deadline(t), "orders"))(t)
 			if !create {
 				go func() {
 					<-waiting
 					c.createTopic(t, "orders", 2)
 				}()
 			}
-			if err := k.Deliver(deadline(t), evs[20:], noReject(t)); err != nil {
-				t.Fatal(err)
-			}
+			deliver(t, k, evs[20:])
 			ascending(t, c.values(t, "orders", 2), 20)
 			if len(partitions) > 0 {
 				t.Errorf("the new topic inherits the old one's partitions: %v", <-partitions)
@@ -160,9 +153,7 @@ func TestMode34PartitionsGrow(t *testing.T) {
 	k, logs := newKafka(t, c.config(), WithObserver(observer))
 	deliver := func(evs ...*transform.Event) {
 		t.Helper()
-		if err := k.Deliver(deadline(t), evs, noReject(t)); err != nil {
-			t.Fatal(err)
-		}
+		deliver(t, k, evs)
 	}
 	deliver(events("orders", 10)...)
 	c.growTopic(t, "orders", 5)
@@ -176,7 +167,7 @@ func TestMode34PartitionsGrow(t *testing.T) {
 
 	c.growTopic(t, "orders", 6)
 	k.client.ForceMetadataRefresh() // as the client does every five minutes
-	eventually(t, "client knows the partition", func() bool {
+	await.Until(t, "client knows the partition", func() bool {
 		leader, _, _ := k.client.PartitionLeader("orders", 5)
 		return leader >= 0
 	})
@@ -201,12 +192,34 @@ func TestMode28BrokerThatDoesNotKnowTheTopicYet(t *testing.T) {
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: topic, Err: kerr.UnknownTopicOrPartition, Count: 3})
 	}
 	evs := events("orders", 10)
-	if err := k.Deliver(deadline(t), evs, noReject(t)); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, k, evs)
 	ascending(t, c.values(t, "orders", 1), 10)
 	bad := &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: errors.New("made up")}
-	if err := k.DeadLetter(deadline(t), evs[0], bad); err != nil {
-		t.Fatal(err)
+	must.Do(t, k.DeadLetter(deadline(t), evs[0], bad))
+}
+
+func TestAbsentRemembersTheLastNames(t *testing.T) {
+	var a absent
+	for n := range 100 * absentTopics {
+		name := strconv.Itoa(n)
+		if a.has(name) {
+			t.Fatalf("%s was never added", name)
+		}
+		a.add(name)
+		if !a.has(name) || !a.has("used all the time") && n > 0 {
+			t.Fatalf("forgot %s or the one that is used all the time", name)
+		}
+		a.add("used all the time")
+		if size := len(a.young) + len(a.old); size > 2*absentTopics {
+			t.Fatalf("remembers %d names", size)
+		}
+	}
+	last := strconv.Itoa(100*absentTopics - absentTopics/2)
+	if !a.has(last) {
+		t.Errorf("forgot %s", last)
+	}
+	a.remove(last)
+	if a.has(last) {
+		t.Errorf("remembers %s, which exists", last)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
-// share is one partition's part of a round, from the first event that is not
-// durable on, and the reason why that one is not.
-type share struct {
+// batch is what one partition has of a round, from the first event that is not
+// durable on, and why that one is not.
+type batch struct {
 	events []placed
 	err    error
 	// alone is set where the events were sent without others.
@@ -21,14 +21,14 @@ type share struct {
 	by *kgo.Client
 }
 
-func (s *share) topic() string { return s.events[0].Record.Topic }
+func (s *batch) topic() string { return s.events[0].Record.Topic }
 
-// write sends the round until the outcome of each event is known. The event is
-// durable, or it is in one of the shares returned. A share's verdict is
-// badRecord or topicGone, or its client was renewed. Each partition must have
-// at most one batch of the round.
-func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
-	var open []share
+// write sends the round until the outcome of each event is known: it is
+// durable, or it is in one of the shares returned, whose verdicts are badRecord
+// or topicGone, or whose client was renewed. Each partition must have at most one
+// batch of it.
+func (k *Kafka) write(ctx context.Context, round []placed) ([]batch, error) {
+	var open []batch
 	retry := backoff.Series{Range: waits}
 	for {
 		if err := k.send(ctx, round); err != nil {
@@ -38,7 +38,7 @@ func (k *Kafka) write(ctx context.Context, round []placed) ([]share, error) {
 			k.numbered()
 			return open, nil
 		}
-		shares := k.shares(round)
+		shares := k.batches(round)
 		renewed, err := k.renew(ctx)
 		if err != nil {
 			return nil, err
@@ -122,17 +122,17 @@ func (k *Kafka) complain(msg string, fields ...zap.Field) {
 	}
 }
 
-// shares splits what is not durable of the round by partition, keeping the
-// order. The client fails all records from the first failure to the end of a
-// share, so nothing durable follows. If something durable did follow, it would
-// be written once more: a repeat is allowed, another order is not.
-func (k *Kafka) shares(round []placed) []share {
+// batches splits what is not durable of the round by partition, keeping the
+// order. The client fails the end of a share, so that nothing durable follows;
+// were it otherwise, that would be written again in its place: a repeat is
+// allowed, another order is not.
+func (k *Kafka) batches(round []placed) []batch {
 	type partition struct {
 		topic string
 		n     int32
 	}
 	index := make(map[partition]int)
-	var shares []share
+	var shares []batch
 	for _, p := range round {
 		of := partition{p.Record.Topic, p.Record.Partition}
 		i, open := index[of]
@@ -143,7 +143,7 @@ func (k *Kafka) shares(round []placed) []share {
 			}
 			i = len(shares)
 			index[of] = i
-			shares = append(shares, share{err: err, alone: len(round) == 1, by: k.client})
+			shares = append(shares, batch{err: err, alone: len(round) == 1, by: k.client})
 		}
 		shares[i].events = append(shares[i].events, p)
 	}

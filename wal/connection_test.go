@@ -2,22 +2,36 @@ package wal
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 // connect opens an ordinary connection for one test and runs statements on it.
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
-	conn, err := catalog.Connect(pgtest.Context(t), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(catalog.Connect(pgtest.Context(t), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	pgtest.Execute(t, conn, statements...)
 	return conn
@@ -26,10 +40,171 @@ func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 // replication opens a replication connection for one test.
 func replication(t *testing.T, url string) *pgconn.PgConn {
 	t.Helper()
-	conn, err := catalog.ConnectReplication(pgtest.Context(t), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(catalog.ConnectReplication(pgtest.Context(t), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
+}
+
+// stalled is a connection whose next write, once armed, returns only when the
+// answer was read and somebody reads on: pgconn does so in the background of a
+// write that takes longer than 15 ms.
+type stalled struct {
+	net.Conn
+	mu    sync.Mutex
+	again *sync.Cond
+	armed bool
+	reads int // that were begun
+}
+
+func (s *stalled) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	s.reads++
+	s.mu.Unlock()
+	s.again.Broadcast()
+	return s.Conn.Read(b)
+}
+
+func (s *stalled) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.reads
+	n, err := s.Conn.Write(b)
+	for s.armed && s.reads < from+2 {
+		s.again.Wait()
+	}
+	s.armed = false
+	return n, err
+}
+
+// A connection that something still reads in the background is not taken over
+// before that has ended: it would take the server's answer away.
+func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
+	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
+	cfg := must.Get(pgconn.ParseConfig(s.url))(t)
+	cfg.RuntimeParams["replication"] = "database"
+	dial := cfg.DialFunc
+	var slow *stalled
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		slow = &stalled{Conn: conn}
+		slow.again = sync.NewCond(&slow.mu)
+		return slow, err
+	}
+	conn := must.Get(pgconn.ConnectConfig(pgtest.Context(t), cfg))(t)
+	slow.mu.Lock()
+	slow.armed = true
+	slow.mu.Unlock()
+	must.Get(conn.Exec(pgtest.Context(t), "IDENTIFY_SYSTEM").ReadAll())(t)
+	stream := must.Get(Open(pgtest.Context(t), conn, s.options))(t)
+	defer func() { _ = stream.Close(pgtest.Context(t)) }()
+	s.exec(t, `INSERT INTO t VALUES (1)`)
+	for {
+		msg := must.Get(stream.Next(pgtest.Context(t)))(t)
+		if msg.Kind == Insert {
+			return
+		}
+	}
+}
+
+// As long as the server answers, silence is no reason to leave it; when it does
+// not, the stream ends. (A server of its own clock: the real one may be late.)
+func TestStreamOutlivesIdleness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const liveness, interval = 10 * time.Second, 4 * time.Second
+		client, conn := net.Pipe()
+		defer conn.Close()
+		s := &Stream{conn: client, decoder: newDecoder(), liveness: liveness}
+		s.frames.src = (*pacedReader)(s)
+		s.received.Store(0x100)
+		s.status = startStatusSender(client, &s.received, 0x100, interval)
+		var silent atomic.Bool
+		go answer(conn, &silent)
+		defer func() { _ = s.Close(context.Background()) }()
+
+		began := time.Now()
+		for time.Since(began) < 10*liveness {
+			if _, err := s.Next(t.Context()); err != nil {
+				t.Fatalf("next, after %s: %v", time.Since(began), err)
+			}
+		}
+		silent.Store(true)
+		began = time.Now()
+		var err error
+		for err == nil {
+			_, err = s.Next(t.Context())
+		}
+		if took := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || took < liveness-interval || took > liveness+deadlineSlack {
+			t.Errorf("next: %v after %s; want a deadline exceeded after %s", err, took, liveness)
+		}
+	})
+}
+
+// answer is a server with nothing to send: until it falls silent it answers each
+// status update that asks for it.
+func answer(conn net.Conn, silent *atomic.Bool) {
+	updates := frameReader{src: conn}
+	for {
+		_, update, err := updates.next()
+		if err != nil {
+			return
+		}
+		if asked := update[len(update)-1] == 1; !asked || silent.Load() {
+			continue
+		}
+		keepalive := binary.BigEndian.AppendUint64([]byte{pglogrepl.PrimaryKeepaliveMessageByteID}, 0x100)
+		keepalive = append(keepalive, make([]byte, 9)...) // its time; no answer wanted
+		if _, err := conn.Write(frame(frameCopyData, keepalive)); err != nil {
+			return
+		}
+	}
+}
+
+// A TLS record holds one row: a stream that rests after each small read would
+// take longer for them than the server.
+func TestStreamOverTLS(t *testing.T) {
+	certificate, key := selfSigned(t)
+	server := pgtest.Start(t, pgtest.Setting("ssl", "on"),
+		pgtest.Setting("ssl_cert_file", "test.crt"), pgtest.File("test.crt", certificate),
+		pgtest.Setting("ssl_key_file", "test.key"), pgtest.File("test.key", key))
+	s := newSource(t, server, `CREATE TABLE t (id int)`)
+	s.exec(t, `INSERT INTO t SELECT generate_series(1, 1000)`)
+	s.url += "?sslmode=require"
+
+	r := s.open(t, 0)
+	if _, ok := r.conn.(*tls.Conn); !ok {
+		t.Fatalf("the connection is a %T", r.conn)
+	}
+	got := r.all(t, s)
+	if n := len(lines(got)); n != 1001 {
+		t.Errorf("%d rows and commits; want 1001", n)
+	}
+	if p := (*pacedReader)(r.Stream); p.lastRead >= smallRead || p.rests() {
+		t.Errorf("after a read of %d bytes, the stream rests: %t", p.lastRead, p.rests())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var err error
+	for err == nil {
+		_, err = r.Next(ctx)
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("next: %v; want %v", err, context.Canceled)
+	}
+	end := commitOf(t, got).End
+	r.Confirm(end)
+	r.close(t)
+	if got := s.confirmedFlush(t); got != end {
+		t.Errorf("after Close the server has %s confirmed; want %s", got, end)
+	}
+}
+
+// selfSigned makes a certificate and its key, as PEM.
+func selfSigned(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	pkcs8 := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }

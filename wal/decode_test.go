@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -225,10 +226,7 @@ func TestDecodeInPlace(t *testing.T) {
 	d := newDecoder()
 	decodeAll(t, d, begin(1, 1), outboxRelation())
 	data := encode(insert(16400, row("a", "x")))
-	msg, err := d.decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	msg := must.Get(d.decode(data))(t)
 	v := msg.Row.Values[1].Data
 	data[len(data)-1] = 'y'
 	if string(v) != "y" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -192,11 +193,7 @@ func TestStreamKeepsMessagesAndRowsInOrder(t *testing.T) {
 func (s *source) copyThree(t *testing.T, from string) {
 	t.Helper()
 	var first int
-	if _, err := fmt.Sscan(from, &first); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(from, &first))(t)
 	rows := fmt.Sprintf("%d\n%d\n%d\n", first, first+1, first+2)
-	if _, err := s.sql.PgConn().CopyFrom(pgtest.Context(t), strings.NewReader(rows), "COPY t FROM STDIN"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.sql.PgConn().CopyFrom(pgtest.Context(t), strings.NewReader(rows), "COPY t FROM STDIN"))(t)
 }

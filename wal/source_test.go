@@ -13,9 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // slots numbers the slots of a test binary: a server's slots share a name space.
 var slots atomic.Int64
@@ -57,13 +60,8 @@ func (s *source) exec(t *testing.T, statements ...string) {
 func (s *source) written(t *testing.T) pg.LSN {
 	t.Helper()
 	var text string
-	if err := s.sql.QueryRow(pgtest.Context(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
-	lsn, err := pglogrepl.ParseLSN(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.sql.QueryRow(pgtest.Context(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text))
+	lsn := must.Get(pglogrepl.ParseLSN(text))(t)
 	return lsn
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -37,9 +38,7 @@ func newStatusServer(t *testing.T, start pg.LSN, interval time.Duration) (*statu
 	s := &statusServer{Conn: conn}
 	s.frames.src = conn
 	s.received.Store(uint64(start))
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	sender := startStatusSender(client, &s.received, start, interval)
 	t.Cleanup(func() {
 		_ = conn.Close()

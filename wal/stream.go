@@ -3,35 +3,21 @@ package wal
 import (
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-)
-
-// Frame types of the copy-both phase (PostgreSQL documentation, "Message
-// Formats").
-const (
-	frameCopyBoth  = 'W'
-	frameCopyData  = 'd'
-	frameCopyDone  = 'c'
-	frameError     = 'E'
-	frameNotice    = 'N'
-	frameParameter = 'S'
-	frameComplete  = 'C'
-	frameReady     = 'Z'
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Options say what to stream.
@@ -80,19 +66,19 @@ type Stream struct {
 	order   *sequencer // nil without messages
 	status  *statusSender
 
-	liveness  time.Duration
-	deadlined time.Time // when the read deadline was last set
-	lastRead  int       // bytes of the last read
-	at        pg.LSN    // of the last message from the log
-	encrypted bool      // conn reads one TLS record at a time
-	rowless   bool      // no rows are wanted
-	received  atomic.Uint64
-	reading   atomic.Int64 // when the read in progress began, after opened; 0: none
-	opened    time.Time
-	ctx       context.Context // interrupts reads; see interruptible
-	release   func()          // undoes the last interruptible
-	err       error           // of the call of Next that failed
-	broken    bool            // the connection, not the context, ended Next
+	liveness    time.Duration
+	deadlined   time.Time // when the read deadline was last set
+	lastRead    int       // bytes of the last read
+	at          pg.LSN    // of the last message from the log
+	encrypted   bool      // conn reads one TLS record at a time
+	rowless     bool      // no rows are wanted
+	received    atomic.Uint64
+	reading     atomic.Int64 // when the read in progress began, after opened; 0: none
+	opened      time.Time
+	ctx         context.Context // interrupts reads; see interruptible
+	uninterrupt func()          // undoes the last interruptible
+	err         error           // of the Next that failed
+	broken      bool            // the connection, not the context, ended Next
 }
 
 // Open takes over an idle replication connection and starts streaming; ctx
@@ -129,7 +115,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	}
 	s.received.Store(uint64(o.Start))
 	if err := s.start(ctx, o); err != nil {
-		s.release()
+		s.uninterrupt()
 		_ = s.conn.Close()
 		return nil, err
 	}
@@ -212,78 +198,6 @@ func (s *Stream) fail(err error) error {
 	return err
 }
 
-// handle returns the message in a frame, or nil where the frame has none.
-func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
-	switch kind {
-	case frameCopyData:
-		if len(body) == 0 {
-			return nil, fmt.Errorf("copy data: %w", errShort)
-		}
-		switch body[0] {
-		case pglogrepl.XLogDataByteID:
-			return s.walData(body[1:])
-		case pglogrepl.PrimaryKeepaliveMessageByteID:
-			return s.keepalive(body[1:])
-		}
-		return nil, fmt.Errorf("%w: copy data %q", errProtocol, body[0])
-	case frameError:
-		return nil, fmt.Errorf("server ended the stream: %w", serverError(body))
-	case frameNotice:
-		if s.rowless {
-			return nil, nil
-		}
-		return nil, serverNotice(body)
-	case frameParameter:
-		return nil, nil
-	case frameComplete: // a server that stops ends without CopyDone (walsender.c, WalSndDone)
-		return nil, fmt.Errorf("server ended the stream: %w", catalog.ErrShutdown)
-	case frameCopyDone, frameReady:
-		return nil, fmt.Errorf("server ended the stream: %w", io.EOF)
-	}
-	return nil, fmt.Errorf("%w: frame %q", errProtocol, kind)
-}
-
-// walDataHeader is start, end and send time of an XLogData message.
-const walDataHeader = 24
-
-func (s *Stream) walData(b []byte) (*Message, error) {
-	if len(b) < walDataHeader {
-		return nil, fmt.Errorf("XLogData: %w", errShort)
-	}
-	s.at = pg.LSN(binary.BigEndian.Uint64(b))
-	msg, err := s.decoder.decode(b[walDataHeader:])
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case msg == nil:
-	case msg.Kind == Commit:
-		s.received.Store(max(s.received.Load(), uint64(msg.End)))
-	case msg.Kind == LogicalMessage && msg.NonTransactional:
-		s.received.Store(max(s.received.Load(), uint64(msg.Row.Position.CommitLSN)))
-	}
-	return msg, nil
-}
-
-// keepalive is a position at which nothing is left to send, unless it arrives
-// within a transaction.
-func (s *Stream) keepalive(b []byte) (*Message, error) {
-	if len(b) < 17 {
-		return nil, fmt.Errorf("keepalive: %w", errShort)
-	}
-	end := pg.LSN(binary.BigEndian.Uint64(b))
-	if replyRequested := b[16] != 0; replyRequested {
-		s.status.poke()
-	}
-	if s.decoder.open {
-		return nil, nil
-	}
-	s.received.Store(max(s.received.Load(), uint64(end)))
-	s.decoder.msg.Kind = Keepalive
-	s.decoder.msg.End = end
-	return &s.decoder.msg, nil
-}
-
 // Received is the last position up to which everything was delivered by Next.
 // It may be called from any goroutine.
 func (s *Stream) Received() pg.LSN { return pg.LSN(s.received.Load()) }
@@ -314,7 +228,7 @@ func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 // progress.
 func (s *Stream) Close(ctx context.Context) error {
 	defer s.conn.Close()
-	defer func() { s.release() }()
+	defer func() { s.uninterrupt() }()
 	if err := s.status.stop(); err != nil {
 		return fmt.Errorf("send last standby status: %w", err)
 	}
@@ -360,8 +274,8 @@ func (s *Stream) endCopy() error {
 
 // interruptible makes reads end when ctx does, in place of the context before.
 func (s *Stream) interruptible(ctx context.Context) {
-	if s.release != nil {
-		s.release()
+	if s.uninterrupt != nil {
+		s.uninterrupt()
 	}
 	s.ctx = ctx
 	s.deadlined = time.Time{}
@@ -370,7 +284,7 @@ func (s *Stream) interruptible(ctx context.Context) {
 		defer close(fired)
 		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
 	})
-	s.release = sync.OnceFunc(func() {
+	s.uninterrupt = sync.OnceFunc(func() {
 		if !stop() {
 			<-fired // otherwise it would end the next context's reads
 		}
@@ -395,18 +309,14 @@ func (s *Stream) cause(err error) error {
 	return err
 }
 
-func serverError(body []byte) error {
-	var e pgproto3.ErrorResponse
-	if err := e.Decode(body); err != nil {
-		return fmt.Errorf("error response: %w", err)
+// startCommand is START_REPLICATION for pgoutput's protocol version 1
+// (PostgreSQL documentation, "Streaming Replication Protocol").
+func startCommand(o Options) string {
+	publication := sqltext.Literal(pgx.Identifier{o.Publication}.Sanitize())
+	cmd := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s",
+		pgx.Identifier{o.Slot}.Sanitize(), o.Start, publication)
+	if o.Messages {
+		cmd += ", messages 'true'"
 	}
-	return catalog.Classify(pgconn.ErrorResponseToPgError(&e))
-}
-
-func serverNotice(body []byte) error {
-	var n pgproto3.NoticeResponse
-	if err := n.Decode(body); err != nil {
-		return fmt.Errorf("notice response: %w", err)
-	}
-	return catalog.NoticeError((*pgconn.Notice)(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&n))))
+	return cmd + ")"
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
@@ -22,18 +22,8 @@ import (
 // through puts a fault proxy before the source's replication connections.
 func (s *source) through(t *testing.T) *proxy.Proxy {
 	t.Helper()
-	u, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := proxy.Listen("127.0.0.1:0", u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Close() })
-	u.Host = p.Addr()
-	u.RawQuery = "sslmode=disable"
-	s.url = u.String()
+	p, behind := pgtest.Behind(t, s.url)
+	s.url = behind + "?sslmode=disable"
 	return p
 }
 
@@ -60,33 +50,6 @@ func TestStreamEndsWithItsWalsender(t *testing.T) {
 	r = s.open(t, end)
 	wantLines(t, r.all(t, s), []string{"insert public.t id=2", "commit"})
 	r.close(t)
-}
-
-// Failure modes 1 and 2: a restart loses nothing that was not confirmed.
-func TestStreamAcrossServerRestarts(t *testing.T) {
-	server := pgtest.Start(t)
-	s := newSource(t, server, `CREATE TABLE t (id int)`)
-	for i, mode := range []pgtest.Mode{pgtest.Immediate, pgtest.Fast} {
-		s.exec(t, fmt.Sprintf(`INSERT INTO t VALUES (%d)`, 10*i), fmt.Sprintf(`INSERT INTO t VALUES (%d)`, 10*i+1))
-		r := s.open(t, 0)
-		first := commitOf(t, r.upToCommit(t)).End
-		r.Confirm(first)
-		if mode == pgtest.Fast { // waits for readers that do not follow
-			r.close(t)
-		}
-		server.Restart(t, mode)
-		if mode == pgtest.Immediate {
-			if err := r.failure(t); failure.ClassOf(err) != failure.Transient {
-				t.Errorf("next: %v; want a transient error", err)
-			}
-		}
-		s.sql = connect(t, s.url)
-		r = s.open(t, first)
-		second := r.all(t, s)
-		wantLines(t, second, []string{fmt.Sprintf("insert public.t id=%d", 10*i+1), "commit"})
-		r.Confirm(commitOf(t, second).End)
-		r.close(t)
-	}
 }
 
 // Failure mode 15, and the server's half of it.
@@ -158,11 +121,15 @@ func TestStreamSurvivesTornAndDamagedBytes(t *testing.T) {
 // while it cannot send because nobody reads.
 func TestStreamRepliesWhileItsCallerIsBusy(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int, v text)`)
-	s.exec(t, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET wal_sender_timeout = ''10s''', current_database()); END $$`,
-		`INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 20000) g`)
+	s.exec(t, `INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 20000) g`)
 	r := s.open(t, 0)
 	r.until(t, func(m *Message) bool { return m.Kind == Insert })
-	s.await(t, `SELECT coalesce(reply_time > backend_start + interval '12 s', false) FROM pg_stat_replication WHERE pid = `+s.walsender())
+	ctx := pgtest.Context(t) // bounds the replies
+	for heard := map[string]bool{}; len(heard) < 10; {
+		var at string
+		must.Do(t, s.sql.QueryRow(ctx, `SELECT coalesce(reply_time::text, '') FROM pg_stat_replication WHERE pid = `+s.walsender()).Scan(&at))
+		heard[at] = true
+	}
 	if got := len(lines(r.all(t, s))); got != 20000 {
 		t.Errorf("%d rows and commits after the first row; want 20000", got)
 	}
@@ -171,20 +138,19 @@ func TestStreamRepliesWhileItsCallerIsBusy(t *testing.T) {
 
 func TestNextEndsWithItsContext(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
-	s.options.StatusInterval = time.Minute // nothing arrives meanwhile
+	s.options.StatusInterval, s.options.LivenessTimeout = never, never // nothing else ends it
 	s.exec(t, `INSERT INTO t VALUES (1)`)
 	r := s.open(t, 0)
 	end := commitOf(t, r.upToCommit(t)).End
 	reason := errors.New("that is enough")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, reason)
 	defer cancel()
-	started := time.Now()
 	var err error
 	for err == nil {
 		_, err = r.Next(ctx)
 	}
-	if took := time.Since(started); !errors.Is(err, reason) || took > s.options.LivenessTimeout/2 {
-		t.Errorf("next: %v after %s; want the context's cause at once", err, took)
+	if !errors.Is(err, reason) {
+		t.Errorf("next: %v; want the context's cause", err)
 	}
 	// An interrupted stream still confirms.
 	r.Confirm(end)
@@ -196,16 +162,15 @@ func TestNextEndsWithItsContext(t *testing.T) {
 
 func TestCloseEndsWithItsContext(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t))
+	s.options.LivenessTimeout = never // nothing else ends it
 	p := s.through(t)
 	r := s.open(t, 0)
 	p.Set(proxy.Down, proxy.Fault{Swallow: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	r.closed = true
-	started := time.Now()
-	err := r.Close(ctx)
-	if took := time.Since(started); !errors.Is(err, context.DeadlineExceeded) || took > s.options.LivenessTimeout/2 {
-		t.Errorf("close: %v after %s; want %v at once", err, took, context.DeadlineExceeded)
+	if err := r.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("close: %v; want %v", err, context.DeadlineExceeded)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -127,9 +128,7 @@ func TestStreamNamesColumnTypes(t *testing.T) {
 	wantLines(t, got, []string{"insert public.t id=018f6f0e-7d6c-7cc0-8000-000000000000 m=ok g={a,b} j={} n=1", "commit"})
 	insert := got[slices.IndexFunc(got, func(m Message) bool { return m.Kind == Insert })]
 	var mood uint32
-	if err := s.sql.QueryRow(pgtest.Context(t), `SELECT 'mood'::regtype::oid`).Scan(&mood); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.sql.QueryRow(pgtest.Context(t), `SELECT 'mood'::regtype::oid`).Scan(&mood))
 	want := []pg.Column{{Name: "id", Type: 2950, Identity: true}, {Name: "m", Type: mood, Identity: false}, {Name: "g", Type: 1009, Identity: false}, {Name: "j", Type: 3802, Identity: false}, {Name: "n", Type: 23, Identity: false}}
 	if cols := insert.Row.Relation.Columns; !slices.Equal(cols, want) {
 		t.Errorf("columns %v; want %v", cols, want)
@@ -197,9 +196,7 @@ func TestStreamDeliversLargeValues(t *testing.T) {
 	var want []string
 	for i, n := range sizes {
 		want = append(want, strings.Repeat(string(rune('a'+i)), n))
-		if _, err := s.sql.Exec(pgtest.Context(t), `INSERT INTO t VALUES ($1, $2)`, i, want[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.sql.Exec(pgtest.Context(t), `INSERT INTO t VALUES ($1, $2)`, i, want[i]))(t)
 	}
 	i := 0
 	for _, m := range r.all(t, s) {

@@ -8,23 +8,19 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func filePlace(t *testing.T) place {
 	path := filepath.Join(t.TempDir(), "checkpoint.json")
 	return place{
 		open: func(t *testing.T, key string) checkpoint.Store {
-			s, err := NewFile(path, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(NewFile(path, key))(t)
 			return s
 		},
 		write: func(t *testing.T, key, value string) {
 			doc := fmt.Sprintf(`{"key": %q, "checkpoint": %s}`, key, value)
-			if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(doc), 0o600))
 		},
 	}
 }
@@ -44,13 +40,8 @@ func TestFileThatIsNoJSONIsRefused(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "text": "hello", "torn": `{"key": "a", "check`, "null": "null"} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "checkpoint.json")
-			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			s, err := NewFile(path, "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+			s := must.Get(NewFile(path, "a"))(t)
 			wantRefusal(t, s, "is not a checkpoint of cdc-outbox")
 		})
 	}
@@ -58,11 +49,8 @@ func TestFileThatIsNoJSONIsRefused(t *testing.T) {
 
 // Trying again would not make a file of it.
 func TestFileThatIsADirectoryIsRefused(t *testing.T) {
-	s, err := NewFile(t.TempDir(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _, err = s.Load(t.Context())
+	s := must.Get(NewFile(t.TempDir(), "a"))(t)
+	_, _, err := s.Load(t.Context())
 	for what, err := range map[string]error{"Load": err, "Writable": Writable(t.Context(), s)} {
 		if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
 			t.Errorf("%s = %v, want a configuration error with a remedy", what, err)
@@ -79,10 +67,7 @@ func TestFileNeedsItsDirectory(t *testing.T) {
 
 func TestFileLeavesNothingElseBehind(t *testing.T) {
 	dir := t.TempDir()
-	s, err := NewFile(filepath.Join(dir, "checkpoint.json"), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(NewFile(filepath.Join(dir, "checkpoint.json"), "a"))(t)
 	save(t, s, sample(1))
 	save(t, s, sample(2))
 	entries, err := os.ReadDir(dir)

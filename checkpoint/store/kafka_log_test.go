@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // fakeLog is a partition with gaps; a read returns a few records.
@@ -54,10 +56,7 @@ func TestNewestFindsTheLastRecordThroughGaps(t *testing.T) {
 			last[key] = off
 		}
 		for _, key := range []string{"0", "1", "2", "never"} {
-			found, err := newest(t.Context(), l, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(newest(t.Context(), l, key))(t)
 			want, ok := last[key]
 			if !ok && len(found) == 0 {
 				continue

@@ -3,10 +3,15 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // Open opens the store that cfg chooses. key names the checkpoint where cfg.Key
@@ -28,4 +33,88 @@ func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, princip
 		return none{}, nil
 	}
 	return nil, fmt.Errorf("checkpoint.store: unknown store %q", cfg.Store)
+}
+
+// Options say where the acked position is kept beside the slot, as the section
+// checkpoint has them.
+type Options struct {
+	// Store is StoreKafka, StorePostgres, StoreFile or StoreNone.
+	Store string `yaml:"store"`
+	Topic string `yaml:"topic"` // StoreKafka
+	Table string `yaml:"table"` // StorePostgres
+	Path  string `yaml:"path"`  // StoreFile
+	// Key names this connector's checkpoint among others in the same store;
+	// empty means database/slot.
+	Key string `yaml:"key"`
+	// Interval is the longest time between an ack and its checkpoint and
+	// confirmation.
+	Interval time.Duration `yaml:"interval"`
+}
+
+// Values of Options.Store.
+const (
+	StoreKafka    = "kafka"
+	StorePostgres = "postgres"
+	StoreFile     = "file"
+	StoreNone     = "none"
+)
+
+// DefaultOptions are what an empty section means.
+func DefaultOptions() Options {
+	return Options{
+		Store:    StoreKafka,
+		Topic:    "cdc-outbox.checkpoints",
+		Table:    "cdc_outbox_checkpoints",
+		Interval: 100 * time.Millisecond,
+	}
+}
+
+// Validate reports what cannot work.
+func (o *Options) Validate(report setting.Report) {
+	report.OneOf("checkpoint.store", o.Store, StoreKafka, StorePostgres, StoreFile, StoreNone)
+	report.Between("checkpoint.interval", o.Interval, time.Millisecond, time.Minute)
+	switch o.Store {
+	case StoreKafka:
+		report.Topic("checkpoint.topic", o.Topic)
+	case StorePostgres:
+		if _, err := pg.ParseTable(o.Table); err != nil {
+			report.Problem("checkpoint.table", err.Error(), pg.TableRemedy)
+		}
+	case StoreFile:
+		if o.Path == "" {
+			report.Problem("checkpoint.path", "is required by checkpoint.store: file", "name a file on a disk that survives a restart")
+		}
+	}
+}
+
+// none keeps nothing: the slot's own confirmed position is all there is, and a
+// slot that was recreated or advanced goes unnoticed.
+type none struct{}
+
+func (none) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
+	return checkpoint.Checkpoint{}, false, nil
+}
+func (none) Save(context.Context, checkpoint.Checkpoint) error { return nil }
+func (none) Close()                                            {}
+
+// ShareRemedy says how the instances of one connector come to see the same
+// checkpoint.
+func ShareRemedy(cfg Options) string {
+	if cfg.Store == StoreFile {
+		return "instances on several machines must see one file: put checkpoint.path (" + cfg.Path + ") on storage that they share, " +
+			"or set checkpoint.store to kafka or postgres on all of them"
+	}
+	return "give all instances of the connector the same checkpoint.store, with the same topic or table, and checkpoint.key"
+}
+
+// OwnFile adds to a loss that Verify found what else may be behind it where the
+// checkpoint is in a file: the slot went on for an instance on another machine,
+// which has a file of its own.
+func OwnFile(err error, cfg Options, stored *checkpoint.Checkpoint, slot catalog.Slot) error {
+	if cfg.Store != StoreFile || failure.ClassOf(err) != failure.Loss || stored == nil || slot.ConfirmedFlush <= stored.LSN {
+		return err
+	}
+	return failure.Lossf("if an instance on another machine read the slot meanwhile, nothing is missing: copy its checkpoint file here; "+ShareRemedy(cfg)+
+		". Otherwise "+failure.RemedyOf(err),
+		"%w; or it was read by an instance on another machine that keeps its checkpoint in a file of its own, and %s is old", err, cfg.Path)
 }

@@ -9,11 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 func postgresPlace(t *testing.T) place {
@@ -22,10 +25,7 @@ func postgresPlace(t *testing.T) place {
 
 func postgresAt(url, table string) place {
 	open := func(t *testing.T, key string) checkpoint.Store {
-		s, err := NewPostgres(limited(t), url, table, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(NewPostgres(limited(t), url, table, key))(t)
 		return s
 	}
 	return place{
@@ -39,14 +39,9 @@ func postgresAt(url, table string) place {
 
 func exec(t *testing.T, url, sql string, args ...any) {
 	t.Helper()
-	conn, err := pgx.Connect(limited(t), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(limited(t), url))(t)
 	defer conn.Close(limited(t))
-	if _, err := conn.Exec(limited(t), sql, args...); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(limited(t), sql, args...))(t)
 }
 
 func TestPostgresTableNames(t *testing.T) {
@@ -87,15 +82,10 @@ func TestPostgresReadsThePasswordFileEachTime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pgpass")
 	rotate := func(password string) {
 		exec(t, admin, `ALTER ROLE checkpoint_rotated PASSWORD '`+password+`'`)
-		if err := os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600))
 	}
 	rotate("first")
-	u, err := url.Parse(withParameter(t, admin, "passfile", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(withParameter(t, admin, "passfile", file)))(t)
 	u.User = url.User("checkpoint_rotated")
 	s := postgresAt(u.String(), "rotated").store(t, "a")
 	save(t, s, sample(1))
@@ -110,10 +100,7 @@ func TestPostgresReadsThePasswordFileEachTime(t *testing.T) {
 // withParameter returns the URL with one more parameter.
 func withParameter(t *testing.T, to, name, value string) string {
 	t.Helper()
-	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(to))(t)
 	query := u.Query()
 	query.Set(name, value)
 	u.RawQuery = query.Encode()
@@ -148,32 +135,67 @@ func TestPostgresLoadBesideASave(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	s := postgresAt(url, "checkpoints").store(t, "a")
 	save(t, s, sample(1))
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE checkpoints IN SHARE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "BEGIN; LOCK TABLE checkpoints IN SHARE MODE"))(t)
 	saved := make(chan error, 1)
 	go func() { saved <- s.Save(limited(t), sample(2)) }()
 	const waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	for blocked := false; !blocked; {
-		if err := conn.QueryRow(limited(t), waits).Scan(&blocked); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.QueryRow(limited(t), waits).Scan(&blocked))
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, _, err := s.Load(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Load beside the save = %v, want it to wait", err)
 	}
-	if _, err := conn.Exec(t.Context(), "ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "ROLLBACK"))(t)
 	if err := <-saved; err != nil {
 		t.Errorf("Save = %v", err)
 	}
+	wantLoad(t, s, sample(2))
+}
+
+const storeSessions = `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`
+
+// What a save that was given up still does, when its server process or the network
+// comes to, does not set back what was saved since: the slot is confirmed up to
+// there.
+func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Shared(t).NewDatabase(t)
+	s := postgresAt(url, "checkpoints").store(t, "a")
+	save(t, s, sample(1))
+	thaw := pgtest.Freeze(t, url, storeSessions)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := s.Save(ctx, sample(2)); err == nil {
+		t.Fatal("the frozen server answered")
+	}
+	save(t, s, sample(3))
+	thaw()
+	conn := must.Get(pgx.Connect(limited(t), url))(t)
+	defer conn.Close(limited(t))
+	late := true
+	for late { // until limited ends it
+		must.Do(t, conn.QueryRow(limited(t), `SELECT count(*) > 1 FROM pg_stat_activity WHERE `+storeSessions).Scan(&late))
+	}
+	wantLoad(t, s, sample(3))
+}
+
+// A table that somebody has locked is said to be so.
+func TestPostgresSaveIntoALockedTable(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Shared(t).NewDatabase(t)
+	s := postgresAt(withParameter(t, url, "lock_timeout", "100"), "checkpoints").store(t, "a")
+	save(t, s, sample(1))
+	conn := must.Get(pgx.Connect(limited(t), url))(t)
+	defer conn.Close(limited(t))
+	must.Get(conn.Exec(limited(t), `BEGIN; LOCK TABLE checkpoints`))(t)
+	if err := s.Save(context.WithoutCancel(t.Context()), sample(2)); sqlstate.Of(err) != pgerrcode.LockNotAvailable {
+		t.Errorf("Save = %v", err)
+	}
+	must.Get(conn.Exec(limited(t), `ROLLBACK`))(t)
+	save(t, s, sample(2))
 	wantLoad(t, s, sample(2))
 }

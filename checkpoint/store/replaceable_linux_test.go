@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // A directory that can be written to is not enough: the file in it is to be
@@ -20,9 +21,7 @@ func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 	for name, hold := range map[string]func(t *testing.T, path string){
 		"a mount of its own": func(t *testing.T, path string) {
 			source := filepath.Join(t.TempDir(), "source")
-			if err := os.WriteFile(source, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(source, nil, 0o600))
 			if err := syscall.Mount(source, path, "", syscall.MS_BIND, ""); err != nil {
 				t.Skipf("mount: %v", err)
 			}
@@ -34,18 +33,13 @@ func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 		},
 		"another user's": func(t *testing.T, path string) {
 			dir := filepath.Dir(path)
-			if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, os.ModeSticky|0o777)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, os.ModeSticky|0o777)))
 			asNobody(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "check point.json") // with a space, which mountinfo escapes
-			s, err := NewFile(path, "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(NewFile(path, "a"))(t)
 			save(t, s, sample(1))
 			if err := Writable(t.Context(), s); err != nil {
 				t.Fatalf("before: %v", err)

@@ -2,14 +2,19 @@ package store
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // place is where stores of one kind keep their checkpoints, for one test.
 type place struct {
@@ -94,9 +99,7 @@ var conformance = []struct {
 	{"forgotten", func(t *testing.T, p place) {
 		s := p.store(t, "a")
 		for range 2 { // nothing to forget is fine
-			if err := Forget(limited(t), s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, Forget(limited(t), s))
 			wantNone(t, s)
 			save(t, s, sample(1))
 			wantLoad(t, s, sample(1))
@@ -167,18 +170,13 @@ func sample(n uint64) checkpoint.Checkpoint {
 
 func mustEncode(t *testing.T, cp checkpoint.Checkpoint) string {
 	t.Helper()
-	b, err := encode(cp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(encode(cp))(t)
 	return string(b)
 }
 
 func save(t *testing.T, s checkpoint.Store, cp checkpoint.Checkpoint) {
 	t.Helper()
-	if err := s.Save(limited(t), cp); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Save(limited(t), cp))
 }
 
 func wantLoad(t *testing.T, s checkpoint.Store, want checkpoint.Checkpoint) {
@@ -209,4 +207,23 @@ func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func TestOpenNamesTheCheckpoint(t *testing.T) {
+	cfg := Options{Store: StoreFile, Path: filepath.Join(t.TempDir(), "c.json")}
+	open := func(cfg Options, key string) checkpoint.Store {
+		s := must.Get(Open(t.Context(), cfg, key, nil, "", ""))(t)
+		t.Cleanup(s.Close)
+		return s
+	}
+	save(t, open(cfg, "app/slot"), sample(1))
+	wantRefusal(t, open(cfg, "app/other"), `"app/slot"`)
+
+	cfg.Key = "app/slot" // wins over the default
+	wantLoad(t, open(cfg, "app/other"), sample(1))
+
+	if _, err := Open(t.Context(), Options{Store: "paper"}, "a", nil, "", ""); err == nil {
+		t.Error("opened a store that does not exist")
+	}
+	wantNone(t, open(Options{Store: StoreNone}, "a"))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -63,9 +64,7 @@ func TestRecordsOfMessagesAreThoseOfRows(t *testing.T) {
 // record is an event as printed, without its origin.
 func record(t *testing.T, line string) (event map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(line), &event); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(line), &event))
 	delete(event, "table")
 	delete(event, "seq")
 	return event

@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -177,4 +178,29 @@ func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
 			return nil, err
 		}
 	}
+}
+
+// poll runs a pipeline that needs neither slot nor checkpoint.
+func (p *pipeline) poll(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
+	limit, _ := p.bounds()
+	r, err := poll.New(poll.Parts{
+		Options:          p.cfg.Source.Poll,
+		URL:              p.cfg.Source.URL.Reveal(),
+		Tables:           p.cfg.Source.Tables,
+		Event:            p.cfg.Event,
+		Route:            p.cfg.Route,
+		OnBadEvent:       p.cfg.Errors.OnBadEvent,
+		DrainTimeout:     p.cfg.Errors.DrainTimeout,
+		MaxBufferedBytes: limit,
+
+		Open:    open,
+		Metrics: p.metrics,
+		Kafka:   down,
+		Log:     p.log,
+	})
+	if err != nil {
+		return err
+	}
+	p.health.set(r.Health())
+	return r.Run(ctx)
 }

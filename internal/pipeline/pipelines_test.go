@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -41,7 +41,7 @@ func TestPipelinesAreIsolated(t *testing.T) {
 	cfg.Pipelines[2].Config.Errors.DrainTimeout = 100 * time.Millisecond
 	cfg.HTTP.Listen = "127.0.0.1:0"
 	c := start(t, cfg)
-	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+	wait(t, "readiness", c.ready)
 
 	pgtest.Exec(t, db, `INSERT INTO orders DEFAULT VALUES`, `INSERT INTO billing DEFAULT VALUES`, `INSERT INTO audit DEFAULT VALUES`)
 	wait(t, "the first events", func() bool {
@@ -88,10 +88,7 @@ func TestPipelinesAreIsolated(t *testing.T) {
 // is back by then.
 func dropSlot(t *testing.T, url, name string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(t.Context()) }()
 	for _, sql := range []string{
 		`SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active`,
@@ -142,20 +139,8 @@ func published(name string, n int) string {
 	return fmt.Sprintf("cdc_outbox_events_published_total{pipeline=%q,topic=\"isolated.%s\"} %d\n", name, name, n)
 }
 
-// body asks for url and returns the answer, or "".
-func body(url string) string {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	answer, err := client.Get(url)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(answer.Body)
-	return string(text)
-}
-
-// An error during a stop is reported as such: it does not say that others go
-// on, and asks nobody to do anything.
+// What goes wrong during a stop is told as that: nobody goes on, and nobody is
+// asked to do anything.
 func TestPipelineThatFailsToStop(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	p := &pipeline{name: "orders", log: zap.New(core), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}

@@ -15,14 +15,17 @@ import (
 // errUnasked is why a pipeline is not ready before the first answer of a broker.
 var errUnasked = errors.New("no broker has answered yet")
 
-// newProbe returns the probe of the pipeline's brokers, or nil where it has no
-// brokers. It calls tell at once: no broker has answered yet.
+// probePace is how often brokers are asked, tests more often.
+var probePace = sink.UsualPace
+
+// newProbe returns the probe of the pipeline's brokers, nil where it has none.
+// Until its first answer tell knows that none has answered.
 func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	if p.cfg.Sink.Kafka == nil {
 		return nil, nil
 	}
 	tell(errUnasked)
-	return sink.NewProbe(*p.cfg.Sink.Kafka)
+	return sink.NewProbe(*p.cfg.Sink.Kafka, probePace)
 }
 
 // watch runs the probe until the returned function is called. That function

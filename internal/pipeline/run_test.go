@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,11 +18,15 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -85,16 +90,14 @@ func TestRunPublishesAnswersAndDrains(t *testing.T) {
 	pgtest.Exec(t, db, `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)
 	cfg := stdoutConfig(db)
 	c := start(t, cfg)
-	wait(t, "readiness", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+	wait(t, "readiness", c.ready)
 	pgtest.Exec(t, db, `INSERT INTO outbox VALUES ('6f1e4c0a-0000-4000-8000-000000000001', 'order', 'o-1', 'Placed', '{"n": 1}')`)
 	wait(t, "the event", func() bool { return strings.Contains(c.stdout.String(), "\n") })
 	if err := c.stop(); err != nil {
 		t.Fatalf("Run = %v", err)
 	}
 	var event struct{ Topic, Key, Value string }
-	if err := json.Unmarshal([]byte(c.stdout.String()), &event); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(c.stdout.String()), &event))
 	if event.Topic != "outbox.event.order" || event.Key != "o-1" || event.Value != `{"n": 1}` {
 		t.Errorf("published %+v", event)
 	}
@@ -131,14 +134,11 @@ func TestRunEndsWithTheRelaysError(t *testing.T) {
 }
 
 func TestRunRefusesAnAddressInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	cfg := stdoutConfig("postgres://nobody@127.0.0.1:1/app")
 	cfg.HTTP.Listen = taken.Addr().String()
-	err = Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Metrics: metrics.New("", ""), Stdout: io.Discard})
+	err := Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Metrics: metrics.New("", ""), Stdout: io.Discard})
 	if failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("Run = %v, want class Config naming http.listen", err)
 	}
@@ -154,31 +154,52 @@ func stdoutConfig(url string) config.Config {
 	return cfg
 }
 
-// code asks for url and returns the status, or 0.
-func code(url string) int {
+// kafkaConfig is stdoutConfig with brokers, a slot and a checkpoint file.
+func kafkaConfig(t *testing.T, url, slot string, brokers ...string) config.Config {
+	t.Helper()
+	cfg := stdoutConfig(url)
+	cfg.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	cfg.Sink.Kafka.Brokers = brokers
+	cfg.Source.Slot = slot
+	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	return cfg
+}
+
+// active returns once the instance is.
+func (r running) active(t *testing.T) running {
+	t.Helper()
+	wait(t, "the instance to be active", func() bool { return r.role() == role.Active })
+	return r
+}
+
+// ready tells whether readiness is well.
+func (r running) ready() bool { return code(r.base+"/readyz") == http.StatusOK }
+
+// standsBy returns once the instance does.
+func (r running) standsBy(t *testing.T) {
+	t.Helper()
+	wait(t, "the instance to stand by", func() bool { return r.role() == role.Standby })
+}
+
+// get asks for url and returns the status and the text; 0 without an answer.
+func get(url string) (code int, text string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	answer, err := client.Get(url)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
 	defer func() { _ = answer.Body.Close() }()
-	_, _ = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode
+	all, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(all)
 }
+
+func code(url string) int { n, _ := get(url); return n }
+
+func body(url string) string { _, text := get(url); return text }
 
 func wait(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for !met() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited for %s in vain", what)
-		case <-poll.C:
-		}
-	}
+	await.Until(t, what, met)
 }
 
 // lockedBuffer is a buffer for a writer and a reader.
@@ -197,4 +218,76 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+var _ poll.Metrics = (*metrics.Metrics)(nil)
+
+func TestRunPolls(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	pgtest.Exec(t, db, `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
+		created_at timestamptz DEFAULT now(), published boolean NOT NULL DEFAULT false)`)
+	cfg := stdoutConfig(db)
+	cfg.Source.Mode = config.ModePoll
+	cfg.Event.PositionHeaders = false
+	c := start(t, cfg)
+	wait(t, "readiness", c.ready)
+	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{"n": 1}')`)
+	wait(t, "the event", func() bool { return strings.Contains(c.stdout.String(), `"key":"o-1"`) })
+	if got := code(c.base + "/status"); got != http.StatusOK {
+		t.Errorf("/status answers %d", got)
+	}
+	if err := c.stop(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+const polledOutbox = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
+	created_at timestamptz DEFAULT now(), published boolean NOT NULL DEFAULT false)`
+
+// role is what /status says.
+func (r running) role() string {
+	var status struct{ Role string }
+	_ = json.Unmarshal([]byte(body(r.base+"/status")), &status)
+	return status.Role
+}
+
+// An instance is cut off, another one goes on and publishes. The first one comes
+// back as its spare, in the same process, and takes over when the other stops.
+func TestInstanceThatWasOvertakenStandsBy(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	pgtest.Exec(t, db, `CREATE TABLE outbox (id text PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)
+	insert := func(id int) {
+		pgtest.Exec(t, db, fmt.Sprintf(`INSERT INTO outbox VALUES ('e%d', 'order', 'o-1', 'Placed', '{"n": %d}')`, id, id))
+	}
+	published := func(r running, id int) func() bool {
+		return func() bool { return strings.Contains(r.stdout.String(), fmt.Sprintf(`\"n\": %d`, id)) }
+	}
+	line, behindURL := pgtest.Behind(t, db)
+	cfg := stdoutConfig(db)
+	cfg.Source.Slot = "connector_takeover"
+	cfg.Checkpoint.Store, cfg.Checkpoint.Path = store.StoreFile, filepath.Join(t.TempDir(), "checkpoint")
+	behind := cfg
+	behind.Source.URL = setting.Secret(behindURL)
+
+	first := start(t, behind).active(t)
+	insert(1)
+	wait(t, "the first event", published(first, 1))
+	line.Refuse(true)
+	line.Cut()
+	second := start(t, cfg).active(t)
+	insert(2)
+	wait(t, "the second event", published(second, 2))
+	line.Refuse(false)
+	wait(t, "the first to stand by", func() bool { return first.role() == "standby" && code(first.base+"/readyz") == http.StatusOK })
+	if err := second.stop(); err != nil {
+		t.Errorf("Run = %v for the second", err)
+	}
+	insert(3)
+	wait(t, "the third event", published(first, 3))
+	if err := first.stop(); err != nil {
+		t.Errorf("Run = %v for the first", err)
+	}
+	if strings.Contains(first.stdout.String(), `\"n\": 2`) {
+		t.Error("the first published again what the second had published")
+	}
 }

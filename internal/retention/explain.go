@@ -38,8 +38,8 @@ func notByTime(table pg.Table) error {
 		"%s is partitioned, but not by ranges of time", table)
 }
 
-// explain adds what to do about an error of PostgreSQL, or is nil for nil.
-func explain(err error) error {
+// withRemedy adds what to do about an error of PostgreSQL, or is nil for nil.
+func withRemedy(err error) error {
 	remedy, ok := remedies[sqlstate.Of(err)]
 	if !ok {
 		return err

@@ -37,8 +37,8 @@ func readHorizon(ctx context.Context, conn *pgx.Conn) (horizon, error) {
 
 // horizons moves a horizon forward as the confirmed position passes it.
 type horizons struct {
-	settled horizon // everything before it is confirmed; zero at first
-	next    horizon
+	confirmed horizon // everything before it is confirmed; zero at first
+	next      horizon
 }
 
 // advance settles the next horizon if the confirmed position has reached it,
@@ -48,7 +48,7 @@ func (h *horizons) advance(ctx context.Context, conn *pgx.Conn, confirmed pg.LSN
 		if confirmed < h.next.lsn {
 			return nil
 		}
-		h.settled = h.next
+		h.confirmed = h.next
 	}
 	next, err := readHorizon(ctx, conn)
 	if err != nil {

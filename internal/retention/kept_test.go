@@ -2,6 +2,7 @@ package retention_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,13 +12,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
-
-const patience = time.Minute
 
 const insert = `INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', $1, now() - $2::interval)`
 
@@ -70,10 +72,7 @@ func startOn(t *testing.T, server *pgtest.Server, schema string, adapt func(*ret
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -89,22 +88,15 @@ func (k kept) exec(statements ...string) {
 
 func (k kept) insert(typ, age string) {
 	k.t.Helper()
-	if _, err := k.conn.Exec(k.t.Context(), insert, typ, age); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Get(k.conn.Exec(k.t.Context(), insert, typ, age))(k.t)
 }
 
 // end is the end of the log.
 func (k kept) end() uint64 {
 	k.t.Helper()
 	var text string
-	if err := k.conn.QueryRow(k.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&text); err != nil {
-		k.t.Fatal(err)
-	}
-	lsn, err := pglogrepl.ParseLSN(text)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.conn.QueryRow(k.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&text))
+	lsn := must.Get(pglogrepl.ParseLSN(text))(k.t)
 	return uint64(lsn)
 }
 
@@ -129,24 +121,31 @@ func (k kept) count(where string) int64 { return k.value(`SELECT count(*) FROM o
 
 func (k kept) value(query string) (n int64) {
 	k.t.Helper()
-	if err := k.conn.QueryRow(k.t.Context(), query).Scan(&n); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.conn.QueryRow(k.t.Context(), query).Scan(&n))
 	return n
 }
 
 func (k kept) await(what string, met func() bool) {
 	k.t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for !met() {
-		select {
-		case <-deadline.C:
-			k.t.Fatalf("waited for %s in vain", what)
-		case <-poll.C:
-		}
+	await.Until(k.t, what, met)
+}
+
+// gone waits, confirming all, until oldPartition is dropped.
+func (k kept) gone() {
+	k.t.Helper()
+	k.await("the partition to go", func() bool { k.confirmAll(); return k.there() == 0 })
+}
+
+// there is 1 while the table of oldPartition exists, else 0.
+func (k kept) there() int64 {
+	k.t.Helper()
+	return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`)
+}
+
+// withAndWithoutDefault runs a test with a default partition and without.
+func withAndWithoutDefault(t *testing.T, test func(t *testing.T, schema string, withDefault bool)) {
+	for withDefault, schema := range map[bool]string{true: outbox.PartitionedSchema, false: outbox.PartitionedSchema + `; DROP TABLE outbox_default`} {
+		t.Run(fmt.Sprintf("default partition %t", withDefault), func(t *testing.T) { test(t, schema, withDefault) })
 	}
 }
 

@@ -1,7 +1,6 @@
 package retention_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -11,38 +10,29 @@ import (
 )
 
 func TestPartitionsComeAndGo(t *testing.T) {
-	for _, withDefault := range []bool{true, false} {
-		t.Run(fmt.Sprintf("default partition %t", withDefault), func(t *testing.T) {
-			schema := outbox.PartitionedSchema
-			if !withDefault {
-				schema += ";DROP TABLE outbox_default"
-			}
-			k := start(t, schema+`;
-				CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00');
-				INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'old', '2020-01-01 12:00+00')`)
-			k.await("partitions for today and the next two days", func() bool {
-				return k.value(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`) >= 3
-			})
-			k.insert("young", "-1 hour")
-			k.confirmAll() // up to here the old partition may be detached
-			k.await("the old partition to be detached", func() bool {
-				k.confirmAll()
-				return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
-			})
-			k.await("the old partition to go", func() bool {
-				k.confirmAll()
-				return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
-			})
-			if got := k.count("type = 'young'"); got != 1 {
-				t.Error("the young row went")
-			}
-			k.await("word of it", func() bool { return k.observer.dropped.Load() == 1 })
-			k.await("word of all that were created", func() bool { // a fourth one at midnight
-				return k.observer.created.Load() == k.value(`SELECT count(*) FROM pg_inherits
-					WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`)
-			})
+	withAndWithoutDefault(t, func(t *testing.T, schema string, withDefault bool) {
+		k := start(t, schema+`;
+			CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00');
+			INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'old', '2020-01-01 12:00+00')`)
+		k.await("partitions for today and the next two days", func() bool {
+			return k.value(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`) >= 3
 		})
-	}
+		k.insert("young", "-1 hour")
+		k.confirmAll() // up to here the old partition may be detached
+		k.await("the old partition to be detached", func() bool {
+			k.confirmAll()
+			return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
+		})
+		k.gone()
+		if got := k.count("type = 'young'"); got != 1 {
+			t.Error("the young row went")
+		}
+		k.await("word of it", func() bool { return k.observer.dropped.Load() == 1 })
+		k.await("word of all that were created", func() bool { // a fourth one at midnight
+			return k.observer.created.Load() == k.value(`SELECT count(*) FROM pg_inherits
+				WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`)
+		})
+	})
 }
 
 // TestDetachedPartitionWaitsForConfirmation detaches a partition with an event
@@ -55,18 +45,13 @@ func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k.passes(1)
 	if _, err := k.conn.Exec(t.Context(), `INSERT INTO outbox (aggregatetype, aggregateid, type, created_at)
 		VALUES ('a', '1', 'late', '2020-01-01 12:00+00')`); err != nil {
-		k.await("the partition to be detached", func() bool {
-			return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
-		})
+		k.await("the partition to be detached", k.detached)
 	}
 	k.passes(3)
-	if k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) != 1 {
+	if k.there() != 1 {
 		t.Fatal("the partition was dropped although its events are not confirmed")
 	}
-	k.await("the partition to go", func() bool {
-		k.confirmAll()
-		return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
-	})
+	k.gone()
 }
 
 // TestAttachedAgain is a partition that an operator attaches after it was
@@ -84,47 +69,35 @@ func TestAttachedAgain(t *testing.T) {
 		`ALTER TABLE outbox DETACH PARTITION outbox_p20200101`)
 	k.confirmed.Store(before)
 	k.passes(3)
-	if k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) != 1 {
+	if k.there() != 1 {
 		t.Fatal("the partition was dropped although its event is not confirmed")
 	}
-	k.await("the partition to go", func() bool {
-		k.confirmAll()
-		return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
-	})
+	k.gone()
 }
 
 // TestOperatorsCommentStays: the mark of a detached partition goes behind it, and
 // alone.
 func TestOperatorsCommentStays(t *testing.T) {
 	const note = "of the billing team''s; ask before you touch it \\"
-	for _, withDefault := range []bool{true, false} {
-		t.Run(fmt.Sprintf("default partition %t", withDefault), func(t *testing.T) {
-			schema := outbox.PartitionedSchema
-			if !withDefault {
-				schema += "; DROP TABLE outbox_default"
-			}
-			k := start(t, schema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS '`+note+`'`)
-			k.passes(4) // that it has expired is known
-			k.confirmAll()
-			k.await("the partition to be detached", k.detached)
-			if k.value(`SELECT count(*) FROM pg_description WHERE description LIKE '`+strings.ReplaceAll(note, `\`, `\\`)+`' || E'\n' || 'cdc-outbox: %'`) != 1 {
-				t.Error("the comment is not the operator's with the mark behind it")
-			}
-			k.exec(`ALTER TABLE outbox ATTACH PARTITION outbox_p20200101 FOR VALUES FROM ('2120-01-01 00:00+00') TO ('2120-01-02 00:00+00')`)
-			k.await("the mark to go", func() bool {
-				return k.value(`SELECT count(*) FROM pg_description WHERE description = '`+note+`'`) == 1
-			})
+	withAndWithoutDefault(t, func(t *testing.T, schema string, withDefault bool) {
+		k := start(t, schema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS '`+note+`'`)
+		k.passes(4) // that it has expired is known
+		k.confirmAll()
+		k.await("the partition to be detached", k.detached)
+		if k.value(`SELECT count(*) FROM pg_description WHERE description LIKE '`+strings.ReplaceAll(note, `\`, `\\`)+`' || E'\n' || 'cdc-outbox: %'`) != 1 {
+			t.Error("the comment is not the operator's with the mark behind it")
+		}
+		k.exec(`ALTER TABLE outbox ATTACH PARTITION outbox_p20200101 FOR VALUES FROM ('2120-01-01 00:00+00') TO ('2120-01-02 00:00+00')`)
+		k.await("the mark to go", func() bool {
+			return k.value(`SELECT count(*) FROM pg_description WHERE description = '`+note+`'`) == 1
 		})
-	}
+	})
 }
 
 // TestCommentedPartitionGoes: what an operator wrote keeps none.
 func TestCommentedPartitionGoes(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS 'a note'`)
-	k.await("the partition to go", func() bool {
-		k.confirmAll()
-		return k.value(`SELECT count(*) FROM pg_class WHERE relname = 'outbox_p20200101'`) == 0
-	})
+	k.gone()
 }
 
 // TestMarkOfAPartitionThatIsKeptGoes: what an operator detaches later is not
@@ -204,4 +177,29 @@ const oldPartition = `;
 func (k kept) detached() bool {
 	k.t.Helper()
 	return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
+}
+
+// TestDetachingYieldsToWriters: while a transaction that wrote events is open,
+// other writers go on, and beside a default partition the old one stays.
+func TestDetachingYieldsToWriters(t *testing.T) {
+	withAndWithoutDefault(t, func(t *testing.T, schema string, withDefault bool) {
+		k := start(t, schema+oldPartition)
+		k.await("the present partition", func() bool { return k.observer.created.Load() >= 3 })
+		open := k.connect()
+		open.exec(`BEGIN`)
+		open.insert("open", "-1 hour")
+		k.exec(`SET lock_timeout = '30s'`)
+		k.await("failed passes", func() bool { k.confirmAll(); return k.observer.failed.Load() > 0 })
+		for range 20 {
+			k.insert("beside", "-1 hour")
+		}
+		if withDefault && k.there() != 1 {
+			t.Error("the partition went beside a writer")
+		}
+		open.exec(`COMMIT`)
+		k.gone()
+		if got := k.count("type IN ('open', 'beside')"); got != 21 {
+			t.Errorf("%d young rows are left of 21", got)
+		}
+	})
 }

@@ -99,7 +99,7 @@ func (r *retention) session(ctx context.Context, retry *backoff.Series) error {
 		if err := moments.advance(ctx, conn, r.opts.Confirmed()); err != nil {
 			return err
 		}
-		if err := r.passAll(ctx, conn, moments.settled); err != nil {
+		if err := r.passAll(ctx, conn, moments.confirmed); err != nil {
 			return err
 		}
 		if err := backoff.Sleep(ctx, r.opts.look()); err != nil {
@@ -156,12 +156,12 @@ func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table pg.Table, t 
 	case "l", "h":
 		return true, notByTime(table)
 	case "r":
-		return true, explain(r.keepPartitions(ctx, conn, table, rows, h))
+		return true, withRemedy(r.keepPartitions(ctx, conn, table, rows, h))
 	}
 	if rows {
 		_, err = r.deleteRows(ctx, conn, table, h)
 	}
-	return rows, explain(err)
+	return rows, withRemedy(err)
 }
 
 // readSize is the size of a table in bytes, with its partitions and indexes.

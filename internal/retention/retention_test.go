@@ -3,8 +3,10 @@ package retention_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
@@ -37,19 +39,12 @@ func TestLockedRowsAreLeftForLater(t *testing.T) {
 	k.insert("locked", "1 hour")
 	k.exec(`INSERT INTO outbox (aggregatetype, aggregateid, type, payload, created_at)
 		SELECT 'a', n::text, 'free', to_jsonb(repeat('x', 1500)), now() - interval '1 hour' FROM generate_series(1, 500) n`)
-	tx, err := k.conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `SELECT FROM outbox WHERE type = 'locked' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(k.conn.Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), `SELECT FROM outbox WHERE type = 'locked' FOR UPDATE`))(t)
 	k.confirmAll()
 	k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
 	k.await("the rows on other pages to go", func() bool { k.confirmAll(); return k.count("TRUE") < 200 })
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	k.await("all rows to go", func() bool { k.confirmAll(); return k.count("TRUE") == 0 })
 }
 
@@ -71,4 +66,138 @@ func TestFailureNamesTheRemedy(t *testing.T) {
 	if err := k.observer.last(); !strings.Contains(failure.RemedyOf(err), "retention.column") {
 		t.Errorf("failed with %v, remedy %q", err, failure.RemedyOf(err))
 	}
+}
+
+// forLong keeps rows for a week, as people do.
+func forLong(o *retention.Parts) { o.After = 7 * 24 * time.Hour }
+
+// However long rows are kept, those that are old enough go soon after a start:
+// a connector that is started anew each hour would never delete anything.
+func TestFirstRowsGoSoonAfterAStart(t *testing.T) {
+	k := startWith(t, outbox.Schema+`;
+		INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'old', now() - interval '8 days')`, forLong)
+	k.await("the old row to go", func() bool { k.confirmAll(); return k.count("TRUE") == 0 })
+}
+
+// However long rows are kept, partitions are created in time: without one the
+// writers fail.
+func TestPartitionsAreCreatedInTime(t *testing.T) {
+	k := startWith(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`, func(o *retention.Parts) {
+		forLong(o)
+		o.PartitionSpan, o.PartitionsAhead = retention.SpanHour, 1
+	})
+	partitions := func() bool {
+		return k.value(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox'::regclass`) >= 2
+	}
+	k.await("partitions", partitions)
+	k.exec(`DO $$ BEGIN EXECUTE (SELECT 'DROP TABLE ' || string_agg(inhrelid::regclass::text, ',') FROM pg_inherits WHERE inhparent = 'outbox'::regclass); END $$`)
+	k.await("partitions that are missing later", partitions)
+}
+
+// However long rows are kept, a partition that has expired goes soon.
+func TestExpiredPartitionGoesSoon(t *testing.T) {
+	k := startWith(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition, forLong)
+	k.gone()
+}
+
+// What has failed waits for longer: an attempt may hold writers up.
+func TestFailureIsNotRepeatedAtOnce(t *testing.T) {
+	k := startWith(t, outbox.Schema, func(o *retention.Parts) {
+		forLong(o)
+		o.Column = "written_at"
+	})
+	k.insert("old", "8 days")
+	k.await("a failed pass", func() bool { k.confirmAll(); return k.observer.failed.Load() > 0 })
+	k.passes(20)
+	if n := k.observer.failed.Load(); n != 1 {
+		t.Errorf("failed %d times by the 20th look", n)
+	}
+}
+
+// A table that has a partition's name but is none is no reason for silence: the
+// rows of that time have no place.
+func TestPartitionsNameIsTaken(t *testing.T) {
+	p := must.Get(outbox.Table{}.Partition(outbox.Daily, time.Now().Add(24*time.Hour)))(t)
+	k := start(t, outbox.PartitionedSchema+`; CREATE TABLE `+p.Name+` (id int)`)
+	k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
+	err := k.observer.last()
+	if !strings.Contains(err.Error(), p.Name) || !strings.Contains(failure.RemedyOf(err), "ATTACH") {
+		t.Errorf("failed with %v, remedy %q", err, failure.RemedyOf(err))
+	}
+	k.await("the other partitions", func() bool { return k.observer.created.Load() >= 2 })
+}
+
+// TestLateCommitStays keeps a transaction open from before to after a
+// confirmation: its row is old when it becomes visible, and is not published.
+func TestLateCommitStays(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "2"))
+	for name, tx := range map[string]struct{ begin, commit []string }{
+		"transaction": {
+			[]string{`BEGIN`, insertLate}, []string{`COMMIT`}},
+		"subtransaction": {
+			[]string{`BEGIN`, `SAVEPOINT s`, insertLate, `RELEASE s`}, []string{`COMMIT`}},
+		"subtransaction that began late": {
+			[]string{`BEGIN`, `SELECT pg_current_xact_id()`}, []string{`SAVEPOINT s`, insertLate, `COMMIT`}},
+		"prepared transaction": {
+			[]string{`BEGIN`, insertLate, `PREPARE TRANSACTION 'late'`}, []string{`COMMIT PREPARED 'late'`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := startOn(t, server, outbox.Schema, func(*retention.Parts) {})
+			writer := k.connect()
+			writer.exec(tx.begin...)
+			k.passes(1) // a horizon is taken while the transaction is open
+			confirmed := k.confirmAll()
+			k.passes(1)
+			writer.exec(tx.commit...)
+			if confirmed >= k.end() {
+				t.Fatal("the late transaction does not end beyond the confirmed position")
+			}
+			k.wantStays("late")
+		})
+	}
+}
+
+// TestRewrittenRowStays writes, after the confirmed position, rows whose header
+// does not show it in the usual way.
+func TestRewrittenRowStays(t *testing.T) {
+	for name, write := range map[string][]string{
+		"frozen by vacuum": {insertLate, `VACUUM FREEZE outbox`},
+		"written frozen":   {`BEGIN`, `TRUNCATE outbox`, copyFrozen, `COMMIT`},
+		"table rewritten":  {insertLate, `VACUUM FULL outbox`},
+		"updated":          {insertLate, `UPDATE outbox SET headers = '{}'`},
+		"moved":            {`INSERT INTO outbox (aggregatetype, aggregateid, type) VALUES ('a', '1', 'late')`, `UPDATE outbox SET created_at = '2020-01-01'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := start(t, outbox.Schema)
+			k.passes(1)
+			k.confirmAll()
+			k.passes(1)
+			k.exec(write...)
+			k.wantStays("late")
+		})
+	}
+}
+
+// wantStays wants the row to stay while transactions go on, and to go once it
+// is confirmed.
+func (k kept) wantStays(typ string) {
+	k.t.Helper()
+	k.insert("marker", "1 hour")
+	k.passes(3)
+	if got := k.count("type = '" + typ + "'"); got != 1 {
+		k.t.Fatal("a row went whose transaction ends beyond the confirmed position")
+	}
+	k.await("the row to go", func() bool { k.confirmAll(); return k.count("type = '"+typ+"'") == 0 })
+}
+
+const (
+	insertLate = `INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'late', '2020-01-01')`
+	copyFrozen = `COPY outbox (aggregatetype, aggregateid, type, created_at) FROM PROGRAM 'printf "a\t1\tlate\t2020-01-01\n"' WITH (FREEZE)`
+)
+
+// connect returns the same with another connection.
+func (k kept) connect() kept {
+	k.t.Helper()
+	k.conn = connect(k.t, k.conn.Config().ConnString())
+	return k
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -63,10 +64,7 @@ type aged struct {
 
 func newAged(t *testing.T) *aged {
 	t.Helper()
-	bin, err := pgserver.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := must.Get(pgserver.Find())(t)
 	tool := filepath.Join(bin, "pg_resetwal")
 	if _, err := os.Stat(tool); err != nil {
 		t.Skip("the downloaded binaries have no pg_resetwal")
@@ -75,9 +73,7 @@ func newAged(t *testing.T) *aged {
 	url := server.NewDatabase(t)
 	pgtest.Exec(t, url, outbox.Schema)
 	a := &aged{kept: kept{t: t, conn: connect(t, url)}, server: server, url: url, tool: tool}
-	if err := a.conn.QueryRow(t.Context(), `SHOW data_directory`).Scan(&a.data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.conn.QueryRow(t.Context(), `SHOW data_directory`).Scan(&a.data))
 	if _, err := os.Stat(a.data); err != nil {
 		t.Skip("the server's files are not on this machine")
 	}
@@ -87,10 +83,7 @@ func newAged(t *testing.T) *aged {
 // reset stops the server and has pg_resetwal change its control file.
 func (a *aged) reset(args ...string) {
 	a.t.Helper()
-	info, err := os.Stat(a.data)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	info := must.Get(os.Stat(a.data))(a.t)
 	owner := info.Sys().(*syscall.Stat_t)
 	a.server.Stop(a.t, pgtest.Fast)
 	cmd := exec.CommandContext(a.t.Context(), a.tool, append(args, "-D", a.data)...)
@@ -114,16 +107,10 @@ func (a *aged) addCommitLog(xid string, uid, gid int) {
 	a.t.Helper()
 	const perFile, fileSize = 32 * 8192 * 4, 32 * 8192
 	var n int64
-	if _, err := fmt.Sscan(xid, &n); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(xid, &n))(a.t)
 	path := filepath.Join(a.data, "pg_xact", fmt.Sprintf("%04X", n/perFile))
-	if err := os.WriteFile(path, make([]byte, fileSize), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-	if err := os.Chown(path, uid, gid); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, os.WriteFile(path, make([]byte, fileSize), 0o600))
+	must.Do(a.t, os.Chown(path, uid, gid))
 }
 
 // freeze makes all rows of the server independent of their writers' ids.

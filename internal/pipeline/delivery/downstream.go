@@ -26,6 +26,26 @@ type Downstream struct {
 	missing []string // topics that delivery waits for
 }
 
+// Status is what /status shows of any pipeline.
+type Status struct {
+	Role           string    `json:"role"`
+	RoleSince      time.Time `json:"role_since"`
+	InFlightEvents int64     `json:"in_flight_events"`
+	InFlightBytes  int64     `json:"in_flight_bytes"`
+	MissingTopics  []string  `json:"missing_topics,omitempty"`
+	PostgresError  string    `json:"postgres_error,omitempty"`
+	KafkaError     string    `json:"kafka_error,omitempty"`
+	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+	// LastEvent is nil before the first one of this process.
+	LastEvent *Last `json:"last_event,omitempty"`
+}
+
+// Complete adds what is known of Kafka.
+func (d *Downstream) Complete(s Status) Status {
+	s.MissingTopics, s.KafkaError = d.MissingTopics(), d.Trouble()
+	return s
+}
+
 // NewDownstream returns a Downstream that knows of no trouble.
 func NewDownstream(m DownstreamMetrics) *Downstream { return &Downstream{metrics: m} }
 
@@ -73,15 +93,15 @@ func (d *Downstream) Trouble() string {
 	return d.brokers
 }
 
-// Unready lists why events do not get through. stuck is how long a delivery has
-// had no acknowledgement.
-func (d *Downstream) Unready(stuck time.Duration) (reasons []string) {
+// Unready lists why events do not get through, where nothing has been
+// acknowledged although it was tried; for how long not, and how long that may be.
+func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.brokers != "" {
 		reasons = append(reasons, "Kafka: "+d.brokers)
 	}
-	if stuck > StuckAfter {
+	if stuck > after {
 		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", stuck.Round(time.Second)))
 	}
 	for _, t := range d.missing {

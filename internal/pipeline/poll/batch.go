@@ -8,8 +8,10 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // batch claims rows, publishes and marks them. It returns errors of the
@@ -24,7 +26,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	}
 	rows, free, seen, err := c.rows(w.working, t.limit, w.bytes)
 	if surplus, ok := errors.AsType[*surplusError](err); ok {
-		c.release(w.working)
+		c.rollback(w.working)
 		t.limit, t.busy = surplus.fit, true
 		return false, nil
 	}
@@ -41,20 +43,20 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	}
 	t.resize(seen, len(rows))
 	if len(free) == 0 {
-		c.release(w.working)
+		c.rollback(w.working)
 		t.busy = false
 		return false, nil
 	}
 	items, err := route(w.router, t.Table, free)
 	if err != nil {
-		c.release(w.working)
+		c.rollback(w.working)
 		return false, err
 	}
 	done, failed := w.publish(items)
 	if done > 0 {
-		err = c.settle(w.working, free[:done])
+		err = c.mark(w.working, free[:done])
 	} else {
-		c.release(w.working)
+		c.rollback(w.working)
 	}
 	if failed == nil {
 		w.stalls.Reset()
@@ -76,14 +78,14 @@ func (w *worker) held(t *tableState, rows int) {
 // have all lanes.
 func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 	p := w.opts
-	lanes := w.share.rotated()
-	limit, count := w.share.limit(t.busy)
+	lanes := w.quota.rotated()
+	limit, count := w.quota.limit(t.busy)
 	c, present, err := beginClaim(w.working, w.conn.PgConn(), t.Table, p.ClaimTimeout, lanes, limit, count)
 	if err != nil {
 		return nil, err
 	}
 	if count {
-		w.share.among(present)
+		w.quota.among(present)
 	}
 	if len(c.held) == 0 {
 		if err := c.await(ctx, lanes, limit, min(p.MaxInterval, laneWait)); err != nil {
@@ -147,3 +149,45 @@ func (t *tableState) resize(seen, read int) {
 		t.limit = min(2*t.limit, t.most)
 	}
 }
+
+// inOrder returns the rows that may be published now, in order: without those
+// that another session holds, and without the later ones of their keys, which it
+// returns too.
+func inOrder(rows []row) (free []row, keys []string) {
+	var held map[string]bool
+	for _, r := range rows {
+		switch {
+		case r.rel == "":
+			if held == nil {
+				held = map[string]bool{}
+			}
+			if !held[r.key] {
+				keys = append(keys, r.key)
+			}
+			held[r.key] = true
+		case !held[r.key]:
+			free = append(free, r)
+		}
+	}
+	return free, keys
+}
+
+// route makes events of rows. The error is one of the configuration.
+func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, error) {
+	items := make([]delivery.Item, len(rows))
+	for i, r := range rows {
+		ev, err := router.Route(&pg.Row{CommitTime: r.time, Relation: t.Relation, Values: r.values})
+		bad, isBad := errors.AsType[*transform.BadEvent](err)
+		if err != nil && !isBad {
+			return nil, err
+		}
+		items[i] = delivery.Item{Event: ev, Bad: bad}
+	}
+	return items, nil
+}
+
+// stopRemedy names the ways past a bad event.
+func stopRemedy(*transform.Event, *transform.BadEvent) string { return stopText }
+
+const stopText = "correct the row or the cause and start again: neither it nor a later one of its batch was marked as published; " +
+	"or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip"

@@ -25,7 +25,7 @@ const (
 )
 
 // claim is a transaction that holds lanes of a table and rows in them. It ends
-// with settle or release. One goroutine uses it.
+// with mark or rollback. One goroutine uses it.
 type claim struct {
 	conn  *pgconn.PgConn
 	table *Table
@@ -181,14 +181,14 @@ func readRow(columns [][]byte) row {
 	return r
 }
 
-// settle marks or deletes the rows and commits. An error may mean that it is
+// mark marks or deletes the rows and commits. An error may mean that it is
 // done nevertheless.
-func (c *claim) settle(ctx context.Context, rows []row) error {
+func (c *claim) mark(ctx context.Context, rows []row) error {
 	places := map[string][]string{}
 	for _, r := range rows {
 		places[r.rel] = append(places[r.rel], r.at)
 	}
-	results, err := execute(ctx, c.conn, c.table.settleSQL(places))
+	results, err := execute(ctx, c.conn, c.table.markSQL(places))
 	if err != nil {
 		rollback(ctx, c.conn)
 		return fmt.Errorf("mark rows of %s as published: %w", c.table.Name, classifyMark(err, c.table))
@@ -203,8 +203,8 @@ func (c *claim) settle(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// release rolls the transaction back.
-func (c *claim) release(ctx context.Context) { rollback(ctx, c.conn) }
+// rollback ends the transaction and changes nothing.
+func (c *claim) rollback(ctx context.Context) { rollback(ctx, c.conn) }
 
 // rollback ignores errors: the next use finds a broken connection.
 func rollback(ctx context.Context, conn *pgconn.PgConn) {

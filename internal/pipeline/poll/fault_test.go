@@ -2,12 +2,14 @@ package poll_test
 
 import (
 	"fmt"
-	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -34,9 +36,7 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	}
 	f.up()
 	w.published(10)
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	w.wantInOrder(1, 10)
 	if got := len(w.topic.all()); got != 10 {
 		t.Errorf("%d records for 10 rows", got)
@@ -70,9 +70,7 @@ func TestSuspendedInstance(t *testing.T) {
 	}
 	w.await("all of them", func() bool { return w.count("NOT published") == 0 && len(w.topic.values("k0")) == 30 })
 	for _, in := range []*instance{old, spare} {
-		if err := in.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, in.stop())
 	}
 	w.wantInOrder(1, 30)
 	if got := len(w.topic.all()); got > 40 {
@@ -132,9 +130,7 @@ func TestServerRestarts(t *testing.T) {
 		w.conn = w.connect()
 	}
 	w.await("all rows", func() bool { return w.count("NOT published") == 0 })
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	w.wantInOrder(5, total)
 }
 
@@ -164,9 +160,7 @@ func TestStopFinishesTheBatch(t *testing.T) {
 	f.awaitDelivery(t)
 	in.cancel()
 	f.up()
-	if err := in.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.end())
 	if n := w.count("published"); n != 5 || len(w.topic.all()) != 5 {
 		t.Errorf("%d rows marked and %d records after the stop, want 5", n, len(w.topic.all()))
 	}
@@ -181,9 +175,7 @@ func TestStopGivesUp(t *testing.T) {
 	w.insert(w.conn, "k0", 0)
 	in := w.start(f)
 	f.awaitDelivery(t)
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	if n := w.count("published"); n != 0 {
 		t.Errorf("%d rows are marked, although nothing was delivered", n)
 	}
@@ -196,21 +188,22 @@ func TestNotificationsWake(t *testing.T) {
 		`CREATE TRIGGER note AFTER INSERT ON outbox FOR EACH STATEMENT EXECUTE FUNCTION note()`)
 	w.parts.Interval, w.parts.MaxInterval = time.Minute, time.Minute
 	in := w.start(nil)
-	w.await("notifications", func() bool { return statusOf(in).Notifications })
+	w.await("notifications", func() bool { return in.status().Notifications })
 	for n := range 3 {
 		w.insert(w.conn, "k0", n)
 		w.published(n + 1)
 	}
 	// A broken connection is made anew.
 	w.exec(w.conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
-	w.await("the end of notifications", func() bool { return !statusOf(in).Notifications })
-	w.await("notifications", func() bool { return statusOf(in).Notifications })
+	w.await("the end of notifications", func() bool { return !in.status().Notifications })
+	w.await("notifications", func() bool { return in.status().Notifications })
 	w.insert(w.conn, "k0", 3)
 	w.published(4)
 }
 
 func TestIdlePollsAreCheap(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.parts.MaxInterval = w.parts.Interval
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, payload) SELECT 'order', 'k', '0' FROM generate_series(1, 20000)`,
 		"ANALYZE outbox", "UPDATE outbox SET published = true", "VACUUM outbox") // the statistics are from before
 	w.start(nil)
@@ -236,18 +229,80 @@ func TestIdlePollsAreCheap(t *testing.T) {
 }
 
 // proxied has instances connect through a proxy.
-func (w *world) proxied() *proxy.Proxy {
+func (w *world) proxied() (p *proxy.Proxy) {
 	w.t.Helper()
-	u, err := url.Parse(w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	p, err := proxy.Listen("127.0.0.1:0", u.Host)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = p.Close() })
-	u.Host = p.Addr()
-	w.parts.URL = u.String()
+	p, w.parts.URL = pgtest.Behind(w.t, w.parts.URL)
 	return p
+}
+
+// The server is there, and says nothing: a machine that stands still, a path that
+// loses everything.
+func TestSilentServerShows(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.hasty = true
+	p := w.proxied()
+	in := w.start(nil)
+	w.await("readiness", in.ready)
+	fault := func(f proxy.Fault) { p.Set(proxy.Up, f); p.Set(proxy.Down, f) }
+	fault(proxy.Fault{Swallow: true})
+	w.await("readiness to say so", in.says("PostgreSQL has not answered for"))
+	fault(proxy.Fault{})
+	p.Cut()
+	w.await("readiness again", in.ready)
+}
+
+// TestOutagesShow stops broker and PostgreSQL in the middle of a backlog, on which
+// all workers are at work: readiness names the cause, and comes back by itself
+// although there is never a backlog again.
+func TestOutagesShow(t *testing.T) {
+	server := pgtest.Start(t)
+	w := newWorld(t, server, serialOutbox, serialIndex)
+	w.hasty = true
+	w.parts.Notify, w.parts.MaxInterval = "", w.parts.Interval
+	w.parts.BatchSize, w.parts.ClaimTimeout = 10, 200*time.Millisecond
+	backlog := func(n int) {
+		w.exec(w.conn, fmt.Sprintf(`INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+			SELECT 'order', n::text, 'Placed', '1' FROM generate_series(1, %d) n`, n))
+	}
+	sessions := func(query string) (n int) {
+		must.Do(t, w.conn.QueryRow(w.ctx(), query).Scan(&n))
+		return n
+	}
+	f := newFault()
+	f.down()
+	in := w.start(f)
+	w.await("readiness", in.ready)
+	backlog(100)
+	w.await("the second worker", func() bool {
+		return sessions("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cdc-outbox'") == 2
+	})
+	w.await("the broker as the cause", in.says("no acknowledgement for a delivery"))
+	server.Stop(t, pgtest.Immediate)
+	w.await("the server as the cause", in.says("connection refused"))
+	if st := in.status(); st.Role != role.Starting || !strings.Contains(st.PostgresError, "connection refused") || in.reconnects.Load() == 0 {
+		t.Errorf("status %+v, %d reconnects", st, in.reconnects.Load())
+	}
+	f.up()
+	server.Resume(t)
+	w.conn = w.connect()
+	w.await("readiness", in.ready)
+	w.published(100) // a batch whose claim went with the server is published again
+
+	// The second worker waits for the next backlog, and finds its connection gone
+	// when there is one. The first has drained it by then.
+	w.await("the second worker to rest", func() bool {
+		return sessions(`SELECT count(*) FROM (SELECT max(state_change) - min(state_change) AS apart, count(*) AS n
+			FROM pg_stat_activity WHERE application_name = 'cdc-outbox') s WHERE n = 2 AND apart > interval '1 second'`) == 1
+	})
+	before := in.reconnects.Load()
+	w.exec(w.conn, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cdc-outbox'`)
+	w.await("the first worker to notice", func() bool { return in.reconnects.Load() > before })
+	w.await("its new connection", in.ready)
+	before = in.reconnects.Load()
+	backlog(10)
+	w.published(110)
+	w.await("the second worker to notice", func() bool { return in.reconnects.Load() > before })
+	if ok, reasons := in.health.Ready(); !ok {
+		t.Errorf("not ready: %v", reasons)
+	}
 }

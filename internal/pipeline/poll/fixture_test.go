@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +15,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -39,6 +43,7 @@ type world struct {
 	parts poll.Parts
 	topic *topic
 	conn  *pgx.Conn
+	hasty bool // readiness is impatient
 }
 
 func newWorld(t *testing.T, server *pgtest.Server, ddl ...string) *world {
@@ -62,10 +67,7 @@ func newWorld(t *testing.T, server *pgtest.Server, ddl ...string) *world {
 
 func (w *world) connect() *pgx.Conn {
 	w.t.Helper()
-	conn, err := pgx.Connect(w.ctx(), w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(w.ctx(), w.parts.URL))(w.t)
 	w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -96,18 +98,40 @@ func (w *world) insert(conn *pgx.Conn, key string, n int) {
 
 func (w *world) count(condition string) (n int) {
 	w.t.Helper()
-	if err := w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM outbox WHERE "+condition).Scan(&n); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM outbox WHERE "+condition).Scan(&n))
 	return n
 }
 
 // instance is a running pipeline.
 type instance struct {
+	*recorder
 	health *poll.Health
 	ended  chan struct{} // closed when Run returned
 	result error         // of Run
 	cancel context.CancelFunc
+}
+
+// recorder is the metrics, and counts lost connections.
+type recorder struct {
+	*metrics.Metrics
+	reconnects atomic.Int64
+}
+
+func (r *recorder) Reconnected(side string) {
+	r.reconnects.Add(1)
+	r.Metrics.Reconnected(side)
+}
+
+func (in *instance) status() poll.Status { return in.health.Status().(poll.Status) }
+
+func (in *instance) ready() bool { ok, _ := in.health.Ready(); return ok }
+
+// says tells whether readiness has a reason with the text.
+func (in *instance) says(text string) func() bool {
+	return func() bool {
+		_, reasons := in.health.Ready()
+		return strings.Contains(strings.Join(reasons, "\n"), text)
+	}
 }
 
 // stop ends the instance and returns Run's result; end waits until it ends by
@@ -129,17 +153,17 @@ func (w *world) start(fault *fault) *instance {
 	if fault == nil {
 		fault = newFault()
 	}
-	m := metrics.New("", "").Pipeline("")
+	m := &recorder{Metrics: metrics.New("", "").Pipeline("")}
 	parts := w.parts
 	parts.Open = func() (sink.Sink, error) { return &producer{topic: w.topic, fault: fault}, nil }
 	parts.Metrics, parts.Kafka = m, delivery.NewDownstream(m)
 	parts.Log = zaptest.NewLogger(w.t, zaptest.Level(zap.WarnLevel))
-	r, err := poll.New(parts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	r := must.Get(poll.New(parts))(w.t)
 	ctx, cancel := context.WithCancel(context.Background())
-	in := &instance{health: r.Health(), ended: make(chan struct{}), cancel: cancel}
+	if w.hasty {
+		r.Hasten()
+	}
+	in := &instance{recorder: m, health: r.Health(), ended: make(chan struct{}), cancel: cancel}
 	go func() {
 		defer close(in.ended)
 		in.result = r.Run(ctx)
@@ -151,17 +175,7 @@ func (w *world) start(fault *fault) *instance {
 // await returns once the condition holds.
 func (w *world) await(what string, met func() bool) {
 	w.t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !met() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			w.t.Fatalf("waited for %s in vain; topic: %.60v", what, w.topic.all())
-		}
-	}
+	await.Until(w.t, what, met)
 }
 
 // published waits until n events are in the topic and none is left in the table.
@@ -264,8 +278,6 @@ func (f *fault) pass(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 }
-
-func statusOf(in *instance) poll.Status { return in.health.Status().(poll.Status) }
 
 // producer is a sink that must not be used after an error, as those of package
 // sink.

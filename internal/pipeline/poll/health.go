@@ -5,22 +5,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // Metrics is told what happens; package internal/metrics implements it. Its
-// methods are called from several goroutines and must not block. Those that
-// stream.Metrics has too mean the same.
+// methods are called from several goroutines and must not block.
 type Metrics interface {
 	delivery.Metrics
-	Reconnected(side string)
-	Connected(side string, ok bool)
-	Capacity(bytes int64)
-	Role(role string)
-	TopicsMissing(n int)
-	Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64)
+	session.Metrics
 	// Backlog is told how many rows wait, counted up to BacklogCounted, and the
 	// age of the oldest; once in a while.
 	Backlog(rows int64, oldest time.Duration)
@@ -28,22 +22,13 @@ type Metrics interface {
 
 // Status is what /status shows.
 type Status struct {
-	Role            string    `json:"role"`
-	RoleSince       time.Time `json:"role_since"`
+	delivery.Status
 	Mode            string    `json:"mode"`
 	UnpublishedRows int64     `json:"unpublished_rows"` // counted up to BacklogCounted
 	OldestSeconds   float64   `json:"oldest_unpublished_seconds"`
-	BacklogAt       time.Time `json:"backlog_at"` // when the two were looked at
-	InFlightEvents  int64     `json:"in_flight_events"`
-	InFlightBytes   int64     `json:"in_flight_bytes"`
+	BacklogAt       time.Time `json:"backlog_at"`    // when the two were looked at
 	Notifications   bool      `json:"notifications"` // whether they arrive
-	MissingTopics   []string  `json:"missing_topics,omitempty"`
-	PostgresError   string    `json:"postgres_error,omitempty"`
-	KafkaError      string    `json:"kafka_error,omitempty"`
-	UnackedSeconds  float64   `json:"unacked_seconds,omitempty"`
 	HeldElsewhere   int64     `json:"held_by_other_sessions,omitempty"`
-	// LastEvent is nil before the first one of this process.
-	LastEvent *delivery.Last `json:"last_event,omitempty"`
 }
 
 // silentAfter is how long PostgreSQL may take for a look at the tables until
@@ -56,6 +41,9 @@ type Health struct {
 	kafka    *delivery.Downstream
 	metrics  Metrics
 	pipeline *Pipeline
+	// silentAfter and stuckAfter are how long PostgreSQL and the sink may take;
+	// tests have less patience.
+	silentAfter, stuckAfter time.Duration
 
 	mu      sync.Mutex
 	role    role.State
@@ -67,7 +55,8 @@ type Health struct {
 }
 
 func newHealth(p Parts, r *Pipeline) *Health {
-	h := &Health{kafka: p.Kafka, metrics: p.Metrics, pipeline: r, role: role.State{Tell: p.Metrics.Role}}
+	h := &Health{kafka: p.Kafka, metrics: p.Metrics, pipeline: r, silentAfter: silentAfter, stuckAfter: delivery.StuckAfter,
+		role: role.State{Tell: p.Metrics.Role}}
 	h.role.Set(role.Starting)
 	return h
 }
@@ -134,10 +123,10 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	case h.role.Role == role.Starting:
 		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
-	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > silentAfter {
+	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > h.silentAfter {
 		reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
 	}
-	reasons = append(reasons, h.kafka.Unready(h.pipeline.sink.stuck())...)
+	reasons = append(reasons, h.kafka.Unready(h.pipeline.sink.stuck(), h.stuckAfter)...)
 	return len(reasons) == 0, reasons
 }
 
@@ -145,21 +134,17 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 func (h *Health) Status() any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	r := h.pipeline
 	return Status{
-		Role:            h.role.Role,
-		RoleSince:       h.role.Since,
+		Status: h.kafka.Complete(delivery.Status{
+			Role: h.role.Role, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: r.delivery.Last(),
+			InFlightEvents: r.inFlightEvents.Load(), InFlightBytes: r.inFlightBytes.Load(), UnackedSeconds: r.sink.stuck().Seconds(),
+		}),
 		Mode:            "poll",
 		UnpublishedRows: h.backlog.Rows,
 		OldestSeconds:   h.backlog.Oldest.Seconds(),
 		BacklogAt:       h.looked,
 		Notifications:   h.notices,
-		MissingTopics:   h.kafka.MissingTopics(),
-		PostgresError:   h.pgErr,
-		KafkaError:      h.kafka.Trouble(),
-		InFlightEvents:  h.pipeline.inFlightEvents.Load(),
-		InFlightBytes:   h.pipeline.inFlightBytes.Load(),
-		UnackedSeconds:  h.pipeline.sink.stuck().Seconds(),
-		HeldElsewhere:   h.pipeline.heldBack.Load(),
-		LastEvent:       h.pipeline.delivery.Last(),
+		HeldElsewhere:   r.heldBack.Load(),
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -68,9 +70,7 @@ func TestRoleWithTheLeastPrivileges(t *testing.T) {
 			w.insert(w.conn, "k0", 0)
 			in := w.start(nil)
 			w.published(1)
-			if err := in.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, in.stop())
 			w.exec(w.conn, "REVOKE UPDATE ON outbox FROM "+role, "REVOKE ALL ON outbox FROM "+role, "GRANT SELECT ON outbox TO "+role)
 			w.insert(w.conn, "k0", 1)
 			err := w.start(nil).end()
@@ -97,10 +97,7 @@ func TestRowLevelSecurityIsFound(t *testing.T) {
 
 // as changes the role that instances log in as.
 func (w *world) as(role string) {
-	u, err := url.Parse(w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	u := must.Get(url.Parse(w.parts.URL))(w.t)
 	u.User = url.UserPassword(role, "x")
 	w.parts.URL = u.String()
 }
@@ -113,23 +110,14 @@ func (w *world) table() *poll.Table {
 
 func (w *world) read(name pg.Table) *poll.Table {
 	w.t.Helper()
-	t, err := w.readTable(name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	t := must.Get(w.readTable(name))(w.t)
 	return t
 }
 
 func (w *world) readTable(name pg.Table) (*poll.Table, error) {
 	w.t.Helper()
-	router, err := transform.New(w.parts.Event, w.parts.Route)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	conn, err := catalog.ConnectPooled(w.ctx(), w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	router := must.Get(transform.New(w.parts.Event, w.parts.Route))(w.t)
+	conn := must.Get(catalog.ConnectPooled(w.ctx(), w.parts.URL))(w.t)
 	defer func(conn *pgx.Conn) { _ = conn.Close(context.Background()) }(conn)
 	return poll.ReadTable(w.ctx(), conn, w.parts.Options, w.parts.Event, router, name)
 }
@@ -238,14 +226,54 @@ func TestConfiguredColumns(t *testing.T) {
 	w.exec(w.conn, `INSERT INTO outbox SELECT gen_random_uuid(), 'order', 'k0', 'Placed', n::text, false, NULL, 5 - n / 2, n FROM generate_series(0, 9) n`)
 	in := w.start(nil)
 	w.await("the events", func() bool { return w.count("sent AND sent_on IS NOT NULL") == 10 })
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	if got := w.topic.values("k0"); !slices.Equal(got, []string{"8", "9", "6", "7", "4", "5", "2", "3", "0", "1"}) {
 		t.Errorf("published %v", got)
 	}
 	w.parts.OrderBy = []string{"rnk"}
 	if _, err := w.readTable(pg.Table{Schema: "public", Name: "outbox"}); failure.ClassOf(err) != failure.Config {
 		t.Errorf("an unknown column in order_by: %v", err)
+	}
+}
+
+// TestIndexNameThatIsTaken has another table's index, and one of ours that does
+// something else, under the names that come first.
+func TestIndexNameThatIsTaken(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, `CREATE TABLE other (n int)`, `CREATE INDEX outbox_unpublished_idx ON other (n)`,
+		`CREATE INDEX outbox_unpublished_idx2 ON outbox (created_at) WHERE NOT published`)
+	sql := w.table().IndexSQL()
+	w.exec(w.conn, sql)
+	if got := w.table(); got.Index != "outbox_unpublished_idx3" {
+		t.Errorf("after %s there is %q", sql, got.Index)
+	}
+}
+
+// TestIndexWhoseCreationFailed leaves what CREATE INDEX CONCURRENTLY leaves.
+func TestIndexWhoseCreationFailed(t *testing.T) {
+	w := newWorld(t, nil, strings.Replace(serialOutbox, " PRIMARY KEY", "", 1))
+	w.exec(w.conn, `INSERT INTO outbox (id, aggregate_type) VALUES (1, 'order'), (1, 'order')`)
+	if _, err := w.conn.Exec(w.ctx(), `CREATE UNIQUE INDEX CONCURRENTLY outbox_unpublished_idx ON outbox (id) WHERE NOT published`); err == nil {
+		t.Fatal("the index is valid: nothing is tested")
+	}
+	got := w.table()
+	if !got.Building() {
+		t.Error("it is not found")
+	}
+	_, remedy, _ := strings.Cut(failure.RemedyOf(got.MissingIndex()), "else: ")
+	for _, sql := range strings.Split(strings.TrimSuffix(remedy, ";"), "; ") {
+		w.exec(w.conn, sql)
+	}
+	if got := w.table(); got.Index == "" || got.Building() {
+		t.Errorf("%s does not help", remedy)
+	}
+}
+
+func TestNamesAreCutBetweenCharacters(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox)
+	made := poll.NewTable(w.parts.Options, pg.Table{Schema: "public", Name: "o" + strings.Repeat("ä", 31)})
+	for _, sql := range append(made.NotifySQL("cdc_outbox"), made.IndexSQL()) {
+		if !utf8.ValidString(sql) {
+			t.Errorf("%q", sql)
+		}
 	}
 }

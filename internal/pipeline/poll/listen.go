@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
@@ -80,7 +81,7 @@ func (l *listener) listen(ctx context.Context) error {
 	}
 	l.health.listening(true)
 	for {
-		signal(l.wake) // also for what was missed before
+		session.Wake(l.wake) // also for what was missed before
 		if err := l.next(ctx, conn); err != nil {
 			return err
 		}
@@ -128,13 +129,5 @@ func (l *listener) probe(ctx context.Context, conn *pgx.Conn) error {
 		case err != nil:
 			return err
 		}
-	}
-}
-
-// signal wakes the receiver of a channel of capacity 1; wake-ups coalesce.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

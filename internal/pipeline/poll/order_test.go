@@ -2,9 +2,13 @@ package poll_test
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
 // TestLateCommitWithALowerID has a row become visible after a later one of its
@@ -49,9 +53,7 @@ func TestTransactionsThatTakeTurns(t *testing.T) {
 			}()
 			w.await("the second to wait", func() bool { return w.waiting() == 1 })
 			w.exec(first, "COMMIT")
-			if err := <-waited; err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, <-waited)
 			w.insert(second, "k0", 2)
 			w.exec(second, "COMMIT")
 			w.start(nil)
@@ -66,9 +68,7 @@ func TestTransactionsThatTakeTurns(t *testing.T) {
 // waiting counts sessions that wait for a lock.
 func (w *world) waiting() (n int) {
 	w.t.Helper()
-	if err := w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n))
 	return n
 }
 
@@ -142,9 +142,9 @@ func TestOnlyRowDeletedElsewhere(t *testing.T) {
 	holder := w.connect()
 	w.exec(holder, "BEGIN", "DELETE FROM outbox")
 	in := w.start(nil)
-	w.await("the row that is held back", func() bool { return statusOf(in).HeldElsewhere == 1 })
+	w.await("the row that is held back", func() bool { return in.status().HeldElsewhere == 1 })
 	w.exec(holder, "COMMIT")
-	w.await("none to be held back", func() bool { return statusOf(in).HeldElsewhere == 0 })
+	w.await("none to be held back", func() bool { return in.status().HeldElsewhere == 0 })
 }
 
 // TestRowDeletedElsewhere has a row go away while it is waiting.
@@ -157,11 +157,80 @@ func TestRowDeletedElsewhere(t *testing.T) {
 	w.exec(holder, "BEGIN", "DELETE FROM outbox WHERE payload = '1'")
 	in := w.start(nil)
 	w.await("the row before", func() bool { return len(w.topic.values("k0")) == 1 })
-	w.await("the rows that are held back", func() bool { return statusOf(in).HeldElsewhere == 2 })
+	w.await("the rows that are held back", func() bool { return in.status().HeldElsewhere == 2 })
 	w.exec(holder, "COMMIT")
 	w.published(2)
-	w.await("none to be held back", func() bool { return statusOf(in).HeldElsewhere == 0 })
+	w.await("none to be held back", func() bool { return in.status().HeldElsewhere == 0 })
 	if got := w.topic.values("k0"); !slices.Equal(got, []string{"0", "2"}) {
 		t.Errorf("published %v, want [0 2]", got)
 	}
+}
+
+// TestHeldKeyDoesNotHoldBackOthers has more rows of held keys before the others
+// than a batch holds.
+func TestHeldKeyDoesNotHoldBackOthers(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.parts.BatchSize = 4
+	held := []string{`it's`, `a \ b`, `{x,"y"}`}
+	for n := range 10 {
+		for _, key := range held {
+			w.insert(w.conn, key, n)
+		}
+	}
+	for n := range 10 {
+		w.insert(w.conn, fmt.Sprintf("free%d", n), n)
+	}
+	other := w.connect()
+	w.exec(other, "BEGIN", "SELECT FROM outbox WHERE payload = '0' AND aggregate_id NOT LIKE 'free%' FOR UPDATE")
+	w.start(nil)
+	w.await("the other keys", func() bool { return w.count("published") == 10 })
+	if n := w.count("published AND aggregate_id NOT LIKE 'free%'"); n > 0 {
+		t.Errorf("%d rows of held keys were published", n)
+	}
+	w.exec(other, "ROLLBACK")
+	w.published(40)
+	for _, key := range held {
+		if got := fmt.Sprint(w.topic.values(key)); got != "[0 1 2 3 4 5 6 7 8 9]" {
+			t.Errorf("key %q: published %s", key, got)
+		}
+	}
+}
+
+// TestLargeRowsAreNotReadInVain has a batch of a thousand times what fits: what
+// is read of it is not much more than that.
+func TestLargeRowsAreNotReadInVain(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		SELECT 'order', 'k' || n % 3, 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 64) n`)
+	w.parts.MaxBufferedBytes = 256 << 10
+	p := w.proxied()
+	f := newFault()
+	f.down()
+	w.start(f)
+	f.awaitDelivery(t)
+	if read := p.Bytes(proxy.Down) >> 20; read > 32 {
+		t.Errorf("%d MiB were read for a first batch of 1", read)
+	}
+	f.up()
+	w.published(64)
+	if got := len(w.topic.all()); got != 64 {
+		t.Errorf("%d records for 64 rows", got)
+	}
+}
+
+// TestBatchThatCannotBeReadInTimeIsReadInParts has rows of which a whole batch
+// takes longer to read than the server allows.
+func TestBatchThatCannotBeReadInTimeIsReadInParts(t *testing.T) {
+	w := newWorld(t, nil,
+		`CREATE TYPE slow AS (key text)`,
+		`CREATE FUNCTION slowly(k slow) RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN k.key; END $$`,
+		`CREATE CAST (slow AS text) WITH FUNCTION slowly(slow)`,
+		strings.Replace(serialOutbox, "aggregate_id text", "aggregate_id slow", 1), serialIndex,
+		`INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', row('k')::slow, 'Placed', '1' FROM generate_series(1, 24)`)
+	w.parts.BatchSize, w.parts.Lanes = 24, 1
+	u := must.Get(url.Parse(w.parts.URL))(t)
+	u.RawQuery = "statement_timeout=800"
+	w.parts.URL = u.String()
+	w.start(nil)
+	w.published(24)
 }

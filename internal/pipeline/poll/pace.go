@@ -2,6 +2,8 @@ package poll
 
 import (
 	"context"
+	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -30,4 +32,54 @@ func (p *pace) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// shareEvery is how often the workers of all instances are counted while there
+// is a backlog.
+const countEvery = time.Second
+
+// quota is how many lanes a worker takes: all of them while there is little to
+// do, so that one look sees every row; an equal part of them among the workers
+// of all instances while there is a backlog. It is safe for concurrent use.
+type quota struct {
+	lanes   int
+	workers int // of this instance
+
+	mu      sync.Mutex
+	present int // workers that had something to do, when they were counted
+	counted time.Time
+}
+
+// limit is for a worker that found as much as it could take the last time, or
+// not. count tells that it should count the workers.
+func (s *quota) limit(busy bool) (lanes int, count bool) {
+	if !busy {
+		return s.lanes, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if count = now.Sub(s.counted) >= countEvery; count {
+		s.counted = now
+	}
+	among := max(s.present, s.workers)
+	return (s.lanes + among - 1) / among, count
+}
+
+// among notes how many workers there are.
+func (s *quota) among(present int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.present = present
+}
+
+// rotated lists the lanes from a random one on, so that workers do not all want
+// the same ones.
+func (s *quota) rotated() []int {
+	lanes := make([]int, s.lanes)
+	first := rand.N(s.lanes)
+	for i := range lanes {
+		lanes[i] = (first + i) % s.lanes
+	}
+	return lanes
 }

@@ -56,7 +56,7 @@ type Pipeline struct {
 	sink         *sharedSink
 	delivery     *delivery.Delivery
 	digest       *digest.Log
-	share        *share
+	quota        *quota
 	metrics      Metrics
 	health       *Health
 	log          *zap.Logger
@@ -84,7 +84,7 @@ func New(p Parts) (*Pipeline, error) {
 		drainTimeout: p.DrainTimeout,
 		digest:       digest.New(p.Log),
 		sink:         newSharedSink(p.Open),
-		share:        &share{lanes: p.Lanes, workers: workers},
+		quota:        &quota{lanes: p.Lanes, workers: workers},
 		metrics:      p.Metrics,
 		log:          p.Log,
 		notified:     make(chan struct{}, 1),
@@ -146,13 +146,13 @@ func (r *Pipeline) Run(ctx context.Context) error {
 }
 
 // limitDrain gives up on the batches in hand errors.drain_timeout after ctx
-// ended, or earlier if they wait for a missing topic.
-func (r *Pipeline) limitDrain(ctx context.Context, drained <-chan struct{}, giveUp context.CancelCauseFunc) {
+// ended, and before where they wait for a topic.
+func (r *Pipeline) limitDrain(ctx context.Context, drained <-chan struct{}, stopWorking context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(role.Stopping)
 	if why := drain.Wait(drained, r.drainTimeout, r.health.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))
-		giveUp(errDrained)
+		stopWorking(errDrained)
 	}
 }

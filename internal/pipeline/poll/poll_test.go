@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
@@ -45,9 +46,7 @@ func TestWidespreadSchemasWorkAsTheyAre(t *testing.T) {
 				w.insert(w.conn, fmt.Sprint("k", n%5), 50+n)
 			}
 			w.published(100)
-			if err := in.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, in.stop())
 			w.wantInOrder(5, 100)
 			if n := w.count("published_at IS NULL"); n > 0 {
 				t.Errorf("%d rows have no published_at", n)
@@ -77,9 +76,7 @@ func (w *world) wantInOrder(keys, total int) {
 func (w *world) wantRecord(m message) {
 	w.t.Helper()
 	var created time.Time
-	if err := w.conn.QueryRow(w.ctx(), "SELECT created_at FROM outbox WHERE id::text = $1", m.id).Scan(&created); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.conn.QueryRow(w.ctx(), "SELECT created_at FROM outbox WHERE id::text = $1", m.id).Scan(&created))
 	rec := m.event.Record
 	if rec.Topic != "outbox.event.order" || !rec.Timestamp.Equal(created) {
 		w.t.Errorf("topic %s, timestamp %s, want %s", rec.Topic, rec.Timestamp, created)
@@ -129,9 +126,7 @@ func TestPublishedRowsAreDeleted(t *testing.T) {
 		w.insert(w.conn, "k0", n)
 	}
 	w.await("an empty table", func() bool { return w.count("true") == 0 && len(w.topic.all()) == 20 })
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	w.wantInOrder(1, 20)
 }
 
@@ -143,9 +138,7 @@ func TestBacklogIsDrainedInSmallBatches(t *testing.T) {
 		SELECT 'order', 'k' || n % 5, 'Placed', n::text::jsonb FROM generate_series(0, 1999) n`)
 	in := w.start(nil)
 	w.published(2000)
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.stop())
 	w.wantInOrder(5, 2000)
 }
 
@@ -164,9 +157,7 @@ func TestThreeInstancesKeepTheOrderOfKeys(t *testing.T) {
 			}
 			w.published(3000)
 			for _, in := range instances {
-				if err := in.stop(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, in.stop())
 			}
 			w.wantInOrder(9, 3000)
 			if got := len(w.topic.all()); got != 3000 {
@@ -203,9 +194,7 @@ func TestBadEvents(t *testing.T) {
 				return
 			}
 			w.await("all rows", func() bool { return w.count("NOT published") == 0 })
-			if err := in.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, in.stop())
 			if got := w.topic.values("k0"); !slices.Equal(got, []string{"0", "2", "4", "5"}) {
 				t.Errorf("published %v", got)
 			}
@@ -246,7 +235,7 @@ func TestStatusTellsTheBacklog(t *testing.T) {
 	w.insert(w.conn, "k0", 0)
 	in := w.start(f)
 	w.await("a status", func() bool {
-		st := in.health.Status().(poll.Status)
+		st := in.status()
 		return st.UnpublishedRows == 1 && st.InFlightEvents == 1 && st.OldestSeconds >= 0 && st.Role == "active"
 	})
 	holders, err := poll.ReadLanes(w.ctx(), w.conn, w.table())

@@ -14,7 +14,11 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // poolerEnv names a pgbouncer to test with, where PATH has none.
 const poolerEnv = "CDC_OUTBOX_PGBOUNCER"
@@ -38,7 +42,7 @@ func TestThroughAPooler(t *testing.T) {
 	}
 	w.published(1000)
 	for _, in := range instances {
-		if statusOf(in).Notifications {
+		if in.status().Notifications {
 			t.Error("notifications are said to arrive")
 		}
 		if err := in.stop(); err != nil {
@@ -51,18 +55,9 @@ func TestThroughAPooler(t *testing.T) {
 // pool has instances connect through a pooler with two connections for all.
 func (w *world) pool(bin string) {
 	w.t.Helper()
-	direct, err := url.Parse(w.parts.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	port, err := freeport.Take()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "cdc-outbox-pooler-") // which another user can reach
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	direct := must.Get(url.Parse(w.parts.URL))(w.t)
+	port := must.Get(freeport.Take())(w.t)
+	dir := must.Get(os.MkdirTemp("", "cdc-outbox-pooler-"))(w.t) // which another user can reach
 	w.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	password, _ := direct.User.Password()
 	path := filepath.Join(dir, "pgbouncer.ini")
@@ -78,10 +73,7 @@ func (w *world) pool(bin string) {
 	if os.Getuid() == 0 { // it does not run as root
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 	}
-	pooler, err := child.Start(cmd)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	pooler := must.Get(child.Start(cmd))(w.t)
 	w.t.Cleanup(func() {
 		ctx := w.ctx()
 		if err := pooler.Stop(ctx, syscall.SIGTERM); err != nil {

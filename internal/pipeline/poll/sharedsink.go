@@ -8,9 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// sharedSink is the sink that the workers share. A sink takes one delivery at a
-// time, and none after a failed one. So sharedSink makes the workers take
-// turns, and replaces a sink that failed.
+// sharedSink is the sink that the workers share. A sink takes one delivery at a time
+// and none after a failed one; the outlet makes the workers take turns, and
+// opens a new sink in place of one that failed.
 type sharedSink struct {
 	open  func() (sink.Sink, error)
 	turn  chan struct{} // has an element while nobody delivers

@@ -121,7 +121,7 @@ func (t *Table) createdSQL() string {
 
 // settleSQL marks or deletes rows, given by table and place, one statement for
 // each table, and commits.
-func (t *Table) settleSQL(places map[string][]string) string {
+func (t *Table) markSQL(places map[string][]string) string {
 	var b strings.Builder
 	for rel, at := range places {
 		fmt.Fprintf(&b, "%s WHERE tableoid = %s AND ctid = ANY ('{\"%s\"}'::tid[]);\n", t.changeSQL(), rel, strings.Join(at, `","`))

@@ -2,7 +2,6 @@ package poll
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,23 +11,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-const (
-	// sessionReset: a session that lasted this long starts the backoff anew.
-	sessionReset = 30 * time.Second
-	// lookEvery is how often definition and backlog of the tables are looked at.
-	lookEvery = 10 * time.Second
-)
+// lookEvery is how often definition and backlog of the tables are looked at.
+const lookEvery = 10 * time.Second
 
-// sessionWaits are those between connections; stallWaits those after a delivery
-// that failed.
-var (
-	sessionWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
-	stallWaits   = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
-)
+// stallWaits are those after a delivery that failed.
+var stallWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
 // worker claims, publishes and marks one batch after the other, on a connection
 // of its own. run is its only goroutine.
@@ -69,33 +61,20 @@ func newWorker(working context.Context, r *Pipeline, number int) (*worker, error
 
 // run works until ctx ends (nil) or an error that a new connection cannot fix.
 func (w *worker) run(ctx context.Context) error {
-	retry := backoff.Series{Range: sessionWaits}
-	for {
+	one := func(ctx context.Context) error {
 		if w.number > 0 && !w.parked(ctx) {
 			return nil
 		}
-		began := time.Now()
-		err := w.session(ctx)
-		if ctx.Err() != nil && failure.ClassOf(err) == failure.Transient {
-			return nil
-		}
-		if failure.ClassOf(err) != failure.Transient || errors.Is(err, sink.ErrOutputGone) {
-			return err
-		}
-		if time.Since(began) > sessionReset {
-			retry.Reset()
-		}
-		wait := retry.Next()
+		return w.session(ctx)
+	}
+	return session.Keep(ctx, one, sink.ErrOutputGone, func(err error, wait time.Duration) {
 		if w.number == 0 {
 			w.health.postgres(err)
 		}
 		w.log.Warn("PostgreSQL session ended, will reconnect", zap.Int("worker", w.number), zap.Error(err),
 			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
 		w.metrics.Reconnected("postgres")
-		if backoff.Sleep(ctx, wait) != nil {
-			return nil
-		}
-	}
+	})
 }
 
 // parked returns once there is a backlog; false when ctx ends.
@@ -196,7 +175,7 @@ func (w *worker) round(ctx context.Context) (found bool, err error) {
 		}
 		found = found || published
 		if t.busy {
-			signal(w.Pipeline.backlog)
+			session.Wake(w.Pipeline.backlog)
 		}
 	}
 	if !waiting && w.number == 0 {

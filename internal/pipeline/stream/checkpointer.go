@@ -15,17 +15,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-const (
-	// saveBytes of log make a position worth saving before the interval is
-	// over: it keeps the slot of an idle outbox close behind busy tables.
-	saveBytes = 256 << 10
-	// quietInterval is how often a position is saved that moved by less than
-	// saveBytes and past none of our events.
-	quietInterval = 5 * time.Second
-)
+// saveBytes of log make a position worth saving before the interval is over: it
+// keeps the slot of an idle outbox close behind busy tables.
+const saveBytes = 256 << 10
 
 // saveWaits are those between attempts at a save.
 var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
@@ -40,7 +36,8 @@ type checkpointer struct {
 	store    checkpoint.Store
 	tracker  *checkpoint.Locked
 	interval time.Duration
-	metrics  Metrics
+	quiet    time.Duration // see limits
+	metrics  checkpointMetrics
 	log      *zap.Logger
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
 	saving   chan struct{} // capacity 1: full during a save, which lasts storeTimeout at the longest
@@ -56,11 +53,12 @@ type checkpointer struct {
 	seen    string                // the publication at the last look; the next checkpoint says so
 }
 
-func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m Metrics, log *zap.Logger) *checkpointer {
+func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m checkpointMetrics, log *zap.Logger) *checkpointer {
 	k := &checkpointer{
-		store:    bounded{store},
+		store:    store,
 		tracker:  tracker,
 		interval: interval,
+		quiet:    usual.quiet,
 		metrics:  m,
 		log:      log,
 		wake:     make(chan struct{}, 1),
@@ -116,7 +114,7 @@ func (k *checkpointer) follow(publication string) {
 	k.mu.Lock()
 	k.seen = publication
 	k.mu.Unlock()
-	signal(k.wake)
+	session.Wake(k.wake)
 }
 
 // publication is what follow noted last.
@@ -145,7 +143,7 @@ func (k *checkpointer) idle() { k.moved() }
 
 func (k *checkpointer) moved() {
 	k.progress.moved()
-	signal(k.wake)
+	session.Wake(k.wake)
 }
 
 // ahead tells whether there is a position to save.
@@ -154,7 +152,7 @@ func (k *checkpointer) ahead() bool { return k.tracker.Position() > pg.LSN(k.sav
 // run saves and confirms positions until ctx ends. It returns an error that
 // retrying cannot fix.
 func (k *checkpointer) run(ctx context.Context) error {
-	timer := time.NewTimer(quietInterval)
+	timer := time.NewTimer(k.quiet)
 	defer timer.Stop()
 	retry := backoff.Series{Range: saveWaits}
 	var notBefore time.Time
@@ -167,7 +165,7 @@ func (k *checkpointer) run(ctx context.Context) error {
 		}
 		wait := max(k.wait(), time.Until(notBefore))
 		if wait <= 0 {
-			wait = quietInterval
+			wait = k.quiet
 			switch err := k.advance(ctx); {
 			case err == nil:
 				retry.Reset()
@@ -192,12 +190,12 @@ func (k *checkpointer) run(ctx context.Context) error {
 // that it is due.
 func (k *checkpointer) wait() time.Duration {
 	moved := int64(k.tracker.Position()) - int64(k.saved.Load())
-	limit := quietInterval
+	limit := k.quiet
 	switch {
 	case k.changed():
 		limit = k.interval
 	case moved <= 0:
-		return quietInterval
+		return k.quiet
 	case moved >= saveBytes:
 		limit = k.interval / 5
 	case k.acked.Load():
@@ -215,7 +213,7 @@ func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error 
 	case err == nil:
 		k.progress.succeeded(began)
 	case ctx.Err() != nil:
-		k.progress.givenUp()
+		k.progress.cancelled()
 	default:
 		k.progress.failed(err)
 	}

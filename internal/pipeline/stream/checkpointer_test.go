@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -29,9 +30,7 @@ func keep(t *testing.T) keeping {
 	t.Helper()
 	s, m := &fakeStore{}, &counts{}
 	k := newCheckpointer(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
-	if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.run(ctx) }()
@@ -42,9 +41,7 @@ func keep(t *testing.T) keeping {
 func (k keeping) ack(t *testing.T, end pg.LSN) {
 	t.Helper()
 	ticket := k.tracker.Add()
-	if err := k.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.tracker.Seal(end, checkpoint.Landmark{}))
 	k.tracker.Done(ticket, 1)
 	k.event()
 }
@@ -52,9 +49,7 @@ func (k keeping) ack(t *testing.T, end pg.LSN) {
 // idleTo moves the position past nothing of ours.
 func (k keeping) idleTo(t *testing.T, pos pg.LSN) {
 	t.Helper()
-	if err := k.tracker.Keepalive(pos); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.tracker.Keepalive(pos))
 	k.idle()
 }
 
@@ -116,12 +111,12 @@ func TestKeeperSavesAQuietPositionOnceInAWhile(t *testing.T) {
 		pass(time.Millisecond)
 		for n := range 99 {
 			k.idleTo(t, pg.LSN(1001+n))
-			pass(quietInterval / 100)
+			pass(usual.quiet / 100)
 		}
 		k.want(t, 1000)
-		pass(quietInterval)
+		pass(usual.quiet)
 		k.want(t, 1000, 1099)
-		pass(10 * quietInterval) // nothing moves
+		pass(10 * usual.quiet) // nothing moves
 		k.want(t, 1000, 1099)
 		_ = k.stop()
 	})
@@ -236,9 +231,7 @@ func TestKeeperBeginKeepsWhatWasAckedBefore(t *testing.T) {
 		ticket := k.tracker.Add()
 		_ = k.tracker.Seal(1500, checkpoint.Landmark{})
 		k.tracker.Done(ticket, 1) // acked, not saved: the connection broke
-		if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8}))
 		if got := k.last(); got.LSN != 1500 || got.Epoch != 8 {
 			t.Errorf("begins at %v in epoch %d, want 1500 in 8", got.LSN, got.Epoch)
 		}
@@ -250,9 +243,7 @@ func TestKeeperFinishSavesTheLastPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.ack(t, 1100)
-		if err := k.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, k.stop())
 		k.finish(t.Context())
 		k.finish(t.Context()) // nothing left to do
 		k.want(t, 1000, 1100)
@@ -272,6 +263,47 @@ func TestKeeperStaysInTheEpochThatMayBeStored(t *testing.T) {
 		pass(interval)
 		if got := k.store.stored(); got.LSN != 1100 || got.Epoch != 8 || got.Slot != "s" {
 			t.Errorf("saved %s in epoch %d, want 1100 in epoch 8", got.LSN, got.Epoch)
+		}
+		_ = k.stop()
+	})
+}
+
+// What the publication is now is saved although the position stays, and once.
+func TestKeeperSavesAChangedPublication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.follow("7:t=1/2|schema/3")
+		pass(interval - 1)
+		k.want(t, 1000)
+		pass(1)
+		k.want(t, 1000, 1000)
+		k.follow("7:t=1/2|schema/3")
+		pass(time.Minute)
+		k.want(t, 1000, 1000)
+		if got := k.store.stored(); got.Publication != "7:t=1/2|schema/3" || got.Slot != "s" {
+			t.Errorf("saved %+v", got)
+		}
+		k.follow("7:t=schema/3")
+		if err := k.stop(); err != nil {
+			t.Error(err)
+		}
+		k.finish(t.Context())
+		if got := k.store.stored().Publication; got != "7:t=schema/3" {
+			t.Errorf("the last checkpoint says %q", got)
+		}
+	})
+}
+
+// A session begins with what it saw, whatever an earlier one saw last.
+func TestKeeperBeginsWithTheSessionsPublication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.follow("old")
+		pass(interval)
+		k.follow("new")
+		must.Do(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8, Publication: "new"}))
+		if got := k.store.stored(); got.Publication != "new" || got.Epoch != 8 {
+			t.Errorf("saved %+v", got)
 		}
 		_ = k.stop()
 	})

@@ -25,7 +25,7 @@ type deliverer struct {
 	delivery     *delivery.Delivery
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
-	settled atomic.Uint64          // events dealt with, so far
+	count   atomic.Uint64          // events dealt with, so far
 	items   []delivery.Item        // reused
 }
 
@@ -54,7 +54,7 @@ func (d *deliverer) run(ctx context.Context) error {
 		}
 		done, err := d.delivery.Deliver(ctx, d.sink, d.items)
 		clear(d.items)
-		d.settle(batch[:done])
+		d.dealtWith(batch[:done])
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (d *deliverer) run(ctx context.Context) error {
 // behind them begins now: each dead letter takes a request, so a batch of them
 // may take long.
 func (d *deliverer) dealt(n int) {
-	d.settled.Add(uint64(n))
+	d.count.Add(uint64(n))
 	if f := d.current.Load(); f != nil {
 		d.current.Store(&flight{began: time.Now(), oldest: f.oldest})
 	}
@@ -95,10 +95,9 @@ func (d *deliverer) lag() time.Duration {
 	return 0
 }
 
-// settle reports items as dealt with, one transaction at a time, and gives
-// their memory back. Nobody may read their events after this. There may be no
-// items.
-func (d *deliverer) settle(batch []item) {
+// dealtWith reports items, which may be none, as dealt with, one transaction at a time, and gives
+// its memory back: nobody reads an event after this.
+func (d *deliverer) dealtWith(batch []item) {
 	var bytes int64
 	for i := 0; i < len(batch); {
 		ticket, n := batch[i].ticket, 0
@@ -119,7 +118,7 @@ func (d *deliverer) settle(batch []item) {
 		chunk.Release(n)
 	}
 	clear(batch)
-	d.queue.release(bytes)
+	d.queue.free(bytes)
 	d.checkpointer.event()
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -59,12 +60,8 @@ func (d *delivering) send(t *testing.T, letters string) {
 		if letter == 'b' {
 			it.Bad = errBad
 		}
-		if err := d.tracker.Seal(pg.LSN(d.n), checkpoint.Landmark{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.queue.put(t.Context(), it); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.tracker.Seal(pg.LSN(d.n), checkpoint.Landmark{}))
+		must.Do(t, d.queue.put(t.Context(), it))
 	}
 }
 
@@ -191,15 +188,15 @@ func TestManyDeadLettersAreNoStandstill(t *testing.T) {
 		d := newDelivering(transform.BadEventDeadLetter)
 		letters := uint64(0)
 		d.sink = slowLetters{d.gate, func() {
-			if stuck := d.stuck(); stuck > delivery.StuckAfter || d.settled.Load() != letters {
-				t.Errorf("%d of %d letters count; without acknowledgement for %s", d.settled.Load(), letters, stuck)
+			if stuck := d.stuck(); stuck > delivery.StuckAfter || d.count.Load() != letters {
+				t.Errorf("%d of %d letters count; without acknowledgement for %s", d.count.Load(), letters, stuck)
 			}
 			letters++
 		}}
 		d.send(t, "bbbrr")
 		d.queue.close()
-		if err := d.run(t.Context()); err != nil || d.settled.Load() != 5 {
-			t.Errorf("run = %v, %d events dealt with", err, d.settled.Load())
+		if err := d.run(t.Context()); err != nil || d.count.Load() != 5 {
+			t.Errorf("run = %v, %d events dealt with", err, d.count.Load())
 		}
 	})
 }

@@ -22,28 +22,27 @@ func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
 	t.Run("while stopped", func(t *testing.T) {
 		t.Parallel()
 		f := newFailover(t)
-		i := f.d.start(f.s, f.g).streams()
-		ids := f.d.insert(3, 1)
-		arrive(t, f.g.topic, 3)
+		i := f.d.run().streams()
+		f.d.publish(3, 1)
 		i.stop()
 		f.promote()
-		f.d.start(f.s, f.g).wantEnd(failure.Loss, text)
+		f.d.run().wantEnd(failure.Loss, text)
 
 		// The lost events' positions are used again; without the check these
 		// would be skipped.
 		f.d.insert(3, 1)
-		f.d.start(f.s, f.g).wantEnd(failure.Loss, text)
-		wantOnce(t, f.g.topic, ids)
+		f.d.run().wantEnd(failure.Loss, text)
+		wantOnce(t, f.d.topic, f.d.ids[:3])
 	})
 	// What was read and is not acked yet is in no checkpoint.
 	t.Run("with events in flight", func(t *testing.T) {
 		t.Parallel()
 		f := newFailover(t)
 		f.d.opts.DrainTimeout = time.Millisecond
-		f.g.hold()
-		i := f.d.start(f.s, f.g).streams()
+		f.d.gate.hold()
+		i := f.d.run().streams()
 		f.d.insert(3, 1)
-		eventually(t, "events in flight", func() bool { return i.health.Status().(Status).InFlightEvents == 3 })
+		i.inFlight(3)
 		f.promote()
 		i.wantEnd(failure.Loss, text)
 	})
@@ -55,12 +54,11 @@ func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
 func TestStandbyIsNotJudged(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
-	i := f.d.start(f.s, f.g).streams()
-	ids := f.d.insert(3, 1)
-	arrive(t, f.g.topic, 3)
+	i := f.d.run().streams()
+	f.d.publish(3, 1)
 	i.stop()
 	f.standIn()
-	i = f.d.start(f.s, f.g)
+	i = f.d.run()
 	eventually(t, "a look at the standby", func() bool {
 		ended := i.logs.FilterMessage("PostgreSQL session ended, will reconnect").All()
 		return slices.ContainsFunc(ended, func(e observer.LoggedEntry) bool {
@@ -69,7 +67,7 @@ func TestStandbyIsNotJudged(t *testing.T) {
 	})
 	f.d.exec("SELECT pg_promote()")
 	i.wantEnd(failure.Loss, `left timeline 1 at .* before the checkpoint`)
-	wantOnce(t, f.g.topic, ids)
+	wantOnce(t, f.d.topic, f.d.ids[:3])
 }
 
 // Failure mode 46: the standby that takes over lacks a transaction of which the
@@ -79,20 +77,20 @@ func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
 	f := newFailover(t)
 	f.d.opts.MaxBufferedBytes = 20_000
 	f.d.opts.DrainTimeout = time.Millisecond
-	f.g.hold()
-	i := f.d.start(f.s, f.g).streams()
+	f.d.gate.hold()
+	i := f.d.run().streams()
 	release := make(chan struct{})
 	defer close(release)
-	blockSaves(f.s, release) // or an idle position beyond the standby's end is in the checkpoint
+	blockSaves(f.d.store, release) // or an idle position beyond the standby's end is in the checkpoint
 	f.d.insert(5000, 5000)
-	eventually(t, "half of a transaction in flight", func() bool { return i.metrics.inFlight() > 18_000 })
+	i.full()
 	read := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text")
 	f.promote()
 	f.d.insert(20, 1)
 	if now := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text"); now >= read {
 		t.Fatalf("the new primary is at %s, beyond the old one's %s: this proves nothing", now, read)
 	}
-	f.g.open()
+	f.d.gate.open()
 	i.wantEnd(failure.Loss, `half read: .* left timeline 1 at`)
 }
 
@@ -113,29 +111,29 @@ func TestDiskPutBack(t *testing.T) {
 	}{
 		"after events": {func(f *failover) {
 			f.d.insert(300, 3)
-			arrive(f.t, f.g.topic, 300)
-			last := f.g.topic.all()[299].position.CommitLSN
-			eventually(f.t, "the checkpoint to follow", func() bool { return f.s.stored().LSN > last })
+			arrive(f.t, f.d.topic, 300)
+			last := f.d.topic.all()[299].position.CommitLSN
+			eventually(f.t, "the checkpoint to follow", func() bool { return f.d.store.stored().LSN > last })
 		}, `not the one that was read .* transaction`},
 		"after a quiet time": {func(f *failover) {
 			f.d.exec("CREATE TABLE busy (v text)")
 			f.d.exec("INSERT INTO busy SELECT repeat('x', 500) FROM generate_series(1, 2000)")
 			mark := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text")
-			eventually(f.t, "the checkpoint to follow", func() bool { return f.s.stored().LSN >= mark })
+			eventually(f.t, "the checkpoint to follow", func() bool { return f.d.store.stored().LSN >= mark })
 		}, `not the one that was read .* where none`},
 	} {
 		t.Run(name+", while stopped", func(t *testing.T) {
 			t.Parallel()
 			f := newFailover(t)
-			i := f.d.start(f.s, f.g).streams()
+			i := f.d.run().streams()
 			c.before(f)
 			i.stop()
-			stored := f.s.stored()
+			stored := f.d.store.stored()
 			f.putBack()
 			grow(f, stored.LSN)
-			f.d.start(f.s, f.g).wantEnd(failure.Loss, c.text)
-			f.d.start(f.s, f.g).wantEnd(failure.Loss, c.text) // and still, for the next one
-			if got := f.s.stored().LSN; got != stored.LSN {
+			f.d.run().wantEnd(failure.Loss, c.text)
+			f.d.run().wantEnd(failure.Loss, c.text) // and still, for the next one
+			if got := f.d.store.stored().LSN; got != stored.LSN {
 				t.Errorf("the checkpoint went from %s to %s", stored.LSN, got)
 			}
 			if got := f.d.confirmed(); got >= stored.LSN {
@@ -146,11 +144,11 @@ func TestDiskPutBack(t *testing.T) {
 			t.Parallel()
 			f := newFailover(t)
 			p, behind := behindProxy(t, f.d)
-			i := behind.start(f.s, f.g).streams()
+			i := behind.run().streams()
 			c.before(f)
 			p.Refuse(true)
 			p.Cut()
-			stored := f.s.stored()
+			stored := f.d.store.stored()
 			f.putBack()
 			grow(f, stored.LSN)
 			p.Refuse(false)
@@ -165,25 +163,21 @@ func TestSlotThatWentBackInACrash(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g).streams()
-	ids := d.insert(30, 3)
-	arrive(t, g.topic, 30)
+	i := d.run().streams()
+	d.publish(30, 3)
 	i.stop()
-	if got, want := d.confirmed(), s.stored().LSN; got != want {
+	if got, want := d.confirmed(), d.store.stored().LSN; got != want {
 		t.Fatalf("the slot is confirmed up to %s, want %s", got, want)
 	}
 	server.Restart(t, pgtest.Immediate)
 	d.connect()
-	if got, want := d.confirmed(), s.stored().LSN; got >= want {
+	if got, want := d.confirmed(), d.store.stored().LSN; got >= want {
 		t.Fatalf("the slot is at %s after the crash, the checkpoint at %s: this proves nothing", got, want)
 	}
-	i = d.start(s, g).streams()
-	ids = append(ids, d.insert(3, 1)...)
-	arrive(t, g.topic, 33)
-	eventually(t, "the slot to be confirmed", func() bool { return d.confirmed() > g.topic.all()[32].position.CommitLSN })
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	i = d.run().streams()
+	d.publish(3, 1)
+	eventually(t, "the slot to be confirmed", func() bool { return d.confirmed() > d.topic.all()[32].position.CommitLSN })
+	d.finish(i)
 }
 
 // failover is a server that can become what it was before: on a new timeline as
@@ -192,8 +186,6 @@ type failover struct {
 	t       *testing.T
 	server  *pgtest.Server
 	d       *database
-	s       *fakeStore
-	g       *gate
 	data    string // directory
 	standby string // its copy
 }
@@ -202,13 +194,13 @@ type failover struct {
 func newFailover(t *testing.T) *failover {
 	t.Helper()
 	server := pgtest.Start(t)
-	f := &failover{t: t, server: server, s: &fakeStore{}, g: &gate{topic: &topic{}}}
+	f := &failover{t: t, server: server}
 	f.d = newDatabase(t, server.NewDatabase(t))
 	f.data, f.standby = f.d.text("SHOW data_directory"), filepath.Join(t.TempDir(), "standby")
 	if _, err := os.Stat(f.data); err != nil {
 		t.Skip("the server's files are not on this machine")
 	}
-	f.d.start(f.s, f.g).streams().stop()
+	f.d.run().streams().stop()
 	server.Stop(t, pgtest.Fast)
 	run(t, "cp", "-a", f.data, f.standby)
 	server.Resume(t)

@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // counts is a Metrics that remembers what it is told.
 type counts struct {
@@ -201,6 +205,48 @@ func (t *topic) ids() []string {
 	return ids
 }
 
+// door is where those wait who are to be held up. The zero door is open.
+type door struct {
+	lock sync.Mutex
+	shut chan struct{} // closed to open; nil while open
+}
+
+func (d *door) hold() {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if d.shut == nil {
+		d.shut = make(chan struct{})
+	}
+}
+
+func (d *door) open() {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if d.shut != nil {
+		close(d.shut)
+		d.shut = nil
+	}
+}
+
+// held is closed when the door, which is shut now, opens; nil if it is open.
+func (d *door) held() chan struct{} {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return d.shut
+}
+
+// pass waits until the door is open or ctx ends (its cause).
+func (d *door) pass(ctx context.Context) error {
+	if held := d.held(); held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
 // gate is a sink.Sink into a topic that can be held shut, as by a broker that
 // does not ack.
 type gate struct {
@@ -210,28 +256,17 @@ type gate struct {
 	dead    []string                                   // ids of dead letters
 	deadErr error
 
+	door
 	mu      sync.Mutex
-	shut    chan struct{} // closed to open; nil while open
 	waiting []*transform.Event
 }
 
 var _ sink.Sink = (*gate)(nil)
 
-func (g *gate) hold() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shut == nil {
-		g.shut = make(chan struct{})
-	}
-}
-
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shut != nil {
-		close(g.shut)
-		g.shut = nil
-	}
+// waits returns once an event waits for its ack.
+func (g *gate) waits(t *testing.T) {
+	t.Helper()
+	eventually(t, "an event in flight", func() bool { _, waiting := g.unacked(); return waiting })
 }
 
 // unacked is the commit position of the first event that waits for its ack.
@@ -247,14 +282,9 @@ func (g *gate) unacked() (pg.LSN, bool) {
 func (g *gate) Deliver(ctx context.Context, events []*transform.Event, reject sink.Reject) error {
 	g.mu.Lock()
 	g.waiting = events
-	shut := g.shut
 	g.mu.Unlock()
-	if shut != nil {
-		select {
-		case <-shut:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for acks: %w", context.Cause(ctx))
-		}
+	if err := g.pass(ctx); err != nil {
+		return fmt.Errorf("wait for acks: %w", err)
 	}
 	if g.fails != nil {
 		return g.fails

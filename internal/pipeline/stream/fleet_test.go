@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -36,18 +38,10 @@ func TestFleet(t *testing.T) {
 	t.Parallel()
 	lasts, seed := time.Second, uint64(1)
 	if text := os.Getenv(fleetEnv); text != "" {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			t.Fatalf("%s: %v", fleetEnv, err)
-		}
-		lasts = d
+		lasts = must.Get(time.ParseDuration(text))(t)
 	}
 	if text := os.Getenv(fleetSeedEnv); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", fleetSeedEnv, err)
-		}
-		seed = n
+		seed = must.Get(strconv.ParseUint(text, 10, 64))(t)
 	}
 	for until := time.Now().Add(lasts); time.Now().Before(until) && !t.Failed(); seed++ {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { newFleet(t, seed).sail() })
@@ -158,9 +152,9 @@ func (f *fleet) step() {
 	case roll < 55:
 		action, do = "open", s.gate.open
 	case roll < 62:
-		action, do = "pause", s.store.pause
+		action, do = "pause", s.store.hold
 	case roll < 75:
-		action, do = "resume", s.store.resume
+		action, do = "resume", s.store.open
 	case f.server == nil:
 	case roll < 77:
 		action, do = "crash", func() { f.server.Restart(f.t, pgtest.Immediate); f.d.connect() }
@@ -180,7 +174,7 @@ func (f *fleet) start(s *seat) {
 	s.gate = &mortal{gate: gate{topic: f.topic}}
 	s.store = &pausing{Store: f.store}
 	s.instance = s.d.start(s.store, s.gate)
-	f.t.Cleanup(s.store.resume) // before the instance's own
+	f.t.Cleanup(s.store.open) // before the instance's own
 }
 
 // collect notes that an instance ended by itself. The only reason allowed is
@@ -207,13 +201,13 @@ func (f *fleet) end(s *seat, well bool) {
 	}
 	if !well {
 		s.gate.kill()
-		s.store.kill()
+		s.store.dead.Store(true)
 		s.proxy.Refuse(true)
 		s.proxy.Cut()
 	}
 	s.cancel()
 	s.gate.open()
-	s.store.resume()
+	s.store.open()
 	eventually(f.t, "the end of Run", func() bool { f.collect(s); return s.instance == nil })
 	s.proxy.Refuse(false)
 }
@@ -233,10 +227,7 @@ func (f *fleet) look() {
 func (f *fleet) judge() {
 	keys := map[string][]int{}
 	for _, r := range firsts(f.topic.all()) {
-		id, err := strconv.Atoi(r.id)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		id := must.Get(strconv.Atoi(r.id))(f.t)
 		keys[r.key] = append(keys[r.key], id)
 	}
 	for key, ids := range keys {
@@ -291,68 +282,30 @@ func (m *mortal) Deliver(ctx context.Context, events []*transform.Event, reject 
 // given up.
 type pausing struct {
 	checkpoint.Store
-	mu   sync.Mutex
-	shut chan struct{} // closed to go on; nil while open
-	dead bool
-}
-
-func (p *pausing) pause() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shut == nil {
-		p.shut = make(chan struct{})
-	}
-}
-
-func (p *pausing) resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shut != nil {
-		close(p.shut)
-		p.shut = nil
-	}
-}
-
-func (p *pausing) kill() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dead = true
-}
-
-// state is what to wait for, nil for nothing, and whether it ends in an error.
-func (p *pausing) state() (shut chan struct{}, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.dead {
-		err = errDead
-	}
-	return p.shut, err
+	door
+	dead atomic.Bool
 }
 
 func (p *pausing) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
 	cp, ok, err := p.Store.Load(ctx)
-	if shut, _ := p.state(); shut != nil {
-		select {
-		case <-shut:
-		case <-ctx.Done():
-			return cp, false, context.Cause(ctx)
-		}
+	if err := p.pass(ctx); err != nil {
+		return cp, false, err
 	}
 	return cp, ok, err
 }
 
 func (p *pausing) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	done := make(chan error, 1)
-	shut, _ := p.state()
-	go func() { // ends with resume at the latest
-		if shut != nil {
-			<-shut
+	held := p.held()
+	go func() { // ends with open at the latest
+		if held != nil {
+			<-held
 		}
-		_, err := p.state()
-		if err == nil {
-			err = p.Store.Save(context.WithoutCancel(ctx), cp)
+		if p.dead.Load() {
+			done <- errDead
+			return
 		}
-		done <- err
+		done <- p.Store.Save(context.WithoutCancel(ctx), cp)
 	}()
 	select {
 	case err := <-done:

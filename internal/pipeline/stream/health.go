@@ -15,26 +15,17 @@ import (
 
 // Status is what /status shows.
 type Status struct {
-	Role           string    `json:"role"`
-	RoleSince      time.Time `json:"role_since"`
-	Slot           string    `json:"slot"`
-	ReceivedLSN    string    `json:"received_lsn"`
-	ConfirmedLSN   string    `json:"confirmed_lsn"`
-	ServerLSN      string    `json:"server_lsn,omitempty"`
-	SlotLagBytes   int64     `json:"slot_lag_bytes"`
-	SlotLagSeconds float64   `json:"slot_lag_seconds"`
-	RetainedBytes  int64     `json:"slot_retained_bytes"`
-	WALStatus      string    `json:"wal_status,omitempty"`
-	InFlightEvents int       `json:"in_flight_events"`
-	InFlightBytes  int64     `json:"in_flight_bytes"`
-	MissingTopics  []string  `json:"missing_topics,omitempty"`
-	PostgresError  string    `json:"postgres_error,omitempty"`
-	KafkaError     string    `json:"kafka_error,omitempty"`
-	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
-	// LastEvent is nil before the first one of this process.
-	LastEvent *delivery.Last `json:"last_event,omitempty"`
-	// OldestUnconfirmedSeconds is how long the server has had log that is not
-	// confirmed.
+	delivery.Status
+	Slot           string  `json:"slot"`
+	ReceivedLSN    string  `json:"received_lsn"`
+	ConfirmedLSN   string  `json:"confirmed_lsn"`
+	ServerLSN      string  `json:"server_lsn,omitempty"`
+	SlotLagBytes   int64   `json:"slot_lag_bytes"`
+	SlotLagSeconds float64 `json:"slot_lag_seconds"`
+	RetainedBytes  int64   `json:"slot_retained_bytes"`
+	WALStatus      string  `json:"wal_status,omitempty"`
+	// OldestUnconfirmedSeconds is for how long the server has had something that
+	// is not confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
 	// CheckpointAgeSeconds is the age of the oldest acknowledged position that is
 	// not saved; 0 if all are. The other two tell for how long saves have failed,
@@ -74,7 +65,7 @@ type Health struct {
 	looked   time.Time // when slot and publication were last seen
 }
 
-func newHealth(p Parts, r *Pipeline, in *intake) *Health {
+func newHealth(p Parts, r *Pipeline, in *intake, stalled time.Duration) *Health {
 	h := &Health{
 		kafka:        p.Kafka,
 		metrics:      p.Metrics,
@@ -83,6 +74,7 @@ func newHealth(p Parts, r *Pipeline, in *intake) *Health {
 		checkpointer: r.checkpointer,
 		delivery:     r.delivery,
 		intake:       in,
+		progress:     progress{limit: stalled},
 
 		statusInterval: p.StatusInterval,
 		retention:      &retentionHealth{Observer: p.Metrics},
@@ -154,7 +146,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.storeErr != "" {
 		reasons = append(reasons, h.storeErr)
 	}
-	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck())...)
+	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck(), delivery.StuckAfter)...)
 	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
 		reasons = append(reasons, reason)
 	}
@@ -172,7 +164,7 @@ func (h *Health) advance(now time.Time) {
 		position:  h.tracker.Position(),
 		confirmed: h.confirmed(),
 		inFlight:  h.tracker.InFlight(),
-		handled:   h.intake.changes.Load() + h.delivery.settled.Load(),
+		handled:   h.intake.changes.Load() + h.delivery.count.Load(),
 	})
 }
 
@@ -184,10 +176,10 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	case known:
 	case why != "":
 		reasons = append(reasons, why)
-	case silent > h.statusInterval+stalledAfter:
+	case silent > h.statusInterval+h.progress.limit:
 		reasons = append(reasons, fmt.Sprintf("the stream has been silent for %s, although the server is asked for an answer", silent.Round(time.Second)))
 	}
-	if blind := now.Sub(h.looked); blind > stalledAfter {
+	if blind := now.Sub(h.looked); blind > h.progress.limit {
 		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))
 	}
 	return reasons
@@ -244,20 +236,15 @@ func (h *Health) Status() any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := Status{
-		Role:           h.role.Role,
-		RoleSince:      h.role.Since,
+		Status: h.kafka.Complete(delivery.Status{
+			Role: h.role.Role, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.delivery.Last(),
+			InFlightEvents: h.inFlight(), InFlightBytes: h.queue.bytes(), UnackedSeconds: h.delivery.stuck().Seconds(),
+		}),
 		Slot:           h.checkpointer.last().Slot,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
 		SlotLagSeconds: h.delivery.lag().Seconds(),
-		InFlightEvents: h.tracker.InFlight(),
-		InFlightBytes:  h.queue.bytes(),
-		MissingTopics:  h.kafka.MissingTopics(),
-		PostgresError:  h.pgErr,
-		KafkaError:     h.kafka.Trouble(),
-		UnackedSeconds: h.delivery.stuck().Seconds(),
 		Retention:      h.retention.status(),
-		LastEvent:      h.delivery.delivery.Last(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),

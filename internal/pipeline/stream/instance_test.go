@@ -5,171 +5,24 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pglogrepl"
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
-	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
-
-// patience bounds every wait, for slow and busy machines.
-const patience = time.Minute
-
-// database is an outbox, and a connection to look at it and its slot.
-type database struct {
-	t       *testing.T
-	url     string
-	conn    *pgx.Conn
-	opts    Options
-	event   transform.EventOptions
-	route   transform.RouteOptions
-	kafka   *sink.Options // of what withKafka made
-	letters string        // the dead letter topic
-	ends    time.Duration // bounds the last checkpoint and status of its instances
-	// looks is how its spares look for where the holder saves; zero: as always.
-	looks elsewhere
-	next  int // event id
-}
-
-// defaultOptions are those of an empty configuration.
-func defaultOptions() Options {
-	kafka := sink.DefaultOptions()
-	return Options{
-		Tables:           []pg.Table{{Schema: "public", Name: "outbox"}},
-		Slot:             "cdc_outbox",
-		Publication:      "cdc_outbox",
-		Create:           true,
-		Prefix:           "outbox",
-		StatusInterval:   time.Second,
-		LivenessTimeout:  time.Minute,
-		OnUpdate:         transform.UpdateWarn,
-		OnBadEvent:       transform.BadEventStop,
-		DrainTimeout:     20 * time.Second,
-		MaxBufferedBytes: kafka.MaxBufferedBytes,
-		Linger:           kafka.Linger,
-		Checkpoint:       store.DefaultOptions(),
-		Retention:        retention.DefaultOptions(),
-	}
-}
-
-func sharedDatabase(t *testing.T) *database {
-	t.Helper()
-	return newDatabase(t, pgtest.Shared(t).NewDatabase(t))
-}
-
-// newDatabase makes an outbox in the database, and a configuration for it. The
-// slot has the database's name, as slots are the cluster's.
-func newDatabase(t *testing.T, url string) *database {
-	t.Helper()
-	d := &database{t: t, url: url, opts: defaultOptions(), event: transform.DefaultEvent(), route: transform.DefaultRoute(), kafka: sink.DefaultOptions(), letters: "outbox.dead-letter", ends: patience}
-	d.connect()
-	d.exec(outboxTable)
-	d.opts.URL = url
-	d.opts.Slot = "slot_" + d.text("SELECT current_database()")
-	d.opts.Checkpoint.Interval = 20 * time.Millisecond
-	d.opts.StatusInterval = 200 * time.Millisecond
-	d.opts.DrainTimeout = patience
-	return d
-}
-
-// connect opens the connection to look with; once more after a restart.
-func (d *database) connect() {
-	d.t.Helper()
-	conn, err := pgx.Connect(d.t.Context(), d.url)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.conn = conn
-	d.t.Cleanup(func() { _ = conn.Close(context.Background()) })
-}
-
-func (d *database) exec(sql string) {
-	d.t.Helper()
-	if _, err := d.conn.Exec(d.t.Context(), sql); err != nil {
-		d.t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func (d *database) text(sql string) string {
-	d.t.Helper()
-	var got string
-	if err := d.conn.QueryRow(d.t.Context(), sql).Scan(&got); err != nil {
-		d.t.Fatalf("%s: %v", sql, err)
-	}
-	return got
-}
-
-func (d *database) lsn(sql string) pg.LSN {
-	d.t.Helper()
-	lsn, err := pglogrepl.ParseLSN(d.text(sql))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return lsn
-}
-
-// confirmed is the slot's confirmed position.
-func (d *database) confirmed() pg.LSN {
-	d.t.Helper()
-	return d.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
-}
-
-// walsender is the process that reads the slot, or 0.
-func (d *database) walsender() int {
-	d.t.Helper()
-	pid, err := strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return pid
-}
-
-// kill ends the walsender and returns once another one reads the slot.
-func (d *database) kill() {
-	d.t.Helper()
-	old := d.walsender()
-	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", old))
-	eventually(d.t, "another walsender", func() bool { pid := d.walsender(); return pid != 0 && pid != old })
-}
-
-// heard returns once the present walsender has had a status update.
-func (d *database) heard() {
-	d.t.Helper()
-	pid := d.walsender()
-	eventually(d.t, "a status update", func() bool {
-		return d.text(fmt.Sprintf("SELECT count(flush_lsn)::text FROM pg_stat_replication WHERE pid = %d", pid)) == "1"
-	})
-}
-
-// insert commits n events in transactions of per and returns their ids.
-func (d *database) insert(n, per int) (ids []string) {
-	d.t.Helper()
-	for len(ids) < n {
-		first := d.next + 1
-		d.next += min(per, n-len(ids))
-		d.exec(fmt.Sprintf("INSERT INTO outbox SELECT n::text, 'order', 'o-' || n %% 7, 'Placed', '{}' FROM generate_series(%d, %d) n", first, d.next))
-		for id := first; id <= d.next; id++ {
-			ids = append(ids, strconv.Itoa(id))
-		}
-	}
-	return ids
-}
 
 // instance is a pipeline in the background.
 type instance struct {
@@ -177,27 +30,27 @@ type instance struct {
 	metrics *counts
 	health  *Health
 	logs    *observer.ObservedLogs
+	limit   int64 // of bytes in flight
 	cancel  context.CancelFunc
 	done    chan struct{}
 	err     error // once done
+}
+
+// run starts an instance with the store and the gate that all share.
+func (d *database) run() *instance {
+	d.t.Helper()
+	return d.start(d.store, d.gate)
 }
 
 // start runs a pipeline of the database into the sink. The test ends it, if
 // nothing else does.
 func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	d.t.Helper()
-	router, err := transform.New(d.event, d.route)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	router := must.Get(transform.New(d.event, d.route))(d.t)
 	core, logs := observer.New(zapcore.DebugLevel)
-	i := &instance{t: d.t, metrics: &counts{}, logs: logs, done: make(chan struct{})}
-	r := New(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Kafka: delivery.NewDownstream(i.metrics), Log: zap.New(core)})
+	i := &instance{t: d.t, metrics: &counts{}, logs: logs, limit: d.opts.MaxBufferedBytes, done: make(chan struct{})}
+	r := newPipeline(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Kafka: delivery.NewDownstream(i.metrics), Log: zap.New(core)}, d.limits)
 	i.health = r.Health()
-	r.closing = d.ends
-	if d.looks != (elsewhere{}) {
-		r.source.elsewhere = d.looks
-	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	i.cancel = cancel
 	go func() {
@@ -240,13 +93,44 @@ func (i *instance) stop() {
 	}
 }
 
-func (i *instance) role() string { return i.health.Status().(Status).Role }
+func (i *instance) role() string { return i.status().Role }
 
 // streams returns once the instance reads the slot.
 func (i *instance) streams() *instance {
 	i.t.Helper()
 	eventually(i.t, "the instance to stream", func() bool { return i.role() == role.Active })
 	return i
+}
+
+// standsBy returns once the instance waits for the slot.
+func (i *instance) standsBy() *instance {
+	i.t.Helper()
+	eventually(i.t, "the spare to stand by", func() bool { return i.role() == role.Standby })
+	return i
+}
+
+// ready tells whether the instance is.
+func (i *instance) ready() bool { ok, _ := i.health.Ready(); return ok }
+
+// status is what /status shows.
+func (i *instance) status() Status { return i.health.Status().(Status) }
+
+// inFlight returns once so many events are.
+func (i *instance) inFlight(n int64) {
+	i.t.Helper()
+	eventually(i.t, "the events to be taken in", func() bool { return i.status().InFlightEvents == n })
+}
+
+// full returns once the queue holds nearly as much as MaxBufferedBytes.
+func (i *instance) full() {
+	i.t.Helper()
+	eventually(i.t, "a full buffer", func() bool { return i.metrics.inFlight() > i.limit-i.limit/10 })
+}
+
+// reconnects returns once a session has been tried again.
+func (i *instance) reconnects() {
+	i.t.Helper()
+	eventually(i.t, "a reconnect", func() bool { return i.metrics.reconnected() > 0 })
 }
 
 // wantEnd checks that Run ends with an error of the class whose text and remedy
@@ -266,33 +150,54 @@ func (i *instance) wantEnd(class failure.Class, text string) {
 
 func mustParse(t *testing.T, text string) *url.URL {
 	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(text))(t)
 	return u
 }
 
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for !met() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited for %s in vain", what)
-		case <-poll.C:
-		}
-	}
+	await.Until(t, what, met)
 }
 
 // arrive waits for so many records.
 func arrive(t *testing.T, to *topic, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d records", n), func() bool { return len(to.all()) >= n })
+	await.Until(t, fmt.Sprintf("%d records", n), func() bool { return len(to.all()) >= n })
+}
+
+// arrive waits for as many records as insert has committed events.
+func (d *database) arrive() {
+	d.t.Helper()
+	arrive(d.t, d.topic, len(d.ids))
+}
+
+// last waits until the last event that was inserted is the topic's last.
+func (d *database) last() {
+	d.t.Helper()
+	eventually(d.t, "the last event", func() bool {
+		got := d.topic.ids()
+		return len(got) > 0 && got[len(got)-1] == d.ids[len(d.ids)-1]
+	})
+}
+
+// publish inserts and waits until all that was inserted has arrived.
+func (d *database) publish(n, per int) {
+	d.t.Helper()
+	d.insert(n, per)
+	d.arrive()
+}
+
+// wantOnce checks that the topic holds what was inserted, once and in order;
+// wantAll, that it does at least once.
+func (d *database) wantOnce() { d.t.Helper(); wantOnce(d.t, d.topic, d.ids) }
+func (d *database) wantAll()  { d.t.Helper(); wantAll(d.t, d.topic, d.ids) }
+
+// finish stops an instance and wants everything once.
+func (d *database) finish(i *instance) {
+	d.t.Helper()
+	i.stop()
+	d.wantOnce()
 }
 
 // wantOnce checks that the topic holds exactly the events, in their order.

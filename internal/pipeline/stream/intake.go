@@ -30,7 +30,7 @@ type intake struct {
 	checkpointer *checkpointer
 	tables       map[pg.Table]bool
 	onUpdate     string
-	metrics      Metrics
+	metrics      intakeMetrics
 	digest       *digest.Log
 
 	changes  atomic.Uint64 // all messages that arrived, except keepalives
@@ -263,7 +263,7 @@ func (in *intake) took(row *pg.Row) {
 	in.cut, in.cutMark = row.Position, checkpoint.LandmarkOf(row)
 }
 
-// endLoose ends what a message of no transaction is to the tracker: a
+// endNonTransactional ends what a message of no transaction is to the tracker: a
 // transaction of its own, that no commit will end. The server sends it when it
 // comes upon it in the log, between transactions. Its position is the end of its
 // record, so that a stream from there on begins with what follows it; that may
@@ -325,17 +325,17 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table
 	if err := in.tracker.Seal(lsn, checkpoint.Landmark{}); err != nil {
 		return 0, err
 	}
-	return int(next.Seq), in.settled(ctx)
+	return int(next.Seq), in.acked(ctx)
 }
 
 // settled waits until everything taken in is acked.
-func (in *intake) settled(ctx context.Context) error {
+func (in *intake) acked(ctx context.Context) error {
 	for in.tracker.InFlight() > 0 {
-		if err := backoff.Sleep(ctx, settlePoll); err != nil {
+		if err := backoff.Sleep(ctx, ackPoll); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-const settlePoll = 20 * time.Millisecond
+const ackPoll = 20 * time.Millisecond

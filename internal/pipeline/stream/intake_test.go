@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -38,10 +39,7 @@ var outboxRelation, audit = relation(1, "outbox"), relation(2, "audit")
 func testIntake(t *testing.T, onUpdate string) (*intake, *counts) {
 	t.Helper()
 	m := &counts{}
-	router, err := transform.New(transform.DefaultEvent(), transform.DefaultRoute())
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := must.Get(transform.New(transform.DefaultEvent(), transform.DefaultRoute()))(t)
 	tracker := checkpoint.NewLocked(0)
 	p := Parts{Options: defaultOptions(), Router: router, Metrics: m}
 	p.OnUpdate = onUpdate
@@ -76,9 +74,7 @@ func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 				return in.resume(checkpoint.Past{Start: m.End, Known: in.end, Since: checkpoint.Landmark{Commit: in.end}}, func() {})
 			}
 		}
-		if err := accept(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, accept(t.Context(), m))
 	}
 	return queued(in.queue)
 }
@@ -95,6 +91,15 @@ func loose(pos pg.LSN) *wal.Message {
 	m := &wal.Message{Kind: wal.LogicalMessage, Prefix: "outbox", NonTransactional: true}
 	m.Row.Position.CommitLSN = pos
 	m.Content, _ = envelope.Encode(&envelope.Message{ID: fmt.Appendf(nil, "loose %d", pos)})
+	return m
+}
+
+// told is a message of a transaction.
+func told(lsn pg.LSN, seq uint32) *wal.Message {
+	m := loose(lsn)
+	m.NonTransactional = false
+	m.Row.Position.Seq, m.Row.XID = seq, uint32(lsn)
+	m.Content, _ = envelope.Encode(&envelope.Message{ID: fmt.Appendf(nil, "told %d/%d", lsn, seq)})
 	return m
 }
 
@@ -129,6 +134,9 @@ func TestIntake(t *testing.T) {
 		"takes a message of no transaction once after a reconnect": {
 			[]*wal.Message{loose(20), insert(30, 0), again(10), loose(20), insert(30, 0), insert(30, 1), commit(35), again(30), insert(30, 0), insert(30, 1), loose(35), commit(35)},
 			[]string{"loose 20", "30/0", "30/1"}, 35},
+		"takes a message of a transaction once after a reconnect": {
+			[]*wal.Message{told(20, 0), insert(20, 1), again(10), told(20, 0), insert(20, 1), told(20, 2), commit(25)},
+			[]string{"told 20/0", "20/1", "told 20/2"}, 25},
 		"ends a message of no transaction with itself": {
 			[]*wal.Message{insert(10, 0), commit(15), loose(20)}, []string{"10/0", "loose 20"}, 20},
 		"takes idle positions": {
@@ -238,9 +246,7 @@ func TestIntakeQueuesABadEvent(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateWarn)
 	m := insert(10, 0)
 	m.Row.Values[2] = pg.Value{Kind: pg.Null} // the key
-	if err := in.accept(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.accept(t.Context(), m))
 	batch := in.queue.cut(nil)
 	if len(batch) != 1 || batch[0].Bad == nil || batch[0].Bad.Reason != transform.ReasonNullKey {
 		t.Errorf("queued %+v, want one bad event", batch)
@@ -252,10 +258,7 @@ func TestIntakeQueuesABadEvent(t *testing.T) {
 func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, url, outboxTable, "INSERT INTO outbox SELECT n::text, 'order', 'o', 'Placed', '{}' FROM generate_series(1, 3) n")
-	conn, err := catalog.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(catalog.Connect(t.Context(), url))(t)
 	defer catalog.Close(conn)
 	in, _ := testIntake(t, transform.UpdateWarn)
 	ctx, cancel := context.WithCancel(t.Context())

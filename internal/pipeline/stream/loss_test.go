@@ -22,6 +22,14 @@ func TestLosses(t *testing.T) {
 		sql  []string // %[1]s is the slot
 		text string
 	}{
+		"48 unlogged, all tables": {stopped | running, []string{`ALTER TABLE outbox SET UNLOGGED`}, `outbox cannot be published`},
+		"48 view, all tables": {stopped | running, []string{`ALTER TABLE outbox RENAME TO rows`, `CREATE VIEW outbox AS SELECT * FROM rows`},
+			`outbox cannot be published`},
+		"48 renamed partition, all tables":        {stopped | running, []string{makeRoot, attachOutbox}, `under the name of public.events`},
+		"48 child, all tables":                    {stopped | running, []string{`CREATE TABLE child () INHERITS (outbox)`}, `child inherits from table public.outbox`},
+		"11 publication dropped, beside messages": {running, []string{`DROP PUBLICATION cdc_outbox`}, "publication"},
+		"12 table taken out and put back, beside messages": {running, []string{`CREATE TABLE other ()`, `ALTER PUBLICATION cdc_outbox SET TABLE other`,
+			`ALTER PUBLICATION cdc_outbox SET TABLE outbox`}, "publication"},
 		"5 slot dropped": {stopped, []string{
 			`SELECT pg_drop_replication_slot('%[1]s')`}, `slot .* is gone, .* between .* and`},
 		"6 slot dropped and recreated": {stopped, []string{
@@ -51,15 +59,16 @@ func TestLosses(t *testing.T) {
 				continue
 			}
 			t.Run(name+" "+how, func(t *testing.T) {
-				t.Parallel()
-				d := sharedDatabase(t)
+				d := outbox(t)
 				if strings.HasPrefix(name, "13 ") {
 					d.needs15(t)
 				}
-				s, g := &fakeStore{}, &gate{topic: &topic{}}
-				i := d.start(s, g).streams()
-				ids := d.insert(2, 1)
-				arrive(t, g.topic, 2)
+				if strings.HasSuffix(name, "all tables") {
+					d.exec(forAllTables)
+				}
+				d.opts.Messages = strings.HasSuffix(name, "beside messages")
+				i := d.run().streams()
+				d.publish(2, 1)
 				if when == stopped {
 					i.stop()
 					eventually(t, "the slot to be free", func() bool { return d.walsender() == 0 })
@@ -68,11 +77,11 @@ func TestLosses(t *testing.T) {
 					d.exec(fmt.Sprintf(sql+"/* %[1]s */", d.opts.Slot))
 				}
 				if when == stopped {
-					i = d.start(s, g)
+					i = d.run()
 				}
 				i.wantEnd(failure.Loss, c.text)
-				d.start(s, g).wantEnd(failure.Loss, ".") // and still, for the next one
-				wantOnce(t, g.topic, ids)
+				d.run().wantEnd(failure.Loss, ".") // and still, for the next one
+				d.wantOnce()
 			})
 		}
 	}
@@ -88,12 +97,9 @@ func (d *database) needs15(t *testing.T) {
 
 // Failure mode 5, without a checkpoint: the process itself knows what it read.
 func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{forget: true}, g).streams()
-	d.insert(1, 1)
-	arrive(t, g.topic, 1)
+	d := outbox(t)
+	i := d.start(&fakeStore{forget: true}, d.gate).streams()
+	d.publish(1, 1)
 	eventually(t, "the drop of the slot", func() bool {
 		d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
 		_, err := d.conn.Exec(t.Context(), "SELECT pg_drop_replication_slot($1)", d.opts.Slot)
@@ -111,10 +117,8 @@ func TestSlotThatLostItsLog(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("max_slot_wal_keep_size", "1MB"), pgtest.Setting("min_wal_size", "32MB"),
 		pgtest.Setting("max_wal_size", "32MB"))
 	d := newDatabase(t, server.NewDatabase(t))
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g).streams()
-	d.insert(1, 1)
-	arrive(t, g.topic, 1)
+	i := d.run().streams()
+	d.publish(1, 1)
 	i.stop()
 	d.exec("CREATE TABLE busy (v text)")
 	eventually(t, "the slot to be lost", func() bool {
@@ -123,7 +127,7 @@ func TestSlotThatLostItsLog(t *testing.T) {
 		d.exec("CHECKPOINT")
 		return d.text("SELECT wal_status FROM pg_replication_slots WHERE slot_name = '"+d.opts.Slot+"'") == "lost"
 	})
-	d.start(s, g).wantEnd(failure.Loss, `slot .* is lost .* between .* and`)
+	d.run().wantEnd(failure.Loss, `slot .* is lost .* between .* and`)
 }
 
 // Failure mode 13: found before the first start.
@@ -135,15 +139,13 @@ func TestPublicationThatLeavesRowsOut(t *testing.T) {
 		"column list":     {`CREATE PUBLICATION cdc_outbox FOR TABLE outbox (id, aggregateid)`, `leaves out columns .* aggregatetype, payload`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
+			d := outbox(t)
 			if name == "row filter" || name == "column list" {
 				d.needs15(t)
 			}
 			d.exec(c.sql)
 			d.insert(1, 1)
-			g := &gate{topic: &topic{}}
-			d.start(&fakeStore{}, g).wantEnd(failure.Config, c.text)
+			d.run().wantEnd(failure.Config, c.text)
 		})
 	}
 }
@@ -154,10 +156,9 @@ func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
 		"column": {`ALTER TABLE outbox DROP COLUMN payload`, `no column "payload"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
+			d := outbox(t)
 			d.exec(c.sql)
-			d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+			d.run().wantEnd(failure.Config, c.text)
 			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
 				t.Error("a slot was made that holds back the server's log")
 			}
@@ -167,17 +168,126 @@ func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
 
 // Failure mode 43.
 func TestOtherCluster(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g).streams()
-	d.insert(1, 1)
-	arrive(t, g.topic, 1)
+	d := outbox(t)
+	i := d.run().streams()
+	d.publish(1, 1)
 	i.stop()
 	name := d.text("SELECT current_database()")
 	other := pgtest.Start(t, pgtest.Own())
 	other.Exec(t, "CREATE DATABASE "+name)
 	d.opts.URL = other.URL(name)
 	pgtest.Exec(t, other.URL(name), outboxTable)
-	d.start(s, g).wantEnd(failure.Loss, `wrong database cluster`)
+	d.run().wantEnd(failure.Loss, `wrong database cluster`)
+}
+
+const forAllTables = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
+
+// Failure mode 48: what catalog.CheckTables refuses, run refuses, before it makes a
+// slot. (Which tables these are, wal's tests ask the server.)
+func TestTableThatNeverReachesTheStream(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql  []string
+		text string
+	}{
+		"unlogged":                        {[]string{`ALTER TABLE outbox SET UNLOGGED`, forAllTables}, `outbox cannot be published`},
+		"view":                            {[]string{`ALTER TABLE outbox RENAME TO rows`, `CREATE VIEW outbox AS SELECT * FROM rows`, forAllTables}, `outbox cannot be published`},
+		"renamed partition":               {[]string{makeRoot, attachOutbox, forAllTables}, `under the name of public.events`},
+		"child":                           {[]string{`CREATE TABLE child () INHERITS (outbox)`}, `child inherits from table public.outbox`},
+		"unlogged, without a publication": {[]string{`ALTER TABLE outbox SET UNLOGGED`}, `outbox cannot be published`},
+		"unlogged partition, without a publication": {[]string{`ALTER TABLE outbox RENAME TO part`,
+			`CREATE TABLE outbox (LIKE part) PARTITION BY LIST (id)`, `ALTER TABLE part SET UNLOGGED`,
+			`ALTER TABLE outbox ATTACH PARTITION part DEFAULT`}, `partition public.part of table public.outbox`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			for _, sql := range c.sql {
+				d.exec(sql)
+			}
+			d.run().wantEnd(failure.Config, c.text)
+			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
+				t.Error("a slot was made that holds back the server's log")
+			}
+		})
+	}
+}
+
+const (
+	makeRoot     = `CREATE TABLE events (LIKE outbox) PARTITION BY LIST (id)`
+	attachOutbox = `ALTER TABLE events ATTACH PARTITION outbox DEFAULT`
+)
+
+// A table may be a member of the publication by its name and by its schema. As
+// long as one of the two lasts nothing is left out, whatever becomes of the other.
+func TestMembershipThatLasts(t *testing.T) {
+	const (
+		addSchema  = `ALTER PUBLICATION cdc_outbox ADD TABLES IN SCHEMA public`
+		dropSchema = `ALTER PUBLICATION cdc_outbox DROP TABLES IN SCHEMA public`
+		addTable   = `ALTER PUBLICATION cdc_outbox ADD TABLE outbox`
+		dropTable  = `ALTER PUBLICATION cdc_outbox DROP TABLE outbox`
+	)
+	t.Parallel()
+	start := func(t *testing.T) (*database, *fakeStore, *gate, *instance) {
+		d := sharedDatabase(t)
+		d.needs15(t)
+		s, g := &fakeStore{}, &gate{topic: &topic{}}
+		return d, s, g, d.start(s, g).streams()
+	}
+	noted := func(t *testing.T, s *fakeStore, members int) {
+		t.Helper()
+		eventually(t, "the memberships in the checkpoint", func() bool {
+			return strings.Count(s.stored().Publication, "|") == members-1
+		})
+	}
+
+	t.Run("while running", func(t *testing.T) {
+		t.Parallel()
+		d, s, g, i := start(t)
+		ids := d.insert(1, 1)
+		for range 2 {
+			d.exec(addSchema)
+			ids = append(ids, d.insert(1, 1)...)
+			noted(t, s, 2)
+			d.exec(dropTable)
+			ids = append(ids, d.insert(1, 1)...)
+			noted(t, s, 1)
+			d.exec(addTable)
+			ids = append(ids, d.insert(1, 1)...)
+			noted(t, s, 2)
+			d.exec(dropSchema)
+			ids = append(ids, d.insert(1, 1)...)
+			noted(t, s, 1)
+		}
+		arrive(t, g.topic, len(ids))
+		if i.metrics.reconnected() > 0 {
+			t.Error("a session ended over it")
+		}
+		i.stop()
+		wantOnce(t, g.topic, ids)
+	})
+	t.Run("while stopped", func(t *testing.T) {
+		t.Parallel()
+		d, s, g, i := start(t)
+		var ids []string
+		for _, change := range []string{addSchema, dropTable, addTable, dropSchema} {
+			ids = append(ids, d.insert(1, 1)...)
+			arrive(t, g.topic, len(ids))
+			i.stop()
+			d.exec(change)
+			ids = append(ids, d.insert(1, 1)...)
+			i = d.start(s, g).streams()
+		}
+		arrive(t, g.topic, len(ids))
+		i.stop()
+		wantOnce(t, g.topic, ids)
+	})
+	// Whether one came before the other went cannot be told, if nobody looked.
+	t.Run("one for the other while stopped", func(t *testing.T) {
+		t.Parallel()
+		d, s, g, i := start(t)
+		i.stop()
+		d.exec(addSchema)
+		d.exec(dropTable)
+		d.start(s, g).wantEnd(failure.Loss, `taken out of it and added again`)
+	})
 }

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,42 +46,25 @@ func insertSQL(id string) string {
 	return "INSERT INTO outbox VALUES ('" + id + "', 'order', 'o-1', 'Placed', '{}')"
 }
 
-// emitMany commits n messages in transactions of per and returns their ids.
-func (d *database) emitMany(n, per int) (ids []string) {
-	d.t.Helper()
-	for len(ids) < n {
-		sql := "BEGIN;"
-		for range min(per, n-len(ids)) {
-			d.next++
-			ids = append(ids, strconv.Itoa(d.next))
-			sql += emit(d.t, ids[len(ids)-1], "{}") + ";"
-		}
-		d.exec(sql + "COMMIT")
-	}
-	return ids
-}
-
 // Without a table there is nothing but messages: those of committed
 // transactions and not rolled back to a savepoint, of our prefix.
 func TestMessagesAlone(t *testing.T) {
-	t.Parallel()
 	d := messageDatabase(t)
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g).streams()
+	i := d.run().streams()
 	d.exec("CREATE TABLE other (id int)")
 	d.exec(strings.Join([]string{"BEGIN", emit(t, "1", "{}"), "INSERT INTO other VALUES (1)",
 		"SAVEPOINT a", emit(t, "gone", "{}"), "ROLLBACK TO a", emit(t, "2", "{}"),
 		"SELECT pg_logical_emit_message(true, 'another', 'x')", "COMMIT"}, ";"))
 	d.exec(strings.Join([]string{"BEGIN", emit(t, "gone", "{}"), "ROLLBACK"}, ";"))
 	d.exec(emit(t, "3", "{}"))
-	arrive(t, g.topic, 3)
+	arrive(t, d.topic, 3)
 	i.stop()
 	d.exec(emit(t, "4", "{}")) // while nobody reads
-	i = d.start(s, g).streams()
-	arrive(t, g.topic, 4)
+	i = d.run().streams()
+	arrive(t, d.topic, 4)
 	i.stop()
-	wantOnce(t, g.topic, []string{"1", "2", "3", "4"})
-	if last := g.topic.all()[3].position.CommitLSN; d.confirmed() <= last {
+	wantOnce(t, d.topic, []string{"1", "2", "3", "4"})
+	if last := d.topic.all()[3].position.CommitLSN; d.confirmed() <= last {
 		t.Errorf("confirmed %s, the last event is at %s", d.confirmed(), last)
 	}
 	if n := d.text("SELECT count(*)::text FROM pg_publication_tables"); n != "0" {
@@ -93,10 +75,8 @@ func TestMessagesAlone(t *testing.T) {
 // The order within a transaction is that of the statements, whichever way an
 // event took, and the position counts both.
 func TestMessagesBesideATable(t *testing.T) {
-	t.Parallel()
 	d := composedDatabase(t)
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
+	i := d.run().streams()
 	var ids []string
 	for range 10 {
 		sql := []string{"BEGIN"}
@@ -111,10 +91,10 @@ func TestMessagesBesideATable(t *testing.T) {
 		}
 		d.exec(strings.Join(append(sql, "COMMIT"), ";"))
 	}
-	arrive(t, g.topic, len(ids))
+	arrive(t, d.topic, len(ids))
 	i.stop()
-	wantOnce(t, g.topic, ids)
-	for n, r := range g.topic.all() {
+	wantOnce(t, d.topic, ids)
+	for n, r := range d.topic.all() {
 		if want := uint32(n % 6); r.position.Seq != want {
 			t.Errorf("event %s is number %d of its transaction, want %d", r.id, r.position.Seq, want)
 		}
@@ -137,41 +117,37 @@ func TestBadMessages(t *testing.T) {
 		transform.ReasonUnreadableContents, transform.ReasonNotTransactional}
 
 	t.Run("skip", func(t *testing.T) {
-		t.Parallel()
 		d := composedDatabase(t)
 		d.opts.OnBadEvent = transform.BadEventSkip
-		g := &gate{topic: &topic{}}
-		i := d.start(&fakeStore{}, g).streams()
+		i := d.run().streams()
 		d.exec(emit(t, "1", "{}"))
 		for _, sql := range bad {
 			d.exec(sql)
 		}
 		d.exec(emit(t, "3", "{}"))
-		arrive(t, g.topic, 3)
+		arrive(t, d.topic, 3)
 		i.stop()
-		wantOnce(t, g.topic, []string{"1", "2", "3"})
+		wantOnce(t, d.topic, []string{"1", "2", "3"})
 		if got := i.metrics.skipped; !slices.Equal(got, reasons) {
 			t.Errorf("skipped %v, want %v", got, reasons)
 		}
-		if lag := i.health.Status().(Status).SlotLagSeconds; lag != 0 {
+		if lag := i.status().SlotLagSeconds; lag != 0 {
 			t.Errorf("a lag of %v s", lag)
 		}
 	})
 	t.Run("stop", func(t *testing.T) {
-		t.Parallel()
 		d := messageDatabase(t)
-		s, g := &fakeStore{}, &gate{topic: &topic{}}
-		i := d.start(s, g).streams()
+		i := d.run().streams()
 		d.exec(bad[0])
 		i.wantEnd(failure.Config, "bad event .* of message outbox at .*: unreadable: decode envelope")
-		d.start(s, g).wantEnd(failure.Config, "unreadable") // it is not forgotten
+		d.run().wantEnd(failure.Config, "unreadable") // it is not forgotten
 		d.opts.OnBadEvent = transform.BadEventDeadLetter
-		i = d.start(s, g).streams()
+		i = d.run().streams()
 		d.exec(emit(t, "1", "{}"))
-		arrive(t, g.topic, 1)
+		arrive(t, d.topic, 1)
 		i.stop()
-		if !slices.Equal(g.dead, []string{""}) {
-			t.Errorf("dead letters %q", g.dead)
+		if !slices.Equal(d.gate.dead, []string{""}) {
+			t.Errorf("dead letters %q", d.gate.dead)
 		}
 	})
 }
@@ -182,11 +158,9 @@ func TestBadMessages(t *testing.T) {
 func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 	for _, policy := range []string{transform.BadEventSkip, transform.BadEventDeadLetter} {
 		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
 			d := messageDatabase(t)
 			d.opts.OnBadEvent = policy
-			s, g := &fakeStore{}, &gate{topic: &topic{}}
-			i := d.start(s, g).streams()
+			i := d.run().streams()
 			d.exec(emit(t, "1", "{}"))
 			d.exec("CREATE TABLE other (v text)")
 			d.exec(strings.Replace(emit(t, "loose", "{}"), "true", "false", 1))
@@ -196,40 +170,15 @@ func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 			i.stop()
 
 			d.exec(emit(t, "2", "{}"))
-			i = d.start(s, g).streams()
-			arrive(t, g.topic, 2)
+			i = d.run().streams()
+			arrive(t, d.topic, 2)
 			i.stop()
-			wantOnce(t, g.topic, []string{"1", "2"})
-			if policy == transform.BadEventDeadLetter && !slices.Equal(g.dead, []string{"loose"}) {
-				t.Errorf("dead letters %q, want the message once", g.dead)
+			wantOnce(t, d.topic, []string{"1", "2"})
+			if policy == transform.BadEventDeadLetter && !slices.Equal(d.gate.dead, []string{"loose"}) {
+				t.Errorf("dead letters %q, want the message once", d.gate.dead)
 			}
 		})
 	}
-}
-
-// Failure mode 3.
-func TestKilledWalsenderLosesAndRepeatsNoMessage(t *testing.T) {
-	t.Parallel()
-	d := messageDatabase(t)
-	d.opts.MaxBufferedBytes = 20_000
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
-	defer d.watch(g)()
-	var ids []string
-	for range 4 {
-		ids = append(ids, d.emitMany(20, 7)...)
-		d.kill()
-	}
-	arrive(t, g.topic, len(ids))
-	i.streams()
-	g.hold()
-	ids = append(ids, d.emitMany(1000, 1000)...)
-	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
-	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender())) // in the middle of a transaction
-	g.open()
-	arrive(t, g.topic, len(ids))
-	i.stop()
-	wantOnce(t, g.topic, ids)
 }
 
 // Failure modes 20 and 17.
@@ -238,20 +187,19 @@ func TestPreparedAndLargeMessages(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "4"))
 	d := newDatabase(t, server.NewDatabase(t))
 	d.opts.Messages, d.opts.Tables = true, nil
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
+	i := d.run().streams()
 	for _, id := range []string{"kept", "dropped"} {
 		d.exec("BEGIN;" + emit(t, id, "{}") + "; PREPARE TRANSACTION '" + id + "'")
 	}
 	large := `"` + strings.Repeat("0123456789abcdef", 5<<16) + `"` // 5 MiB
 	d.exec(emit(t, "large", large))
-	arrive(t, g.topic, 1)
+	arrive(t, d.topic, 1)
 	d.exec("COMMIT PREPARED 'kept'")
 	d.exec("ROLLBACK PREPARED 'dropped'")
-	arrive(t, g.topic, 2)
+	arrive(t, d.topic, 2)
 	i.stop()
-	wantOnce(t, g.topic, []string{"large", "kept"})
-	if got := g.topic.all()[0].value; got != large {
+	wantOnce(t, d.topic, []string{"large", "kept"})
+	if got := d.topic.all()[0].value; got != large {
 		t.Errorf("the large payload arrived changed, as %d bytes", len(got))
 	}
 }
@@ -260,71 +208,43 @@ func TestPreparedAndLargeMessages(t *testing.T) {
 // dropped: once there is another one, they go on. The missing publication is
 // still reported, because the stream would end if a table were changed.
 func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
-	t.Parallel()
 	d := messageDatabase(t)
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g).streams()
+	i := d.run().streams()
 	d.exec(emit(t, "1", "{}"))
-	arrive(t, g.topic, 1)
+	arrive(t, d.topic, 1)
 	d.exec("DROP PUBLICATION cdc_outbox")
 	d.exec(emit(t, "2", "{}"))
 	i.wantEnd(failure.Config, `publication "cdc_outbox" does not exist`)
-	d.start(s, g).wantEnd(failure.Config, `publication "cdc_outbox" does not exist`)
+	d.run().wantEnd(failure.Config, `publication "cdc_outbox" does not exist`)
 	d.exec("CREATE PUBLICATION cdc_outbox")
-	i = d.start(s, g).streams()
+	i = d.run().streams()
 	d.exec(emit(t, "3", "{}"))
-	arrive(t, g.topic, 3)
+	arrive(t, d.topic, 3)
 	i.stop()
-	wantAll(t, g.topic, []string{"1", "2", "3"})
+	wantAll(t, d.topic, []string{"1", "2", "3"})
 }
 
 // Up to PostgreSQL 17, however, a table that changes meanwhile is where decoding
 // ends.
 func TestMessagesWhenATableChangesWithoutThePublication(t *testing.T) {
-	t.Parallel()
 	d := messageDatabase(t)
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
 	d.exec("CREATE TABLE other (id int)")
-	d.start(s, g).streams().stop()
+	d.run().streams().stop()
 	d.exec("DROP PUBLICATION cdc_outbox")
 	d.exec("BEGIN; INSERT INTO other VALUES (1);" + emit(t, "1", "{}") + "; COMMIT")
 	d.exec("CREATE PUBLICATION cdc_outbox")
-	i := d.start(s, g)
+	i := d.run()
 	if d.text("SELECT (current_setting('server_version_num')::int >= 180000)::text") != "true" {
 		i.wantEnd(failure.Loss, `publication "cdc_outbox" does not exist`)
 		return
 	}
-	arrive(t, g.topic, 1)
+	arrive(t, d.topic, 1)
 	i.stop()
-	wantOnce(t, g.topic, []string{"1"})
-}
-
-// Failure modes 11 and 12: for tables beside messages they are losses too.
-func TestLossesBesideMessages(t *testing.T) {
-	for name, sql := range map[string][]string{
-		"11 publication dropped": {"DROP PUBLICATION cdc_outbox"},
-		"12 table taken out and put back": {"CREATE TABLE other ()", "ALTER PUBLICATION cdc_outbox SET TABLE other",
-			"ALTER PUBLICATION cdc_outbox SET TABLE outbox"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := composedDatabase(t)
-			s, g := &fakeStore{}, &gate{topic: &topic{}}
-			i := d.start(s, g).streams()
-			d.exec(emit(t, "1", "{}"))
-			arrive(t, g.topic, 1)
-			for _, statement := range sql {
-				d.exec(statement)
-			}
-			i.wantEnd(failure.Loss, "publication")
-			d.start(s, g).wantEnd(failure.Loss, "publication")
-		})
-	}
+	wantOnce(t, d.topic, []string{"1"})
 }
 
 func TestOptionsThatMessagesCannotMeet(t *testing.T) {
-	t.Parallel()
 	d := messageDatabase(t)
 	d.event.Timestamp = "created_at"
-	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `event.timestamp: messages have no field "created_at"`)
+	d.run().wantEnd(failure.Config, `event.timestamp: messages have no field "created_at"`)
 }

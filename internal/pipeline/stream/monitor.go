@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// monitorPoll is how often slot and publication are looked at.
-	monitorPoll = 2 * time.Second
 	// lookTimeout bounds one look, so that a dead connection is noticed.
 	lookTimeout = 10 * time.Second
 	// shutdownGrace is how long we let a stopping server wait for us. A fast
@@ -37,7 +35,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	defer func() { catalog.Close(conn) }()
 	blind := false
 	var end pg.LSN // of the log, at the last look
-	for backoff.Sleep(ctx, monitorPoll) == nil {
+	for backoff.Sleep(ctx, s.limits.monitor) == nil {
 		fresh, flushed, err := s.look(ctx, conn, cp)
 		conn = fresh
 		switch {

@@ -34,7 +34,6 @@ package stream
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -70,33 +69,33 @@ type Pipeline struct {
 	source       *source
 	health       *Health
 	digest       *digest.Log
-	closing      time.Duration // bounds the last checkpoint, and then the last standby status
 	log          *zap.Logger
 }
 
 // New wires the parts; it starts nothing. The pipeline does not close them.
-func New(p Parts) *Pipeline {
+func New(p Parts) *Pipeline { return newPipeline(p, usual) }
+
+func newPipeline(p Parts, l limits) *Pipeline {
 	r := &Pipeline{
 		opts:    p.Options,
 		queue:   newQueue(p.MaxBufferedBytes),
 		tracker: checkpoint.NewLocked(0),
 		digest:  digest.New(p.Log),
-		closing: closeTimeout,
 		log:     p.Log,
 	}
-	r.checkpointer = newCheckpointer(p.Store, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
+	r.checkpointer = newCheckpointer(bounded{p.Store, l.store}, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
+	r.checkpointer.quiet = l.quiet
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
-	r.health = newHealth(p, r, in)
+	r.health = newHealth(p, r, in, l.stalled)
 	r.source = &source{
 		opts:         p.Options,
 		checkpointer: r.checkpointer,
 		health:       r.health,
-
-		elsewhere: elsewhere{poll: elsewherePoll, patience: elsewherePatience},
-
-		log:    p.Log,
-		intake: in,
+		metrics:      p.Metrics,
+		limits:       l,
+		log:          p.Log,
+		intake:       in,
 	}
 	h := r.health
 	p.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
@@ -155,19 +154,15 @@ func (r *Pipeline) Run(ctx context.Context) error {
 		finish = finish[1:] // the checkpoint now belongs to another instance
 	}
 	for _, last := range finish {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.closing)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.source.limits.close)
 		last(ending)
 		cancel()
 	}
 	return err
 }
 
-// closeTimeout is the value of Pipeline.closing. At a stop, a store or a server
-// that does not answer is waited for no longer than this.
-const closeTimeout = 3 * time.Second
-
-// drain waits until the deliverer has emptied the queue. It gives up after
-// errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
+// drain waits until the delivery has emptied the queue, or gives up on it after
+// errors.drain_timeout, and before where it waits for a topic.
 func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
 	if why := drain.Wait(delivered, r.opts.DrainTimeout, r.health.kafka.MissingTopics); why != nil {

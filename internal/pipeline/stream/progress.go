@@ -7,13 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// stalledAfter is how long a stage that has work may stand still until the
-// instance is not ready. It is longer than quietInterval and one look of the
-// monitor together.
-const stalledAfter = 12 * time.Second
-
-// pulse is a set of positions at one moment. Several of them show whether the
-// log gets through.
+// pulse is what shows at one moment whether the log gets through.
 type pulse struct {
 	flush     pg.LSN // the end of the server's log, as last seen
 	received  pg.LSN
@@ -26,6 +20,8 @@ type pulse struct {
 // progress tells from pulses whether the server's log gets through. It does not
 // look for the reason. Not safe for concurrent use.
 type progress struct {
+	limit time.Duration // see limits.stalled
+
 	last pulse
 	mark pg.LSN // the oldest position that is not confirmed yet
 	// marked is when the server had reached mark.
@@ -46,11 +42,11 @@ func (s *stage) look(now time.Time, work, did bool) {
 	}
 }
 
-func (s *stage) stalled(now time.Time) bool { return now.Sub(s.moved) > stalledAfter }
+func (p *progress) stalled(s stage, now time.Time) bool { return now.Sub(s.moved) > p.limit }
 
 // begin starts anew, as on a new connection.
 func (p *progress) begin(now time.Time) {
-	*p = progress{marked: now, whole: stage{now}, acked: stage{now}, saved: stage{now}}
+	*p = progress{limit: p.limit, marked: now, whole: stage{now}, acked: stage{now}, saved: stage{now}}
 }
 
 // see notes a pulse.
@@ -79,11 +75,11 @@ func (p *progress) stall(now time.Time) string {
 	is := p.last
 	age := func(s stage) time.Duration { return now.Sub(s.moved).Round(time.Second) }
 	switch {
-	case p.saved.stalled(now):
+	case p.stalled(p.saved, now):
 		return fmt.Sprintf("the position %s is acknowledged, but has not been saved and confirmed for %s", is.position, age(p.saved))
-	case p.acked.stalled(now):
+	case p.stalled(p.acked, now):
 		return fmt.Sprintf("the position has stayed at %s for %s, although nothing is in flight and %s was received", is.position, age(p.acked), is.received)
-	case p.whole.stalled(now):
+	case p.stalled(p.whole, now):
 		return fmt.Sprintf("nothing has arrived from the server or been acknowledged for %s, although its log goes on to %s and only %s is confirmed",
 			age(p.whole), is.flush, is.confirmed)
 	}

@@ -1,17 +1,27 @@
 package stream
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -59,7 +69,7 @@ func TestProgress(t *testing.T) {
 			}, looks: 60, stall: "has not been saved", age: 59 * look},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p progress
+			p := progress{limit: usual.stalled}
 			now := time.Unix(0, 0)
 			p.begin(now)
 			for n := range c.looks {
@@ -81,10 +91,7 @@ func TestProgress(t *testing.T) {
 // monitor cannot look.
 func TestReadinessIsDerivedFromProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		router, err := transform.New(transform.DefaultEvent(), transform.DefaultRoute())
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := must.Get(transform.New(transform.DefaultEvent(), transform.DefaultRoute()))(t)
 		r := New(Parts{Options: defaultOptions(), Router: router, Sink: &gate{}, Store: &fakeStore{}, Metrics: &counts{}, Kafka: delivery.NewDownstream(&counts{}), Log: zap.NewNop()})
 		h := r.Health()
 		ready := func(want string) {
@@ -94,34 +101,185 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 				t.Errorf("ready %v: %q, want %q", ok, got, want)
 			}
 		}
-		if err := r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}))
 		h.active()
 		ready("")
 		for range 10 {
-			pass(monitorPoll)
+			pass(usual.monitor)
 			h.slotSeen(catalog.Slot{}, 100)
 			ready("")
 		}
 		for range 10 {
-			pass(monitorPoll)
+			pass(usual.monitor)
 			h.slotSeen(catalog.Slot{}, 500) // and nothing comes of it
 		}
 		ready("nothing has arrived")
-		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < stalledAfter.Seconds() {
+		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < usual.stalled.Seconds() {
 			t.Errorf("the oldest is unconfirmed for %v s", got)
 		}
-		if err := r.tracker.Keepalive(500); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.checkpointer.advance(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.tracker.Keepalive(500))
+		must.Do(t, r.checkpointer.advance(t.Context()))
 		ready("")
-		pass(stalledAfter + time.Second)
+		pass(usual.stalled + time.Second)
 		ready("could not be looked at")
 		h.standby()
 		ready("")
 	})
+}
+
+// Events arrive, and the checkpoint's topic takes nothing: that is visible with
+// the broker's own error, and passes with its cause.
+func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
+	t.Parallel()
+	for name, faults := range map[string][]kfake.Fault{
+		"NOT_ENOUGH_REPLICAS": {{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas}},
+		"LEADER_NOT_AVAILABLE": {
+			{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition},
+			{Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.LeaderNotAvailable},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := sharedDatabase(t)
+			cluster, out, s := d.withKfake()
+			i := d.start(s, out).streams()
+			eventually(t, "a checkpoint", func() bool { return i.metrics.savesDone() > 0 })
+			for n := range faults {
+				faults[n].Topic, faults[n].Count = d.opts.Checkpoint.Topic, -1
+			}
+			fault := cluster.Fault(faults...)
+			d.insert(5, 1)
+			eventually(t, "readiness to say why", func() bool {
+				ok, reasons := i.health.Ready()
+				return !ok && strings.Contains(strings.Join(reasons, "\n"), name)
+			})
+			st := i.status()
+			if !strings.Contains(st.CheckpointError, name) || st.CheckpointAgeSeconds <= 0 || st.CheckpointFailingSeconds <= 0 || i.metrics.age() <= 0 {
+				t.Errorf("status %+v, age in metrics %s", st, i.metrics.age())
+			}
+			eventually(t, "a warning with the broker's error", func() bool {
+				warned := i.logs.FilterMessageSnippet("checkpoint cannot be saved").All()
+				return len(warned) > 0 && strings.Contains(warned[0].ContextMap()["error"].(string), name)
+			})
+
+			fault.Remove()
+			eventually(t, "readiness", i.ready)
+			eventually(t, "everything to be saved", func() bool { return i.metrics.age() == 0 })
+			if st := i.status(); st.CheckpointError != "" || st.CheckpointFailingSeconds != 0 {
+				t.Errorf("status %+v after the cause has gone", st)
+			}
+			i.stop()
+		})
+	}
+}
+
+// withKfake is withKafka with a cluster that can be made to answer wrongly.
+func (d *database) withKfake() (*kfake.Cluster, *sink.Kafka, checkpoint.Store) {
+	d.t.Helper()
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "outbox.event.order")))(d.t)
+	d.t.Cleanup(cluster.Close)
+	kafka := sink.DefaultOptions()
+	kafka.Brokers = cluster.ListenAddrs()
+	d.kafka = kafka
+	opts := must.Get(sink.ClientOpts(*kafka))(d.t)
+	store := must.Get(store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc"))(d.t)
+	d.t.Cleanup(store.Close)
+	return cluster, d.kafkaSink(), store
+}
+
+// A store that is silent shows as one that fails.
+func TestSaveThatStandsIsVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		release := make(chan struct{})
+		blockSaves(k.store, release)
+		k.ack(t, 1100)
+		pass(interval + unsavedAfter)
+		if reason, ok := k.progress.unready(); ok {
+			t.Errorf("unready after %s: %s", unsavedAfter, reason)
+		}
+		pass(time.Second)
+		if reason, ok := k.progress.unready(); !ok || !strings.Contains(reason, "6s") {
+			t.Errorf("unready %v: %q", ok, reason)
+		}
+		if age := k.progress.age(); age != interval+unsavedAfter+time.Second {
+			t.Errorf("the oldest position is %s old", age)
+		}
+		close(release)
+		pass(saveWaits.Longest)
+		if reason, ok := k.progress.unready(); ok || k.progress.age() != 0 {
+			t.Errorf("unready %q, age %s after the save", reason, k.progress.age())
+		}
+		_ = k.stop()
+	})
+}
+
+func TestAgeOfWhatWasAckedDuringASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		k.store.hook(func(context.Context, checkpoint.Checkpoint) error {
+			k.store.hook(nil)
+			k.ack(t, 1200)
+			return nil
+		})
+		k.ack(t, 1100)
+		pass(interval)
+		if k.saved.Load() != 1100 || k.progress.age() != 0 { // the save took no time
+			t.Errorf("saved %d, age %s", k.saved.Load(), k.progress.age())
+		}
+		pass(interval / 2)
+		if age := k.progress.age(); age != interval/2 {
+			t.Errorf("age %s, want %s", age, interval/2)
+		}
+		pass(interval / 2)
+		if k.saved.Load() != 1200 || k.progress.age() != 0 {
+			t.Errorf("saved %d, age %s", k.saved.Load(), k.progress.age())
+		}
+		_ = k.stop()
+	})
+}
+
+// One warning tells of failing saves, and one a minute that they still fail.
+func TestFailingSavesAreReportedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		k := keep(t)
+		k.progress.log = zap.New(core)
+		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("no leader") })
+		k.ack(t, 1100)
+		pass(2*time.Minute + 30*time.Second)
+		if n := logs.FilterMessageSnippet("cannot be saved").Len(); n != 3 {
+			t.Errorf("%d warnings in two and a half minutes: %v", n, logs.All())
+		}
+		k.store.hook(nil)
+		pass(saveWaits.Longest)
+		if n := logs.FilterMessageSnippet("saved again").Len(); n != 1 {
+			t.Errorf("the end was told %d times", n)
+		}
+		_ = k.stop()
+	})
+}
+
+// A save that its session did not wait for says nothing about the store.
+func TestCancelledSaveIsNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t)
+		blockSaves(k.store, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		if err := k.begin(ctx, checkpoint.Checkpoint{LSN: 1000, Epoch: 8}); err == nil {
+			t.Fatal("begun")
+		}
+		pass(time.Hour)
+		if reason, ok := k.progress.unready(); ok {
+			t.Errorf("unready: %s", reason)
+		}
+		_ = k.stop()
+	})
+}
+
+// savesDone is how many saves succeeded.
+func (c *counts) savesDone() (n int) {
+	c.locked(func() { n = c.saves - c.failures })
+	return n
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -55,7 +56,7 @@ func (q *queue) room(ctx context.Context, memory int64) error {
 	for q.inFlight > 0 && q.inFlight+memory > q.limit {
 		q.full = true
 		q.mu.Unlock()
-		signal(q.arrived) // nothing more can come: the taker must not linger
+		session.Wake(q.arrived) // no more comes: the taker must not linger
 		select {
 		case <-q.freed:
 		case <-ctx.Done():
@@ -88,7 +89,7 @@ func (q *queue) push(it item) {
 	wake := len(q.items)-q.head == 1 || q.queued >= delivery.BatchBytes
 	q.mu.Unlock()
 	if wake {
-		signal(q.arrived)
+		session.Wake(q.arrived)
 	}
 }
 
@@ -154,12 +155,12 @@ func (q *queue) cut(dst []item) []item {
 	return dst
 }
 
-// release gives the memory of taken items back to the bound.
-func (q *queue) release(n int64) {
+// free gives the memory of taken items back to the bound.
+func (q *queue) free(n int64) {
 	q.mu.Lock()
 	q.inFlight -= n
 	q.mu.Unlock()
-	signal(q.freed)
+	session.Wake(q.freed)
 }
 
 // close lets take return what is left without lingering, and then nothing.
@@ -167,7 +168,7 @@ func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
-	signal(q.arrived)
+	session.Wake(q.arrived)
 }
 
 // bytes is the memory in flight.
@@ -175,12 +176,4 @@ func (q *queue) bytes() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.inFlight
-}
-
-// signal wakes the receiver of a channel of capacity 1; wake-ups coalesce.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

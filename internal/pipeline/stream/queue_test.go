@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -39,21 +42,17 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
 		for range 2 {
-			if err := q.put(t.Context(), sized(50)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.put(t.Context(), sized(50)))
 		}
 		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
 		if !blocked() {
 			t.Error("push went over the bound")
 		}
-		if _, err := q.take(t.Context(), 0, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(q.take(t.Context(), 0, nil))(t)
 		if !blocked() {
 			t.Error("push went on although what was taken is not released")
 		}
-		q.release(50)
+		q.free(50)
 		if err := result(); err != nil || q.bytes() != 51 {
 			t.Errorf("push = %v, %d bytes in flight, want 51", err, q.bytes())
 		}
@@ -63,9 +62,7 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
-		if err := q.put(t.Context(), sized(1000)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.put(t.Context(), sized(1000)))
 		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
 		if !blocked() {
 			t.Error("a second item joined one that is larger than the bound")
@@ -73,7 +70,7 @@ func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 		if batch, err := q.take(t.Context(), 0, nil); err != nil || len(batch) != 1 {
 			t.Errorf("took %d items, %v", len(batch), err)
 		}
-		q.release(1000)
+		q.free(1000)
 		if err := result(); err != nil {
 			t.Error(err)
 		}
@@ -86,9 +83,7 @@ func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
 	next, want := int64(1), int64(1)
 	push := func(n int) {
 		for range n {
-			if err := q.put(t.Context(), sized(next)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.put(t.Context(), sized(next)))
 			next++
 		}
 	}
@@ -148,9 +143,7 @@ func TestQueueTake(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue(10 * delivery.BatchBytes)
 				for _, n := range c.sizes {
-					if err := q.put(t.Context(), sized(n)); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, q.put(t.Context(), sized(n)))
 				}
 				if c.close {
 					q.close()
@@ -226,11 +219,7 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 	next, held := 0, int64(0)
 	var batch []item
 	for {
-		var err error
-		batch, err = q.take(t.Context(), 0, batch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		batch = must.Get(q.take(t.Context(), 0, batch))(t)
 		if len(batch) == 0 {
 			break
 		}
@@ -245,11 +234,85 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 			t.Fatalf("%d bytes in flight, the bound is %d", n, limit)
 		}
 		if random.IntN(3) == 0 || q.bytes() == held { // nothing else can free the bound
-			q.release(held)
+			q.free(held)
 			held = 0
 		}
 	}
 	if next != items {
 		t.Errorf("%d items arrived, want %d", next, items)
+	}
+}
+
+// heap is the memory in use after everything that can be freed was.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Failure mode 55: while the sink takes nothing, memory is bounded by what is
+// kept, which may be much more than what is published: a row's other columns,
+// and what lies between rows in the stream. The tests are not parallel, as they
+// look at the process's heap.
+func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
+	const large = "repeat('0123456789abcdef', 65536)" // 1 MiB
+	for name, c := range map[string]struct {
+		prepare []string
+		fill    string
+		change  func(*Options)
+	}{
+		"a wide column that nobody asked for": {
+			prepare: []string{"ALTER TABLE outbox ADD notes text"},
+			fill:    "INSERT INTO outbox SELECT n::text, 'order', 'o', 'Placed', '{}', " + large + " FROM generate_series(1, 300) n",
+		},
+		"small rows between large ones of another table": {
+			prepare: []string{"CREATE TABLE audit (v text)", "CREATE PUBLICATION cdc_outbox FOR TABLE outbox, audit"},
+			fill: `DO $$ BEGIN FOR n IN 1..2500 LOOP
+				INSERT INTO audit SELECT left(` + large + `, 120000);
+				INSERT INTO outbox VALUES (n::text, 'order', 'o', 'Placed', '{}');
+			END LOOP; END $$`,
+		},
+		"a wide column in the first snapshot": {
+			prepare: []string{"ALTER TABLE outbox ADD notes text",
+				"INSERT INTO outbox SELECT n::text, 'order', 'o', 'Placed', '{}', " + large + " FROM generate_series(1, 300) n"},
+			change: func(o *Options) { o.Snapshot = true },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sharedDatabase(t)
+			for _, sql := range c.prepare {
+				d.exec(sql)
+			}
+			if c.change != nil {
+				c.change(&d.opts)
+			}
+			const limit = 8 << 20
+			d.opts.MaxBufferedBytes = limit
+			g := &gate{topic: &topic{}}
+			g.hold()
+			before := heap()
+			i := d.start(&fakeStore{}, g)
+			if c.fill != "" {
+				i.streams()
+				d.exec(c.fill)
+			}
+			total := must.Get(strconv.Atoi(d.text("SELECT count(*)::text FROM outbox")))(t)
+			inFlight := func() int { return int(i.status().InFlightEvents) }
+			eventually(t, "a full buffer, or all events in it", func() bool {
+				return i.metrics.inFlight() > limit-5<<19 || inFlight() == total
+			})
+			if inFlight() == total {
+				t.Errorf("all %d events are in flight, counted as %d bytes", total, i.metrics.inFlight())
+			}
+			if grown := heap() - before; grown > 64<<20 {
+				t.Errorf("the heap grew by %d MiB under a limit of %d", grown>>20, limit>>20)
+			} else {
+				t.Logf("the heap grew by %d MiB with %d of %d events in flight", grown>>20, inFlight(), total)
+			}
+			g.open()
+			arrive(t, g.topic, total)
+			i.stop()
+		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 // hold is a place where a test stops an instance once.
@@ -76,46 +75,36 @@ func (s heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 // An instance finds no slot, and then the checkpoint of another one that
 // created the slot in between. It must not take the slot for dropped.
 func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, to := &fakeStore{}, &topic{}
+	d := outbox(t)
 	load := newHold()
-	spare := d.start(heldStore{Store: s, load: load}, &gate{topic: to})
+	spare := d.start(heldStore{Store: d.store, load: load}, &gate{topic: d.topic})
 	load.await(t)
-	other := d.start(s, &gate{topic: to}).streams()
+	other := d.run().streams()
 	close(load.resume)
-	eventually(t, "the spare to stand by", func() bool { return spare.role() == role.Standby })
-	ids := d.insert(5, 1)
-	arrive(t, to, 5)
+	spare.standsBy()
+	d.publish(5, 1)
 	other.stop()
 	spare.streams()
-	ids = append(ids, d.insert(5, 1)...)
-	arrive(t, to, 10)
-	spare.stop()
-	wantOnce(t, to, ids)
+	d.publish(5, 1)
+	d.finish(spare)
 }
 
 // Between the look at the checkpoint and the stream, another instance holds the
 // slot and goes on. What was seen before does not count then.
 func TestSlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, to := &fakeStore{}, &topic{}
-	d.start(s, &gate{topic: to}).streams().stop()
+	d := outbox(t)
+	d.run().streams().stop()
 	loaded := newHold()
-	late := d.start(heldStore{Store: s, loaded: loaded}, &gate{topic: to})
+	late := d.start(heldStore{Store: d.store, loaded: loaded}, &gate{topic: d.topic})
 	loaded.await(t)
-	other := d.start(s, &gate{topic: to}).streams()
-	ids := d.insert(5, 1)
-	arrive(t, to, 5)
+	other := d.run().streams()
+	d.publish(5, 1)
 	other.stop()
 	close(loaded.resume)
 	late.streams()
-	ids = append(ids, d.insert(1, 1)...)
-	arrive(t, to, 6)
-	late.stop()
-	wantOnce(t, to, ids)
-	if got := s.positions(); !slices.IsSorted(got) {
+	d.publish(1, 1)
+	d.finish(late)
+	if got := d.store.positions(); !slices.IsSorted(got) {
 		t.Errorf("the checkpoint went back: %v", got)
 	}
 }
@@ -123,26 +112,21 @@ func TestSlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 // As before, but there is no checkpoint yet, and the instance that holds the
 // slot in between keeps none either.
 func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
 	d.exec("SELECT pg_create_logical_replication_slot('" + d.opts.Slot + "', 'pgoutput')")
-	s, to := &fakeStore{}, &topic{}
 	loaded := newHold()
-	late := d.start(heldStore{Store: s, loaded: loaded}, &gate{topic: to})
+	late := d.start(heldStore{Store: d.store, loaded: loaded}, &gate{topic: d.topic})
 	loaded.await(t)
-	other := d.start(&fakeStore{forget: true}, &gate{topic: to}).streams()
-	ids := d.insert(5, 1)
-	arrive(t, to, 5)
+	other := d.start(&fakeStore{forget: true}, &gate{topic: d.topic}).streams()
+	d.publish(5, 1)
 	other.stop()
 	passed := d.confirmed()
 	close(loaded.resume)
 	late.streams()
-	ids = append(ids, d.insert(1, 1)...)
-	arrive(t, to, 6)
-	late.stop()
-	wantOnce(t, to, ids)
-	if got := s.positions(); got[0] < passed {
+	d.publish(1, 1)
+	d.finish(late)
+	if got := d.store.positions(); got[0] < passed {
 		t.Errorf("the first checkpoint is at %s, before the slot's position %s", got[0], passed)
 	}
 }
@@ -150,71 +134,61 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 // A holder that is stalled by its sink does not see that its connection is gone,
 // and that another one goes on: to its monitor the slot moves by itself.
 func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.MaxBufferedBytes = 20_000
-	s, to := &fakeStore{}, &topic{}
-	stalled := &gate{topic: to}
-	old := d.start(s, stalled).streams()
-	ids := d.insert(1, 1)
-	arrive(t, to, 1)
+	stalled := &gate{topic: d.topic}
+	old := d.start(d.store, stalled).streams()
+	d.publish(1, 1)
 	stalled.hold()
-	ids = append(ids, d.insert(200, 20)...)
-	eventually(t, "a full buffer", func() bool { return old.metrics.inFlight() > 18_000 })
+	d.insert(200, 20)
+	old.full()
 	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
-	spare := d.start(s, &gate{topic: to}).streams()
-	arrive(t, to, len(ids))
+	spare := d.run().streams()
+	d.arrive()
 	if err := old.wait(); !errors.Is(err, ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
 		t.Errorf("the old holder's Run = %v, want it to start over", err)
 	}
-	spare.stop()
-	wantOnce(t, to, ids)
+	d.finish(spare)
 }
 
 // The slot is held while the snapshot is published. Otherwise a spare would
 // publish it too.
 func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.Snapshot = true
-	s, to := &fakeStore{}, &topic{}
-	ids := d.insert(50, 50)
-	slow := &gate{topic: to}
+	d.insert(50, 50)
+	slow := &gate{topic: d.topic}
 	slow.hold()
-	first := d.start(s, slow)
-	eventually(t, "the snapshot to be in flight", func() bool { _, waiting := slow.unacked(); return waiting })
-	spare := d.start(s, &gate{topic: to})
-	eventually(t, "the spare to stand by", func() bool { return spare.role() == role.Standby })
-	ids = append(ids, d.insert(5, 1)...)
+	first := d.start(d.store, slow)
+	slow.waits(t)
+	spare := d.run().standsBy()
+	d.insert(5, 1)
 	slow.open()
-	arrive(t, to, 55)
+	d.arrive()
 	first.stop()
 	spare.streams().stop()
-	wantOnce(t, to, ids)
+	d.wantOnce()
 }
 
 // The first checkpoint of a holder reaches the store after another one, which
 // knew nothing of it, has gone on.
 func TestLateFirstCheckpointDoesNotSetTheNextHolderBack(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	s, to := &fakeStore{}, &topic{}
+	d := outbox(t)
 	save := newHold()
 	p, behind := behindProxy(t, d)
-	late := behind.start(heldStore{Store: s, save: save}, &gate{topic: to})
+	late := behind.start(heldStore{Store: d.store, save: save}, &gate{topic: d.topic})
 	save.await(t)
 	p.Refuse(true)
 	p.Cut()
-	next := d.start(s, &gate{topic: to}).streams()
-	ids := d.insert(5, 1)
-	arrive(t, to, 5)
+	next := d.run().streams()
+	d.publish(5, 1)
 	next.stop()
-	taken := s.stored()
+	taken := d.store.stored()
 	close(save.resume)
 	eventually(t, "the late save", func() bool { return late.health.confirmed() != 0 })
-	if got := s.stored(); got.LSN < taken.LSN {
+	if got := d.store.stored(); got.LSN < taken.LSN {
 		t.Errorf("the checkpoint went from %s to %s", taken.LSN, got.LSN)
 	}
-	d.start(s, &gate{topic: to}).streams().stop()
-	wantOnce(t, to, ids)
+	d.run().streams().stop()
+	d.wantOnce()
 }

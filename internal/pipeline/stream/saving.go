@@ -71,9 +71,9 @@ func (s *saving) failed(err error) {
 	s.err = err
 }
 
-// givenUp notes an attempt whose caller stopped waiting, so its outcome is
-// unknown.
-func (s *saving) givenUp() {
+// cancelled notes an attempt whose caller did not wait for it, so that nothing is
+// known.
+func (s *saving) cancelled() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.attempts == 0 {

@@ -1,9 +1,21 @@
 package stream
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -12,18 +24,14 @@ func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
-	var ids []string
+	i := d.run().streams()
 	for _, mode := range []pgtest.Mode{pgtest.Immediate, pgtest.Fast} {
-		ids = append(ids, d.insert(20, 3)...)
+		d.insert(20, 3)
 		server.Restart(t, mode)
 		d.connect()
-		ids = append(ids, d.insert(20, 3)...)
-		arrive(t, g.topic, len(ids))
+		d.publish(20, 3)
 	}
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	d.finish(i)
 }
 
 // Failure mode 4: a fast shutdown waits for a walsender whose client replies but
@@ -34,16 +42,14 @@ func TestFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 			t.Parallel()
 			server := pgtest.Start(t)
 			d := newDatabase(t, server.NewDatabase(t))
-			s, g := &fakeStore{}, &gate{topic: &topic{}}
-			i := d.start(s, g).streams()
-			ids := d.insert(1, 1)
-			arrive(t, g.topic, 1)
-			g.hold()
-			ids = append(ids, d.insert(3, 1)...)
-			eventually(t, "events in flight", func() bool { _, waiting := g.unacked(); return waiting })
+			i := d.run().streams()
+			d.publish(1, 1)
+			d.gate.hold()
+			d.insert(3, 1)
+			d.gate.waits(t)
 			release := make(chan struct{})
 			if stage != "streaming" {
-				blockSaves(s, release)
+				blockSaves(d.store, release)
 				d.kill()
 			}
 			began := time.Now()
@@ -52,11 +58,193 @@ func TestFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 			close(release)
 			server.Resume(t)
 			d.connect()
-			g.open()
-			ids = append(ids, d.insert(1, 1)...)
-			arrive(t, g.topic, len(ids))
-			i.stop()
-			wantOnce(t, g.topic, ids)
+			d.gate.open()
+			d.publish(1, 1)
+			d.finish(i)
 		})
+	}
+}
+
+// Failure mode 4, of a server whose messages are not English.
+func TestFastShutdownInAnotherLanguage(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	d := newDatabase(t, server.NewDatabase(t))
+	u := mustParse(t, d.url)
+	u.Host = translated(t, u.Host)
+	u.RawQuery = "sslmode=disable"
+	d.opts.URL = u.String()
+
+	i := d.run().streams()
+	d.gate.hold()
+	d.insert(1, 1)
+	d.gate.waits(t)
+	server.Stop(t, pgtest.Fast) // it fails if the server waits without end
+	server.Resume(t)
+	d.gate.open()
+	d.arrive()
+	d.finish(i)
+}
+
+// translated forwards connections to the server at target, whose messages have
+// other words, and returns its address.
+func translated(t *testing.T, target string) string {
+	t.Helper()
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		running.Wait()
+	})
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			running.Go(func() { translate(server, client, func(b []byte) []byte { return b }) })
+			running.Go(func() { translate(client, server, inOtherWords) })
+		}
+	})
+	return listener.Addr().String()
+}
+
+// inOtherWords leaves the length as it is, which is part of the protocol.
+func inOtherWords(b []byte) []byte {
+	return bytes.ReplaceAll(b, []byte("shutting down"), []byte("no more today"))
+}
+
+func translate(to io.WriteCloser, from io.ReadCloser, words func([]byte) []byte) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(words(buf[:n])); err != nil {
+			return
+		}
+	}
+}
+
+func TestStopping(t *testing.T) {
+	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	unavailable := catalog.Classify(&pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"})
+	for _, tt := range []struct {
+		name       string
+		err        error
+		terminated bool
+		want       bool
+	}{
+		{"takes no connections", unavailable, false, true},
+		{"refused", refused, false, false},
+		{"refused after an administrator's command", refused, true, true},
+		{"full, after an administrator's command", catalog.Classify(&pgconn.PgError{Code: "53300"}), true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := stopping(tt.err, tt.terminated); errors.Is(got, catalog.ErrShutdown) != tt.want || !errors.Is(got, tt.err) {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+// Of several hosts, one refuses us for good, as a standby with another password.
+// The other is restarted: that must not end the connector.
+func TestOneOfSeveralHostsRefuses(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	d := newDatabase(t, server.NewDatabase(t))
+	u := mustParse(t, d.url)
+	u.Host = mustParse(t, pgtest.Shared(t).URL("postgres")).Host + "," + u.Host
+	d.opts.URL = u.String()
+	i := d.run().streams()
+	d.publish(1, 1)
+	server.Stop(t, pgtest.Fast)
+	before := i.metrics.reconnected()
+	eventually(t, "another attempt", func() bool { return i.metrics.reconnected() > before+1 })
+	server.Resume(t)
+	d.connect()
+	d.publish(1, 1)
+	d.finish(i)
+}
+
+// The server of the stream takes no more connections for a while, and another
+// host of the URL never does, as a standby with hot_standby = off. That is no
+// shutdown: the stream is left alone.
+func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
+	d := outbox(t)
+	line, behind := pgtest.Behind(t, d.url)
+	u := mustParse(t, behind)
+	u.Host += "," + unavailable(t)
+	u.RawQuery = "application_name=beside"
+	d.opts.URL = u.String()
+	i := d.run().streams()
+	eventually(t, "a look at the slot", func() bool { return i.status().WALStatus != "" })
+	line.Refuse(true)
+	pgtest.Freeze(t, d.url, `datname = current_database() AND application_name = 'beside' AND backend_type = 'client backend'`)
+	eventually(t, "a look in vain", func() bool {
+		return i.logs.FilterMessage("cannot watch slot and publication beside the stream, will retry").Len() > 0 || i.metrics.reconnected() > 0
+	})
+	d.publish(1, 1)
+	if n := i.metrics.reconnected(); n > 0 {
+		t.Errorf("left the stream %d times", n)
+	}
+	d.finish(i)
+}
+
+// unavailable is the address of a server that takes no connections now.
+func unavailable(t *testing.T) string {
+	t.Helper()
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	var running sync.WaitGroup
+	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
+	running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			backend := pgproto3.NewBackend(conn, conn)
+			if _, err := backend.ReceiveStartupMessage(); err == nil {
+				backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P03", Message: "the database system is not accepting connections"})
+				_ = backend.Flush()
+			}
+			_ = conn.Close()
+		}
+	})
+	return listener.Addr().String()
+}
+
+// Failure mode 56. (Which settings do it, wal's tests ask the server.)
+func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Setting("synchronous_standby_names", `standby, "cdc-outbox"`), pgtest.Setting("synchronous_commit", "local"))
+	d := newDatabase(t, server.NewDatabase(t))
+	i := d.start(&fakeStore{}, d.gate).streams()
+	d.kill()
+	d.publish(1, 1)
+	d.finish(i)
+	warned := i.logs.FilterMessage(catalog.CommitsWait).All()
+	if len(warned) != 1 || warned[0].ContextMap()["application_name"] != "cdc-outbox" {
+		t.Errorf("warnings: %v, want one", warned)
+	}
+
+	named := mustParse(t, d.url)
+	query := named.Query()
+	query.Set("application_name", "publisher")
+	named.RawQuery = query.Encode()
+	d.opts.URL = named.String()
+	i = d.start(&fakeStore{}, d.gate).streams()
+	i.stop()
+	if i.logs.FilterMessage(catalog.CommitsWait).Len() > 0 {
+		t.Error("warned although the setting names another")
 	}
 }

@@ -16,204 +16,172 @@ func matches(pattern, text string) bool { return regexp.MustCompile(pattern).Mat
 
 // Failure mode 3.
 func TestKilledWalsenderLosesAndRepeatsNothing(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
-	defer d.watch(g)()
-	var ids []string
+	d := outbox(t)
+	i := d.run().streams()
+	defer d.watch(d.gate)()
 	for range 5 {
-		ids = append(ids, d.insert(20, 7)...)
+		d.insert(20, 7)
 		d.kill()
 	}
-	arrive(t, g.topic, len(ids))
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	d.arrive()
+	d.finish(i)
 }
 
 // Failure mode 3: what is in flight when the connection breaks is neither sent
 // again nor confirmed by the next connection.
 func TestKilledWalsenderWithEventsInFlight(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
-	ids := d.insert(3, 1)
-	arrive(t, g.topic, len(ids))
-	g.hold()
-	stopWatching := d.watch(g)
+	d := outbox(t)
+	i := d.run().streams()
+	d.publish(3, 1)
+	d.gate.hold()
+	stopWatching := d.watch(d.gate)
 	defer stopWatching()
-	ids = append(ids, d.insert(30, 4)...)
-	eventually(t, "the events to be taken in", func() bool { return i.health.Status().(Status).InFlightEvents == 30 })
+	d.insert(30, 4)
+	i.inFlight(30)
 	for range 3 {
 		d.kill()
 		i.streams()
 	}
-	ids = append(ids, d.insert(5, 1)...)
-	eventually(t, "the events to be taken in", func() bool { return i.health.Status().(Status).InFlightEvents == 35 })
+	d.insert(5, 1)
+	i.inFlight(35)
 	d.heard()
-	first, _ := g.unacked()
+	first, _ := d.gate.unacked()
 	if got := d.confirmed(); got > first {
 		t.Errorf("confirmed %s, beyond the first event in flight at %s", got, first)
 	}
 	stopWatching()
-	g.open()
-	arrive(t, g.topic, len(ids))
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	d.gate.open()
+	d.arrive()
+	d.finish(i)
 }
 
 // Failure modes 3 and 17: a transaction larger than the buffer, cut in the
 // middle.
 func TestKilledWalsenderWithinATransaction(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.MaxBufferedBytes = 20_000
-	g := &gate{topic: &topic{}}
-	g.hold()
-	i := d.start(&fakeStore{}, g).streams()
-	ids := d.insert(2000, 2000)
-	eventually(t, "a full buffer", func() bool { return i.metrics.inFlight() > 18_000 })
+	d.gate.hold()
+	i := d.run().streams()
+	d.insert(2000, 2000)
+	i.full()
 	pid := d.walsender()
 	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid))
-	g.open()
-	arrive(t, g.topic, len(ids))
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	d.gate.open()
+	d.arrive()
+	d.finish(i)
 }
 
 // Failure mode 38.
 func TestStopDrainsAndConfirmsTheLastCommit(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.Checkpoint.Interval = time.Hour // only the stop saves
-	g := &gate{topic: &topic{}}
-	g.hold()
-	s := &fakeStore{}
-	i := d.start(s, g).streams()
-	ids := d.insert(40, 10)
-	eventually(t, "the events to be taken in", func() bool { return i.health.Status().(Status).InFlightEvents == 40 })
+	d.gate.hold()
+	i := d.run().streams()
+	d.insert(40, 10)
+	i.inFlight(40)
 	i.cancel()
 	eventually(t, "the drain", func() bool { return i.role() == role.Stopping })
 	if ok, reasons := i.health.Ready(); ok {
 		t.Errorf("ready while draining: %v", reasons)
 	}
-	g.open()
-	i.stop()
-	wantOnce(t, g.topic, ids)
-	last := g.topic.all()[39].position.CommitLSN
+	d.gate.open()
+	d.finish(i)
+	last := d.topic.all()[39].position.CommitLSN
 	end := d.lsn("SELECT pg_current_wal_insert_lsn()::text") // the server's other databases are written to as well
-	if got := d.confirmed(); got <= last || got > end || got != s.stored().LSN {
+	if got := d.confirmed(); got <= last || got > end || got != d.store.stored().LSN {
 		t.Errorf("confirmed %s and stored %s, want what is after the last commit, which began at %s, and not after %s",
-			got, s.stored().LSN, last, end)
+			got, d.store.stored().LSN, last, end)
 	}
 
-	next := d.start(s, g).streams()
-	more := d.insert(1, 1)
-	arrive(t, g.topic, 41)
-	next.stop()
-	wantOnce(t, g.topic, append(ids, more...))
+	next := d.run().streams()
+	d.publish(1, 1)
+	d.finish(next)
 }
 
 // Failure mode 38.
 func TestStopGivesUpOnTheDrainAfterItsTimeout(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.DrainTimeout = 200 * time.Millisecond
-	g := &gate{topic: &topic{}}
-	s := &fakeStore{}
-	i := d.start(s, g).streams()
-	ids := d.insert(1, 1)
-	arrive(t, g.topic, 1)
-	g.hold()
-	defer d.watch(g)()
-	ids = append(ids, d.insert(5, 1)...)
-	eventually(t, "the events to be taken in", func() bool { return i.health.Status().(Status).InFlightEvents == 5 })
+	i := d.run().streams()
+	d.publish(1, 1)
+	d.gate.hold()
+	defer d.watch(d.gate)()
+	d.insert(5, 1)
+	i.inFlight(5)
 	i.stop()
 	if logs := i.logs.FilterMessageSnippet("before everything in flight was acked"); logs.Len() != 1 {
 		t.Error("the log does not say that something was given up")
 	}
-	first, _ := g.unacked()
+	first, _ := d.gate.unacked()
 	if got := d.confirmed(); got > first {
 		t.Errorf("confirmed %s, beyond the first event in flight at %s", got, first)
 	}
-	g.open()
-	d.start(s, g).streams()
-	arrive(t, g.topic, len(ids))
-	wantOnce(t, g.topic, ids)
+	d.gate.open()
+	d.run().streams()
+	d.arrive()
+	d.wantOnce()
 }
 
 // Failure mode 18.
 func TestColumnAddedMidStream(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
-	ids := d.insert(3, 1)
+	d := outbox(t)
+	i := d.run().streams()
+	d.insert(3, 1)
 	d.exec("ALTER TABLE outbox ADD COLUMN created_at timestamptz DEFAULT now()")
-	ids = append(ids, d.insert(3, 1)...)
+	d.insert(3, 1)
 	d.exec("ALTER TABLE outbox DROP COLUMN created_at")
-	ids = append(ids, d.insert(3, 1)...)
-	arrive(t, g.topic, len(ids))
-	i.stop()
-	wantOnce(t, g.topic, ids)
+	d.publish(3, 1)
+	d.finish(i)
 }
 
 // Failure mode 18.
 func TestColumnRenamedAwayMidStream(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
-	g := &gate{topic: &topic{}}
-	s := &fakeStore{}
-	i := d.start(s, g).streams()
+	d := outbox(t)
+	i := d.run().streams()
 	ids := d.insert(3, 1)
 	d.exec("ALTER TABLE outbox RENAME COLUMN payload TO body")
 	later := d.insert(3, 1)
 	i.wantEnd(failure.Config, `payload`)
-	wantOnce(t, g.topic, ids)
+	wantOnce(t, d.topic, ids)
 	confirmed := d.confirmed()
 	d.event.Payload = "body"
-	d.start(s, g).streams()
-	arrive(t, g.topic, 6)
-	wantOnce(t, g.topic, append(ids, later...))
-	if first := g.topic.all()[3].position.CommitLSN; confirmed > first {
+	d.run().streams()
+	d.arrive()
+	wantOnce(t, d.topic, append(ids, later...))
+	if first := d.topic.all()[3].position.CommitLSN; confirmed > first {
 		t.Errorf("confirmed %s, beyond the first event after the change of the table at %s", confirmed, first)
 	}
 }
 
 // Failure mode 19.
 func TestOnlyInsertsArePublished(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.exec("ALTER TABLE outbox REPLICA IDENTITY FULL")
-	g := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, g).streams()
+	i := d.run().streams()
 	d.exec(`BEGIN; INSERT INTO outbox VALUES ('a', 'order', 'o', 'Placed', '{}'); DELETE FROM outbox; COMMIT`)
 	d.exec(`INSERT INTO outbox VALUES ('b', 'order', 'o', 'Placed', '{}')`)
 	d.exec(`INSERT INTO outbox VALUES ('b', 'order', 'o', 'Placed', '{}') ON CONFLICT (id) DO UPDATE SET payload = 'again'`)
 	d.exec(`BEGIN; INSERT INTO outbox VALUES ('c', 'order', 'o', 'Placed', '{}'); SAVEPOINT s; INSERT INTO outbox VALUES ('no', 'order', 'o', 'Placed', '{}'); ROLLBACK TO s; COMMIT`)
 	d.exec(`TRUNCATE outbox`)
 	d.exec(`INSERT INTO outbox VALUES ('d', 'order', 'o', 'Placed', '{}')`)
-	arrive(t, g.topic, 4)
+	arrive(t, d.topic, 4)
 	i.stop()
-	wantOnce(t, g.topic, []string{"a", "b", "c", "d"})
+	wantOnce(t, d.topic, []string{"a", "b", "c", "d"})
 }
 
 // Failure mode 22.
 func TestWrongPasswordIsAConfigurationError(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	at := strings.LastIndex(d.url, "@")
 	d.opts.URL = d.url[:at] + "x" + d.url[at:]
-	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `password authentication failed`)
+	d.run().wantEnd(failure.Config, `password authentication failed`)
 }
 
 // At boot the name service may start after us.
 func TestUnknownHostIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	d.opts.URL = "postgres://postgres@no-such-host..invalid/app" // an empty label: no name server is asked
-	i := d.start(&fakeStore{}, &gate{topic: &topic{}})
+	i := d.run()
 	eventually(t, "a second attempt", func() bool { return i.metrics.reconnected() > 1 })
 	if _, reasons := i.health.Ready(); !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, "no-such-host") }) {
 		t.Errorf("reasons %q", reasons)
@@ -232,7 +200,7 @@ func TestUnknownHostIsTriedAgain(t *testing.T) {
 func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	d := sharedDatabase(t)
 	d.exec("CREATE TABLE busy (v text)")
-	i := d.start(&fakeStore{}, &gate{topic: &topic{}}).streams()
+	i := d.run().streams()
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
 	for range 4 {

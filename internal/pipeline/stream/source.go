@@ -11,21 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// sessionReset: a session that lasted this long starts the backoff anew.
-const sessionReset = 30 * time.Second
-
-// sessionWaits are those between sessions.
-var sessionWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
-
-// ErrTakenOver ends a pipeline whose slot another instance has read in the
-// meantime. What was in flight is out of date and was dropped. A new pipeline
-// may stand by.
+// ErrTakenOver ends a pipeline whose slot another instance has read meanwhile: what
+// it has in flight is out of date and was dropped. A new pipeline may stand by.
 var ErrTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date")
 
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
@@ -37,6 +30,8 @@ type source struct {
 	intake       *intake
 	checkpointer *checkpointer
 	health       *Health
+	metrics      session.Metrics
+	limits       limits
 	log          *zap.Logger
 
 	database  string      // that the slot must be of
@@ -56,32 +51,22 @@ type source struct {
 // run streams until ctx ends (nil; the stream stays open for close) or an error
 // that a new session cannot fix.
 func (s *source) run(ctx context.Context) error {
-	retry := backoff.Series{Range: sessionWaits}
-	for {
-		started := time.Now()
+	one := func(ctx context.Context) error {
 		err := s.session(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if failure.ClassOf(err) != failure.Transient || errors.Is(err, ErrTakenOver) {
-			return err
-		}
-		if time.Since(started) > sessionReset {
-			retry.Reset()
-		}
-		wait := retry.Next()
-		s.health.down(err)
-		if ofStore(err) {
-			s.log.Warn("the checkpoint store failed, will try again with a new session", zap.Error(err), remedy(err), zap.Duration("wait", wait))
-			s.intake.metrics.Reconnected("checkpoint")
-		} else {
-			s.log.Warn("PostgreSQL session ended, will reconnect", zap.Error(err), remedy(err), zap.Duration("wait", wait))
-			s.intake.metrics.Reconnected("postgres")
-		}
-		if backoff.Sleep(ctx, wait) != nil {
-			return nil
-		}
+		return err
 	}
+	return session.Keep(ctx, one, ErrTakenOver, func(err error, wait time.Duration) {
+		s.health.down(err)
+		side, what := "postgres", "PostgreSQL session ended, will reconnect"
+		if ofStore(err) {
+			side, what = "checkpoint", "the checkpoint store failed, will try again with a new session"
+		}
+		s.log.Warn(what, zap.Error(err), remedy(err), zap.Duration("wait", wait))
+		s.metrics.Reconnected(side)
+	})
 }
 
 // session is one connection's life. It returns why it ended.
@@ -90,7 +75,7 @@ func (s *source) session(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
-	s.intake.metrics.Connected("postgres", true)
+	s.metrics.Connected("postgres", true)
 	defer catalog.Close(sql)
 
 	h, err := s.acquire(ctx, sql)

@@ -3,19 +3,19 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
-)
-
-const (
-	// spareLook is how often a spare asks its checkpoint store.
-	spareLook = 3 * time.Second
-	// spareSilence is how long the store may be silent until the spare is not
-	// ready: it could not take over.
-	spareSilence = 8 * time.Second
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // spare is what a spare knows of its checkpoint store. It does not need the
@@ -30,7 +30,7 @@ func (s *source) askStore(ctx context.Context, a *spare) error {
 	if a.answered.IsZero() { // tryAcquire has just asked the store
 		a.asked, a.answered = now, now
 	}
-	if s.epoch == 0 && now.Sub(a.asked) < spareLook {
+	if s.epoch == 0 && now.Sub(a.asked) < s.limits.spareLook {
 		return nil
 	}
 	a.asked = now
@@ -41,7 +41,7 @@ func (s *source) askStore(ctx context.Context, a *spare) error {
 	case err == nil:
 		a.answered = time.Now()
 		s.health.storeAnswers(nil)
-	case time.Since(a.answered) >= spareSilence:
+	case time.Since(a.answered) >= s.limits.spareSilence:
 		s.health.storeAnswers(err)
 		s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a spare cannot read its checkpoint and could not take over"},
 			zap.Error(err), remedy(err))
@@ -57,4 +57,73 @@ func (h *Health) storeAnswers(err error) {
 	if err != nil {
 		h.storeErr = err.Error()
 	}
+}
+
+const (
+	// elsewhereTimeout bounds a comparison: meanwhile the slot may become free.
+	elsewhereTimeout = 3 * time.Second
+)
+
+// elsewhere is what a spare knows of where the slot's holder saves. The holder
+// saves before it confirms; so a confirmed position beyond the checkpoint that
+// the spare sees is saved in another place, such as a file on another machine.
+// Found out now, it is a mistake in a configuration. At the takeover it would
+// look like a loss.
+type elsewhere struct {
+	looked time.Time
+	first  pg.LSN                // of the slot, when there was no checkpoint
+	seen   checkpoint.Checkpoint // the last one; of epoch 0, at first, for none
+	since  time.Time             // when seen was new, or not behind the slot
+}
+
+// sharesStore returns an error once it is certain that another instance holds
+// the slot and saves its checkpoints where this one does not look.
+func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
+	e := &s.elsewhere
+	if !slot.Active || s.opts.Checkpoint.Store == store.StoreNone || time.Since(e.looked) < s.limits.elsewhereLook {
+		return nil
+	}
+	e.looked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, elsewhereTimeout)
+	defer cancel()
+	cp, ok, err := s.checkpointer.store.Load(ctx) // after the slot was read
+	if err != nil {
+		return nil // the takeover loads it, too
+	}
+	if !ok || cp.Creating { // a holder that has just begun has not saved yet, nor confirmed
+		if e.first == 0 {
+			e.first = slot.ConfirmedFlush
+		}
+		cp = checkpoint.Checkpoint{LSN: e.first}
+	}
+	behind := cp.LSN < slot.ConfirmedFlush
+	if !behind || cp.Epoch != e.seen.Epoch || cp.LSN != e.seen.LSN {
+		e.seen, e.since = cp, time.Now()
+	}
+	if !behind || time.Since(e.since) < s.limits.elsewhere {
+		return nil
+	}
+	return s.savedElsewhere(ctx, sql, slot)
+}
+
+// savedElsewhere is the verdict, if the holder is one of ours: another program
+// that reads the slot takes events away, and the takeover says so.
+func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
+	var ours bool
+	var address string
+	err := sql.QueryRow(ctx, `
+		SELECT application_name = current_setting('application_name'), COALESCE(host(client_addr), 'a Unix socket')
+		  FROM pg_stat_activity WHERE pid = $1 AND application_name IS NOT NULL`, slot.ActivePID,
+	).Scan(&ours, &address)
+	if err != nil || !ours { // it may have gone, or be another role's
+		return nil
+	}
+	here, _ := os.Hostname()
+	at := "there is none"
+	if s.elsewhere.seen.Epoch != 0 {
+		at = fmt.Sprintf("it stays at %s", s.elsewhere.seen.LSN)
+	}
+	return failure.Configf(store.ShareRemedy(s.opts.Checkpoint),
+		"another instance, connected from %s, reads slot %q and saves its checkpoints where this one, on %s, does not see them: "+
+			"the slot is confirmed up to %s, but in checkpoint.store %s %s", address, slot.Name, here, slot.ConfirmedFlush, s.opts.Checkpoint.Store, at)
 }

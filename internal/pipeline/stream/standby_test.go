@@ -1,9 +1,18 @@
 package stream
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -35,23 +44,226 @@ func TestStandbyIsReadOncePromoted(t *testing.T) {
 	})
 	d.opts.URL = p.s.url
 	d.opts.Checkpoint.Store = store.StoreKafka
-	s, g := &fakeStore{}, &gate{topic: &topic{}}
-	i := d.start(s, g)
+	i := d.run()
 	eventually(t, "a look at the standby", func() bool {
-		return matches("is a standby", i.health.Status().(Status).PostgresError)
+		return matches("is a standby", i.status().PostgresError)
 	})
-	ids := d.insert(3, 1)
+	d.insert(3, 1)
 	p.replicate(d.lsn("SELECT pg_current_wal_flush_lsn()::text"))
 	p.primary.Stop(t, pgtest.Immediate)
 	p.promote()
 	i.streams()
-	arrive(t, g.topic, 3)
-	ids = append(ids, d.insert(3, 1)...)
-	arrive(t, g.topic, 6)
+	d.arrive()
+	d.publish(3, 1)
 	i.stop()
-	ids = append(ids, d.insert(3, 1)...)
-	i = d.start(s, g)
-	arrive(t, g.topic, 9)
+	d.insert(3, 1)
+	i = d.run()
+	d.arrive()
+	d.finish(i)
+}
+
+// A standby that has the slot's position, but not the row of the checkpoint that
+// was written before the slot was confirmed, takes over after a crash: the
+// slot is ahead of the checkpoint, and nobody has advanced it.
+func TestFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("connector restarted %t", restart), func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t)
+			d := p.d
+			store := &valve{Store: d.inPostgres()}
+			i := d.start(store, &gate{topic: d.topic}).streams()
+			d.publish(1, 1)
+			eventually(t, "a copy of the slot", func() bool { return p.copied() > 0 })
+
+			store.hold()
+			d.insert(1, 1)
+			var next pg.LSN
+			eventually(t, "the next checkpoint", func() bool {
+				next = store.waits()
+				all := d.topic.all()
+				return len(all) == 2 && next > all[1].position.CommitLSN
+			})
+			p.replicate(next)
+			pgtest.Freeze(t, d.url, "backend_type = 'walsender' AND application_name = 'walreceiver'")
+			store.open()
+			eventually(t, "the copy to follow", func() bool { return p.copied() >= next })
+
+			p.primary.Stop(t, pgtest.Immediate)
+			if restart {
+				i.stop()
+			}
+			if row, copied := p.stored(), p.copied(); row >= copied {
+				t.Fatalf("the checkpoint's row came through: %s, the slot is at %s", row, copied)
+			}
+			p.promote()
+			if restart {
+				i = d.start(d.inPostgres(), &gate{topic: d.topic})
+			}
+			i.streams()
+			d.publish(1, 1)
+			d.finish(i)
+		})
+	}
+}
+
+// What is in flight at such a takeover is not confirmed by the new stream's start:
+// it is neither acknowledged nor saved.
+func TestFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	d := p.d
+	store, g := &valve{Store: d.inPostgres()}, &gate{topic: &topic{}}
+	i := d.start(store, g).streams()
+	d.insert(1, 1)
+	arrive(t, g.topic, 1)
+	eventually(t, "a copy of the slot", func() bool { return p.copied() > 0 })
+
+	store.hold()
+	d.insert(1, 1)
+	var next pg.LSN
+	eventually(t, "the next checkpoint", func() bool {
+		next = store.waits()
+		all := g.topic.all()
+		return len(all) == 2 && next > all[1].position.CommitLSN
+	})
+	g.hold()
+	d.insert(1, 1)
+	g.waits(t)
+	p.replicate(d.lsn("SELECT pg_current_wal_flush_lsn()::text"))
+	pgtest.Freeze(t, d.url, "backend_type = 'walsender' AND application_name = 'walreceiver'")
+	store.open()
+	eventually(t, "the copy to follow", func() bool { return p.copied() >= next })
+	p.primary.Stop(t, pgtest.Immediate)
+	if row, copied := p.stored(), p.copied(); row >= copied {
+		t.Fatalf("the checkpoint's row came through: %s, the slot is at %s", row, copied)
+	}
+	p.promote()
+	eventually(t, "a new stream", func() bool { return d.walsender() != 0 })
+	d.heard()
+	confirmed := d.confirmed()
+	if waits, _ := g.unacked(); confirmed > waits {
+		t.Errorf("the slot is confirmed up to %s, but an event of %s has no ack", confirmed, waits)
+	}
+	g.open()
+	d.insert(1, 1)
+	arrive(t, g.topic, len(d.ids))
 	i.stop()
-	wantOnce(t, g.topic, ids)
+	wantOnce(t, g.topic, d.ids)
+}
+
+// valve is a store whose saves can be made to wait.
+type valve struct {
+	checkpoint.Store
+	door
+	mu      sync.Mutex
+	waiting pg.LSN
+}
+
+func (v *valve) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	if v.held() != nil {
+		v.mu.Lock()
+		v.waiting = cp.LSN
+		v.mu.Unlock()
+	}
+	if err := v.pass(ctx); err != nil {
+		return err
+	}
+	return v.Store.Save(ctx, cp)
+}
+
+// waits is the position of the last save that had to wait.
+func (v *valve) waits() pg.LSN {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.waiting
+}
+
+// pair is a server with a standby that copies its slots, and an outbox whose
+// source.url lists both.
+type pair struct {
+	t                *testing.T
+	primary, standby *pgtest.Server
+	d                *database // at the primary
+	s                *database // at the standby
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	open := pgtest.File("pg_hba.conf", []byte("host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"))
+	hba := pgtest.Setting("hba_file", "pg_hba.conf")
+	primary := pgtest.Start(t, open, hba)
+	d := newDatabase(t, primary.NewDatabase(t))
+	if version, err := strconv.Atoi(d.text("SHOW server_version_num")); err != nil || version < 170000 {
+		t.Skip("servers before 17 do not copy slots to standbys")
+	}
+	data := d.text("SHOW data_directory")
+	if _, err := os.Stat(data); err != nil {
+		t.Skip("the server's files are not on this machine")
+	}
+	at := mustParse(t, d.url)
+	standby := pgtest.Start(t, open, hba,
+		pgtest.Setting("primary_conninfo", "host=127.0.0.1 user=postgres dbname=postgres port="+at.Port()),
+		pgtest.Setting("primary_slot_name", "standby"),
+		pgtest.Setting("hot_standby_feedback", "on"),
+		pgtest.Setting("sync_replication_slots", "on"))
+	beside := mustParse(t, standby.URL("postgres"))
+	p := &pair{t: t, primary: primary, standby: standby, d: d, s: &database{t: t, opts: d.opts, event: d.event, route: d.route, limits: d.limits}}
+	p.s.url = beside.String()
+	p.s.connect()
+	copyTo := p.s.text("SHOW data_directory")
+
+	d.exec("SELECT pg_create_physical_replication_slot('standby')")
+	d.exec("ALTER SYSTEM SET synchronized_standby_slots = 'standby'")
+	standby.Stop(t, pgtest.Fast)
+	primary.Stop(t, pgtest.Fast)
+	run(t, "rm", "-rf", copyTo)
+	run(t, "cp", "-a", data, copyTo)
+	run(t, "cp", "-a", filepath.Join(data, "PG_VERSION"), filepath.Join(copyTo, "standby.signal"))
+	run(t, "rm", filepath.Join(copyTo, "postgresql.auto.conf"))
+	primary.Resume(t)
+	standby.Resume(t)
+	d.connect()
+
+	beside.Path = at.Path
+	p.s.url = beside.String()
+	p.s.connect()
+	at.Host += "," + beside.Host
+	at.RawQuery = "target_session_attrs=read-write"
+	d.opts.URL = at.String()
+	d.opts.Checkpoint.Store = store.StorePostgres
+	d.limits.close = time.Second
+	return p
+}
+
+// copied is the position of the standby's copy of the slot, or 0.
+func (p *pair) copied() pg.LSN {
+	p.t.Helper()
+	return p.s.lsn(`SELECT COALESCE(max(confirmed_flush_lsn), '0/0')::text FROM pg_replication_slots
+		WHERE synced AND NOT temporary AND slot_name = '` + p.d.opts.Slot + "'")
+}
+
+// stored is the position of the checkpoint in all that the standby has received.
+func (p *pair) stored() pg.LSN {
+	p.t.Helper()
+	eventually(p.t, "the standby to have replayed all", func() bool {
+		return p.s.text("SELECT (pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn())::text") == "true"
+	})
+	return p.s.lsn("SELECT checkpoint->>'lsn' FROM checkpoints")
+}
+
+// replicate returns once the standby has the log up to a position.
+func (p *pair) replicate(to pg.LSN) {
+	p.t.Helper()
+	eventually(p.t, "the standby to have the log", func() bool {
+		return p.s.lsn("SELECT COALESCE(pg_last_wal_receive_lsn(), '0/0')::text") >= to
+	})
+}
+
+// promote makes the standby the server of the outbox.
+func (p *pair) promote() {
+	p.t.Helper()
+	p.s.exec("SELECT pg_promote()")
+	p.d.url = p.s.url
+	p.d.connect()
 }

@@ -9,13 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
-// storeTimeout bounds a save or a load. After it the store has failed, which is
-// counted and shown. So a silent store holds up neither the first save of the
-// next session nor a spare.
-const storeTimeout = 10 * time.Second
-
 // errStoreSilent is the cause of the end of a save or load that took too long.
-var errStoreSilent = errors.New("the checkpoint store did not answer within " + storeTimeout.String())
+var errStoreSilent = errors.New("the checkpoint store did not answer")
 
 // storeError is an error of the checkpoint store, as opposed to one of the
 // PostgreSQL that is read.
@@ -34,11 +29,14 @@ func ofStore(err error) bool {
 }
 
 // bounded is a store whose calls all have a deadline. Its errors are storeErrors.
-type bounded struct{ checkpoint.Store }
+type bounded struct {
+	checkpoint.Store
+	limit time.Duration
+}
 
 // Load implements checkpoint.Store.
 func (b bounded) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
-	err = within(ctx, func(ctx context.Context) error {
+	err = b.within(ctx, func(ctx context.Context) error {
 		cp, ok, err = b.Store.Load(ctx)
 		return err
 	})
@@ -47,18 +45,59 @@ func (b bounded) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, e
 
 // Save implements checkpoint.Store.
 func (b bounded) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	return within(ctx, func(ctx context.Context) error { return b.Store.Save(ctx, cp) })
+	return b.within(ctx, func(ctx context.Context) error { return b.Store.Save(ctx, cp) })
 }
 
-func within(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, storeTimeout, errStoreSilent)
+func (b bounded) within(ctx context.Context, ask func(context.Context) error) error {
+	silent := fmt.Errorf("%w within %s", errStoreSilent, b.limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.limit, silent)
 	defer cancel()
 	err := ask(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errStoreSilent) {
-		err = fmt.Errorf("%w: %w", errStoreSilent, err)
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if err != nil {
 		err = &storeError{err}
 	}
 	return err
+}
+
+// limits are how long things may take, and how often they are looked at.
+type limits struct {
+	// store bounds a save or a load. A store that does not answer has then
+	// failed, which is counted and shown, and holds up neither the first save of
+	// the next session nor a spare.
+	store time.Duration
+	// spareLook is how often a spare asks its checkpoint store, and spareSilence
+	// how long that may give no answer until the spare counts as one that could
+	// not take over.
+	spareLook, spareSilence time.Duration
+	// elsewhereLook is how often a spare compares slot and checkpoint, and
+	// elsewhere how long the checkpoint must stay behind the slot, and as it is,
+	// until that is a verdict: longer than a network file system shows an old file.
+	elsewhereLook, elsewhere time.Duration
+	// monitor is how often slot and publication are looked at, and quiet how often
+	// a position is saved that moved by less than saveBytes and past none of our
+	// events.
+	monitor, quiet time.Duration
+	// stalled is how long one of the stages may stand still, with work before it,
+	// until readiness says so. It is longer than quiet and a look of the
+	// monitor together.
+	stalled time.Duration
+	// close bounds the last checkpoint, and then the last standby status: a stop
+	// waits no longer for a store or a server that does not answer.
+	close time.Duration
+}
+
+// usual are those of every pipeline but in tests.
+var usual = limits{
+	store:         10 * time.Second,
+	spareLook:     3 * time.Second,
+	spareSilence:  8 * time.Second,
+	elsewhereLook: 30 * time.Second,
+	elsewhere:     90 * time.Second,
+	monitor:       2 * time.Second,
+	quiet:         5 * time.Second,
+	stalled:       12 * time.Second,
+	close:         3 * time.Second,
 }

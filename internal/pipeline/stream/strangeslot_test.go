@@ -3,9 +3,13 @@ package stream
 import (
 	"context"
 	"testing"
+	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 // Failure mode 52: a slot of this name that no instance could ever read is an
@@ -21,13 +25,10 @@ func TestSlotOfSomebodyElse(t *testing.T) {
 		"two-phase": {`SELECT pg_create_logical_replication_slot($1, 'pgoutput', false, true)`, `two_phase`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := sharedDatabase(t)
+			d := outbox(t)
 			d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
-			if _, err := d.conn.Exec(t.Context(), c.sql, d.opts.Slot); err != nil {
-				t.Fatal(err)
-			}
-			d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, c.text)
+			must.Get(d.conn.Exec(t.Context(), c.sql, d.opts.Slot))(t)
+			d.run().wantEnd(failure.Config, c.text)
 		})
 	}
 }
@@ -44,11 +45,8 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	// An instance that stands by when the slot appears does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	here := &source{opts: d.opts, database: d.text("SELECT current_database()")}
-	sql, err := catalog.Connect(ctx, d.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := &source{opts: d.opts, limits: usual, database: d.text("SELECT current_database()")}
+	sql := must.Get(catalog.Connect(ctx, d.url))(t)
 	defer catalog.Close(sql)
 	if err := here.waitForSlot(ctx, sql); err != nil {
 		t.Errorf("it waited for a slot that will never be ours: %v", err)
@@ -60,25 +58,83 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 
 // The remedy: from 18 on a slot can be told to leave two-phase commit alone.
 func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
-	t.Parallel()
-	d := sharedDatabase(t)
+	d := outbox(t)
 	if d.text("SELECT (current_setting('server_version_num')::int >= 180000)::text") != "true" {
 		t.Skip("two_phase of a slot can be altered from PostgreSQL 18 on")
 	}
 	d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
 	d.exec(`SELECT pg_create_logical_replication_slot('` + d.opts.Slot + `', 'pgoutput', false, true)`)
-	ids := d.insert(2, 1)
+	d.insert(2, 1)
 	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, `two_phase`)
-	repl, err := catalog.ConnectReplication(t.Context(), d.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	repl := must.Get(catalog.ConnectReplication(t.Context(), d.url))(t)
 	defer catalog.Close(repl)
-	if _, err := repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.opts.Slot+`" (TWO_PHASE false)`).ReadAll(); err != nil {
-		t.Fatal(err)
+	must.Get(repl.Exec(t.Context(), `ALTER_REPLICATION_SLOT "`+d.opts.Slot+`" (TWO_PHASE false)`).ReadAll())(t)
+	d.start(&fakeStore{}, d.gate).streams()
+	d.arrive()
+	d.wantOnce()
+}
+
+// Two instances with a checkpoint file on each machine: the spare would take
+// over without the holder's checkpoint, or with an old one, and then tell of a
+// loss. It finds out while it stands by.
+func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
+	for name, old := range map[string]bool{"no checkpoint here": false, "an old one here": true} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
+			d.limits.elsewhereLook, d.limits.elsewhere = time.Millisecond, time.Millisecond
+			here, there, to := &fakeStore{}, &fakeStore{}, &topic{}
+			if old {
+				d.start(here, &gate{topic: to}).streams().stop()
+			}
+			holder := d.start(there, &gate{topic: to}).streams()
+			spare := d.start(here, &gate{topic: to}).standsBy()
+			d.insert(1, 1)
+			eventually(t, "the end of the spare", func() bool {
+				d.insert(1, 1) // the slot moves on
+				select {
+				case <-spare.done:
+					return true
+				default:
+					return false
+				}
+			})
+			spare.wantEnd(failure.Config, "another instance, connected from .*, reads slot .* and saves its checkpoints where this one, on .*, does not see them")
+			arrive(t, to, len(d.ids))
+			holder.stop()
+			wantOnce(t, to, d.ids)
+		})
 	}
-	g := &gate{topic: &topic{}}
-	d.start(&fakeStore{}, g).streams()
-	arrive(t, g.topic, 2)
-	wantOnce(t, g.topic, ids)
+}
+
+// The holder saves before it confirms: no moment looks as if it saved elsewhere.
+func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
+	d := outbox(t)
+	d.limits.elsewhereLook, d.limits.elsewhere = time.Nanosecond, 0
+	holder := d.run()
+	spare := d.run()
+	eventually(t, "one of them to stream", func() bool { return holder.role() == role.Active || spare.role() == role.Active })
+	for range 60 {
+		d.publish(1, 1)
+	}
+	if spare.role() == role.Active {
+		holder, spare = spare, holder
+	}
+	holder.stop()
+	spare.streams().stop()
+	d.wantOnce()
+}
+
+// A spare that was down all the while cannot tell; the loss it finds names what
+// else may be behind it.
+func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
+	d := outbox(t)
+	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
+	here, there, to := &fakeStore{}, &fakeStore{}, &topic{}
+	d.start(here, &gate{topic: to}).streams().stop()
+	other := d.start(there, &gate{topic: to}).streams()
+	d.insert(5, 1)
+	arrive(t, to, len(d.ids))
+	other.stop()
+	d.start(here, &gate{topic: to}).wantEnd(failure.Loss, "advanced or recreated .* an instance on another machine that keeps its checkpoint in a file of its own")
 }

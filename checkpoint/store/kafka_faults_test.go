@@ -1,0 +1,256 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
+)
+
+// unnumbered makes brokers refuse the next n producers their ids.
+func unnumbered(cluster *kfake.Cluster, n int64, err *kerr.Error) {
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: err, Count: int(n)})
+}
+
+func TestKafkaSavesAfterARefusedProducerID(t *testing.T) {
+	for _, err := range []*kerr.Error{
+		kerr.ClusterAuthorizationFailed, kerr.UnknownServerError, kerr.InvalidRequest,
+		kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.RequestTimedOut,
+	} {
+		t.Run(err.Message, func(t *testing.T) {
+			cluster, opts := startKafka(t)
+			s := kafkaAt(opts).store(t, "a")
+			unnumbered(cluster, producerid.Refusals-1, err)
+			save(t, s, sample(1))
+			save(t, s, sample(2))
+			wantLoad(t, s, sample(2))
+		})
+	}
+}
+
+func TestKafkaProducerIDRefusedForGood(t *testing.T) {
+	for err, class := range map[*kerr.Error]failure.Class{
+		kerr.ClusterAuthorizationFailed: failure.Config,
+		kerr.UnknownServerError:         failure.Transient,
+	} {
+		t.Run(err.Message, func(t *testing.T) {
+			cluster, opts := startKafka(t)
+			s := kafkaAt(opts).store(t, "a")
+			unnumbered(cluster, producerid.Refusals, err)
+			got := s.Save(limited(t), sample(1))
+			if !errors.Is(got, err) || failure.ClassOf(got) != class {
+				t.Errorf("Save = %v of class %d", got, failure.ClassOf(got))
+			}
+			if class == failure.Config && !strings.Contains(failure.RemedyOf(got), "--operation IdempotentWrite --cluster") {
+				t.Errorf("remedy %q", failure.RemedyOf(got))
+			}
+			save(t, s, sample(2)) // the broker knows better by now
+			wantLoad(t, s, sample(2))
+		})
+	}
+}
+
+// A save that brokers do not take says what they answer, and one that they take
+// later goes through.
+func TestKafkaSaveTellsTheBrokersError(t *testing.T) {
+	for _, err := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.LeaderNotAvailable, kerr.NotLeaderForPartition} {
+		t.Run(err.Message, func(t *testing.T) {
+			cluster, opts := startKafka(t)
+			s := kafkaAt(opts).store(t, "a")
+			save(t, s, sample(1))
+			var broken atomic.Bool
+			broken.Store(true)
+			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: testTopic, Partitions: []int32{0}, Err: err, Count: -1,
+				When: func(kmsg.Request) bool { return broken.Load() }})
+			if got := s.Save(limited(t), sample(2)); !errors.Is(got, err) || failure.ClassOf(got) != failure.Transient {
+				t.Errorf("Save = %v", got)
+			}
+			broken.Store(false)
+			save(t, s, sample(3))
+			wantLoad(t, s, sample(3))
+		})
+	}
+}
+
+// The partition lost its leader: brokers say so when asked for metadata, and
+// take no request to write.
+func TestKafkaSaveWithoutALeader(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	save(t, s, sample(1))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: testTopic, Partitions: []int32{0}, Err: kerr.NotLeaderForPartition, Count: -1})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: testTopic, Partitions: []int32{0}, Err: kerr.LeaderNotAvailable, Count: -1})
+	if got := s.Save(limited(t), sample(2)); !errors.Is(got, kerr.LeaderNotAvailable) {
+		t.Errorf("Save = %v", got)
+	}
+}
+
+func TestKafkaSaveTellsThatBrokersAreDown(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	save(t, s, sample(1))
+	addrs := cluster.ListenAddrs()
+	cluster.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	err := s.Save(ctx, sample(2))
+	if err == nil || !slices.ContainsFunc(addrs, func(addr string) bool { return strings.Contains(err.Error(), addr) }) {
+		t.Errorf("Save = %v, which names no broker", err)
+	}
+}
+
+// never is how long a client is to wait for an answer, so that nothing but its
+// context ends a wait. (franz-go allows fifteen minutes.)
+const never = 10 * time.Minute
+
+// So does a load, at a broker that has fallen silent since.
+func TestKafkaLoadAtASilentBrokerEndsWithItsContext(t *testing.T) {
+	addr, asked := kafkatest.Silent(t)
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)))(t)
+	k := &kafka{client: client, writer: client, admin: kadm.NewClient(client), topic: "checkpoints", key: "a"}
+	defer k.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wantEnd(t, func() error { _, _, err := k.Load(ctx); return err }, func() { <-asked; cancel() })
+}
+
+// A broker that takes the connection and says nothing holds up a stop no longer
+// than the context lives.
+func TestKafkaOpenAtASilentBrokerEndsWithItsContext(t *testing.T) {
+	addr, asked := kafkatest.Silent(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wantEnd(t, func() error {
+		_, err := NewKafka(ctx, []kgo.Opt{kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)}, "checkpoints", "a", "User:cdc")
+		return err
+	}, func() { <-asked; cancel() })
+}
+
+// unaware makes the brokers answer the next n requests of a kind as one does
+// that just came up, or has not heard of a new topic: they know no topic. It
+// returns how many of these answers were given.
+func unaware(t *testing.T, cluster *kfake.Cluster, key kmsg.Key, n int64) (answered func() int64) {
+	t.Helper()
+	var asked atomic.Int64
+	cluster.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		if asked.Add(1) > n {
+			return nil, nil, false
+		}
+		cluster.KeepControl()
+		switch req := r.(type) {
+		case *kmsg.MetadataRequest:
+			return unawareMetadata(t, cluster, req), nil, true
+		case *kmsg.DescribeConfigsRequest:
+			resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+			resource := kmsg.NewDescribeConfigsResponseResource()
+			resource.ResourceName, resource.ResourceType = testTopic, kmsg.ConfigResourceTypeTopic
+			resource.ErrorCode = kerr.UnknownTopicOrPartition.Code
+			resp.Resources = append(resp.Resources, resource)
+			return resp, nil, true
+		}
+		return nil, nil, false
+	})
+	return func() int64 { return min(asked.Load(), n) }
+}
+
+func unawareMetadata(t *testing.T, cluster *kfake.Cluster, req *kmsg.MetadataRequest) kmsg.Response {
+	t.Helper()
+	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	for node, addr := range cluster.ListenAddrs() {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			t.Error(err)
+		}
+		b := kmsg.NewMetadataResponseBroker()
+		b.NodeID, b.Host = int32(node), host
+		n, _ := strconv.Atoi(port)
+		b.Port = int32(n)
+		resp.Brokers = append(resp.Brokers, b)
+	}
+	topic := kmsg.NewMetadataResponseTopic()
+	topic.Topic, topic.ErrorCode = kmsg.StringPtr(testTopic), kerr.UnknownTopicOrPartition.Code
+	resp.Topics = append(resp.Topics, topic)
+	return resp
+}
+
+// A broker that does not know the topic yet is no sign that it was deleted.
+func TestKafkaLoadFromABrokerThatJustCameUp(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	save(t, s, sample(1))
+	for answered := unaware(t, cluster, kmsg.Metadata, 3); answered() < 3; { // the client knows it by heart for a moment
+		wantLoad(t, s, sample(1))
+	}
+}
+
+// Another instance has just created the topic, and not all brokers have heard
+// of it.
+func TestKafkaTopicThatIsNewToABroker(t *testing.T) {
+	for name, key := range map[string]kmsg.Key{"metadata": kmsg.Metadata, "configuration": kmsg.DescribeConfigs} {
+		t.Run(name, func(t *testing.T) {
+			cluster, opts := startKafka(t)
+			p := kafkaAt(opts)
+			save(t, p.store(t, "a"), sample(1))
+			unaware(t, cluster, key, 3)
+			wantLoad(t, p.store(t, "a"), sample(1))
+		})
+	}
+}
+
+// A process that was stopped in between has spent its patience on one answer.
+func TestUntilKnownAsksAgainWhateverTheTime(t *testing.T) {
+	answers := []error{kerr.UnknownTopicOrPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition, nil}
+	asked := 0
+	err := untilKnown(t.Context(), 0, func(context.Context) error {
+		asked++
+		return answers[asked-1]
+	})
+	if err != nil || asked != len(answers) {
+		t.Errorf("%v after %d answers, want all %d", err, asked, len(answers))
+	}
+}
+
+// A save that is given up takes no later one with it: the client fails all
+// records that wait behind one whose context has ended.
+func TestKafkaSaveAfterOneThatWasGivenUp(t *testing.T) {
+	cluster, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	release, held := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		once.Do(func() { close(held) })
+		cluster.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	givenUp, giveUp := context.WithCancel(t.Context())
+	var saves sync.WaitGroup
+	saves.Go(func() { _ = s.Save(givenUp, sample(1)) }) // at the broker
+	<-held
+	saves.Go(func() { _ = s.Save(givenUp, sample(2)) }) // behind it
+	last := make(chan error, 1)
+	saves.Go(func() { last <- s.Save(limited(t), sample(3)) })
+	giveUp()
+	close(release)
+	if err := <-last; err != nil {
+		t.Errorf("Save = %v, though its own context goes on", err)
+	}
+	saves.Wait()
+}

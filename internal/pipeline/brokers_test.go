@@ -1,0 +1,157 @@
+package pipeline
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// askOften makes probes impatient. Tests beside each other must not use it.
+func askOften(t *testing.T) {
+	t.Helper()
+	probePace = sink.Pace{Every: 100 * time.Millisecond, Timeout: time.Second, Silence: time.Second, Refused: time.Second}
+	t.Cleanup(func() { probePace = sink.UsualPace })
+}
+
+// The outbox is quiet all the time: nothing is delivered, and nothing but the
+// probe can notice.
+func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
+	askOften(t)
+	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
+		t.Run(mode, func(t *testing.T) {
+			db := pgtest.Shared(t).NewDatabase(t)
+			pgtest.Exec(t, db, polledOutbox)
+			broker := kafkatest.Start(t)
+			cfg := kafkaConfig(t, db, "probe_"+mode, broker.Brokers...)
+			cfg.Source.Mode, cfg.Event.PositionHeaders = mode, mode == config.ModeWAL
+			all := []running{start(t, cfg)}
+			if mode == config.ModeWAL {
+				all[0].active(t)
+				all = append(all, start(t, cfg))
+				all[1].standsBy(t)
+			}
+			expect := func(what string, ready int, connected string) {
+				t.Helper()
+				for i, c := range all {
+					wait(t, fmt.Sprintf("instance %d to be %s", i, what), func() bool { return code(c.base+"/readyz") == ready })
+					wait(t, fmt.Sprintf("the metric of instance %d", i), func() bool {
+						return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_connected{side="kafka"} `+connected)
+					})
+				}
+			}
+			expect("ready", http.StatusOK, "1")
+			broker.Stop(t)
+			expect("not ready", http.StatusServiceUnavailable, "0")
+			for i, c := range all {
+				if got := body(c.base + "/readyz"); !strings.Contains(got, "Kafka: no broker has answered for") {
+					t.Errorf("instance %d: /readyz = %s", i, got)
+				}
+				if got := body(c.base + "/status"); !strings.Contains(got, "kafka_error") {
+					t.Errorf("instance %d: /status = %s", i, got)
+				}
+				if n := c.logs.FilterMessage("Kafka does not answer; events wait").Len(); n == 0 {
+					t.Errorf("instance %d logs nothing", i)
+				}
+			}
+			broker.Resume(t)
+			expect("ready again", http.StatusOK, "1")
+		})
+	}
+}
+
+// What takes connections and says nothing, as a listener for another protocol
+// does, is waited for while the checkpoint store opens, too.
+func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
+	askOften(t)
+	silent, _ := kafkatest.Silent(t)
+	cfg := kafkaConfig(t, pgtest.Shared(t).NewDatabase(t), "silent", silent)
+	cfg.Checkpoint.Store = store.StoreKafka
+	c := start(t, cfg)
+	const line = "Kafka does not answer; events wait"
+	wait(t, "a line in the log", func() bool { return c.logs.FilterMessage(line).Len() == 1 })
+	if remedy, _ := c.logs.FilterMessage(line).All()[0].ContextMap()["remedy"].(string); !strings.Contains(remedy, silent) {
+		t.Errorf("the remedy is %q", remedy)
+	}
+	for _, path := range []string{"/readyz", "/status"} {
+		if got := body(c.base + path); !strings.Contains(got, "Kafka: no broker has answered for") {
+			t.Errorf("%s = %s", path, got)
+		}
+	}
+}
+
+// shows tells whether the metrics have a line.
+func (r running) shows(line string) func() bool {
+	return func() bool { return strings.Contains(body(r.base+"/metrics"), "\n"+line+"\n") }
+}
+
+// An operator who is told that Kafka is away, as long as the checkpoint store
+// is, looks in the wrong place.
+func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
+	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	must.Do(t, nobody.Close())
+	cfg := kafkaConfig(t, "postgres://u@"+nobody.Addr().String()+"/db", "no_store", kafkatest.Start(t).Brokers...)
+	cfg.Checkpoint.Store = store.StorePostgres
+	c := start(t, cfg)
+	wait(t, "the store to be missed", func() bool {
+		return c.logs.FilterMessage("checkpoint store is not available, will retry").Len() > 1
+	})
+	wait(t, "the brokers to be there", c.shows(`cdc_outbox_connected{side="kafka"} 1`))
+}
+
+// What an instance waited for is not what it waits for as a spare.
+func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	pgtest.Exec(t, db, polledOutbox)
+	line, behindURL := pgtest.Behind(t, db)
+	cfg := kafkaConfig(t, db, "forgetful", kafkatest.Start(t).Brokers...)
+	behind := cfg
+	behind.Source.URL = setting.Secret(behindURL)
+
+	first := start(t, behind).active(t)
+	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
+	wait(t, "the topic to be missed", first.shows("cdc_outbox_topics_missing 1"))
+	line.Refuse(true)
+	line.Cut()
+	second := start(t, cfg)
+	wait(t, "the second to miss it", second.shows("cdc_outbox_topics_missing 1"))
+	line.Refuse(false)
+	first.standsBy(t)
+	wait(t, "the first to forget it", first.shows("cdc_outbox_topics_missing 0"))
+}
+
+// A stop does not create the topic that an event waits for. It ends without the
+// event, however long a drain may take, and the next start has it again.
+func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
+	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
+		t.Run(mode, func(t *testing.T) {
+			db := pgtest.Shared(t).NewDatabase(t)
+			pgtest.Exec(t, db, polledOutbox)
+			broker := kafkatest.Start(t)
+			cfg := kafkaConfig(t, db, "drain_"+mode, broker.Brokers...)
+			cfg.Source.Mode, cfg.Event.PositionHeaders = mode, false
+			cfg.Source.Poll.ClaimTimeout, cfg.Errors.DrainTimeout = time.Hour, time.Hour
+			c := start(t, cfg).active(t)
+			pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
+			wait(t, "the topic to be missed", func() bool { return strings.Contains(body(c.base+"/readyz"), "topic does not exist") })
+			if err := c.stop(); err != nil {
+				t.Fatalf("Run = %v", err)
+			}
+			broker.CreateTopic(t, "outbox.event.order", 1, nil)
+			c = start(t, cfg)
+			wait(t, "the event", func() bool {
+				return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_events_published_total{topic="outbox.event.order"} 1`)
+			})
+		})
+	}
+}
