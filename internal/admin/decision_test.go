@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -74,7 +75,7 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 			if _, ok := f.slot(); !ok {
 				t.Error("the slot is gone")
 			}
-			store, err := openStore(f.ctx(), f.Config)
+			store, err := wiring.OpenStore(f.ctx(), f.Config)
 			if err != nil {
 				t.Fatal(err)
 			}

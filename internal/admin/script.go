@@ -15,10 +15,10 @@ import (
 // run again and again: the same statements. It is written without a look at the
 // database, which those that depend on it take themselves.
 func Script(cfg *config.Config, opts SetupOptions) (string, error) {
-	tables := cfg.Source.Tables
 	if cfg.Source.Mode == config.ModePoll {
-		return pollScript(cfg, opts, tables), nil
+		return pollScript(cfg, opts), nil
 	}
+	tables := cfg.Source.Tables
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- cdc-outbox: what the connector and those who write events need.\n"+
 		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n"+
@@ -35,7 +35,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		writeSection(&b, "Checkpoint", store.TableSQL(checkpointTable(cfg)))
 	}
 	if opts.Role != "" {
-		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role, tables))...)
+		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role))...)
 	}
 	if cfg.Source.Snapshot == config.SnapshotInitial {
 		writeSection(&b, "No slot: with source.snapshot: initial, whoever creates it notes in the checkpoint's store that the\n"+
@@ -77,10 +77,10 @@ func roleSQL(role, attributes string, grants []string) []string {
 
 // grants are the privileges that reading the stream and the configuration ask
 // for. Decoding needs none on the tables; only a snapshot reads them.
-func grants(cfg *config.Config, role string, tables []pg.Table) []string {
+func grants(cfg *config.Config, role string) []string {
 	to := " TO " + sqltext.Name(role)
 	var sql []string
-	for _, t := range tables {
+	for _, t := range cfg.Source.Tables {
 		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
 		if cfg.Source.Snapshot == config.SnapshotInitial {
 			sql = append(sql, "GRANT SELECT ON "+t.Quoted()+to)

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -108,7 +109,7 @@ func TestStatusOfASlotThatIsBehind(t *testing.T) {
 // put saves a checkpoint as it is.
 func (f *fixture) put(cp checkpoint.Checkpoint) {
 	f.t.Helper()
-	store, err := openStore(f.ctx(), f.Config)
+	store, err := wiring.OpenStore(f.ctx(), f.Config)
 	if err != nil {
 		f.t.Fatal(err)
 	}

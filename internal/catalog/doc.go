@@ -9,7 +9,7 @@
 //  2. Errors are told apart by SQLSTATE, never by text, and carry a
 //     failure.Class.
 //  3. What refuses a table, a slot or a publication is one function for all:
-//     CheckTables, Slot.Unfit, Publication's checks.
+//     CheckTable, Slot.Unfit, CheckPublication; a View has their verdicts.
 //
 // Non-goals: streaming (wal), outbox columns (transform), changes that nobody
 // asked for.

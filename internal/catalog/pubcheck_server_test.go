@@ -103,11 +103,7 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 // inserted do not arrive, and not if they do.
 func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
 	t.Helper()
-	failures, _, err := CheckTables(pgtest.Context(t), conn, readPublication(t, conn), []pg.Table{outbox},
-		func(*pg.Relation) ([]string, error) { return nil, errors.New("no columns are needed") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	failures := refusals(t, conn, readPublication(t, conn))
 	wantOnly(t, "failures", failures, says)
 	for _, err := range failures {
 		wantConfig(t, err)
@@ -160,10 +156,21 @@ func TestPartitionDroppedDuringTheLook(t *testing.T) {
 	pub := readPublication(t, conn)
 	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
 	pgtest.Execute(t, other, `DROP TABLE part`)
-	failures, _, err := CheckTables(pgtest.Context(t), conn, pub, []pg.Table{outbox}, nil)
-	if err != nil || len(failures) > 0 {
-		t.Errorf("refused: %v, %v", failures, err)
+	if failures := refusals(t, conn, pub); len(failures) > 0 {
+		t.Errorf("refused: %v", failures)
 	}
+}
+
+// refusals are the failures of reading public.outbox through the publication.
+func refusals(t *testing.T, conn *pgx.Conn, p Publication) []error {
+	t.Helper()
+	v := View{Publication: &p}
+	err := v.readTables(pgtest.Context(t), conn, Source{Tables: []pg.Table{outbox},
+		Needed: func(*pg.Relation) ([]string, error) { return nil, errors.New("no columns are needed") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Failures
 }
 
 // arrivals inserts and returns how many rows are seen in public.outbox and how
@@ -202,12 +209,9 @@ func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 }
 
 // A table that is missing is a failure, and no error of the look.
-func TestCheckTablesWithoutTheTable(t *testing.T) {
+func TestViewWithoutTheTable(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE PUBLICATION p FOR ALL TABLES`)
-	failures, _, err := CheckTables(pgtest.Context(t), conn, readPublication(t, conn), []pg.Table{outbox}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	failures := refusals(t, conn, readPublication(t, conn))
 	wantOnly(t, "failures", failures, "public.outbox does not exist")
 	if failure.ClassOf(failures[0]) != failure.Config {
 		t.Errorf("got %v", failures[0])

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,39 +11,31 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // inspect asks the server for what the checkpoint is compared with, except who
 // it is and how far its log goes. An error of class failure.Config says why the
 // tables cannot be read through the publication.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
-	slot, exists, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
-	if err != nil {
+	var v catalog.View
+	from := catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.intake.router.Needed}
+	if err := v.ReadSlot(ctx, sql, from); err != nil {
 		return checkpoint.Server{}, err
 	}
-	pub, published, err := catalog.ReadPublication(ctx, sql, s.opts.Publication)
-	if err != nil {
+	if err := v.ReadPublication(ctx, sql, from); err != nil {
 		return checkpoint.Server{}, err
 	}
-	seen := checkpoint.Server{Exists: exists, Slot: slot, StoredInside: s.opts.Checkpoint.Store == store.StorePostgres}
-	if !published {
-		if exists {
-			return seen, s.missingPublication()
-		}
+	seen := checkpoint.Server{Exists: v.Exists, Slot: v.Slot, Publication: v.Fingerprint, StoredInside: s.opts.Checkpoint.Store == store.StorePostgres}
+	switch {
+	case v.Publication == nil && v.Exists:
+		return seen, from.LostPublication()
+	case v.Publication == nil:
 		return seen, nil
+	case v.Unfit() != nil:
+		return seen, v.Unfit()
 	}
-	seen.Publication = pub.Fingerprint(s.opts.Tables)
-	failures, _, err := catalog.CheckTables(ctx, sql, pub, s.opts.Tables, s.intake.router.Needed)
-	if len(failures) > 0 || err != nil {
-		return seen, errors.Join(append(failures, err)...)
-	}
-	infos, err := catalog.ReadTables(ctx, sql, s.opts.Tables)
-	if err != nil {
-		return seen, err
-	}
-	oids := make([]uint32, len(infos))
-	for i, t := range infos {
+	oids := make([]uint32, len(v.Tables))
+	for i, t := range v.Tables {
 		oids[i] = t.OID
 	}
 	s.intake.oids.Store(&oids)
@@ -58,11 +49,9 @@ func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
 	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.opts.Tables) == 0 {
 		return err
 	}
-	return failure.Lossf(strings.TrimSuffix(failure.RemedyOf(err), ";")+"; then "+acceptGap,
+	return failure.Lossf(strings.TrimSuffix(failure.RemedyOf(err), ";")+"; then "+catalog.AcceptGap,
 		"%w; events committed after the checkpoint at %s may be left out", err, cp.LSN)
 }
-
-const acceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; with --snapshot it first publishes the rows still in the outbox table"
 
 func identify(seen *checkpoint.Server, id catalog.Identity) {
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
@@ -76,16 +65,4 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 	}
 	seen.TimelineSwitch, err = catalog.TimelineSwitch(ctx, repl, seen.Timeline, stored.Timeline)
 	return err
-}
-
-func (s *source) missingPublication() error {
-	opts := s.opts
-	if len(s.opts.Tables) == 0 {
-		return failure.Configf("CREATE PUBLICATION "+sqltext.Name(opts.Publication)+"; (or `cdc-outbox setup`), then start again: "+
-			"messages do not need it, and the slot keeps them; but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
-			"publication %q does not exist, but slot %q does", opts.Publication, opts.Slot)
-	}
-	return failure.Lossf(
-		"rows committed while it is missing never reach the slot: "+acceptGap+"; it creates the publication",
-		"publication %q does not exist, but slot %q does", opts.Publication, opts.Slot)
 }

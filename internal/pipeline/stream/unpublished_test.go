@@ -8,7 +8,7 @@ import (
 
 const forAllTables = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
 
-// Failure mode 48: what catalog.CheckTables refuses, run refuses, before it makes a
+// Failure mode 48: what a catalog.View refuses, run refuses, before it makes a
 // slot. (Which tables these are, wal's tests ask the server.)
 func TestTableThatNeverReachesTheStream(t *testing.T) {
 	t.Parallel()
