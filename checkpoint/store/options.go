@@ -1,10 +1,12 @@
 package store
 
 import (
+	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Options say where the acked position is kept beside the slot, as the section
@@ -57,4 +59,17 @@ func (o *Options) Validate(report setting.Report) {
 			report.Problem("checkpoint.path", "is required by checkpoint.store: file", "name a file on a disk that survives a restart")
 		}
 	}
+}
+
+// SQLTable is Table as SQL, and the schema in it as SQL; none where search_path
+// leads to it.
+func (o *Options) SQLTable() (table, schema string) {
+	t, err := pg.ParseTable(o.Table)
+	switch {
+	case err != nil:
+		return o.Table, "" // PostgreSQL has more to say about it
+	case !strings.Contains(o.Table, "."):
+		return sqltext.Name(t.Name), ""
+	}
+	return t.Quoted(), sqltext.Name(t.Schema)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
@@ -22,9 +23,7 @@ func TestRemediesCanBeTypedAsTheyAre(t *testing.T) {
 	section := func(name string) string {
 		return fmt.Sprintf("  %s: {source: {url: '%s', slot: typed_%[1]s, publication: %[1]s, tables: [%[1]s]}, sink: {stdout: {}}, checkpoint: {store: none}}\n", name, db)
 	}
-	if err := os.WriteFile(file, []byte("pipelines:\n"+section("orders")+section("billing")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("pipelines:\n"+section("orders")+section("billing")), 0o600))
 	type result struct {
 		code      int
 		out, errs string

@@ -32,7 +32,8 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	}
 	writeSection(&b, "Publication: it must exist before the slot", catalog.EnsurePublicationSQL(cfg.Source.Publication, tables))
 	if cfg.Checkpoint.Store == store.StorePostgres {
-		writeSection(&b, "Checkpoint", store.TableSQL(checkpointTable(cfg)))
+		table, _ := cfg.Checkpoint.SQLTable()
+		writeSection(&b, "Checkpoint", store.TableSQL(table))
 	}
 	if opts.Role != "" {
 		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role))...)
@@ -88,24 +89,13 @@ func grants(cfg *config.Config, role string) []string {
 		sql = append(sql, retentionGrants(cfg, t, to)...)
 	}
 	if cfg.Checkpoint.Store == store.StorePostgres {
-		if t, err := pg.ParseTable(cfg.Checkpoint.Table); err == nil && strings.Contains(cfg.Checkpoint.Table, ".") {
-			sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
+		table, schema := cfg.Checkpoint.SQLTable()
+		if schema != "" {
+			sql = append(sql, "GRANT USAGE ON SCHEMA "+schema+to)
 		}
-		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+checkpointTable(cfg)+to)
+		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+table+to)
 	}
 	return sql
-}
-
-// checkpointTable is checkpoint.table as SQL.
-func checkpointTable(cfg *config.Config) string {
-	t, err := pg.ParseTable(cfg.Checkpoint.Table)
-	switch {
-	case err != nil:
-		return cfg.Checkpoint.Table // PostgreSQL has more to say about it
-	case !strings.Contains(cfg.Checkpoint.Table, "."):
-		return sqltext.Name(t.Name) // where search_path leads
-	}
-	return t.Quoted()
 }
 
 // doUnless is a DO block that runs a statement unless a query finds something.

@@ -59,7 +59,7 @@ func saveCheckpoint(ctx context.Context, store checkpoint.Store, cp checkpoint.C
 func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 	switch cfg.Checkpoint.Store {
 	case store.StoreKafka:
-		c := &cluster{cfg: *cfg.Sink.Kafka}
+		c := newCluster(cfg)
 		if err := c.connect(ctx); err != nil {
 			return false, err
 		}
@@ -89,7 +89,7 @@ func storeWritable(ctx context.Context, cfg *config.Config, opened checkpoint.St
 	if cfg.Checkpoint.Store != store.StoreKafka {
 		return probe(ctx, opened)
 	}
-	c := &cluster{cfg: *cfg.Sink.Kafka}
+	c := newCluster(cfg)
 	if err := c.connect(ctx); err != nil {
 		return err
 	}

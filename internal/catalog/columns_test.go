@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -28,9 +29,7 @@ func TestReadColumns(t *testing.T) {
 	}
 
 	user := func(name string) (oid uint32) {
-		if err := conn.QueryRow(pgtest.Context(t), `SELECT to_regtype($1)::oid`, name).Scan(&oid); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.QueryRow(pgtest.Context(t), `SELECT to_regtype($1)::oid`, name).Scan(&oid))
 		return oid
 	}
 	want := []pg.Column{

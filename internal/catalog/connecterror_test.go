@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -21,9 +22,7 @@ func TestConnectErrors(t *testing.T) {
 	t.Cleanup(func() { server.Exec(t, `DROP ROLE poor`) })
 	with := func(change func(*url.URL)) string {
 		u, err := url.Parse(server.URL("postgres"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		change(u)
 		return u.String()
 	}
@@ -81,9 +80,7 @@ func TestConnectErrors(t *testing.T) {
 func service(t *testing.T, answer string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -167,9 +168,7 @@ func refusals(t *testing.T, conn *pgx.Conn, p Publication) []error {
 	v := View{Publication: &p}
 	err := v.readTables(pgtest.Context(t), conn, Source{Tables: []pg.Table{outbox},
 		Needed: func(*pg.Relation) ([]string, error) { return nil, errors.New("no columns are needed") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return v.Failures
 }
 
@@ -178,24 +177,16 @@ func refusals(t *testing.T, conn *pgx.Conn, p Publication) []error {
 func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 	t.Helper()
 	pgtest.Execute(t, conn, `SELECT pg_create_logical_replication_slot('s_' || current_database(), 'pgoutput', true)`, insert)
-	if err := conn.QueryRow(pgtest.Context(t), `SELECT count(*) FROM outbox`).Scan(&seen); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.QueryRow(pgtest.Context(t), `SELECT count(*) FROM outbox`).Scan(&seen))
 	rows, err := conn.Query(pgtest.Context(t), `SELECT data FROM pg_logical_slot_peek_binary_changes('s_' || current_database(), NULL, NULL,
 		'proto_version', '1', 'publication_names', 'p')`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	changes, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	relations := map[uint32]pg.Table{}
 	for _, data := range changes {
 		msg, err := pglogrepl.Parse(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		switch msg := msg.(type) {
 		case *pglogrepl.RelationMessage:
 			relations[msg.RelationID] = pg.Table{Schema: msg.Namespace, Name: msg.RelationName}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
@@ -127,9 +128,7 @@ func TestCreatePublication(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), strings.Split(tt.table, ";")...)
 			info := readTable(t, conn, outbox)
-			if err := CreatePublication(pgtest.Context(t), conn, "p", []TableInfo{info}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, CreatePublication(pgtest.Context(t), conn, "p", []TableInfo{info}))
 			p := readPublication(t, conn)
 			if !p.Insert || p.Update != tt.update || p.Delete || p.Truncate || p.ViaRoot != tt.viaRoot {
 				t.Errorf("publishes %+v", p)
@@ -174,9 +173,7 @@ func TestCreatePublicationOfALockedTable(t *testing.T) {
 func needVersion(t *testing.T, conn *pgx.Conn, major int) {
 	t.Helper()
 	s, err := ReadServer(pgtest.Context(t), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s.Major() < major {
 		t.Skipf("needs PostgreSQL %d", major)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
@@ -36,9 +37,7 @@ func TestParseSlotOfEachVersion(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseSlot([]byte(tt.json))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if (got.SafeWALSize == nil) != (tt.want.SafeWALSize == nil) || got.SafeWALSize != nil && *got.SafeWALSize != *tt.want.SafeWALSize {
 				t.Errorf("safe_wal_size %v, want %v", got.SafeWALSize, tt.want.SafeWALSize)
 			}
@@ -106,18 +105,14 @@ func TestSlotLifeCycle(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url)
 	server, err := ReadServer(ctx, conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, ok, err := ReadSlot(ctx, conn, "1st_slot"); ok || err != nil {
 		t.Fatalf("found a slot before it was created: %v, %v", ok, err)
 	}
 
 	repl := replication(t, url)
 	consistent, snapshot, err := CreateSlot(ctx, repl, "1st_slot", server.Version, SlotOptions{Failover: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if snapshot != "" {
 		t.Errorf("got snapshot %q without asking", snapshot)
 	}
@@ -136,9 +131,7 @@ func TestSlotLifeCycle(t *testing.T) {
 	_, _, err = CreateSlot(ctx, repl, "1st_slot", server.Version, SlotOptions{})
 	wantConfig(t, err)
 
-	if err := DropSlot(ctx, conn, "1st_slot"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, DropSlot(ctx, conn, "1st_slot"))
 	if _, ok, err := ReadSlot(ctx, conn, "1st_slot"); ok || err != nil {
 		t.Fatalf("found a slot after it was dropped: %v, %v", ok, err)
 	}

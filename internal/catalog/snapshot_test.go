@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -35,9 +36,7 @@ func readAll(t *testing.T, conn *pgx.Conn, name string, from pg.Position) []stri
 		lines = append(lines, line)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return lines
 }
 
@@ -87,9 +86,7 @@ func TestReadSnapshotOfASlot(t *testing.T) {
 	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1), (2)`)
 	repl := replication(t, url)
 	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "snap", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (3)`)
 
 	got := readAll(t, conn, name, pg.Position{CommitLSN: consistent})
@@ -114,9 +111,7 @@ func TestReadSnapshotStops(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (id int PRIMARY KEY, v text)`,
 				`INSERT INTO outbox SELECT i, repeat('x', 10000) FROM generate_series(1, 5000) i`)
 			rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			ctx, cancel := context.WithCancel(pgtest.Context(t))
 			defer cancel()
 			err = ReadSnapshot(ctx, conn, Snapshot{Table: outbox, Relation: rel}, func(*pg.Row) error { return tt.fn(cancel) })
@@ -144,9 +139,7 @@ func TestReadSnapshotNeedsTheRightToRead(t *testing.T) {
 	pgtest.Execute(t, conn, `CREATE ROLE snapshot_poor`)
 	pgtest.Execute(t, conn, `SET ROLE snapshot_poor`)
 	rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	err = ReadSnapshot(pgtest.Context(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
 	want := `GRANT SELECT ON "public"."outbox" TO "` + conn.Config().User + `";`
 	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != want {
@@ -160,9 +153,7 @@ func TestReadSnapshotHidesNoRows(t *testing.T) {
 		`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`, `DROP ROLE IF EXISTS snapshot_bound`, `CREATE ROLE snapshot_bound`,
 		`GRANT SELECT ON outbox TO snapshot_bound`, `SET ROLE snapshot_bound`)
 	rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	err = ReadSnapshot(pgtest.Context(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
 	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "BYPASSRLS") {
 		t.Errorf("%v, remedy %q; want a configuration error", err, failure.RemedyOf(err))

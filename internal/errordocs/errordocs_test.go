@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -54,9 +55,7 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	if *update {
-		if err := os.WriteFile(document, []byte(introduction+rows.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(document, []byte(introduction+rows.String()), 0o644))
 	}
 }
 
