@@ -59,25 +59,3 @@ func TestRemediesCanBeTypedAsTheyAre(t *testing.T) {
 		t.Errorf("%+v lacks %s", got, want)
 	}
 }
-
-// What could not be meant is refused.
-func TestSetupFlagsThatMeanNothing(t *testing.T) {
-	for name, tt := range map[string]struct {
-		args  []string
-		words string
-	}{
-		"a role without a name": {[]string{"--role", ""}, "--role has no name"},
-		"SQL as JSON":           {[]string{"--print", "--json"}, "prints SQL"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			p := &program{stdout: &out, stderr: &errs, environ: []string{
-				"CDC_OUTBOX_SOURCE_URL=postgres://nobody@127.0.0.1:1/app", "CDC_OUTBOX_CHECKPOINT_STORE=none",
-			}}
-			args := append([]string{"setup", "--set", "sink.stdout=true"}, tt.args...)
-			if code := p.run(t.Context(), args); code != 2 || !strings.Contains(errs.String(), tt.words) || out.Len() > 0 {
-				t.Errorf("exit code %d, %q, %q", code, errs.String(), out.String())
-			}
-		})
-	}
-}

@@ -12,7 +12,7 @@ import (
 
 // Each loss is accepted, and nothing is wrong afterwards.
 func TestAcceptGap(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		lose   func(*fixture)
 		reason string
@@ -34,8 +34,7 @@ func TestAcceptGap(t *testing.T) {
 			f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
 		}, "publication was recreated", "recreated"},
 		{"nothing", func(*fixture) {}, "", "kept"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := sound(t)
 			before := f.save()

@@ -212,20 +212,7 @@ func (f *fixture) leave(s *wal.Stream) {
 	if err := s.Close(f.ctx()); err != nil {
 		f.t.Errorf("close the stream: %v", err)
 	}
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		if slot, _ := f.slot(); !slot.Active {
-			return
-		}
-		select {
-		case <-deadline.C:
-			f.t.Fatal("the slot stays active")
-		case <-poll.C:
-		}
-	}
+	pgtest.Await(f.t, f.conn, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, f.Source.Slot)
 }
 
 // wantClass asserts an error of a class with a remedy and, in its text, words.

@@ -79,14 +79,6 @@ func TestStepsText(t *testing.T) {
 	}
 }
 
-func TestParseSchema(t *testing.T) {
-	if s, err := ParseSchema(""); s != SchemaDebezium || err != nil {
-		t.Errorf("got %q, %v", s, err)
-	}
-	_, err := ParseSchema("camel")
-	wantClass(t, err, failure.Config, "camel")
-}
-
 // With source.snapshot: initial the first run publishes what is in the tables,
 // and knows from setup that it is the first. Where that is gone, only an
 // operator can tell.

@@ -26,7 +26,7 @@ func text(t *testing.T, r interface{ WriteText(io.Writer) error }) string {
 }
 
 func TestStatus(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		do    func(*fixture)
 		class failure.Class
@@ -55,8 +55,7 @@ func TestStatus(t *testing.T) {
 			[]string{"55P03", "checkpoint   0/", "wal_status reserved", "pg_stat_activity"}},
 		{"a lock on the catalogs", func(f *fixture) { f.save(); f.lock("pg_publication") }, failure.Transient, true,
 			[]string{"55P03", "checkpoint   0/", "pg_stat_activity"}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			f := sound(t)
@@ -114,14 +113,13 @@ checkpoint   16/B374D000, saved 2s ago (2026-01-02T03:04:03Z)
 }
 
 func TestFormatBytes(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		n    int64
 		want string
 	}{
 		{0, "0 B"}, {1023, "1023 B"}, {1024, "1.0 KiB"}, {1536, "1.5 KiB"}, {1 << 20, "1.0 MiB"},
 		{5 << 30, "5.0 GiB"}, {3 << 40, "3.0 TiB"}, {5000 << 40, "5000.0 TiB"},
-	}
-	for _, tt := range tests {
+	} {
 		if got := formatBytes(tt.n); got != tt.want {
 			t.Errorf("%d: got %s, want %s", tt.n, got, tt.want)
 		}

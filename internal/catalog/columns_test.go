@@ -55,7 +55,7 @@ func TestReadColumnsOfNothing(t *testing.T) {
 }
 
 func TestReadTable(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, sql string
 		want      TableInfo
 	}{
@@ -63,8 +63,7 @@ func TestReadTable(t *testing.T) {
 		{"unlogged", `CREATE UNLOGGED TABLE outbox (id int)`, TableInfo{Unlogged: true}},
 		{"view", `CREATE VIEW outbox AS SELECT 1 AS id`, TableInfo{}},
 		{"partitioned", `CREATE TABLE outbox (id int) PARTITION BY HASH (id)`, TableInfo{Partitioned: true, Publishable: true}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), tt.sql)
 			got := readTable(t, conn, outbox)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestFingerprintNotices(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name          string
 		create, alter []string
 		changes       bool
@@ -48,8 +48,7 @@ func TestFingerprintNotices(t *testing.T) {
 		// Whether the schema came before the table went cannot be told.
 		{"one came, the other went", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
 			[]string{`ALTER PUBLICATION p ADD TABLES IN SCHEMA public`, `ALTER PUBLICATION p DROP TABLE outbox`}, true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox, `CREATE TABLE other (id int PRIMARY KEY)`)
 			if strings.Contains(strings.Join(append(tt.create, tt.alter...), ""), "SCHEMA") {

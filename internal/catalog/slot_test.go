@@ -16,7 +16,7 @@ func TestParseSlotOfEachVersion(t *testing.T) {
 	base := Slot{Name: "s", Plugin: "pgoutput", Type: "logical", Database: "app", RestartLSN: 0xA0, ConfirmedFlush: 1<<32 + 0xB0}
 	with := func(change func(*Slot)) Slot { s := base; change(&s); return s }
 
-	tests := []struct {
+	for _, tt := range []struct {
 		name, json string
 		want       Slot
 		lost       string
@@ -33,8 +33,7 @@ func TestParseSlotOfEachVersion(t *testing.T) {
 			with(func(s *Slot) { s.WALStatus, s.InvalidationReason, s.Failover = "lost", "wal_removed", true }), "wal_removed"},
 		{"18 idle", `{` + common + `"active":false,"wal_status":"reserved","invalidation_reason":"idle_timeout","two_phase_at":null}`,
 			with(func(s *Slot) { s.WALStatus, s.InvalidationReason = "reserved", "idle_timeout" }), "idle_timeout"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseSlot([]byte(tt.json))
 			must.OK(t, err)
@@ -79,7 +78,7 @@ func TestSlotUnfit(t *testing.T) {
 }
 
 func TestCreateSlotCommand(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		version int
 		opts    SlotOptions
@@ -90,8 +89,7 @@ func TestCreateSlotCommand(t *testing.T) {
 		{"failover is not asked of 16", 160000, SlotOptions{Failover: true}, `CREATE_REPLICATION_SLOT "s" LOGICAL pgoutput NOEXPORT_SNAPSHOT`},
 		{"failover on 17", 170000, SlotOptions{Failover: true}, `CREATE_REPLICATION_SLOT "s" LOGICAL pgoutput (SNAPSHOT 'nothing', FAILOVER)`},
 		{"failover with snapshot on 18", 180000, SlotOptions{Failover: true, ExportSnapshot: true}, `CREATE_REPLICATION_SLOT "s" LOGICAL pgoutput (SNAPSHOT 'export', FAILOVER)`},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := createSlotCommand("s", tt.version, tt.opts); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
@@ -138,7 +136,7 @@ func TestSlotLifeCycle(t *testing.T) {
 }
 
 func TestCreateSlotRefused(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, state string
 		settings    []pgtest.Option
 		prepare     []string
@@ -147,8 +145,7 @@ func TestCreateSlotRefused(t *testing.T) {
 			[]pgtest.Option{pgtest.Setting("wal_level", "logical"), pgtest.Setting("max_replication_slots", "1")},
 			[]string{`SELECT pg_create_physical_replication_slot('other')`}},
 		{"wal_level too low", "55000", []pgtest.Option{pgtest.Setting("wal_level", "replica")}, nil},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := pgtest.Start(t, tt.settings...)
 			server.Exec(t, tt.prepare...)

@@ -46,7 +46,7 @@ func TestReadSnapshotOrder(t *testing.T) {
 		b7 = `'0198b2c0-0000-7000-8000-000000000002'`
 		a7 = `'0198b2c0-0000-7000-8000-000000000001'`
 	)
-	tests := []struct {
+	for _, tt := range []struct {
 		name, table, rows string
 		want              []string
 	}{
@@ -63,8 +63,7 @@ func TestReadSnapshotOrder(t *testing.T) {
 		{"text form of the stream", `b bytea, t timestamptz, i interval, f float8`,
 			`('\x00ff', '2026-01-02 03:04:05+02', '1 day 2 hours', 0.1)`,
 			[]string{`0/7/3 t:\x00ff t:2026-01-02 01:04:05+00 t:1 day 02:00:00 t:0.1`}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (`+tt.table+`)`)
 			if tt.rows != "" {
@@ -98,15 +97,14 @@ func TestReadSnapshotOfASlot(t *testing.T) {
 
 func TestReadSnapshotStops(t *testing.T) {
 	stop := errors.New("stop here")
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		fn   func(context.CancelFunc) error
 		want error
 	}{
 		{"on the caller's error", func(context.CancelFunc) error { return stop }, stop},
 		{"on cancelation", func(cancel context.CancelFunc) error { cancel(); return nil }, context.Canceled},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (id int PRIMARY KEY, v text)`,
 				`INSERT INTO outbox SELECT i, repeat('x', 10000) FROM generate_series(1, 5000) i`)

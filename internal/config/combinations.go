@@ -101,6 +101,6 @@ func (l *loader) validateRouting() {
 		err = router.BindMessages(len(l.cfg.Source.Tables) == 0)
 	}
 	for _, err := range failure.Split(err) {
-		l.problems.List = append(l.problems.List, Problem{Key: l.name(""), Text: err.Error(), Remedy: failure.RemedyOf(err)})
+		l.add(Problem{Key: l.name(""), Text: err.Error(), Remedy: failure.RemedyOf(err)})
 	}
 }

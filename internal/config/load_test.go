@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
@@ -45,18 +43,6 @@ func TestLoad(t *testing.T) {
 		})
 	}
 }
-
-func TestLoadErrorHasItsClass(t *testing.T) {
-	_, err := Load(Options{})
-	problems, ok := errors.AsType[*Problems](err)
-	if !ok || failure.ClassOf(err) != failure.Config {
-		t.Fatalf("Load = %#v, want Problems of class Config", err)
-	}
-	if len(problems.List) != 1 || problems.List[0].Key != "source.url" || problems.List[0].Remedy == "" {
-		t.Errorf("problems = %+v, want source.url with a remedy", problems.List)
-	}
-}
-
 func TestLoadCompilesRoutingOnlyOfAGoodConfiguration(t *testing.T) {
 	bad := []string{"source.url=postgres:///app", "route.regex=("}
 	_, err := Load(Options{Set: bad})
