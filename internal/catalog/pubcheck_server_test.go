@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pglogrepl"
@@ -184,11 +185,36 @@ func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 }
 
 // A table that is missing is a failure, and no error of the look.
-func TestViewWithoutTheTable(t *testing.T) {
-	conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE PUBLICATION p FOR ALL TABLES`)
-	failures := refusals(t, conn, readPublication(t, conn))
-	wantOnly(t, "failures", failures, "public.outbox does not exist")
-	if failure.ClassOf(failures[0]) != failure.Config {
-		t.Errorf("got %v", failures[0])
+func TestView(t *testing.T) {
+	conn := connect(t, pgtest.Shared(t).NewDatabase(t))
+	from := Source{Slot: "viewed", Publication: "p", Tables: []pg.Table{outbox},
+		Needed: func(rel *pg.Relation) ([]string, error) { return []string{rel.Columns[1].Name}, nil }}
+	var v View
+	read := func() {
+		t.Helper()
+		must.OK(t, v.ReadSlot(pgtest.Context(t), conn, from))
+		must.OK(t, v.ReadPublication(pgtest.Context(t), conn, from))
 	}
+	read()
+	if v.Exists || v.Publication != nil || v.Fingerprint != "" || v.Unfit() != nil {
+		t.Errorf("nothing is there, and seen is %+v", v)
+	}
+	if err := from.LostPublication(); failure.ClassOf(err) != failure.Loss || !strings.Contains(failure.RemedyOf(err), AcceptGap) {
+		t.Errorf("a publication that is lost: %v", err)
+	}
+	wantConfig(t, Source{}.LostPublication()) // messages are not
+	pgtest.Execute(t, conn, `CREATE PUBLICATION p FOR ALL TABLES`)
+	read()
+	wantOnly(t, "failures", v.Failures, "public.outbox does not exist")
+	wantConfig(t, v.Unfit().(interface{ Unwrap() []error }).Unwrap()[0])
+	pgtest.Execute(t, conn, `DROP PUBLICATION p`, createOutbox, `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert')`,
+		`SELECT pg_create_logical_replication_slot('viewed', 'pgoutput')`)
+	read()
+	if !v.Exists || len(v.Tables) != 1 || v.Fingerprint != v.Publication.Fingerprint(from.Tables) || v.Unfit() != nil {
+		t.Errorf("all is there, and seen is %+v", v)
+	}
+	needVersion(t, conn, 15)
+	pgtest.Execute(t, conn, `ALTER PUBLICATION p SET TABLE outbox (id)`)
+	read()
+	wantOnly(t, "failures", v.Failures, "that are needed: payload")
 }

@@ -88,9 +88,9 @@ func (v *View) Unfit() error { return errors.Join(v.Failures...) }
 func (s Source) LostPublication() error {
 	if len(s.Tables) == 0 {
 		return failure.Configf("run `cdc-outbox setup`, or: "+CreatePublicationSQL(s.Publication, nil)+";",
-			"slot %q exists, but publication %q does not; its messages are kept, but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
-			s.Slot, s.Publication)
+			"publication %q does not exist, but slot %q does; its messages are kept, but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
+			s.Publication, s.Slot)
 	}
 	return failure.Lossf("rows committed while it is missing never reach the slot: "+AcceptGap+"; it creates the publication",
-		"slot %q exists, but publication %q does not: events committed meanwhile are lost to the stream", s.Slot, s.Publication)
+		"publication %q does not exist, but slot %q does: events committed meanwhile are lost to the stream", s.Publication, s.Slot)
 }

@@ -45,9 +45,14 @@ type environment struct {
 	brokers []string
 }
 
-func newEnvironment(t *testing.T, program string) *environment {
-	url := pgtest.Shared(t).NewDatabase(t)
-	e := &environment{t: t, program: program, dir: t.TempDir(), sound: url, url: url}
+func newEnvironment(t *testing.T, program string, offline bool) *environment {
+	e := &environment{t: t, program: program, dir: t.TempDir(), sound: "postgres://cdc:pw@localhost:5432/app", brokers: []string{"localhost:9092"}}
+	if offline {
+		e.url = e.sound
+		return e
+	}
+	e.sound = pgtest.Shared(t).NewDatabase(t)
+	e.url = e.sound
 	e.createTable()
 	e.useCluster()
 	return e

@@ -43,7 +43,7 @@ func TestErrors(t *testing.T) {
 				rows.WriteString(oldRow(string(old), in.input))
 				t.Skip("no name server says that the host does not exist")
 			}
-			e := newEnvironment(t, program)
+			e := newEnvironment(t, program, in.offline)
 			if in.prepare != nil {
 				in.prepare(e)
 			}
