@@ -75,7 +75,7 @@ func (r *Replay) Reached(pos pg.LSN) (done bool, err error) {
 }
 
 func (r *Replay) other(format string, args ...any) error {
-	return failure.Lossf(sameHistoryRemedy,
+	return failure.Lossf(acceptGap,
 		"the server's log is not the one that was read up to %s: %w. A disk or a snapshot of one was put back, or a standby that was behind took over; events that this log has between %s and %s may not be published",
 		r.past.Known, fmt.Errorf(format, args...), r.past.Slot, max(r.past.Known, r.end()))
 }
@@ -88,6 +88,3 @@ func (r *Replay) end() pg.LSN {
 	}
 	return 0
 }
-
-const sameHistoryRemedy = "find out what happened to the server; then `cdc-outbox setup --accept-gap --yes` reads the log on from where the slot stands, so that everything that it has from there is published, some of it perhaps again. " +
-	"With --snapshot as well it first publishes what is still in the outbox table, under the same event ids"

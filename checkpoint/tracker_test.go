@@ -28,7 +28,7 @@ func TestTrackerScenarios(t *testing.T) {
 			b := must.Get(os.ReadFile(path))(t)
 			got := runScenario(t, string(b))
 			if *update {
-				must.Do(t, os.WriteFile(path, []byte(got), 0o644))
+				must.OK(t, os.WriteFile(path, []byte(got), 0o644))
 			} else if got != string(b) {
 				t.Errorf("%s: got\n%s\nwant\n%s", path, got, b)
 			}
@@ -95,8 +95,8 @@ func TestTrackerMemoryIsOneEntryPerUnackedTransaction(t *testing.T) {
 		tracker.Add() // one huge transaction
 	}
 	for lsn := pg.LSN(1); lsn <= 10_000; lsn++ { // empty ones and idle positions behind it
-		must.Do(t, tracker.Seal(2*lsn, Landmark{Commit: 1}))
-		must.Do(t, tracker.Keepalive(2*lsn+1))
+		must.OK(t, tracker.Seal(2*lsn, Landmark{Commit: 1}))
+		must.OK(t, tracker.Keepalive(2*lsn+1))
 	}
 	if got := len(tracker.ring); got != initialRing {
 		t.Errorf("ring has %d entries, want %d", got, initialRing)
@@ -153,7 +153,7 @@ func BenchmarkTracker(b *testing.B) {
 		for range rows {
 			tickets[i%window] = tracker.Add()
 		}
-		must.Do(b, tracker.Seal(pg.LSN(i), Landmark{Commit: 1}))
+		must.OK(b, tracker.Seal(pg.LSN(i), Landmark{Commit: 1}))
 	}
 }
 

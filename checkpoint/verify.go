@@ -32,11 +32,9 @@ type Server struct {
 	StoredInside bool
 }
 
-// Remedies of the losses. The command and its flags are part of the public
-// contract.
+// Remedies of the losses.
 const (
-	acceptGap = "find out what happened; then `cdc-outbox setup --accept-gap --yes` accepts the gap and goes on from where the slot stands or, where it is made anew, from the server's present position. " +
-		"With --snapshot as well it first publishes again what is still in the outbox table, under the same event ids, so that consumers that deduplicate see nothing twice"
+	acceptGap     = "find out what happened; then " + catalog.AcceptGap
 	wrongDatabase = "correct source.url; or, if another connector uses the same checkpoint.key, give this one its own. If the database was restored or replaced on purpose: " + acceptGap
 	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
 )

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // service is one of the compose file.
@@ -20,9 +22,7 @@ type service struct {
 func services(t *testing.T) map[string]service {
 	t.Helper()
 	var compose struct{ Services map[string]service }
-	if err := yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose))
 	return compose.Services
 }
 

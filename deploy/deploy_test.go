@@ -22,6 +22,7 @@ import (
 	consumermetrics "github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -30,9 +31,7 @@ import (
 func read(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }
 
@@ -59,9 +58,7 @@ type rule struct {
 func rules(t *testing.T, path string) []rule {
 	t.Helper()
 	var file struct{ Groups []struct{ Rules []rule } }
-	if err := yaml.Unmarshal([]byte(read(t, path)), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal([]byte(read(t, path)), &file))
 	var all []rule
 	for _, g := range file.Groups {
 		all = append(all, g.Rules...)
@@ -108,9 +105,7 @@ type dashboard struct {
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, "grafana/dashboards/cdc-outbox.json")), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(read(t, "grafana/dashboards/cdc-outbox.json")), &d))
 	variables := strings.NewReplacer("$__rate_interval", "1m", "$job", "cdc-outbox")
 	exprs := map[string]string{}
 	for _, p := range d.Panels {
@@ -173,9 +168,7 @@ func exported(t *testing.T) map[string]bool {
 	names := map[string]bool{}
 	for _, g := range []prometheus.Gatherer{set.Gatherer(), consumers(t)} {
 		families, err := g.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, f := range families {
 			names[f.GetName()] = true
 		}
@@ -188,9 +181,7 @@ func consumers(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	m, err := consumermetrics.New(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m.ConsumerObserver().Processed(&kgo.Record{Topic: "topic"}, idempotency.Result{Disposition: idempotency.Handled}, nil, 0)
 	return registry
 }
@@ -209,13 +200,9 @@ func TestRulesAndDashboardPassPromtool(t *testing.T) {
 	}
 	panels.Groups = []map[string]any{{"name": "panels", "rules": asRules}}
 	b, err := yaml.Marshal(panels)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dashboard := filepath.Join(t.TempDir(), "panels.yml")
-	if err := os.WriteFile(dashboard, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(dashboard, b, 0o600))
 	for _, args := range [][]string{
 		{"check", "config", "prometheus.yml"},
 		{"test", "rules", "alerts.test.yml"},
@@ -237,9 +224,7 @@ func TestImagesArePinned(t *testing.T) {
 			Build any
 		}
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose))
 	images := map[string]string{}
 	for name, s := range compose.Services {
 		if s.Build == nil {

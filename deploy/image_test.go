@@ -17,6 +17,8 @@ import (
 
 	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // largest is how many bytes a program may have, as it is in its image.
@@ -81,13 +83,9 @@ func TestContextHasNothingButSources(t *testing.T) {
 func ignore(t *testing.T) *patternmatcher.PatternMatcher {
 	t.Helper()
 	patterns, err := ignorefile.ReadAll(strings.NewReader(read(t, "../.dockerignore")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	matcher, err := patternmatcher.New(patterns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return matcher
 }
 
@@ -114,9 +112,7 @@ func buildContext(t *testing.T) string {
 		}
 		return copyFile(path, filepath.Join(context, relative))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return context
 }
 
@@ -222,9 +218,7 @@ func (s *step) checkImage(t *testing.T) {
 		if len(command) == 1 || runtime.GOOS != "linux" {
 			continue
 		}
-		if err := os.Chmod(program, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(program, 0o700))
 		if out, err := exec.CommandContext(t.Context(), program, append(command[1:], "--help")...).CombinedOutput(); err != nil {
 			t.Errorf("it starts %s: %v\n%s", command, err, out)
 		}

@@ -83,7 +83,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 func writePEM(t *testing.T, kind string, der []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file.pem")
-	must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	must.OK(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return name
 }
 

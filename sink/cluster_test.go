@@ -245,7 +245,7 @@ func deadline(t *testing.T) context.Context {
 // deliver delivers events that all arrive.
 func deliver(t *testing.T, k *Kafka, evs []*transform.Event) {
 	t.Helper()
-	must.Do(t, k.Deliver(deadline(t), evs, noReject(t)))
+	must.OK(t, k.Deliver(deadline(t), evs, noReject(t)))
 }
 
 var commitTime = time.Date(2026, 8, 1, 12, 30, 0, 123e6, time.UTC)

@@ -23,7 +23,7 @@ func TestDeadLetterHasTheOriginalAndTheReason(t *testing.T) {
 	k, _ := newKafka(t, c.config())
 	evs := events("orders", 10)
 	evs[4].Record.Value = poison
-	must.Do(t, k.Deliver(deadline(t), evs, k.DeadLetter))
+	must.OK(t, k.Deliver(deadline(t), evs, k.DeadLetter))
 	ascending(t, c.values(t, "orders", 1), 9)
 	dead := c.read(t, "dead", 1)[0]
 	if len(dead) != 1 {
@@ -57,7 +57,7 @@ func TestDeadLetterOfAnIncompleteEvent(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(3, "dead"))
 	k, _ := newKafka(t, c.config())
 	bad := &transform.BadEvent{Reason: transform.ReasonNullRoute, Err: errors.New("aggregatetype is NULL")}
-	must.Do(t, k.DeadLetter(deadline(t), &transform.Event{Table: "public.outbox"}, bad))
+	must.OK(t, k.DeadLetter(deadline(t), &transform.Event{Table: "public.outbox"}, bad))
 	if n := len(slices.Concat(c.read(t, "dead", 3)...)); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
@@ -70,7 +70,7 @@ func TestDeadLetterMayBeLargerThanAnEvent(t *testing.T) {
 	k, _ := newKafka(t, cfg)
 	evs := events("orders", 3)
 	evs[1].Record.Value = bytes.Repeat([]byte("x"), 500_000)
-	must.Do(t, k.Deliver(deadline(t), evs, k.DeadLetter))
+	must.OK(t, k.Deliver(deadline(t), evs, k.DeadLetter))
 	if dead := c.read(t, "dead", 1)[0]; len(dead) != 1 || len(dead[0].Value) != 500_000 {
 		t.Errorf("%d dead letters", len(dead))
 	}
@@ -119,7 +119,7 @@ func TestMode31DeadLettersOutageIsWaitedFor(t *testing.T) {
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Topic: "dead", Err: kerr.NotEnoughReplicas, Count: 2})
 		return k.DeadLetter(ctx, ev, bad)
 	}
-	must.Do(t, k.Deliver(deadline(t), evs, reject))
+	must.OK(t, k.Deliver(deadline(t), evs, reject))
 	if n := len(c.read(t, "dead", 1)[0]); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
@@ -132,7 +132,7 @@ func TestDeadLetterTopicIsCreated(t *testing.T) {
 	cfg.CreateTopics, cfg.TopicPartitions = true, 1
 	k, _ := newKafka(t, cfg)
 	bad := &transform.BadEvent{Reason: transform.ReasonNullKey, Err: errors.New("aggregateid is NULL")}
-	must.Do(t, k.DeadLetter(deadline(t), event("orders", "", 0, 1), bad))
+	must.OK(t, k.DeadLetter(deadline(t), event("orders", "", 0, 1), bad))
 	if n := len(c.read(t, "dead", 1)[0]); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}

@@ -152,7 +152,7 @@ func TestMode27RetriableErrorsAreRetried(t *testing.T) {
 		for i := range 4 {
 			deliver(t, k, events("orders", 80)[20*i:20*i+20])
 			for p := range int32(2) {
-				must.Do(t, c.MoveTopicPartition("orders", p, int32(i)%3))
+				must.OK(t, c.MoveTopicPartition("orders", p, int32(i)%3))
 			}
 		}
 		ascending(t, c.values(t, "orders", 2), 80)
@@ -174,7 +174,7 @@ func TestMode29TooLargeEventIsRejectedBetweenItsNeighbours(t *testing.T) {
 		durable = append(durable, len(c.read(t, "orders", 1)[0]))
 		return got.reject(ctx, ev, bad)
 	}
-	must.Do(t, k.Deliver(deadline(t), evs, reject))
+	must.OK(t, k.Deliver(deadline(t), evs, reject))
 	want := rejects{{"id-4", transform.ReasonRecordTooLarge}, {"id-9", transform.ReasonPartitionRange}}
 	if !slices.Equal(got, want) {
 		t.Errorf("rejected %v, want %v", got, want)
@@ -203,7 +203,7 @@ func TestMode30OnlyTheRefusedEventIsRejected(t *testing.T) {
 			evs := events("orders", 200)
 			evs[77].Record.Value = poison
 			var got rejects
-			must.Do(t, k.Deliver(deadline(t), evs, got.reject))
+			must.OK(t, k.Deliver(deadline(t), evs, got.reject))
 			if want := (rejects{{"id-77", reason}}); !slices.Equal(got, want) {
 				t.Errorf("rejected %v, want %v", got, want)
 			}
@@ -268,7 +268,7 @@ func TestMode30RandomPoison(t *testing.T) {
 			var got rejects
 			for rest := evs; len(rest) > 0; {
 				n := min(1+rng.IntN(100), len(rest))
-				must.Do(t, k.Deliver(deadline(t), rest[:n], got.reject))
+				must.OK(t, k.Deliver(deadline(t), rest[:n], got.reject))
 				rest = rest[n:]
 			}
 			byID := func(a, b rejection) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) }
@@ -297,7 +297,7 @@ func TestMode30RefusedFirstBatchOfATopic(t *testing.T) {
 		evs := events(topic, 4000)
 		evs[1].Record.Value = poison
 		var got rejects
-		must.Do(t, k.Deliver(deadline(t), evs, got.reject))
+		must.OK(t, k.Deliver(deadline(t), evs, got.reject))
 		if want := (rejects{{"id-1", transform.ReasonRejectedByBroker}}); !slices.Equal(got, want) {
 			t.Errorf("rejected %v, want %v", got, want)
 		}

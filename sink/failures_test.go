@@ -41,7 +41,7 @@ func TestMode25AllBrokersDownAndUp(t *testing.T) {
 		t.Errorf("%d warnings, want one for each broker and seed", n)
 	}
 	c.net.heal()
-	must.Do(t, <-done)
+	must.OK(t, <-done)
 	ascending(t, c.values(t, "orders", 2), 200)
 }
 

@@ -191,7 +191,7 @@ func (c counting) Accept() (net.Conn, error) {
 func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 	p, _, counts := askCluster(t, 9, nil)
 	for range 30 {
-		must.Do(t, p.once(t.Context()))
+		must.OK(t, p.once(t.Context()))
 	}
 	if n := counts.Load(); n > 2 {
 		t.Errorf("%d connections for 30 questions", n)
@@ -220,7 +220,7 @@ func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 func TestProbeAsksWhereEventsGo(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	advertised := nobody.Addr()
-	must.Do(t, nobody.Close())
+	must.OK(t, nobody.Close())
 	var at string
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)

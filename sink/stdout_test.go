@@ -22,9 +22,9 @@ func TestStdoutWritesOneLineAnEvent(t *testing.T) {
 	binary := event("orders", "", 0, 6)
 	binary.Record.Value = []byte{0xff, 0}
 	binary.Record.Headers = append(binary.Record.Headers, kgo.RecordHeader{Key: "raw", Value: []byte{0xfe}}, kgo.RecordHeader{Key: "null"})
-	must.Do(t, s.Deliver(t.Context(), []*transform.Event{text, binary}, nil))
+	must.OK(t, s.Deliver(t.Context(), []*transform.Event{text, binary}, nil))
 	bad := &transform.BadEvent{Reason: transform.ReasonNullKey, Err: errors.New("aggregateid is NULL")}
-	must.Do(t, s.DeadLetter(t.Context(), &transform.Event{Table: "public.outbox"}, bad))
+	must.OK(t, s.DeadLetter(t.Context(), &transform.Event{Table: "public.outbox"}, bad))
 	want := `{"topic":"orders","key":"k<1>","value":"{\"a\":\"b & c\"}","headers":[["id","id-5"]],"timestamp":"2026-08-01T12:30:00.123Z","table":"public.outbox","id":"id-5","lsn":"1/5","seq":5,"xid":700}
 {"topic":"orders","key":null,"value":{"base64":"/wA="},"headers":[["id","id-6"],["raw",{"base64":"/g=="}],["null",null]],"timestamp":"2026-08-01T12:30:00.123Z","table":"public.outbox","id":"id-6","lsn":"1/6","seq":6,"xid":700}
 {"topic":"","key":null,"value":null,"headers":[],"timestamp":"0001-01-01T00:00:00Z","table":"public.outbox","id":null,"lsn":"0/0","seq":0,"xid":0,"reason":"null_key","error":"aggregateid is NULL"}
@@ -63,5 +63,5 @@ func TestStdoutWritesWholeLines(t *testing.T) {
 	defer s.Close()
 	evs := events("orders", 1000)
 	evs[500].Record.Value = bytes.Repeat([]byte("x"), 200<<10)
-	must.Do(t, s.Deliver(t.Context(), evs, noReject(t)))
+	must.OK(t, s.Deliver(t.Context(), evs, noReject(t)))
 }

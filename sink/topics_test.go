@@ -39,7 +39,7 @@ func TestMode28MissingTopicIsWaitedFor(t *testing.T) {
 	}
 	ascending(t, c.values(t, "before", 1), 3) // not held up
 	c.createTopic(t, "later", 2)
-	must.Do(t, <-done)
+	must.OK(t, <-done)
 	if on := <-waiting; on {
 		t.Error("waiting did not end")
 	}
@@ -78,7 +78,7 @@ func TestMode28MissingTopicIsABadEvent(t *testing.T) {
 	evs[5].Record.Topic = "no/topic"
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "no/topic", Err: kerr.InvalidTopicException, Count: -1})
 	var got rejects
-	must.Do(t, k.Deliver(deadline(t), evs, got.reject))
+	must.OK(t, k.Deliver(deadline(t), evs, got.reject))
 	want := rejects{{"id-3", transform.ReasonMissingTopic}, {"id-5", transform.ReasonIllegalTopic}}
 	if !slices.Equal(got, want) {
 		t.Errorf("rejected %v, want %v", got, want)
@@ -195,7 +195,7 @@ func TestMode28BrokerThatDoesNotKnowTheTopicYet(t *testing.T) {
 	deliver(t, k, evs)
 	ascending(t, c.values(t, "orders", 1), 10)
 	bad := &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: errors.New("made up")}
-	must.Do(t, k.DeadLetter(deadline(t), evs[0], bad))
+	must.OK(t, k.DeadLetter(deadline(t), evs[0], bad))
 }
 
 func TestAbsentRemembersTheLastNames(t *testing.T) {

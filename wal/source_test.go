@@ -60,7 +60,7 @@ func (s *source) exec(t *testing.T, statements ...string) {
 func (s *source) written(t *testing.T) pg.LSN {
 	t.Helper()
 	var text string
-	must.Do(t, s.sql.QueryRow(pgtest.Context(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text))
+	must.OK(t, s.sql.QueryRow(pgtest.Context(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text))
 	lsn := must.Get(pglogrepl.ParseLSN(text))(t)
 	return lsn
 }

@@ -38,7 +38,7 @@ func newStatusServer(t *testing.T, start pg.LSN, interval time.Duration) (*statu
 	s := &statusServer{Conn: conn}
 	s.frames.src = conn
 	s.received.Store(uint64(start))
-	must.Do(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	must.OK(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	sender := startStatusSender(client, &s.received, start, interval)
 	t.Cleanup(func() {
 		_ = conn.Close()

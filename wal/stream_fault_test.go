@@ -127,7 +127,7 @@ func TestStreamRepliesWhileItsCallerIsBusy(t *testing.T) {
 	ctx := pgtest.Context(t) // bounds the replies
 	for heard := map[string]bool{}; len(heard) < 10; {
 		var at string
-		must.Do(t, s.sql.QueryRow(ctx, `SELECT coalesce(reply_time::text, '') FROM pg_stat_replication WHERE pid = `+s.walsender()).Scan(&at))
+		must.OK(t, s.sql.QueryRow(ctx, `SELECT coalesce(reply_time::text, '') FROM pg_stat_replication WHERE pid = `+s.walsender()).Scan(&at))
 		heard[at] = true
 	}
 	if got := len(lines(r.all(t, s))); got != 20000 {

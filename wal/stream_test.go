@@ -128,7 +128,7 @@ func TestStreamNamesColumnTypes(t *testing.T) {
 	wantLines(t, got, []string{"insert public.t id=018f6f0e-7d6c-7cc0-8000-000000000000 m=ok g={a,b} j={} n=1", "commit"})
 	insert := got[slices.IndexFunc(got, func(m Message) bool { return m.Kind == Insert })]
 	var mood uint32
-	must.Do(t, s.sql.QueryRow(pgtest.Context(t), `SELECT 'mood'::regtype::oid`).Scan(&mood))
+	must.OK(t, s.sql.QueryRow(pgtest.Context(t), `SELECT 'mood'::regtype::oid`).Scan(&mood))
 	want := []pg.Column{{Name: "id", Type: 2950, Identity: true}, {Name: "m", Type: mood, Identity: false}, {Name: "g", Type: 1009, Identity: false}, {Name: "j", Type: 3802, Identity: false}, {Name: "n", Type: 23, Identity: false}}
 	if cols := insert.Row.Relation.Columns; !slices.Equal(cols, want) {
 		t.Errorf("columns %v; want %v", cols, want)

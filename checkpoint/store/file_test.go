@@ -20,7 +20,7 @@ func filePlace(t *testing.T) place {
 		},
 		write: func(t *testing.T, key, value string) {
 			doc := fmt.Sprintf(`{"key": %q, "checkpoint": %s}`, key, value)
-			must.Do(t, os.WriteFile(path, []byte(doc), 0o600))
+			must.OK(t, os.WriteFile(path, []byte(doc), 0o600))
 		},
 	}
 }
@@ -40,7 +40,7 @@ func TestFileThatIsNoJSONIsRefused(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "text": "hello", "torn": `{"key": "a", "check`, "null": "null"} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "checkpoint.json")
-			must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+			must.OK(t, os.WriteFile(path, []byte(content), 0o600))
 			s := must.Get(NewFile(path, "a"))(t)
 			wantRefusal(t, s, "is not a checkpoint of cdc-outbox")
 		})

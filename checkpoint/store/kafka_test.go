@@ -53,7 +53,7 @@ func produce(t *testing.T, opts []kgo.Opt, key string, value []byte) {
 	client := must.Get(kgo.NewClient(opts...))(t)
 	defer client.Close()
 	rec := &kgo.Record{Topic: testTopic, Key: []byte(key), Value: value}
-	must.Do(t, client.ProduceSync(limited(t), rec).FirstErr())
+	must.OK(t, client.ProduceSync(limited(t), rec).FirstErr())
 }
 
 func TestKafkaKeysDoNotMix(t *testing.T) {
@@ -94,7 +94,7 @@ func TestKafkaRefusesTopics(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			cluster, opts := startKafka(t)
-			must.Do(t, cluster.CreateTopic(testTopic, c.partitions, map[string]string{"cleanup.policy": c.policy}))
+			must.OK(t, cluster.CreateTopic(testTopic, c.partitions, map[string]string{"cleanup.policy": c.policy}))
 			_, err := NewKafka(limited(t), opts, testTopic, "a", "User:cdc")
 			remedy := strings.ReplaceAll(failure.RemedyOf(err), cluster.ListenAddrs()[0], "ADDR")
 			if failure.ClassOf(err) != c.class || !strings.Contains(remedy, c.remedy) {
@@ -171,7 +171,7 @@ func TestKafkaTopicDeleted(t *testing.T) {
 	cluster, opts := startKafka(t)
 	s := kafkaAt(opts).store(t, "a")
 	save(t, s, sample(1))
-	must.Do(t, cluster.DeleteTopic(testTopic))
+	must.OK(t, cluster.DeleteTopic(testTopic))
 	if err := s.Save(limited(t), sample(2)); failure.ClassOf(err) != failure.Loss {
 		t.Errorf("save: %v, want a loss", err)
 	}
@@ -231,13 +231,13 @@ func TestKafkaPassesTransactions(t *testing.T) {
 	defer tx.Close()
 	write := func(cp checkpoint.Checkpoint) {
 		t.Helper()
-		must.Do(t, tx.BeginTransaction())
+		must.OK(t, tx.BeginTransaction())
 		rec := &kgo.Record{Topic: testTopic, Key: []byte("a"), Value: []byte(mustEncode(t, cp))}
-		must.Do(t, tx.ProduceSync(limited(t), rec).FirstErr())
+		must.OK(t, tx.ProduceSync(limited(t), rec).FirstErr())
 	}
 	end := func(how kgo.TransactionEndTry) {
 		t.Helper()
-		must.Do(t, tx.EndTransaction(limited(t), how))
+		must.OK(t, tx.EndTransaction(limited(t), how))
 	}
 
 	write(sample(2))

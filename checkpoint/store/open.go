@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -12,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Open opens the store that cfg chooses. key names the checkpoint where cfg.Key
@@ -117,4 +119,17 @@ func OwnFile(err error, cfg Options, stored *checkpoint.Checkpoint, slot catalog
 	return failure.Lossf("if an instance on another machine read the slot meanwhile, nothing is missing: copy its checkpoint file here; "+ShareRemedy(cfg)+
 		". Otherwise "+failure.RemedyOf(err),
 		"%w; or it was read by an instance on another machine that keeps its checkpoint in a file of its own, and %s is old", err, cfg.Path)
+}
+
+// SQLTable is Table as SQL, and the schema in it as SQL; none where search_path
+// leads to it.
+func (o *Options) SQLTable() (table, schema string) {
+	t, err := pg.ParseTable(o.Table)
+	switch {
+	case err != nil:
+		return o.Table, "" // PostgreSQL has more to say about it
+	case !strings.Contains(o.Table, "."):
+		return sqltext.Name(t.Name), ""
+	}
+	return t.Quoted(), sqltext.Name(t.Schema)
 }

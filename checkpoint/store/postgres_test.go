@@ -82,7 +82,7 @@ func TestPostgresReadsThePasswordFileEachTime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pgpass")
 	rotate := func(password string) {
 		exec(t, admin, `ALTER ROLE checkpoint_rotated PASSWORD '`+password+`'`)
-		must.Do(t, os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600))
+		must.OK(t, os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600))
 	}
 	rotate("first")
 	u := must.Get(url.Parse(withParameter(t, admin, "passfile", file)))(t)
@@ -142,7 +142,7 @@ func TestPostgresLoadBesideASave(t *testing.T) {
 	go func() { saved <- s.Save(limited(t), sample(2)) }()
 	const waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	for blocked := false; !blocked; {
-		must.Do(t, conn.QueryRow(limited(t), waits).Scan(&blocked))
+		must.OK(t, conn.QueryRow(limited(t), waits).Scan(&blocked))
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -178,7 +178,7 @@ func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
 	defer conn.Close(limited(t))
 	late := true
 	for late { // until limited ends it
-		must.Do(t, conn.QueryRow(limited(t), `SELECT count(*) > 1 FROM pg_stat_activity WHERE `+storeSessions).Scan(&late))
+		must.OK(t, conn.QueryRow(limited(t), `SELECT count(*) > 1 FROM pg_stat_activity WHERE `+storeSessions).Scan(&late))
 	}
 	wantLoad(t, s, sample(3))
 }

@@ -21,7 +21,7 @@ func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 	for name, hold := range map[string]func(t *testing.T, path string){
 		"a mount of its own": func(t *testing.T, path string) {
 			source := filepath.Join(t.TempDir(), "source")
-			must.Do(t, os.WriteFile(source, nil, 0o600))
+			must.OK(t, os.WriteFile(source, nil, 0o600))
 			if err := syscall.Mount(source, path, "", syscall.MS_BIND, ""); err != nil {
 				t.Skipf("mount: %v", err)
 			}
@@ -33,7 +33,7 @@ func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 		},
 		"another user's": func(t *testing.T, path string) {
 			dir := filepath.Dir(path)
-			must.Do(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, os.ModeSticky|0o777)))
+			must.OK(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, os.ModeSticky|0o777)))
 			asNobody(t)
 		},
 	} {

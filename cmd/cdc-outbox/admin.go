@@ -63,20 +63,19 @@ func declareSetup(flags *flag.FlagSet) setupFlags {
 }
 
 func runSetup(ctx context.Context, p *program, o setupFlags) error {
-	if (*o.yes || *o.publish || *o.skipTo != "") && !*o.acceptGap {
-		return failure.Configf("add --accept-gap, or leave them out", "setup takes --yes, --snapshot and --skip-to only with --accept-gap")
-	}
-	if *o.skipTo != "" && *o.publish {
-		return failure.Configf("leave out --snapshot", "--skip-to passes over one transaction and publishes nothing again")
-	}
-	if *o.print && *o.acceptGap {
-		return failure.Configf("leave out --print; without --yes nothing is changed", "setup cannot print what --accept-gap does")
-	}
-	if *o.print && *o.asJSON {
-		return failure.Configf("leave out --json", "setup --print prints SQL, which has no form in JSON")
-	}
-	if o.role.given && o.role.name == "" {
-		return failure.Configf("name the role, or leave out --role", "--role has no name: is a variable of the shell empty?")
+	for _, bad := range []struct {
+		is           bool
+		remedy, text string
+	}{
+		{(*o.yes || *o.publish || *o.skipTo != "") && !*o.acceptGap, "add --accept-gap, or leave them out", "setup takes --yes, --snapshot and --skip-to only with --accept-gap"},
+		{*o.skipTo != "" && *o.publish, "leave out --snapshot", "--skip-to passes over one transaction and publishes nothing again"},
+		{*o.print && *o.acceptGap, "leave out --print; without --yes nothing is changed", "setup cannot print what --accept-gap does"},
+		{*o.print && *o.asJSON, "leave out --json", "setup --print prints SQL, which has no form in JSON"},
+		{o.role.given && o.role.name == "", "name the role, or leave out --role", "--role has no name: is a variable of the shell empty?"},
+	} {
+		if bad.is {
+			return failure.Configf(bad.remedy, "%s", bad.text)
+		}
 	}
 	if *o.acceptGap {
 		return acceptGap(ctx, p, o)
@@ -89,7 +88,7 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 	if *o.print {
 		return printScripts(p, o, opts)
 	}
-	return o.each(p, func(cfg *config.Config) (report, error) { return admin.Setup(ctx, cfg, opts) })
+	return o.each(ctx, p, func(ctx context.Context, cfg *config.Config) (report, error) { return admin.Setup(ctx, cfg, opts) })
 }
 
 // acceptGap is about one pipeline: each gap needs a decision of its own.
@@ -99,25 +98,27 @@ func acceptGap(ctx context.Context, p *program, o setupFlags) error {
 		return err
 	}
 	if *o.skipTo != "" {
-		return skipTransaction(ctx, p, o, cfg)
+		at, err := admin.ParseSkip(*o.skipTo)
+		if err != nil {
+			return err
+		}
+		skipped, err := admin.SkipTransaction(ctx, cfg, at, *o.yes)
+		return decided(p, o, skipped, err)
 	}
 	gap, err := admin.AcceptGap(ctx, cfg, admin.GapOptions{Yes: *o.yes, Snapshot: *o.publish})
-	if gap != nil {
-		err = errors.Join(err, p.show(gap, *o.asJSON))
-	}
-	return err
+	return decided(p, o, gap, err)
 }
 
-func skipTransaction(ctx context.Context, p *program, o setupFlags, cfg *config.Config) error {
-	at, err := admin.ParseSkip(*o.skipTo)
-	if err != nil {
+// decided shows the report of a decision, unless there is none, also beside an error.
+func decided[R interface {
+	comparable
+	report
+}](p *program, o setupFlags, r R, err error) error {
+	var none R
+	if r == none {
 		return err
 	}
-	skipped, err := admin.SkipTransaction(ctx, cfg, at, *o.yes)
-	if skipped != nil {
-		err = errors.Join(err, p.show(skipped, *o.asJSON))
-	}
-	return err
+	return errors.Join(err, p.show(r, *o.asJSON))
 }
 
 // printScripts prints the SQL of each pipeline, under a heading: only the
@@ -149,11 +150,10 @@ func teardownVerb() verb {
 		detail:  "What was not published by then is lost to the connector; the outbox table stays.",
 		example: "cdc-outbox teardown -c cdc-outbox.yaml --yes",
 		prepare: func(flags *flag.FlagSet) action {
-			o := declareAdmin(flags)
 			yes := flags.Bool("yes", false, "do it; otherwise only say what would be dropped")
-			return func(ctx context.Context, p *program) error {
-				return o.each(p, func(cfg *config.Config) (report, error) { return admin.Teardown(ctx, cfg, *yes) })
-			}
+			return forEach(flags, func(ctx context.Context, cfg *config.Config) (report, error) {
+				return admin.Teardown(ctx, cfg, *yes)
+			})
 		},
 	}
 }
@@ -164,15 +164,7 @@ func checkVerb() verb {
 		summary: "checks every requirement of PostgreSQL and Kafka, and says how to fix what fails",
 		detail:  "It changes nothing. Exit code 2 if a check fails.",
 		example: "cdc-outbox check -c cdc-outbox.yaml",
-		prepare: func(flags *flag.FlagSet) action {
-			o := declareAdmin(flags)
-			return func(ctx context.Context, p *program) error {
-				return o.each(p, func(cfg *config.Config) (report, error) {
-					found := admin.Check(ctx, cfg)
-					return found, found.Err()
-				})
-			}
-		},
+		prepare: func(flags *flag.FlagSet) action { return forEach(flags, found(admin.Check)) },
 	}
 }
 
@@ -182,15 +174,27 @@ func statusVerb() verb {
 		summary: "shows the slot's lag, retained WAL, checkpoint, and who holds the slot",
 		detail:  "It asks PostgreSQL, the checkpoint's store and, at http.listen of this machine, the running\nconnector, and changes nothing. Exit code 3 if the slot is lost, 1 if events do not get through.",
 		example: "cdc-outbox status -c cdc-outbox.yaml --json",
-		prepare: func(flags *flag.FlagSet) action {
-			o := declareAdmin(flags)
-			return func(ctx context.Context, p *program) error {
-				return o.each(p, func(cfg *config.Config) (report, error) {
-					found := admin.Status(ctx, cfg)
-					return found, found.Err()
-				})
-			}
-		},
+		prepare: func(flags *flag.FlagSet) action { return forEach(flags, found(admin.Status)) },
+	}
+}
+
+// work is what a verb does for one pipeline.
+type work func(context.Context, *config.Config) (report, error)
+
+// forEach is the action of a verb that does its work for each pipeline.
+func forEach(flags *flag.FlagSet, do work) action {
+	o := declareAdmin(flags)
+	return func(ctx context.Context, p *program) error { return o.each(ctx, p, do) }
+}
+
+// found is the work of a verb that only looks.
+func found[R interface {
+	report
+	Err() error
+}](look func(context.Context, *config.Config) R) work {
+	return func(ctx context.Context, cfg *config.Config) (report, error) {
+		r := look(ctx, cfg)
+		return r, r.Err()
 	}
 }
 

@@ -14,6 +14,7 @@ var modules = []string{
 	"github.com/cdc-outbox/cdc-outbox",
 
 	// PostgreSQL
+	"github.com/jackc/pgerrcode",
 	"github.com/jackc/pgio",
 	"github.com/jackc/pgerrcode",
 	"github.com/jackc/pglogrepl",

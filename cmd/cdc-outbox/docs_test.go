@@ -8,21 +8,19 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // documents are those that tell users what to write, by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	texts := map[string]string{}
 	for _, path := range append(paths, "../../README.md") {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		texts[filepath.Base(path)] = string(text)
 	}
 	return texts

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -48,22 +46,9 @@ func ask(ctx context.Context, listen, path string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
-	if err != nil {
-		return fmt.Errorf("ask http.listen: %w", err)
+	status, body, err := httpapi.Ask(ctx, address, path)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("the connector answers %d %s: %s", status, http.StatusText(status), strings.Join(strings.Fields(string(body)), " "))
 	}
-	// A proxy of the environment must not come between the two.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Do(request)
-	if err != nil {
-		return fmt.Errorf("the connector does not answer: %w", err)
-	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
-	if err := errors.Join(err, answer.Body.Close()); err != nil {
-		return fmt.Errorf("read the connector's answer: %w", err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the connector answers %s: %s", answer.Status, strings.Join(strings.Fields(string(body)), " "))
-	}
-	return nil
+	return err
 }

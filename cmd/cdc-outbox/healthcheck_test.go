@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestHealthcheck(t *testing.T) {
@@ -18,9 +20,7 @@ func TestHealthcheck(t *testing.T) {
 	defer server.Close()
 	address := server.Listener.Addr().String()
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, tt := range []struct {
 		name   string
 		listen string

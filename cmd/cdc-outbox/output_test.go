@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -75,9 +76,7 @@ func TestEventsAreNotConfirmedIntoNothing(t *testing.T) {
 		"closed":                  {output: func(*testing.T) *os.File { return nil }, code: 2, text: "standard output is closed"},
 		"the null device": {output: func(t *testing.T) *os.File {
 			null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { _ = null.Close() })
 			return null
 		}, code: 2, text: "standard output is closed"},
@@ -125,9 +124,7 @@ func TestEventsAreNotConfirmedIntoNothing(t *testing.T) {
 func brokenPipe(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_ = r.Close()
 	t.Cleanup(func() { _ = w.Close() })
 	return w
@@ -136,13 +133,9 @@ func brokenPipe(t *testing.T) *os.File {
 func number(t *testing.T, url, sql string) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.QueryRow(t.Context(), sql).Scan(&n))
 	return n
 }
 
@@ -166,16 +159,10 @@ func TestSignalsDrain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cmd := process(t, outboxOf(t), "errors.drain_timeout=1m")
 			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			log, err := cmd.StderrPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, cmd.Start())
 			events, lines := bufio.NewScanner(out), bufio.NewScanner(log)
 			for lines.Scan() && !strings.Contains(lines.Text(), `"streaming"`) {
 			}

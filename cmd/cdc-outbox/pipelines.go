@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -70,7 +71,7 @@ func (a *adminFlags) loadOne(p *program) (*config.Config, error) {
 
 // each does a verb's work for each pipeline and shows what it found or did; a
 // nil report is not shown.
-func (a *adminFlags) each(p *program, work func(*config.Config) (report, error)) error {
+func (a *adminFlags) each(ctx context.Context, p *program, do work) error {
 	chosen, err := a.load(p)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (a *adminFlags) each(p *program, work func(*config.Config) (report, error))
 	var reports pipelineReports
 	var errs []error
 	for _, pipeline := range chosen {
-		found, err := work(pipeline.Config)
+		found, err := do(ctx, pipeline.Config)
 		if err != nil && pipeline.Name != "" {
 			err = fmt.Errorf("pipeline %s: %w", pipeline.Name, err)
 		}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
@@ -50,15 +47,18 @@ type CheckReport struct {
 // Check looks at everything that the connector requires of PostgreSQL and
 // Kafka. It changes nothing, and one failure does not keep it from the rest.
 func Check(ctx context.Context, cfg *config.Config) *CheckReport {
-	d := &doctor{cfg: cfg}
-	if cfg.Source.Mode == config.ModePoll {
-		d.polling(ctx)
-		d.kafka(ctx)
+	session, err := newSession(cfg)
+	d := &doctor{session: session}
+	if err != nil {
+		d.fail("configuration", err)
 		return &d.report
 	}
+	defer session.close()
 	d.postgres(ctx)
 	d.kafka(ctx)
-	d.checkpoint(ctx)
+	if !d.polls() {
+		d.checkpoint(ctx)
+	}
 	return &d.report
 }
 
@@ -90,27 +90,24 @@ func (r *CheckReport) WriteText(w io.Writer) error {
 	for _, f := range r.Findings {
 		width = max(width, len(f.Name))
 	}
-	var b strings.Builder
+	var l lines
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", f.Outcome, width, f.Name, f.Detail)
+		l.printf("%-7s  %-*s  %s\n", f.Outcome, width, f.Name, f.Detail)
 		if f.Remedy != "" {
-			fmt.Fprintf(&b, "%*s%s\n", width+11, "-> ", f.Remedy)
+			l.printf("%*s%s\n", width+11, "-> ", f.Remedy)
 		}
 	}
-	fmt.Fprintf(&b, "\n%d ok, %d warn, %d fail, %d skipped\n", r.count(OK), r.count(Warn), r.count(Fail), r.count(Skipped))
-	_, err := io.WriteString(w, b.String())
-	return err
+	l.printf("\n%d ok, %d warn, %d fail, %d skipped\n", r.count(OK), r.count(Warn), r.count(Fail), r.count(Skipped))
+	return l.to(w)
 }
 
 // doctor is one run of Check. What a check found out and a later one needs is
 // kept here; nil or false means that the check failed.
 type doctor struct {
-	cfg    *config.Config
+	*session
 	report CheckReport
 
-	conn      *pgx.Conn
 	server    *catalog.Server
-	tables    []pg.Table
 	infos     []catalog.TableInfo // of the tables that exist
 	needed    map[pg.Table][]string
 	slot      *catalog.Slot // nil: missing
@@ -136,18 +133,7 @@ func (d *doctor) skip(name, because string) { d.add(name, Skipped, because, "") 
 
 // fail adds a failure for each error that is joined in err.
 func (d *doctor) fail(name string, err error) {
-	for _, e := range unjoin(err) {
+	for _, e := range failure.Split(err) {
 		d.add(name, Fail, e.Error(), remedyOf(e))
 	}
-}
-
-func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, unjoin(e)...)
-		}
-		return all
-	}
-	return []error{err}
 }

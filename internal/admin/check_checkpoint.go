@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
 // checkpoint opens the store, which has conditions of its own (failure mode
@@ -26,11 +26,12 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 
+	// Beside the connection of the other checks, whose time may be over.
+	own, dbErr := open(ctx, d.cfg)
 	v := &view{}
-	conn, dbErr := connect(ctx, d.cfg)
 	if dbErr == nil {
-		defer catalog.Close(conn)
-		dbErr = v.readSlot(ctx, conn, d.cfg)
+		defer own.close()
+		dbErr = v.ReadSlot(ctx, own.conn, own.source())
 	}
 	if err := loadCheckpoint(ctx, d.cfg, v); err != nil {
 		d.fail(name, err)
@@ -41,12 +42,12 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		return
 	}
 	if dbErr == nil {
-		dbErr = v.readServer(ctx, conn, d.cfg)
+		dbErr = own.readServer(ctx, v)
 	}
 	switch {
-	case v.undecided(d.cfg) != nil:
-		d.fail(name, v.undecided(d.cfg))
-	case v.stored == nil && v.seen.Slot.Active && !v.owed:
+	case d.undecided(v) != nil:
+		d.fail(name, d.undecided(v))
+	case v.stored == nil && v.Slot.Active && !v.owed:
 		d.warn(name, store.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))
@@ -66,7 +67,7 @@ func (d *doctor) storeWritable(ctx context.Context) error {
 	if err != nil || !exists || d.cfg.Checkpoint.Store == store.StoreKafka { // which checkpointTopic asks for
 		return err
 	}
-	opened, err := openStore(ctx, d.cfg)
+	opened, err := wiring.OpenStore(ctx, d.cfg)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -29,34 +30,27 @@ const (
 // the copies in sync at that time, of which min.insync.replicas must be there.
 // Topics of one verdict share a line.
 func (d *doctor) copies(ctx context.Context, c *cluster) {
-	const name = "kafka.copies"
-	lines := make(map[string][]string) // topics by verdict
+	topics := make(map[verdict][]string)
 	for _, topic := range d.knownTopics() {
+		v := unknown
 		replicas, least, err := c.copies(ctx, topic, topic == d.cfg.Checkpoint.Topic)
-		verdict := judgeCopies(replicas, least)
 		if err != nil {
-			verdict = unknownCopies + err.Error()
+			v.text = err.Error()
+		} else {
+			v = judgeCopies(replicas, least)
 		}
-		lines[verdict] = append(lines[verdict], topic)
+		topics[v] = append(topics[v], topic)
 	}
-	verdicts := make([]string, 0, len(lines))
-	for verdict := range lines {
-		verdicts = append(verdicts, verdict)
-	}
-	slices.Sort(verdicts)
-	for _, verdict := range verdicts {
-		topics := strings.Join(lines[verdict], ", ")
-		switch {
-		case strings.HasPrefix(verdict, unknownCopies):
-			d.skip(name, topics+": "+strings.TrimPrefix(verdict, unknownCopies))
-		case verdict == enoughCopies:
-			d.ok(name, "%s: %s", topics, verdict)
-		case verdict == neverEnoughCopies:
-			d.fail(name, failure.Configf(sink.ConfigCommand(c.cfg, lines[verdict][0], minInSync+"=…"), "%s: %s", topics, verdict))
-		default:
-			d.warn(name, "three replicas and "+minInSync+" 2; replicas: kafka-reassign-partitions.sh, or create the topic with --replication-factor 3; then: "+
-				sink.ConfigCommand(c.cfg, lines[verdict][0], minInSync+"=2"), "%s: %s", topics, verdict)
+	for _, v := range slices.SortedFunc(maps.Keys(topics), func(a, b verdict) int { return cmp.Compare(a.text, b.text) }) {
+		remedy := ""
+		switch v {
+		case neverEnoughCopies:
+			remedy = sink.ConfigCommand(c.cfg, topics[v][0], minInSync+"=…")
+		case singleCopy, maybeSingleCopy:
+			remedy = "three replicas and " + minInSync + " 2; replicas: kafka-reassign-partitions.sh, or create the topic with --replication-factor 3; then: " +
+				sink.ConfigCommand(c.cfg, topics[v][0], minInSync+"=2")
 		}
+		d.add("kafka.copies", v.outcome, strings.Join(topics[v], ", ")+": "+v.text, remedy)
 	}
 }
 
@@ -73,16 +67,22 @@ func (d *doctor) knownTopics() []string {
 	return slices.Compact(topics)
 }
 
-// The verdicts.
-const (
-	enoughCopies      = "an acknowledged event has at least two copies"
-	singleCopy        = "one replica: acks=all means one copy, and what was acknowledged and confirmed to PostgreSQL is lost with one broker's disk"
-	maybeSingleCopy   = minInSync + " is 1: while the other replicas are out of sync acks=all means one copy, and what was acknowledged and confirmed to PostgreSQL is lost with one broker's disk"
-	neverEnoughCopies = minInSync + " is more than the topic has replicas: nothing can ever be written"
-	unknownCopies     = "unknown: "
+// verdict is what a topic's copies are worth.
+type verdict struct {
+	outcome Outcome
+	text    string
+}
+
+var (
+	enoughCopies    = verdict{OK, "an acknowledged event has at least two copies"}
+	singleCopy      = verdict{Warn, "one replica: acks=all means one copy, and what was acknowledged and confirmed to PostgreSQL is lost with one broker's disk"}
+	maybeSingleCopy = verdict{Warn, minInSync + " is 1: while the other replicas are out of sync acks=all means one copy, and what was acknowledged and confirmed to PostgreSQL is lost with one broker's disk"}
+
+	neverEnoughCopies = verdict{Fail, minInSync + " is more than the topic has replicas: nothing can ever be written"}
+	unknown           = verdict{Skipped, ""}
 )
 
-func judgeCopies(replicas, least int) string {
+func judgeCopies(replicas, least int) verdict {
 	switch {
 	case replicas < least:
 		return neverEnoughCopies

@@ -5,7 +5,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -37,12 +36,11 @@ func TestCheckCopies(t *testing.T) {
 		}, Warn, "literal: min.insync.replicas is 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-			f.setup()
+			f := sound(t)
 			f.insert("order", "1", "{}")
 			f.withKafka(tt.opts...)
 			tt.do(f)
-			wantFinding(t, Check(f.ctx(), f.Config), "kafka.copies", tt.outcome, tt.words)
+			f.wantCheck("kafka.copies", tt.outcome, tt.words)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -27,7 +28,7 @@ func (d *doctor) kafka(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 
-	c := &cluster{cfg: *d.cfg.Sink.Kafka}
+	c := newCluster(d.cfg)
 	if err := c.connect(ctx); err != nil {
 		d.fail("kafka.connection", err)
 		d.kafkaDown = true
@@ -123,12 +124,15 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 
 // cluster asks a Kafka cluster.
 type cluster struct {
-	cfg    sink.Options
-	client *kgo.Client
+	cfg      sink.Options
+	client   *kgo.Client
+	patience time.Duration // bounds the attempts to reach any of the brokers
 }
 
-// pingPatience bounds the attempts to reach any of the brokers.
-const pingPatience = 8 * time.Second
+// newCluster is of a configuration that has a Kafka.
+func newCluster(cfg *config.Config) *cluster {
+	return &cluster{cfg: *cfg.Sink.Kafka, patience: 8 * time.Second}
+}
 
 func (c *cluster) connect(ctx context.Context) error {
 	opts, err := sink.ClientOpts(c.cfg)
@@ -138,11 +142,11 @@ func (c *cluster) connect(ctx context.Context) error {
 	if c.client, err = kgo.NewClient(opts...); err != nil {
 		return failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, pingPatience)
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	if err = c.client.Ping(ctx); err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // of which the client says no more than that it was ended
-			err = fmt.Errorf("no broker answered within %s", pingPatience)
+			err = fmt.Errorf("no broker answered within %s", c.patience)
 		}
 		err = sink.Unreachable(c.cfg, err)
 	} else {
@@ -200,7 +204,7 @@ func (c *cluster) lookup(ctx context.Context, topic string) (topicState, error) 
 
 // creatable asks the cluster to check a topic's creation without doing it.
 func (c *cluster) creatable(ctx context.Context, topic string) error {
-	req := sink.CreateRequest(c.cfg, topic, pingPatience)
+	req := sink.CreateRequest(c.cfg, topic, c.patience)
 	req.ValidateOnly = true
 	resp, err := req.RequestWith(ctx, c.client)
 	if err == nil && len(resp.Topics) == 1 {

@@ -7,54 +7,34 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// polling runs the checks of the database side in poll mode, on the kind of
-// connection that polling uses.
+// polling runs the checks of the database side in poll mode.
 func (d *doctor) polling(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, checkPatience)
-	defer cancel()
-	conn, err := catalog.ConnectPooled(ctx, d.cfg.Source.URL.Reveal())
-	if err != nil {
-		d.fail("postgresql.connection", fmt.Errorf("connect to PostgreSQL: %w", err))
-		d.skip("postgresql", "no connection: version, privileges, tables and indexes")
-		return
-	}
-	defer catalog.Close(conn)
-	d.conn = conn
 	var version int
 	var recovering bool
 	var database string
-	err = conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_database()::text`).Scan(&version, &recovering, &database)
+	err := d.conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_database()::text`).Scan(&version, &recovering, &database)
 	if err != nil {
 		d.fail("postgresql.connection", err)
 		return
 	}
 	d.ok("postgresql.connection", "database %s", database)
 	d.supported(catalog.Server{Version: version, InRecovery: recovering})
-	d.tables = d.cfg.Source.Tables
-	for _, name := range d.tables {
-		d.polledTable(ctx, name)
+	for _, name := range d.cfg.Source.Tables {
+		if t, err := d.readPolled(ctx, name); err != nil {
+			d.fail("table "+name.String(), err)
+		} else {
+			d.polledTable(ctx, t)
+		}
 	}
-	d.longTransactions(ctx)
+	d.openTransactions(ctx, retainingAge, "vacuum cannot remove dead versions from since these began, and polls slow down")
 }
 
-func (d *doctor) polledTable(ctx context.Context, name pg.Table) {
-	label := "table " + name.String()
-	router, err := transform.New(d.cfg.Event, d.cfg.Route)
-	if err != nil {
-		d.fail(label, err)
-		return
-	}
-	t, err := poll.ReadTable(ctx, d.conn, d.cfg.Source.Poll, d.cfg.Event, router, name)
-	if err != nil {
-		d.fail(label, err)
-		return
-	}
+func (d *doctor) polledTable(ctx context.Context, t *poll.Table) {
+	label := "table " + t.Name.String()
 	d.ok(label, "unpublished rows are those with %s", t.Condition())
 	for _, w := range t.Warnings() {
 		switch w.Error() {
@@ -65,10 +45,15 @@ func (d *doctor) polledTable(ctx context.Context, name pg.Table) {
 	}
 	d.polledIndex(t)
 	d.polledOrder(t)
-	d.pollRoutes(ctx, t)
+	d.routes(ctx, waiting(t))
 	d.pollPrivileges(ctx, t)
 	d.notifications(ctx, t)
 	d.vacuum(ctx, t)
+}
+
+// waiting are the rows that are not published.
+func waiting(t *poll.Table) catalog.Snapshot {
+	return catalog.Snapshot{Table: t.Name, Relation: t.Relation, Where: t.Condition(), OrderBy: t.OrderBy()}
 }
 
 func errText(err error) string {
@@ -141,26 +126,6 @@ func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
 	default:
 		d.ok(name, "a trigger notifies the channel %s", p.Notify)
 	}
-}
-
-// pollRoutes finds the topics of the rows that wait.
-func (d *doctor) pollRoutes(ctx context.Context, t *poll.Table) {
-	d.routes(ctx, catalog.Snapshot{Table: t.Name, Relation: t.Relation, Where: t.Condition(), OrderBy: t.OrderBy()})
-}
-
-// longTransactions keep vacuum from removing what polls have to pass over.
-func (d *doctor) longTransactions(ctx context.Context) {
-	const name = "postgresql.transactions"
-	list, err := readTransactions(ctx, d.conn)
-	if err != nil {
-		d.fail(name, err)
-		return
-	}
-	if old, _ := splitByAge(list, retainingAge); len(old) > 0 {
-		d.warn(name, strings.Join(endTransactions(old), " "), "vacuum cannot remove dead versions from since these began, and polls slow down: %s", describeTransactions(old))
-		return
-	}
-	d.ok(name, "none open for longer than %s", retainingAge)
 }
 
 // mostDead is how many dead versions a table may have before that slows polls

@@ -22,15 +22,20 @@ func (d *doctor) postgres(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 
-	conn, err := connect(ctx, d.cfg)
-	if err != nil {
+	if err := d.connectAsRun(ctx); err != nil {
 		d.fail("postgresql.connection", err)
-		d.skip("postgresql", "no connection: version, settings, privileges, tables, publication and slot")
+		rest := "version, settings, privileges, tables, publication and slot"
+		if d.polls() {
+			rest = "version, privileges, tables and indexes"
+		}
+		d.skip("postgresql", "no connection: "+rest)
 		return
 	}
-	defer catalog.Close(conn)
-	d.conn = conn
-	server, err := catalog.ReadServer(ctx, conn)
+	if d.polls() {
+		d.polling(ctx)
+		return
+	}
+	server, err := catalog.ReadServer(ctx, d.conn)
 	if err != nil {
 		d.fail("postgresql.connection", err)
 		return
@@ -40,7 +45,7 @@ func (d *doctor) postgres(ctx context.Context) {
 
 	d.readSlot(ctx)
 	d.serverItself()
-	d.replication(ctx)
+	d.mayConnect(ctx)
 	d.capacity()
 	d.timeouts()
 	d.synchronous(ctx)
@@ -49,7 +54,11 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.emit(ctx)
 	d.publication(ctx)
 	d.slotState(ctx)
-	d.openTransactions(ctx)
+	if d.slotKnown && d.slot == nil {
+		d.openTransactions(ctx, blockingAge, "the slot's creation waits for them")
+	} else {
+		d.openTransactions(ctx, retainingAge, "the slot retains all WAL since they began")
+	}
 }
 
 func (d *doctor) serverItself() {
@@ -94,15 +103,15 @@ func (d *doctor) supported(server catalog.Server) {
 	}
 }
 
-// replication tries what counts: a replication connection as this role.
-func (d *doctor) replication(ctx context.Context) {
+// mayConnect tries what counts: a replication connection as this role.
+func (d *doctor) mayConnect(ctx context.Context) {
 	const name = "postgresql.replication"
 	role := d.conn.Config().User
 	repl, err := catalog.ConnectReplication(ctx, d.cfg.Source.URL.Reveal())
 	if err != nil {
 		remedy := failure.RemedyOf(err)
-		if allowed, readErr := d.mayReplicate(ctx); readErr == nil && !allowed {
-			remedy = "ALTER ROLE " + sqltext.Name(role) + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + sqltext.Name(role) + ";)"
+		if allowed, readErr := d.hasReplication(ctx); readErr == nil && !allowed {
+			remedy = d.grantReplication()
 		}
 		d.fail(name, &failure.Error{Class: failure.Config, Remedy: remedy, Err: fmt.Errorf("role %s cannot open a replication connection: %w", role, err)})
 		return
@@ -115,9 +124,15 @@ func (d *doctor) replication(ctx context.Context) {
 	d.ok(name, "role %s may open replication connections", role)
 }
 
-func (d *doctor) mayReplicate(ctx context.Context) (ok bool, err error) {
-	err = d.conn.QueryRow(ctx, `SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&ok)
-	return ok, err
+// hasReplication tells whether the role's attributes have the right to replicate.
+func (s *session) hasReplication(ctx context.Context) (may bool, err error) {
+	err = s.conn.QueryRow(ctx, `SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&may)
+	return may, err
+}
+
+func (s *session) grantReplication() string {
+	role := sqltext.Name(s.conn.Config().User)
+	return "ALTER ROLE " + role + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + role + ";)"
 }
 
 // capacity looks for a free slot and a free walsender where they are needed.
@@ -184,16 +199,13 @@ const (
 	retainingAge = time.Hour
 )
 
-func (d *doctor) openTransactions(ctx context.Context) {
+// openTransactions warns of those that are older than limit, and have the effect.
+func (d *doctor) openTransactions(ctx context.Context, limit time.Duration, effect string) {
 	const name = "postgresql.transactions"
 	list, err := readTransactions(ctx, d.conn)
 	if err != nil {
 		d.fail(name, err)
 		return
-	}
-	limit, effect := blockingAge, "the slot's creation waits for them"
-	if !d.slotKnown || d.slot != nil {
-		limit, effect = retainingAge, "the slot retains all WAL since they began"
 	}
 	old, hidden := splitByAge(list, limit)
 	switch {

@@ -24,16 +24,11 @@ var routePatience = 3 * time.Second
 // need that.
 func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	name := "rows " + s.Table.String()
-	router, err := transform.New(d.cfg.Event, d.cfg.Route)
-	if err != nil {
-		d.fail(name, err)
-		return
-	}
 	bad := map[transform.Reason]int{}
 	n := 0
-	err = d.someRows(ctx, s, func(row *pg.Row) error {
+	err := d.someRows(ctx, s, func(row *pg.Row) error {
 		n++
-		ev, err := router.Route(row)
+		ev, err := d.router.Route(row)
 		if b, ok := errors.AsType[*transform.BadEvent](err); ok {
 			bad[b.Reason]++
 		} else if err != nil {
@@ -68,11 +63,11 @@ func countReasons(bad map[transform.Reason]int) string {
 func (d *doctor) someRows(ctx context.Context, s catalog.Snapshot, fn func(*pg.Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()
-	conn, err := connect(ctx, d.cfg)
+	own, err := open(ctx, d.cfg)
 	if err != nil {
 		return err
 	}
-	defer catalog.Close(conn)
+	defer own.close()
 	s.Limit = routedRows
-	return catalog.ReadSnapshot(ctx, conn, s, fn)
+	return catalog.ReadSnapshot(ctx, own.conn, s, fn)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -36,7 +37,8 @@ func (d *doctor) slotState(ctx context.Context) {
 			"slot %q does not exist, and source.create is false", d.cfg.Source.Slot))
 		return
 	}
-	if err := slotUsable(*d.slot, d.server.Database); err != nil {
+	seen := checkpoint.Server{Database: d.server.Database, CurrentLSN: d.server.FlushLSN, Exists: true, Slot: *d.slot}
+	if _, err := checkpoint.Verify(nil, seen); err != nil {
 		d.fail(name, err)
 		return
 	}

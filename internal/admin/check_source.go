@@ -12,58 +12,59 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // outboxTables checks that the tables are there, readable by logical
 // replication, and have the columns that the configuration needs.
 func (d *doctor) outboxTables(ctx context.Context) {
-	tables := d.cfg.Source.Tables
-	d.tables = tables
-	d.needed = make(map[pg.Table][]string, len(tables))
-	for _, t := range tables {
-		d.outboxTable(ctx, t)
-	}
-}
-
-func (d *doctor) outboxTable(ctx context.Context, t pg.Table) {
-	name := "table " + t.String()
-	info, ok, err := catalog.ReadTable(ctx, d.conn, t)
-	switch {
-	case err != nil:
-		d.fail(name, err)
-	case !ok:
-		d.fail(name, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", t))
-	default:
-		if errs := catalog.CheckTable(info, d.tables); len(errs) > 0 {
-			d.fail(name, errors.Join(errs...))
-			return
+	d.needed = make(map[pg.Table][]string)
+	for _, t := range d.cfg.Source.Tables {
+		name := "table " + t.String()
+		found, err := d.outboxTable(ctx, t)
+		switch {
+		case err != nil:
+			d.fail(name, err)
+			continue
+		case found == nil:
+			d.fail(name, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", t))
+			continue
 		}
-		d.infos = append(d.infos, info)
-		d.columns(ctx, t)
+		d.infos = append(d.infos, found.TableInfo)
+		d.needed[t] = found.needed
+		if name = "columns " + t.String(); found.unfit != nil {
+			d.fail(name, found.unfit)
+		} else {
+			d.ok(name, "%s", strings.Join(found.needed, ", "))
+			d.routes(ctx, catalog.Snapshot{Table: t, Relation: found.relation})
+		}
 		d.snapshotRights(ctx, t)
 	}
 }
 
-// columns binds the router to the table, and notes which columns it cannot do
-// without.
-func (d *doctor) columns(ctx context.Context, t pg.Table) {
-	name := "columns " + t.String()
-	rel, _, err := catalog.ReadColumns(ctx, d.conn, t)
-	if err != nil {
-		d.fail(name, err)
-		return
+// outboxTable is a table that exists, and can be published.
+type outboxTable struct {
+	catalog.TableInfo
+	relation *pg.Relation
+	needed   []string // the columns that events cannot do without
+	unfit    error    // why its columns do not suffice, if so
+}
+
+// outboxTable returns nil for a table that is not there. Its errors are those of
+// one that cannot be read.
+func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, error) {
+	info, ok, err := catalog.ReadTable(ctx, s.conn, t)
+	if err != nil || !ok {
+		return nil, err
 	}
-	router, err := transform.New(d.cfg.Event, d.cfg.Route)
-	if err == nil {
-		d.needed[t], err = router.Needed(rel)
+	if errs := catalog.CheckTable(info, s.cfg.Source.Tables); len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
-	if err != nil {
-		d.fail(name, err)
-		return
+	found := &outboxTable{TableInfo: info}
+	if found.relation, _, err = catalog.ReadColumns(ctx, s.conn, t); err != nil {
+		return nil, err
 	}
-	d.ok(name, "%s", strings.Join(d.needed[t], ", "))
-	d.routes(ctx, catalog.Snapshot{Table: t, Relation: rel})
+	found.needed, found.unfit = s.router.Needed(found.relation)
+	return found, nil
 }
 
 // snapshotRights: decoding asks for no privilege on a table, reading it does.
@@ -117,7 +118,7 @@ func (d *doctor) publication(ctx context.Context) {
 // missing without a word.
 func (d *doctor) leftOut(pub catalog.Publication) {
 	for _, m := range pub.Tables {
-		if m.Columns != nil && slices.Contains(d.tables, m.Table) {
+		if m.Columns != nil && slices.Contains(d.cfg.Source.Tables, m.Table) {
 			d.warn("publication", "", "of table %s only these columns are published: %s", m.Table, strings.Join(m.Columns, ", "))
 		}
 	}
@@ -140,7 +141,7 @@ func operations(p catalog.Publication) string {
 func (d *doctor) missingPublication(ctx context.Context) {
 	const name = "publication"
 	if d.slot != nil {
-		d.fail(name, lostPublication(d.cfg))
+		d.fail(name, d.source().LostPublication())
 		return
 	}
 	missing := missingPublication(d.cfg, d.infos)
@@ -166,19 +167,6 @@ func missingPublication(cfg *config.Config, infos []catalog.TableInfo) error {
 		remedy += ", or: " + catalog.CreatePublicationSQL(cfg.Source.Publication, infos) + ";"
 	}
 	return failure.Configf(remedy, "publication %q does not exist", cfg.Source.Publication)
-}
-
-// lostPublication is the error of a publication that is not there although its
-// slot is. Messages do not pass through it, so nothing is lost where there are
-// no tables.
-func lostPublication(cfg *config.Config) error {
-	if len(cfg.Source.Tables) == 0 {
-		return failure.Configf("run `cdc-outbox setup`, or: "+catalog.CreatePublicationSQL(cfg.Source.Publication, nil)+";",
-			"slot %q exists but publication %q does not; its messages are kept, but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
-			cfg.Source.Slot, cfg.Source.Publication)
-	}
-	return failure.Lossf(gapRemedy, "slot %q exists but publication %q does not: events committed meanwhile are lost to the stream",
-		cfg.Source.Slot, cfg.Source.Publication)
 }
 
 func (d *doctor) mayCreatePublication(ctx context.Context) (bool, error) {

@@ -4,64 +4,65 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
 // decision is what an operator decides on: a slot that nobody reads, the
 // checkpoint, and what the database shows.
 type decision struct {
 	*view
-	cfg   *config.Config
-	conn  *pgx.Conn
+	*session
 	store checkpoint.Store // nil: none is there, so that nothing is in it
 }
 
 // openDecision looks at everything and changes nothing. It refuses while the slot
 // is in use, and one of somebody else.
 func openDecision(ctx context.Context, cfg *config.Config) (d *decision, err error) {
-	d = &decision{cfg: cfg}
-	defer func() {
-		if err != nil {
-			d.close()
-		}
-	}()
-	if d.conn, err = connect(ctx, cfg); err != nil {
-		return d, err
+	if cfg.Source.Mode == config.ModePoll {
+		return nil, noSlot("setup --accept-gap")
 	}
+	d = &decision{}
+	if d.session, err = open(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if err := d.look(ctx); err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *decision) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
-	exists, err := storeExists(ctx, cfg)
+	exists, err := storeExists(ctx, d.cfg)
 	if err == nil && exists {
-		d.store, err = openStore(ctx, cfg)
+		d.store, err = wiring.OpenStore(ctx, d.cfg)
 	}
 	if err != nil {
-		return d, err
+		return err
 	}
-	if d.view, err = readView(ctx, d.conn, cfg, d.store); err != nil || !d.seen.Exists {
-		return d, err
+	if d.view, err = d.session.view(ctx, d.store); err != nil || !d.Exists {
+		return err
 	}
-	return d, refuseSlot(ctx, d.conn, d.seen.Slot, d.server.Database)
+	return refuseSlot(ctx, d.conn, d.Slot, d.server.Database)
 }
 
 func (d *decision) close() {
 	if d.store != nil {
 		d.store.Close()
 	}
-	if d.conn != nil {
-		catalog.Close(d.conn)
-	}
+	d.session.close()
 }
 
 // ready makes sure that the decision can be saved, before anything is done about
 // it. It creates what the store lacks.
 func (d *decision) ready(ctx context.Context) (err error) {
 	if d.store == nil {
-		if d.store, err = openStore(ctx, d.cfg); err != nil {
+		if d.store, err = wiring.OpenStore(ctx, d.cfg); err != nil {
 			return err
 		}
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // What only says what it would do creates nothing either.
 func TestWithoutYesNoStoreIsCreated(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	f.Checkpoint.Store = store.StorePostgres
 	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{})
 	wantClass(t, err, failure.Config, "nothing was changed")
@@ -34,8 +34,7 @@ func TestWithoutYesNoStoreIsCreated(t *testing.T) {
 // "Done" means that the next run goes on: a gap is not accepted while the tables
 // cannot be read, which would make another.
 func TestAcceptGapWantsTablesThatCanBeRead(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	before := f.save()
 	f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`)
 	for _, yes := range []bool{false, true} {
@@ -60,8 +59,7 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 		"another slot":                   func(cp *checkpoint.Checkpoint) { cp.Slot = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-			f.setup()
+			f := sound(t)
 			cp := f.save()
 			change(&cp)
 			cp.Epoch++
@@ -74,10 +72,8 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 			if _, ok := f.slot(); !ok {
 				t.Error("the slot is gone")
 			}
-			store, err := openStore(f.ctx(), f.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			store, err := wiring.OpenStore(f.ctx(), f.Config)
+			must.OK(t, err)
 			defer store.Close()
 			if now, ok, err := store.Load(f.ctx()); !ok || err != nil || now.Epoch != cp.Epoch {
 				t.Errorf("the checkpoint is %+v, %v", now, err)
@@ -89,8 +85,7 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 // Setup says of it what run would, and does not advise to accept a gap that is
 // none, which would take the checkpoint from its connector.
 func TestSetupNamesTheOtherServer(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	cp := f.save()
 	cp.SystemID, cp.Epoch = "1", cp.Epoch+1
 	f.put(cp)
@@ -119,7 +114,7 @@ func TestWriteToAStoreThatIsSilentEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f := empty(t)
 			c := f.withKafka()
 			f.setup()
 			f.save()
@@ -143,8 +138,7 @@ func TestWriteToAStoreThatIsSilentEnds(t *testing.T) {
 // A row that was written while its table had another name is an event of ours, as
 // it is to run.
 func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	before := f.save()
 	const good = ` (aggregatetype, aggregateid, type, payload) VALUES ('order', '1', 'Placed', '{}')`
 	f.exec(`ALTER TABLE outbox RENAME TO renamed`, `INSERT INTO renamed`+good, `INSERT INTO renamed`+strings.Replace(good, "'1'", "''", 1),
@@ -155,9 +149,7 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	before.Epoch++
 	f.put(before)
 	done, err := SkipTransaction(f.ctx(), f.Config, commits[1].Commit, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if cp := f.stored(); done.Total != 1 || !cp.Skip.Same(commits[1]) {
 		t.Errorf("done %+v, checkpoint %+v", done, cp)
 	}
@@ -166,7 +158,7 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 // An update that event.on_update: fatal refuses can be passed over, and what takes
 // the place of another says so.
 func TestSkipTransactionWithAnUpdate(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	f.Event.OnUpdate = transform.UpdateFatal
 	f.setup()
 	f.save()
@@ -180,9 +172,7 @@ func TestSkipTransactionWithAnUpdate(t *testing.T) {
 		return msg.Kind != wal.Update
 	})
 	done, err := SkipTransaction(f.ctx(), f.Config, update.Commit, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if cp := f.stored(); done.Total != 1 || done.Events[0].Reason != reasonUpdate || done.Replaces != "" || !cp.Skip.Same(update) {
 		t.Errorf("done %+v, checkpoint %+v", done, cp)
 	}

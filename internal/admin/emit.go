@@ -126,7 +126,7 @@ func (s *setup) ensureEmit(ctx context.Context) error {
 			s.done("function", f.signature(schema), "exists", "")
 			continue
 		}
-		if err := execute(ctx, s.conn, f.create(s.cfg, schema)); err != nil {
+		if err := s.execute(ctx, f.create(s.cfg, schema)); err != nil {
 			return fmt.Errorf("create function %s: %w", f.signature(schema), err)
 		}
 		action := "created"

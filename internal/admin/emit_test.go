@@ -9,70 +9,55 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // messageFixture is a fixture in message mode, without a table.
 func messageFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	f.Source.Mode, f.Source.Tables = config.ModeMessage, nil
+	return f
+}
+
+func soundMessages(t *testing.T) *fixture {
+	t.Helper()
+	f := messageFixture(t)
+	f.setup()
 	return f
 }
 
 // messages reads n logical messages of the prefix from the slot.
 func (f *fixture) messages(n int) (contents [][]byte) {
 	f.t.Helper()
-	repl, err := catalog.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	s, err := wal.Open(f.ctx(), repl, wal.Options{
-		Slot: f.Source.Slot, Publication: f.Source.Publication, Messages: true, Prefix: f.Source.MessagePrefix,
-		StatusInterval: time.Second, LivenessTimeout: 30 * time.Second,
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer f.leave(s)
-	for len(contents) < n {
-		msg, err := s.Next(f.ctx())
-		if err != nil {
-			f.t.Fatal(err)
-		}
+	f.streamChanges(func(msg *wal.Message) bool {
 		if msg.Kind == wal.LogicalMessage {
 			contents = append(contents, bytes.Clone(msg.Content))
 		}
-	}
+		return len(contents) < n
+	})
 	return contents
 }
 
 // The SQL functions write what internal/envelope's vectors say.
 func TestEmitWritesTheVectors(t *testing.T) {
 	text, err := os.ReadFile("../envelope/testdata/vectors.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var vectors []struct {
 		Name, ID, AggregateType, AggregateID, Type string
 		SQL                                        *bool
 		Payload, Headers, Binary                   *string
 		Wire                                       string
 	}
-	if err := yaml.Unmarshal(text, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(text, &vectors))
 	f := messageFixture(t)
 	f.Event.TombstoneOnEmptyPayload = true // which allows a NULL payload
 	f.setup()
@@ -108,8 +93,7 @@ func TestEmitWritesTheVectors(t *testing.T) {
 }
 
 func TestEmitReturnsTheEventID(t *testing.T) {
-	f := messageFixture(t)
-	f.setup()
+	f := soundMessages(t)
 	var first, second string
 	err := f.conn.QueryRow(f.ctx(), `SELECT outbox_emit('order', '1', 'Placed', '{}')::text, outbox_emit('order', '1', 'Placed', '{}')::text`).Scan(&first, &second)
 	if err != nil || first == second {
@@ -123,8 +107,7 @@ func TestEmitReturnsTheEventID(t *testing.T) {
 }
 
 func TestEmitRefuses(t *testing.T) {
-	f := messageFixture(t)
-	f.setup()
+	f := soundMessages(t)
 	for _, tt := range []struct{ call, words string }{
 		{`outbox_emit(NULL, '1', 'Placed', '{}')`, "without aggregate_type"},
 		{`outbox_emit('', '1', 'Placed', '{}')`, "without aggregate_type"},
@@ -152,8 +135,7 @@ func TestEmitRefuses(t *testing.T) {
 
 // Applications are no superusers, and their search_path is their own.
 func TestEmitByAnybody(t *testing.T) {
-	f := messageFixture(t)
-	f.setup()
+	f := soundMessages(t)
 	t.Cleanup(func() { f.exec(`DROP OWNED BY emit_app`, `DROP ROLE emit_app`) })
 	f.exec(`CREATE ROLE emit_app LOGIN PASSWORD 'pw'`,
 		`CREATE SCHEMA trap`, `GRANT USAGE ON SCHEMA trap TO emit_app`,
@@ -162,9 +144,7 @@ func TestEmitByAnybody(t *testing.T) {
 		`CREATE FUNCTION trap.cat(bytea, bytea) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trapped'; END $$`,
 		`CREATE OPERATOR trap.|| (LEFTARG = bytea, RIGHTARG = bytea, FUNCTION = trap.cat)`)
 	conn, err := pgx.Connect(f.ctx(), asRole(f.Source.URL, "emit_app", "pw").Reveal())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = conn.Close(f.ctx()) }()
 	for _, sql := range []string{
 		`SET search_path = trap, pg_catalog`,
@@ -182,42 +162,30 @@ func TestSetupOfMessageMode(t *testing.T) {
 	opts := SetupOptions{Schema: SchemaDebezium}
 	want := func(functions, rest string) {
 		t.Helper()
-		steps, err := Setup(f.ctx(), f.Config, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantSteps(t, steps, "function "+functions, "function "+functions, "function "+functions,
+		f.wantSetup(opts, "function "+functions, "function "+functions, "function "+functions,
 			"publication "+rest, "checkpoint ready", "slot "+rest)
-		report := Check(f.ctx(), f.Config)
-		if report.Err() != nil || warned(report) {
-			t.Errorf("check after setup: %+v", report.Findings)
-		}
+		f.wantNothingWrong()
 	}
 	want("created", "created")
 	want("exists", "exists")
 	f.Event.TombstoneOnEmptyPayload = true
-	wantFinding(t, Check(f.ctx(), f.Config), "function outbox_emit", Warn, "other message prefix")
+	f.wantCheck("function outbox_emit", Warn, "other message prefix")
 	want("changed", "exists")
 	f.Source.MessagePrefix = "Acme.events"
-	wantFinding(t, Check(f.ctx(), f.Config), "function acme_events_emit", Warn, "does not exist")
+	f.wantCheck("function acme_events_emit", Warn, "does not exist")
 	want("created", "exists")
 	f.exec(`SELECT acme_events_emit_text('order', '1', 'Placed', 'x')`)
 	f.messages(1)
 	if status := Status(f.ctx(), f.Config); status.Err() != nil {
 		t.Errorf("status: %s", status.Verdict)
 	}
-	steps, err := Teardown(f.ctx(), f.Config, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantSteps(t, steps, "checkpoint missing", "slot dropped", "publication dropped", "function kept", "function kept", "function kept")
+	f.wantTeardown("checkpoint missing", "slot dropped", "publication dropped", "function kept", "function kept", "function kept")
 }
 
 // A function whose body is right may still be called otherwise than it should
 // be, and one in another schema is the one that applications may call.
-func TestSetupFixesTheFunctions(t *testing.T) {
-	f := messageFixture(t)
-	f.setup()
+func TestSetupMendsTheFunctions(t *testing.T) {
+	f := soundMessages(t)
 	const signature = `outbox_emit(text, text, text, jsonb, jsonb, uuid)`
 	for name, sql := range map[string][]string{
 		"search path":      {`ALTER FUNCTION ` + signature + ` SET search_path = public`},
@@ -234,55 +202,11 @@ func TestSetupFixesTheFunctions(t *testing.T) {
 				f.exec(`DROP SCHEMA IF EXISTS "My App", app CASCADE`)
 				f.setup()
 			})
-			wantFinding(t, Check(f.ctx(), f.Config), "function outbox_emit", Warn, "of another version")
-			steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantSteps(t, steps, "function changed", "function exists", "function exists",
+			f.wantCheck("function outbox_emit", Warn, "of another version")
+			f.wantSetup(SetupOptions{Schema: SchemaDebezium}, "function changed", "function exists", "function exists",
 				"publication exists", "checkpoint ready", "slot exists")
-			if r := Check(f.ctx(), f.Config); r.Err() != nil || warned(r) {
-				t.Errorf("check after setup: %+v", r.Findings)
-			}
+			f.wantNothingWrong()
 		})
-	}
-}
-
-func TestSetupOfMessagesBesideATable(t *testing.T) {
-	f := messageFixture(t)
-	f.Source.Tables = []pg.Table{{Schema: "public", Name: "outbox"}}
-	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantSteps(t, steps, "table created", "function created", "function created", "function created",
-		"publication created", "checkpoint ready", "slot created")
-	if r := Check(f.ctx(), f.Config); r.Err() != nil {
-		t.Errorf("check after setup: %+v", r.Findings)
-	}
-}
-
-// The script is one that any client can send, twice.
-func TestScriptOfMessageMode(t *testing.T) {
-	f := messageFixture(t)
-	script, err := Script(f.Config, SetupOptions{Schema: SchemaDebezium})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(script, "CREATE TABLE") {
-		t.Errorf("the script creates a table:\n%s", script)
-	}
-	for range 2 {
-		body, slot, _ := strings.Cut(script, "-- Slot")
-		for _, sql := range []string{body, "-- Slot" + slot} { // a slot is made in a transaction that has not written
-			if _, err := f.conn.PgConn().Exec(f.ctx(), sql).ReadAll(); err != nil {
-				t.Fatalf("%v\n%s", err, sql)
-			}
-		}
-	}
-	report := Check(f.ctx(), f.Config)
-	if report.Err() != nil || warned(report) {
-		t.Errorf("check: %+v", report.Findings)
 	}
 }
 
@@ -292,28 +216,14 @@ func TestCheckOfMessageMode(t *testing.T) {
 	wantFinding(t, r, "publication", OK, "run will create it")
 	f.setup()
 	f.exec(`DROP PUBLICATION cdc_outbox`)
-	finding := wantFinding(t, Check(f.ctx(), f.Config), "publication", Fail, "its messages are kept")
-	_, fix, _ := strings.Cut(finding.Remedy, "or: ")
-	f.exec(fix)
-	if r := Check(f.ctx(), f.Config); r.Err() != nil {
-		t.Errorf("after the remedy: %+v", r.Findings)
-	}
-}
-
-func TestCheckOfMessageModeWithoutLogicalWAL(t *testing.T) {
-	server := pgtest.Start(t, pgtest.Setting("wal_level", "replica"))
-	f := newFixture(t, server.NewDatabase(t))
-	f.Source.Mode, f.Source.Tables = config.ModeMessage, nil
-	for _, fn := range emitFunctions(f.Config) {
-		f.exec(fn.create(f.Config, emitSchema))
-	}
-	f.exec(`SELECT outbox_emit('order', '1', 'Placed', '{}')`) // PostgreSQL does not mind
-	wantFinding(t, Check(f.ctx(), f.Config), "postgresql.wal_level", Fail, "replica")
+	finding := f.wantCheck("publication", Fail, "its messages are kept")
+	_, mend, _ := strings.Cut(finding.Remedy, "or: ")
+	f.exec(mend)
+	f.wantNothingWrong()
 }
 
 func TestTailOfMessages(t *testing.T) {
-	f := messageFixture(t)
-	f.setup()
+	f := soundMessages(t)
 	opts := TailOptions{FromTable: true, Out: io.Discard, Notes: io.Discard}
 	wantClass(t, Tail(f.ctx(), f.Config, opts), failure.Config, "source.tables is empty")
 	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{Snapshot: true})
@@ -324,14 +234,8 @@ func TestTailOfMessages(t *testing.T) {
 	f.exec(`SELECT pg_logical_emit_message(true, 'other', 'nobody sees this')`,
 		`SELECT outbox_emit('order', '7', 'Placed', '{}')`,
 		`SELECT pg_logical_emit_message(true, 'outbox', 'no envelope')`)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"outbox.event.order  key 7\n", "unreadable"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in %s", want, out.String())
-		}
-	}
+	must.OK(t, <-done)
+	must.Contain(t, out.String(), "outbox.event.order  key 7\n", "unreadable")
 	if strings.Contains(out.String(), "nobody") {
 		t.Errorf("a message of another prefix: %s", out.String())
 	}
@@ -340,7 +244,7 @@ func TestTailOfMessages(t *testing.T) {
 // Whoever drains a table and goes on with messages alone keeps the slot, and so
 // what is in it.
 func TestFromATableToMessages(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	f.Source.Mode = config.ModeMessage
 	f.setup()
 	f.save()
@@ -366,8 +270,7 @@ func TestFromATableToMessages(t *testing.T) {
 // After the publication was lost, messages are still there: neither status nor
 // setup speaks of a loss.
 func TestMessagesOutliveThePublication(t *testing.T) {
-	f := messageFixture(t)
-	f.setup()
+	f := soundMessages(t)
 	f.save()
 	f.exec(`SELECT outbox_emit('order', '7', 'Placed', '{}')`, `DROP PUBLICATION cdc_outbox`)
 	if err := Status(f.ctx(), f.Config).Err(); failure.ClassOf(err) != failure.Config {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -45,9 +44,6 @@ type GapReport struct {
 // than its publication, and writes a checkpoint that fits. It refuses while the
 // slot is in use.
 func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapReport, error) {
-	if cfg.Source.Mode == config.ModePoll {
-		return nil, noSlot("setup --accept-gap")
-	}
 	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
 		return nil, noTable("setup --snapshot")
 	}
@@ -60,10 +56,12 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 		return nil, err
 	}
 	defer d.close()
-	if err := d.readable(ctx); err != nil {
-		return nil, err
+	// What would stop the next run all the same asks for the gap to be accepted
+	// after it is mended. A publication that is missing will be made of the tables.
+	if err := d.Unfit(); err != nil {
+		return nil, fmt.Errorf("before a gap is accepted, what keeps the tables from being read is to be mended: %w", err)
 	}
-	report := planGap(d.view)
+	report := d.planGap()
 	report.Snapshot, report.retention = opts.Snapshot, cfg.Retention.After > 0
 	if !opts.Yes {
 		return report, failure.Configf("repeat it with --yes", "nothing was changed")
@@ -74,41 +72,28 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	return report, d.closeGap(ctx, report)
 }
 
-// readable refuses to accept a gap while the next run would stop anyway. The
-// operator is to fix that first.
-func (d *decision) readable(ctx context.Context) error {
-	if d.publication == nil {
-		return nil // it will be created for the tables, or the creation fails
-	}
-	failures, _, err := checkTables(ctx, d.conn, d.cfg, *d.publication, d.tables)
-	if err := errors.Join(append(failures, err)...); err != nil {
-		return fmt.Errorf("before a gap is accepted, what keeps the tables from being read is to be fixed: %w", err)
-	}
-	return nil
-}
-
 // planGap decides what becomes of the slot. It is kept if it can be read, and
 // its publication is the one that the checkpoint knows: then all that it still
 // has is published, also what lies before the checkpoint, which may be of
 // another log.
-func planGap(v *view) *GapReport {
-	r := &GapReport{To: v.seen.CurrentLSN.String(), Slot: "kept", messagesOnly: len(v.tables) == 0}
-	if v.stored != nil {
-		r.From = v.stored.LSN.String()
+func (d *decision) planGap() *GapReport {
+	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept", messagesOnly: len(d.cfg.Source.Tables) == 0}
+	if d.stored != nil {
+		r.From = d.stored.LSN.String()
+		r.elsewhere = d.stored.SystemID != d.server.SystemID
 	}
-	_, lost := v.seen.Slot.Lost()
+	_, lost := d.Slot.Lost()
 	switch {
-	case !v.seen.Exists:
+	case !d.Exists:
 		r.Slot = "created"
-	case lost, v.publication == nil, v.stored != nil && !samePublication(v.stored.Publication, v.seen.Publication):
+	case lost, d.Publication == nil, d.stored != nil && !samePublication(d.stored.Publication, d.Fingerprint):
 		r.Slot = "recreated"
 	default:
-		r.To = v.seen.Slot.ConfirmedFlush.String()
-		r.ReadAgain = v.stored != nil && v.stored.SystemID == v.seen.SystemID && v.seen.Slot.ConfirmedFlush < v.stored.LSN
+		r.To = d.Slot.ConfirmedFlush.String()
+		r.ReadAgain = d.stored != nil && !r.elsewhere && d.Slot.ConfirmedFlush < d.stored.LSN
 	}
-	r.elsewhere = v.stored != nil && v.stored.SystemID != v.seen.SystemID
-	if v.mismatch != nil {
-		r.Reason = v.mismatch.Error()
+	if d.mismatch != nil {
+		r.Reason = d.mismatch.Error()
 	}
 	return r
 }
@@ -123,47 +108,46 @@ func samePublication(a, b string) bool {
 }
 
 func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
-	conn, cfg, v := d.conn, d.cfg, d.view
-	if v.publication == nil {
-		infos, err := catalog.ReadTables(ctx, conn, v.tables)
+	from := d.source()
+	if d.Publication == nil {
+		infos, err := catalog.ReadTables(ctx, d.conn, from.Tables)
 		if err != nil {
 			return err
 		}
-		if err := catalog.CreatePublication(ctx, conn, cfg.Source.Publication, infos); err != nil {
+		if err := catalog.CreatePublication(ctx, d.conn, from.Publication, infos); err != nil {
+			return err
+		}
+		if err := d.ReadPublication(ctx, d.conn, from); err != nil {
 			return err
 		}
 	}
-	pub, _, err := catalog.ReadPublication(ctx, conn, cfg.Source.Publication)
-	if err != nil {
-		return err
-	}
-
-	at := v.seen.Slot.ConfirmedFlush
+	at := d.Slot.ConfirmedFlush
 	if r.Slot == "recreated" {
-		if err := catalog.DropSlot(ctx, conn, cfg.Source.Slot); err != nil {
+		if err := catalog.DropSlot(ctx, d.conn, from.Slot); err != nil {
 			return err
 		}
 	}
 	if r.Slot != "kept" {
-		if at, err = createSlot(ctx, cfg, conn); err != nil {
+		var err error
+		if at, err = d.createSlot(ctx); err != nil {
 			return err
 		}
 	}
 	cp := checkpoint.Checkpoint{
 		LSN:         at,
 		Landmark:    checkpoint.Landmark{Commit: at},
-		Scope:       checkpoint.Scope(v.tables, cfg.Source.Mode == config.ModeMessage, cfg.Source.MessagePrefix),
-		SystemID:    v.seen.SystemID,
-		Timeline:    v.seen.Timeline,
-		Database:    v.seen.Database,
-		Slot:        cfg.Source.Slot,
-		Publication: pub.Fingerprint(v.tables),
+		Scope:       d.scope(),
+		SystemID:    d.server.SystemID,
+		Timeline:    d.server.Timeline,
+		Database:    d.server.Database,
+		Slot:        from.Slot,
+		Publication: d.Fingerprint,
 		SavedAt:     time.Now().UTC(),
 		Epoch:       1,
 		Snapshot:    r.Snapshot,
 	}
-	if v.stored != nil {
-		cp.Epoch = v.stored.Epoch + 1
+	if d.stored != nil {
+		cp.Epoch = d.stored.Epoch + 1
 	}
 	if err := d.save(ctx, cp); err != nil {
 		return err
@@ -174,52 +158,48 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
 
 // WriteText prints the report for a person who has to decide.
 func (r *GapReport) WriteText(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString(r.explain())
+	var l lines
+	r.explain(&l)
 	if r.Done {
-		fmt.Fprintf(&b, "Slot: %s.\n", r.Slot)
+		l.printf("Slot: %s.\n", r.Slot)
 	} else {
-		fmt.Fprintf(&b, "Slot: would be %s.\n", r.Slot)
+		l.printf("Slot: would be %s.\n", r.Slot)
 	}
 	switch {
 	case r.Snapshot:
-		b.WriteString("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
+		l.printf("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
 	case r.retention:
-		b.WriteString("Rows that are in the outbox tables stay unpublished, and retention deletes them when they are old; --snapshot publishes them.\n")
+		l.printf("Rows that are in the outbox tables stay unpublished, and retention deletes them when they are old; --snapshot publishes them.\n")
 	case !r.messagesOnly:
-		b.WriteString("Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n")
+		l.printf("Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n")
 	}
 	if r.Done {
-		fmt.Fprintf(&b, "Done: run goes on from %s.\n", r.To)
+		l.printf("Done: run goes on from %s.\n", r.To)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return l.to(w)
 }
 
-// explain says what is missing, as far as that is known, and what is published
-// again.
-func (r *GapReport) explain() string {
-	var b strings.Builder
+// explain says what is missing, as far as that is known, and what comes again.
+func (r *GapReport) explain(l *lines) {
 	switch {
 	case r.Reason != "":
-		fmt.Fprintf(&b, "Why the connector stopped: %s\n", r.Reason)
+		l.printf("Why the connector stopped: %s\n", r.Reason)
 	case r.From == "":
-		b.WriteString("There is no checkpoint, and no gap is known.\n")
+		l.printf("There is no checkpoint, and no gap is known.\n")
 	default:
-		b.WriteString("The slot fits the checkpoint: no gap is known.\n")
+		l.printf("The slot fits the checkpoint: no gap is known.\n")
 	}
 	gap := r.Reason != ""
 	switch {
 	case r.ReadAgain:
-		fmt.Fprintf(&b, "Read again: the slot still has what was committed between %s and %s, where the checkpoint is; what was published of it is published once more.\n", r.To, r.From)
+		l.printf("Read again: the slot still has what was committed between %s and %s, where the checkpoint is; what was published of it is published once more.\n", r.To, r.From)
 	case gap && r.elsewhere:
-		fmt.Fprintf(&b, "Gap: events committed after %s on the server of the checkpoint, or before %s on this one, may never have been published.\n", r.From, r.To)
+		l.printf("Gap: events committed after %s on the server of the checkpoint, or before %s on this one, may never have been published.\n", r.From, r.To)
 	case gap && r.From != r.To:
-		fmt.Fprintf(&b, "Gap: events committed between %s and %s may never have been published.\n",
+		l.printf("Gap: events committed between %s and %s may never have been published.\n",
 			or(r.From, "an unknown position (there is no checkpoint)"), r.To)
 	}
 	if gap && (r.ReadAgain || r.From == r.To) {
-		fmt.Fprintf(&b, "Gap: apart from what is named above, nothing that was committed from %s on is missing.\n", r.To)
+		l.printf("Gap: apart from what is named above, nothing that was committed from %s on is missing.\n", r.To)
 	}
-	return b.String()
 }

@@ -1,19 +1,18 @@
 package admin
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 // Each loss is accepted, and nothing is wrong afterwards.
 func TestAcceptGap(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		lose   func(*fixture)
 		reason string
@@ -35,11 +34,9 @@ func TestAcceptGap(t *testing.T) {
 			f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
 		}, "publication was recreated", "recreated"},
 		{"nothing", func(*fixture) {}, "", "kept"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-			f.setup()
+			f := sound(t)
 			before := f.save()
 			tt.lose(f)
 
@@ -53,16 +50,14 @@ func TestAcceptGap(t *testing.T) {
 			}
 
 			done, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true, Snapshot: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			cp := f.stored()
 			slot, ok := f.slot()
 			if !ok || !done.Done || cp.LSN.String() != done.To || cp.LSN < slot.ConfirmedFlush || !cp.Snapshot ||
 				cp.Epoch <= before.Epoch || cp.Publication != f.publication() {
 				t.Errorf("done %+v, checkpoint %+v, slot %+v", done, cp, slot)
 			}
-			wantFinding(t, Check(f.ctx(), f.Config), "checkpoint", OK, "fits the database")
+			f.wantCheck("checkpoint", OK, "fits the database")
 		})
 	}
 }
@@ -70,8 +65,7 @@ func TestAcceptGap(t *testing.T) {
 // A disk was put back, and the log has grown past the checkpoint. What the slot
 // still has of the new log is published.
 func TestAcceptGapBelowTheCheckpoint(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	f.insert("order", "1", "{}")
 	slot, _ := f.slot()
 	f.saveAt(slot.ConfirmedFlush + 100)
@@ -87,8 +81,7 @@ func TestAcceptGapBelowTheCheckpoint(t *testing.T) {
 // After the gap the stream works: decoding does not trip over a publication
 // that is younger than the slot.
 func TestAcceptGapStreams(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	f.save()
 	f.insert("order", "before", "{}")
 	f.exec(`DROP PUBLICATION cdc_outbox`)
@@ -107,14 +100,6 @@ func TestAcceptGapStreams(t *testing.T) {
 	}
 }
 
-func TestAcceptGapRefusesAnActiveSlot(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
-	f.hold()
-	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
-	wantClass(t, err, failure.Config, "in use by pid", "cdc-outbox")
-}
-
 // What lies between a slot and the checkpoint that it is behind comes again, and
 // is not missing.
 func TestGapReportText(t *testing.T) {
@@ -129,6 +114,9 @@ func TestGapReportText(t *testing.T) {
 				"Slot: would be created.\n" + stay},
 		"done": {GapReport{From: "0/A", To: "0/A", Slot: "kept", Done: true},
 			"The slot fits the checkpoint: no gap is known.\nSlot: kept.\n" + stay + "Done: run goes on from 0/A.\n"},
+		"with retention": {GapReport{From: "0/A", To: "0/A", Slot: "kept", retention: true},
+			"The slot fits the checkpoint: no gap is known.\nSlot: would be kept.\n" +
+				"Rows that are in the outbox tables stay unpublished, and retention deletes them when they are old; --snapshot publishes them.\n"},
 		"nothing wrong": {GapReport{From: "0/A", To: "0/A", Slot: "kept"},
 			"The slot fits the checkpoint: no gap is known.\nSlot: would be kept.\n" + stay},
 		"nothing wrong, the slot is behind": {GapReport{From: "0/B", To: "0/A", Slot: "kept", ReadAgain: true},
@@ -148,12 +136,8 @@ func TestGapReportText(t *testing.T) {
 				"Slot: would be kept.\n" + stay},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var b bytes.Buffer
-			if err := tt.report.WriteText(&b); err != nil {
-				t.Fatal(err)
-			}
-			if b.String() != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", b.String(), tt.want)
+			if got := text(t, &tt.report); got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
 	}
@@ -161,7 +145,7 @@ func TestGapReportText(t *testing.T) {
 
 // Where nothing keeps a checkpoint nothing would remember that a snapshot is owed.
 func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	f.Checkpoint.Store = store.StoreNone
 	f.setup()
 	f.insert("order", "1", "{}")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -38,6 +38,15 @@ type fixture struct {
 	conn *pgx.Conn
 }
 
+// empty is a fixture whose database has nothing in it, sound one after setup.
+func empty(t *testing.T) *fixture { return newFixture(t, pgtest.Shared(t).NewDatabase(t)) }
+
+func sound(t *testing.T) *fixture {
+	f := empty(t)
+	f.setup()
+	return f
+}
+
 func newFixture(t *testing.T, url string) *fixture {
 	t.Helper()
 	cfg := config.Default()
@@ -49,12 +58,10 @@ func newFixture(t *testing.T, url string) *fixture {
 	cfg.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint.json")
 	f := &fixture{Config: &cfg, t: t}
 
-	conn, err := catalog.Connect(f.ctx(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	f.conn = conn
+	var err error
+	f.conn, err = catalog.Connect(f.ctx(), url)
+	must.OK(t, err)
+	t.Cleanup(func() { catalog.Close(f.conn) })
 	return f
 }
 
@@ -94,22 +101,51 @@ func (f *fixture) setup() {
 	}
 }
 
+// wantSetup runs setup, which does the steps.
+func (f *fixture) wantSetup(opts SetupOptions, did ...string) {
+	f.t.Helper()
+	steps, err := Setup(f.ctx(), f.Config, opts)
+	must.OK(f.t, err)
+	wantSteps(f.t, steps, did...)
+}
+
+// wantTeardown runs teardown --yes, which does the steps.
+func (f *fixture) wantTeardown(did ...string) {
+	f.t.Helper()
+	steps, err := Teardown(f.ctx(), f.Config, true)
+	must.OK(f.t, err)
+	wantSteps(f.t, steps, did...)
+}
+
+// wantCheck asserts what check finds now.
+func (f *fixture) wantCheck(name string, outcome Outcome, words string) Finding {
+	f.t.Helper()
+	return wantFinding(f.t, Check(f.ctx(), f.Config), name, outcome, words)
+}
+
+// wantNothingWrong asserts that check neither fails nor warns of anything but the
+// log's missing limit, which is PostgreSQL's default.
+func (f *fixture) wantNothingWrong() {
+	f.t.Helper()
+	for _, found := range Check(f.ctx(), f.Config).Findings {
+		if found.Outcome == Fail || found.Outcome == Warn && found.Name != "postgresql.max_slot_wal_keep_size" {
+			f.t.Errorf("check finds %+v", found)
+		}
+	}
+}
+
 // insert adds one good row to the outbox.
 func (f *fixture) insert(aggregate, key, payload string) {
 	f.t.Helper()
 	_, err := f.conn.Exec(f.ctx(),
 		`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ($1, $2, 'Placed', $3)`, aggregate, key, payload)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 }
 
 func (f *fixture) slot() (catalog.Slot, bool) {
 	f.t.Helper()
 	slot, ok, err := catalog.ReadSlot(f.ctx(), f.conn, f.Source.Slot)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 	return slot, ok
 }
 
@@ -120,8 +156,7 @@ func (f *fixture) publication() string {
 	if err != nil || !ok {
 		f.t.Fatalf("publication: found %v, %v", ok, err)
 	}
-	tables := f.Config.Source.Tables
-	return p.Fingerprint(tables)
+	return p.Fingerprint(f.Config.Source.Tables)
 }
 
 // save stores the checkpoint of a connector that is up to date with the slot.
@@ -135,9 +170,7 @@ func (f *fixture) save() checkpoint.Checkpoint {
 func (f *fixture) saveAt(lsn pg.LSN) checkpoint.Checkpoint {
 	f.t.Helper()
 	server, err := catalog.ReadServer(f.ctx(), f.conn)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 	cp := checkpoint.Checkpoint{
 		LSN: lsn, SystemID: server.SystemID, Timeline: server.Timeline, Database: server.Database,
 		Slot: f.Source.Slot, Publication: f.publication(), SavedAt: time.Now(), Epoch: 3,
@@ -149,9 +182,7 @@ func (f *fixture) saveAt(lsn pg.LSN) checkpoint.Checkpoint {
 func (f *fixture) stored() *checkpoint.Checkpoint {
 	f.t.Helper()
 	v := &view{}
-	if err := loadCheckpoint(f.ctx(), f.Config, v); err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, loadCheckpoint(f.ctx(), f.Config, v))
 	return v.stored
 }
 
@@ -159,27 +190,18 @@ func (f *fixture) stored() *checkpoint.Checkpoint {
 func (f *fixture) hold() {
 	f.t.Helper()
 	stream := f.open()
-	f.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = stream.Close(ctx)
-	})
+	f.t.Cleanup(func() { catalog.Close(stream) })
 }
 
 // open streams from the slot.
 func (f *fixture) open() *wal.Stream {
 	f.t.Helper()
-	repl, err := catalog.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	stream, err := wal.Open(f.ctx(), repl, wal.Options{
-		Slot: f.Source.Slot, Publication: f.Source.Publication,
-		StatusInterval: time.Second, LivenessTimeout: 30 * time.Second,
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	session, err := newSession(f.Config)
+	must.OK(f.t, err)
+	repl, err := session.replication(f.ctx())
+	must.OK(f.t, err)
+	stream, err := session.stream(f.ctx(), repl, f.Source.Slot, 0, 0)
+	must.OK(f.t, err)
 	return stream
 }
 
@@ -190,20 +212,7 @@ func (f *fixture) leave(s *wal.Stream) {
 	if err := s.Close(f.ctx()); err != nil {
 		f.t.Errorf("close the stream: %v", err)
 	}
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		if slot, _ := f.slot(); !slot.Active {
-			return
-		}
-		select {
-		case <-deadline.C:
-			f.t.Fatal("the slot stays active")
-		case <-poll.C:
-		}
-	}
+	pgtest.Await(f.t, f.conn, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, f.Source.Slot)
 }
 
 // wantClass asserts an error of a class with a remedy and, in its text, words.
@@ -212,11 +221,7 @@ func wantClass(t *testing.T, err error, class failure.Class, words ...string) {
 	if err == nil || failure.ClassOf(err) != class || failure.RemedyOf(err) == "" {
 		t.Fatalf("error %v of class %v with remedy %q; want class %v and a remedy", err, failure.ClassOf(err), failure.RemedyOf(err), class)
 	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("error %q does not say %q", err, w)
-		}
-	}
+	must.Contain(t, err.Error(), words...)
 }
 
 func wantSteps(t *testing.T, steps Steps, want ...string) {
@@ -238,12 +243,4 @@ func asRole(u setting.Secret, role, password string) setting.Secret {
 	}
 	parsed.User = url.UserPassword(role, password)
 	return setting.Secret(parsed.String())
-}
-
-// warned tells whether a check warns of anything but the log's missing limit,
-// which is PostgreSQL's default.
-func warned(r *CheckReport) bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
-		return f.Outcome == Warn && f.Name != "postgresql.max_slot_wal_keep_size"
-	})
 }

@@ -9,17 +9,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // pollFixture is a fixture in poll mode, on a server that has no logical
 // replication.
 func pollFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	f.Source.Mode = config.ModePoll
 	f.Event.PositionHeaders = false
 	f.Checkpoint = store.Options{Store: store.StoreNone}
@@ -39,18 +37,11 @@ func TestSetupAndTeardownOfPolling(t *testing.T) {
 				t.Cleanup(func() { f.exec(`DROP OWNED BY poller`, `DROP ROLE poller`) })
 				opts := SetupOptions{Schema: schema, Role: "poller"}
 				for _, action := range []string{"created", "exists"} {
-					steps, err := Setup(f.ctx(), f.Config, opts)
-					if err != nil {
-						t.Fatal(err)
-					}
-					wantSteps(t, steps, "table "+action, "index "+action, "trigger "+action, "role "+action)
+					f.wantSetup(opts, "table "+action, "index "+action, "trigger "+action, "role "+action)
 				}
 				f.exec(`ALTER ROLE poller PASSWORD 'pw'`)
 				f.Source.URL = asRole(f.Source.URL, "poller", "pw")
-				report := Check(f.ctx(), f.Config)
-				if report.Err() != nil || report.count(Warn) > 0 {
-					t.Errorf("check after setup: %+v", report.Findings)
-				}
+				f.wantNothingWrong()
 				if _, exists := f.slot(); exists {
 					t.Error("there is a slot")
 				}
@@ -62,12 +53,8 @@ func TestSetupAndTeardownOfPolling(t *testing.T) {
 	if steps, err := Teardown(f.ctx(), f.Config, false); failure.ClassOf(err) != failure.Config {
 		t.Errorf("teardown without --yes: %v, %v", steps, err)
 	}
-	steps, err := Teardown(f.ctx(), f.Config, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantSteps(t, steps, "trigger dropped", "index kept")
-	wantFinding(t, Check(f.ctx(), f.Config), "notifications public.outbox", Warn, "no trigger")
+	f.wantTeardown("trigger dropped", "index kept")
+	f.wantCheck("notifications public.outbox", Warn, "no trigger")
 }
 
 func TestSetupCompletesAWidespreadTable(t *testing.T) {
@@ -76,43 +63,13 @@ func TestSetupCompletesAWidespreadTable(t *testing.T) {
 	r := Check(f.ctx(), f.Config)
 	finding := wantFinding(t, r, "index public.outbox", Fail, "every poll reads the whole table")
 	f.exec(finding.Remedy)
-	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaSnake})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantSteps(t, steps, "table exists", "index exists", "trigger created")
-	if r := Check(f.ctx(), f.Config); r.Err() != nil || r.count(Warn) > 0 {
-		t.Errorf("check: %+v", r.Findings)
-	}
-}
-
-func TestPollScriptRuns(t *testing.T) {
-	f := pollFixture(t)
-	t.Cleanup(func() { f.exec(`DROP OWNED BY poll_script`, `DROP ROLE poll_script`) })
-	script, err := Script(f.Config, SetupOptions{Schema: SchemaSnake, Role: "poll_script"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		for _, section := range strings.Split(script, "\n-- ")[1:] { // an index is not created in a transaction
-			if _, err := f.conn.PgConn().Exec(f.ctx(), "-- "+section).ReadAll(); err != nil {
-				t.Fatalf("%v\n%s", err, section)
-			}
-		}
-	}
-	if r := Check(f.ctx(), f.Config); r.Err() != nil || r.count(Warn) > 0 {
-		t.Errorf("check: %+v", r.Findings)
-	}
-	for _, word := range []string{"PUBLICATION", "slot", "REPLICATION", "wal_level"} {
-		if strings.Contains(script, word) {
-			t.Errorf("the script speaks of %s:\n%s", word, script)
-		}
-	}
+	f.wantSetup(SetupOptions{Schema: SchemaSnake}, "table exists", "index exists", "trigger created")
+	f.wantNothingWrong()
 }
 
 func TestCheckOfPolling(t *testing.T) {
 	f := pollFixture(t)
-	wantFinding(t, Check(f.ctx(), f.Config), "table public.outbox", Fail, "does not exist")
+	f.wantCheck("table public.outbox", Fail, "does not exist")
 	f.exec(strings.Replace(widespread, "bigserial", "uuid", 1), `CREATE INDEX ON outbox (created_at) WHERE NOT published`,
 		`INSERT INTO outbox VALUES (gen_random_uuid(), NULL, '1', 'Placed', '{}')`)
 	r := Check(f.ctx(), f.Config)
@@ -152,26 +109,9 @@ func TestStatusOfPolling(t *testing.T) {
 	if r.Err() != nil || r.Polling[0].UnpublishedRows != 1 || !strings.Contains(text(t, r), "is the connector running?") {
 		t.Errorf("status with a row that waits: %v\n%s", r.Err(), text(t, r))
 	}
-	held, err := poll.ReadTable(f.ctx(), f.conn, f.Source.Poll, f.Event, router(t, f.Config), pg.Table{Schema: "public", Name: "outbox"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lanes, err := poll.ReadLanes(f.ctx(), f.conn, held)
-	if err != nil || len(lanes) > 0 {
-		t.Errorf("lanes %v, %v", lanes, err)
-	}
-	if out := text(t, r); !strings.Contains(out, "unpublished  1, the oldest 1h0m") {
+	if out := text(t, r); len(r.Polling[0].Holders) > 0 || !strings.Contains(out, "unpublished  1, the oldest 1h0m") {
 		t.Errorf("status:\n%s", out)
 	}
-}
-
-func router(t *testing.T, cfg *config.Config) *transform.Router {
-	t.Helper()
-	r, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 func TestTailOfPolling(t *testing.T) {
@@ -182,9 +122,7 @@ func TestTailOfPolling(t *testing.T) {
 	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{})
 	wantClass(t, err, failure.Config, "replication slot")
 	var out, notes bytes.Buffer
-	if err := Tail(f.ctx(), f.Config, TailOptions{FromTable: true, Out: &out, Notes: &notes}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Tail(f.ctx(), f.Config, TailOptions{FromTable: true, Out: &out, Notes: &notes}))
 	if notes.String() != "2 rows\n" || !strings.Contains(out.String(), "key 3") || strings.Contains(out.String(), "key 2") {
 		t.Errorf("%s%s", out.String(), notes.String())
 	}

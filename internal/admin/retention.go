@@ -71,7 +71,7 @@ func (d *doctor) retention(ctx context.Context) {
 	if d.cfg.Retention.After == 0 {
 		return
 	}
-	for _, t := range d.tables {
+	for _, t := range d.cfg.Source.Tables {
 		name := "retention " + t.String()
 		r, err := readRetained(ctx, d.conn, d.cfg, t)
 		switch {
@@ -136,9 +136,9 @@ type TableStatus struct {
 
 // describeTables leaves out tables that do not exist: the publication's part
 // says so.
-func describeTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config, tables []pg.Table) ([]TableStatus, error) {
+func describeTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]TableStatus, error) {
 	var list []TableStatus
-	for _, t := range tables {
+	for _, t := range cfg.Source.Tables {
 		r, err := readRetained(ctx, conn, cfg, t)
 		if err != nil {
 			return list, err

@@ -1,13 +1,11 @@
 package admin
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -33,22 +31,22 @@ func TestCheckRetention(t *testing.T) {
 		{"default partition", func(f *fixture) { partitioned(f); f.exec(`CREATE TABLE o_rest PARTITION OF outbox DEFAULT`) }, Warn, "exclusive lock", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+			f := empty(t)
 			f.Retention.After = 24 * time.Hour
 			f.setup()
 			tt.do(f)
-			found := wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", tt.outcome, tt.words)
-			if tt.fixes {
+			found := f.wantCheck("retention public.outbox", tt.outcome, tt.words)
+			if tt.mends {
 				_, sql, _ := strings.Cut(found.Remedy, "or: ")
 				f.exec(sql)
-				wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+				f.wantCheck("retention public.outbox", OK, "")
 			}
 		})
 	}
 }
 
 func TestRetentionAsALeastPrivilegedRole(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	t.Cleanup(func() { f.exec(`DROP OWNED BY "cdc keeper"`, `DROP ROLE "cdc keeper"`) })
 	f.exec(`CREATE ROLE "cdc keeper" LOGIN REPLICATION PASSWORD 'pw'`)
 	f.Retention.After = 24 * time.Hour
@@ -56,9 +54,9 @@ func TestRetentionAsALeastPrivilegedRole(t *testing.T) {
 
 	owner := f.Source.URL
 	f.Source.URL = asRole(owner, "cdc keeper", "pw")
-	found := wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", Fail, "may not delete")
+	found := f.wantCheck("retention public.outbox", Fail, "may not delete")
 	f.exec(found.Remedy)
-	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+	f.wantCheck("retention public.outbox", OK, "")
 
 	f.exec(`REVOKE ALL ON outbox FROM "cdc keeper"`)
 	f.Source.URL = owner
@@ -66,50 +64,27 @@ func TestRetentionAsALeastPrivilegedRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Source.URL = asRole(owner, "cdc keeper", "pw")
-	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+	f.wantCheck("retention public.outbox", OK, "")
 
 	partitioned(f)
-	found = wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", Fail, "only by its owner")
+	found = f.wantCheck("retention public.outbox", Fail, "only by its owner")
 	f.exec(found.Remedy)
-	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+	f.wantCheck("retention public.outbox", OK, "")
 
 	f.exec(strings.NewReplacer("GRANT", "REVOKE", " TO ", " FROM ").Replace(found.Remedy),
 		`REVOKE CREATE ON SCHEMA public FROM PUBLIC`, `CREATE ROLE "cdc owner"`, `ALTER TABLE outbox OWNER TO "cdc owner"`, `GRANT "cdc owner" TO "cdc keeper"`)
 	t.Cleanup(func() { f.exec(`DROP OWNED BY "cdc owner"`, `DROP ROLE "cdc owner"`) })
-	found = wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", Fail, "may not create")
+	found = f.wantCheck("retention public.outbox", Fail, "may not create")
 	f.exec(found.Remedy)
-	wantFinding(t, Check(f.ctx(), f.Config), "retention public.outbox", OK, "")
+	f.wantCheck("retention public.outbox", OK, "")
 }
 
 func TestStatusShowsTheTablesSize(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	f.Retention.After = 24 * time.Hour
 	f.setup()
 	partitioned(f)
-	var text bytes.Buffer
-	if err := Status(f.ctx(), f.Config).WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
-	if want := "in 1 partitions, published rows go after 24h0m0s"; !strings.Contains(text.String(), want) {
-		t.Errorf("no %q in:\n%s", want, text.String())
-	}
-}
-
-// Whoever accepts a gap without a snapshot is told what becomes of the rows.
-func TestAcceptGapTellsOfRetention(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.Retention.After = 24 * time.Hour
-	f.setup()
-	f.save()
-	plan, err := AcceptGap(f.ctx(), f.Config, GapOptions{})
-	wantClass(t, err, failure.Config, "nothing was changed")
-	var text bytes.Buffer
-	if err := plan.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
-	if want := "retention deletes them"; !strings.Contains(text.String(), want) {
-		t.Errorf("no %q in:\n%s", want, text.String())
-	}
+	must.Contain(t, text(t, Status(f.ctx(), f.Config)), "in 1 partitions, published rows go after 24h0m0s")
 }
 
 // repartitioned replaces the outbox with one that is partitioned in another way.

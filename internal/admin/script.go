@@ -15,10 +15,10 @@ import (
 // run again and again: the same statements. It is written without a look at the
 // database. Statements that depend on the database look for themselves.
 func Script(cfg *config.Config, opts SetupOptions) (string, error) {
-	tables := cfg.Source.Tables
 	if cfg.Source.Mode == config.ModePoll {
-		return pollScript(cfg, opts, tables), nil
+		return pollScript(cfg, opts), nil
 	}
+	tables := cfg.Source.Tables
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- cdc-outbox: what the connector and those who write events need.\n"+
 		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n"+
@@ -32,10 +32,11 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	}
 	writeSection(&b, "Publication: it must exist before the slot", catalog.EnsurePublicationSQL(cfg.Source.Publication, tables))
 	if cfg.Checkpoint.Store == store.StorePostgres {
-		writeSection(&b, "Checkpoint", store.TableSQL(checkpointTable(cfg)))
+		table, _ := cfg.Checkpoint.SQLTable()
+		writeSection(&b, "Checkpoint", store.TableSQL(table))
 	}
 	if opts.Role != "" {
-		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role, tables))...)
+		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role))...)
 	}
 	if cfg.Source.Snapshot == config.SnapshotInitial {
 		writeSection(&b, "No slot: with source.snapshot: initial, whoever creates it notes in the checkpoint's store that the\n"+
@@ -77,10 +78,10 @@ func roleSQL(role, attributes string, grants []string) []string {
 
 // grants are the privileges that reading the stream and the configuration ask
 // for. Decoding needs none on the tables; only a snapshot reads them.
-func grants(cfg *config.Config, role string, tables []pg.Table) []string {
+func grants(cfg *config.Config, role string) []string {
 	to := " TO " + sqltext.Name(role)
 	var sql []string
-	for _, t := range tables {
+	for _, t := range cfg.Source.Tables {
 		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
 		if cfg.Source.Snapshot == config.SnapshotInitial {
 			sql = append(sql, "GRANT SELECT ON "+t.Quoted()+to)
@@ -88,24 +89,13 @@ func grants(cfg *config.Config, role string, tables []pg.Table) []string {
 		sql = append(sql, retentionGrants(cfg, t, to)...)
 	}
 	if cfg.Checkpoint.Store == store.StorePostgres {
-		if t, err := pg.ParseTable(cfg.Checkpoint.Table); err == nil && strings.Contains(cfg.Checkpoint.Table, ".") {
-			sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
+		table, schema := cfg.Checkpoint.SQLTable()
+		if schema != "" {
+			sql = append(sql, "GRANT USAGE ON SCHEMA "+schema+to)
 		}
-		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+checkpointTable(cfg)+to)
+		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+table+to)
 	}
 	return sql
-}
-
-// checkpointTable is checkpoint.table as SQL.
-func checkpointTable(cfg *config.Config) string {
-	t, err := pg.ParseTable(cfg.Checkpoint.Table)
-	switch {
-	case err != nil:
-		return cfg.Checkpoint.Table // PostgreSQL reports what is wrong with it
-	case !strings.Contains(cfg.Checkpoint.Table, "."):
-		return sqltext.Name(t.Name) // where search_path leads
-	}
-	return t.Quoted()
 }
 
 // doUnless is a DO block that runs a statement unless a query finds something.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/transform"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
 // slotPatience is how long the creation of a slot may wait for transactions
@@ -52,12 +51,10 @@ func (s Steps) WriteText(w io.Writer) error {
 
 // setup is one run of Setup.
 type setup struct {
-	cfg    *config.Config
-	opts   SetupOptions
-	conn   *pgx.Conn
-	store  checkpoint.Store
-	tables []pg.Table
-	steps  Steps
+	*session
+	opts  SetupOptions
+	store checkpoint.Store
+	steps Steps
 }
 
 // Setup creates what is missing for the connector to run: outbox tables or, in
@@ -65,21 +62,20 @@ type setup struct {
 // and slot. Its SQL is that of Script. It may be repeated. On an error the steps
 // say how far it got.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
-	tables := cfg.Source.Tables
-	conn, err := connect(ctx, cfg)
+	session, err := open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer catalog.Close(conn)
+	defer session.close()
 
-	s := &setup{cfg: cfg, opts: opts, conn: conn, tables: tables}
+	s := &setup{session: session, opts: opts}
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
 	steps := []func(context.Context) error{
 		s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureSlot,
 	}
-	if cfg.Source.Mode == config.ModePoll {
-		steps = []func(context.Context) error{s.ensurePolling}
+	if s.polls() {
+		steps = []func(context.Context) error{s.ensureTables, s.ensurePolling, s.ensurePollRole}
 	}
 	for _, step := range steps {
 		if err = step(ctx); err != nil {
@@ -98,87 +94,66 @@ func (s *setup) done(object, name, action, detail string) {
 
 func (s *setup) ensureTables(ctx context.Context) error {
 	exists := make(map[pg.Table]bool)
-	for _, t := range s.tables { // all, before anything is created
-		fits, err := s.fits(ctx, t)
-		if err != nil {
-			return err
+	for _, t := range s.cfg.Source.Tables { // all, before anything is created
+		found, err := s.outboxTable(ctx, t)
+		if err == nil && found != nil {
+			err = found.unfit
 		}
-		exists[t] = fits
+		if err != nil {
+			return err // a slot would keep the log for nothing
+		}
+		exists[t] = found != nil
 	}
-	for _, t := range s.tables {
+	for _, t := range s.cfg.Source.Tables {
 		if exists[t] {
 			s.done("table", t.String(), "exists", "")
 			continue
 		}
-		for _, sql := range []string{createSchema(t), s.opts.Schema.createTable(s.cfg, t)} {
-			if err := execute(ctx, s.conn, sql); err != nil {
-				return fmt.Errorf("create table %s: %w", t, err)
-			}
+		if err := s.execute(ctx, createSchema(t), s.opts.Schema.createTable(s.cfg, t)); err != nil {
+			return fmt.Errorf("create table %s: %w", t, err)
 		}
 		s.done("table", t.String(), "created", string(s.opts.Schema)+" columns")
 	}
 	return nil
 }
 
-// fits reports whether the table is there. It refuses one that cannot be read
-// or lacks columns: a slot would keep the log for nothing.
-func (s *setup) fits(ctx context.Context, t pg.Table) (exists bool, err error) {
-	info, ok, err := catalog.ReadTable(ctx, s.conn, t)
-	if err != nil || !ok {
-		return false, err
-	}
-	if errs := catalog.CheckTable(info, s.tables); len(errs) > 0 {
-		return true, errors.Join(errs...)
-	}
-	rel, _, err := catalog.ReadColumns(ctx, s.conn, t)
-	if err != nil {
-		return true, err
-	}
-	router, err := transform.New(s.cfg.Event, s.cfg.Route)
-	if err != nil {
-		return true, err
-	}
-	return true, router.Bind(rel)
-}
-
 // ensurePublication creates the publication or adds tables that it lacks. What
 // else is wrong with an existing one is the operator's to change.
 func (s *setup) ensurePublication(ctx context.Context) error {
-	name := s.cfg.Source.Publication
-	before, existed, err := catalog.ReadPublication(ctx, s.conn, name)
+	from := s.source()
+	before, existed, err := catalog.ReadPublication(ctx, s.conn, from.Publication)
 	if err != nil {
 		return err
 	}
-	if err := execute(ctx, s.conn, catalog.EnsurePublicationSQL(name, s.tables)); err != nil {
-		return fmt.Errorf("set up publication %q: %w", name, catalog.ClassifyPublicationError(err))
-	}
-	pub, _, err := catalog.ReadPublication(ctx, s.conn, name)
-	if err != nil {
-		return err
+	if err := s.execute(ctx, catalog.EnsurePublicationSQL(from.Publication, from.Tables)); err != nil {
+		return fmt.Errorf("set up publication %q: %w", from.Publication, catalog.ClassifyPublicationError(err))
 	}
 	var added []string
-	for _, t := range s.tables {
+	for _, t := range from.Tables {
 		if !before.Publishes(t) {
 			added = append(added, t.String())
 		}
 	}
+	action, detail := "exists", ""
 	switch {
 	case !existed:
-		s.done("publication", name, "created", strings.Join(added, ", "))
+		action, detail = "created", strings.Join(added, ", ")
 	case len(added) > 0:
-		s.done("publication", name, "changed", "added "+strings.Join(added, ", "))
-	default:
-		s.done("publication", name, "exists", "")
+		action, detail = "changed", "added "+strings.Join(added, ", ")
 	}
-	failures, _, err := checkTables(ctx, s.conn, s.cfg, pub, s.tables)
-	return errors.Join(append(failures, err)...)
+	s.done("publication", from.Publication, action, detail)
+	var v catalog.View
+	if err := v.ReadPublication(ctx, s.conn, from); err != nil {
+		return err
+	}
+	return v.Unfit()
 }
 
 func (s *setup) ensureRole(ctx context.Context) error {
 	if s.opts.Role == "" {
 		return nil
 	}
-	return s.giveRole(ctx, streamingRole, grants(s.cfg, s.opts.Role, s.tables))
+	return s.giveRole(ctx, streamingRole, grants(s.cfg, s.opts.Role))
 }
 
 // giveRole creates or completes the role.
@@ -189,10 +164,8 @@ func (s *setup) giveRole(ctx context.Context, attributes string, grants []string
 	if err != nil {
 		return fmt.Errorf("look up role %q: %w", role, err)
 	}
-	for _, sql := range roleSQL(role, attributes, grants) {
-		if err := execute(ctx, s.conn, sql); err != nil {
-			return fmt.Errorf("set up role %q: %w", role, err)
-		}
+	if err := s.execute(ctx, roleSQL(role, attributes, grants)...); err != nil {
+		return fmt.Errorf("set up role %q: %w", role, err)
 	}
 	action, detail := "exists", "privileges granted"
 	if !exists {
@@ -204,7 +177,7 @@ func (s *setup) giveRole(ctx context.Context, attributes string, grants []string
 
 // openCheckpoint creates the checkpoint's topic, table or directory.
 func (s *setup) openCheckpoint(ctx context.Context) (err error) {
-	if s.store, err = openStore(ctx, s.cfg); err != nil {
+	if s.store, err = wiring.OpenStore(ctx, s.cfg); err != nil {
 		return err
 	}
 	if err := storeWritable(ctx, s.cfg, s.store, store.Writable); err != nil {
@@ -216,20 +189,20 @@ func (s *setup) openCheckpoint(ctx context.Context) (err error) {
 
 func (s *setup) ensureSlot(ctx context.Context) error {
 	name := s.cfg.Source.Slot
-	v, err := readView(ctx, s.conn, s.cfg, s.store)
+	v, err := s.view(ctx, s.store)
 	if err != nil {
 		return err
 	}
-	if v.seen.Exists {
-		s.done("slot", name, "exists", "confirmed up to "+v.seen.Slot.ConfirmedFlush.String())
+	if v.Exists {
+		s.done("slot", name, "exists", "confirmed up to "+v.Slot.ConfirmedFlush.String())
 	}
-	if v.mismatch != nil || v.seen.Exists {
+	if v.mismatch != nil || v.Exists {
 		return v.mismatch // which run would refuse
 	}
-	if err := s.promiseSnapshot(ctx); err != nil {
+	if err := s.promiseSnapshot(ctx, v.server); err != nil {
 		return err
 	}
-	at, err := createSlot(ctx, s.cfg, s.conn)
+	at, err := s.createSlot(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,16 +210,11 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	return nil
 }
 
-// promiseSnapshot notes that the first run is to publish a snapshot. It does so
-// before there is a slot: nobody can tell later whether a slot without a
-// checkpoint was read.
-func (s *setup) promiseSnapshot(ctx context.Context) error {
+// promiseSnapshot notes that the first run is to publish a snapshot, before
+// there is a slot: one without a checkpoint may have been read.
+func (s *setup) promiseSnapshot(ctx context.Context, server catalog.Server) error {
 	if s.cfg.Source.Snapshot != config.SnapshotInitial {
 		return nil
-	}
-	server, err := catalog.ReadServer(ctx, s.conn)
-	if err != nil {
-		return err
 	}
 	if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(server, s.cfg.Source.Slot)); err != nil {
 		return fmt.Errorf("note that a slot is created: %w", err)
@@ -254,39 +222,25 @@ func (s *setup) promiseSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// gapRemedy is the way out of a loss.
-const gapRemedy = "cdc-outbox setup --accept-gap --yes goes on from the present; with --snapshot the rows still in the outbox are published first"
-
-// slotUsable returns why a slot cannot be read by this connector, if so.
-func slotUsable(slot catalog.Slot, database string) error {
-	if err := slot.Unfit(database); err != nil {
-		return err
-	}
-	if reason, lost := slot.Lost(); lost {
-		return failure.Lossf(gapRemedy, "slot %q is lost: %s", slot.Name, reason)
-	}
-	return nil
-}
-
 // createSlot creates the configured slot and returns its first position. When
 // other transactions keep it waiting too long the error names them.
-func createSlot(ctx context.Context, cfg *config.Config, conn *pgx.Conn) (pg.LSN, error) {
-	server, err := catalog.ReadServer(ctx, conn)
+func (s *session) createSlot(ctx context.Context) (pg.LSN, error) {
+	server, err := catalog.ReadServer(ctx, s.conn)
 	if err != nil {
 		return 0, err
 	}
-	repl, err := catalog.ConnectReplication(ctx, cfg.Source.URL.Reveal())
+	repl, err := s.replication(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("open replication connection: %w", err)
+		return 0, err
 	}
 	defer catalog.Close(repl)
 
 	waiting, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
-	defer patient(waiting, cfg, repl, nil)()
-	at, _, err := catalog.CreateSlot(waiting, repl, cfg.Source.Slot, server.Version, catalog.SlotOptions{Failover: true})
+	defer s.patient(waiting, repl, nil)()
+	at, _, err := catalog.CreateSlot(waiting, repl, s.cfg.Source.Slot, server.Version, catalog.SlotOptions{Failover: true})
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return 0, slotBlocked(ctx, conn, cfg.Source.Slot)
+		return 0, slotBlocked(ctx, s.conn, s.cfg.Source.Slot)
 	}
 	return at, err
 }

@@ -7,51 +7,30 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// ensurePolling is what setup does in poll mode: tables, the index of unpublished
-// rows, the trigger that tells of new ones, and the role.
+// ensurePolling is what setup does in poll mode beside tables and role: the index
+// of unpublished rows, and the trigger that tells of new ones.
 func (s *setup) ensurePolling(ctx context.Context) error {
-	if err := s.ensureTables(ctx); err != nil {
-		return err
-	}
-	tables, err := readPolled(ctx, s)
-	if err != nil {
-		return err
-	}
-	for _, t := range tables {
+	return s.polled(ctx, func(t *poll.Table) error {
 		if err := s.ensureIndex(ctx, t); err != nil {
 			return err
 		}
-		if err := s.ensureNotify(ctx, t); err != nil {
-			return err
-		}
-	}
-	if s.opts.Role == "" {
-		return nil
-	}
-	var grants []string
-	for _, t := range tables {
-		grants = append(grants, t.Grants(s.opts.Role)...)
-	}
-	return s.giveRole(ctx, "LOGIN", grants)
+		return s.ensureNotify(ctx, t)
+	})
 }
 
-func readPolled(ctx context.Context, s *setup) ([]*poll.Table, error) {
-	router, err := transform.New(s.cfg.Event, s.cfg.Route)
-	if err != nil {
-		return nil, err
+func (s *setup) ensurePollRole(ctx context.Context) error {
+	var grants []string
+	err := s.polled(ctx, func(t *poll.Table) error {
+		grants = append(grants, t.Grants(s.opts.Role)...)
+		return nil
+	})
+	if err != nil || s.opts.Role == "" {
+		return err
 	}
-	tables := make([]*poll.Table, len(s.tables))
-	for i, name := range s.tables {
-		if tables[i], err = poll.ReadTable(ctx, s.conn, s.cfg.Source.Poll, s.cfg.Event, router, name); err != nil {
-			return nil, err
-		}
-	}
-	return tables, nil
+	return s.giveRole(ctx, "LOGIN", grants)
 }
 
 func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
@@ -65,27 +44,22 @@ func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
 	if err := s.build(ctx, t.IndexSQL()); err != nil {
 		return fmt.Errorf("create the index of unpublished rows of %s: %w", t.Name, err)
 	}
-	tables, err := readPolled(ctx, s)
-	if err != nil {
-		return err
+	now, err := s.readPolled(ctx, t.Name)
+	if err == nil {
+		s.done("index", now.Index, "created", strings.Join(t.Order.Columns, ", "))
 	}
-	for _, now := range tables {
-		if now.Name == t.Name {
-			s.done("index", now.Index, "created", strings.Join(t.Order.Columns, ", "))
-		}
-	}
-	return nil
+	return err
 }
 
 // build creates an index, which takes the time that its table needs. It waits
 // for the transactions of others without a limit, because an interrupted CREATE
 // INDEX CONCURRENTLY leaves an invalid index behind.
 func (s *setup) build(ctx context.Context, sql string) error {
-	if err := execute(ctx, s.conn, "SET lock_timeout = 0"); err != nil {
+	if err := s.execute(ctx, "SET lock_timeout = 0"); err != nil {
 		return err
 	}
-	defer patient(ctx, s.cfg, s.conn.PgConn(), nil)()
-	return errors.Join(execute(ctx, s.conn, sql), execute(ctx, s.conn, "RESET lock_timeout"))
+	defer s.patient(ctx, s.conn.PgConn(), nil)()
+	return errors.Join(s.execute(ctx, sql), s.execute(ctx, "RESET lock_timeout"))
 }
 
 func (s *setup) ensureNotify(ctx context.Context, t *poll.Table) error {
@@ -101,10 +75,8 @@ func (s *setup) ensureNotify(ctx context.Context, t *poll.Table) error {
 		s.done("trigger", t.Name.String(), "exists", "notifies "+channel)
 		return nil
 	}
-	for _, sql := range t.NotifySQL(channel) {
-		if err := execute(ctx, s.conn, sql); err != nil {
-			return fmt.Errorf("create the trigger of %s: %w", t.Name, err)
-		}
+	if err := s.execute(ctx, t.NotifySQL(channel)...); err != nil {
+		return fmt.Errorf("create the trigger of %s: %w", t.Name, err)
 	}
 	s.done("trigger", t.Name.String(), "created", "notifies "+channel)
 	return nil
@@ -127,7 +99,7 @@ func pollColumns(cfg *config.Config) []column {
 const pollStorage = " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)"
 
 // pollScript is Script in poll mode.
-func pollScript(cfg *config.Config, opts SetupOptions, tables []pg.Table) string {
+func pollScript(cfg *config.Config, opts SetupOptions) string {
 	var b strings.Builder
 	b.WriteString("-- cdc-outbox: what the connector needs for polling.\n" +
 		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n" +
@@ -135,7 +107,7 @@ func pollScript(cfg *config.Config, opts SetupOptions, tables []pg.Table) string
 		"-- It is for tables that it creates. For one that exists, run `cdc-outbox setup`, or `cdc-outbox check`,\n" +
 		"-- which prints what is missing.\n")
 	var grants []string
-	for _, name := range tables {
+	for _, name := range cfg.Source.Tables {
 		t := poll.NewTable(cfg.Source.Poll, name)
 		writeSection(&b, "Outbox table "+name.String(), createSchema(name), opts.Schema.createTable(cfg, name))
 		writeSection(&b, "Index of its unpublished rows", t.IndexSQL())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -62,22 +61,15 @@ func ParseSkip(text string) (pg.LSN, error) {
 // Without yes it only says what would be passed over. It refuses while the slot
 // is in use.
 func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes bool) (*SkipReport, error) {
-	if cfg.Source.Mode == config.ModePoll {
-		return nil, noSlot("setup --accept-gap")
-	}
 	d, err := openDecision(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer d.close()
-	if err := skippable(d.view, at); err != nil {
+	if err := d.skippable(at); err != nil {
 		return nil, err
 	}
-	s, err := newSkip(ctx, d, at)
-	if err != nil {
-		return nil, err
-	}
-	report, err := s.read(ctx)
+	report, err := newSkip(d, at).read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +93,7 @@ func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes boo
 }
 
 // skippable returns why nothing can be passed over at the position, if so.
-func skippable(v *view, at pg.LSN) error {
+func (v *view) skippable(at pg.LSN) error {
 	if v.mismatch != nil {
 		return fmt.Errorf("before a transaction is passed over, something else is to be decided: %w", v.mismatch)
 	}
@@ -113,64 +105,37 @@ func skippable(v *view, at pg.LSN) error {
 	if known := v.known(); at < known {
 		return failure.Configf(remedy, "the transaction at %s is passed already, as everything up to %s is", at, known)
 	}
-	if at > v.seen.CurrentLSN {
-		return failure.Configf(remedy, "%s lies beyond the server's log, which ends at %s", at, v.seen.CurrentLSN)
+	if at > v.server.FlushLSN {
+		return failure.Configf(remedy, "%s lies beyond the server's log, which ends at %s", at, v.server.FlushLSN)
 	}
 	return nil
 }
 
 // skip looks for one transaction in the stream.
 type skip struct {
-	cfg    *config.Config
-	view   *view
-	oids   []uint32 // of the tables now
-	at     pg.LSN   // of its commit record
-	router *transform.Router
+	*decision
+	at     pg.LSN // of its commit record
 	past   checkpoint.Past
 	replay *checkpoint.Replay // otherwise a transaction of another log might be passed over
 }
 
-func newSkip(ctx context.Context, d *decision, at pg.LSN) (*skip, error) {
-	cfg, v := d.cfg, d.view
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		return nil, err
-	}
-	infos, err := catalog.ReadTables(ctx, d.conn, v.tables)
-	if err != nil {
-		return nil, err
-	}
-	oids := make([]uint32, len(infos))
-	for i, info := range infos {
-		oids[i] = info.OID
-	}
-	slot := v.seen.Slot.ConfirmedFlush
-	past := checkpoint.Past{Slot: slot, Known: v.known()}
-	past.Start = past.Known
-	if cp := v.stored; cp.Scope == v.scope(cfg) && !cp.Landmark.IsZero() {
+func newSkip(d *decision, at pg.LSN) *skip {
+	slot := d.Slot.ConfirmedFlush
+	past := checkpoint.Past{Slot: slot, Known: d.known(), Start: d.known()}
+	if cp := d.stored; cp.Scope == d.scope() && !cp.Landmark.IsZero() {
 		past.Since = cp.Landmark
 		past.Start = max(slot, past.Since.Commit)
 	}
-	return &skip{cfg: cfg, view: v, oids: oids, at: at, router: router, past: past, replay: checkpoint.NewReplay(past)}, nil
+	return &skip{decision: d, at: at, past: past, replay: checkpoint.NewReplay(past)}
 }
 
 // read streams from the slot up to the transaction, confirming nothing.
 func (s *skip) read(ctx context.Context) (*SkipReport, error) {
-	repl, err := catalog.ConnectReplication(ctx, s.cfg.Source.URL.Reveal())
+	repl, err := s.replication(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open replication connection: %w", err)
+		return nil, err
 	}
-	stream, err := wal.Open(ctx, repl, wal.Options{
-		Slot:            s.cfg.Source.Slot,
-		Publication:     s.cfg.Source.Publication,
-		Start:           s.past.Start,
-		Confirmed:       min(s.past.Slot, s.past.Start),
-		StatusInterval:  s.cfg.Source.StatusInterval,
-		LivenessTimeout: s.cfg.Source.LivenessTimeout,
-		Messages:        s.cfg.Source.Mode == config.ModeMessage,
-		Prefix:          s.cfg.Source.MessagePrefix,
-		MessagesOnly:    len(s.view.tables) == 0,
-	})
+	stream, err := s.stream(ctx, repl, s.cfg.Source.Slot, s.past.Start, min(s.past.Slot, s.past.Start))
 	if errors.Is(err, catalog.ErrSlotActive) {
 		return nil, failure.Configf("stop the connector first", "%w", err)
 	}
@@ -237,7 +202,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 // ours reports whether run reads events from the table: by its name at that
 // time, or its name now.
 func (s *skip) ours(rel *pg.Relation) bool {
-	return slices.Contains(s.view.tables, pg.Table{Schema: rel.Namespace, Name: rel.Name}) || slices.Contains(s.oids, rel.OID)
+	return s.session.ours(rel) || slices.ContainsFunc(s.Tables, func(t catalog.TableInfo) bool { return t.OID == rel.OID })
 }
 
 // reasonUpdate is that of an update, which event.on_update: fatal refuses.
@@ -281,7 +246,7 @@ func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 		r.Commit, r.XID, r.Time = tx.Commit.String(), tx.XID, tx.Time
 		return true, nil
 	}
-	if end > s.at || end >= s.view.seen.CurrentLSN {
+	if end > s.at || end >= s.server.FlushLSN {
 		return false, failure.Configf("name the position that the error of run has, which is that of the commit",
 			"no transaction with events commits at %s", s.at)
 	}
@@ -291,21 +256,20 @@ func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 
 // WriteText prints the report for a person who has to decide.
 func (r *SkipReport) WriteText(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Transaction %d, committed at %s (%s), has these events, which are passed over unless they were published before:\n",
+	var l lines
+	l.printf("Transaction %d, committed at %s (%s), has these events, which are passed over unless they were published before:\n",
 		r.XID, r.Commit, r.Time.Format(time.RFC3339Nano))
 	for _, e := range r.Events {
-		fmt.Fprintf(&b, "  %d  %s  %s  %s\n", e.Seq, e.Table, or(e.ID, "(no id)"), or(string(e.Reason), "could be published"))
+		l.printf("  %d  %s  %s  %s\n", e.Seq, e.Table, or(e.ID, "(no id)"), or(string(e.Reason), "could be published"))
 	}
 	if more := r.Total - len(r.Events); more > 0 {
-		fmt.Fprintf(&b, "  and %d more\n", more)
+		l.printf("  and %d more\n", more)
 	}
 	if r.Replaces != "" {
-		fmt.Fprintf(&b, "It takes the place of the transaction at %s, which is then not passed over any more.\n", r.Replaces)
+		l.printf("It takes the place of the transaction at %s, which is then not passed over any more.\n", r.Replaces)
 	}
 	if r.Done {
-		b.WriteString("Done: the next run passes over them, names each in its log, and publishes everything before and after.\n")
+		l.printf("Done: the next run passes over them, names each in its log, and publishes everything before and after.\n")
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return l.to(w)
 }

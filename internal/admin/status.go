@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
@@ -113,38 +113,49 @@ type CheckpointStatus struct {
 // Status looks at slot, publication and checkpoint. It changes nothing. When
 // PostgreSQL or Kafka is down, it reports what it can.
 func Status(ctx context.Context, cfg *config.Config) *StatusReport {
-	if cfg.Source.Mode == config.ModePoll {
-		return pollStatus(ctx, cfg)
+	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: storeName(cfg), polls: cfg.Source.Mode == config.ModePoll}
+	s, err := newSession(cfg)
+	var mismatch error
+	switch {
+	case err != nil:
+		r.PostgreSQLError = r.problem(err)
+	case r.polls:
+		r.PostgreSQLError = r.problem(patiently(ctx, func(ctx context.Context) error { return r.polled(ctx, s) }))
+	default:
+		mismatch = r.streamed(ctx, s)
 	}
-	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: storeName(cfg)}
+	if s != nil {
+		s.close()
+	}
+	r.Instance = askInstance(ctx, cfg)
+	r.bad = r.bad || r.stuck() != ""
+	r.Verdict, r.Remedy = r.judge(mismatch), r.remedy(mismatch)
+	return r
+}
+
+// streamed asks PostgreSQL and the store about a slot, and returns why the
+// checkpoint does not fit the database, if so.
+func (r *StatusReport) streamed(ctx context.Context, s *session) error {
 	v := &view{}
-	var conn *pgx.Conn
-	err := patiently(ctx, func(ctx context.Context) (err error) {
-		if conn, err = connect(ctx, cfg); err != nil {
+	err := patiently(ctx, func(ctx context.Context) error {
+		if err := s.connectAsRun(ctx); err != nil {
 			return err
 		}
-		return v.readSlot(ctx, conn, cfg)
+		return v.ReadSlot(ctx, s.conn, s.source())
 	})
-	if conn != nil {
-		defer catalog.Close(conn)
-	}
-	storeErr := loadCheckpoint(ctx, cfg, v)
+	r.CheckpointError = r.problem(loadCheckpoint(ctx, s.cfg, v))
 	if err == nil {
 		err = patiently(ctx, func(ctx context.Context) (err error) {
-			if err = v.readServer(ctx, conn, cfg); err == nil {
-				r.PostgreSQL, err = describe(ctx, conn, cfg, v)
+			if err = s.readServer(ctx, v); err == nil {
+				r.PostgreSQL, err = s.describe(ctx, v)
 			}
 			return err
 		})
 	}
-
+	r.PostgreSQLError = r.problem(err)
+	_ = r.problem(v.mismatch)
 	r.Checkpoint = describeStored(v.stored, r.At)
-	r.PostgreSQLError, r.CheckpointError = problem(err), problem(storeErr)
-	r.note(err, storeErr, v.mismatch)
-	r.Instance = askInstance(ctx, cfg)
-	r.bad = r.bad || r.stuck() != ""
-	r.Verdict, r.Remedy = r.judge(v.mismatch), r.remedy(v.mismatch)
-	return r
+	return v.mismatch
 }
 
 // patiently asks PostgreSQL, with a limit: the server may be suspended, or
@@ -160,14 +171,12 @@ func patiently(ctx context.Context, ask func(context.Context) error) error {
 	return err
 }
 
-// note remembers the worst class of error for Err.
-func (r *StatusReport) note(errs ...error) {
-	for _, err := range errs {
-		if err != nil {
-			r.bad = true
-			r.class = max(r.class, failure.ClassOf(err))
-		}
+// problem remembers the worst class of error for Err.
+func (r *StatusReport) problem(err error) *Problem {
+	if err != nil {
+		r.bad, r.class = true, max(r.class, failure.ClassOf(err))
 	}
+	return problem(err)
 }
 
 // Err is an error with the worst class that was found: failure.Loss for a lost
@@ -181,7 +190,7 @@ func (r *StatusReport) Err() error {
 }
 
 // describe turns the database's part of the view into the report's.
-func describe(ctx context.Context, conn *pgx.Conn, cfg *config.Config, v *view) (*DatabaseStatus, error) {
+func (s *session) describe(ctx context.Context, v *view) (*DatabaseStatus, error) {
 	d := &DatabaseStatus{
 		Version:    v.server.Version,
 		Database:   v.server.Database,
@@ -190,25 +199,23 @@ func describe(ctx context.Context, conn *pgx.Conn, cfg *config.Config, v *view) 
 		InRecovery: v.server.InRecovery,
 		CurrentLSN: v.server.FlushLSN.String(),
 	}
-	var err error
-	if v.seen.Exists {
-		d.Slot, err = describeSlot(ctx, conn, v)
+	var slotErr error
+	if v.Exists {
+		d.Slot, slotErr = describeSlot(ctx, s.conn, v)
 	}
-	if p := v.publication; p != nil {
+	if p := v.Publication; p != nil {
 		d.Publication = &PublicationStatus{Name: p.Name, Operations: operations(*p)}
-		failures, warnings, readErr := checkTables(ctx, conn, cfg, *p, v.tables)
-		for _, err := range append(failures, warnings...) {
+		for _, err := range append(slices.Clone(v.Failures), v.Warnings...) {
 			d.Publication.Problems = append(d.Publication.Problems, *problem(err))
 		}
-		err = errors.Join(append(failures, err, readErr)...)
 	}
-	tables, readErr := describeTables(ctx, conn, cfg, v.tables)
+	tables, err := describeTables(ctx, s.conn, s.cfg)
 	d.Tables = tables
-	return d, errors.Join(err, readErr)
+	return d, errors.Join(v.Unfit(), slotErr, err)
 }
 
 func describeSlot(ctx context.Context, conn *pgx.Conn, v *view) (*SlotStatus, error) {
-	slot := v.seen.Slot
+	slot := v.Slot
 	lost, _ := slot.Lost()
 	s := &SlotStatus{
 		Name:               slot.Name,

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -108,21 +106,11 @@ func (s instanceState) reads(cfg *config.Config) bool {
 
 // getJSON reads an answer of whatever status code.
 func getJSON(ctx context.Context, address, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+	_, body, err := httpapi.Ask(ctx, address, path)
 	if err != nil {
-		return fmt.Errorf("ask http.listen: %w", err)
+		return err
 	}
-	// A proxy of the environment must not come between the two.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Do(request)
-	if err != nil {
-		return fmt.Errorf("ask http.listen: %w", err)
-	}
-	defer answer.Body.Close()
-	if err := json.NewDecoder(io.LimitReader(answer.Body, 1<<20)).Decode(into); err != nil {
-		return fmt.Errorf("read the connector's answer: %w", err)
-	}
-	return nil
+	return json.Unmarshal(body, into)
 }
 
 // standsStill is how old the checkpoint may be while the slot is behind: an

@@ -11,7 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -54,8 +55,7 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 		"is well":                     {func(slot string) string { return `{"role": "active", "slot": "` + slot + `"}` }, `{"ready": true, "reasons": []}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-			f.setup()
+			f := sound(t)
 			f.save()
 			f.hold()
 			f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
@@ -72,11 +72,7 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 			if err == nil || failure.ClassOf(err) != failure.Transient {
 				t.Errorf("error %v", err)
 			}
-			for _, w := range tt.words {
-				if !strings.Contains(shown, w) {
-					t.Errorf("no %q in:\n%s", w, shown)
-				}
-			}
+			must.Contain(t, shown, tt.words...)
 			if strings.Contains(shown, "down") {
 				t.Errorf("another pipeline's reason in:\n%s", shown)
 			}
@@ -86,8 +82,7 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 
 // Where no connector answers, a slot that is behind and an old checkpoint tell.
 func TestStatusOfASlotThatIsBehind(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	cp := f.save()
 	f.hold()
 	f.insert("order", "1", "{}")
@@ -108,19 +103,15 @@ func TestStatusOfASlotThatIsBehind(t *testing.T) {
 // put saves a checkpoint as it is.
 func (f *fixture) put(cp checkpoint.Checkpoint) {
 	f.t.Helper()
-	store, err := openStore(f.ctx(), f.Config)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	store, err := wiring.OpenStore(f.ctx(), f.Config)
+	must.OK(f.t, err)
 	defer store.Close()
-	if err := store.Save(f.ctx(), cp); err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, store.Save(f.ctx(), cp))
 }
 
 // In poll mode the connector says so too.
 func TestPollStatusOfAStuckConnector(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	f.Source.Mode = config.ModePoll
 	f.setup()
 	f.HTTP.Listen = instanceAt(t, `{"role": "active", "mode": "poll"}`, `{"ready": false, "reasons": ["topic does not exist: x"]}`)

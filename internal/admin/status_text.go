@@ -3,8 +3,9 @@ package admin
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
 // judge says in one sentence what matters most; mismatch is why the checkpoint
@@ -12,6 +13,8 @@ import (
 func (r *StatusReport) judge(mismatch error) string {
 	db := r.PostgreSQL
 	switch {
+	case r.polls:
+		return r.judgePolled()
 	case db == nil:
 		return "PostgreSQL cannot be asked; if the connector cannot reach it either, it is retrying"
 	case db.Slot != nil && db.Slot.Lost != "":
@@ -49,7 +52,7 @@ func (r *StatusReport) remedy(mismatch error) string {
 	case mismatch != nil:
 		return remedyOf(mismatch)
 	case db.Slot != nil && db.Slot.Lost != "":
-		return gapRemedy
+		return catalog.AcceptGap
 	case db.Slot == nil || db.Publication == nil:
 		return "cdc-outbox setup"
 	}
@@ -59,69 +62,59 @@ func (r *StatusReport) remedy(mismatch error) string {
 // WriteText prints the report for a person: the verdict, then one line for each
 // thing.
 func (r *StatusReport) WriteText(w io.Writer) error {
-	if r.polls {
-		return r.writePolled(w)
-	}
-	var b strings.Builder
-	b.WriteString(r.Verdict + "\n")
+	var l lines
+	l.printf("%s\n", r.Verdict)
 	if r.Remedy != "" {
-		b.WriteString("-> " + r.Remedy + "\n")
+		l.printf("-> %s\n", r.Remedy)
 	}
-	b.WriteString("\n")
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
-	}
-	trouble := func(name string, p *Problem) {
-		if p == nil {
-			return
+	l.printf("\n")
+	if r.polls {
+		l.trouble("postgresql", r.PostgreSQLError)
+		for _, st := range r.Polling {
+			st.write(&l)
 		}
-		line(name, "%s", p.Error)
-		if p.Remedy != "" {
-			line("", "-> %s", p.Remedy)
+	} else {
+		r.PostgreSQL.write(&l)
+		l.trouble("", r.PostgreSQLError)
+		switch {
+		case r.Checkpoint != nil:
+			l.line("checkpoint", "%s", r.Checkpoint)
+		case r.CheckpointError == nil:
+			l.line("checkpoint", "none")
 		}
+		l.line("", "in %s", r.CheckpointStore)
+		l.trouble("", r.CheckpointError)
 	}
-
-	r.PostgreSQL.write(line, trouble)
-	trouble("", r.PostgreSQLError)
-	switch {
-	case r.Checkpoint != nil:
-		line("checkpoint", "%s", r.Checkpoint)
-	case r.CheckpointError == nil:
-		line("checkpoint", "none")
-	}
-	line("", "in %s", r.CheckpointStore)
-	trouble("", r.CheckpointError)
-	r.Instance.write(line)
-	_, err := io.WriteString(w, b.String())
-	return err
+	r.Instance.write(&l)
+	return l.to(w)
 }
 
-func (d *DatabaseStatus) write(line func(name, format string, args ...any), trouble func(string, *Problem)) {
+func (d *DatabaseStatus) write(l *lines) {
 	if d == nil {
-		line("postgresql", "cannot be asked")
+		l.line("postgresql", "cannot be asked")
 		return
 	}
 	role := "primary"
 	if d.InRecovery {
 		role = "standby"
 	}
-	line("postgresql", "%d.%d, database %s, %s on timeline %d, WAL at %s",
+	l.line("postgresql", "%d.%d, database %s, %s on timeline %d, WAL at %s",
 		d.Version/10000, d.Version%10000, d.Database, role, d.Timeline, d.CurrentLSN)
-	d.Slot.write(line)
+	d.Slot.write(l)
 	for _, t := range d.Tables {
-		line("table", "%s", t)
+		l.line("table", "%s", t)
 	}
 	if d.Publication == nil {
-		line("publication", "missing")
+		l.line("publication", "missing")
 		return
 	}
-	line("publication", "%s publishes %s", d.Publication.Name, d.Publication.Operations)
+	l.line("publication", "%s publishes %s", d.Publication.Name, d.Publication.Operations)
 	for _, p := range d.Publication.Problems {
-		trouble("", &p)
+		l.trouble("", &p)
 	}
 }
 
-func (i *InstanceStatus) write(line func(name, format string, args ...any)) {
+func (i *InstanceStatus) write(l *lines) {
 	if i == nil {
 		return
 	}
@@ -129,40 +122,38 @@ func (i *InstanceStatus) write(line func(name, format string, args ...any)) {
 	if !i.Ready {
 		state = "not ready"
 	}
-	line("connector", "%s, %s (http://%s)", i.Role, state, i.Address)
+	l.line("connector", "%s, %s (http://%s)", i.Role, state, i.Address)
 	for _, reason := range i.Reasons {
-		line("", "%s", reason)
+		l.line("", "%s", reason)
 	}
-	if i.Remedy != "" {
-		line("", "-> %s", i.Remedy)
-	}
+	l.remedy(i.Remedy)
 }
 
-func (s *SlotStatus) write(line func(name, format string, args ...any)) {
+func (s *SlotStatus) write(l *lines) {
 	if s == nil {
-		line("slot", "missing")
+		l.line("slot", "missing")
 		return
 	}
-	line("slot", "%s, confirmed up to %s", s.Name, s.ConfirmedLSN)
+	l.line("slot", "%s, confirmed up to %s", s.Name, s.ConfirmedLSN)
 	lag := formatBytes(s.LagBytes)
 	if s.LagSeconds != nil {
 		lag += ", " + seconds(*s.LagSeconds)
 	}
-	line("lag", "%s behind", lag)
+	l.line("lag", "%s behind", lag)
 	limit := "no limit"
 	if s.SafeWALSize != nil {
 		limit = "lost after another " + formatBytes(*s.SafeWALSize)
 	}
-	line("wal", "%s retained, wal_status %s, %s (max_slot_wal_keep_size)", formatBytes(s.RetainedBytes), s.WALStatus, limit)
+	l.line("wal", "%s retained, wal_status %s, %s (max_slot_wal_keep_size)", formatBytes(s.RetainedBytes), s.WALStatus, limit)
 	switch {
 	case s.Lost != "":
-		line("", "LOST: %s", s.Lost)
+		l.line("", "LOST: %s", s.Lost)
 	case s.Holder == nil:
-		line("held by", "nobody")
+		l.line("held by", "nobody")
 	case s.Holder.Since != nil:
-		line("held by", "%s, since %s", s.Holder, s.Holder.Since.UTC().Format(time.RFC3339))
+		l.line("held by", "%s, since %s", s.Holder, s.Holder.Since.UTC().Format(time.RFC3339))
 	default:
-		line("held by", "%s", s.Holder)
+		l.line("held by", "%s", s.Holder)
 	}
 }
 

@@ -11,17 +11,11 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
-
-// openStore opens the checkpoint store, which creates its topic or table.
-func openStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
-	return wiring.OpenStore(ctx, cfg)
-}
 
 // loadCheckpoint reads the stored checkpoint into v, without creating what it
 // would be stored in.
@@ -33,7 +27,7 @@ func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 		v.looked = err == nil
 		return err
 	}
-	store, err := openStore(ctx, cfg)
+	store, err := wiring.OpenStore(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -65,7 +59,7 @@ func saveCheckpoint(ctx context.Context, store checkpoint.Store, cp checkpoint.C
 func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 	switch cfg.Checkpoint.Store {
 	case store.StoreKafka:
-		c := &cluster{cfg: *cfg.Sink.Kafka}
+		c := newCluster(cfg)
 		if err := c.connect(ctx); err != nil {
 			return false, err
 		}
@@ -74,13 +68,13 @@ func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
 		// Any other error is better explained by the store itself.
 		return !errors.Is(err, kerr.UnknownTopicOrPartition), nil
 	case store.StorePostgres:
-		conn, err := connect(ctx, cfg)
+		s, err := open(ctx, cfg)
 		if err != nil {
 			return false, err
 		}
-		defer catalog.Close(conn)
+		defer s.close()
 		var exists bool
-		err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, cfg.Checkpoint.Table).Scan(&exists)
+		err = s.conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, cfg.Checkpoint.Table).Scan(&exists)
 		if err != nil {
 			return false, fmt.Errorf("look up checkpoint table: %w", err)
 		}
@@ -95,7 +89,7 @@ func storeWritable(ctx context.Context, cfg *config.Config, opened checkpoint.St
 	if cfg.Checkpoint.Store != store.StoreKafka {
 		return probe(ctx, opened)
 	}
-	c := &cluster{cfg: *cfg.Sink.Kafka}
+	c := newCluster(cfg)
 	if err := c.connect(ctx); err != nil {
 		return err
 	}
@@ -117,6 +111,9 @@ const checkpointOperations = "Read --operation Write --operation Describe --oper
 
 // storeName says where the checkpoint is kept.
 func storeName(cfg *config.Config) string {
+	if cfg.Source.Mode == config.ModePoll {
+		return "none: the table is the state"
+	}
 	switch c := cfg.Checkpoint; c.Store {
 	case store.StoreKafka:
 		return "Kafka topic " + c.Topic

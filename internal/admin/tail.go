@@ -8,11 +8,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -46,24 +45,20 @@ func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	if cfg.Source.Mode == config.ModePoll && !opts.FromTable {
 		return noSlot("tail without --from-table")
 	}
-	t, err := newTail(cfg, opts)
+	s, err := open(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	conn, err := connect(ctx, cfg)
-	if err != nil {
-		return err
+	defer s.close()
+	t := &tail{session: s, opts: opts, out: consolePrinter{opts.Out}}
+	if opts.JSON {
+		t.out = jsonPrinter{sink.NewStdout(opts.Out)}
 	}
-	defer catalog.Close(conn)
-
-	defer patient(ctx, cfg, conn.PgConn(), nil)() // all rows may have to be sorted before the first
-	switch {
-	case cfg.Source.Mode == config.ModePoll:
-		err = t.waiting(ctx, conn)
-	case opts.FromTable:
-		err = t.fromTables(ctx, conn)
-	default:
-		err = t.fromStream(ctx, conn)
+	defer s.patient(ctx, s.conn.PgConn(), nil)() // all rows may have to be sorted before the first
+	if opts.FromTable {
+		err = t.fromTables(ctx)
+	} else {
+		err = t.fromStream(ctx)
 	}
 	if ctx.Err() != nil || errors.Is(err, errEnough) {
 		return nil
@@ -72,10 +67,8 @@ func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 }
 
 type tail struct {
-	cfg     *config.Config
+	*session
 	opts    TailOptions
-	tables  []pg.Table
-	router  *transform.Router
 	out     printer
 	printed int
 }
@@ -84,19 +77,6 @@ type tail struct {
 // same form with two methods.
 type printer interface {
 	print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error
-}
-
-func newTail(cfg *config.Config, opts TailOptions) (*tail, error) {
-	tables := cfg.Source.Tables
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		return nil, err
-	}
-	t := &tail{cfg: cfg, opts: opts, tables: tables, router: router, out: consolePrinter{opts.Out}}
-	if opts.JSON {
-		t.out = jsonPrinter{sink.NewStdout(opts.Out)}
-	}
-	return t, nil
 }
 
 // jsonPrinter prints what the stdout sink would.
@@ -130,44 +110,55 @@ func (t *tail) event(ctx context.Context, ev *transform.Event, err error) error 
 	return nil
 }
 
-// fromTables prints the rows of each table, in the order of a snapshot.
-func (t *tail) fromTables(ctx context.Context, conn *pgx.Conn) error {
-	server, err := catalog.ReadServer(ctx, conn)
-	if err != nil {
+// fromTables prints the rows of each table, in the order of a snapshot; in poll
+// mode those that are not published, as they would be.
+func (t *tail) fromTables(ctx context.Context) error {
+	if !t.polls() {
+		if err := t.snapshots(ctx); err != nil {
+			return err
+		}
+	} else if err := t.polled(ctx, func(table *poll.Table) error { return t.rows(ctx, waiting(table)) }); err != nil {
 		return err
-	}
-	if _, err := catalog.ReadTables(ctx, conn, t.tables); err != nil {
-		return err
-	}
-	for _, table := range t.tables {
-		rel, _, err := catalog.ReadColumns(ctx, conn, table)
-		if err != nil {
-			return err
-		}
-		if err := t.router.Bind(rel); err != nil {
-			return err
-		}
-		s := catalog.Snapshot{
-			Table:    table,
-			Relation: rel,
-			Position: pg.Position{CommitLSN: server.FlushLSN, Seq: uint32(t.printed)},
-			Limit:    t.opts.Limit,
-		}
-		err = catalog.ReadSnapshot(ctx, conn, s, func(r *pg.Row) error { return t.row(ctx, r) })
-		if err != nil {
-			return err
-		}
 	}
 	fmt.Fprintf(t.opts.Notes, "%d rows\n", t.printed)
 	return nil
 }
 
-// fromStream prints what is committed from now on.
-func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
-	if err := t.publicationReady(ctx, conn); err != nil {
+func (t *tail) rows(ctx context.Context, s catalog.Snapshot) error {
+	s.Limit = t.opts.Limit
+	return catalog.ReadSnapshot(ctx, t.conn, s, func(r *pg.Row) error { return t.row(ctx, r) })
+}
+
+func (t *tail) snapshots(ctx context.Context) error {
+	server, err := catalog.ReadServer(ctx, t.conn)
+	if err != nil {
 		return err
 	}
-	stream, err := t.open(ctx, conn)
+	if _, err := catalog.ReadTables(ctx, t.conn, t.cfg.Source.Tables); err != nil {
+		return err
+	}
+	for _, table := range t.cfg.Source.Tables {
+		rel, _, err := catalog.ReadColumns(ctx, t.conn, table)
+		if err == nil {
+			err = t.router.Bind(rel)
+		}
+		if err == nil {
+			err = t.rows(ctx, catalog.Snapshot{Table: table, Relation: rel,
+				Position: pg.Position{CommitLSN: server.FlushLSN, Seq: uint32(t.printed)}})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fromStream prints what is committed from now on.
+func (t *tail) fromStream(ctx context.Context) error {
+	if err := t.publicationReady(ctx); err != nil {
+		return err
+	}
+	stream, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -197,42 +188,42 @@ func (t *tail) fromStream(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-func (t *tail) ours(rel *pg.Relation) bool {
-	return slices.Contains(t.tables, pg.Table{Schema: rel.Namespace, Name: rel.Name})
+// ours tells whether the table is one of those that run reads events from.
+func (s *session) ours(rel *pg.Relation) bool {
+	return slices.Contains(s.cfg.Source.Tables, pg.Table{Schema: rel.Namespace, Name: rel.Name})
 }
 
 // publicationReady returns why no event would arrive, if so.
-func (t *tail) publicationReady(ctx context.Context, conn *pgx.Conn) error {
-	infos, err := catalog.ReadTables(ctx, conn, t.tables)
+func (t *tail) publicationReady(ctx context.Context) error {
+	infos, err := catalog.ReadTables(ctx, t.conn, t.cfg.Source.Tables)
 	if err != nil {
 		return err
 	}
-	pub, ok, err := catalog.ReadPublication(ctx, conn, t.cfg.Source.Publication)
-	if err != nil {
+	var v catalog.View
+	if err := v.ReadPublication(ctx, t.conn, t.source()); err != nil {
 		return err
 	}
-	if !ok {
+	if v.Publication == nil {
 		return missingPublication(t.cfg, infos)
 	}
-	failures, _, err := catalog.CheckTables(ctx, conn, pub, t.tables, t.router.Needed)
-	return errors.Join(append(failures, err)...)
+	return v.Unfit()
 }
 
 // open creates the temporary slot and streams from it, on one connection.
-func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
-	server, err := catalog.ReadServer(ctx, conn)
+func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
+	server, err := catalog.ReadServer(ctx, t.conn)
 	if err != nil {
 		return nil, err
 	}
-	if open, err := readTransactions(ctx, conn); err == nil && len(open) > 0 {
+	if open, err := readTransactions(ctx, t.conn); err == nil && len(open) > 0 {
 		fmt.Fprintf(t.opts.Notes, "waiting for %s\n", describeTransactions(open))
 	}
-	repl, err := catalog.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
+	repl, err := t.replication(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open replication connection: %w", err)
+		return nil, err
 	}
 	name := fmt.Sprintf("%.40s_tail_%d", t.cfg.Source.Slot, os.Getpid())
-	created := patient(ctx, t.cfg, repl, func(w catalog.Waiting) {
+	created := t.patient(ctx, repl, func(w catalog.Waiting) {
 		fmt.Fprintf(t.opts.Notes, "still waiting for %s\n", w)
 	})
 	at, _, err := catalog.CreateSlot(ctx, repl, name, server.Version, catalog.SlotOptions{Temporary: true})
@@ -242,14 +233,5 @@ func (t *tail) open(ctx context.Context, conn *pgx.Conn) (*wal.Stream, error) {
 		return nil, err
 	}
 	fmt.Fprintf(t.opts.Notes, "events committed after %s, nothing is confirmed; Ctrl-C ends\n", at)
-	return wal.Open(ctx, repl, wal.Options{
-		Slot:            name,
-		Publication:     t.cfg.Source.Publication,
-		Start:           at,
-		StatusInterval:  t.cfg.Source.StatusInterval,
-		LivenessTimeout: t.cfg.Source.LivenessTimeout,
-		Messages:        t.cfg.Source.Mode == config.ModeMessage,
-		Prefix:          t.cfg.Source.MessagePrefix,
-		MessagesOnly:    len(t.tables) == 0,
-	})
+	return t.stream(ctx, repl, name, at, 0)
 }

@@ -7,28 +7,22 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 func TestTailFromTable(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	f.exec(`INSERT INTO outbox VALUES
 		('0198b2c0-0000-7000-8000-000000000001', 'order', '42', 'Placed', '{"n": 1}'),
 		('0198b2c0-0000-7000-8000-000000000002', 'order', '',   'Placed', '{"n": 2}')`)
 
 	var out bytes.Buffer
 	err := Tail(f.ctx(), f.Config, TailOptions{FromTable: true, Out: &out, Notes: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := out.String()
 	for _, want := range []string{
 		"outbox.event.order  key 42\n",
@@ -36,16 +30,12 @@ func TestTailFromTable(t *testing.T) {
 		"    {\"n\": 1}\n",
 		"BAD EVENT null_key",
 	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
+		must.Contain(t, got, want)
 	}
 
 	out.Reset()
 	err = Tail(f.ctx(), f.Config, TailOptions{FromTable: true, JSON: true, Limit: 1, Out: &out, Notes: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var line struct{ Topic, Key, Value, ID string }
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
@@ -58,8 +48,7 @@ func TestTailFromTable(t *testing.T) {
 // Tail reads beside a connector, prints what is committed, and leaves neither a
 // slot nor a trace in the connector's.
 func TestTailFromTheStream(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	f.exec(`CREATE TABLE other (id int)`, `ALTER PUBLICATION cdc_outbox ADD TABLE other`)
 	f.hold()
 	before, _ := f.slot()
@@ -68,12 +57,8 @@ func TestTailFromTheStream(t *testing.T) {
 	done := f.tail(f.ctx(), TailOptions{Limit: 1, Out: &out})
 	f.exec(`INSERT INTO other VALUES (1)`)
 	f.insert("order", "7", "{}")
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "outbox.event.order  key 7\n") {
-		t.Errorf("got %s", out.String())
-	}
+	must.OK(t, <-done)
+	must.Contain(t, out.String(), "outbox.event.order  key 7\n")
 	after, _ := f.slot()
 	if after.ConfirmedFlush != before.ConfirmedFlush {
 		t.Errorf("the connector's slot moved from %s to %s", before.ConfirmedFlush, after.ConfirmedFlush)
@@ -81,8 +66,7 @@ func TestTailFromTheStream(t *testing.T) {
 }
 
 func TestTailEndsWithItsContext(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
-	f.setup()
+	f := sound(t)
 	ctx, cancel := context.WithCancel(f.ctx())
 	done := f.tail(ctx, TailOptions{Out: io.Discard})
 	cancel()
@@ -92,7 +76,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 }
 
 func TestTailRefuses(t *testing.T) {
-	f := newFixture(t, pgtest.Shared(t).NewDatabase(t))
+	f := empty(t)
 	opts := TailOptions{Out: io.Discard, Notes: io.Discard}
 	wantClass(t, Tail(f.ctx(), f.Config, opts), failure.Config, "table public.outbox does not exist")
 	f.setup()
@@ -139,24 +123,11 @@ func (f *fixture) stream(fn func(*pg.Row) bool) {
 // streamChanges reads from the slot until fn returns false, confirming nothing.
 func (f *fixture) streamChanges(fn func(*wal.Message) bool) {
 	f.t.Helper()
-	repl, err := catalog.ConnectReplication(f.ctx(), f.Source.URL.Reveal())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	s, err := wal.Open(f.ctx(), repl, wal.Options{
-		Slot: f.Source.Slot, Publication: f.Source.Publication,
-		Messages: f.Source.Mode == config.ModeMessage, MessagesOnly: len(f.Source.Tables) == 0,
-		StatusInterval: time.Second, LivenessTimeout: 30 * time.Second,
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	s := f.open()
 	defer f.leave(s)
 	for {
 		msg, err := s.Next(f.ctx())
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must.OK(f.t, err)
 		if !fn(msg) {
 			return
 		}

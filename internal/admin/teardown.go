@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
 // Teardown drops the checkpoint, the slot and the publication. It refuses while
@@ -26,35 +27,42 @@ import (
 // the rest. A checkpoint without its slot, or a slot without its publication,
 // would look like a loss.
 func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) {
-	if cfg.Source.Mode == config.ModePoll {
-		return teardownPolling(ctx, cfg, yes)
-	}
-	conn, err := connect(ctx, cfg)
+	session, err := open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer catalog.Close(conn)
-
-	t := teardown{cfg: cfg, conn: conn, yes: yes}
+	defer session.close()
+	t := teardown{session: session, yes: yes}
 	defer t.close()
-	for _, look := range []func(context.Context) error{t.writable, t.planCheckpoint, t.planSlot, t.planPublication} {
-		if err := look(ctx); err != nil {
+	loss := ""
+	if t.polls() { // all or none
+		if err := pgx.BeginFunc(ctx, t.conn, func(pgx.Tx) error { return t.do(ctx, t.planPolling) }); err != nil {
 			return nil, untouched(err)
 		}
+	} else {
+		loss = ": events that were not published yet would be lost with the slot"
+		if err := t.do(ctx, t.writable, t.planCheckpoint, t.planSlot, t.planPublication, t.planEmit); err != nil {
+			return t.steps, err
+		}
 	}
-	if err := t.carryOut(ctx); err != nil {
-		return t.steps, unfinished(err)
-	}
-	if err := t.emit(ctx); err != nil {
-		return t.steps, err
-	}
-	if found := t.found(); !yes && found {
-		return t.steps, failure.Configf("cdc-outbox teardown --yes", "nothing was dropped: events that were not published yet would be lost with the slot")
+	t.steps = append(t.steps, t.kept...)
+	if !yes && t.found() {
+		return t.steps, failure.Configf("cdc-outbox teardown --yes", "nothing was dropped%s", loss)
 	}
 	return t.steps, nil
 }
 
-// untouched adds to an error that nothing was changed.
+// do drops what was planned once all is planned.
+func (t *teardown) do(ctx context.Context, plans ...func(context.Context) error) error {
+	for _, plan := range plans {
+		if err := plan(ctx); err != nil {
+			return untouched(err)
+		}
+	}
+	return t.carryOut(ctx)
+}
+
+// untouched says of an error that it came before anything was done.
 func untouched(err error) error { return fmt.Errorf("nothing was dropped: %w", err) }
 
 // object is something that teardown drops.
@@ -65,15 +73,14 @@ type object struct {
 }
 
 type teardown struct {
-	cfg   *config.Config
-	conn  *pgx.Conn
+	*session
 	store checkpoint.Store // nil: none is there, so that nothing is in it
 	yes   bool
 
 	server catalog.Server // not in poll mode
 
 	plan  []object
-	kept  Steps // what stays, in poll mode
+	kept  Steps // what stays
 	steps Steps
 }
 
@@ -101,7 +108,7 @@ func (t *teardown) carryOut(ctx context.Context) error {
 		}
 		if o.exists && t.yes {
 			if err := o.drop(ctx); err != nil {
-				return fmt.Errorf("drop %s %q: %w", o.kind, o.name, err)
+				return unfinished(fmt.Errorf("drop %s %q: %w", o.kind, o.name, err))
 			}
 			step.Action = "dropped"
 		}
@@ -160,7 +167,7 @@ func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
 	if err != nil || !exists {
 		return false, err
 	}
-	if t.store, err = openStore(ctx, t.cfg); err != nil {
+	if t.store, err = wiring.OpenStore(ctx, t.cfg); err != nil {
 		return false, err
 	}
 	cp, found, err := t.store.Load(ctx)
@@ -208,16 +215,14 @@ func (t *teardown) planSlot(ctx context.Context) error {
 // Where the role's attributes do not show it (Amazon RDS has a role of its own
 // for it) a connection does.
 func (t *teardown) mayReplicate(ctx context.Context) error {
-	var may bool
-	err := t.conn.QueryRow(ctx, `SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&may)
+	may, err := t.hasReplication(ctx)
 	if err != nil || may {
 		return err
 	}
-	repl, err := catalog.ConnectReplication(ctx, t.cfg.Source.URL.Reveal())
+	repl, err := t.replication(ctx)
 	if err != nil {
-		role := sqltext.Name(t.conn.Config().User)
-		return failure.Configf("ALTER ROLE "+role+" WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO "+role+";), or run teardown as a role that may",
-			"role %s may not drop slot %q: %w", role, t.cfg.Source.Slot, err)
+		return failure.Configf(t.grantReplication()+", or run teardown as a role that may",
+			"role %s may not drop slot %q: %w", sqltext.Name(t.conn.Config().User), t.cfg.Source.Slot, err)
 	}
 	catalog.Close(repl)
 	return nil
@@ -262,7 +267,7 @@ func (t *teardown) planPublication(ctx context.Context) error {
 		}
 	}
 	t.plan = append(t.plan, object{"publication", name, ok, func(ctx context.Context) error {
-		err := execute(ctx, t.conn, sql)
+		err := t.execute(ctx, sql)
 		if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
 			return failure.Configf("as its owner: "+sql, "%w", err)
 		}
@@ -271,9 +276,9 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	return nil
 }
 
-// emit reports that the functions that write messages stay: like the tables,
-// they belong to the applications.
-func (t *teardown) emit(ctx context.Context) error {
+// planEmit says what becomes of the functions that write messages: like the tables,
+// they are the applications'.
+func (t *teardown) planEmit(ctx context.Context) error {
 	if t.cfg.Source.Mode != config.ModeMessage {
 		return nil
 	}
@@ -283,7 +288,7 @@ func (t *teardown) emit(ctx context.Context) error {
 			return err
 		}
 		if state != emitMissing {
-			t.steps = append(t.steps, Step{"function", f.signature(schema), "kept", "applications may call it; events go nowhere from now on"})
+			t.kept = append(t.kept, Step{"function", f.signature(schema), "kept", "applications may call it; events go nowhere from now on"})
 		}
 	}
 	return nil

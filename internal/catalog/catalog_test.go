@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -21,13 +22,9 @@ func TestReadServer(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url)
 	s, err := ReadServer(pgtest.Context(t), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	id, err := Identify(pgtest.Context(t), replication(t, url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 
 	if s.SystemID != id.SystemID || s.Timeline != id.Timeline || s.Database != id.Database {
 		t.Errorf("ReadServer says %+v, IDENTIFY_SYSTEM says %+v", s, id)
@@ -44,9 +41,7 @@ func TestReadServerSettings(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url, `SET wal_sender_timeout = '90s'`)
 	s, err := ReadServer(pgtest.Context(t), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s.WALSenderTimeout != 90*time.Second {
 		t.Errorf("wal_sender_timeout is %s, want 90s", s.WALSenderTimeout)
 	}

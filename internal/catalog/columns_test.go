@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -28,9 +29,7 @@ func TestReadColumns(t *testing.T) {
 	}
 
 	user := func(name string) (oid uint32) {
-		if err := conn.QueryRow(pgtest.Context(t), `SELECT to_regtype($1)::oid`, name).Scan(&oid); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.QueryRow(pgtest.Context(t), `SELECT to_regtype($1)::oid`, name).Scan(&oid))
 		return oid
 	}
 	want := []pg.Column{
@@ -56,7 +55,7 @@ func TestReadColumnsOfNothing(t *testing.T) {
 }
 
 func TestReadTable(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, sql string
 		want      TableInfo
 	}{
@@ -64,8 +63,7 @@ func TestReadTable(t *testing.T) {
 		{"unlogged", `CREATE UNLOGGED TABLE outbox (id int)`, TableInfo{Unlogged: true}},
 		{"view", `CREATE VIEW outbox AS SELECT 1 AS id`, TableInfo{}},
 		{"partitioned", `CREATE TABLE outbox (id int) PARTITION BY HASH (id)`, TableInfo{Partitioned: true, Publishable: true}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), tt.sql)
 			got := readTable(t, conn, outbox)

@@ -60,7 +60,7 @@ func (e *connectError) Unwrap() error { return e.err }
 // led to the next attempt is left out. refusedTLS reports that this was the
 // only thing that went wrong.
 func attempts(err error) (texts []string, refusedTLS bool) {
-	for _, e := range flatten(err) {
+	for _, e := range failure.Split(err) {
 		for line := range strings.SplitSeq(e.Error(), "\n") {
 			said := slices.ContainsFunc(texts, func(s string) bool { return strings.HasSuffix(s, line) })
 			if !said {
@@ -76,17 +76,4 @@ func attempts(err error) (texts []string, refusedTLS bool) {
 		return answered, false
 	}
 	return texts, true
-}
-
-// flatten lists the errors that are joined in err.
-func flatten(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, flatten(e)...)
-	}
-	return all
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -21,14 +22,12 @@ func TestConnectErrors(t *testing.T) {
 	t.Cleanup(func() { server.Exec(t, `DROP ROLE poor`) })
 	with := func(change func(*url.URL)) string {
 		u, err := url.Parse(server.URL("postgres"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		change(u)
 		return u.String()
 	}
 
-	tests := []struct {
+	for _, tt := range []struct {
 		name, url   string
 		class       failure.Class
 		text        string
@@ -52,8 +51,7 @@ func TestConnectErrors(t *testing.T) {
 			failure.Transient, "failed to receive message", "correct host and port", false},
 		{"a service that hangs up", "postgres://x@" + service(t, "") + "/x",
 			failure.Transient, "unexpected EOF", "correct host and port", false},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var err error
 			if tt.replication {
@@ -81,9 +79,7 @@ func TestConnectErrors(t *testing.T) {
 func service(t *testing.T, answer string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {
@@ -105,7 +101,7 @@ func service(t *testing.T, answer string) string {
 
 func TestAttempts(t *testing.T) {
 	refused, wrong := errors.New("a:1: server refused TLS connection"), errors.New("a:1: wrong password")
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		err  error
 		want string
@@ -116,8 +112,7 @@ func TestAttempts(t *testing.T) {
 		{"the same twice", errors.Join(wrong, errors.Join(wrong)), "a:1: wrong password"},
 		{"two hosts", errors.Join(wrong, errors.New("b:1: down")), "a:1: wrong password; b:1: down"},
 		{"a name looked up twice", errors.New("resolving: no such host\nno such host"), "resolving: no such host"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			texts, refused := attempts(tt.err)
 			if got := strings.Join(texts, "; "); got != tt.want || refused != strings.Contains(tt.want, "refused TLS") {

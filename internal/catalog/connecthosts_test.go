@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -18,23 +19,17 @@ import (
 func TestConnectToOneOfSeveralHosts(t *testing.T) {
 	server := pgtest.Shared(t)
 	u, err := url.Parse(server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	u.Host = "127.0.0.1:1," + u.Host
 	query := u.Query()
 	query.Set("target_session_attrs", "read-write")
 	u.RawQuery = query.Encode()
 
 	conn, err := Connect(pgtest.Context(t), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close(pgtest.Context(t))
 	stream, err := ConnectReplication(pgtest.Context(t), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer stream.Close(pgtest.Context(t))
 }
 
@@ -43,9 +38,7 @@ func TestConnectToOneOfSeveralHosts(t *testing.T) {
 func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
 	server := pgtest.Shared(t)
 	u, err := url.Parse(server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const down, unknown = "127.0.0.1:1", "no-such-host.invalid:5432"
 	up := u.Host
 	for _, tt := range []struct {
@@ -86,13 +79,9 @@ func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
 // A host that refuses does not hide those behind it.
 func TestConnectPastAHostThatRefuses(t *testing.T) {
 	refuses, err := url.Parse(pgtest.Shared(t).URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	accepts, err := url.Parse(pgtest.Start(t, pgtest.Own()).URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	port := accepts.Port()
 	accepts.Host = refuses.Host + "," + accepts.Host
 	for _, kind := range []string{"any", "read-write", "prefer-standby"} {
@@ -104,9 +93,7 @@ func TestConnectPastAHostThatRefuses(t *testing.T) {
 		if at := conn.PgConn().Conn().RemoteAddr().String(); !strings.HasSuffix(at, ":"+port) {
 			t.Errorf("%s: connected to %s", kind, at)
 		}
-		if err := conn.Close(pgtest.Context(t)); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, conn.Close(pgtest.Context(t)))
 	}
 }
 
@@ -115,9 +102,7 @@ func TestConnectReadsThePasswordFileEachTime(t *testing.T) {
 	server.Exec(t, `CREATE ROLE rotated LOGIN`)
 	t.Cleanup(func() { server.Exec(t, `DROP ROLE rotated`) })
 	u, err := url.Parse(server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	u.User = url.User("rotated")
 	file := filepath.Join(t.TempDir(), "pgpass")
 	query := u.Query()
@@ -126,15 +111,11 @@ func TestConnectReadsThePasswordFileEachTime(t *testing.T) {
 
 	for _, password := range []string{"first", "second"} {
 		server.Exec(t, `ALTER ROLE rotated PASSWORD '`+password+`'`)
-		if err := os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600))
 		conn, err := Connect(pgtest.Context(t), u.String())
 		if err != nil {
 			t.Fatalf("with the %s password: %v", password, err)
 		}
-		if err := conn.Close(pgtest.Context(t)); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, conn.Close(pgtest.Context(t)))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -14,9 +15,7 @@ import (
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
 	conn, err := Connect(pgtest.Context(t), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	pgtest.Execute(t, conn, statements...)
 	return conn
@@ -26,9 +25,7 @@ func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 func replication(t *testing.T, url string) *pgconn.PgConn {
 	t.Helper()
 	conn, err := ConnectReplication(pgtest.Context(t), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }

@@ -9,8 +9,8 @@
 //     server is silent for too long; Patient announces what may take longer.
 //  2. Errors are told apart by SQLSTATE, never by text, and carry a
 //     failure.Class.
-//  3. One function decides for all of them whether a table, a slot or a
-//     publication is refused: CheckTables, Slot.Unfit, CheckPublication.
+//  3. What refuses a table, a slot or a publication is one function for all:
+//     CheckTable, Slot.Unfit, CheckPublication; a View has their verdicts.
 //
 // Non-goals: streaming (wal), outbox columns (transform), changes that nobody
 // asked for.

@@ -100,9 +100,14 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 	return err
 }
 
+// AcceptGap is the way on after a loss, for every remedy that has it. The command
+// and its flags are part of the public contract.
+const AcceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; " +
+	"with --snapshot it first publishes the rows still in the outbox table, under the same event ids"
+
 const (
-	remedyLoss        = "the slot's events are gone from the WAL; `cdc-outbox setup --accept-gap --yes` goes on from the present, with --snapshot it first publishes the rows still in the outbox table"
-	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped, `cdc-outbox setup --accept-gap --yes` creates it and goes on from the present"
+	remedyLoss        = "the slot's events are gone from the log: " + AcceptGap
+	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped: " + AcceptGap + "; it creates the publication"
 )
 
 func certificateInvalid(err error) bool {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestFingerprintNotices(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name          string
 		create, alter []string
 		changes       bool
@@ -22,8 +22,6 @@ func TestFingerprintNotices(t *testing.T) {
 			[]string{`ALTER PUBLICATION p SET TABLE outbox, other`}, false},
 		{"owner and options", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
 			[]string{`ALTER PUBLICATION p SET (publish = 'insert')`, `ALTER TABLE outbox ADD COLUMN x int`}, false},
-		{"table removed", []string{`CREATE PUBLICATION p FOR TABLE outbox, other`},
-			[]string{`ALTER PUBLICATION p DROP TABLE outbox`}, true},
 		{"table removed and added", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
 			[]string{`ALTER PUBLICATION p DROP TABLE outbox`, `ALTER PUBLICATION p ADD TABLE outbox`}, true},
 		{"table replaced", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
@@ -34,22 +32,13 @@ func TestFingerprintNotices(t *testing.T) {
 			[]string{`DROP TABLE outbox`, createOutbox}, false},
 		{"schema removed and added", []string{`CREATE PUBLICATION p FOR TABLES IN SCHEMA public`},
 			[]string{`ALTER PUBLICATION p DROP TABLES IN SCHEMA public`, `ALTER PUBLICATION p ADD TABLES IN SCHEMA public`}, true},
-		{"schema added to the table", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
-			[]string{`ALTER PUBLICATION p ADD TABLES IN SCHEMA public`}, false},
-		{"table added to the schema", []string{`CREATE PUBLICATION p FOR TABLES IN SCHEMA public`},
-			[]string{`ALTER PUBLICATION p ADD TABLE outbox`}, false},
-		{"of two, the schema removed", []string{`CREATE PUBLICATION p FOR TABLE outbox, TABLES IN SCHEMA public`},
-			[]string{`ALTER PUBLICATION p DROP TABLES IN SCHEMA public`}, false},
-		{"of two, the table removed and added", []string{`CREATE PUBLICATION p FOR TABLE outbox, TABLES IN SCHEMA public`},
-			[]string{`ALTER PUBLICATION p DROP TABLE outbox`, `ALTER PUBLICATION p ADD TABLE outbox`}, false},
 		{"of two, both removed and added", []string{`CREATE PUBLICATION p FOR TABLE outbox, TABLES IN SCHEMA public`},
 			[]string{`ALTER PUBLICATION p DROP TABLE outbox`, `ALTER PUBLICATION p DROP TABLES IN SCHEMA public`,
 				`ALTER PUBLICATION p ADD TABLE outbox, TABLES IN SCHEMA public`}, true},
 		// Whether the schema came before the table went cannot be told.
 		{"one came, the other went", []string{`CREATE PUBLICATION p FOR TABLE outbox`},
 			[]string{`ALTER PUBLICATION p ADD TABLES IN SCHEMA public`, `ALTER PUBLICATION p DROP TABLE outbox`}, true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox, `CREATE TABLE other (id int PRIMARY KEY)`)
 			if strings.Contains(strings.Join(append(tt.create, tt.alter...), ""), "SCHEMA") {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -35,13 +36,9 @@ func TestHeldSnapshot(t *testing.T) {
 	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1)`)
 	repl := replication(t, url)
 	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "held", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	held, err := HoldSnapshot(pgtest.Context(t), url, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer held.Release()
 	if _, err := Identify(pgtest.Context(t), repl); err != nil {
 		t.Fatal(err)

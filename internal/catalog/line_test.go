@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -89,24 +90,16 @@ func TestLineAsksBeforeItGivesUp(t *testing.T) {
 func TestEveryConnectionIsALine(t *testing.T) {
 	url, ctx := pgtest.Shared(t).NewDatabase(t), pgtest.Context(t)
 	ordinary, err := Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer ordinary.Close(ctx)
 	store, err := ConnectStore(ctx, url, "store", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer store.Close(ctx)
 	pooled, err := ConnectPooled(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer pooled.Close(ctx)
 	replication, err := ConnectReplication(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer replication.Close(ctx)
 	for name, at := range map[string]net.Conn{
 		"Connect": ordinary.PgConn().Conn(), "ConnectStore": store.PgConn().Conn(),

@@ -1,11 +1,11 @@
-package catalog_test
+package catalog
 
 import (
 	"context"
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -17,21 +17,17 @@ func TestTextFormLastsForATransaction(t *testing.T) {
 		EXECUTE format('ALTER DATABASE %I SET timezone = "Asia/Kolkata"', current_database()); END $$`)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	conn, err := catalog.ConnectPooled(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, err := ConnectPooled(ctx, url)
+	must.OK(t, err)
 	defer conn.Close(ctx)
 	const query = `SELECT '\x41'::bytea, timestamptz '2026-08-01 00:00:00+00'`
 	for _, tt := range []struct{ sql, bytes, at string }{
 		{query, "A", "01.08.2026 05:30:00 IST"},
-		{"BEGIN; " + catalog.TextForm + "; " + query + "; COMMIT", `\x41`, "2026-08-01 00:00:00+00"},
+		{"BEGIN; " + TextForm + "; " + query + "; COMMIT", `\x41`, "2026-08-01 00:00:00+00"},
 		{query, "A", "01.08.2026 05:30:00 IST"},
 	} {
 		results, err := conn.PgConn().Exec(ctx, tt.sql).ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, r := range results {
 			if len(r.Rows) == 1 && len(r.Rows[0]) == 2 && (string(r.Rows[0][0]) != tt.bytes || string(r.Rows[0][1]) != tt.at) {
 				t.Errorf("%s: %s", tt.sql, r.Rows[0])

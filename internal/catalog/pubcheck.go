@@ -1,48 +1,13 @@
 package catalog
 
 import (
-	"context"
 	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
-
-// CheckTables reads the tables and returns what is wrong with them, and with a
-// publication for reading them: see CheckPublication. needed returns the
-// columns of a table that events cannot do without. If it fails, the table
-// itself lacks columns, which the stream will report. A missing table is a
-// failure too.
-func CheckTables(ctx context.Context, conn *pgx.Conn, p Publication, tables []pg.Table,
-	needed func(*pg.Relation) ([]string, error),
-) (failures, warnings []error, err error) {
-	infos, err := ReadTables(ctx, conn, tables)
-	if failure.ClassOf(err) == failure.Config {
-		return []error{err}, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	columns := make(map[pg.Table][]string)
-	for _, t := range tables {
-		if p.ColumnList(t) == nil {
-			continue
-		}
-		rel, ok, err := ReadColumns(ctx, conn, t)
-		if err != nil {
-			return nil, nil, err
-		}
-		if ok {
-			columns[t], _ = needed(rel)
-		}
-	}
-	failures, warnings = CheckPublication(p, infos, columns)
-	return failures, warnings, nil
-}
 
 // CheckPublication returns what is wrong with a publication for reading the
 // tables. Failures would lose or damage events. Warnings are about harm to

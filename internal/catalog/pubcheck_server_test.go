@@ -2,12 +2,14 @@ package catalog
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -16,25 +18,27 @@ import (
 // seen in it do not arrive under its name.
 func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 	const (
-		plain       = `CREATE TABLE outbox (id int, note text)`
-		partitioned = `CREATE TABLE outbox (id int, note text) PARTITION BY LIST (id)`
-		root        = `CREATE TABLE events (id int, note text) PARTITION BY LIST (id)`
-		ofRoot      = `CREATE TABLE outbox PARTITION OF events DEFAULT`
-		logged      = `CREATE TABLE part PARTITION OF outbox DEFAULT`
-		unlogged    = `CREATE UNLOGGED TABLE part PARTITION OF outbox DEFAULT`
-		all         = `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')`
-		allViaRoot  = `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
-		schema      = `CREATE PUBLICATION p FOR TABLES IN SCHEMA public WITH (publish = 'insert')`
-		schemaRoot  = `CREATE PUBLICATION p FOR TABLES IN SCHEMA public WITH (publish = 'insert', publish_via_partition_root = true)`
-		table       = `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert')`
-		tableRoot   = `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`
-		insert      = `INSERT INTO outbox VALUES (1, 'x')`
-		cannot      = "table public.outbox cannot be published"
+		plain          = `CREATE TABLE outbox (id int, note text)`
+		partitioned    = `CREATE TABLE outbox (id int, note text) PARTITION BY LIST (id)`
+		root           = `CREATE TABLE events (id int, note text) PARTITION BY LIST (id)`
+		ofRoot         = `CREATE TABLE outbox PARTITION OF events DEFAULT`
+		logged         = `CREATE TABLE part PARTITION OF outbox DEFAULT`
+		unlogged       = `CREATE UNLOGGED TABLE part PARTITION OF outbox DEFAULT`
+		all            = `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')`
+		allViaRoot     = `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
+		schema         = `CREATE PUBLICATION p FOR TABLES IN SCHEMA public WITH (publish = 'insert')`
+		schemaRoot     = `CREATE PUBLICATION p FOR TABLES IN SCHEMA public WITH (publish = 'insert', publish_via_partition_root = true)`
+		table          = `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert')`
+		tableRoot      = `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`
+		insert         = `INSERT INTO outbox VALUES (1, 'x')`
+		unloggedRoot   = `CREATE UNLOGGED TABLE outbox (id int, note text) PARTITION BY LIST (id)`
+		unloggedMiddle = `CREATE UNLOGGED TABLE middle PARTITION OF outbox DEFAULT PARTITION BY LIST (id)`
+		cannot         = "table public.outbox cannot be published"
 	)
 	foreign := []string{`CREATE FOREIGN DATA WRAPPER nothing`, `CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing`}
 	for _, tt := range []struct {
 		name   string
-		since  int
+		since  int // the oldest version that has it; of those before 18 only, with a minus
 		setup  []string
 		insert string // "": rows cannot be inserted here
 		says   string // of the refusal; "" for none
@@ -61,6 +65,14 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 			`CREATE UNLOGGED TABLE "Low er" PARTITION OF middle DEFAULT`, tableRoot}, insert, `partition public."Low er"`},
 		{"foreign partition", 14, append(foreign, partitioned, `CREATE FOREIGN TABLE part PARTITION OF outbox DEFAULT SERVER nowhere`, tableRoot),
 			"", "partition public.part"},
+
+		// Before 18 a partitioned table can be made unlogged, which says nothing of its
+		// partitions, and no ALTER TABLE undoes it.
+		{"logged partition of an unlogged table", -14, []string{unloggedRoot, logged, allViaRoot}, insert, ""},
+		{"unlogged partition of an unlogged table", -14, []string{unloggedRoot, unlogged, allViaRoot}, insert, "partition public.part"},
+		{"logged partition further down", -14, []string{partitioned, unloggedMiddle, `CREATE TABLE part PARTITION OF middle DEFAULT`, allViaRoot}, insert, ""},
+		{"unlogged partition of an unlogged one", -14, []string{partitioned, unloggedMiddle, `CREATE UNLOGGED TABLE part PARTITION OF middle DEFAULT`, allViaRoot},
+			insert, "partition public.part"},
 
 		{"partition, of all", 14, []string{root, ofRoot, all}, insert, ""},
 		{"partition, of all by its root", 14, []string{root, ofRoot, allViaRoot}, insert, "under the name of public.events"},
@@ -92,7 +104,10 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
-			needVersion(t, conn, tt.since)
+			needVersion(t, conn, max(tt.since, -tt.since))
+			if s, err := ReadServer(pgtest.Context(t), conn); tt.since < 0 && (err != nil || s.Major() >= 18) {
+				t.Skipf("PostgreSQL 18 has none (%v)", err)
+			}
 			pgtest.Execute(t, conn, tt.setup...)
 			wantRefusedIfLost(t, conn, tt.insert, tt.says)
 		})
@@ -103,11 +118,7 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 // inserted do not arrive, and not if they do.
 func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
 	t.Helper()
-	failures, _, err := CheckTables(pgtest.Context(t), conn, readPublication(t, conn), []pg.Table{outbox},
-		func(*pg.Relation) ([]string, error) { return nil, errors.New("no columns are needed") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	failures := refusals(t, conn, readPublication(t, conn))
 	wantOnly(t, "failures", failures, says)
 	for _, err := range failures {
 		wantConfig(t, err)
@@ -121,35 +132,6 @@ func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
 	}
 }
 
-// Before 18 a partitioned table can be made unlogged, which says nothing of its
-// partitions, and no ALTER TABLE undoes it.
-func TestUnloggedPartitionedTable(t *testing.T) {
-	const (
-		root       = `CREATE UNLOGGED TABLE outbox (id int, note text) PARTITION BY LIST (id)`
-		loggedRoot = `CREATE TABLE outbox (id int, note text) PARTITION BY LIST (id)`
-		middle     = `CREATE UNLOGGED TABLE middle PARTITION OF outbox DEFAULT PARTITION BY LIST (id)`
-	)
-	for name, c := range map[string]struct {
-		setup []string
-		says  string
-	}{
-		"logged partition":                {[]string{root, `CREATE TABLE part PARTITION OF outbox DEFAULT`}, ""},
-		"unlogged partition":              {[]string{root, `CREATE UNLOGGED TABLE part PARTITION OF outbox DEFAULT`}, "partition public.part"},
-		"logged partition further down":   {[]string{loggedRoot, middle, `CREATE TABLE part PARTITION OF middle DEFAULT`}, ""},
-		"unlogged partition further down": {[]string{loggedRoot, middle, `CREATE UNLOGGED TABLE part PARTITION OF middle DEFAULT`}, "partition public.part"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conn := connect(t, pgtest.Shared(t).NewDatabase(t))
-			if s, err := ReadServer(pgtest.Context(t), conn); err != nil || s.Major() >= 18 {
-				t.Skipf("PostgreSQL 18 has none (%v)", err)
-			}
-			pgtest.Execute(t, conn, append(c.setup, `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`)...)
-			wantRefusedIfLost(t, conn, `INSERT INTO outbox VALUES (1, 'x')`, c.says)
-		})
-	}
-}
-
 // A partition that somebody drops while the catalogs are read is no reason to
 // refuse its table: a connector that starts just then would end with a loss.
 func TestPartitionDroppedDuringTheLook(t *testing.T) {
@@ -160,10 +142,19 @@ func TestPartitionDroppedDuringTheLook(t *testing.T) {
 	pub := readPublication(t, conn)
 	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
 	pgtest.Execute(t, other, `DROP TABLE part`)
-	failures, _, err := CheckTables(pgtest.Context(t), conn, pub, []pg.Table{outbox}, nil)
-	if err != nil || len(failures) > 0 {
-		t.Errorf("refused: %v, %v", failures, err)
+	if failures := refusals(t, conn, pub); len(failures) > 0 {
+		t.Errorf("refused: %v", failures)
 	}
+}
+
+// refusals are the failures of reading public.outbox through the publication.
+func refusals(t *testing.T, conn *pgx.Conn, p Publication) []error {
+	t.Helper()
+	v := View{Publication: &p}
+	err := v.readTables(pgtest.Context(t), conn, Source{Tables: []pg.Table{outbox},
+		Needed: func(*pg.Relation) ([]string, error) { return nil, errors.New("no columns are needed") }})
+	must.OK(t, err)
+	return v.Failures
 }
 
 // arrivals inserts and returns how many rows are seen in public.outbox and how
@@ -171,24 +162,16 @@ func TestPartitionDroppedDuringTheLook(t *testing.T) {
 func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 	t.Helper()
 	pgtest.Execute(t, conn, `SELECT pg_create_logical_replication_slot('s_' || current_database(), 'pgoutput', true)`, insert)
-	if err := conn.QueryRow(pgtest.Context(t), `SELECT count(*) FROM outbox`).Scan(&seen); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.QueryRow(pgtest.Context(t), `SELECT count(*) FROM outbox`).Scan(&seen))
 	rows, err := conn.Query(pgtest.Context(t), `SELECT data FROM pg_logical_slot_peek_binary_changes('s_' || current_database(), NULL, NULL,
 		'proto_version', '1', 'publication_names', 'p')`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	changes, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	relations := map[uint32]pg.Table{}
 	for _, data := range changes {
 		msg, err := pglogrepl.Parse(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		switch msg := msg.(type) {
 		case *pglogrepl.RelationMessage:
 			relations[msg.RelationID] = pg.Table{Schema: msg.Namespace, Name: msg.RelationName}
@@ -202,14 +185,36 @@ func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 }
 
 // A table that is missing is a failure, and no error of the look.
-func TestCheckTablesWithoutTheTable(t *testing.T) {
-	conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE PUBLICATION p FOR ALL TABLES`)
-	failures, _, err := CheckTables(pgtest.Context(t), conn, readPublication(t, conn), []pg.Table{outbox}, nil)
-	if err != nil {
-		t.Fatal(err)
+func TestView(t *testing.T) {
+	conn := connect(t, pgtest.Shared(t).NewDatabase(t))
+	from := Source{Slot: "viewed", Publication: "p", Tables: []pg.Table{outbox},
+		Needed: func(rel *pg.Relation) ([]string, error) { return []string{rel.Columns[1].Name}, nil }}
+	var v View
+	read := func() {
+		t.Helper()
+		must.OK(t, v.ReadSlot(pgtest.Context(t), conn, from))
+		must.OK(t, v.ReadPublication(pgtest.Context(t), conn, from))
 	}
-	wantOnly(t, "failures", failures, "public.outbox does not exist")
-	if failure.ClassOf(failures[0]) != failure.Config {
-		t.Errorf("got %v", failures[0])
+	read()
+	if v.Exists || v.Publication != nil || v.Fingerprint != "" || v.Unfit() != nil {
+		t.Errorf("nothing is there, and seen is %+v", v)
 	}
+	if err := from.LostPublication(); failure.ClassOf(err) != failure.Loss || !strings.Contains(failure.RemedyOf(err), AcceptGap) {
+		t.Errorf("a publication that is lost: %v", err)
+	}
+	wantConfig(t, Source{}.LostPublication()) // messages are not
+	pgtest.Execute(t, conn, `CREATE PUBLICATION p FOR ALL TABLES`)
+	read()
+	wantOnly(t, "failures", v.Failures, "public.outbox does not exist")
+	wantConfig(t, v.Unfit().(interface{ Unwrap() []error }).Unwrap()[0])
+	pgtest.Execute(t, conn, `DROP PUBLICATION p`, createOutbox, `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert')`,
+		`SELECT pg_create_logical_replication_slot('viewed', 'pgoutput')`)
+	read()
+	if !v.Exists || len(v.Tables) != 1 || v.Fingerprint != v.Publication.Fingerprint(from.Tables) || v.Unfit() != nil {
+		t.Errorf("all is there, and seen is %+v", v)
+	}
+	needVersion(t, conn, 15)
+	pgtest.Execute(t, conn, `ALTER PUBLICATION p SET TABLE outbox (id)`)
+	read()
+	wantOnly(t, "failures", v.Failures, "that are needed: payload")
 }

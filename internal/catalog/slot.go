@@ -19,28 +19,28 @@ import (
 // Plugin is the only output plugin whose slots are read.
 const Plugin = "pgoutput"
 
-// Slot is a replication slot as pg_replication_slots shows it. Fields that the
-// server's version does not have are zero.
+// Slot is a replication slot as pg_replication_slots shows it, whose columns the
+// tags name. Fields that the server's version does not have are zero.
 type Slot struct {
-	Name           string
-	Plugin         string
-	Type           string // logical or physical
-	Database       string
-	Active         bool
-	ActivePID      int32
-	RestartLSN     pg.LSN
-	ConfirmedFlush pg.LSN
-	WALStatus      string // reserved, extended, unreserved or lost
+	Name           string `json:"slot_name"`
+	Plugin         string `json:"plugin"`
+	Type           string `json:"slot_type"` // logical or physical
+	Database       string `json:"database"`
+	Active         bool   `json:"active"`
+	ActivePID      int32  `json:"active_pid"`
+	RestartLSN     pg.LSN `json:"-"`
+	ConfirmedFlush pg.LSN `json:"-"`
+	WALStatus      string `json:"wal_status"` // reserved, extended, unreserved or lost
 	// SafeWALSize is how many bytes can be written before the slot is in
 	// danger of being lost; nil where nothing limits it, or too late.
-	SafeWALSize *int64
-	Temporary   bool
-	TwoPhase    bool
-	Failover    bool // 17
-	Synced      bool // 17: copied from a primary, not to be read here
+	SafeWALSize *int64 `json:"safe_wal_size"`
+	Temporary   bool   `json:"temporary"`
+	TwoPhase    bool   `json:"two_phase"`
+	Failover    bool   `json:"failover"` // 17
+	Synced      bool   `json:"synced"`   // 17: copied from a primary, not to be read here
 	// InvalidationReason says why a slot can never be read again (17), e.g.
 	// wal_removed or idle_timeout.
-	InvalidationReason string
+	InvalidationReason string `json:"invalidation_reason"`
 }
 
 // Lost reports whether the slot can never be read again, and why.
@@ -60,8 +60,7 @@ func (s Slot) Lost() (reason string, lost bool) {
 func (s Slot) Unfit(database string) error {
 	const (
 		rename = "choose another name for source.slot"
-		again  = "; if this connector has read a slot of that name before, then also `cdc-outbox setup --accept-gap --yes`: " +
-			"what was committed since is not in the new slot, and with --snapshot the rows still in the outbox table are published first"
+		again  = "; if this connector has read a slot of that name before, then also: " + AcceptGap
 	)
 	switch {
 	case s.Type == "physical":
@@ -82,27 +81,6 @@ func (s Slot) Unfit(database string) error {
 	return nil
 }
 
-// slotRow has the columns of pg_replication_slots as JSON, so that one query
-// serves every version.
-type slotRow struct {
-	Name           string  `json:"slot_name"`
-	Plugin         string  `json:"plugin"`
-	Type           string  `json:"slot_type"`
-	Database       string  `json:"database"`
-	Active         bool    `json:"active"`
-	ActivePID      int32   `json:"active_pid"`
-	RestartLSN     textLSN `json:"restart_lsn"`
-	ConfirmedFlush textLSN `json:"confirmed_flush_lsn"`
-	WALStatus      string  `json:"wal_status"`
-	SafeWALSize    *int64  `json:"safe_wal_size"`
-	Temporary      bool    `json:"temporary"`
-	TwoPhase       bool    `json:"two_phase"`
-	Conflicting    bool    `json:"conflicting"` // 16, replaced by the reason in 17
-	Failover       bool    `json:"failover"`
-	Synced         bool    `json:"synced"`
-	Invalidation   string  `json:"invalidation_reason"`
-}
-
 // textLSN reads an LSN from its text form; null leaves it zero.
 type textLSN pg.LSN
 
@@ -112,50 +90,36 @@ func (l *textLSN) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ReadSlot reads the state of a slot; ok is false where there is none.
+// ReadSlot reads the state of a slot; ok is false where there is none. It comes
+// as JSON, so that one query serves every version.
 func ReadSlot(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok bool, err error) {
-	var raw string
-	err = conn.QueryRow(ctx,
-		`SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = $1`, name,
-	).Scan(&raw)
+	var raw []byte
+	err = conn.QueryRow(ctx, `SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = $1`, name).Scan(&raw)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Slot{}, false, nil
 	}
-	if err != nil {
-		return Slot{}, false, fmt.Errorf("read slot %q: %w", name, err)
+	if err == nil {
+		slot, err = parseSlot(raw)
 	}
-	slot, err = parseSlot([]byte(raw))
 	if err != nil {
 		return Slot{}, false, fmt.Errorf("read slot %q: %w", name, err)
 	}
 	return slot, true, nil
 }
 
-func parseSlot(raw []byte) (Slot, error) {
-	var r slotRow
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return Slot{}, err
+func parseSlot(raw []byte) (slot Slot, err error) {
+	row := struct {
+		*Slot
+		RestartLSN     textLSN `json:"restart_lsn"`
+		ConfirmedFlush textLSN `json:"confirmed_flush_lsn"`
+		Conflicting    bool    `json:"conflicting"` // 16, replaced by the reason in 17
+	}{Slot: &slot}
+	err = json.Unmarshal(raw, &row)
+	slot.RestartLSN, slot.ConfirmedFlush = pg.LSN(row.RestartLSN), pg.LSN(row.ConfirmedFlush)
+	if row.Conflicting && slot.InvalidationReason == "" {
+		slot.InvalidationReason = "conflict with recovery"
 	}
-	if r.Conflicting && r.Invalidation == "" {
-		r.Invalidation = "conflict with recovery"
-	}
-	return Slot{
-		Name:               r.Name,
-		Plugin:             r.Plugin,
-		Type:               r.Type,
-		Database:           r.Database,
-		Active:             r.Active,
-		ActivePID:          r.ActivePID,
-		RestartLSN:         pg.LSN(r.RestartLSN),
-		ConfirmedFlush:     pg.LSN(r.ConfirmedFlush),
-		WALStatus:          r.WALStatus,
-		SafeWALSize:        r.SafeWALSize,
-		Temporary:          r.Temporary,
-		TwoPhase:           r.TwoPhase,
-		Failover:           r.Failover,
-		Synced:             r.Synced,
-		InvalidationReason: r.Invalidation,
-	}, nil
+	return slot, err
 }
 
 // SlotOptions are the choices at a slot's creation.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
@@ -15,7 +16,7 @@ func TestParseSlotOfEachVersion(t *testing.T) {
 	base := Slot{Name: "s", Plugin: "pgoutput", Type: "logical", Database: "app", RestartLSN: 0xA0, ConfirmedFlush: 1<<32 + 0xB0}
 	with := func(change func(*Slot)) Slot { s := base; change(&s); return s }
 
-	tests := []struct {
+	for _, tt := range []struct {
 		name, json string
 		want       Slot
 		lost       string
@@ -32,13 +33,10 @@ func TestParseSlotOfEachVersion(t *testing.T) {
 			with(func(s *Slot) { s.WALStatus, s.InvalidationReason, s.Failover = "lost", "wal_removed", true }), "wal_removed"},
 		{"18 idle", `{` + common + `"active":false,"wal_status":"reserved","invalidation_reason":"idle_timeout","two_phase_at":null}`,
 			with(func(s *Slot) { s.WALStatus, s.InvalidationReason = "reserved", "idle_timeout" }), "idle_timeout"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseSlot([]byte(tt.json))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if (got.SafeWALSize == nil) != (tt.want.SafeWALSize == nil) || got.SafeWALSize != nil && *got.SafeWALSize != *tt.want.SafeWALSize {
 				t.Errorf("safe_wal_size %v, want %v", got.SafeWALSize, tt.want.SafeWALSize)
 			}
@@ -80,7 +78,7 @@ func TestSlotUnfit(t *testing.T) {
 }
 
 func TestCreateSlotCommand(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		version int
 		opts    SlotOptions
@@ -91,8 +89,7 @@ func TestCreateSlotCommand(t *testing.T) {
 		{"failover is not asked of 16", 160000, SlotOptions{Failover: true}, `CREATE_REPLICATION_SLOT "s" LOGICAL pgoutput NOEXPORT_SNAPSHOT`},
 		{"failover on 17", 170000, SlotOptions{Failover: true}, `CREATE_REPLICATION_SLOT "s" LOGICAL pgoutput (SNAPSHOT 'nothing', FAILOVER)`},
 		{"failover with snapshot on 18", 180000, SlotOptions{Failover: true, ExportSnapshot: true}, `CREATE_REPLICATION_SLOT "s" LOGICAL pgoutput (SNAPSHOT 'export', FAILOVER)`},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := createSlotCommand("s", tt.version, tt.opts); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
@@ -106,18 +103,14 @@ func TestSlotLifeCycle(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url)
 	server, err := ReadServer(ctx, conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, ok, err := ReadSlot(ctx, conn, "1st_slot"); ok || err != nil {
 		t.Fatalf("found a slot before it was created: %v, %v", ok, err)
 	}
 
 	repl := replication(t, url)
 	consistent, snapshot, err := CreateSlot(ctx, repl, "1st_slot", server.Version, SlotOptions{Failover: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if snapshot != "" {
 		t.Errorf("got snapshot %q without asking", snapshot)
 	}
@@ -136,16 +129,14 @@ func TestSlotLifeCycle(t *testing.T) {
 	_, _, err = CreateSlot(ctx, repl, "1st_slot", server.Version, SlotOptions{})
 	wantConfig(t, err)
 
-	if err := DropSlot(ctx, conn, "1st_slot"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, DropSlot(ctx, conn, "1st_slot"))
 	if _, ok, err := ReadSlot(ctx, conn, "1st_slot"); ok || err != nil {
 		t.Fatalf("found a slot after it was dropped: %v, %v", ok, err)
 	}
 }
 
 func TestCreateSlotRefused(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, state string
 		settings    []pgtest.Option
 		prepare     []string
@@ -154,8 +145,7 @@ func TestCreateSlotRefused(t *testing.T) {
 			[]pgtest.Option{pgtest.Setting("wal_level", "logical"), pgtest.Setting("max_replication_slots", "1")},
 			[]string{`SELECT pg_create_physical_replication_slot('other')`}},
 		{"wal_level too low", "55000", []pgtest.Option{pgtest.Setting("wal_level", "replica")}, nil},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := pgtest.Start(t, tt.settings...)
 			server.Exec(t, tt.prepare...)

@@ -49,9 +49,17 @@ type Snapshot struct {
 // returns. An error of fn is returned unwrapped and, as canceling ctx does,
 // closes conn.
 func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.Row) error) error {
-	err := readSnapshot(ctx, conn.PgConn(), s, fn)
-	if f, ok := errors.AsType[*callbackError](err); ok {
-		return f.err
+	var stopped error // of fn, which is returned untouched
+	err := inSnapshot(ctx, conn.PgConn(), s, func(r *pg.Row) error {
+		stopped = fn(r)
+		return stopped
+	})
+	// After an error the transaction is open still, or the connection closed.
+	if _, endErr := conn.PgConn().Exec(ctx, "ROLLBACK").ReadAll(); err == nil {
+		err = endErr
+	}
+	if stopped != nil {
+		return stopped
 	}
 	if err != nil {
 		err = fmt.Errorf("read snapshot of %s: %w", s.Table, err)
@@ -71,21 +79,6 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.R
 // routineRowSecurity is where the server refuses to read a table of which a
 // policy would hide rows (rls.c). The code is that of any missing privilege.
 const routineRowSecurity = "check_enable_rls"
-
-// callbackError carries an error of the caller's function through untouched.
-type callbackError struct{ err error }
-
-func (e *callbackError) Error() string { return e.err.Error() }
-
-func readSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row) error) error {
-	err := inSnapshot(ctx, conn, s, fn)
-
-	// After an error the transaction is open still, or the connection closed.
-	if _, endErr := conn.Exec(ctx, "ROLLBACK").ReadAll(); err == nil {
-		err = endErr
-	}
-	return err
-}
 
 func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row) error) error {
 	at, err := beginSnapshot(ctx, conn, s.Name)
@@ -179,7 +172,7 @@ func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) 
 	return func(values [][]byte) error {
 		pg.CopyText(row.Values, values)
 		if err := fn(&row); err != nil {
-			return &callbackError{err}
+			return err
 		}
 		row.Position.Seq++
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -35,9 +36,7 @@ func readAll(t *testing.T, conn *pgx.Conn, name string, from pg.Position) []stri
 		lines = append(lines, line)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return lines
 }
 
@@ -47,7 +46,7 @@ func TestReadSnapshotOrder(t *testing.T) {
 		b7 = `'0198b2c0-0000-7000-8000-000000000002'`
 		a7 = `'0198b2c0-0000-7000-8000-000000000001'`
 	)
-	tests := []struct {
+	for _, tt := range []struct {
 		name, table, rows string
 		want              []string
 	}{
@@ -64,8 +63,7 @@ func TestReadSnapshotOrder(t *testing.T) {
 		{"text form of the stream", `b bytea, t timestamptz, i interval, f float8`,
 			`('\x00ff', '2026-01-02 03:04:05+02', '1 day 2 hours', 0.1)`,
 			[]string{`0/7/3 t:\x00ff t:2026-01-02 01:04:05+00 t:1 day 02:00:00 t:0.1`}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (`+tt.table+`)`)
 			if tt.rows != "" {
@@ -87,9 +85,7 @@ func TestReadSnapshotOfASlot(t *testing.T) {
 	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1), (2)`)
 	repl := replication(t, url)
 	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "snap", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (3)`)
 
 	got := readAll(t, conn, name, pg.Position{CommitLSN: consistent})
@@ -101,22 +97,19 @@ func TestReadSnapshotOfASlot(t *testing.T) {
 
 func TestReadSnapshotStops(t *testing.T) {
 	stop := errors.New("stop here")
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		fn   func(context.CancelFunc) error
 		want error
 	}{
 		{"on the caller's error", func(context.CancelFunc) error { return stop }, stop},
 		{"on cancelation", func(cancel context.CancelFunc) error { cancel(); return nil }, context.Canceled},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE outbox (id int PRIMARY KEY, v text)`,
 				`INSERT INTO outbox SELECT i, repeat('x', 10000) FROM generate_series(1, 5000) i`)
 			rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			ctx, cancel := context.WithCancel(pgtest.Context(t))
 			defer cancel()
 			err = ReadSnapshot(ctx, conn, Snapshot{Table: outbox, Relation: rel}, func(*pg.Row) error { return tt.fn(cancel) })
@@ -144,9 +137,7 @@ func TestReadSnapshotNeedsTheRightToRead(t *testing.T) {
 	pgtest.Execute(t, conn, `CREATE ROLE snapshot_poor`)
 	pgtest.Execute(t, conn, `SET ROLE snapshot_poor`)
 	rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	err = ReadSnapshot(pgtest.Context(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
 	want := `GRANT SELECT ON "public"."outbox" TO "` + conn.Config().User + `";`
 	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != want {
@@ -160,9 +151,7 @@ func TestReadSnapshotHidesNoRows(t *testing.T) {
 		`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`, `DROP ROLE IF EXISTS snapshot_bound`, `CREATE ROLE snapshot_bound`,
 		`GRANT SELECT ON outbox TO snapshot_bound`, `SET ROLE snapshot_bound`)
 	rel, _, err := ReadColumns(pgtest.Context(t), conn, outbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	err = ReadSnapshot(pgtest.Context(t), conn, Snapshot{Table: outbox, Relation: rel}, nil)
 	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "BYPASSRLS") {
 		t.Errorf("%v, remedy %q; want a configuration error", err, failure.RemedyOf(err))

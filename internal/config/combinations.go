@@ -100,23 +100,7 @@ func (l *loader) validateRouting() {
 	if err == nil && l.cfg.Source.Mode == ModeMessage {
 		err = router.BindMessages(len(l.cfg.Source.Tables) == 0)
 	}
-	for _, err := range split(err) {
-		l.problems.List = append(l.problems.List, Problem{Key: l.name(""), Text: err.Error(), Remedy: failure.RemedyOf(err)})
+	for _, err := range failure.Split(err) {
+		l.add(Problem{Key: l.name(""), Text: err.Error(), Remedy: failure.RemedyOf(err)})
 	}
-}
-
-// split undoes errors.Join.
-func split(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, split(e)...)
-	}
-	return all
 }

@@ -1,6 +1,11 @@
 // Package config holds the connector's whole configuration in one struct: its
 // defaults, where it is read from, its validation and its redaction.
 //
+// The loader is our own. It tells the line of each value, all problems at once
+// with a remedy each, and never a secret; it merges pipelines, variables and flags
+// by the yaml tags of the parts' options alone. Libraries for configuration do not:
+// they decode first, so that 0123 is a number by then, and stop at one error.
+//
 // Invariants:
 //
 //  1. A Config returned by Load has passed Validate: no other package checks a

@@ -24,7 +24,7 @@ func (l *loader) readFile(path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		l.unread = true
-		l.fileProblem(path, "cannot be read: "+setting.Reason(err), "name a readable file with -c or CDC_OUTBOX_CONFIG")
+		l.add(Problem{Origin: path, Text: "cannot be read: " + setting.Reason(err), Remedy: "name a readable file with -c or CDC_OUTBOX_CONFIG"})
 		return
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -34,20 +34,16 @@ func (l *loader) readFile(path string) {
 		return
 	case err != nil:
 		l.unread = true
-		l.fileProblem(path, "is not YAML: "+syntaxProblem(err), "correct the syntax near the line named; quote values with special characters")
+		l.add(Problem{Origin: path, Text: "is not YAML: " + syntaxProblem(err), Remedy: "mend the syntax near the line named; quote values with special characters"})
 		return
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		l.fileProblem(path, "has more than one YAML document", "keep what is above the second ---")
+		l.add(Problem{Origin: path, Text: "has more than one YAML document", Remedy: "keep what is above the second ---"})
 	}
 	if root := resolve(document.Content[0]); root.Kind != yaml.MappingNode && !isNull(root) {
 		l.unread = true
 	}
 	l.section(path, "", document.Content[0])
-}
-
-func (l *loader) fileProblem(path, text, remedy string) {
-	l.problems.List = append(l.problems.List, Problem{Origin: path, Text: text, Remedy: remedy})
 }
 
 // syntaxProblem is the YAML library's message without what it quotes from the
@@ -78,9 +74,7 @@ func (l *loader) section(path, prefix string, node *yaml.Node) {
 		name, value := node.Content[i], node.Content[i+1]
 		key := join(prefix, name.Value)
 		if line, ok := seen[key]; ok {
-			l.problems.List = append(l.problems.List, Problem{
-				Origin: at(path, name), Key: l.name(printableKey(key)), Text: fmt.Sprintf("is set twice, first on line %d", line), Remedy: "keep one",
-			})
+			l.add(Problem{Origin: at(path, name), Key: l.name(printableKey(key)), Text: fmt.Sprintf("is set twice, first on line %d", line), Remedy: "keep one"})
 			continue
 		}
 		seen[key] = name.Line

@@ -146,6 +146,8 @@ func (l *loader) chooseSink() {
 	}
 }
 
+func (l *loader) add(p Problem) { l.problems.List = append(l.problems.List, p) }
+
 // report adds a problem of a key, unless the key has one already: a value that
 // could not be read is not judged.
 func (l *loader) report(key, text, remedy string) {
@@ -159,9 +161,7 @@ func (l *loader) report(key, text, remedy string) {
 	}
 	g.failed = true
 	l.given[key] = g
-	l.problems.List = append(l.problems.List, Problem{
-		Origin: g.origin, Key: name, Value: g.shown, Text: text, Remedy: remedy,
-	})
+	l.add(Problem{Origin: g.origin, Key: name, Value: g.shown, Text: text, Remedy: remedy})
 }
 
 // reportError reports an error with its own remedy.
@@ -176,5 +176,5 @@ func (l *loader) reportError(key string, err error) {
 // unknown adds a problem about a key that does not exist. Its value is never
 // shown: it may be the secret of a mistyped key.
 func (l *loader) unknown(origin, key, remedy string) {
-	l.problems.List = append(l.problems.List, Problem{Origin: origin, Key: l.name(key), Text: "unknown key", Remedy: remedy})
+	l.add(Problem{Origin: origin, Key: l.name(key), Text: "unknown key", Remedy: remedy})
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -44,18 +43,6 @@ func TestLoad(t *testing.T) {
 		})
 	}
 }
-
-func TestLoadErrorHasItsClass(t *testing.T) {
-	_, err := Load(Options{})
-	problems, ok := errors.AsType[*Problems](err)
-	if !ok || failure.ClassOf(err) != failure.Config {
-		t.Fatalf("Load = %#v, want Problems of class Config", err)
-	}
-	if len(problems.List) != 1 || problems.List[0].Key != "source.url" || problems.List[0].Remedy == "" {
-		t.Errorf("problems = %+v, want source.url with a remedy", problems.List)
-	}
-}
-
 func TestLoadCompilesRoutingOnlyOfAGoodConfiguration(t *testing.T) {
 	bad := []string{"source.url=postgres:///app", "route.regex=("}
 	_, err := Load(Options{Set: bad})
@@ -77,9 +64,7 @@ func TestLoadWithoutAFile(t *testing.T) {
 func TestDefaultIsValidOnceThereIsAURL(t *testing.T) {
 	cfg := Default()
 	cfg.Source.URL = "postgres:///app"
-	if err := cfg.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, cfg.Validate())
 	cfg.Sink.Kafka = nil
 	if err := cfg.Validate(); err == nil {
 		t.Error("a configuration without a sink is valid")
@@ -102,9 +87,7 @@ func FuzzLoad(f *testing.F) {
 		if strings.Contains(text, "file:") {
 			t.Skip("would read files of this machine")
 		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := Load(Options{
 			File:    path,
 			Environ: []string{"SECRET=xyzzy-1", "CDC_OUTBOX_SINK_KAFKA_SASL_PASSWORD=xyzzy-2"},
@@ -120,9 +103,7 @@ func FuzzLoad(f *testing.F) {
 func optionsIn(t *testing.T, file string) Options {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	opts := Options{File: file}
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
@@ -161,9 +142,7 @@ func dump(t *testing.T, cfg *Config) string {
 func compare(t *testing.T, golden, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 		return
 	}
 	want, err := os.ReadFile(golden)

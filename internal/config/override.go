@@ -27,21 +27,17 @@ var foreignVariable = regexp.MustCompile(`^CDC_OUTBOX_(CONFIG|PG_BIN|IDEMPOTENCY
 func (l *loader) readEnvironment(environ []string) {
 	keys := map[string]bool{}
 	var names []string
-	for _, key := range l.fields.keys {
-		name := environmentName(key)
-		keys[name] = true
-		names = append(names, name)
-		if text, ok := l.environ[name]; ok {
-			l.override("environment variable "+name, l.fields.byKey[key], text)
+	for _, section := range append([]string{""}, l.pipelineNames()...) {
+		if section != "" {
+			section = join(pipelinesKey, section)
 		}
-	}
-	for _, pipeline := range l.pipelineNames() {
 		for _, key := range l.fields.keys {
-			name := environmentName(join(join(pipelinesKey, pipeline), key))
+			name := environmentName(join(section, key))
 			keys[name] = true
 			names = append(names, name)
 		}
 	}
+	l.readVariables()
 	for _, assignment := range environ {
 		name, _, _ := strings.Cut(assignment, "=")
 		if !strings.HasPrefix(name, environmentPrefix) || keys[name] || foreignVariable.MatchString(name) {
@@ -51,7 +47,17 @@ func (l *loader) readEnvironment(environ []string) {
 		if known := nearest.To(name, names); known != "" {
 			remedy = "did you mean " + known + "?"
 		}
-		l.problems.List = append(l.problems.List, Problem{Origin: "environment variable " + name, Text: "names no configuration key", Remedy: remedy})
+		l.add(Problem{Origin: "environment variable " + name, Text: "names no configuration key", Remedy: remedy})
+	}
+}
+
+// readVariables merges the variables of the level that is being read.
+func (l *loader) readVariables() {
+	for _, key := range l.fields.keys {
+		name := environmentName(l.name(key))
+		if text, ok := l.environ[name]; ok {
+			l.override("environment variable "+name, l.fields.byKey[key], text)
+		}
 	}
 }
 
@@ -61,7 +67,7 @@ func (l *loader) readFlags(set []string) {
 	for _, assignment := range set {
 		key, text, ok := strings.Cut(assignment, "=")
 		if !ok {
-			l.problems.List = append(l.problems.List, Problem{Origin: flagOrigin, Text: "wants key=value", Remedy: "for example --set log.level=debug"})
+			l.add(Problem{Origin: flagOrigin, Text: "wants key=value", Remedy: "for example --set log.level=debug"})
 			continue
 		}
 		if _, ok := l.pipelineOf(key); ok {

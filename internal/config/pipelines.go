@@ -60,7 +60,7 @@ func (l *loader) readPipelines(path, origin string, node *yaml.Node) {
 	for i := 0; i < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
 		problem := func(text, remedy string) {
-			l.problems.List = append(l.problems.List, Problem{
+			l.add(Problem{
 				Origin: at(path, name), Key: printableKey(join(pipelinesKey, name.Value)), Text: text, Remedy: remedy,
 			})
 		}
@@ -100,12 +100,7 @@ func (l *loader) overlay(opts Options, pipeline string) {
 			l.section(opts.File, "", p.node)
 		}
 	}
-	for _, key := range l.fields.keys {
-		name := environmentName(l.name(key))
-		if text, ok := l.environ[name]; ok {
-			l.override("environment variable "+name, l.fields.byKey[key], text)
-		}
-	}
+	l.readVariables()
 	for _, assignment := range opts.Set {
 		key, text, _ := strings.Cut(assignment, "=")
 		if key, ok := strings.CutPrefix(key, l.name("")+"."); ok {
@@ -212,7 +207,7 @@ func (l *loader) validatePipelines() {
 	for _, p := range l.cfg.Pipelines {
 		for _, at := range p.Config.places() {
 			if other, ok := taken[at]; ok {
-				l.problems.List = append(l.problems.List, Problem{
+				l.add(Problem{
 					Key: pipelinesKey + "." + p.Name + "." + at.key, Value: fmt.Sprintf("%q", at.value),
 					Text: "is that of pipeline " + other + " too", Remedy: at.remedy,
 				})
@@ -226,7 +221,7 @@ func (l *loader) validatePipelines() {
 		}
 		for _, at := range p.Config.polled() {
 			if other, ok := taken[at]; ok {
-				l.problems.List = append(l.problems.List, Problem{
+				l.add(Problem{
 					Key: pipelinesKey + "." + p.Name + ".retention.after", Value: fmt.Sprintf("%q", p.Config.Retention.After),
 					Text:   "is for rows of " + at.value + " that pipeline " + other + ", which polls, may not have published",
 					Remedy: "set it to 0s here, and source.poll.after_publish: delete there",

@@ -48,10 +48,9 @@ type Problems struct {
 // Error implements error, with a line for each problem and one for its remedy.
 func (p *Problems) Error() string {
 	var b strings.Builder
-	b.WriteString("the configuration has 1 problem")
-	if n := len(p.List); n != 1 {
-		b.Reset()
-		fmt.Fprintf(&b, "the configuration has %d problems", n)
+	fmt.Fprintf(&b, "the configuration has %d problem", len(p.List))
+	if len(p.List) != 1 {
+		b.WriteString("s")
 	}
 	for _, problem := range p.List {
 		b.WriteString("\n  " + problem.String())

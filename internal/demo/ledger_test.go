@@ -35,55 +35,24 @@ func TestLedger(t *testing.T) {
 		verdict string // a part of it; empty: all is well
 		want    report
 	}{
-		{
-			name:    "all arrive",
-			history: history{committed(0, "a", 1), record(3, "a", "1"), committed(4, "b", 1), record(5, "b", "1")},
-			want:    report{committed: 2, arrived: 2, keys: 1, median: time.Millisecond, p99: 3 * time.Millisecond},
-		},
-		{
-			name:    "the record overtakes the news of its commit",
-			history: history{record(0, "a", "1"), committed(1, "a", 1)},
-			want:    report{committed: 1, arrived: 1, keys: 1},
-		},
-		{
-			name:    "keys may overtake each other",
-			history: history{committed(0, "a", 1), committed(0, "b", 2), record(0, "b", "2"), record(0, "a", "1")},
-			want:    report{committed: 2, arrived: 2, keys: 2},
-		},
-		{
-			name:    "a duplicate is counted and allowed",
-			history: history{committed(0, "a", 1), record(0, "a", "1"), record(0, "a", "1")},
-			want:    report{committed: 1, arrived: 1, duplicates: 1, keys: 1},
-		},
-		{
-			name:    "nothing rolled back arrives",
-			history: history{rolledBack(0, "a", 1)},
-			want:    report{rolledBack: 1},
-		},
-		{
-			name:    "one is missing",
-			history: history{committed(0, "a", 1)},
-			verdict: "1 of 1 committed events did not arrive",
-			want:    report{committed: 1, keys: 1},
-		},
-		{
-			name:    "a rolled-back event arrives",
-			history: history{rolledBack(0, "a", 1), record(0, "a", "1")},
-			verdict: "rolled-back events arrived",
-			want:    report{rolledBack: 1, ghosts: 1},
-		},
-		{
-			name:    "the events of a key change places",
-			history: history{committed(0, "a", 1), committed(0, "b", 1), record(0, "b", "1"), record(0, "a", "1")},
-			verdict: "out of order",
-			want:    report{committed: 2, arrived: 2, keys: 1, disorder: 2},
-		},
-		{
-			name:    "an event has another one's key",
-			history: history{committed(0, "a", 1), record(0, "a", "2")},
-			verdict: "wrong key",
-			want:    report{committed: 1, arrived: 1, keys: 1, disorder: 1},
-		},
+		{"all arrive", history{committed(0, "a", 1), record(3, "a", "1"), committed(4, "b", 1), record(5, "b", "1")}, "",
+			report{committed: 2, arrived: 2, keys: 1, median: time.Millisecond, p99: 3 * time.Millisecond}},
+		{"the record overtakes the news of its commit", history{record(0, "a", "1"), committed(1, "a", 1)}, "",
+			report{committed: 1, arrived: 1, keys: 1}},
+		{"keys may overtake each other", history{committed(0, "a", 1), committed(0, "b", 2), record(0, "b", "2"), record(0, "a", "1")}, "",
+			report{committed: 2, arrived: 2, keys: 2}},
+		{"a duplicate is counted and allowed", history{committed(0, "a", 1), record(0, "a", "1"), record(0, "a", "1")}, "",
+			report{committed: 1, arrived: 1, duplicates: 1, keys: 1}},
+		{"nothing rolled back arrives", history{rolledBack(0, "a", 1)}, "",
+			report{rolledBack: 1}},
+		{"one is missing", history{committed(0, "a", 1)}, "1 of 1 committed events did not arrive",
+			report{committed: 1, keys: 1}},
+		{"a rolled-back event arrives", history{rolledBack(0, "a", 1), record(0, "a", "1")}, "rolled-back events arrived",
+			report{rolledBack: 1, ghosts: 1}},
+		{"the events of a key change places", history{committed(0, "a", 1), committed(0, "b", 1), record(0, "b", "1"), record(0, "a", "1")}, "out of order",
+			report{committed: 2, arrived: 2, keys: 1, disorder: 2}},
+		{"an event has another one's key", history{committed(0, "a", 1), record(0, "a", "2")}, "wrong key",
+			report{committed: 1, arrived: 1, keys: 1, disorder: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLedger()

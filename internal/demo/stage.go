@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/orders"
@@ -103,28 +106,19 @@ func (s *stage) configure() error {
 // awaitStreaming returns once the connector reads its slot. Rows committed
 // earlier would not be published: the slot begins where it is created.
 func (s *stage) awaitStreaming(ctx, failed context.Context) error {
-	deadline := time.NewTimer(connectTimeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	limited, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	err := await.Ready(limited, failed.Done(), func(ctx context.Context) error {
 		var active bool
 		err := s.shop.QueryRow(ctx,
 			"SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active AND confirmed_flush_lsn IS NOT NULL)",
 			s.config.Source.Slot).Scan(&active)
-		if err != nil || active {
-			return err
+		if err == nil && !active {
+			err = errors.New("the connector does not read its replication slot")
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-failed.Done():
-			return context.Cause(failed)
-		case <-deadline.C:
-			return errors.New("the connector does not start to read its replication slot")
-		}
-	}
+		return err
+	})
+	return cmp.Or(ctx.Err(), err)
 }
 
 // write runs the order service until it committed the number of events, for 0
@@ -146,23 +140,11 @@ func (s *stage) write(ctx context.Context, events int, wait time.Duration, chang
 		case <-ctx.Done():
 			return nil
 		}
-		if wait > 0 && !pause(ctx, wait) {
+		if wait > 0 && backoff.Sleep(ctx, wait) != nil {
 			return nil
 		}
 	}
 	return nil
-}
-
-// pause waits and reports whether ctx is still alive.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // close removes whatever was set up.

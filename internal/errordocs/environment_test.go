@@ -23,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -44,9 +45,14 @@ type environment struct {
 	brokers []string
 }
 
-func newEnvironment(t *testing.T, program string) *environment {
-	url := pgtest.Shared(t).NewDatabase(t)
-	e := &environment{t: t, program: program, dir: t.TempDir(), sound: url, url: url}
+func newEnvironment(t *testing.T, program string, offline bool) *environment {
+	e := &environment{t: t, program: program, dir: t.TempDir(), sound: "postgres://cdc:pw@localhost:5432/app", brokers: []string{"localhost:9092"}}
+	if offline {
+		e.url = e.sound
+		return e
+	}
+	e.sound = pgtest.Shared(t).NewDatabase(t)
+	e.url = e.sound
 	e.createTable()
 	e.useCluster()
 	return e
@@ -68,9 +74,7 @@ func (e *environment) insert(aggregate, key, payload string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, e.sound)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	defer conn.Close(ctx)
 	for _, sql := range []string{
 		`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`,
@@ -81,9 +85,7 @@ func (e *environment) insert(aggregate, key, payload string) {
 		}
 	}
 	_, err = conn.Exec(ctx, `INSERT INTO outbox VALUES ('0198b2c0-0000-7000-8000-000000000001', $1, $2, 'Placed', $3)`, aggregate, key, payload)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 }
 
 // useServer moves to a server of its own with a setting.
@@ -96,9 +98,7 @@ func (e *environment) useServer(name, value string) {
 // useCluster moves to another Kafka cluster.
 func (e *environment) useCluster(opts ...kfake.Opt) {
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	e.t.Cleanup(c.Close)
 	e.brokers = c.ListenAddrs()
 }
@@ -119,18 +119,14 @@ func (e *environment) asPoorRole() {
 	e.exec(`CREATE ROLE cdc LOGIN PASSWORD 'pw'`)
 	e.t.Cleanup(func() { pgtest.Shared(e.t).Exec(e.t, `DROP ROLE cdc`) })
 	u, err := url.Parse(e.url)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	u.User = url.UserPassword("cdc", "pw")
 	e.url = u.String()
 }
 
 func (e *environment) parsed() *url.URL {
 	u, err := url.Parse(e.sound)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	return u
 }
 
@@ -164,9 +160,7 @@ func (e *environment) configFile() string {
 	text := fmt.Sprintf("source:\n  url: %s\nsink:\n  kafka:\n    brokers: [%s]\nhttp:\n  listen: \"\"\n%s",
 		e.url, strings.Join(e.brokers, ", "), e.more)
 	path := filepath.Join(e.dir, "cdc-outbox.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -245,9 +239,7 @@ func (e *environment) start(ctx context.Context, in badInput, found func(map[str
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	lines := bufio.NewScanner(stderr)
 	var all []string
 	for ok := false; !ok; {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -42,7 +43,7 @@ func TestErrors(t *testing.T) {
 				rows.WriteString(oldRow(string(old), in.input))
 				t.Skip("no name server says that the host does not exist")
 			}
-			e := newEnvironment(t, program)
+			e := newEnvironment(t, program, in.offline)
 			if in.prepare != nil {
 				in.prepare(e)
 			}
@@ -54,9 +55,7 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	if *update {
-		if err := os.WriteFile(document, []byte(introduction+rows.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(document, []byte(introduction+rows.String()), 0o644))
 	}
 }
 

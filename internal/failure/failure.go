@@ -81,3 +81,19 @@ func Join(errs ...error) error {
 	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(ClassOf(b), ClassOf(a)) })
 	return errors.Join(errs...)
 }
+
+// Split lists the errors that are joined in err, at any depth; none for nil.
+func Split(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, Split(e)...)
+	}
+	return all
+}

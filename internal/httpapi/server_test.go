@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,9 +65,7 @@ func TestEndpoints(t *testing.T) {
 			if got := answer.Header().Get("Content-Type"); got != tt.contentType {
 				t.Errorf("content type %q, want %q", got, tt.contentType)
 			}
-			if !strings.Contains(answer.Body.String(), tt.body) {
-				t.Errorf("body %q has no %q", answer.Body, tt.body)
-			}
+			must.Contain(t, answer.Body.String(), tt.body)
 			if tt.contentType == "application/json" && !json.Valid(answer.Body.Bytes()) {
 				t.Errorf("body %q is not JSON", answer.Body)
 			}
@@ -84,8 +82,8 @@ func TestServeUntilTheContextEnds(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
 
-	if code := get(t, "http://"+s.Addr().String()+"/livez"); code != http.StatusOK {
-		t.Errorf("/livez answers %d", code)
+	if code, body, err := Ask(t.Context(), s.Addr().String(), "/livez"); code != http.StatusOK || len(body) == 0 {
+		t.Errorf("/livez answers %d, %q, %v", code, body, err)
 	}
 	cancel()
 	select {
@@ -98,12 +96,8 @@ func TestServeUntilTheContextEnds(t *testing.T) {
 	}
 	// The address is free again.
 	again, err := Listen(s.Addr().String(), fixed{}, metrics.New("", "").Gatherer(), zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
+	must.OK(t, again.Close())
 }
 
 func TestServeWithAContextThatHasEnded(t *testing.T) {
@@ -116,9 +110,7 @@ func TestServeWithAContextThatHasEnded(t *testing.T) {
 
 func TestServeReportsABrokenListener(t *testing.T) {
 	s := listen(t)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("Serve = %v, want an error that names http.listen", err)
 	}
@@ -139,9 +131,7 @@ func TestListenFailureIsAConfigurationError(t *testing.T) {
 			if !strings.Contains(err.Error(), "http.listen") || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("error %q does not name http.listen and %q", err, tt.text)
 			}
-			if !strings.Contains(failure.RemedyOf(err), tt.remedy) {
-				t.Errorf("remedy %q has no %q", failure.RemedyOf(err), tt.remedy)
-			}
+			must.Contain(t, failure.RemedyOf(err), tt.remedy)
 		})
 	}
 }
@@ -149,20 +139,6 @@ func TestListenFailureIsAConfigurationError(t *testing.T) {
 func listen(t *testing.T) *Server {
 	t.Helper()
 	s, err := Listen("127.0.0.1:0", fixed{}, metrics.New("", "").Gatherer(), zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
-}
-
-func get(t *testing.T, url string) int {
-	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-	answer, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	_, _ = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode
 }

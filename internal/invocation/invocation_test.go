@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,9 +39,7 @@ func TestIn(t *testing.T) {
 				t.Errorf("a second time: %s", again)
 			}
 			encoded, err := json.Marshal(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var decoded string
 			if err := json.Unmarshal([]byte(tt.in.InJSON(string(encoded))), &decoded); err != nil || decoded != tt.want {
 				t.Errorf("in JSON: %s, %v", decoded, err)

@@ -99,7 +99,7 @@ func (r running) shows(line string) func() bool {
 // is, looks in the wrong place.
 func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	must.Do(t, nobody.Close())
+	must.OK(t, nobody.Close())
 	cfg := kafkaConfig(t, "postgres://u@"+nobody.Addr().String()+"/db", "no_store", kafkatest.Start(t).Brokers...)
 	cfg.Checkpoint.Store = store.StorePostgres
 	c := start(t, cfg)

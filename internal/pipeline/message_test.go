@@ -64,7 +64,7 @@ func TestRecordsOfMessagesAreThoseOfRows(t *testing.T) {
 // record is an event as printed, without its origin.
 func record(t *testing.T, line string) (event map[string]any) {
 	t.Helper()
-	must.Do(t, json.Unmarshal([]byte(line), &event))
+	must.OK(t, json.Unmarshal([]byte(line), &event))
 	delete(event, "table")
 	delete(event, "seq")
 	return event

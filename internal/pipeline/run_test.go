@@ -97,7 +97,7 @@ func TestRunPublishesAnswersAndDrains(t *testing.T) {
 		t.Fatalf("Run = %v", err)
 	}
 	var event struct{ Topic, Key, Value string }
-	must.Do(t, json.Unmarshal([]byte(c.stdout.String()), &event))
+	must.OK(t, json.Unmarshal([]byte(c.stdout.String()), &event))
 	if event.Topic != "outbox.event.order" || event.Key != "o-1" || event.Value != `{"n": 1}` {
 		t.Errorf("published %+v", event)
 	}

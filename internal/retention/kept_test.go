@@ -95,7 +95,7 @@ func (k kept) insert(typ, age string) {
 func (k kept) end() uint64 {
 	k.t.Helper()
 	var text string
-	must.Do(k.t, k.conn.QueryRow(k.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&text))
+	must.OK(k.t, k.conn.QueryRow(k.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&text))
 	lsn := must.Get(pglogrepl.ParseLSN(text))(k.t)
 	return uint64(lsn)
 }
@@ -121,7 +121,7 @@ func (k kept) count(where string) int64 { return k.value(`SELECT count(*) FROM o
 
 func (k kept) value(query string) (n int64) {
 	k.t.Helper()
-	must.Do(k.t, k.conn.QueryRow(k.t.Context(), query).Scan(&n))
+	must.OK(k.t, k.conn.QueryRow(k.t.Context(), query).Scan(&n))
 	return n
 }
 

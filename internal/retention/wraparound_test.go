@@ -73,7 +73,7 @@ func newAged(t *testing.T) *aged {
 	url := server.NewDatabase(t)
 	pgtest.Exec(t, url, outbox.Schema)
 	a := &aged{kept: kept{t: t, conn: connect(t, url)}, server: server, url: url, tool: tool}
-	must.Do(t, a.conn.QueryRow(t.Context(), `SHOW data_directory`).Scan(&a.data))
+	must.OK(t, a.conn.QueryRow(t.Context(), `SHOW data_directory`).Scan(&a.data))
 	if _, err := os.Stat(a.data); err != nil {
 		t.Skip("the server's files are not on this machine")
 	}
@@ -109,8 +109,8 @@ func (a *aged) addCommitLog(xid string, uid, gid int) {
 	var n int64
 	must.Get(fmt.Sscan(xid, &n))(a.t)
 	path := filepath.Join(a.data, "pg_xact", fmt.Sprintf("%04X", n/perFile))
-	must.Do(a.t, os.WriteFile(path, make([]byte, fileSize), 0o600))
-	must.Do(a.t, os.Chown(path, uid, gid))
+	must.OK(a.t, os.WriteFile(path, make([]byte, fileSize), 0o600))
+	must.OK(a.t, os.Chown(path, uid, gid))
 }
 
 // freeze makes all rows of the server independent of their writers' ids.

@@ -14,13 +14,12 @@ import (
 )
 
 func TestStoreKey(t *testing.T) {
-	tests := []struct{ name, url, key, want string }{
+	for _, tt := range []struct{ name, url, key, want string }{
 		{"database and slot", "postgres://cdc@db/app", "", "app/s"},
 		{"the user's database", "postgres://cdc@db", "", "cdc/s"},
 		{"keywords", "host=db user=cdc dbname='my app'", "", "my app/s"},
 		{"by name", "postgres://cdc@db/app", "orders", "orders"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.Default()
 			cfg.Source.URL, cfg.Source.Slot, cfg.Checkpoint.Key = setting.Secret(tt.url), "s", tt.key
@@ -32,7 +31,7 @@ func TestStoreKey(t *testing.T) {
 }
 
 func TestOpenStore(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		change func(*config.Config)
 		class  failure.Class
@@ -47,8 +46,7 @@ func TestOpenStore(t *testing.T) {
 		{"PostgreSQL down", func(c *config.Config) { c.Checkpoint.Store = store.StorePostgres },
 			failure.Transient, "start PostgreSQL, or correct host and port in source.url"},
 		{"missing CA", func(c *config.Config) { c.Sink.Kafka.TLS.CAFile = "no-such-file" }, failure.Config, ""},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.Default()
 			cfg.Source.URL = "postgres://cdc@127.0.0.1:1/app"

@@ -36,7 +36,7 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	}
 	f.up()
 	w.published(10)
-	must.Do(t, in.stop())
+	must.OK(t, in.stop())
 	w.wantInOrder(1, 10)
 	if got := len(w.topic.all()); got != 10 {
 		t.Errorf("%d records for 10 rows", got)
@@ -70,7 +70,7 @@ func TestSuspendedInstance(t *testing.T) {
 	}
 	w.await("all of them", func() bool { return w.count("NOT published") == 0 && len(w.topic.values("k0")) == 30 })
 	for _, in := range []*instance{old, spare} {
-		must.Do(t, in.stop())
+		must.OK(t, in.stop())
 	}
 	w.wantInOrder(1, 30)
 	if got := len(w.topic.all()); got > 40 {
@@ -130,7 +130,7 @@ func TestServerRestarts(t *testing.T) {
 		w.conn = w.connect()
 	}
 	w.await("all rows", func() bool { return w.count("NOT published") == 0 })
-	must.Do(t, in.stop())
+	must.OK(t, in.stop())
 	w.wantInOrder(5, total)
 }
 
@@ -160,7 +160,7 @@ func TestStopFinishesTheBatch(t *testing.T) {
 	f.awaitDelivery(t)
 	in.cancel()
 	f.up()
-	must.Do(t, in.end())
+	must.OK(t, in.end())
 	if n := w.count("published"); n != 5 || len(w.topic.all()) != 5 {
 		t.Errorf("%d rows marked and %d records after the stop, want 5", n, len(w.topic.all()))
 	}
@@ -175,7 +175,7 @@ func TestStopGivesUp(t *testing.T) {
 	w.insert(w.conn, "k0", 0)
 	in := w.start(f)
 	f.awaitDelivery(t)
-	must.Do(t, in.stop())
+	must.OK(t, in.stop())
 	if n := w.count("published"); n != 0 {
 		t.Errorf("%d rows are marked, although nothing was delivered", n)
 	}
@@ -265,7 +265,7 @@ func TestOutagesShow(t *testing.T) {
 			SELECT 'order', n::text, 'Placed', '1' FROM generate_series(1, %d) n`, n))
 	}
 	sessions := func(query string) (n int) {
-		must.Do(t, w.conn.QueryRow(w.ctx(), query).Scan(&n))
+		must.OK(t, w.conn.QueryRow(w.ctx(), query).Scan(&n))
 		return n
 	}
 	f := newFault()

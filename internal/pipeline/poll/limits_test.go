@@ -70,7 +70,7 @@ func TestRoleWithTheLeastPrivileges(t *testing.T) {
 			w.insert(w.conn, "k0", 0)
 			in := w.start(nil)
 			w.published(1)
-			must.Do(t, in.stop())
+			must.OK(t, in.stop())
 			w.exec(w.conn, "REVOKE UPDATE ON outbox FROM "+role, "REVOKE ALL ON outbox FROM "+role, "GRANT SELECT ON outbox TO "+role)
 			w.insert(w.conn, "k0", 1)
 			err := w.start(nil).end()
@@ -226,7 +226,7 @@ func TestConfiguredColumns(t *testing.T) {
 	w.exec(w.conn, `INSERT INTO outbox SELECT gen_random_uuid(), 'order', 'k0', 'Placed', n::text, false, NULL, 5 - n / 2, n FROM generate_series(0, 9) n`)
 	in := w.start(nil)
 	w.await("the events", func() bool { return w.count("sent AND sent_on IS NOT NULL") == 10 })
-	must.Do(t, in.stop())
+	must.OK(t, in.stop())
 	if got := w.topic.values("k0"); !slices.Equal(got, []string{"8", "9", "6", "7", "4", "5", "2", "3", "0", "1"}) {
 		t.Errorf("published %v", got)
 	}

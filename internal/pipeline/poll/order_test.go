@@ -53,7 +53,7 @@ func TestTransactionsThatTakeTurns(t *testing.T) {
 			}()
 			w.await("the second to wait", func() bool { return w.waiting() == 1 })
 			w.exec(first, "COMMIT")
-			must.Do(t, <-waited)
+			must.OK(t, <-waited)
 			w.insert(second, "k0", 2)
 			w.exec(second, "COMMIT")
 			w.start(nil)
@@ -68,7 +68,7 @@ func TestTransactionsThatTakeTurns(t *testing.T) {
 // waiting counts sessions that wait for a lock.
 func (w *world) waiting() (n int) {
 	w.t.Helper()
-	must.Do(w.t, w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n))
+	must.OK(w.t, w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n))
 	return n
 }
 

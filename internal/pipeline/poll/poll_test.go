@@ -46,7 +46,7 @@ func TestWidespreadSchemasWorkAsTheyAre(t *testing.T) {
 				w.insert(w.conn, fmt.Sprint("k", n%5), 50+n)
 			}
 			w.published(100)
-			must.Do(t, in.stop())
+			must.OK(t, in.stop())
 			w.wantInOrder(5, 100)
 			if n := w.count("published_at IS NULL"); n > 0 {
 				t.Errorf("%d rows have no published_at", n)
@@ -76,7 +76,7 @@ func (w *world) wantInOrder(keys, total int) {
 func (w *world) wantRecord(m message) {
 	w.t.Helper()
 	var created time.Time
-	must.Do(w.t, w.conn.QueryRow(w.ctx(), "SELECT created_at FROM outbox WHERE id::text = $1", m.id).Scan(&created))
+	must.OK(w.t, w.conn.QueryRow(w.ctx(), "SELECT created_at FROM outbox WHERE id::text = $1", m.id).Scan(&created))
 	rec := m.event.Record
 	if rec.Topic != "outbox.event.order" || !rec.Timestamp.Equal(created) {
 		w.t.Errorf("topic %s, timestamp %s, want %s", rec.Topic, rec.Timestamp, created)
@@ -126,7 +126,7 @@ func TestPublishedRowsAreDeleted(t *testing.T) {
 		w.insert(w.conn, "k0", n)
 	}
 	w.await("an empty table", func() bool { return w.count("true") == 0 && len(w.topic.all()) == 20 })
-	must.Do(t, in.stop())
+	must.OK(t, in.stop())
 	w.wantInOrder(1, 20)
 }
 
@@ -138,7 +138,7 @@ func TestBacklogIsDrainedInSmallBatches(t *testing.T) {
 		SELECT 'order', 'k' || n % 5, 'Placed', n::text::jsonb FROM generate_series(0, 1999) n`)
 	in := w.start(nil)
 	w.published(2000)
-	must.Do(t, in.stop())
+	must.OK(t, in.stop())
 	w.wantInOrder(5, 2000)
 }
 
@@ -157,7 +157,7 @@ func TestThreeInstancesKeepTheOrderOfKeys(t *testing.T) {
 			}
 			w.published(3000)
 			for _, in := range instances {
-				must.Do(t, in.stop())
+				must.OK(t, in.stop())
 			}
 			w.wantInOrder(9, 3000)
 			if got := len(w.topic.all()); got != 3000 {
@@ -194,7 +194,7 @@ func TestBadEvents(t *testing.T) {
 				return
 			}
 			w.await("all rows", func() bool { return w.count("NOT published") == 0 })
-			must.Do(t, in.stop())
+			must.OK(t, in.stop())
 			if got := w.topic.values("k0"); !slices.Equal(got, []string{"0", "2", "4", "5"}) {
 				t.Errorf("published %v", got)
 			}

@@ -30,7 +30,7 @@ func keep(t *testing.T) keeping {
 	t.Helper()
 	s, m := &fakeStore{}, &counts{}
 	k := newCheckpointer(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
-	must.Do(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
+	must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.run(ctx) }()
@@ -41,7 +41,7 @@ func keep(t *testing.T) keeping {
 func (k keeping) ack(t *testing.T, end pg.LSN) {
 	t.Helper()
 	ticket := k.tracker.Add()
-	must.Do(t, k.tracker.Seal(end, checkpoint.Landmark{}))
+	must.OK(t, k.tracker.Seal(end, checkpoint.Landmark{}))
 	k.tracker.Done(ticket, 1)
 	k.event()
 }
@@ -49,7 +49,7 @@ func (k keeping) ack(t *testing.T, end pg.LSN) {
 // idleTo moves the position past nothing of ours.
 func (k keeping) idleTo(t *testing.T, pos pg.LSN) {
 	t.Helper()
-	must.Do(t, k.tracker.Keepalive(pos))
+	must.OK(t, k.tracker.Keepalive(pos))
 	k.idle()
 }
 
@@ -231,7 +231,7 @@ func TestKeeperBeginKeepsWhatWasAckedBefore(t *testing.T) {
 		ticket := k.tracker.Add()
 		_ = k.tracker.Seal(1500, checkpoint.Landmark{})
 		k.tracker.Done(ticket, 1) // acked, not saved: the connection broke
-		must.Do(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8}))
+		must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8}))
 		if got := k.last(); got.LSN != 1500 || got.Epoch != 8 {
 			t.Errorf("begins at %v in epoch %d, want 1500 in 8", got.LSN, got.Epoch)
 		}
@@ -243,7 +243,7 @@ func TestKeeperFinishSavesTheLastPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.ack(t, 1100)
-		must.Do(t, k.stop())
+		must.OK(t, k.stop())
 		k.finish(t.Context())
 		k.finish(t.Context()) // nothing left to do
 		k.want(t, 1000, 1100)
@@ -301,7 +301,7 @@ func TestKeeperBeginsWithTheSessionsPublication(t *testing.T) {
 		k.follow("old")
 		pass(interval)
 		k.follow("new")
-		must.Do(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8, Publication: "new"}))
+		must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8, Publication: "new"}))
 		if got := k.store.stored(); got.Publication != "new" || got.Epoch != 8 {
 			t.Errorf("saved %+v", got)
 		}

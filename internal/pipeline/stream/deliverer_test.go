@@ -60,8 +60,8 @@ func (d *delivering) send(t *testing.T, letters string) {
 		if letter == 'b' {
 			it.Bad = errBad
 		}
-		must.Do(t, d.tracker.Seal(pg.LSN(d.n), checkpoint.Landmark{}))
-		must.Do(t, d.queue.put(t.Context(), it))
+		must.OK(t, d.tracker.Seal(pg.LSN(d.n), checkpoint.Landmark{}))
+		must.OK(t, d.queue.put(t.Context(), it))
 	}
 }
 

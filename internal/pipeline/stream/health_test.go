@@ -28,7 +28,7 @@ import (
 func TestFailingStoreIsBlamedItself(t *testing.T) {
 	d := outbox(t)
 	dir := filepath.Join(t.TempDir(), "volume")
-	must.Do(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.Mkdir(dir, 0o755))
 	s := must.Get(store.NewFile(filepath.Join(dir, "checkpoint.json"), "k"))(t)
 	if err := os.Remove(dir); err != nil { // for everybody, also a superuser
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 		t.Errorf("%d lines blame PostgreSQL", n)
 	}
 
-	must.Do(t, os.Mkdir(dir, 0o755))
+	must.OK(t, os.Mkdir(dir, 0o755))
 	i.streams()
 	if ok, reasons := i.health.Ready(); !ok {
 		t.Errorf("not ready once the store works: %q", reasons)

@@ -74,7 +74,7 @@ func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 				return in.resume(checkpoint.Past{Start: m.End, Known: in.end, Since: checkpoint.Landmark{Commit: in.end}}, func() {})
 			}
 		}
-		must.Do(t, accept(t.Context(), m))
+		must.OK(t, accept(t.Context(), m))
 	}
 	return queued(in.queue)
 }
@@ -246,7 +246,7 @@ func TestIntakeQueuesABadEvent(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateWarn)
 	m := insert(10, 0)
 	m.Row.Values[2] = pg.Value{Kind: pg.Null} // the key
-	must.Do(t, in.accept(t.Context(), m))
+	must.OK(t, in.accept(t.Context(), m))
 	batch := in.queue.cut(nil)
 	if len(batch) != 1 || batch[0].Bad == nil || batch[0].Bad.Reason != transform.ReasonNullKey {
 		t.Errorf("queued %+v, want one bad event", batch)

@@ -101,7 +101,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 				t.Errorf("ready %v: %q, want %q", ok, got, want)
 			}
 		}
-		must.Do(t, r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}))
+		must.OK(t, r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}))
 		h.active()
 		ready("")
 		for range 10 {
@@ -117,8 +117,8 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < usual.stalled.Seconds() {
 			t.Errorf("the oldest is unconfirmed for %v s", got)
 		}
-		must.Do(t, r.tracker.Keepalive(500))
-		must.Do(t, r.checkpointer.advance(t.Context()))
+		must.OK(t, r.tracker.Keepalive(500))
+		must.OK(t, r.checkpointer.advance(t.Context()))
 		ready("")
 		pass(usual.stalled + time.Second)
 		ready("could not be looked at")

@@ -42,7 +42,7 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
 		for range 2 {
-			must.Do(t, q.put(t.Context(), sized(50)))
+			must.OK(t, q.put(t.Context(), sized(50)))
 		}
 		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
 		if !blocked() {
@@ -62,7 +62,7 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
-		must.Do(t, q.put(t.Context(), sized(1000)))
+		must.OK(t, q.put(t.Context(), sized(1000)))
 		blocked, result := attempt(func() error { return q.put(t.Context(), sized(1)) })
 		if !blocked() {
 			t.Error("a second item joined one that is larger than the bound")
@@ -83,7 +83,7 @@ func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
 	next, want := int64(1), int64(1)
 	push := func(n int) {
 		for range n {
-			must.Do(t, q.put(t.Context(), sized(next)))
+			must.OK(t, q.put(t.Context(), sized(next)))
 			next++
 		}
 	}
@@ -143,7 +143,7 @@ func TestQueueTake(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue(10 * delivery.BatchBytes)
 				for _, n := range c.sizes {
-					must.Do(t, q.put(t.Context(), sized(n)))
+					must.OK(t, q.put(t.Context(), sized(n)))
 				}
 				if c.close {
 					q.close()

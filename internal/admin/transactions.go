@@ -7,45 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
-
-func connect(ctx context.Context, cfg *config.Config) (*pgx.Conn, error) {
-	conn, err := catalog.Connect(ctx, cfg.Source.URL.Reveal())
-	if err != nil {
-		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
-	}
-	return conn, nil
-}
-
-// patient is catalog.Patient for a connection to the source.
-func patient(ctx context.Context, cfg *config.Config, conn *pgconn.PgConn, tell func(catalog.Waiting)) (end func()) {
-	return catalog.Patient(ctx, cfg.Source.URL.Reveal(), conn, tell)
-}
-
-// execute runs one statement; "" is none.
-func execute(ctx context.Context, conn *pgx.Conn, sql string) error {
-	if sql == "" {
-		return nil
-	}
-	_, err := conn.Exec(ctx, sql)
-	return err
-}
-
-// checkTables is catalog.CheckTables for the columns that the configuration needs.
-func checkTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config, pub catalog.Publication, tables []pg.Table) (failures, warnings []error, err error) {
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		return nil, nil, err
-	}
-	return catalog.CheckTables(ctx, conn, pub, tables, router.Needed)
-}
 
 // transaction is one that a new slot would have to wait for: it has an id, so
 // it may have written.

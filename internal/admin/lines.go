@@ -1,0 +1,38 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// lines is a report for a person.
+type lines struct{ strings.Builder }
+
+func (l *lines) printf(format string, args ...any) { fmt.Fprintf(l, format, args...) }
+
+// line prints one thing with its name before it.
+func (l *lines) line(name, format string, args ...any) {
+	l.printf("%-12s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+// trouble prints an error and what to do about it, if there is one.
+func (l *lines) trouble(name string, p *Problem) {
+	if p == nil {
+		return
+	}
+	l.line(name, "%s", p.Error)
+	l.remedy(p.Remedy)
+}
+
+func (l *lines) remedy(remedy string) {
+	if remedy != "" {
+		l.line("", "-> %s", remedy)
+	}
+}
+
+// to writes it all at once.
+func (l *lines) to(w io.Writer) error {
+	_, err := io.WriteString(w, l.String())
+	return err
+}

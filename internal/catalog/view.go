@@ -1,0 +1,96 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// Source is what a pipeline reads, by name.
+type Source struct {
+	Slot, Publication string
+	Tables            []pg.Table
+	// Needed says which columns of a table events cannot do without; where it
+	// fails the table's own columns do not suffice, which the stream tells.
+	Needed func(*pg.Relation) ([]string, error)
+}
+
+// View is what a server shows of a Source. Who compares it with a checkpoint reads
+// the slot, then loads the checkpoint, then reads the publication: see
+// checkpoint.Server.
+type View struct {
+	Slot        Slot
+	Exists      bool         // whether the slot does
+	Publication *Publication // nil: none
+	Fingerprint string       // of the publication; empty for none
+	Tables      []TableInfo  // unless one is missing
+	// Failures are why events would be lost or mangled, Warnings what harms
+	// somebody else or hides something: see CheckPublication. A table that is
+	// missing is a failure too. There is neither without a publication.
+	Failures, Warnings []error
+}
+
+// ReadSlot reads the view's slot.
+func (v *View) ReadSlot(ctx context.Context, conn *pgx.Conn, s Source) (err error) {
+	v.Slot, v.Exists, err = ReadSlot(ctx, conn, s.Slot)
+	return err
+}
+
+// ReadPublication reads the view's publication, and the tables for what is wrong
+// with either.
+func (v *View) ReadPublication(ctx context.Context, conn *pgx.Conn, s Source) error {
+	v.Publication, v.Fingerprint, v.Tables, v.Failures, v.Warnings = nil, "", nil, nil, nil
+	p, ok, err := ReadPublication(ctx, conn, s.Publication)
+	if err != nil || !ok {
+		return err
+	}
+	v.Publication, v.Fingerprint = &p, p.Fingerprint(s.Tables)
+	return v.readTables(ctx, conn, s)
+}
+
+func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) error {
+	infos, err := ReadTables(ctx, conn, s.Tables)
+	if failure.ClassOf(err) == failure.Config {
+		v.Failures = []error{err}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	columns := make(map[pg.Table][]string)
+	for _, t := range s.Tables {
+		if v.Publication.ColumnList(t) == nil {
+			continue
+		}
+		rel, ok, err := ReadColumns(ctx, conn, t)
+		if err != nil {
+			return err
+		}
+		if ok {
+			columns[t], _ = s.Needed(rel)
+		}
+	}
+	v.Tables = infos
+	v.Failures, v.Warnings = CheckPublication(*v.Publication, infos, columns)
+	return nil
+}
+
+// Unfit is nil where the tables can be read through the publication.
+func (v *View) Unfit() error { return errors.Join(v.Failures...) }
+
+// LostPublication is the error of a publication that is not there although its
+// slot is. Messages do not pass through it, so nothing is lost where there are
+// no tables.
+func (s Source) LostPublication() error {
+	if len(s.Tables) == 0 {
+		return failure.Configf("run `cdc-outbox setup`, or: "+CreatePublicationSQL(s.Publication, nil)+";",
+			"publication %q does not exist, but slot %q does; its messages are kept, but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
+			s.Publication, s.Slot)
+	}
+	return failure.Lossf("rows committed while it is missing never reach the slot: "+AcceptGap+"; it creates the publication",
+		"publication %q does not exist, but slot %q does: events committed meanwhile are lost to the stream", s.Publication, s.Slot)
+}
