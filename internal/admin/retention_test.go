@@ -36,7 +36,7 @@ func TestCheckRetention(t *testing.T) {
 			f.setup()
 			tt.do(f)
 			found := f.wantCheck("retention public.outbox", tt.outcome, tt.words)
-			if tt.mends {
+			if tt.fixes {
 				_, sql, _ := strings.Cut(found.Remedy, "or: ")
 				f.exec(sql)
 				f.wantCheck("retention public.outbox", OK, "")
