@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -34,7 +33,6 @@ var ErrTakenOver = errors.New("another instance has read the slot in the meantim
 // what never changes, and sets whole.
 type source struct {
 	opts         Options
-	tables       []pg.Table // none where only messages are read
 	intake       *intake
 	checkpointer *checkpointer
 	health       *Health
