@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -144,7 +145,8 @@ func (c *cluster) connect(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
-	if err = c.client.Ping(ctx); err != nil {
+	_, err = await.Answer(ctx, func() (struct{}, error) { return struct{}{}, c.client.Ping(ctx) })
+	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // of which the client says no more than that it was ended
 			err = fmt.Errorf("no broker answered within %s", c.patience)
 		}

@@ -5,11 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -19,7 +14,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/sink"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // find returns the finding of a name with the worst outcome.
@@ -100,6 +94,16 @@ func TestCheckFinds(t *testing.T) {
 		{"no checkpoint store", func(f *fixture) { f.Checkpoint.Store = store.StoreNone }, "checkpoint", Warn, "not noticed", false, 14},
 		{"rows that cannot be published", func(f *fixture) { f.insert("order", "", "{}") }, "rows public.outbox", Warn, "null_key", false, 14},
 		{"status too rare", func(f *fixture) { f.Source.StatusInterval *= 100 }, "postgresql.wal_sender_timeout", Fail, "status_interval", false, 14},
+		{"retention, and nothing wrong", kept, "retention public.outbox", OK, "published rows go after 24h", false, 14},
+		{"retention: no such column", func(f *fixture) { kept(f); f.exec(`ALTER TABLE outbox DROP COLUMN created_at`) }, "retention public.outbox", Fail, `no column "created_at"`, true, 14},
+		{"retention: no time", func(f *fixture) { kept(f); f.Retention.Column = "payload" }, "retention public.outbox", Fail, "of type jsonb", false, 14},
+		{"retention of partitions", func(f *fixture) { kept(f); partitioned(f) }, "retention public.outbox", OK, "published partitions go after 24h", false, 14},
+		{"retention, partitioned by hash", func(f *fixture) { kept(f); repartitioned(f, `HASH (id)`) }, "retention public.outbox", Fail, "not by ranges of time", false, 14},
+		{"retention, partitioned by list", func(f *fixture) { kept(f); repartitioned(f, `LIST (aggregatetype)`) }, "retention public.outbox", Fail, "not by ranges of time", false, 14},
+		{"retention, partitioned by what is no time", func(f *fixture) { kept(f); repartitioned(f, `RANGE (id)`) }, "retention public.outbox", Fail, "not by ranges of time", false, 14},
+		{"retention, partitioned by two columns", func(f *fixture) { kept(f); repartitioned(f, `RANGE (created_at, id)`) }, "retention public.outbox", Fail, "not by ranges of time", false, 14},
+		{"retention, partitioned by an expression", func(f *fixture) { kept(f); repartitioned(f, `RANGE ((created_at AT TIME ZONE 'UTC'))`) }, "retention public.outbox", OK, "published partitions go", false, 14},
+		{"retention with a default partition", func(f *fixture) { kept(f); partitioned(f); f.exec(`CREATE TABLE o_rest PARTITION OF outbox DEFAULT`) }, "retention public.outbox", Warn, "exclusive lock", false, 14},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := empty(t)
@@ -110,7 +114,11 @@ func TestCheckFinds(t *testing.T) {
 			tt.do(f)
 			got := f.wantCheck(tt.check, tt.outcome, tt.words)
 			if tt.fixes {
-				f.exec(got.Remedy)
+				_, sql, either := strings.Cut(got.Remedy, "or: ")
+				if !either {
+					sql = got.Remedy
+				}
+				f.exec(sql)
 				f.wantCheck(tt.check, OK, "")
 			}
 		})
@@ -181,16 +189,6 @@ func TestCheckFindsAWrongAdvertisedListener(t *testing.T) {
 	f.wantCheck("kafka.connection", Fail, "not at 127.0.0.1:1")
 }
 
-// The client says only that it was ended.
-func TestClusterSaysThatBrokersAreSilent(t *testing.T) {
-	c := &cluster{cfg: *sink.DefaultOptions(), patience: time.Second}
-	silent, _ := kafkatest.Silent(t)
-	c.cfg.Brokers = []string{silent}
-	if err := c.connect(t.Context()); err == nil || !strings.Contains(err.Error(), "no broker answered within 1s") {
-		t.Errorf("connect = %v", err)
-	}
-}
-
 func TestCheckNamesOpenTransactions(t *testing.T) {
 	f := sound(t)
 	other := newFixture(t, f.Source.URL.Reveal())
@@ -215,86 +213,6 @@ func TestSplitByAge(t *testing.T) {
 	if len(got) != 1 || got[0].PID != 1 || hidden != 1 {
 		t.Errorf("got %+v and %d hidden", got, hidden)
 	}
-}
-
-// withKafka moves events and checkpoint to a cluster in this process.
-func (f *fixture) withKafka(opts ...kfake.Opt) *kfake.Cluster {
-	f.t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
-	must.OK(f.t, err)
-	f.t.Cleanup(c.Close)
-	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
-	f.Sink.Kafka.Brokers = c.ListenAddrs()
-	f.Checkpoint.Store = store.StoreKafka
-	return c
-}
-
-func TestCheckKafka(t *testing.T) {
-	const event = "outbox.event.order"
-	for _, tt := range []struct {
-		name    string
-		opts    []kfake.Opt
-		do      func(*fixture)
-		check   string
-		outcome Outcome
-		words   string
-	}{
-		{"missing event topic", nil, func(*fixture) {}, "kafka.topic " + event, Fail, "create_topics is false"},
-		{"event topic to be created", nil, func(f *fixture) { f.Sink.Kafka.CreateTopics = true },
-			"kafka.topic " + event, OK, "run will create it"},
-		{"event topic that cannot be created", nil, func(f *fixture) {
-			f.Sink.Kafka.CreateTopics = true
-			f.Sink.Kafka.ReplicationFactor = 7
-		}, "kafka.topic " + event, Fail, "could not be created"},
-		{"event topic there", []kfake.Opt{kfake.SeedTopics(3, event)}, func(*fixture) {}, "kafka.topic " + event, OK, "3 partitions"},
-		{"empty outbox", nil, func(f *fixture) { f.exec(`TRUNCATE outbox`) }, "kafka.topics", Skipped, "no rows"},
-		{"messages only", nil, func(f *fixture) { f.Source.Mode, f.Source.Tables = config.ModeMessage, nil },
-			"kafka.topics", Skipped, "only once it is written"},
-		{"no dead letters", nil, func(*fixture) {}, "kafka.dead_letter_topic", Skipped, "stop"},
-		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = transform.BadEventDeadLetter },
-			"kafka.dead_letter_topic", Fail, "does not exist"},
-		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
-		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints")}, func(*fixture) {},
-			"checkpoint", Fail, "not compact"},
-		{"checkpoint topic of several partitions", []kfake.Opt{kfake.SeedTopics(2, "cdc-outbox.checkpoints")}, func(*fixture) {},
-			"checkpoint", Fail, "2 partitions"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			f := sound(t)
-			f.insert("order", "1", "{}")
-			c := f.withKafka(tt.opts...)
-			tt.do(f)
-			before := c.TopicInfo("cdc-outbox.checkpoints")
-			f.wantCheck(tt.check, tt.outcome, tt.words)
-			if after := c.TopicInfo("cdc-outbox.checkpoints"); (before == nil) != (after == nil) {
-				t.Error("check created the checkpoint topic")
-			}
-		})
-	}
-}
-
-// A role that may do nothing learns of each privilege by name.
-func TestCheckKafkaPrivileges(t *testing.T) {
-	topic := func(name string, op kmsg.ACLOperation) kfake.ACL {
-		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
-	}
-	f := sound(t)
-	f.insert("order", "1", "{}")
-	f.insert("secret", "1", "{}")
-	c := f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret"),
-		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe)))
-	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
-
-	r := Check(f.ctx(), f.Config)
-	write := wantFinding(t, r, "kafka.topic outbox.event.order", Fail, "does not allow to write")
-	must.Contain(t, write.Remedy, "--allow-principal 'User:cdc' --operation Write --topic 'outbox.event.order'")
-	wantFinding(t, r, "kafka.topic outbox.event.secret", Fail, "TOPIC_AUTHORIZATION_FAILED")
-	acl := wantFinding(t, r, "kafka.checkpoint_topic", Fail, "TOPIC_AUTHORIZATION_FAILED")
-	must.Contain(t, acl.Remedy, "--allow-principal 'User:cdc' --operation Read --operation Write --operation Describe --operation DescribeConfigs --operation Create --topic")
-	wantFinding(t, r, "checkpoint", Skipped, "see kafka.checkpoint_topic")
-
-	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
-	f.wantCheck("kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")
 }
 
 // A place that can be read and not written to is found before the first save. (A

@@ -69,9 +69,7 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 				wantClass(t, err, failure.Config, "nothing was dropped", "it belongs to slot")
 				wantSteps(t, steps)
 			}
-			if _, ok := f.slot(); !ok {
-				t.Error("the slot is gone")
-			}
+			f.wantSlot()
 			store, err := wiring.OpenStore(f.ctx(), f.Config)
 			must.OK(t, err)
 			defer store.Close()
@@ -128,9 +126,7 @@ func TestWriteToAStoreThatIsSilentEnds(t *testing.T) {
 				return nil, nil, false
 			})
 			wantClass(t, write(f), failure.Transient, "has not answered for 1s")
-			if _, ok := f.slot(); !ok {
-				t.Error("the slot is gone")
-			}
+			f.wantSlot()
 		})
 	}
 }

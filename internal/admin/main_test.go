@@ -149,6 +149,13 @@ func (f *fixture) slot() (catalog.Slot, bool) {
 	return slot, ok
 }
 
+func (f *fixture) wantSlot() {
+	f.t.Helper()
+	if _, ok := f.slot(); !ok {
+		f.t.Error("the slot is gone")
+	}
+}
+
 // publication reads the fingerprint that a checkpoint would have now.
 func (f *fixture) publication() string {
 	f.t.Helper()

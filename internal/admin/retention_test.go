@@ -9,47 +9,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// TestCheckRetention breaks, one at a time, what retention needs; where the
-// remedy is SQL it fixes that.
-func TestCheckRetention(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		do      func(*fixture)
-		outcome Outcome
-		words   string
-		fixes   bool
-	}{
-		{"nothing wrong", func(*fixture) {}, OK, "published rows go after 24h", false},
-		{"no such column", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP COLUMN created_at`) }, Fail, `no column "created_at"`, true},
-		{"no time", func(f *fixture) { f.Retention.Column = "payload" }, Fail, "of type jsonb", false},
-		{"partitioned", partitioned, OK, "published partitions go after 24h", false},
-		{"partitioned by hash", func(f *fixture) { repartitioned(f, `HASH (id)`) }, Fail, "not by ranges of time", false},
-		{"partitioned by list", func(f *fixture) { repartitioned(f, `LIST (aggregatetype)`) }, Fail, "not by ranges of time", false},
-		{"partitioned by what is no time", func(f *fixture) { repartitioned(f, `RANGE (id)`) }, Fail, "not by ranges of time", false},
-		{"partitioned by two columns", func(f *fixture) { repartitioned(f, `RANGE (created_at, id)`) }, Fail, "not by ranges of time", false},
-		{"partitioned by an expression", func(f *fixture) { repartitioned(f, `RANGE ((created_at AT TIME ZONE 'UTC'))`) }, OK, "published partitions go", false},
-		{"default partition", func(f *fixture) { partitioned(f); f.exec(`CREATE TABLE o_rest PARTITION OF outbox DEFAULT`) }, Warn, "exclusive lock", false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			f := empty(t)
-			f.Retention.After = 24 * time.Hour
-			f.setup()
-			tt.do(f)
-			found := f.wantCheck("retention public.outbox", tt.outcome, tt.words)
-			if tt.fixes {
-				_, sql, _ := strings.Cut(found.Remedy, "or: ")
-				f.exec(sql)
-				f.wantCheck("retention public.outbox", OK, "")
-			}
-		})
-	}
-}
+// kept turns retention on.
+func kept(f *fixture) { f.Retention.After = 24 * time.Hour }
 
 func TestRetentionAsALeastPrivilegedRole(t *testing.T) {
 	f := empty(t)
 	t.Cleanup(func() { f.exec(`DROP OWNED BY "cdc keeper"`, `DROP ROLE "cdc keeper"`) })
 	f.exec(`CREATE ROLE "cdc keeper" LOGIN REPLICATION PASSWORD 'pw'`)
-	f.Retention.After = 24 * time.Hour
+	kept(f)
 	f.setup()
 
 	owner := f.Source.URL
@@ -81,7 +48,7 @@ func TestRetentionAsALeastPrivilegedRole(t *testing.T) {
 
 func TestStatusShowsTheTablesSize(t *testing.T) {
 	f := empty(t)
-	f.Retention.After = 24 * time.Hour
+	kept(f)
 	f.setup()
 	partitioned(f)
 	must.Contain(t, text(t, Status(f.ctx(), f.Config)), "in 1 partitions, published rows go after 24h0m0s")

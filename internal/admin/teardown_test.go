@@ -101,9 +101,7 @@ func TestSlotOfSomebodyElseIsLeftAlone(t *testing.T) {
 // wantAllThere asserts that a teardown has dropped nothing.
 func (f *fixture) wantAllThere() {
 	f.t.Helper()
-	if _, ok := f.slot(); !ok {
-		f.t.Error("the slot is gone")
-	}
+	f.wantSlot()
 	if f.stored() == nil {
 		f.t.Error("the checkpoint is gone")
 	}
@@ -166,9 +164,7 @@ func TestTeardownWithoutKafka(t *testing.T) {
 	steps, err := Teardown(f.ctx(), f.Config, true)
 	wantClass(t, err, failure.Transient, "nothing was dropped", "Kafka topic cdc-outbox.checkpoints")
 	wantSteps(t, steps)
-	if _, ok := f.slot(); !ok {
-		t.Error("the slot is gone")
-	}
+	f.wantSlot()
 	f.publication()
 	must.Contain(t, failure.RemedyOf(err), "--set checkpoint.store=none")
 }

@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// The client says only that it was ended.
+func TestClusterSaysThatBrokersAreSilent(t *testing.T) {
+	c := &cluster{cfg: *sink.DefaultOptions(), patience: time.Second}
+	silent, _ := kafkatest.Silent(t)
+	c.cfg.Brokers = []string{silent}
+	if err := c.connect(t.Context()); err == nil || !strings.Contains(err.Error(), "no broker answered within 1s") {
+		t.Errorf("connect = %v", err)
+	}
+}
+
+// withKafka moves events and checkpoint to a cluster in this process.
+func (f *fixture) withKafka(opts ...kfake.Opt) *kfake.Cluster {
+	f.t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	must.OK(f.t, err)
+	f.t.Cleanup(c.Close)
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	f.Sink.Kafka.Brokers = c.ListenAddrs()
+	f.Checkpoint.Store = store.StoreKafka
+	return c
+}
+
+func TestCheckKafka(t *testing.T) {
+	const event = "outbox.event.order"
+	three := []kfake.Opt{kfake.NumBrokers(3), kfake.SeedTopics(1, event)}
+	defaults := func(replicas, least string) kfake.Opt {
+		return kfake.BrokerConfigs(map[string]string{"default.replication.factor": replicas, "min.insync.replicas": least})
+	}
+	for _, tt := range []struct {
+		name    string
+		opts    []kfake.Opt
+		do      func(*fixture)
+		check   string
+		outcome Outcome
+		words   string
+	}{
+		{"missing event topic", nil, func(*fixture) {}, "kafka.topic " + event, Fail, "create_topics is false"},
+		{"event topic to be created", nil, func(f *fixture) { f.Sink.Kafka.CreateTopics = true },
+			"kafka.topic " + event, OK, "run will create it"},
+		{"event topic that cannot be created", nil, func(f *fixture) {
+			f.Sink.Kafka.CreateTopics = true
+			f.Sink.Kafka.ReplicationFactor = 7
+		}, "kafka.topic " + event, Fail, "could not be created"},
+		{"event topic there", []kfake.Opt{kfake.SeedTopics(3, event)}, func(*fixture) {}, "kafka.topic " + event, OK, "3 partitions"},
+		{"empty outbox", nil, func(f *fixture) { f.exec(`TRUNCATE outbox`) }, "kafka.topics", Skipped, "no rows"},
+		{"messages only", nil, func(f *fixture) { f.Source.Mode, f.Source.Tables = config.ModeMessage, nil },
+			"kafka.topics", Skipped, "only once it is written"},
+		{"no dead letters", nil, func(*fixture) {}, "kafka.dead_letter_topic", Skipped, "stop"},
+		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = transform.BadEventDeadLetter },
+			"kafka.dead_letter_topic", Fail, "does not exist"},
+		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
+		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints")}, func(*fixture) {},
+			"checkpoint", Fail, "not compact"},
+		{"checkpoint topic of several partitions", []kfake.Opt{kfake.SeedTopics(2, "cdc-outbox.checkpoints")}, func(*fixture) {},
+			"checkpoint", Fail, "2 partitions"},
+		// acks=all is worth as many copies as the topics have.
+		{"one replica", []kfake.Opt{kfake.SeedTopics(1, event)}, func(*fixture) {}, "kafka.copies", Warn, event + ": one replica"},
+		{"three, of which one may be alone", append(three, defaults("3", "1")), func(*fixture) {}, "kafka.copies", Warn, "min.insync.replicas is 1"},
+		{"three, of which two must be there", append(three, defaults("3", "2")), func(*fixture) {}, "kafka.copies", OK, "at least two copies"},
+		{"more than there are", []kfake.Opt{kfake.SeedTopics(1, event), defaults("1", "2")}, func(*fixture) {}, "kafka.copies", Fail, "nothing can ever be written"},
+		{"a dead-letter topic to be created", append(three, defaults("3", "2")), func(f *fixture) {
+			f.Errors.OnBadEvent = transform.BadEventDeadLetter
+			f.Sink.Kafka.CreateTopics, f.Sink.Kafka.ReplicationFactor = true, 1
+			f.Sink.Kafka.TopicConfig = map[string]string{"min.insync.replicas": "1"}
+		}, "kafka.copies", Warn, "outbox.dead-letter: one replica"},
+		{"a topic that is the same for all rows", append(three, defaults("3", "1")), func(f *fixture) {
+			f.exec(`TRUNCATE outbox`)
+			f.Route.Topic = "literal"
+		}, "kafka.copies", Warn, "literal: min.insync.replicas is 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := sound(t)
+			f.insert("order", "1", "{}")
+			c := f.withKafka(tt.opts...)
+			tt.do(f)
+			before := c.TopicInfo("cdc-outbox.checkpoints")
+			f.wantCheck(tt.check, tt.outcome, tt.words)
+			if after := c.TopicInfo("cdc-outbox.checkpoints"); (before == nil) != (after == nil) {
+				t.Error("check created the checkpoint topic")
+			}
+		})
+	}
+}
+
+// A role that may do nothing learns of each privilege by name.
+func TestCheckKafkaPrivileges(t *testing.T) {
+	topic := func(name string, op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+	}
+	f := sound(t)
+	f.insert("order", "1", "{}")
+	f.insert("secret", "1", "{}")
+	c := f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret"),
+		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe)))
+	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
+
+	r := Check(f.ctx(), f.Config)
+	write := wantFinding(t, r, "kafka.topic outbox.event.order", Fail, "does not allow to write")
+	must.Contain(t, write.Remedy, "--allow-principal 'User:cdc' --operation Write --topic 'outbox.event.order'")
+	wantFinding(t, r, "kafka.topic outbox.event.secret", Fail, "TOPIC_AUTHORIZATION_FAILED")
+	acl := wantFinding(t, r, "kafka.checkpoint_topic", Fail, "TOPIC_AUTHORIZATION_FAILED")
+	must.Contain(t, acl.Remedy, "--allow-principal 'User:cdc' --operation Read --operation Write --operation Describe --operation DescribeConfigs --operation Create --topic")
+	wantFinding(t, r, "checkpoint", Skipped, "see kafka.checkpoint_topic")
+
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	f.wantCheck("kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")
+}
