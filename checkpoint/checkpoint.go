@@ -90,10 +90,10 @@ type Store interface {
 	Close()
 }
 
-// Beginning is what is saved before a slot is created whose snapshot is owed. It
-// is no checkpoint yet, but says that nobody has read the slot: the first
-// checkpoint takes its place. Without it, a slot that nobody has read and one
-// whose checkpoint was lost look the same.
+// Beginning is saved before a slot is created, if a snapshot has to be
+// published. It is no checkpoint yet. It says that nobody has read the slot.
+// The first checkpoint takes its place. Without it, a slot that nobody has read
+// and a slot whose checkpoint was lost would look the same.
 func Beginning(server catalog.Server, slot string) Checkpoint {
 	return Checkpoint{
 		LSN:      server.FlushLSN,
@@ -108,8 +108,8 @@ func Beginning(server catalog.Server, slot string) Checkpoint {
 	}
 }
 
-// Undecided is the error of a slot whose snapshot is asked for, where nothing
-// says whether it was published.
+// Undecided is the error of a slot where a snapshot is asked for, and nothing
+// tells whether it was published already.
 func Undecided(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
@@ -120,15 +120,15 @@ func Undecided(slot catalog.Slot) error {
 		slot.Name, slot.ConfirmedFlush)
 }
 
-// Landmark is a transaction by which a log is known again: positions alone do
-// not tell one log from another that began as a copy of it, as after a failover
-// or when a disk was put back. The LSN of its commit record, its id and the
-// microsecond of its commit are the same in each replay (PostgreSQL
-// documentation, "Logical Replication Message Formats", Begin), and in no other
-// log.
+// Landmark is a transaction by which a log is known again. Positions alone are
+// not enough: another log may have begun as a copy of this one, as after a
+// failover or when a disk was put back. The LSN of the commit record, the
+// transaction's id and the microsecond of its commit are the same in each
+// replay (PostgreSQL documentation, "Logical Replication Message Formats",
+// Begin), and in no other log.
 //
-// Without an XID it is a mere position, from which on the log had no event of
-// ours: there is no transaction yet to know it by. The zero Landmark says that
+// Without an XID it is only a position: the log has had no event of ours since,
+// so there is no transaction to know it by. The zero Landmark means that
 // nothing is known.
 type Landmark struct {
 	Commit pg.LSN

@@ -167,9 +167,9 @@ func (e *unadvertised) Error() string {
 // Unwrap returns the reason.
 func (e *unadvertised) Unwrap() error { return e.err }
 
-// impatient makes the client's requests end with their contexts, whatever the
-// broker does. A request that goes on ends with the attempt to connect, at the
-// latest when the client is closed.
+// impatient makes the client's requests return when their contexts end,
+// whatever the broker does. The request itself may go on in the background
+// until the attempt to connect ends, at the latest until the client is closed.
 type impatient struct{ client *kgo.Client }
 
 // Request implements kmsg.Requestor.

@@ -29,10 +29,10 @@ func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, 
 }
 
 // isolate finds the bad events of a share that the broker refused. A refusal
-// names no record, so the share is sent again in halves, one after the other:
-// whatever of it can be written is, in order, and a record refused alone is
-// bad. It returns the events that must be placed again: their topic is gone, or
-// the client was renewed.
+// names no record, so the share is sent again in halves, one after the other.
+// What can be written is written, in order; a record that is refused alone is
+// bad. It returns the events that must be placed again, because their topic is
+// gone or the client was renewed.
 func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transform.Event, error) {
 	if s.by != k.client {
 		return eventsOf(s.events), nil
@@ -68,8 +68,8 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 	return nil, nil
 }
 
-// proven tells whether a refusal of the only event is its own fault for
-// certain. A checksum may fail for another reason once.
+// proven reports whether a refusal of a single event is certainly its own
+// fault. A checksum may fail once for another reason.
 func (s *batch) proven() bool {
 	return s.alone || !errors.Is(s.err, kerr.CorruptMessage)
 }

@@ -50,23 +50,24 @@ func (k *Kafka) numbered() {
 	k.refusedWaits.Reset()
 }
 
-// gate holds back what the client writes while a round is being handed to it.
+// writeBarrier holds back what the client writes while a round is being handed
+// to it.
 //
-// A loop of the client that the previous flush left running may take the first
-// records of a share before the others are buffered, and send them as a batch
-// of their own. If the broker refused that batch before the share was whole,
-// the rest would start a fresh sequence and be written ahead of it. With the
-// gate the refusal comes later, when the client fails everything it has
-// buffered for the partition.
+// The previous flush may have left a loop of the client running. That loop may
+// take the first records of a share before the others are buffered, and send
+// them as a batch of their own. If the broker refused that batch before the
+// share was whole, the rest would start a new sequence and be written ahead of
+// it. With the barrier the refusal comes later, and then the client fails
+// everything that it has buffered for the partition.
 type writeBarrier struct{ mu sync.RWMutex }
 
-// close holds all writes until open. It waits for nobody: bytes that passed
-// before it were encoded before it.
+// close holds all writes until open. It does not wait for writes in progress:
+// their bytes were encoded before.
 func (g *writeBarrier) close() { g.mu.Lock() }
 
 func (g *writeBarrier) open() { g.mu.Unlock() }
 
-// dialer returns dial with the gate in each of its connections.
+// dialer returns dial with the barrier in each of its connections.
 func (g *writeBarrier) dialer(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)

@@ -296,11 +296,11 @@ func (k *Kafka) learn(ctx context.Context, t *topic) error {
 	}
 }
 
-// absent remembers the topics that were found missing, so that the next event of
-// one is not held up by asking several times. The names come from the events'
-// data and may be anything, so the memory is bounded: it holds those of the last
-// absentTopics to 2·absentTopics different names that were asked for. One that is
-// forgotten is asked for as patiently as at first.
+// absent remembers the topics that were found missing, so that the next event
+// of such a topic need not wait for several questions again. The names come
+// from the events' data and may be anything, so the memory is bounded: it holds
+// the last absentTopics to 2·absentTopics different names. A forgotten one is
+// asked for as patiently as at first.
 type absent struct {
 	young, old map[string]bool
 }

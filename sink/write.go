@@ -23,10 +23,10 @@ type batch struct {
 
 func (s *batch) topic() string { return s.events[0].Record.Topic }
 
-// write sends the round until the outcome of each event is known: it is
-// durable, or it is in one of the shares returned, whose verdicts are badRecord
-// or topicGone, or whose client was renewed. Each partition must have at most one
-// batch of it.
+// write sends the round until the outcome of each event is known. The event is
+// durable, or it is in one of the shares returned. A share's verdict is
+// badRecord or topicGone, or its client was renewed. Each partition must have
+// at most one batch of the round.
 func (k *Kafka) write(ctx context.Context, round []placed) ([]batch, error) {
 	var open []batch
 	retry := backoff.Series{Range: waits}
@@ -123,9 +123,9 @@ func (k *Kafka) complain(msg string, fields ...zap.Field) {
 }
 
 // batches splits what is not durable of the round by partition, keeping the
-// order. The client fails the end of a share, so that nothing durable follows;
-// were it otherwise, that would be written again in its place: a repeat is
-// allowed, another order is not.
+// order. The client fails all records from the first failure to the end of a
+// share, so nothing durable follows. If something durable did follow, it would
+// be written once more: a repeat is allowed, another order is not.
 func (k *Kafka) batches(round []placed) []batch {
 	type partition struct {
 		topic string

@@ -66,11 +66,11 @@ func (p *chunkPool) put(c *Chunk) {
 	}
 }
 
-// kept counts the memory that retained messages keep from other use. A message
-// keeps its whole chunk, which may hold little else of use: a small row between
-// large ones of another table does, and so does one of many columns of which
-// two are wanted. Places are in the memory of all chunks, laid end to end. One
-// goroutine uses it.
+// kept counts the memory that cannot be reused because of retained messages. A
+// message keeps its whole chunk alive, even if little else in the chunk is
+// needed: for example a small row between large rows of another table. Places
+// count bytes over all chunks, as if they lay end to end. One goroutine uses
+// it.
 type kept struct {
 	end   int64 // of the last message retained
 	limit int64 // of its chunk
@@ -84,9 +84,10 @@ type span struct {
 	length int64
 }
 
-// keep returns what retaining the span in a chunk of that size adds: in the same
-// chunk, what lies between it and the one before; in another, the rest of that
-// one's chunk and the beginning of its own. The chunks in between nobody keeps.
+// keep returns how much memory retaining the span adds; size is that of its
+// chunk. If the message before is in the same chunk, that is everything since
+// then. Otherwise it is the rest of the other message's chunk, and the
+// beginning of this one. Nobody keeps the chunks in between.
 func (s span) keep(size int) int64 {
 	k := s.kept
 	if k == nil || s.end < k.end { // the sequencer changed the order

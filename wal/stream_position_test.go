@@ -171,8 +171,8 @@ func commitOf(t *testing.T, messages []Message) Message {
 	return Message{}
 }
 
-// The server is the judge: it gives a streaming walsender a priority if, and
-// only if, the setting means it.
+// The server decides: it gives a streaming walsender a priority if, and only
+// if, the setting includes it.
 func TestSyncStandbys(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("synchronous_commit", "local"))
 	for _, tt := range []struct{ setting, application string }{

@@ -89,8 +89,8 @@ func (o *Options) Validate(report setting.Report) {
 	}
 }
 
-// none keeps nothing: the slot's own confirmed position is all there is, and a
-// slot that was recreated or advanced goes unnoticed.
+// none keeps nothing. There is only the slot's own confirmed position, and
+// nobody notices a slot that was recreated or advanced.
 type none struct{}
 
 func (none) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
@@ -99,8 +99,8 @@ func (none) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
 func (none) Save(context.Context, checkpoint.Checkpoint) error { return nil }
 func (none) Close()                                            {}
 
-// ShareRemedy says how the instances of one connector come to see the same
-// checkpoint.
+// ShareRemedy says what to do so that all instances of one connector see the
+// same checkpoint.
 func ShareRemedy(cfg Options) string {
 	if cfg.Store == StoreFile {
 		return "instances on several machines must see one file: put checkpoint.path (" + cfg.Path + ") on storage that they share, " +
@@ -109,9 +109,9 @@ func ShareRemedy(cfg Options) string {
 	return "give all instances of the connector the same checkpoint.store, with the same topic or table, and checkpoint.key"
 }
 
-// OwnFile adds to a loss that Verify found what else may be behind it where the
-// checkpoint is in a file: the slot went on for an instance on another machine,
-// which has a file of its own.
+// OwnFile adds another possible reason to a loss that Verify found, where the
+// checkpoint is in a file: an instance on another machine, with a file of its
+// own, has read the slot.
 func OwnFile(err error, cfg Options, stored *checkpoint.Checkpoint, slot catalog.Slot) error {
 	if cfg.Store != StoreFile || failure.ClassOf(err) != failure.Loss || stored == nil || slot.ConfirmedFlush <= stored.LSN {
 		return err

@@ -116,7 +116,7 @@ func (x *Transactional) lockKey(k idempotency.Key) int64 {
 	return lockHash(handlerLock, x.store.table, k)
 }
 
-// exhausted tells whether no attempt is left after so many.
+// exhausted reports whether no attempt is left after so many.
 func (x *Transactional) exhausted(attempts int) bool {
 	return x.options.MaxAttempts > 0 && attempts >= x.options.MaxAttempts
 }

@@ -179,7 +179,8 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	return l.to(w)
 }
 
-// explain says what is missing, as far as that is known, and what comes again.
+// explain says what is missing, as far as that is known, and what is published
+// again.
 func (r *GapReport) explain(l *lines) {
 	switch {
 	case r.Reason != "":

@@ -210,8 +210,9 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	return nil
 }
 
-// promiseSnapshot notes that the first run is to publish a snapshot, before
-// there is a slot: one without a checkpoint may have been read.
+// promiseSnapshot notes that the first run is to publish a snapshot. It does so
+// before there is a slot: nobody can tell later whether a slot without a
+// checkpoint was read.
 func (s *setup) promiseSnapshot(ctx context.Context, server catalog.Server) error {
 	if s.cfg.Source.Snapshot != config.SnapshotInitial {
 		return nil

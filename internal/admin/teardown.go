@@ -62,7 +62,7 @@ func (t *teardown) do(ctx context.Context, plans ...func(context.Context) error)
 	return t.carryOut(ctx)
 }
 
-// untouched says of an error that it came before anything was done.
+// untouched adds to an error that nothing was changed.
 func untouched(err error) error { return fmt.Errorf("nothing was dropped: %w", err) }
 
 // object is something that teardown drops.

@@ -94,8 +94,8 @@ func (s *session) compare(v *view, seen checkpoint.Server) error {
 	return nil
 }
 
-// undecided is the error of a slot of which nobody knows whether the snapshot
-// that is asked for was published.
+// undecided is the error of a slot where nobody knows whether the snapshot that
+// is asked for was published.
 func (s *session) undecided(v *view) error {
 	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.looked && v.stored == nil && !v.owed {
 		return checkpoint.Undecided(v.Slot)

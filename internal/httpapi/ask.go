@@ -18,7 +18,7 @@ func Ask(ctx context.Context, address, path string) (status int, body []byte, er
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask http.listen: %w", err)
 	}
-	// A proxy of the environment has no business between the two.
+	// A proxy of the environment must not come between the two.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(request)
 	if err != nil {

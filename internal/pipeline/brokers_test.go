@@ -70,8 +70,8 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 	}
 }
 
-// What takes connections and says nothing, as a listener for another protocol
-// does, is waited for while the checkpoint store opens, too.
+// A broker that takes connections and says nothing, as a listener for another
+// protocol does, also shows while the checkpoint store opens.
 func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
 	askOften(t)
 	silent, _ := kafkatest.Silent(t)
@@ -95,8 +95,8 @@ func (r running) shows(line string) func() bool {
 	return func() bool { return strings.Contains(body(r.base+"/metrics"), "\n"+line+"\n") }
 }
 
-// An operator who is told that Kafka is away, as long as the checkpoint store
-// is, looks in the wrong place.
+// The checkpoint store is away. An operator who is told that Kafka is away
+// would look in the wrong place.
 func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	must.OK(t, nobody.Close())
@@ -109,7 +109,7 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	wait(t, "the brokers to be there", c.shows(`cdc_outbox_connected{side="kafka"} 1`))
 }
 
-// What an instance waited for is not what it waits for as a spare.
+// A spare does not report the topics that it waited for while it was active.
 func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, polledOutbox)

@@ -139,8 +139,8 @@ func published(name string, n int) string {
 	return fmt.Sprintf("cdc_outbox_events_published_total{pipeline=%q,topic=\"isolated.%s\"} %d\n", name, name, n)
 }
 
-// What goes wrong during a stop is told as that: nobody goes on, and nobody is
-// asked to do anything.
+// An error during a stop is reported as such: it does not say that others go
+// on, and asks nobody to do anything.
 func TestPipelineThatFailsToStop(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	p := &pipeline{name: "orders", log: zap.New(core), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}

@@ -18,8 +18,8 @@ var errUnasked = errors.New("no broker has answered yet")
 // probePace is how often brokers are asked, tests more often.
 var probePace = sink.UsualPace
 
-// newProbe returns the probe of the pipeline's brokers, nil where it has none.
-// Until its first answer tell knows that none has answered.
+// newProbe returns the probe of the pipeline's brokers, or nil where it has no
+// brokers. It calls tell at once: no broker has answered yet.
 func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	if p.cfg.Sink.Kafka == nil {
 		return nil, nil

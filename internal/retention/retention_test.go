@@ -114,7 +114,7 @@ func TestFailureIsNotRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// A table that has a partition's name but is none is no reason for silence: the
+// A table that has a partition's name and is no partition must be reported: the
 // rows of that time have no place.
 func TestPartitionsNameIsTaken(t *testing.T) {
 	p := must.Get(outbox.Table{}.Partition(outbox.Daily, time.Now().Add(24*time.Hour)))(t)

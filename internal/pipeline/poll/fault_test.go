@@ -235,8 +235,8 @@ func (w *world) proxied() (p *proxy.Proxy) {
 	return p
 }
 
-// The server is there, and says nothing: a machine that stands still, a path that
-// loses everything.
+// The server is there and says nothing: as when its machine stands still, or
+// the network loses everything.
 func TestSilentServerShows(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.hasty = true

@@ -130,7 +130,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	return len(reasons) == 0, reasons
 }
 
-// Status returns a Status.
+// Status returns a Status for /status.
 func (h *Health) Status() any {
 	h.mu.Lock()
 	defer h.mu.Unlock()

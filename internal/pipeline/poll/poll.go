@@ -146,7 +146,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 }
 
 // limitDrain gives up on the batches in hand errors.drain_timeout after ctx
-// ended, and before where they wait for a topic.
+// ended, or earlier if they wait for a missing topic.
 func (r *Pipeline) limitDrain(ctx context.Context, drained <-chan struct{}, stopWorking context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(role.Stopping)

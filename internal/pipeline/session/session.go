@@ -30,7 +30,7 @@ type Metrics interface {
 	Connected(side string, ok bool)
 	// Role is told of a change of role: starting, standby, active or stopping.
 	Role(role string)
-	// Capacity is told how many bytes may be in flight.
+	// Capacity is told how many bytes may be in flight at most.
 	Capacity(bytes int64)
 	// Observe hands over what is read when metrics are collected.
 	Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64)

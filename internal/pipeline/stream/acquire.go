@@ -253,9 +253,9 @@ func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkp
 	return &cp, nil
 }
 
-// reportCopied says that the session starts behind the stored checkpoint, of
-// which a failover lost the last: nobody shall wonder how the position got from
-// the one to the other.
+// reportCopied logs that the session starts beyond the stored checkpoint,
+// because a failover lost the last one. The log then explains the jump between
+// the two positions.
 func (s *source) reportCopied(stored *checkpoint.Checkpoint, start pg.LSN) {
 	if stored == nil || start <= stored.LSN {
 		return

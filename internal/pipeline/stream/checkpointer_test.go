@@ -268,7 +268,7 @@ func TestKeeperStaysInTheEpochThatMayBeStored(t *testing.T) {
 	})
 }
 
-// What the publication is now is saved although the position stays, and once.
+// A changed publication is saved once, although the position stays.
 func TestKeeperSavesAChangedPublication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
@@ -294,7 +294,8 @@ func TestKeeperSavesAChangedPublication(t *testing.T) {
 	})
 }
 
-// A session begins with what it saw, whatever an earlier one saw last.
+// A session begins with the publication that it saw itself, not with that of an
+// earlier session.
 func TestKeeperBeginsWithTheSessionsPublication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)

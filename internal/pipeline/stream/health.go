@@ -24,8 +24,8 @@ type Status struct {
 	SlotLagSeconds float64 `json:"slot_lag_seconds"`
 	RetainedBytes  int64   `json:"slot_retained_bytes"`
 	WALStatus      string  `json:"wal_status,omitempty"`
-	// OldestUnconfirmedSeconds is for how long the server has had something that
-	// is not confirmed.
+	// OldestUnconfirmedSeconds is how long the server has had log that is not
+	// confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
 	// CheckpointAgeSeconds is the age of the oldest acknowledged position that is
 	// not saved; 0 if all are. The other two tell for how long saves have failed,

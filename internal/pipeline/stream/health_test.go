@@ -23,8 +23,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// A store that fails before there is a session is what health and log name, and
-// not PostgreSQL, which is well.
+// If the store fails before there is a session, health and log name the store,
+// and not PostgreSQL, which is well.
 func TestFailingStoreIsBlamedItself(t *testing.T) {
 	d := outbox(t)
 	dir := filepath.Join(t.TempDir(), "volume")
@@ -172,8 +172,8 @@ func (d *database) inPostgres() checkpoint.Store {
 	return s
 }
 
-// A checkpoint store whose server process says nothing any more is given up, and
-// saved in through another one.
+// If the server process of the checkpoint store says nothing any more, its
+// connection is given up, and the next save uses another one.
 func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 500 * time.Millisecond
@@ -206,8 +206,8 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	i.streams().stop()
 }
 
-// A save that does not end has failed at some time, and the next session's first
-// one has its turn.
+// A save that does not end counts as failed after a while, and the first save
+// of the next session can begin.
 func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 300 * time.Millisecond
@@ -234,7 +234,7 @@ func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d.finish(i)
 }
 
-// So has a checkpoint that cannot be loaded.
+// A load that does not end counts as failed too.
 func TestStandingLoadIsGivenUp(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 100 * time.Millisecond

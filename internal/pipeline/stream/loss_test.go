@@ -218,7 +218,7 @@ const (
 )
 
 // A table may be a member of the publication by its name and by its schema. As
-// long as one of the two lasts nothing is left out, whatever becomes of the other.
+// long as one of the two lasts nothing is left out, even if the other goes.
 func TestMembershipThatLasts(t *testing.T) {
 	const (
 		addSchema  = `ALTER PUBLICATION cdc_outbox ADD TABLES IN SCHEMA public`

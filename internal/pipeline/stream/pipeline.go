@@ -161,8 +161,8 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	return err
 }
 
-// drain waits until the delivery has emptied the queue, or gives up on it after
-// errors.drain_timeout, and before where it waits for a topic.
+// drain waits until the deliverer has emptied the queue. It gives up after
+// errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
 func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
 	if why := drain.Wait(delivered, r.opts.DrainTimeout, r.health.kafka.MissingTopics); why != nil {

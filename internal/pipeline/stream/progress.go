@@ -7,7 +7,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// pulse is what shows at one moment whether the log gets through.
+// pulse is a set of positions at one moment. Several of them show whether the
+// log gets through.
 type pulse struct {
 	flush     pg.LSN // the end of the server's log, as last seen
 	received  pg.LSN

@@ -71,8 +71,8 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	}
 }
 
-// Rows that come under their partition's name are nobody's. They must still be
-// there when the operator is told.
+// Rows that come under their partition's name are not published. They must
+// still be there when the operator is told.
 func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	d := outbox(t)
 	d.exec(`ALTER TABLE outbox RENAME TO plain`)
@@ -111,8 +111,8 @@ func (d *database) pastNow(i *instance) {
 
 const leftOut = `INSERT INTO outbox VALUES ('left out', 'order', 'o-1', 'Placed', '{}')`
 
-// The connections beside the stream are to the server of the stream: the
-// positions of another say nothing.
+// The connections beside the stream lead to the server of the stream: positions
+// of another one mean nothing.
 func TestConnectionsBesideTheStream(t *testing.T) {
 	d := outbox(t)
 	server := must.Get(catalog.ReadServer(t.Context(), d.conn))(t)
@@ -150,7 +150,7 @@ func retained(t *testing.T) *database {
 }
 
 // Retention attaches and detaches partitions, and so do operators and their
-// jobs: nothing of a table that is published as one ends a session over it.
+// jobs. If the table is published as one, this must not end a session.
 func TestPartitionsComeAndGo(t *testing.T) {
 	const (
 		byRoot    = ` WITH (publish = 'insert', publish_via_partition_root = true)`

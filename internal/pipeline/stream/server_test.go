@@ -86,8 +86,8 @@ func TestFastShutdownInAnotherLanguage(t *testing.T) {
 	d.finish(i)
 }
 
-// translated forwards connections to the server at target, whose messages have
-// other words, and returns its address.
+// translated forwards connections to the server at target, replaces the words
+// of its messages, and returns the address.
 func translated(t *testing.T, target string) string {
 	t.Helper()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

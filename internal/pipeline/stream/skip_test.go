@@ -141,8 +141,8 @@ func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
 	wantOnce(t, d.topic, []string{"1", "2", "3"})
 }
 
-// A name that the table does not have now is an error of the configuration, also
-// where bad events stop nobody.
+// A name that the table does not have now is an error of the configuration,
+// also where bad events do not stop the connector.
 func TestWrongNameMakesNoDeadLetters(t *testing.T) {
 	for _, policy := range []string{transform.BadEventDeadLetter, transform.BadEventSkip} {
 		t.Run(policy, func(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// ErrTakenOver ends a pipeline whose slot another instance has read meanwhile: what
-// it has in flight is out of date and was dropped. A new pipeline may stand by.
+// ErrTakenOver ends a pipeline whose slot another instance has read in the
+// meantime. What was in flight is out of date and was dropped. A new pipeline
+// may stand by.
 var ErrTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date")
 
 // source keeps a session with PostgreSQL: it connects, becomes the slot's

@@ -64,11 +64,12 @@ const (
 	elsewhereTimeout = 3 * time.Second
 )
 
-// elsewhere is what a spare knows of where the slot's holder saves. The holder
-// saves before it confirms; so a confirmed position beyond the checkpoint that
-// the spare sees is saved in another place, such as a file on another machine.
-// Found out now, it is a mistake in a configuration. At the takeover it would
-// look like a loss.
+// elsewhere is how a spare finds out that the slot's holder saves its
+// checkpoints somewhere else, such as in a file on another machine. The holder
+// saves before it confirms. So if the slot's confirmed position is beyond the
+// checkpoint that the spare sees, the holder saved it in another place. Found
+// now, this is a mistake in a configuration. At the takeover it would look like
+// a loss.
 type elsewhere struct {
 	looked time.Time
 	first  pg.LSN                // of the slot, when there was no checkpoint
@@ -106,8 +107,8 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 	return s.savedElsewhere(ctx, sql, slot)
 }
 
-// savedElsewhere is the verdict, if the holder is one of ours: another program
-// that reads the slot takes events away, and the takeover says so.
+// savedElsewhere is the error, if the holder is a cdc-outbox. Any other program
+// that reads the slot takes events away, and the takeover reports that.
 func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
 	var ours bool
 	var address string

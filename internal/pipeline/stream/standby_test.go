@@ -107,7 +107,7 @@ func TestFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 	}
 }
 
-// What is in flight at such a takeover is not confirmed by the new stream's start:
+// The new stream's start must not confirm what is in flight at such a takeover:
 // it is neither acknowledged nor saved.
 func TestFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 	t.Parallel()

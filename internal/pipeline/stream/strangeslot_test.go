@@ -125,8 +125,8 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	d.wantOnce()
 }
 
-// A spare that was down all the while cannot tell; the loss it finds names what
-// else may be behind it.
+// A spare that was down all the time cannot find out. The loss that it reports
+// names this other possible reason.
 func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
 	d := outbox(t)
 	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
