@@ -124,7 +124,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 // A non-transactional message must not change what is known of a transaction.
-func TestDecodeLooseMessages(t *testing.T) {
+func TestDecodeNonTransactionalMessages(t *testing.T) {
 	var got []string
 	for _, m := range decodeAll(t, newDecoder(),
 		logical(false, "outbox", "x"),

@@ -71,9 +71,9 @@ func (c *tally) verify(t *testing.T) {
 	}
 }
 
-// TestMembersComeAndGo lets members join, leave and die at random while they
+// TestE2EMembersComeAndGo lets members join, leave and die at random while they
 // work.
-func TestMembersComeAndGo(t *testing.T) {
+func TestE2EMembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	for name, balancer := range map[string]kgo.GroupBalancer{
 		"cooperative-sticky": kgo.CooperativeStickyBalancer(), "eager range": kgo.RangeBalancer(),

@@ -346,8 +346,8 @@ func TestTopicsByRegex(t *testing.T) {
 	receive(t, "the record", handled)
 }
 
-// TestBrokerGoesAndComes: neither an error nor an end.
-func TestBrokerGoesAndComes(t *testing.T) {
+// TestE2EBrokerGoesAndComes: neither an error nor an end.
+func TestE2EBrokerGoesAndComes(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
 	b.CreateTopic(t, "orders", 1, nil)

@@ -73,7 +73,7 @@ func learnTime(t *testing.T, s *dynamodb.Store) {
 	}
 }
 
-func TestHistoriesInRealTime(t *testing.T) {
+func TestE2EHistoriesInRealTime(t *testing.T) {
 	server := dynamotest.Shared(t)
 	client, table := server.Client(t, preciseDate()), server.Table(t)
 	skewed := func(offset time.Duration) *dynamodb.Store {

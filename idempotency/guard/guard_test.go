@@ -60,7 +60,7 @@ func TestTransition(t *testing.T) {
 
 // The handler of one message runs a thousand times, thirty at a time: one
 // transition, and one event, whatever the transactions' ends.
-func TestThousandRunsOneTransition(t *testing.T) {
+func TestE2EThousandRunsOneTransition(t *testing.T) {
 	insert := `INSERT INTO "My ""Shop"""."The Orders" VALUES (1, 'PENDING')`
 	each(t, []string{orders, guard.Schema, insert}, func(t *testing.T, pool *pgxpool.Pool, do do) {
 		var mu sync.Mutex

@@ -157,7 +157,7 @@ func TestNoDeadLetter(t *testing.T) {
 
 // A handler that takes its process down is counted, and given up in the end. A
 // panic that nobody handles in Run leaves what a crash leaves: no word.
-func TestCrashLoop(t *testing.T) {
+func TestE2ECrashLoop(t *testing.T) {
 	letters := 0
 	r := newRunner(t, postgres.TransactionalOptions{
 		Lease: time.Millisecond, MaxAttempts: 3,

@@ -85,7 +85,7 @@ var faults = map[string]struct {
 
 // The connection is cut, or killed, at each step. The message is then given to
 // Run until it is done, and had its effect once.
-func TestFaultAtEachStep(t *testing.T) {
+func TestE2EFaultAtEachStep(t *testing.T) {
 	var p *proxy.Proxy
 	var killer *pgxpool.Pool
 	var armed struct {
@@ -150,7 +150,7 @@ func TestFaultAtEachStep(t *testing.T) {
 // Hundreds of messages, each delivered to two of four consumers, whose
 // connections are cut or killed at random statements: every effect is there
 // once.
-func TestRandomFaults(t *testing.T) {
+func TestE2ERandomFaults(t *testing.T) {
 	direct := newDatabase(t)
 	admin := connect(t, direct)
 	create(t, admin, postgres.StoreOptions{})
@@ -217,7 +217,7 @@ func (r runner) wantEachOnce(t *testing.T, messages int) {
 }
 
 // The server crashes and comes back, again and again, under consumers at work.
-func TestServerCrashes(t *testing.T) {
+func TestE2EServerCrashes(t *testing.T) {
 	server := pgtest.Start(t)
 	direct := server.URL("postgres")
 	admin := connect(t, direct)
@@ -244,7 +244,7 @@ func TestServerCrashes(t *testing.T) {
 
 // A client that vanished in the middle of a transaction keeps the key from
 // others until the server gives it up, and no longer.
-func TestVanishedClient(t *testing.T) {
+func TestE2EVanishedClient(t *testing.T) {
 	direct := newDatabase(t)
 	admin := connect(t, direct)
 	create(t, admin, postgres.StoreOptions{})

@@ -336,7 +336,7 @@ func TestPoolOfOneConnection(t *testing.T) {
 }
 
 // Many consumers, each of which gets every message.
-func TestManyConsumers(t *testing.T) {
+func TestE2EManyConsumers(t *testing.T) {
 	// Whoever comes between the claim and the lock waits for the lease's end.
 	o := postgres.TransactionalOptions{Lease: 100 * time.Millisecond}
 	r := newRunner(t, o, func(c *pgxpool.Config) { c.MaxConns = 30 })

@@ -64,13 +64,13 @@ func TestCheckSaysWhatItCannotSee(t *testing.T) {
 		"appendonly is off, and whether snapshots are saved cannot be checked")
 }
 
-func TestCheckOfReplica(t *testing.T) {
+func TestE2ECheckOfReplica(t *testing.T) {
 	master := redistest.Start(t)
 	client := redistest.Replica(t, master, redistest.Setting("appendonly", "yes")).Client(t)
 	expect(t, newStore(t, client, redis.Options{}), client.Options().Addr, "the server is a replica")
 }
 
-func TestCheckOfCluster(t *testing.T) {
+func TestE2ECheckOfCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	problems, err := newStore(t, cluster.Client(t), redis.Options{}).Check(t.Context())
 	if err != nil {

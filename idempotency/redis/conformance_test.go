@@ -19,11 +19,11 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Subject { return subject(t, redistest.Shared(t).Client(t)) })
 }
 
-func TestHistoriesInCluster(t *testing.T) {
+func TestE2EHistoriesInCluster(t *testing.T) {
 	storetest.Histories(t, subject(t, redistest.StartCluster(t).Client(t)), storetest.Options{})
 }
 
-func TestHistoriesWhileScriptsAreFlushed(t *testing.T) {
+func TestE2EHistoriesWhileScriptsAreFlushed(t *testing.T) {
 	server := redistest.Start(t)
 	flusher := server.Client(t)
 	stop, stopped := make(chan struct{}), make(chan int)

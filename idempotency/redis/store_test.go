@@ -166,7 +166,7 @@ func TestPurgeKeepsToItsScope(t *testing.T) {
 	}
 }
 
-func TestSlotThatMoves(t *testing.T) {
+func TestE2ESlotThatMoves(t *testing.T) {
 	for name, replicas := range map[string]int{"calls": 0, "calls that wait for replicas": 1} {
 		t.Run(name, func(t *testing.T) {
 			cluster := redistest.StartCluster(t)
@@ -261,7 +261,7 @@ func moveKey(t *testing.T, cluster *redistest.Cluster, name string) (end func())
 	}
 }
 
-func TestWaitForReplicas(t *testing.T) {
+func TestE2EWaitForReplicas(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.Replica(t, master)
 	client := master.Client(t)

@@ -62,7 +62,7 @@ func warns(t *testing.T, s *redis.Store, text string) {
 	t.Errorf("Check finds %v, want %q", problems, text)
 }
 
-func TestRestartWithoutPersistenceForgets(t *testing.T) {
+func TestE2ERestartWithoutPersistenceForgets(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server.Client(t), redis.Options{})
 	warns(t, s, "nothing is kept on disk")
@@ -71,7 +71,7 @@ func TestRestartWithoutPersistenceForgets(t *testing.T) {
 	forgotten(t, s, held, completed)
 }
 
-func TestCrashWithAppendOnlyFileForgetsNothing(t *testing.T) {
+func TestE2ECrashWithAppendOnlyFileForgetsNothing(t *testing.T) {
 	server := redistest.Start(t, redistest.Setting("appendonly", "yes"))
 	s := newStore(t, server.Client(t), redis.Options{})
 	held, completed := heldAndCompleted(t, s)
@@ -86,7 +86,7 @@ func TestCrashWithAppendOnlyFileForgetsNothing(t *testing.T) {
 	complete(t, s, held, "late")
 }
 
-func TestServerThatReadsItsDataRefuses(t *testing.T) {
+func TestE2EServerThatReadsItsDataRefuses(t *testing.T) {
 	// It answers between 1024 commands that it reads, each of which takes a
 	// while here.
 	server := redistest.Start(t, redistest.Setting("appendonly", "yes"), redistest.Setting("key-load-delay", "300"))
@@ -163,7 +163,7 @@ func (f *failover) client(t *testing.T) *goredis.Client {
 	return client
 }
 
-func TestFailoverToReplicaThatLagged(t *testing.T) {
+func TestE2EFailoverToReplicaThatLagged(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.Replica(t, master)
 	var f failover
@@ -190,7 +190,7 @@ func promote(t *testing.T, replica *redistest.Server) {
 	}
 }
 
-func TestMasterThatIsCutOffRefusesClaims(t *testing.T) {
+func TestE2EMasterThatIsCutOffRefusesClaims(t *testing.T) {
 	master := redistest.Start(t, redistest.Setting("appendonly", "yes"), redistest.Setting("min-replicas-to-write", "1"))
 	replica := redistest.Replica(t, master)
 	s := newStore(t, master.Client(t), redis.Options{})
@@ -272,7 +272,7 @@ func fill(t *testing.T, s *redis.Store, n int) ([]idempotency.Lease, error) {
 	return leases, nil
 }
 
-func TestEvictionForgets(t *testing.T) {
+func TestE2EEvictionForgets(t *testing.T) {
 	server := redistest.Start(t, redistest.Setting("maxmemory", "8mb"), redistest.Setting("maxmemory-policy", "volatile-lru"))
 	client := server.Client(t)
 	s := newStore(t, client, redis.Options{})
@@ -300,7 +300,7 @@ func TestEvictionForgets(t *testing.T) {
 	}
 }
 
-func TestFullServerRefusesClaimsOnly(t *testing.T) {
+func TestE2EFullServerRefusesClaimsOnly(t *testing.T) {
 	server := redistest.Start(t, redistest.Setting("maxmemory", "8mb"), redistest.Setting("maxmemory-policy", "noeviction"))
 	client := server.Client(t)
 	s := newStore(t, client, redis.Options{})
@@ -325,7 +325,7 @@ func TestFullServerRefusesClaimsOnly(t *testing.T) {
 	claim(t, s, idempotency.Key{Scope: "fill", ID: "after"}, request())
 }
 
-func TestPauseBeyondTheLease(t *testing.T) {
+func TestE2EPauseBeyondTheLease(t *testing.T) {
 	const lease = 100 * time.Millisecond
 	server := redistest.Start(t)
 	s := newStore(t, server.Client(t, func(o *goredis.Options) { o.ContextTimeoutEnabled = true }), redis.Options{})
@@ -352,7 +352,7 @@ func TestPauseBeyondTheLease(t *testing.T) {
 	complete(t, s, got, "shipped")
 }
 
-func TestPauseBeyondTheLeaseWithoutSuccessor(t *testing.T) {
+func TestE2EPauseBeyondTheLeaseWithoutSuccessor(t *testing.T) {
 	const lease = 50 * time.Millisecond
 	server := redistest.Start(t)
 	s := newStore(t, server.Client(t, func(o *goredis.Options) { o.ContextTimeoutEnabled = true }), redis.Options{})

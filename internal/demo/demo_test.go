@@ -63,7 +63,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-func TestInterruptEndsInGoodOrder(t *testing.T) {
+func TestE2EInterruptEndsInGoodOrder(t *testing.T) {
 	for name, when := range map[string]string{
 		"while orders are placed":    "OrderPaid",
 		"while it starts":            "✓ a Kafka broker",

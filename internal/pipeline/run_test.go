@@ -253,7 +253,7 @@ func (r running) role() string {
 
 // An instance is cut off, another one goes on and publishes. The first one comes
 // back as its spare, in the same process, and takes over when the other stops.
-func TestInstanceThatWasOvertakenStandsBy(t *testing.T) {
+func TestE2EInstanceThatWasOvertakenStandsBy(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, `CREATE TABLE outbox (id text PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)
 	insert := func(id int) {

@@ -43,9 +43,9 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	}
 }
 
-// TestSuspendedInstance has one hang in a delivery, as if it had been stopped by
+// TestE2ESuspendedInstance has one hang in a delivery, as if it had been stopped by
 // a signal, until the server gives it up and another one has gone on.
-func TestSuspendedInstance(t *testing.T) {
+func TestE2ESuspendedInstance(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = time.Second
 	for n := range 10 {
@@ -78,9 +78,9 @@ func TestSuspendedInstance(t *testing.T) {
 	}
 }
 
-// TestSuspendedWhileItReads has one stop reading in the middle of what it claims,
+// TestE2ESuspendedWhileItReads has one stop reading in the middle of what it claims,
 // and its machine still answer the server's packets.
-func TestSuspendedWhileItReads(t *testing.T) {
+func TestE2ESuspendedWhileItReads(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = time.Second
 	w.parts.DrainTimeout = 0 // or its stop would wait for what will not come
@@ -99,9 +99,9 @@ func TestSuspendedWhileItReads(t *testing.T) {
 	w.published(32)
 }
 
-// TestConnectionLostDuringDelivery ends the claim's session: what it published
+// TestE2EConnectionLostDuringDelivery ends the claim's session: what it published
 // is not marked, and comes again.
-func TestConnectionLostDuringDelivery(t *testing.T) {
+func TestE2EConnectionLostDuringDelivery(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	f := newFault()
 	f.down()
@@ -116,7 +116,7 @@ func TestConnectionLostDuringDelivery(t *testing.T) {
 	}
 }
 
-func TestServerRestarts(t *testing.T) {
+func TestE2EServerRestarts(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("wal_level", "minimal"), pgtest.Setting("max_wal_senders", "0"))
 	w := newWorld(t, server, serialOutbox, serialIndex)
 	in := w.start(nil)

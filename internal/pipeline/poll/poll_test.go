@@ -142,7 +142,7 @@ func TestBacklogIsDrainedInSmallBatches(t *testing.T) {
 	w.wantInOrder(5, 2000)
 }
 
-func TestThreeInstancesKeepTheOrderOfKeys(t *testing.T) {
+func TestE2EThreeInstancesKeepTheOrderOfKeys(t *testing.T) {
 	for _, lanes := range [][]int32{{16, 16, 16}, {16, 7, 1}} { // order does not rest on lanes
 		t.Run(fmt.Sprint(lanes), func(t *testing.T) {
 			w := newWorld(t, nil, serialOutbox, serialIndex)

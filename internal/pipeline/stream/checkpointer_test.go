@@ -66,7 +66,7 @@ func (k keeping) want(t *testing.T, positions ...pg.LSN) {
 	}
 }
 
-func TestKeeperSavesAnAckWithinTheInterval(t *testing.T) {
+func TestCheckpointerSavesAnAckWithinTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		pass(interval / 2)
@@ -81,7 +81,7 @@ func TestKeeperSavesAnAckWithinTheInterval(t *testing.T) {
 	})
 }
 
-func TestKeeperSavesManyAcksAsOne(t *testing.T) {
+func TestCheckpointerSavesManyAcksAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		for end := pg.LSN(1001); end <= 1050; end++ {
@@ -93,7 +93,7 @@ func TestKeeperSavesManyAcksAsOne(t *testing.T) {
 	})
 }
 
-func TestKeeperSavesMuchLogEarly(t *testing.T) {
+func TestCheckpointerSavesMuchLogEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.idleTo(t, 1000+saveBytes)
@@ -105,7 +105,7 @@ func TestKeeperSavesMuchLogEarly(t *testing.T) {
 	})
 }
 
-func TestKeeperSavesAQuietPositionOnceInAWhile(t *testing.T) {
+func TestCheckpointerSavesAQuietPositionOnceInAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		pass(time.Millisecond)
@@ -122,7 +122,7 @@ func TestKeeperSavesAQuietPositionOnceInAWhile(t *testing.T) {
 	})
 }
 
-func TestKeeperConfirmsOnlyWhatIsSaved(t *testing.T) {
+func TestCheckpointerConfirmsOnlyWhatIsSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		release := make(chan struct{})
@@ -141,7 +141,7 @@ func TestKeeperConfirmsOnlyWhatIsSaved(t *testing.T) {
 	})
 }
 
-func TestKeeperRemembersAnAckDuringASave(t *testing.T) {
+func TestCheckpointerRemembersAnAckDuringASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		acked := false
@@ -159,7 +159,7 @@ func TestKeeperRemembersAnAckDuringASave(t *testing.T) {
 	})
 }
 
-func TestKeeperRetriesAFailingStoreWithPauses(t *testing.T) {
+func TestCheckpointerRetriesAFailingStoreWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("store is away") })
@@ -180,7 +180,7 @@ func TestKeeperRetriesAFailingStoreWithPauses(t *testing.T) {
 	})
 }
 
-func TestKeeperEndsWithWhatRetryingCannotFix(t *testing.T) {
+func TestCheckpointerEndsWithWhatRetryingCannotFix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error {
@@ -201,7 +201,7 @@ func TestKeeperEndsWithWhatRetryingCannotFix(t *testing.T) {
 }
 
 // A broker that is down blocks a save for as long as it is.
-func TestKeeperAnswersWhileASaveBlocks(t *testing.T) {
+func TestCheckpointerAnswersWhileASaveBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.store.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
@@ -225,7 +225,7 @@ func TestKeeperAnswersWhileASaveBlocks(t *testing.T) {
 	})
 }
 
-func TestKeeperBeginKeepsWhatWasAckedBefore(t *testing.T) {
+func TestCheckpointerBeginKeepsWhatWasAckedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		ticket := k.tracker.Add()
@@ -239,7 +239,7 @@ func TestKeeperBeginKeepsWhatWasAckedBefore(t *testing.T) {
 	})
 }
 
-func TestKeeperFinishSavesTheLastPosition(t *testing.T) {
+func TestCheckpointerFinishSavesTheLastPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.ack(t, 1100)
@@ -251,7 +251,7 @@ func TestKeeperFinishSavesTheLastPosition(t *testing.T) {
 }
 
 // A first save that fails may have reached the store.
-func TestKeeperStaysInTheEpochThatMayBeStored(t *testing.T) {
+func TestCheckpointerStaysInTheEpochThatMayBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("the answer was lost") })
@@ -269,7 +269,7 @@ func TestKeeperStaysInTheEpochThatMayBeStored(t *testing.T) {
 }
 
 // A changed publication is saved once, although the position stays.
-func TestKeeperSavesAChangedPublication(t *testing.T) {
+func TestCheckpointerSavesAChangedPublication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.follow("7:t=1/2|schema/3")
@@ -296,7 +296,7 @@ func TestKeeperSavesAChangedPublication(t *testing.T) {
 
 // A session begins with the publication that it saw itself, not with that of an
 // earlier session.
-func TestKeeperBeginsWithTheSessionsPublication(t *testing.T) {
+func TestCheckpointerBeginsWithTheSessionsPublication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t)
 		k.follow("old")

@@ -17,7 +17,7 @@ import (
 
 // Failure mode 21: a standby that is behind takes over. The standby is the
 // server itself as it was before its last events.
-func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
+func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 	const text = `left timeline 1 at .* before the checkpoint`
 	t.Run("while stopped", func(t *testing.T) {
 		t.Parallel()
@@ -51,7 +51,7 @@ func TestFailoverToAStandbyThatIsBehind(t *testing.T) {
 // In a failover the URL may lead to a standby before it is promoted, or to one
 // that never will be. It is behind, and has no slot, or one that it cannot
 // decode. That is no loss until it is the primary.
-func TestStandbyIsNotJudged(t *testing.T) {
+func TestE2EStandbyIsNotJudged(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
 	i := f.d.run().streams()
@@ -72,7 +72,7 @@ func TestStandbyIsNotJudged(t *testing.T) {
 
 // Failure mode 46: the standby that takes over lacks a transaction of which the
 // connector has read the first half. Its new events have positions within it.
-func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
+func TestE2EFailoverInTheMiddleOfATransaction(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
 	f.d.opts.MaxBufferedBytes = 20_000
@@ -96,7 +96,7 @@ func TestFailoverInTheMiddleOfATransaction(t *testing.T) {
 
 // Failure mode 47: the disk is put back to an earlier time, nothing shows that,
 // and the new log grows past what was read of the old one.
-func TestDiskPutBack(t *testing.T) {
+func TestE2EDiskPutBack(t *testing.T) {
 	// grow writes new events until the log is beyond lsn.
 	grow := func(f *failover, lsn pg.LSN) (ids []string) {
 		eventually(f.t, "the log to grow past what was read", func() bool {
@@ -159,7 +159,7 @@ func TestDiskPutBack(t *testing.T) {
 
 // A server that crashed forgets how far its slot was confirmed. What it sends
 // again is known, and no other log.
-func TestSlotThatWentBackInACrash(t *testing.T) {
+func TestE2ESlotThatWentBackInACrash(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))

@@ -22,7 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// fleetEnv is for how long TestFleet goes on, as a duration; fleetSeedEnv is the
+// fleetEnv is for how long TestE2EFleet goes on, as a duration; fleetSeedEnv is the
 // seed that it begins with.
 const (
 	fleetEnv     = "CDC_OUTBOX_TEST_FLEET"
@@ -34,7 +34,7 @@ const (
 // the checkpoint is never behind the slot, and no instance takes another one's
 // doing for a loss. With an even seed the server crashes, too, and forgets how far
 // the slot was confirmed.
-func TestFleet(t *testing.T) {
+func TestE2EFleet(t *testing.T) {
 	t.Parallel()
 	lasts, seed := time.Second, uint64(1)
 	if text := os.Getenv(fleetEnv); text != "" {

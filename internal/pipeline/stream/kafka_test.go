@@ -53,7 +53,7 @@ func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
 // same. The intake blocks at its bound, the
 // connection to PostgreSQL stays, and a stop or a question about health is
 // answered. Then everything arrives once.
-func TestBrokerOutage(t *testing.T) {
+func TestE2EBrokerOutage(t *testing.T) {
 	d := outbox(t)
 	d.opts.MaxBufferedBytes = 100_000
 	b, out, s := d.withKafka()
@@ -100,7 +100,7 @@ func (d *database) replied(walsender int) (at time.Time) {
 
 // Failure modes 25 and 38: a stop during an outage, after a reconnect that waits
 // for the broker, ends after the drain's timeout.
-func TestStopDuringABrokerOutage(t *testing.T) {
+func TestE2EStopDuringABrokerOutage(t *testing.T) {
 	d := outbox(t)
 	d.opts.DrainTimeout = 100 * time.Millisecond
 	d.limits.close = usual.close // the last checkpoint cannot be saved

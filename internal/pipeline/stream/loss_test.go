@@ -112,7 +112,7 @@ func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
 }
 
 // Failure mode 7.
-func TestSlotThatLostItsLog(t *testing.T) {
+func TestE2ESlotThatLostItsLog(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Setting("max_slot_wal_keep_size", "1MB"), pgtest.Setting("min_wal_size", "32MB"),
 		pgtest.Setting("max_wal_size", "32MB"))

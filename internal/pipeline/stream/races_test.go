@@ -91,7 +91,7 @@ func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 
 // Between the look at the checkpoint and the stream, another instance holds the
 // slot and goes on. What was seen before does not count then.
-func TestSlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
+func TestE2ESlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 	d := outbox(t)
 	d.run().streams().stop()
 	loaded := newHold()
@@ -133,7 +133,7 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 
 // A holder that is stalled by its sink does not see that its connection is gone,
 // and that another one goes on: to its monitor the slot moves by itself.
-func TestStalledHolderWhoseSlotIsTaken(t *testing.T) {
+func TestE2EStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	d := outbox(t)
 	d.opts.MaxBufferedBytes = 20_000
 	stalled := &gate{topic: d.topic}

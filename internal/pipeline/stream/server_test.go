@@ -20,7 +20,7 @@ import (
 )
 
 // Failure modes 1 and 2.
-func TestServerRestarts(t *testing.T) {
+func TestE2EServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))
@@ -36,7 +36,7 @@ func TestServerRestarts(t *testing.T) {
 
 // Failure mode 4: a fast shutdown waits for a walsender whose client replies but
 // cannot confirm, so the connector must leave.
-func TestFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
+func TestE2EFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 	for _, stage := range []string{"streaming", "saving the first checkpoint of a session"} {
 		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +66,7 @@ func TestFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 }
 
 // Failure mode 4, of a server whose messages are not English.
-func TestFastShutdownInAnotherLanguage(t *testing.T) {
+func TestE2EFastShutdownInAnotherLanguage(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	d := newDatabase(t, server.NewDatabase(t))
@@ -179,7 +179,7 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 // The server of the stream takes no more connections for a while, and another
 // host of the URL never does, as a standby with hot_standby = off. That is no
 // shutdown: the stream is left alone.
-func TestAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
+func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d := outbox(t)
 	line, behind := pgtest.Behind(t, d.url)
 	u := mustParse(t, behind)

@@ -15,7 +15,7 @@ import (
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 
 // Failure mode 3.
-func TestKilledWalsenderLosesAndRepeatsNothing(t *testing.T) {
+func TestE2EKilledWalsenderLosesAndRepeatsNothing(t *testing.T) {
 	d := outbox(t)
 	i := d.run().streams()
 	defer d.watch(d.gate)()
@@ -29,7 +29,7 @@ func TestKilledWalsenderLosesAndRepeatsNothing(t *testing.T) {
 
 // Failure mode 3: what is in flight when the connection breaks is neither sent
 // again nor confirmed by the next connection.
-func TestKilledWalsenderWithEventsInFlight(t *testing.T) {
+func TestE2EKilledWalsenderWithEventsInFlight(t *testing.T) {
 	d := outbox(t)
 	i := d.run().streams()
 	d.publish(3, 1)
@@ -57,7 +57,7 @@ func TestKilledWalsenderWithEventsInFlight(t *testing.T) {
 
 // Failure modes 3 and 17: a transaction larger than the buffer, cut in the
 // middle.
-func TestKilledWalsenderWithinATransaction(t *testing.T) {
+func TestE2EKilledWalsenderWithinATransaction(t *testing.T) {
 	d := outbox(t)
 	d.opts.MaxBufferedBytes = 20_000
 	d.gate.hold()

@@ -19,7 +19,7 @@ import (
 // A standby may have a slot of its own, which can be read. A stream from it
 // would go on over the promotion, and then look like that of a standby that was
 // behind. So the stream begins after the promotion.
-func TestStandbyIsReadOncePromoted(t *testing.T) {
+func TestE2EStandbyIsReadOncePromoted(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	d := p.d
@@ -65,7 +65,7 @@ func TestStandbyIsReadOncePromoted(t *testing.T) {
 // A standby that has the slot's position, but not the row of the checkpoint that
 // was written before the slot was confirmed, takes over after a crash: the
 // slot is ahead of the checkpoint, and nobody has advanced it.
-func TestFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
+func TestE2EFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("connector restarted %t", restart), func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +109,7 @@ func TestFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 
 // The new stream's start must not confirm what is in flight at such a takeover:
 // it is neither acknowledged nor saved.
-func TestFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
+func TestE2EFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	d := p.d

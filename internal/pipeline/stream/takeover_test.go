@@ -14,7 +14,7 @@ import (
 )
 
 // Failure modes 9 and 42.
-func TestSpareStandsByAndTakesOver(t *testing.T) {
+func TestE2ESpareStandsByAndTakesOver(t *testing.T) {
 	d := outbox(t)
 	holder := d.run().streams()
 	d.publish(5, 1)
@@ -31,7 +31,7 @@ func TestSpareStandsByAndTakesOver(t *testing.T) {
 }
 
 // Two instances find nothing and create everything at the same time.
-func TestTwoFirstStartsAtOnce(t *testing.T) {
+func TestE2ETwoFirstStartsAtOnce(t *testing.T) {
 	d := outbox(t)
 	a, b := d.run(), d.run()
 	eventually(t, "one to stream and one to stand by", func() bool {
@@ -61,7 +61,7 @@ func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 
 // Failure mode 39: the holder is cut off, a spare takes over, the old holder
 // comes back with acks and positions of its own.
-func TestOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
+func TestE2EOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	d := outbox(t)
 	p, behind := behindProxy(t, d)
 	oldGate := &gate{topic: d.topic}
@@ -101,7 +101,7 @@ func TestOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 // read the slot in the meantime, only how far. If it had read the first half of
 // a transaction, nothing more of that one comes. In a quiet outbox the position
 // must still go on.
-func TestSecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
+func TestE2ESecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
 	d := outbox(t)
 	d.opts.MaxBufferedBytes = 20_000
 	d.exec("CREATE TABLE busy (v text)")
@@ -161,7 +161,7 @@ func TestSnapshotPublishesWhatIsThereOnceAndThenStreams(t *testing.T) {
 }
 
 // A crash in the middle of the snapshot, with nothing drained.
-func TestSnapshotIsRepeatedAfterACrash(t *testing.T) {
+func TestE2ESnapshotIsRepeatedAfterACrash(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true
 	d.opts.DrainTimeout = time.Millisecond
