@@ -32,7 +32,7 @@ POSTGRES = go run -buildvcs=false ./internal/pgserver/pgbin
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by itself

@@ -68,7 +68,7 @@ func anchors(text string) map[string]bool {
 
 func TestMakeTargetsAndBenchmarksExist(t *testing.T) {
 	makefile := read(t, "../Makefile")
-	target := regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z-]*)")
+	target := regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z0-9-]*)")
 	program := regexp.MustCompile(`go (?:run|test) \./([\w/]+)`)
 	found := 0
 	for path, text := range documents(t) {
