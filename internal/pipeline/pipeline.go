@@ -56,7 +56,7 @@ func (p *pipeline) run(ctx context.Context) error {
 		return p.poll(ctx, down, open)
 	}
 	for {
-		err := p.pipeline(ctx, down, open)
+		err := p.stream(ctx, down, open)
 		if !errors.Is(err, stream.ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
 			return err
 		}
@@ -68,8 +68,8 @@ func (p *pipeline) run(ctx context.Context) error {
 	}
 }
 
-// pipeline opens what a pipeline needs and runs it.
-func (p *pipeline) pipeline(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
+// stream opens what reading a slot needs, and does it.
+func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
 		return err
