@@ -217,8 +217,8 @@ func TestCheckOfMessageMode(t *testing.T) {
 	f.setup()
 	f.exec(`DROP PUBLICATION cdc_outbox`)
 	finding := f.wantCheck("publication", Fail, "its messages are kept")
-	_, mend, _ := strings.Cut(finding.Remedy, "or: ")
-	f.exec(mend)
+	_, fix, _ := strings.Cut(finding.Remedy, "or: ")
+	f.exec(fix)
 	f.wantNothingWrong()
 }
 

@@ -34,7 +34,7 @@ func (l *loader) readFile(path string) {
 		return
 	case err != nil:
 		l.unread = true
-		l.add(Problem{Origin: path, Text: "is not YAML: " + syntaxProblem(err), Remedy: "mend the syntax near the line named; quote values with special characters"})
+		l.add(Problem{Origin: path, Text: "is not YAML: " + syntaxProblem(err), Remedy: "correct the syntax near the line named; quote values with special characters"})
 		return
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
