@@ -47,15 +47,19 @@ build: ## bin/cdc-outbox, a static binary
 	@mkdir -p bin
 	@$(GOBUILD) -o bin/cdc-outbox ./cmd/cdc-outbox
 
+# No debugging information to link, which takes a while for each package; make vet
+# is a target of its own.
+QUICK = -ldflags=-w -vet=off
+
 # Tests named TestE2E… are the second tier: whole programs, kills, crashes,
 # takeovers, clusters. They are judged by what was lost, repeated or reordered.
 .PHONY: test
 test: postgres dynamodb ## all tests but the second tier, with the race detector, in random order; PKG=./wal for some
-	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter ./...,$(PKG)),$(shell go list ./... | grep -v /e2e$$),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -skip '^TestE2E' $(ARGS)
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter ./...,$(PKG)),$(shell go list ./... | grep -v /e2e$$),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test-e2e
 test-e2e: postgres dynamodb ## the second tier: programs that are killed, servers that crash, mutants, examples
-	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .)))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -run '^TestE2E' $(ARGS)
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .)))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) $(QUICK) -run '^TestE2E' $(ARGS)
 
 .PHONY: test-fast
 test-fast: ## the same without the race detector

@@ -35,6 +35,7 @@ const BatchBytes = 768 << 10
 type Item struct {
 	Event *transform.Event
 	Bad   *transform.BadEvent
+	Size  int64 // of the record, in bytes
 }
 
 // Metrics is told what became of events. It must not block.
@@ -106,7 +107,7 @@ func (d *Delivery) fill(items []Item) int {
 		if items[i].Bad != nil {
 			break
 		}
-		if bytes += items[i].Event.Size(); i > 0 && bytes > BatchBytes {
+		if bytes += items[i].Size; i > 0 && bytes > BatchBytes {
 			break
 		}
 		d.run = append(d.run, items[i].Event)

@@ -103,7 +103,7 @@ func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 func (w *worker) publish(items []delivery.Item) (done int, err error) {
 	var bytes int64
 	for _, it := range items {
-		bytes += it.Event.Size()
+		bytes += it.Size
 	}
 	w.inFlightEvents.Add(int64(len(items)))
 	w.inFlightBytes.Add(bytes)
@@ -181,7 +181,7 @@ func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, err
 		if err != nil && !isBad {
 			return nil, err
 		}
-		items[i] = delivery.Item{Event: ev, Bad: bad}
+		items[i] = delivery.Item{Event: ev, Bad: bad, Size: ev.Size()}
 	}
 	return items, nil
 }

@@ -56,7 +56,7 @@ func (d *delivering) send(t *testing.T, letters string) {
 		d.n++
 		ev := &transform.Event{ID: fmt.Append(nil, d.n), Position: pg.Position{CommitLSN: pg.LSN(d.n)}}
 		ev.Record.Value = []byte(string(letter))
-		it := item{Item: delivery.Item{Event: ev}, ticket: d.tracker.Add(), size: 1, memory: 1}
+		it := item{Item: delivery.Item{Event: ev, Size: 1}, ticket: d.tracker.Add(), memory: 1}
 		if letter == 'b' {
 			it.Bad = errBad
 		}

@@ -283,7 +283,7 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 	if routed != nil && !isBad {
 		return routed
 	}
-	it.Bad, it.size = bad, it.Event.Size()
+	it.Bad, it.Size = bad, it.Event.Size()
 	it.memory += itemMemory + it.Event.Memory()
 	if msg != nil {
 		it.chunk = msg.Chunk

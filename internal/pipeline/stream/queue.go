@@ -17,7 +17,6 @@ type item struct {
 	delivery.Item
 	chunk  *wal.Chunk // retained for the event's bytes; nil for a snapshot's
 	ticket checkpoint.Ticket
-	size   int64 // of the record
 	memory int64 // that cannot be used otherwise while the item lives
 }
 
@@ -83,7 +82,7 @@ func (q *queue) push(it item) {
 		q.items, q.head = q.items[:n], 0
 	}
 	q.items = append(q.items, it)
-	q.queued += it.size
+	q.queued += it.Size
 	q.inFlight += it.memory
 	// The taker waits for the first item, and during linger for a full batch.
 	wake := len(q.items)-q.head == 1 || q.queued >= delivery.BatchBytes
@@ -143,10 +142,10 @@ func (q *queue) cut(dst []item) []item {
 	var bytes int64
 	for q.head < len(q.items) {
 		next := &q.items[q.head]
-		if len(dst) > 0 && bytes+next.size > delivery.BatchBytes {
+		if len(dst) > 0 && bytes+next.Size > delivery.BatchBytes {
 			break
 		}
-		bytes += next.size
+		bytes += next.Size
 		dst = append(dst, *next)
 		*next = item{} // the queue must not keep the event alive
 		q.head++

@@ -26,7 +26,7 @@ func (q *queue) put(ctx context.Context, it item) error {
 }
 
 func sized(n int64) item {
-	return item{Item: delivery.Item{Event: &transform.Event{}}, size: n, memory: n}
+	return item{Item: delivery.Item{Event: &transform.Event{}, Size: n}, memory: n}
 }
 
 // attempt calls fn and reports whether it is still blocked once nothing else
@@ -93,13 +93,13 @@ func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
 		push(1)
 		q.mu.Lock()
 		q.queued = delivery.BatchBytes // a batch is ready, of the first item
-		q.items[q.head].size += delivery.BatchBytes
+		q.items[q.head].Size += delivery.BatchBytes
 		q.mu.Unlock()
 		var err error
 		if batch, err = q.take(t.Context(), time.Hour, batch); err != nil || len(batch) != 1 {
 			t.Fatalf("took %d items, %v", len(batch), err)
 		}
-		if got := batch[0].size - delivery.BatchBytes; got != want {
+		if got := batch[0].Size - delivery.BatchBytes; got != want {
 			t.Fatalf("took item %d, want %d", got, want)
 		}
 		want++
@@ -224,10 +224,10 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 			break
 		}
 		for _, it := range batch {
-			if int(it.Event.XID) != next || it.size != sizes[next] {
+			if int(it.Event.XID) != next || it.Size != sizes[next] {
 				t.Fatalf("item %d arrived in place of %d", it.Event.XID, next)
 			}
-			held += it.size
+			held += it.Size
 			next++
 		}
 		if n := q.bytes(); n > limit && n != 2*limit { // a lone large one
