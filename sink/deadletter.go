@@ -55,17 +55,17 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 		letter.Record.Topic = t.name
 		letter.Record.Partition = transform.PartitionByKey
 		letter.Record.Partition = t.choose(&letter.Record)
-		shares, err := k.write(ctx, []placed{{Event: letter}})
+		batches, err := k.write(ctx, []placed{{Event: letter}})
 		if err != nil {
 			return err
 		}
-		if len(shares) == 0 {
+		if len(batches) == 0 {
 			return k.learn(ctx, t)
 		}
-		if shares[0].by != k.client {
+		if batches[0].by != k.client {
 			continue
 		}
-		if err = shares[0].err; judge(err) != topicGone {
+		if err = batches[0].err; judge(err) != topicGone {
 			return failure.Configf(k.refusedLetterRemedy(err),
 				"the broker refuses the dead letter for topic %q: %w", t.name, err)
 		}

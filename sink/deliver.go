@@ -18,7 +18,7 @@ type placed struct {
 }
 
 // Deliver implements Sink. It works in rounds: as many events from the front as
-// fit, so that each partition's share is one Kafka batch, are sent together,
+// fit, so that each partition gets one Kafka batch, are sent together,
 // and the next round starts when the outcome of each event is known.
 //
 // It sets Record.Partition to the partition written to, and the other fields
@@ -71,7 +71,7 @@ const batchOverhead = 128
 var errRoundFull = errors.New("round full")
 
 // fill makes k.round the next round: events from the front until a partition's
-// share is full. It stops early at an event that must not be sent, and returns
+// batch is full. It stops early at an event that must not be sent, and returns
 // what is wrong with it.
 func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform.BadEvent, error) {
 	k.round = k.round[:0]

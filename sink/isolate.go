@@ -13,12 +13,12 @@ import (
 // finish writes k.round, with its bad events passed to reject, and returns the
 // events that must be placed again, in order: see isolate.
 func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, error) {
-	shares, err := k.write(ctx, k.round)
+	batches, err := k.write(ctx, k.round)
 	if err != nil {
 		return nil, err
 	}
 	var orphans []*transform.Event
-	for _, s := range shares {
+	for _, s := range batches {
 		more, err := k.isolate(ctx, s, reject)
 		if err != nil {
 			return nil, err
@@ -28,8 +28,8 @@ func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, 
 	return orphans, nil
 }
 
-// isolate finds the bad events of a share that the broker refused. A refusal
-// names no record, so the share is sent again in halves, one after the other.
+// isolate finds the bad events of a batch that the broker refused. A refusal
+// names no record, so the batch is sent again in halves, one after the other.
 // What can be written is written, in order; a record that is refused alone is
 // bad. It returns the events that must be placed again, because their topic is
 // gone or the client was renewed.
@@ -51,11 +51,11 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 		}
 		half := rest[:min(middle, len(rest))]
 		rest = rest[len(half):]
-		shares, err := k.write(ctx, half)
+		batches, err := k.write(ctx, half)
 		if err != nil {
 			return nil, err
 		}
-		for _, refused := range shares { // at most one: they are all in one partition
+		for _, refused := range batches { // at most one: they are all in one partition
 			orphans, err := k.isolate(ctx, refused, reject)
 			if err != nil {
 				return nil, err

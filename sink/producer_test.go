@@ -118,7 +118,7 @@ func TestRefusedProducerIDOfADeadLetter(t *testing.T) {
 
 // While the gate is closed nothing is written, and what was tried is written
 // when it opens.
-func TestMode30GateHoldsWrites(t *testing.T) {
+func TestMode30BarrierHoldsWrites(t *testing.T) {
 	client, broker := net.Pipe()
 	defer client.Close()
 	defer broker.Close()

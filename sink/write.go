@@ -24,7 +24,7 @@ type batch struct {
 func (s *batch) topic() string { return s.events[0].Record.Topic }
 
 // write sends the round until the outcome of each event is known. The event is
-// durable, or it is in one of the shares returned. A share's verdict is
+// durable, or it is in one of the batches returned. A batch's verdict is
 // badRecord or topicGone, or its client was renewed. Each partition must have
 // at most one batch of the round.
 func (k *Kafka) write(ctx context.Context, round []placed) ([]batch, error) {
@@ -38,16 +38,16 @@ func (k *Kafka) write(ctx context.Context, round []placed) ([]batch, error) {
 			k.numbered()
 			return open, nil
 		}
-		shares := k.batches(round)
+		batches := k.batches(round)
 		renewed, err := k.renew(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if renewed {
-			return append(open, shares...), nil
+			return append(open, batches...), nil
 		}
 		var again []placed
-		for _, s := range shares {
+		for _, s := range batches {
 			switch judge(s.err) {
 			case passing:
 				k.complain("Kafka did not take records, retrying", zap.String("topic", s.topic()),
@@ -124,7 +124,7 @@ func (k *Kafka) complain(msg string, fields ...zap.Field) {
 
 // batches splits what is not durable of the round by partition, keeping the
 // order. The client fails all records from the first failure to the end of a
-// share, so nothing durable follows. If something durable did follow, it would
+// batch, so nothing durable follows. If something durable did follow, it would
 // be written once more: a repeat is allowed, another order is not.
 func (k *Kafka) batches(round []placed) []batch {
 	type partition struct {
@@ -132,7 +132,7 @@ func (k *Kafka) batches(round []placed) []batch {
 		n     int32
 	}
 	index := make(map[partition]int)
-	var shares []batch
+	var batches []batch
 	for _, p := range round {
 		of := partition{p.Record.Topic, p.Record.Partition}
 		i, open := index[of]
@@ -141,11 +141,11 @@ func (k *Kafka) batches(round []placed) []batch {
 			if err == nil {
 				continue
 			}
-			i = len(shares)
+			i = len(batches)
 			index[of] = i
-			shares = append(shares, batch{err: err, alone: len(round) == 1, by: k.client})
+			batches = append(batches, batch{err: err, alone: len(round) == 1, by: k.client})
 		}
-		shares[i].events = append(shares[i].events, p)
+		batches[i].events = append(batches[i].events, p)
 	}
-	return shares
+	return batches
 }

@@ -2,17 +2,17 @@ package pgtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
@@ -55,10 +55,6 @@ func connected(t testing.TB, url string, do func(ctx context.Context, conn *pgx.
 	})
 }
 
-// objectInUse is what PostgreSQL says of a slot that is read, and of a database
-// that somebody is connected to.
-const objectInUse = "55006"
-
 // dropPause is between two attempts to drop a database.
 const dropPause = 50 * time.Millisecond
 
@@ -82,7 +78,8 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 	}
 	for {
 		err := execute(ctx, conn, statements)
-		if busy, ok := errors.AsType[*pgconn.PgError](err); ok && busy.Code == objectInUse && backoff.Sleep(ctx, dropPause) == nil {
+		// Of a slot that is read, and of a database that somebody is connected to.
+		if sqlstate.Of(err) == pgerrcode.ObjectInUse && backoff.Sleep(ctx, dropPause) == nil {
 			continue
 		}
 		if err != nil {

@@ -78,39 +78,42 @@ func New(opts Options) *Delivery {
 	return &Delivery{opts: opts}
 }
 
-// Deliver writes the items in order, and deals with each bad one between its
-// neighbours. It returns how many items, from the front, are dealt with.
-func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, items []Item) (done int, err error) {
-	for done < len(items) {
-		n := 1
-		if it := items[done]; it.Bad != nil {
+// Deliver writes n items in order, each bad one between its neighbours; at returns
+// the one with an index. It returns how many of them, from the front, are dealt
+// with, and keeps none of their events.
+func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i int) *Item) (done int, err error) {
+	defer func() {
+		clear(d.run)
+		d.run = d.run[:0]
+	}()
+	for done < n {
+		next := 1
+		if it := at(done); it.Bad != nil {
 			err = d.reject(ctx, out, it.Event, it.Bad)
 		} else {
-			n = d.fill(items[done:])
+			next = d.fill(done, n, at)
 			err = d.write(ctx, out)
 		}
 		if err != nil {
 			return done, err
 		}
-		done += n
+		done += next
 	}
 	return done, nil
 }
 
-// fill puts items into the next run, up to a bad one or BatchBytes, and returns
-// how many. The first item is good.
-func (d *Delivery) fill(items []Item) int {
+// fill puts items into the next run: from the one at begin, which is good, up to a
+// bad one, or BatchBytes. It returns how many these are.
+func (d *Delivery) fill(begin, end int, at func(i int) *Item) int {
 	var bytes int64
 	clear(d.run)
 	d.run = d.run[:0]
-	for i := range items {
-		if items[i].Bad != nil {
+	for i := begin; i < end; i++ {
+		it := at(i)
+		if bytes += it.Size; it.Bad != nil || i > begin && bytes > BatchBytes {
 			break
 		}
-		if bytes += items[i].Size; i > 0 && bytes > BatchBytes {
-			break
-		}
-		d.run = append(d.run, items[i].Event)
+		d.run = append(d.run, it.Event)
 	}
 	return len(d.run)
 }

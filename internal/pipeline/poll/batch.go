@@ -114,7 +114,7 @@ func (w *worker) publish(items []delivery.Item) (done int, err error) {
 	ctx, cancel := context.WithTimeoutCause(w.working, w.opts.ClaimTimeout, errStalled)
 	defer cancel()
 	err = w.sink.use(ctx, func(out sink.Sink) error {
-		done, err = w.delivery.Deliver(ctx, out, items)
+		done, err = w.delivery.Deliver(ctx, out, len(items), func(i int) *delivery.Item { return &items[i] })
 		return err
 	})
 	return done, err

@@ -104,39 +104,32 @@ func (w *worker) session(ctx context.Context) error {
 	}
 	w.health.postgres(nil)
 	w.announce()
-	for ctx.Err() == nil {
-		if err := w.look(ctx); err != nil {
-			return err
-		}
-		found, err := w.round(ctx)
-		if err != nil {
-			return err
-		}
-		if found {
-			w.pace.found()
-		} else if w.pace.wait(ctx) != nil {
-			break
-		}
-	}
-	return nil
+	return w.work(ctx, w.pace.found, func() bool { return w.pace.wait(ctx) == nil })
 }
 
 // help works off batches while there are any, and waits for the next backlog.
 func (w *worker) help(ctx context.Context) error {
+	return w.work(ctx, func() {}, func() bool {
+		w.lookAway()
+		return backoff.Sleep(ctx, w.opts.Interval) == nil && w.parked(ctx)
+	})
+}
+
+// work goes over the tables until ctx ends. After each round that found rows it
+// calls found, after any other idle, which waits; false ends work.
+func (w *worker) work(ctx context.Context, found func(), idle func() bool) error {
 	for ctx.Err() == nil {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
-		found, err := w.round(ctx)
-		if err != nil {
+		some, err := w.round(ctx)
+		switch {
+		case err != nil:
 			return err
-		}
-		if found {
-			continue
-		}
-		w.lookAway()
-		if backoff.Sleep(ctx, w.opts.Interval) != nil || !w.parked(ctx) {
-			break
+		case some:
+			found()
+		case !idle():
+			return nil
 		}
 	}
 	return nil

@@ -26,7 +26,6 @@ type deliverer struct {
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
 	count   atomic.Uint64          // events dealt with, so far
-	items   []delivery.Item        // reused
 }
 
 func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *deliverer {
@@ -48,12 +47,7 @@ func (d *deliverer) run(ctx context.Context) error {
 			return err
 		}
 		d.current.Store(&flight{began: time.Now(), oldest: batch[0].Event.CommitTime})
-		d.items = d.items[:0]
-		for i := range batch {
-			d.items = append(d.items, batch[i].Item)
-		}
-		done, err := d.delivery.Deliver(ctx, d.sink, d.items)
-		clear(d.items)
+		done, err := d.delivery.Deliver(ctx, d.sink, len(batch), func(i int) *delivery.Item { return &batch[i].Item })
 		d.dealtWith(batch[:done])
 		if err != nil {
 			return err

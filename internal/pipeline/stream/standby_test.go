@@ -74,20 +74,8 @@ func TestE2EFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 			store := &valve{Store: d.inPostgres()}
 			i := d.start(store, &gate{topic: d.topic}).streams()
 			d.publish(1, 1)
-			eventually(t, "a copy of the slot", func() bool { return p.copied() > 0 })
-
-			store.hold()
-			d.insert(1, 1)
-			var next pg.LSN
-			eventually(t, "the next checkpoint", func() bool {
-				next = store.waits()
-				all := d.topic.all()
-				return len(all) == 2 && next > all[1].position.CommitLSN
-			})
-			p.replicate(next)
-			pgtest.Freeze(t, d.url, "backend_type = 'walsender' AND application_name = 'walreceiver'")
-			store.open()
-			eventually(t, "the copy to follow", func() bool { return p.copied() >= next })
+			next := p.holdsNextCheckpoint(store, d.topic)
+			p.copyPasses(store, next, next)
 
 			p.primary.Stop(t, pgtest.Immediate)
 			if restart {
@@ -107,6 +95,31 @@ func TestE2EFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 	}
 }
 
+// holdsNextCheckpoint waits for a copy of the slot, publishes a second event and
+// holds the checkpoint behind it, whose position it returns.
+func (p *pair) holdsNextCheckpoint(store *valve, to *topic) (next pg.LSN) {
+	p.t.Helper()
+	eventually(p.t, "a copy of the slot", func() bool { return p.copied() > 0 })
+	store.hold()
+	p.d.insert(1, 1)
+	eventually(p.t, "the next checkpoint", func() bool {
+		next = store.waits()
+		all := to.all()
+		return len(all) == 2 && next > all[1].position.CommitLSN
+	})
+	return next
+}
+
+// copyPasses gives the standby the log up to an LSN and no more, lets the
+// checkpoint through, and waits until the copy of the slot has followed to it.
+func (p *pair) copyPasses(store *valve, log, checkpoint pg.LSN) {
+	p.t.Helper()
+	p.replicate(log)
+	pgtest.Freeze(p.t, p.d.url, "backend_type = 'walsender' AND application_name = 'walreceiver'")
+	store.open()
+	eventually(p.t, "the copy to follow", func() bool { return p.copied() >= checkpoint })
+}
+
 // The new stream's start must not confirm what is in flight at such a takeover:
 // it is neither acknowledged nor saved.
 func TestE2EFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
@@ -117,23 +130,11 @@ func TestE2EFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 	i := d.start(store, g).streams()
 	d.insert(1, 1)
 	arrive(t, g.topic, 1)
-	eventually(t, "a copy of the slot", func() bool { return p.copied() > 0 })
-
-	store.hold()
-	d.insert(1, 1)
-	var next pg.LSN
-	eventually(t, "the next checkpoint", func() bool {
-		next = store.waits()
-		all := g.topic.all()
-		return len(all) == 2 && next > all[1].position.CommitLSN
-	})
+	next := p.holdsNextCheckpoint(store, g.topic)
 	g.hold()
 	d.insert(1, 1)
 	g.waits(t)
-	p.replicate(d.lsn("SELECT pg_current_wal_flush_lsn()::text"))
-	pgtest.Freeze(t, d.url, "backend_type = 'walsender' AND application_name = 'walreceiver'")
-	store.open()
-	eventually(t, "the copy to follow", func() bool { return p.copied() >= next })
+	p.copyPasses(store, d.lsn("SELECT pg_current_wal_flush_lsn()::text"), next)
 	p.primary.Stop(t, pgtest.Immediate)
 	if row, copied := p.stored(), p.copied(); row >= copied {
 		t.Fatalf("the checkpoint's row came through: %s, the slot is at %s", row, copied)
