@@ -47,7 +47,8 @@ type Sink interface {
 	// at the broker or was passed to reject, which returned nil. It retries
 	// what may pass for as long as ctx lives. On an error some of the events
 	// may have been written; none that follows an unwritten one of its
-	// partition was. The error's failure.Class tells what it means.
+	// partition was. The error's failure.Class tells what it means. The slice is
+	// the caller's again when Deliver returns.
 	Deliver(ctx context.Context, events []*transform.Event, reject Reject) error
 
 	// DeadLetter durably writes the dead letter of an event. The event may be

@@ -281,7 +281,7 @@ func (g *gate) unacked() (pg.LSN, bool) {
 
 func (g *gate) Deliver(ctx context.Context, events []*transform.Event, reject sink.Reject) error {
 	g.mu.Lock()
-	g.waiting = events
+	g.waiting = slices.Clone(events) // the slice is the caller's again after a failure
 	g.mu.Unlock()
 	if err := g.pass(ctx); err != nil {
 		return fmt.Errorf("wait for acks: %w", err)
