@@ -237,7 +237,7 @@ func TestKafkaSaveAfterOneThatWasGivenUp(t *testing.T) {
 	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		once.Do(func() { close(held) })
-		cluster.SleepControl(func() { <-release })
+		<-release
 		return nil, nil, false
 	})
 	givenUp, giveUp := context.WithCancel(t.Context())
