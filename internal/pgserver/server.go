@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -241,15 +242,20 @@ func (s *Server) fillData(ctx context.Context) error {
 		return t.copyTo(ctx, s.runAs, s.dir.data())
 	}
 	s.password = rand.Text()
-	pwfile := filepath.Join(s.dir.path, "password")
-	if err := s.dir.write(pwfile, []byte(s.password)); err != nil {
-		return err
-	}
-	return initdb(ctx, s.opts.BinDir, s.runAs, s.dir.data(), pwfile)
+	return initdb(ctx, s.opts.BinDir, s.runAs, s.dir.data(), s.password)
 }
 
 // initdb creates a data directory with UTF8 and password authentication.
-func initdb(ctx context.Context, binDir string, runAs account, data, pwfile string) error {
+func initdb(ctx context.Context, binDir string, runAs account, data, password string) error {
+	secret, err := verifier(password)
+	if err != nil {
+		return err
+	}
+	pwfile := data + ".secret"
+	defer os.Remove(pwfile)
+	if err := errors.Join(os.WriteFile(pwfile, []byte(secret), 0o600), runAs.own(pwfile)); err != nil {
+		return err
+	}
 	cmd := runAs.command(ctx, filepath.Dir(data), filepath.Join(binDir, "initdb"),
 		"--pgdata", data, "--username", superuser, "--pwfile", pwfile,
 		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync")

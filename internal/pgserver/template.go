@@ -37,7 +37,7 @@ func openTemplate(ctx context.Context, binDir string, runAs account) (template, 
 	if err != nil {
 		return template{}, fmt.Errorf("run %s/postgres: %w", binDir, err)
 	}
-	kind := sha256.Sum256(fmt.Appendf(version, "%s %d", binDir, runAs.uid))
+	kind := sha256.Sum256(fmt.Appendf(version, "%s %d one iteration", binDir, runAs.uid))
 	t := template{dir: filepath.Join(cache, fmt.Sprintf("template-%x", kind[:8]))}
 	password, err := os.ReadFile(t.passwordFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -60,11 +60,11 @@ func (t *template) make(ctx context.Context, binDir string, runAs account) error
 		return err
 	}
 	t.password = rand.Text()
-	unfinished := t.passwordFile() + ".new"
-	if err := errors.Join(os.WriteFile(unfinished, []byte(t.password), 0o600), runAs.own(unfinished)); err != nil {
+	if err := initdb(ctx, binDir, runAs, t.data(), t.password); err != nil {
 		return err
 	}
-	if err := initdb(ctx, binDir, runAs, t.data(), unfinished); err != nil {
+	unfinished := t.passwordFile() + ".new"
+	if err := os.WriteFile(unfinished, []byte(t.password), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(unfinished, t.passwordFile())
