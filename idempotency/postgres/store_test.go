@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
 // variants are the ways in which a store can be used.
@@ -139,26 +138,9 @@ func TestChangesAreHOT(t *testing.T) {
 	counted := func(column string) int64 { // a backend reports its counts once a second
 		return query[int64](t, pool, `SELECT `+column+` FROM pg_stat_user_tables WHERE relname = 'idempotency_keys'`)
 	}
-	testserver.Eventually(t, "the changes are counted", func() bool { return counted("n_tup_upd") == changes })
+	await.Until(t, "the changes are counted", func() bool { return counted("n_tup_upd") == changes })
 	if hot := counted("n_tup_hot_upd"); hot < changes*9/10 {
 		t.Errorf("%d of %d changes were HOT", hot, changes)
-	}
-}
-
-// A fence grows beyond what was forgotten.
-func TestFenceAfterPurge(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
-	first := claim(t, s, key("a"), request())
-	states := []idempotency.State{idempotency.Processing}
-	if n, err := s.Purge(limited(t), idempotency.Filter{Scope: "test", ID: "a", States: states}); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
-	if second := claim(t, s, key("a"), request()); second.Lease.Fence <= first.Lease.Fence {
-		t.Errorf("fence %d after %d", second.Lease.Fence, first.Lease.Fence)
-	}
-	if err := s.Complete(limited(t), first.Lease, nil, retention); !errors.Is(err, idempotency.ErrLeaseLost) {
-		t.Errorf("the first owner completes: %v", err)
 	}
 }
 
@@ -181,7 +163,7 @@ func TestFenceOfAClaimThatWaited(t *testing.T) {
 		}
 		waited <- c
 	})
-	testserver.Eventually(t, "the claim waits", func() bool {
+	await.Until(t, "the claim waits", func() bool {
 		return query[int](t, pool, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})
@@ -215,18 +197,5 @@ func TestClaimHonoursContext(t *testing.T) {
 	defer cancel()
 	if c, err := s.Claim(ctx, key("a"), request()); idempotency.Answered(err) {
 		t.Errorf("claim of a locked row: %s, %v; want the context's error", c.Outcome, err)
-	}
-}
-
-func TestResultTooLarge(t *testing.T) {
-	o := postgres.StoreOptions{MaxResultBytes: 3}
-	pool := database(t, o)
-	s := newStore(t, pool, o)
-	c := claim(t, s, key("a"), request())
-	if err := s.Complete(limited(t), c.Lease, []byte("1234"), retention); !errors.Is(err, idempotency.ErrResultTooLarge) {
-		t.Errorf("four bytes: %v", err)
-	}
-	if err := s.Complete(limited(t), c.Lease, []byte("123"), retention); err != nil {
-		t.Errorf("three bytes: %v", err)
 	}
 }

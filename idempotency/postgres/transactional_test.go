@@ -14,7 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -219,7 +219,7 @@ func TestTwoAtOnce(t *testing.T) {
 		}, idempotency.Handled)
 	})
 	<-started
-	testserver.Eventually(t, "the lease is over", func() bool {
+	await.Until(t, "the lease is over", func() bool {
 		record, err := r.Store().Inspect(limited(t), key("a"))
 		return err == nil && record.LeaseUntil.Before(time.Now().Add(-time.Second/2))
 	})
