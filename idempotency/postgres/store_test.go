@@ -2,98 +2,16 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
-
-// variants are the ways in which a store can be used.
-var variants = map[string]struct {
-	options postgres.StoreOptions
-	pool    func(*pgxpool.Config)
-}{
-	"plain":       {},
-	"partitioned": {options: postgres.StoreOptions{Partitioned: true}},
-	"odd table, serializable, simple protocol": {
-		options: postgres.StoreOptions{Table: oddSchema + ".The Keys"},
-		pool:    connection("serializable", pgx.QueryExecModeSimpleProtocol),
-	},
-	"repeatable read, unnamed statements": {pool: connection("repeatable read", pgx.QueryExecModeExec)},
-}
-
-const oddSchema = `Odd "Schema"`
-
-// connection sets what a pool's connections have by default.
-func connection(isolation string, mode pgx.QueryExecMode) func(*pgxpool.Config) {
-	return func(c *pgxpool.Config) {
-		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation
-		c.ConnConfig.DefaultQueryExecMode = mode
-	}
-}
-
-// each runs a test for each variant.
-func each(t *testing.T, test func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions)) {
-	for name, v := range variants {
-		t.Run(name, func(t *testing.T) {
-			change := v.pool
-			if change == nil {
-				change = func(*pgxpool.Config) {}
-			}
-			pool := connect(t, newDatabase(t), change)
-			exec(t, pool, `CREATE SCHEMA `+pgx.Identifier{oddSchema}.Sanitize())
-			create(t, pool, v.options)
-			test(t, pool, v.options)
-		})
-	}
-}
-
-// Of 64 that claim at once, in different orders, one gets each key, and nobody
-// gets an error: neither a deadlock nor a serialization failure.
-func TestClaimsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions) {
-		s := newStore(t, pool, o)
-		const claimers, keys = 64, 20
-		var granted [keys]atomic.Int32
-		var running sync.WaitGroup
-		for range claimers {
-			running.Go(func() {
-				for _, n := range rand.Perm(keys) {
-					k := key(fmt.Sprintf("0190163d-8694-7%03d-aeb5-c26963954471", n))
-					c, err := s.Claim(limited(t), k, request())
-					switch {
-					case err != nil:
-						t.Error(err)
-					case c.Outcome == idempotency.Claimed:
-						granted[n].Add(1)
-					case c.Outcome != idempotency.InProgress && c.Outcome != idempotency.Duplicate:
-						t.Errorf("%s: %s", k, c.Outcome)
-					}
-					if err == nil && c.Outcome == idempotency.Claimed && n%2 == 0 {
-						if err := s.Complete(limited(t), c.Lease, []byte("done"), retention); err != nil {
-							t.Error(err)
-						}
-					}
-				}
-			})
-		}
-		running.Wait()
-		for n := range granted {
-			if got := granted[n].Load(); got != 1 {
-				t.Errorf("key %d was granted %d times", n, got)
-			}
-		}
-	})
-}
 
 // A refused claim reads: it neither writes a row version nor takes a
 // transaction id, which would cost a flush of the log.

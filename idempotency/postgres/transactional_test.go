@@ -334,24 +334,3 @@ func TestPoolOfOneConnection(t *testing.T) {
 	}
 	running.Wait()
 }
-
-// Many consumers, each of which gets every message.
-func TestE2EManyConsumers(t *testing.T) {
-	// Whoever comes between the claim and the lock waits for the lease's end.
-	o := postgres.TransactionalOptions{Lease: 100 * time.Millisecond}
-	r := newRunner(t, o, func(c *pgxpool.Config) { c.MaxConns = 30 })
-	const consumers, messages = 64, 8
-	var running sync.WaitGroup
-	for n := range consumers {
-		running.Go(func() {
-			for i := range messages {
-				id := fmt.Sprint((i + n) % messages)
-				r.untilDone(t, message(id), effect(id))
-			}
-		})
-	}
-	running.Wait()
-	for i := range messages {
-		r.wantEffects(t, fmt.Sprint(i), 1)
-	}
-}
