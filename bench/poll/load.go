@@ -153,16 +153,10 @@ func (s *server) awaitPublished(ctx context.Context, m mode) error {
 	if err := s.conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&end); err != nil {
 		return err
 	}
-	for {
-		var done bool
-		err := s.conn.QueryRow(ctx, m.done, end).Scan(&done)
-		if err != nil || done {
-			return err
-		}
-		if err := backoff.Sleep(ctx, 10*time.Millisecond); err != nil {
-			return err
-		}
-	}
+	return rig.Await(ctx, 10*time.Millisecond, func() (done bool, err error) {
+		err = s.conn.QueryRow(ctx, m.done, end).Scan(&done)
+		return done, err
+	})
 }
 
 func (s *server) dropSlot(ctx context.Context) error {

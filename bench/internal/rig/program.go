@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 )
 
@@ -51,6 +52,18 @@ func (p *Program) Stop() (cpu time.Duration, peakRSS int64, err error) {
 	}
 	usage := state.SysUsage().(*syscall.Rusage)
 	return state.UserTime() + state.SystemTime(), usage.Maxrss << 10, nil // Linux counts in KiB
+}
+
+// Await asks again and again, with pauses, until the answer is yes.
+func Await(ctx context.Context, pause time.Duration, met func() (bool, error)) error {
+	for {
+		if ok, err := met(); ok || err != nil {
+			return err
+		}
+		if err := backoff.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
 }
 
 // Median returns the middle of values, or what is between the two there.
