@@ -163,11 +163,3 @@ func ExampleFilter() {
 	// failed
 	// bad idempotency key: scope "" must be 1 to 100 letters, digits, dots, underscores or hyphens
 }
-
-func ExampleCheckLease() {
-	fmt.Println(idempotency.CheckLease(idempotency.MinLease))
-	fmt.Println(idempotency.CheckLease(time.Microsecond))
-	// Output:
-	// <nil>
-	// bad request to the idempotency store: the lease, 1µs, is shorter than 1ms
-}

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,23 +77,15 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	set(&o.Lease, DefaultLease)
-	set(&o.Heartbeat, o.Lease/3)
-	set(&o.Margin, o.Lease/10)
-	set(&o.Timeout, o.Lease/3)
-	set(&o.Retention, DefaultRetention)
-	set(&o.FirstRetry, DefaultFirstRetry)
-	set(&o.LastRetry, max(DefaultLastRetry, o.FirstRetry))
-	if o.MaxAttempts == 0 {
-		o.MaxAttempts = DefaultMaxAttempts
-	}
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.Heartbeat = cmp.Or(o.Heartbeat, o.Lease/3)
+	o.Margin = cmp.Or(o.Margin, o.Lease/10)
+	o.Timeout = cmp.Or(o.Timeout, o.Lease/3)
+	o.Retention = cmp.Or(o.Retention, DefaultRetention)
+	o.FirstRetry = cmp.Or(o.FirstRetry, DefaultFirstRetry)
+	o.LastRetry = cmp.Or(o.LastRetry, max(DefaultLastRetry, o.FirstRetry))
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, DefaultMaxAttempts)
 	return o
-}
-
-func set(d *time.Duration, to time.Duration) {
-	if *d == 0 {
-		*d = to
-	}
 }
 
 // validate names what cannot work.

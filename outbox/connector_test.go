@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap/zaptest"
@@ -143,15 +142,8 @@ func someEvents(n int) []outbox.Event {
 // partitioned is a table with partitions for today and tomorrow.
 func partitioned(t *testing.T) []string {
 	t.Helper()
-	ddl := []string{outbox.PartitionedSchema}
-	for _, at := range []time.Time{time.Now(), time.Now().AddDate(0, 0, 1)} {
-		p, err := outbox.Table{}.Partition(outbox.Daily, at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ddl = append(ddl, p.SQL())
-	}
-	return ddl
+	today, tomorrow := presentPartitions(t, outbox.Table{}, outbox.Daily)
+	return []string{outbox.PartitionedSchema, today.SQL(), tomorrow.SQL()}
 }
 
 func wantRecord(t *testing.T, r *kgo.Record, id string, e outbox.Event, value string) {

@@ -14,7 +14,7 @@ import (
 // mode. Here a slot of test_decoding shows that it is there.
 func ExampleEmit() {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, exampleURL(ctx))
+	conn, err := pgx.Connect(ctx, exampleURL())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -48,7 +48,7 @@ func ExampleEmit() {
 // A Writer is for a table with other names, and for payloads that are not JSON.
 func ExampleNew() {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, exampleURL(ctx, `CREATE SCHEMA shop`, `CREATE TABLE shop.events (
+	conn, err := pgx.Connect(ctx, exampleURL(`CREATE SCHEMA shop`, `CREATE TABLE shop.events (
 		id uuid PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload bytea)`))
 	if err != nil {
 		fmt.Println(err)
@@ -82,7 +82,7 @@ func ExampleNew() {
 // Partitions are created ahead, for today and tomorrow say, once a day.
 func ExampleTable_Partition() {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, exampleURL(ctx, outbox.PartitionedSchema))
+	conn, err := pgx.Connect(ctx, exampleURL(outbox.PartitionedSchema))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -21,22 +21,10 @@ type Order struct {
 }
 
 // exampleURL is that of a database with a business table and what ddl creates.
-func exampleURL(ctx context.Context, ddl ...string) string {
-	url, err := pgtest.ExampleDatabase()
+func exampleURL(ddl ...string) string {
+	url, err := pgtest.ExampleDatabase(append(ddl, `CREATE TABLE orders (id int PRIMARY KEY, status text NOT NULL)`)...)
 	if err != nil {
 		fmt.Fprintln(os.Stdout, err)
-		return ""
-	}
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		fmt.Fprintln(os.Stdout, err)
-		return ""
-	}
-	defer conn.Close(ctx)
-	for _, sql := range append(ddl, `CREATE TABLE orders (id int PRIMARY KEY, status text NOT NULL)`) {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			fmt.Fprintln(os.Stdout, err)
-		}
 	}
 	return url
 }
@@ -60,7 +48,7 @@ func show(ctx context.Context, conn *pgx.Conn, query string) {
 // With pgx: the business row and the event are committed together.
 func ExampleWrite() {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, exampleURL(ctx, outbox.Schema))
+	conn, err := pgx.Connect(ctx, exampleURL(outbox.Schema))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -94,7 +82,7 @@ func ExampleWrite() {
 // With database/sql; the driver may be pgx's or lib/pq.
 func ExampleWriteSQL() {
 	ctx := context.Background()
-	db, err := sql.Open("pgx", exampleURL(ctx, outbox.Schema))
+	db, err := sql.Open("pgx", exampleURL(outbox.Schema))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -136,7 +124,7 @@ func ExampleWriteSQL() {
 // Any number of events are written with one statement, in their order.
 func ExampleWrite_bulk() {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, exampleURL(ctx, outbox.Schema))
+	conn, err := pgx.Connect(ctx, exampleURL(outbox.Schema))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -171,7 +159,7 @@ func ExampleWrite_bulk() {
 // What is wrong with events is told before the database is asked, all at once.
 func ExampleInvalidError() {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, exampleURL(ctx))
+	conn, err := pgx.Connect(ctx, exampleURL())
 	if err != nil {
 		fmt.Println(err)
 		return

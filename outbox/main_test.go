@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	_ "github.com/lib/pq"              // the driver postgres
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
@@ -24,16 +24,6 @@ func newDB(t testing.TB, statements ...string) (url string) {
 	url = pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, url, statements...)
 	return url
-}
-
-func connect(t testing.TB, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
 }
 
 // beginner begins a transaction and returns it with its commit.
@@ -76,6 +66,11 @@ func clients(t testing.TB, url string) map[string]beginner {
 	return all
 }
 
+func connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	return connectMode(t, url, pgx.QueryExecModeCacheStatement) // pgx's default
+}
+
 func connectMode(t testing.TB, url string, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(url)
@@ -107,31 +102,17 @@ func beginSQL(driver, url string) beginner {
 	}
 }
 
-// patience bounds a wait, for slow and busy machines.
-const patience = time.Minute
-
-// awaitTrue returns once the query says true.
+// awaitTrue returns once the query says true; NULL is not yet.
 func awaitTrue(t testing.TB, url, what, query string, args ...any) {
 	t.Helper()
 	conn := connect(t, url)
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		var is *bool // NULL is not yet
+	await.Until(t, what, func() bool {
+		var is *bool
 		if err := conn.QueryRow(t.Context(), query, args...).Scan(&is); err != nil {
 			t.Fatal(err)
 		}
-		if is != nil && *is {
-			return
-		}
-		select {
-		case <-poll.C:
-		case <-deadline.C:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
+		return is != nil && *is
+	})
 }
 
 // begin returns a transaction of pgx that is rolled back when the test ends.

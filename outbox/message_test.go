@@ -11,11 +11,8 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
-	"github.com/cdc-outbox/cdc-outbox/transform"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // listen creates a slot and returns a function that reads the messages which
@@ -155,55 +152,4 @@ func TestManyMessagesKeepTheirOrder(t *testing.T) {
 			t.Fatalf("message %d is %s %s, want %s %s", i, got.ID, got.AggregateID, ids[i], events[i].AggregateID)
 		}
 	}
-}
-
-func TestRolledBackMessagesAreGone(t *testing.T) {
-	url := newDB(t)
-	read := listen(t, url)
-	tx := begin(t, url)
-	if _, err := outbox.Emit(t.Context(), tx, order("1")); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if messages := read(); len(messages) != 0 {
-		t.Errorf("%d messages after a rollback", len(messages))
-	}
-}
-
-// TestEmittedMessageBecomesTheRecordOfItsRow takes a message from the server to
-// the record.
-func TestEmittedMessageBecomesTheRecordOfItsRow(t *testing.T) {
-	url := newDB(t)
-	read := listen(t, url)
-	e := order("42")
-	e.Payload, e.Headers = json.RawMessage(`{"id": "茶"}`), map[string]string{"tenant": `"Käse" & Co`}
-	tx := begin(t, url)
-	ids, err := outbox.Emit(t.Context(), tx, e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	messages := read()
-	if len(messages) != 1 {
-		t.Fatalf("%d messages, want 1", len(messages))
-	}
-	defaults := config.Default()
-	router, err := transform.New(defaults.Event, defaults.Route)
-	if err != nil {
-		t.Fatal(err)
-	}
-	event, err := router.RouteMessage(&wal.Message{
-		Kind: wal.LogicalMessage, Prefix: messages[0].Prefix, Content: messages[0].Content, NonTransactional: !messages[0].Transactional,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if event.Record.Topic != "outbox.event.order" {
-		t.Errorf("topic %s", event.Record.Topic)
-	}
-	wantRecord(t, &event.Record, ids[0].String(), e, `{"id": "茶"}`)
 }

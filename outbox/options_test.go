@@ -2,9 +2,7 @@ package outbox_test
 
 import (
 	"context"
-	"os/exec"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,25 +77,5 @@ func TestZeroWriter(t *testing.T) {
 	}
 	if !slices.Equal(got.statements, want.statements) || !reflect.DeepEqual(got.args[0], want.args[0]) || !reflect.DeepEqual(got.args[1], want.args[1]) {
 		t.Errorf("statements %q\nwant       %q", got.statements, want.statements)
-	}
-}
-
-// TestDependsOnNoDriver keeps the promise that the library brings no driver, no
-// Kafka client and no tracing into a service.
-func TestDependsOnNoDriver(t *testing.T) {
-	const module = "github.com/cdc-outbox/cdc-outbox/"
-	for pkg, allowed := range map[string]string{
-		"outbox":         `^(github\.com/cdc-outbox/cdc-outbox/(outbox|internal/(envelope|sqltext|validjson))|github\.com/google/uuid)$`,
-		"outbox/tracing": `^(github\.com/cdc-outbox/cdc-outbox/outbox/tracing|github\.com/cespare/xxhash/v2|go\.opentelemetry\.io/otel/.*)$`,
-	} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, dep := range strings.Fields(string(out)) {
-			if !regexp.MustCompile(allowed).MatchString(dep) || strings.Contains(dep, "/otel/sdk") {
-				t.Errorf("%s depends on %s", pkg, dep)
-			}
-		}
 	}
 }

@@ -47,6 +47,20 @@ func TestPartitionRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
+// presentPartitions are that of this moment and the one behind it, as a span may
+// end while the test runs.
+func presentPartitions(t *testing.T, table outbox.Table, span outbox.Span) (now, next outbox.Partition) {
+	t.Helper()
+	now, err := table.Partition(span, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, err = table.Partition(span, now.To); err != nil {
+		t.Fatal(err)
+	}
+	return now, next
+}
+
 func TestPartitionsTakeTheRowsOfTheirTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		table outbox.Table
@@ -68,15 +82,7 @@ func TestPartitionsTakeTheRowsOfTheirTime(t *testing.T) {
 			if tt.table.Name != "" {
 				pgtest.Exec(t, url, path+`ALTER TABLE outbox RENAME TO "`+tt.table.Name+`"`)
 			}
-			now, err := tt.table.Partition(tt.span, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			next, err := tt.table.Partition(tt.span, now.To)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// An hour may end while the test runs.
+			now, next := presentPartitions(t, tt.table, tt.span)
 			pgtest.Exec(t, url, now.SQL(), now.SQL(), next.SQL())
 
 			tx := begin(t, url)
@@ -178,14 +184,7 @@ func TestPartitionOfATableWithAnIdentity(t *testing.T) {
 	url := newDB(t, `CREATE TABLE numbered (id uuid, aggregatetype text, aggregateid text, type text, payload jsonb, headers jsonb,
 		n bigint GENERATED ALWAYS AS IDENTITY, created_at timestamptz NOT NULL DEFAULT now()) PARTITION BY RANGE (created_at)`)
 	table := outbox.Table{Name: "numbered"}
-	now, err := table.Partition(outbox.Daily, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	next, err := table.Partition(outbox.Daily, now.To)
-	if err != nil {
-		t.Fatal(err)
-	}
+	now, next := presentPartitions(t, table, outbox.Daily)
 	pgtest.Exec(t, url, now.SQL(), next.SQL())
 	tx := begin(t, url)
 	if _, err := newWriter(t, outbox.Options{Table: table}).Write(t.Context(), outbox.PGX(tx), order("1"), order("2")); err != nil {
@@ -214,28 +213,5 @@ func TestPartitionMadeByHand(t *testing.T) {
 	}
 	if want := "FOR VALUES FROM ('2030-01-07 00:00:00+00') TO ('2030-01-14 00:00:00+00')"; bounds != want {
 		t.Errorf("bounds %s, want %s", bounds, want)
-	}
-}
-
-// PostgreSQL wants the time in the key of a partitioned table, so nothing
-// refuses an id that is there already.
-func TestPartitionedTableTakesAnIDAgain(t *testing.T) {
-	url := newDB(t, partitioned(t)...)
-	e := order("1")
-	var err error
-	if e.ID, err = outbox.NewID(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		tx := begin(t, url)
-		if _, err := outbox.Write(t.Context(), tx, e); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := readRows(t, url, "outbox", debezium...); len(got) != 2 || got[0].ID != got[1].ID {
-		t.Errorf("rows %+v, want two with one id", got)
 	}
 }

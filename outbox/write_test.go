@@ -246,17 +246,3 @@ func TestManyEventsKeepTheirOrder(t *testing.T) {
 		}
 	}
 }
-
-func TestRolledBackEventsAreGone(t *testing.T) {
-	url := newDB(t, outbox.Schema)
-	tx := begin(t, url)
-	if _, err := outbox.Write(t.Context(), tx, order("1")); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := readRows(t, url, "outbox", debezium...); len(got) != 0 {
-		t.Errorf("%d rows after a rollback", len(got))
-	}
-}

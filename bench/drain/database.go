@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
@@ -150,36 +151,17 @@ func (db *database) dropSlot(ctx context.Context, name string) error {
 
 // waitConfirmed returns when the slot's confirmed position has reached the end.
 func (db *database) waitConfirmed(ctx context.Context, slot, end string) error {
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		var done bool
-		err := db.conn.QueryRow(ctx,
+	return rig.Await(ctx, 10*time.Millisecond, func() (done bool, err error) {
+		err = db.conn.QueryRow(ctx,
 			`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, slot, end).Scan(&done)
-		if err != nil || done {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return done, err
+	})
 }
 
 // waitReleased returns when nobody streams from the slot.
 func (db *database) waitReleased(ctx context.Context, slot string) error {
-	for {
-		var active bool
-		err := db.conn.QueryRow(ctx,
-			`SELECT active FROM pg_replication_slots WHERE slot_name = $1`, slot).Scan(&active)
-		if err != nil || !active {
-			return err
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return rig.Await(ctx, 10*time.Millisecond, func() (released bool, err error) {
+		err = db.conn.QueryRow(ctx, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, slot).Scan(&released)
+		return released, err
+	})
 }

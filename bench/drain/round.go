@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
@@ -44,12 +43,7 @@ func median[T any](rounds []T, of func(T) float64) float64 {
 	for i, r := range rounds {
 		values[i] = of(r)
 	}
-	slices.Sort(values)
-	mid := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[mid]
-	}
-	return (values[mid-1] + values[mid]) / 2
+	return rig.Median(values)
 }
 
 // measure runs both readers, the first one alternating with n.
@@ -109,35 +103,24 @@ func connector(ctx context.Context, o options, db *database, from backlog, r *ro
 	}
 	defer kafka.Stop()
 
-	args := []string{"run", "--set", "source.url=" + db.url, "--set", "source.slot=" + slot,
-		"--set", "source.publication=" + publication, "--set", "sink.kafka.brokers=" + kafka.Addr,
-		"--set", "http.listen=", "--set", "log.level=warn"}
+	settings := []string{
+		"source.url=" + db.url, "source.slot=" + slot, "source.publication=" + publication, "sink.kafka.brokers=" + kafka.Addr,
+	}
 	if from.mode == modeMessage {
-		args = append(args, "--set", "source.mode=message")
+		settings = append(settings, "source.mode=message")
 	}
-	for _, s := range o.set {
-		args = append(args, "--set", s)
-	}
-	cmd := exec.CommandContext(ctx, o.binary, args...)
-	cmd.Stderr = os.Stderr
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	program, err := rig.Run(o.binary, append(settings, o.set...)...)
+	if err != nil {
 		return err
 	}
 	if err := db.waitConfirmed(ctx, slot, from.end); err != nil {
 		return err
 	}
 	r.drained = time.Since(began)
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if r.cpu, r.peakRSS, err = program.Stop(); err != nil {
 		return err
 	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("cdc-outbox: %w", err)
-	}
-	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	r.peakRSS = usage.Maxrss << 10 // Linux counts in KiB
-
 	if got, err := kafka.Records(ctx); err != nil || got != int64(r.rows) {
 		return fmt.Errorf("the topic has %d records instead of %d: %w", got, r.rows, err)
 	}

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // sample is what one call of each phase took in a round.
@@ -91,14 +92,5 @@ func (m measured) median(f func(sample) float64) float64 {
 	for i, s := range m.samples {
 		values[i] = f(s)
 	}
-	return median(values)
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	mid := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[mid]
-	}
-	return (values[mid-1] + values[mid]) / 2
+	return rig.Median(values)
 }

@@ -38,7 +38,12 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 	if err != nil {
 		return err
 	}
-	for _, sql := range []string{keys, guard.Schema, `CREATE TABLE bare (id text PRIMARY KEY)`, `CREATE TABLE effects (id text)`,
+	const byDay = "keys_by_day"
+	partitions, err := postgres.DDL(byDay, true)
+	if err != nil {
+		return err
+	}
+	for _, sql := range []string{keys, partitions, guard.Schema, `CREATE TABLE bare (id text PRIMARY KEY)`, `CREATE TABLE effects (id text)`,
 		`CREATE TABLE orders (id text PRIMARY KEY, status text NOT NULL)`} {
 		if _, err := pool.Exec(ctx, sql); err != nil {
 			return err
@@ -49,6 +54,10 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 		return err
 	}
 	store, err := postgres.NewStore(pool, postgres.StoreOptions{})
+	if err != nil {
+		return err
+	}
+	partitioned, err := postgres.NewStore(pool, postgres.StoreOptions{Table: byDay, Partitioned: true})
 	if err != nil {
 		return err
 	}
@@ -63,6 +72,7 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 	}
 	s.add("PostgreSQL", insertBare, ofStore(store))
 	s.add("PostgreSQL, window in front", insertBare, behindWindow(store))
+	s.add("PostgreSQL, partitioned", insertBare, ofStore(partitioned))
 	s.add("PostgreSQL, Transactional", insertBare, ofTransactional(x, pool))
 	s.add("PostgreSQL, guard.Transition", insertBare, ofTransition(pool))
 	s.add("PostgreSQL, guard.Applied", insertBare, ofApplied(pool))

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -153,10 +154,8 @@ func measureTable(ctx context.Context, s *server, o options, table string) (c co
 		if err := out.await(ctx, o.fresh); err != nil {
 			return err
 		}
-		for !s.marked(ctx, table) {
-			if err := backoff.Sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
+		if err := s.marked(ctx, table); err != nil {
+			return err
 		}
 		c.took = time.Since(began)
 		return nil
@@ -169,18 +168,15 @@ func measureTable(ctx context.Context, s *server, o options, table string) (c co
 
 // await returns once n events were delivered.
 func (c *counter) await(ctx context.Context, n int) error {
-	for c.events.Load() < int64(n) {
-		if err := backoff.Sleep(ctx, time.Millisecond); err != nil {
-			return err
-		}
-	}
-	return nil
+	return rig.Await(ctx, time.Millisecond, func() (bool, error) { return c.events.Load() >= int64(n), nil })
 }
 
-func (s *server) marked(ctx context.Context, table string) bool {
-	var left bool
-	err := s.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+table+" WHERE NOT published)").Scan(&left)
-	return err == nil && !left
+// marked returns once all rows of the table are.
+func (s *server) marked(ctx context.Context, table string) error {
+	return rig.Await(ctx, time.Millisecond, func() (done bool, err error) {
+		err = s.conn.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM "+table+" WHERE NOT published)").Scan(&done)
+		return done, err
+	})
 }
 
 // poll runs an instance while fn does.
@@ -216,16 +212,10 @@ func (s *server) poll(ctx context.Context, o options, table string, fn func(*cou
 
 // alone returns once the instance's sessions have ended.
 func (s *server) alone(ctx context.Context) error {
-	for {
-		var others int
-		err := s.conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cdc-outbox'`).Scan(&others)
-		if err != nil || others == 0 {
-			return err
-		}
-		if err := backoff.Sleep(ctx, 10*time.Millisecond); err != nil {
-			return err
-		}
-	}
+	return rig.Await(ctx, 10*time.Millisecond, func() (alone bool, err error) {
+		err = s.conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'cdc-outbox')`).Scan(&alone)
+		return alone, err
+	})
 }
 
 // usage is what the statistics say of a table: blocks of it and its indexes that

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
@@ -78,9 +76,13 @@ func measureMode(ctx context.Context, s *server, o options, m mode) (e effort, e
 		return e, err
 	}
 	defer func() { err = errors.Join(err, s.dropSlot(context.WithoutCancel(ctx))) }()
-	var connector *exec.Cmd
+	var connector *rig.Program
 	if m.settings != nil {
-		if connector, err = startConnector(ctx, s, o, m); err != nil {
+		settings := append([]string{"source.url=" + s.URL("postgres"), "sink.stdout=true"}, m.settings...)
+		if connector, err = rig.Run(o.binary, settings...); err != nil {
+			return e, err
+		}
+		if err := backoff.Sleep(ctx, 3*time.Second); err != nil { // it is at work then
 			return e, err
 		}
 	}
@@ -102,7 +104,7 @@ func measureMode(ctx context.Context, s *server, o options, m mode) (e effort, e
 		if err := s.awaitPublished(ctx, m); err != nil {
 			return e, err
 		}
-		if e.connector, err = stopConnector(connector); err != nil {
+		if e.connector, _, err = connector.Stop(); err != nil {
 			return e, err
 		}
 	}
@@ -117,31 +119,6 @@ func measureMode(ctx context.Context, s *server, o options, m mode) (e effort, e
 	now, err := s.processorTime()
 	e.server = now - cpu
 	return e, err
-}
-
-// startConnector returns once the connector is at work.
-func startConnector(ctx context.Context, s *server, o options, m mode) (*exec.Cmd, error) {
-	args := []string{"run", "--set", "source.url=" + s.URL("postgres"), "--set", "sink.stdout=true",
-		"--set", "http.listen=", "--set", "log.level=warn"}
-	for _, set := range m.settings {
-		args = append(args, "--set", set)
-	}
-	cmd := exec.CommandContext(ctx, o.binary, args...)
-	cmd.Stderr = os.Stderr // standard output leads nowhere
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return cmd, backoff.Sleep(ctx, 3*time.Second)
-}
-
-func stopConnector(cmd *exec.Cmd) (time.Duration, error) {
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return 0, err
-	}
-	if err := cmd.Wait(); err != nil {
-		return 0, fmt.Errorf("cdc-outbox: %w", err)
-	}
-	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
 // write commits events at the rate, and returns how many.
@@ -176,16 +153,10 @@ func (s *server) awaitPublished(ctx context.Context, m mode) error {
 	if err := s.conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&end); err != nil {
 		return err
 	}
-	for {
-		var done bool
-		err := s.conn.QueryRow(ctx, m.done, end).Scan(&done)
-		if err != nil || done {
-			return err
-		}
-		if err := backoff.Sleep(ctx, 10*time.Millisecond); err != nil {
-			return err
-		}
-	}
+	return rig.Await(ctx, 10*time.Millisecond, func() (done bool, err error) {
+		err = s.conn.QueryRow(ctx, m.done, end).Scan(&done)
+		return done, err
+	})
 }
 
 func (s *server) dropSlot(ctx context.Context) error {

@@ -13,7 +13,7 @@
 // of PostgreSQL's processes, the log it wrote, and the connector's own time, each
 // per event and without what the writer alone costs. A VACUUM at the end is part
 // of it: polling leaves dead versions. The connector writes to standard output,
-// which leads nowhere, so that no broker takes part.
+// where its events are dropped, so that no broker takes part.
 package main
 
 import (

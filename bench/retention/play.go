@@ -70,7 +70,7 @@ func (s *stage) playPhase(ctx context.Context, t *traffic, retention bool) (p ph
 	defer func() {
 		var stopped error
 		p.events = s.log.known() - first
-		p.cpu, stopped = c.stop()
+		p.cpu, _, stopped = c.Stop()
 		err = errors.Join(err, stopped)
 	}()
 	end := time.Now().Add(s.phase())
@@ -84,7 +84,7 @@ func (s *stage) playPhase(ctx context.Context, t *traffic, retention bool) (p ph
 			return p, err
 		}
 		select {
-		case <-c.process.Exited():
+		case <-c.Exited():
 			return p, errors.New("the connector ended by itself")
 		default:
 		}
@@ -111,7 +111,7 @@ func (s *stage) finish(ctx context.Context, t *traffic) error {
 	for end := time.Now().Add(patience); s.log.missing() > 0 && time.Now().Before(end) && err == nil; {
 		err = backoff.Sleep(ctx, 100*time.Millisecond)
 	}
-	_, stopped := c.stop()
+	_, _, stopped := c.Stop()
 	t.leave()
 	t.reading.Wait()
 	return errors.Join(err, stopped)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // asked is how many times as long the latency may be with retention.
@@ -51,16 +53,16 @@ func (s *stage) report(all []phase) error {
 	verdict := s.verdict()
 
 	fmt.Printf("p99 commit to consumer, with to without: median of %d pairs %.2f %.2f, all events %s to %s = %.2f (asked: at most %.1f)\n",
-		len(ratios), median(ratios), ratios, round(percentile(pooled[1], 99)), round(percentile(pooled[0], 99)), ratio(pooled[1], pooled[0]), asked)
+		len(ratios), rig.Median(ratios), ratios, round(percentile(pooled[1], 99)), round(percentile(pooled[0], 99)), ratio(pooled[1], pooled[0]), asked)
 	fmt.Printf("p99 of the writers' transactions: median %.2f, all %s to %s\n",
-		median(commitRatios), round(percentile(pooledCommits[1], 99)), round(percentile(pooledCommits[0], 99)))
+		rig.Median(commitRatios), round(percentile(pooledCommits[1], 99)), round(percentile(pooledCommits[0], 99)))
 	fmt.Printf("largest table: %s in the first half, %s in the second, of %s written\n",
 		mebibytes(early), mebibytes(late), mebibytes(int64(verdict.Committed*(s.payload+150))))
 	fmt.Printf("checker: %s; no row went before it was received\n", verdict)
 	if err := verdict.Err(); err != nil {
 		return err
 	}
-	if r := median(ratios); r > asked {
+	if r := rig.Median(ratios); r > asked {
 		return fmt.Errorf("the p99 with retention is %.2f times that without", r)
 	}
 	const settled = 4 // pairs: the first one begins with nothing
@@ -87,15 +89,6 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 		return 0
 	}
 	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
-}
-
-func median(values []float64) float64 {
-	values = slices.Sorted(slices.Values(values))
-	mid := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[mid]
-	}
-	return (values[mid-1] + values[mid]) / 2
 }
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
@@ -86,43 +81,12 @@ func (s *stage) close() {
 	}
 }
 
-// connector is a run of the program.
-type connector struct {
-	cmd     *exec.Cmd
-	process *child.Process
-}
-
 // startConnector runs the program, with retention or without.
-func (s *stage) startConnector(retention bool) (*connector, error) {
-	settings := []string{
-		"source.url=" + s.url, "sink.kafka.brokers=" + s.broker.Addr, "http.listen=", "log.level=warn",
-	}
+func (s *stage) startConnector(retention bool) (*rig.Program, error) {
+	settings := []string{"source.url=" + s.url, "sink.kafka.brokers=" + s.broker.Addr}
 	if retention {
 		settings = append(settings, "retention.after="+s.scaled(s.after).String(),
 			"retention.interval="+max(100*time.Millisecond, s.scaled(interval)).String())
 	}
-	args := []string{"run"}
-	for _, set := range settings {
-		args = append(args, "--set", set)
-	}
-	c := &connector{cmd: exec.Command(s.binary, args...)}
-	c.cmd.Stderr = os.Stderr
-	c.cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
-	var err error
-	c.process, err = child.Start(c.cmd)
-	return c, err
-}
-
-// stop has the connector drain, and returns the processor time it took.
-func (c *connector) stop() (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := c.process.Stop(ctx, syscall.SIGTERM); err != nil {
-		return 0, err
-	}
-	state := c.cmd.ProcessState
-	if !state.Success() {
-		return 0, errors.New("the connector ended with " + state.String())
-	}
-	return state.UserTime() + state.SystemTime(), nil
+	return rig.Run(s.binary, settings...)
 }

@@ -14,6 +14,7 @@
 package breaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ type Store struct {
 
 // New returns the store behind a closed breaker.
 func New(s idempotency.Store, o Options) *Store {
-	if o.Failures == 0 {
-		o.Failures = DefaultFailures
-	}
+	o.Failures = cmp.Or(o.Failures, DefaultFailures)
 	if o.Open <= 0 {
 		o.Open = DefaultOpen
 	}

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -100,16 +101,16 @@ type Config struct {
 
 // complete fills in the defaults and checks the result.
 func (c *Config) complete() error {
-	setDefault(&c.Concurrency, DefaultConcurrency)
-	setDefault(&c.MaxBufferedRecords, DefaultMaxBufferedRecords)
-	setDefault(&c.MaxBufferedBytes, DefaultMaxBufferedBytes)
-	setDefault(&c.CommitInterval, DefaultCommitInterval)
-	setDefault(&c.RevokeTimeout, DefaultRevokeTimeout)
-	setDefault(&c.DrainTimeout, DefaultDrainTimeout)
-	setDefault(&c.BackoffFirst, DefaultBackoffFirst)
-	setDefault(&c.BackoffLongest, max(c.BackoffFirst, DefaultBackoffLongest))
+	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.MaxBufferedRecords = cmp.Or(c.MaxBufferedRecords, DefaultMaxBufferedRecords)
+	c.MaxBufferedBytes = cmp.Or(c.MaxBufferedBytes, DefaultMaxBufferedBytes)
+	c.CommitInterval = cmp.Or(c.CommitInterval, DefaultCommitInterval)
+	c.RevokeTimeout = cmp.Or(c.RevokeTimeout, DefaultRevokeTimeout)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	c.BackoffFirst = cmp.Or(c.BackoffFirst, DefaultBackoffFirst)
+	c.BackoffLongest = cmp.Or(c.BackoffLongest, max(c.BackoffFirst, DefaultBackoffLongest))
 	if r, ok := c.Guard.Runner.(interface{ Retention() time.Duration }); ok {
-		setDefault(&c.Retention, r.Retention())
+		c.Retention = cmp.Or(c.Retention, r.Retention())
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -137,13 +138,6 @@ func (c *Config) complete() error {
 		demand(m != nil, "Middleware[%d] is nil", i)
 	}
 	return errors.Join(errs...)
-}
-
-func setDefault[T comparable](value *T, fallback T) {
-	var zero T
-	if *value == zero {
-		*value = fallback
-	}
 }
 
 // process is the guarded handler within its middlewares.

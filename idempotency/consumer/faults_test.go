@@ -20,8 +20,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // faulty starts a kfake cluster that can be made to answer wrongly, with the
@@ -172,7 +172,7 @@ func TestRetentionShorterThanTheTopics(t *testing.T) {
 	cfg.Logger = slog.New(slog.NewTextHandler(&l, nil))
 	start(t, cfg)
 	const warning = "the topic can be replayed"
-	testserver.Eventually(t, "warnings", func() bool { return len(l.lines(warning)) >= 4 })
+	await.Until(t, "warnings", func() bool { return len(l.lines(warning)) >= 4 })
 	for topic, window := range map[string]string{"long": "24h0m0s", "endless": "forever", "compacted": "forever", "aged": "1h0m0s"} {
 		lines := l.lines("topic=" + topic + " ")
 		if len(lines) != 1 || !strings.Contains(lines[0], "topic_retention="+window) || !strings.Contains(lines[0], "idempotency_retention=2h0m0s") {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 const (
@@ -225,7 +225,7 @@ func committed(t testing.TB, admin *kadm.Client, partition int32) int64 {
 // eventuallyCommitted waits until the group's offset of each partition is n.
 func eventuallyCommitted(t testing.TB, admin *kadm.Client, partitions int32, n int64) {
 	t.Helper()
-	testserver.Eventually(t, fmt.Sprintf("commits of %d", n), func() bool {
+	await.Until(t, fmt.Sprintf("commits of %d", n), func() bool {
 		for p := range partitions {
 			if committed(t, admin, p) != n {
 				return false

@@ -17,59 +17,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // shortSessions lets the broker expel members that were killed.
 var shortSessions = kafkatest.Setting("group.min.session.timeout.ms", "500")
-
-// tally counts handlers across members, by record and by key.
-type tally struct {
-	mu         sync.Mutex
-	finished   map[string]int
-	running    map[string]int
-	violations []string
-}
-
-func newTally() *tally { return &tally{finished: map[string]int{}, running: map[string]int{}} }
-
-func (c *tally) begin(r *kgo.Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running[string(r.Key)]++; c.running[string(r.Key)] > 1 {
-		c.violations = append(c.violations, "two handlers at once of key "+string(r.Key))
-	}
-}
-
-func (c *tally) end(r *kgo.Record, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running[string(r.Key)]--
-	if err == nil {
-		c.finished[string(r.Value)]++
-	}
-}
-
-func (c *tally) distinct() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.finished)
-}
-
-func (c *tally) verify(t *testing.T) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, n := range c.finished {
-		if n != 1 {
-			t.Errorf("record %s was handled %d times", id, n)
-		}
-	}
-	for _, v := range c.violations {
-		t.Error(v)
-	}
-}
 
 // TestE2EMembersComeAndGo lets members join, leave and die at random while they
 // work.
@@ -84,10 +37,9 @@ func TestE2EMembersComeAndGo(t *testing.T) {
 			b := kafkatest.Start(t, shortSessions)
 			b.CreateTopic(t, "orders", partitions, nil)
 			records := load(t, b, partitions, n, keys)
-			l, c := newLedger(), newTally()
-			handler := func(ctx context.Context, r *kgo.Record) (err error) {
-				c.begin(r)
-				defer func() { c.end(r, err) }()
+			l, check := newLedger(), newChecker(consumer.KeyOrder)
+			handler := func(ctx context.Context, r *kgo.Record) error {
+				defer check.begin(r)()
 				select {
 				case <-ctx.Done():
 					return context.Cause(ctx)
@@ -96,6 +48,7 @@ func TestE2EMembersComeAndGo(t *testing.T) {
 				if rand.N(50) == 0 {
 					return errDown
 				}
+				check.finish(r)
 				return nil
 			}
 			members := make([]*hostage, 3)
@@ -103,8 +56,8 @@ func TestE2EMembersComeAndGo(t *testing.T) {
 				members[i] = join(t, b, l, balancer, handler)
 			}
 			for i := range 6 {
-				before := c.distinct()
-				testserver.Eventually(t, "progress", func() bool { return c.distinct() > before+40 || c.distinct() == len(records) })
+				before := check.count()
+				await.Until(t, "progress", func() bool { return check.count() > before+40 || check.count() == len(records) })
 				victim := rand.N(len(members))
 				if i%3 == 2 {
 					members[victim].kill()
@@ -116,9 +69,9 @@ func TestE2EMembersComeAndGo(t *testing.T) {
 			}
 			admin := kadm.NewClient(b.Client(t))
 			eventuallyCommitted(t, admin, partitions, n)
-			c.verify(t)
-			if c.distinct() != len(records) {
-				t.Errorf("%d records were handled, want %d", c.distinct(), len(records))
+			check.verify(t)
+			if check.count() != len(records) {
+				t.Errorf("%d records were handled, want %d", check.count(), len(records))
 			}
 		})
 	}
@@ -134,7 +87,7 @@ func expel(t *testing.T, b *kafkatest.Broker, clientID string) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	patience := time.Now().Add(4 * time.Second) // the session timeout, and a rebalance
-	testserver.Eventually(t, "the killed member to be expelled", func() bool {
+	await.Until(t, "the killed member to be expelled", func() bool {
 		groups, err := kadm.NewClient(client).DescribeGroups(ctx, group)
 		if err != nil {
 			return false
@@ -236,10 +189,10 @@ func TestRevocationWaitsForTheHandler(t *testing.T) {
 	receive(t, "the rebalance", joined)
 	close(finish)
 	admin := kadm.NewClient(b.Client(t))
-	testserver.Eventually(t, "the revoked partition to be committed before it moved", func() bool {
+	await.Until(t, "the revoked partition to be committed before it moved", func() bool {
 		return committed(t, admin, 0)+committed(t, admin, 1) >= 1
 	})
-	testserver.Eventually(t, "both handlers to end", func() bool { return handled.Load()+cutOff.Load() >= 2 })
+	await.Until(t, "both handlers to end", func() bool { return handled.Load()+cutOff.Load() >= 2 })
 	if handled.Load() != 2 || cutOff.Load() != 0 {
 		t.Errorf("%d handled, %d cut off; want 2 handled, none cut off", handled.Load(), cutOff.Load())
 	}
@@ -294,7 +247,7 @@ func TestRevocationCutsOffWhatTakesTooLong(t *testing.T) {
 	if cause := receive(t, "the cause", causes); !errors.Is(cause, consumer.ErrRevoked) {
 		t.Errorf("the handler's context ended because %v", cause)
 	}
-	testserver.Eventually(t, "the new owner to handle the record", func() bool { return taken.Load() == 1 })
+	await.Until(t, "the new owner to handle the record", func() bool { return taken.Load() == 1 })
 	second.Store(true)
 }
 
@@ -349,7 +302,7 @@ func TestAHandlerThatHeedsNothingDoesNotKeepTheGroup(t *testing.T) {
 	receive(t, "the handler", running)
 	m.cancel()
 	admin := kadm.NewClient(b.Client(t))
-	testserver.Eventually(t, "the group to be left", func() bool {
+	await.Until(t, "the group to be left", func() bool {
 		groups, err := admin.DescribeGroups(t.Context(), group)
 		return err == nil && len(groups[group].Members) == 0
 	})

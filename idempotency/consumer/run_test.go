@@ -18,8 +18,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // TestOrderAndCommits handles records that fail at random, and looks at what
@@ -47,7 +47,7 @@ func TestOrderAndCommits(t *testing.T) {
 			start(t, cfg)
 
 			admin := kadm.NewClient(b.Client(t))
-			testserver.Eventually(t, "all records to be committed", func() bool {
+			await.Until(t, "all records to be committed", func() bool {
 				complete := true
 				for p := range int32(partitions) {
 					at := committed(t, admin, p)
@@ -155,8 +155,8 @@ func TestOneKeyThatWaitsHoldsUpNoOther(t *testing.T) {
 	cfg.Order, cfg.MaxBufferedRecords = consumer.KeyOrder, 100
 	cfg.Observer.PausedPartitions = func(n int) { paused.Store(int64(n)) }
 	start(t, cfg)
-	testserver.Eventually(t, "the other key's records among those buffered", func() bool { return handled.Load() >= 50 })
-	testserver.Eventually(t, "the other's lease to be asked for so often that fetching is paused", func() bool { return l.count(&l.elsewhere) > 200 })
+	await.Until(t, "the other key's records among those buffered", func() bool { return handled.Load() >= 50 })
+	await.Until(t, "the other's lease to be asked for so often that fetching is paused", func() bool { return l.count(&l.elsewhere) > 200 })
 	admin := kadm.NewClient(b.Client(t))
 	if at := committed(t, admin, 0); at != 0 {
 		t.Errorf("offset %d was committed although the first record is not finished", at)
@@ -164,10 +164,10 @@ func TestOneKeyThatWaitsHoldsUpNoOther(t *testing.T) {
 	if most := int64(100 + 50); handled.Load() > most {
 		t.Errorf("%d records were handled, more than the %d that may be held", handled.Load(), most)
 	}
-	testserver.Eventually(t, "the partition to count as paused", func() bool { return paused.Load() == 1 })
+	await.Until(t, "the partition to count as paused", func() bool { return paused.Load() == 1 })
 	l.set("0/0", "done")
 	eventuallyCommitted(t, admin, 1, n)
-	testserver.Eventually(t, "no partition to count as paused", func() bool { return paused.Load() == 0 })
+	await.Until(t, "no partition to count as paused", func() bool { return paused.Load() == 0 })
 	if got := handled.Load(); got != int64(len(records)-1) {
 		t.Errorf("%d records were handled, want %d: all but that of somebody else", got, len(records)-1)
 	}
@@ -190,13 +190,13 @@ func TestStoreDownPausesAllAndResumes(t *testing.T) {
 	})
 	cfg.Observer.PausedPartitions = func(n int) { paused.Store(int64(n)) }
 	start(t, cfg)
-	testserver.Eventually(t, "several probes", func() bool { return l.count(&l.unavailable) > 5+cfg.Concurrency })
-	testserver.Eventually(t, "partitions to count as paused", func() bool { return paused.Load() == partitions })
+	await.Until(t, "several probes", func() bool { return l.count(&l.unavailable) > 5+cfg.Concurrency })
+	await.Until(t, "partitions to count as paused", func() bool { return paused.Load() == partitions })
 	if handled.Load() != 0 {
 		t.Error("a handler ran although the store cannot be asked")
 	}
 	l.setDown(false)
-	testserver.Eventually(t, "all partitions to go on", func() bool { return handled.Load() == partitions })
+	await.Until(t, "all partitions to go on", func() bool { return handled.Load() == partitions })
 	close(release)
 	admin := kadm.NewClient(b.Client(t))
 	eventuallyCommitted(t, admin, partitions, n)
@@ -281,7 +281,7 @@ func TestDeadLetterThatCannotBeWrittenIsNotCommitted(t *testing.T) {
 		}
 	}
 	start(t, cfg)
-	testserver.Eventually(t, "attempts to write the dead letter", func() bool { return failures.Load() > 3 })
+	await.Until(t, "attempts to write the dead letter", func() bool { return failures.Load() > 3 })
 	admin := kadm.NewClient(b.Client(t))
 	if at := committed(t, admin, 0); at != 0 || handled.Load() != 0 {
 		t.Errorf("committed %d, handled %d, although the dead letter is not written", at, handled.Load())
@@ -353,31 +353,16 @@ func TestE2EBrokerGoesAndComes(t *testing.T) {
 	b.CreateTopic(t, "orders", 1, nil)
 	load(t, b, 1, 5, 1)
 	b.Stop(t)
-	var handled, waits atomic.Int64
+	var handled atomic.Int64
 	cfg := config(b, newLedger(), func(context.Context, *kgo.Record) error { handled.Add(1); return nil })
-	cfg.Logger = slog.New(countWarnings{&waits})
+	var told log
+	cfg.Logger = slog.New(slog.NewTextHandler(&told, nil))
 	cfg.Options = append(cfg.Options, kgo.RequestRetries(1), kgo.RetryTimeout(time.Second))
 	start(t, cfg)
-	testserver.Eventually(t, "the consumer to find no broker", func() bool { return waits.Load() > 0 })
+	await.Until(t, "the consumer to find no broker", func() bool { return len(told.lines("level=WARN")) > 0 })
 	b.Resume(t)
-	testserver.Eventually(t, "the records", func() bool { return handled.Load() == 5 })
+	await.Until(t, "the records", func() bool { return handled.Load() == 5 })
 	b.Restart(t)
 	produce(t, b, record(0, "k", "late"))
-	testserver.Eventually(t, "the record after the restart", func() bool { return handled.Load() == 6 })
+	await.Until(t, "the record after the restart", func() bool { return handled.Load() == 6 })
 }
-
-// countWarnings is a slog.Handler.
-type countWarnings struct{ n *atomic.Int64 }
-
-func (countWarnings) Enabled(context.Context, slog.Level) bool { return true }
-
-func (c countWarnings) Handle(_ context.Context, r slog.Record) error {
-	if r.Level == slog.LevelWarn {
-		c.n.Add(1)
-	}
-	return nil
-}
-
-func (c countWarnings) WithAttrs([]slog.Attr) slog.Handler { return c }
-
-func (c countWarnings) WithGroup(string) slog.Handler { return c }

@@ -43,12 +43,13 @@ func (c *ticker) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 // exactDate is an HTTP date with a fraction, which the SDK reads too.
 const exactDate = "Mon, 02 Jan 2006 15:04:05.000000000 GMT"
 
-// stamp makes the server's answers show the clock.
-func (c *ticker) stamp() func(*sdk.Options) {
+// stamp makes the server's answers show the clock, in whole seconds as real ones
+// do, or exactly.
+func (c *ticker) stamp(layout string) func(*sdk.Options) {
 	return through(func(r *http.Request, next exchange) (*http.Response, error) {
 		resp, err := next(r)
 		if err == nil {
-			resp.Header.Set("Date", c.now().UTC().Format(exactDate))
+			resp.Header.Set("Date", c.now().UTC().Format(layout))
 		}
 		return resp, err
 	})
@@ -65,7 +66,7 @@ func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	server := dynamotest.Shared(t)
 	f := &fixture{table: server.Table(t), clock: newTicker()}
-	f.client = server.Client(t, f.clock.stamp())
+	f.client = server.Client(t, f.clock.stamp(exactDate))
 	return f
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 )
 
 // quickly keeps the SDK's repetitions, but not the waits between them.
@@ -94,14 +93,6 @@ func TestMissingCredentialsAreNamed(t *testing.T) {
 	}
 }
 
-func TestMissingTableIsNamed(t *testing.T) {
-	s := dynamodb.New(dynamotest.Shared(t).Client(t), "nobody-created-me", dynamodb.Options{})
-	_, err := s.Claim(t.Context(), key("1"), request("a"))
-	if err == nil || !strings.Contains(err.Error(), "nobody-created-me") || !strings.Contains(err.Error(), "SetupCommands") {
-		t.Error(err)
-	}
-}
-
 func TestContextEndsACall(t *testing.T) {
 	client := offline(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
@@ -112,27 +103,5 @@ func TestContextEndsACall(t *testing.T) {
 	_, err := dynamodb.New(client, "keys", dynamodb.Options{}).Claim(ctx, key("1"), request("a"))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v; want context.Canceled", err)
-	}
-}
-
-func TestBadArgumentsAreNotSent(t *testing.T) {
-	client := offline(func(*http.Request) (*http.Response, error) { return nil, errors.New("sent") })
-	s := dynamodb.New(client, "keys", dynamodb.Options{})
-	lease := idempotency.Lease{Key: key("1"), Owner: "a", Fence: 1}
-	ctx := t.Context()
-	for name, do := range map[string]func() error{
-		"key of claim":         func() error { _, err := s.Claim(ctx, key(""), request("a")); return err },
-		"request":              func() error { _, err := s.Claim(ctx, key("1"), request("")); return err },
-		"extend without lease": func() error { return s.Extend(ctx, idempotency.Lease{}, time.Second) },
-		"extend by nothing":    func() error { return s.Extend(ctx, lease, 0) },
-		"complete, retention":  func() error { return s.Complete(ctx, lease, nil, 0) },
-		"fail, retention":      func() error { return s.Fail(ctx, lease, idempotency.Failure{}) },
-		"key of inspect":       func() error { _, err := s.Inspect(ctx, key("")); return err },
-		"key of release":       func() error { _, err := s.Release(ctx, key("")); return err },
-		"purge without scope":  func() error { _, err := s.Purge(ctx, idempotency.Filter{}); return err },
-	} {
-		if err := do(); !errors.Is(err, idempotency.ErrBadKey) && !errors.Is(err, idempotency.ErrBadRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

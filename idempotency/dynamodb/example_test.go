@@ -46,62 +46,6 @@ func Example() {
 	// duplicate, attempt 1, result "parcel 7"
 }
 
-func ExampleStore_Release() {
-	ctx, client := context.Background(), connect()
-	if err := dynamodb.CreateTable(ctx, client, "released"); err != nil {
-		log.Fatal(err)
-	}
-	store := dynamodb.New(client, "released", dynamodb.Options{})
-	key := idempotency.Key{Scope: "shipping", ID: "order-7"}
-	claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{
-		Owner: idempotency.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := store.Fail(ctx, claim.Lease, idempotency.Failure{
-		Terminal: true, Reason: "no such address", Retention: 24 * time.Hour,
-	}); err != nil {
-		log.Fatal(err)
-	}
-	// The address was put right: an operator has the message handled again.
-	before, err := store.Release(ctx, key)
-	if err != nil {
-		log.Fatal(err)
-	}
-	after, err := store.Inspect(ctx, key)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("%s (%s) → %s\n", before.State, before.Reason, after.State)
-	// Output: failed (no such address) → retryable
-}
-
-func ExampleStore_Purge() {
-	ctx, client := context.Background(), connect()
-	if err := dynamodb.CreateTable(ctx, client, "purged"); err != nil {
-		log.Fatal(err)
-	}
-	store := dynamodb.New(client, "purged", dynamodb.Options{})
-	for _, id := range []string{"1", "2"} {
-		claim, err := store.Claim(ctx, idempotency.Key{Scope: "retired", ID: id}, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
-		})
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := store.Complete(ctx, claim.Lease, nil, 24*time.Hour); err != nil {
-			log.Fatal(err)
-		}
-	}
-	n, err := store.Purge(ctx, idempotency.Filter{Scope: "retired"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(n)
-	// Output: 2
-}
-
 func ExampleCheck() {
 	problems, err := dynamodb.Check(context.Background(), connect(), "not-there")
 	if err != nil {

@@ -1,38 +1,12 @@
 package dynamodb_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 )
-
-func TestPurgeTakesTheScopeOnly(t *testing.T) {
-	f := newFixture(t)
-	s := f.store(0)
-	const n = 40
-	for i := range n {
-		for _, scope := range []string{"shipping", "shipping-2"} {
-			k := idempotency.Key{Scope: scope, ID: fmt.Sprint(i)}
-			if err := s.Complete(t.Context(), claimed(t, s, k, "a").Lease, make([]byte, 1<<10), time.Hour); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	claimed(t, s, key("running"), "a")
-	if purged, err := s.Purge(t.Context(), idempotency.Filter{Scope: "shipping"}); err != nil || purged != n {
-		t.Errorf("purged %d, %v; want %d", purged, err, n)
-	}
-	for k, want := range map[idempotency.Key]idempotency.State{
-		key("0"): idempotency.Absent, key("running"): idempotency.Processing, {Scope: "shipping-2", ID: "0"}: idempotency.Completed,
-	} {
-		if r, err := s.Inspect(t.Context(), k); err != nil || r.State != want {
-			t.Errorf("%s is %s, %v; want %s", k, r.State, err, want)
-		}
-	}
-}
 
 // A client whose estimate of the time is earlier makes no lower fence out of it.
 func TestPurgedKeysKeepTheirFence(t *testing.T) {

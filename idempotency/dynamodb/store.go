@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -55,9 +56,7 @@ var (
 // tells whether it is. It makes no call yet. The client stays the caller's; it
 // must not be that of DAX, which caches.
 func New(client Client, table string, o Options) *Store {
-	if o.Margin == 0 {
-		o.Margin = DefaultMargin
-	}
+	o.Margin = cmp.Or(o.Margin, DefaultMargin)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 )
 
 // recorder notes the calls that pass through it, and whether its reads are
@@ -115,31 +113,6 @@ func TestCallsPerMethod(t *testing.T) {
 	}
 	if r.eventually > 0 {
 		t.Errorf("%d reads were not consistent", r.eventually)
-	}
-}
-
-func TestOneOfManyGetsTheKey(t *testing.T) {
-	server := dynamotest.Shared(t)
-	client, table := server.Client(t), server.Table(t)
-	var granted atomic.Int32
-	var all sync.WaitGroup
-	for range 20 {
-		s := dynamodb.New(client, table, dynamodb.Options{})
-		all.Go(func() {
-			c, err := s.Claim(t.Context(), key("1"), request(idempotency.NewOwner()))
-			switch {
-			case err != nil:
-				t.Error(err)
-			case c.Outcome == idempotency.Claimed:
-				granted.Add(1)
-			case c.Outcome != idempotency.InProgress || c.Wait <= 0:
-				t.Errorf("%s, wait %s; want in progress", c.Outcome, c.Wait)
-			}
-		})
-	}
-	all.Wait()
-	if granted.Load() != 1 {
-		t.Errorf("%d claims were granted; want 1", granted.Load())
 	}
 }
 

@@ -6,29 +6,16 @@ import (
 	"testing"
 	"time"
 
-	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 )
 
-// stampSeconds makes the server's answers show the clock as real ones do.
-func (c *ticker) stampSeconds() func(*sdk.Options) {
-	return through(func(r *http.Request, next exchange) (*http.Response, error) {
-		resp, err := next(r)
-		if err == nil {
-			resp.Header.Set("Date", c.now().UTC().Format(http.TimeFormat))
-		}
-		return resp, err
-	})
-}
-
 // Two clients whose clocks are hours apart, and who see whole seconds only, keep
 // to a lease.
 func TestLeasesLastForSkewedClients(t *testing.T) {
 	server, clock := dynamotest.Shared(t), newTicker()
-	table, client := server.Table(t), server.Client(t, clock.stampSeconds())
+	table, client := server.Table(t), server.Client(t, clock.stamp(http.TimeFormat))
 	skewed := func(offset time.Duration) *dynamodb.Store {
 		return dynamodb.New(client, table, dynamodb.Options{
 			Margin: -1, Now: func() time.Time { return clock.now().Add(offset) },

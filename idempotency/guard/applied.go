@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the DDL
 	"fmt"
@@ -27,12 +28,7 @@ type Applied struct {
 	Table string
 }
 
-func (a Applied) table() string {
-	if a.Table == "" {
-		return table(DefaultApplied)
-	}
-	return table(a.Table)
-}
+func (a Applied) table() string { return table(cmp.Or(a.Table, DefaultApplied)) }
 
 // First remembers the event and tells whether it is the first time within the
 // scope, which names the consumer: two that see the same event each apply it

@@ -5,53 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// exampleDatabase returns a pool on a database in which the statements were run,
-// and what removes both. An example has no testing.T.
-func exampleDatabase(statements ...string) (pool *pgxpool.Pool, remove func()) {
-	t := &exampleT{}
-	pool, err := pgxpool.New(context.Background(), newDatabase(t, statements...))
+// exampleDatabase returns a pool on a database in which the statements were run.
+func exampleDatabase(statements ...string) *pgxpool.Pool {
+	url, err := pgtest.ExampleDatabase(statements...)
 	if err != nil {
 		panic(err)
 	}
-	return pool, func() {
-		pool.Close()
-		for _, f := range t.cleanups {
-			f()
-		}
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		panic(err)
 	}
+	return pool
 }
-
-// exampleT stands in for the testing.T that pgtest wants.
-type exampleT struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (t *exampleT) Helper()                   {}
-func (t *exampleT) Cleanup(f func())          { t.cleanups = append(t.cleanups, f) }
-func (t *exampleT) Logf(string, ...any)       {}
-func (t *exampleT) Errorf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
-func (t *exampleT) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
-
-var _ testing.TB = (*exampleT)(nil)
 
 // A message is delivered a thousand times, to ten consumers at once. The order is
 // paid once, and one event says so.
 func ExampleTransition_Apply() {
 	ctx := context.Background()
-	pool, remove := exampleDatabase(outbox.Schema,
+	pool := exampleDatabase(outbox.Schema,
 		`CREATE TABLE orders (id bigint PRIMARY KEY, status text NOT NULL)`,
 		`INSERT INTO orders VALUES (1, 'PENDING'), (2, 'CANCELLED')`)
-	defer remove()
+	defer pool.Close()
 
 	paid := guard.Transition{
 		Table: "orders", Key: "id", Status: "status",
@@ -100,9 +83,9 @@ func ExampleTransition_Apply() {
 // Increments leave no state to recognise a repetition by.
 func ExampleApplied_First() {
 	ctx := context.Background()
-	pool, remove := exampleDatabase(guard.Schema,
+	pool := exampleDatabase(guard.Schema,
 		`CREATE TABLE accounts AS SELECT 'alice' AS name, 100 AS balance`)
-	defer remove()
+	defer pool.Close()
 
 	deposit := func(eventID string, amount int) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -130,11 +113,11 @@ func ExampleApplied_First() {
 // statement to write.
 func ExampleMark_Advance() {
 	ctx := context.Background()
-	pool, remove := exampleDatabase(
+	pool := exampleDatabase(
 		`CREATE TABLE carts (id bigint PRIMARY KEY, version bigint)`,
 		`CREATE TABLE items (cart bigint, item text)`,
 		`INSERT INTO carts VALUES (1)`)
-	defer remove()
+	defer pool.Close()
 
 	mark := guard.Mark{Table: "carts", Key: "id", Column: "version"}
 	replace := func(version int64, items ...string) error {
@@ -163,9 +146,9 @@ func ExampleMark_Advance() {
 // newest version wins, rows affected tells whether it was this one.
 func Example_newestVersion() {
 	ctx := context.Background()
-	pool, remove := exampleDatabase(
+	pool := exampleDatabase(
 		`CREATE TABLE customers (id bigint PRIMARY KEY, version bigint NOT NULL, address text NOT NULL)`)
-	defer remove()
+	defer pool.Close()
 
 	store := func(version int64, address string) {
 		tag, err := pool.Exec(ctx, `
@@ -190,10 +173,10 @@ func Example_newestVersion() {
 // late.
 func ExampleMark_Fence() {
 	ctx := context.Background()
-	pool, remove := exampleDatabase(
+	pool := exampleDatabase(
 		`CREATE TABLE reports (name text PRIMARY KEY, fence bigint, lines int NOT NULL DEFAULT 0)`,
 		`INSERT INTO reports VALUES ('daily')`)
-	defer remove()
+	defer pool.Close()
 
 	mark := guard.Mark{Table: "reports", Key: "name", Column: "fence"}
 	write := func(fence int64) {
@@ -220,10 +203,10 @@ func ExampleMark_Fence() {
 // A write that is one statement carries its fence itself.
 func Example_fencedWrite() {
 	ctx := context.Background()
-	pool, remove := exampleDatabase(
+	pool := exampleDatabase(
 		`CREATE TABLE reports (name text PRIMARY KEY, fence bigint NOT NULL, text text NOT NULL)`,
 		`INSERT INTO reports VALUES ('daily', 0, '')`)
-	defer remove()
+	defer pool.Close()
 
 	write := func(fence int64, text string) {
 		tag, err := pool.Exec(ctx, `UPDATE reports SET text = $2, fence = $1 WHERE name = 'daily' AND fence <= $1`, fence, text)
@@ -238,8 +221,8 @@ func Example_fencedWrite() {
 
 // The guards work with database/sql just as well.
 func ExampleSQL() {
-	pool, remove := exampleDatabase(`CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status`)
-	defer remove()
+	pool := exampleDatabase(`CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status`)
+	defer pool.Close()
 	db, closeDB := openSQL(pool.Config().ConnString())
 	defer closeDB()
 

@@ -202,23 +202,6 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-func BenchmarkWindowLookup(b *testing.B) {
-	for name, first := range map[string]int{"exact": memory.DefaultExact, "unknown": 1 << 40} {
-		b.Run(name, func(b *testing.B) {
-			w := memory.NewWindow(memory.WindowOptions{})
-			messages := make([]idempotency.Message, memory.DefaultExact)
-			for n := range messages {
-				w.Add(message(n + memory.DefaultExact))
-				messages[n] = message(first + n)
-			}
-			b.ReportAllocs()
-			for n := 0; b.Loop(); n++ {
-				w.Lookup(messages[n%len(messages)])
-			}
-		})
-	}
-}
-
 // BenchmarkWindowHitRate repeats messages at distances that are mostly short, as
 // redeliveries are, over three generations.
 func BenchmarkWindowHitRate(b *testing.B) {
@@ -237,25 +220,6 @@ func BenchmarkWindowHitRate(b *testing.B) {
 			b.ReportMetric(100*float64(hits[memory.Exact])/float64(n), "%exact")
 			b.ReportMetric(100*float64(hits[memory.Probable])/float64(n), "%probable")
 		})
-	}
-}
-
-func BenchmarkTrustedDuplicate(b *testing.B) {
-	l := memory.Layer(memory.NewStore(memory.StoreOptions{}), memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
-	ctx := context.Background()
-	req := idempotency.ClaimRequest{Owner: "owner", Fingerprint: "b1:payload", Lease: time.Minute, Retention: time.Hour}
-	c, err := l.Claim(ctx, key(1), req)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := l.Complete(ctx, c.Lease, nil, time.Hour); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if c, err := l.Claim(ctx, key(1), req); err != nil || c.Layer != idempotency.LayerMemory {
-			b.Fatal(c, err)
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -113,20 +112,5 @@ func TestStoreForgetsAbandonedLeases(t *testing.T) {
 	}
 	if s.Len() > 2 {
 		t.Errorf("%d records", s.Len())
-	}
-}
-
-func BenchmarkStore(b *testing.B) {
-	s := memory.NewStore(memory.StoreOptions{})
-	ctx := context.Background()
-	req := idempotency.ClaimRequest{Owner: "owner", Fingerprint: "b1:payload", Lease: time.Minute, Retention: time.Hour}
-	for i := 0; b.Loop(); i++ {
-		c, err := s.Claim(ctx, key(i), req)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := s.Complete(ctx, c.Lease, nil, time.Hour); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -39,25 +39,3 @@ func ExampleMetrics_ConsumerObserver() {
 	fmt.Println(len(families) > 0, err)
 	// Output: true <nil>
 }
-
-func ExampleMetrics_Observer() {
-	registry := prometheus.NewRegistry()
-	m, err := metrics.New(registry)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	observer := m.Observer()
-	observer.LeaseLost(idempotency.Loss{}) // a Processor does that
-	families, err := registry.Gather()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, f := range families {
-		if f.GetName() == "idempotency_leases_lost_total" {
-			fmt.Println(f.GetName(), f.GetMetric()[0].GetCounter().GetValue())
-		}
-	}
-	// Output: idempotency_leases_lost_total 1
-}

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // attempt is one Run. The fence makes the effect happen once: the completion
@@ -161,12 +162,10 @@ func rolledBack(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return true
 	}
-	var e *pgconn.PgError
-	if !errors.As(err, &e) {
-		return false
-	}
-	const connection, intervention, unknown = "08", "57", "40003"
-	return !strings.HasPrefix(e.Code, connection) && !strings.HasPrefix(e.Code, intervention) && e.Code != unknown
+	const connection, intervention = "08", "57" // classes
+	code := sqlstate.Of(err)
+	return code != "" && !strings.HasPrefix(code, connection) && !strings.HasPrefix(code, intervention) &&
+		code != pgerrcode.StatementCompletionUnknown
 }
 
 // result is that of an attempt.

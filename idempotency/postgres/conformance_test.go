@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
@@ -22,15 +23,41 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// What the variants have of their own shows in every kind of call: names, the
-// types of parameters, conflicts. They run one after another: the busier the
-// machine, the longer a statement takes between its looks at the clock.
+// The ways in which a store can be used have something of their own in every kind
+// of call: names, the types of parameters, conflicts. They run one after another:
+// the busier the machine, the longer a statement takes between its looks at the
+// clock.
 func TestHistories(t *testing.T) {
-	each(t, func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions) {
-		s := newStore(t, pool, o)
-		// A statement reads the clock some time before its commit can be seen,
-		// and changes a row that it waited for.
-		storetest.Histories(t, storetest.Subject{Store: s, Operator: s, Tolerance: tolerance, ReadsClockFirst: true},
-			storetest.Options{Steps: 1000, Lease: 2 * tolerance})
-	})
+	const oddSchema = `Odd "Schema"`
+	for name, v := range map[string]struct {
+		options postgres.StoreOptions
+		change  []func(*pgxpool.Config)
+	}{
+		"plain":       {},
+		"partitioned": {options: postgres.StoreOptions{Partitioned: true}},
+		"odd table, serializable, simple protocol": {
+			options: postgres.StoreOptions{Table: oddSchema + ".The Keys"},
+			change:  connection("serializable", pgx.QueryExecModeSimpleProtocol),
+		},
+		"repeatable read, unnamed statements": {change: connection("repeatable read", pgx.QueryExecModeExec)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := connect(t, newDatabase(t), v.change...)
+			exec(t, pool, `CREATE SCHEMA `+pgx.Identifier{oddSchema}.Sanitize())
+			create(t, pool, v.options)
+			s := newStore(t, pool, v.options)
+			// A statement reads the clock some time before its commit can be seen,
+			// and changes a row that it waited for.
+			storetest.Histories(t, storetest.Subject{Store: s, Operator: s, Tolerance: tolerance, ReadsClockFirst: true},
+				storetest.Options{Steps: 1000, Lease: 2 * tolerance})
+		})
+	}
+}
+
+// connection sets what a pool's connections have by default.
+func connection(isolation string, mode pgx.QueryExecMode) []func(*pgxpool.Config) {
+	return []func(*pgxpool.Config){func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation
+		c.ConnConfig.DefaultQueryExecMode = mode
+	}}
 }

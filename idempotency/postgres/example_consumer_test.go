@@ -71,9 +71,9 @@ func Example_consumer() {
 		fmt.Println(err)
 		return
 	}
-	pool, remove := exampleDatabase(outbox.Schema, ddl,
+	pool := exampleDatabase(outbox.Schema, ddl,
 		`CREATE TABLE orders AS SELECT unnest(ARRAY['o-1', 'o-2']) AS id, 'PENDING' AS status`)
-	defer remove()
+	defer pool.Close()
 	for range 2 {
 		if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return markPaidGuarded(ctx, tx, "o-2") }); err != nil {
 			fmt.Println(err)

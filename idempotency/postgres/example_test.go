@@ -3,54 +3,34 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// exampleDatabase returns a pool on a database in which the statements were run,
-// and what removes both. An example has no testing.T.
-func exampleDatabase(statements ...string) (pool *pgxpool.Pool, remove func()) {
-	t := &exampleT{}
-	pool, err := pgxpool.New(context.Background(), newDatabase(t))
+// exampleDatabase returns a pool on a database in which the statements were run.
+func exampleDatabase(statements ...string) *pgxpool.Pool {
+	url, err := pgtest.ExampleDatabase(statements...)
 	if err != nil {
 		panic(err)
 	}
-	for _, sql := range statements {
-		if _, err := pool.Exec(context.Background(), sql); err != nil {
-			panic(err)
-		}
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		panic(err)
 	}
-	return pool, func() {
-		pool.Close()
-		for _, f := range t.cleanups {
-			f()
-		}
-	}
+	return pool
 }
-
-// exampleT stands in for the testing.T that pgtest wants.
-type exampleT struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (t *exampleT) Helper()                   {}
-func (t *exampleT) Cleanup(f func())          { t.cleanups = append(t.cleanups, f) }
-func (t *exampleT) Logf(string, ...any)       {}
-func (t *exampleT) Errorf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
-func (t *exampleT) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
 
 // A payment is delivered three times. The order is paid, and the event written,
 // once: with the key's completion, in one transaction.
 func ExampleTransactional() {
 	ctx := context.Background()
-	pool, remove := exampleDatabase(outbox.Schema, `CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status`)
-	defer remove()
+	pool := exampleDatabase(outbox.Schema, `CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status`)
+	defer pool.Close()
 
 	ddl, err := postgres.DDL(postgres.DefaultTable, false)
 	if err != nil {
@@ -106,8 +86,8 @@ func ExampleStore() {
 		fmt.Println(err)
 		return
 	}
-	pool, remove := exampleDatabase(`CREATE SCHEMA app`, ddl)
-	defer remove()
+	pool := exampleDatabase(`CREATE SCHEMA app`, ddl)
+	defer pool.Close()
 
 	store, err := postgres.NewStore(pool, postgres.StoreOptions{Table: "app.keys", Partitioned: true})
 	if err != nil {

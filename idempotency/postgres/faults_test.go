@@ -17,9 +17,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // tracer calls before and after each statement of a pool; after has the
@@ -230,7 +230,7 @@ func TestE2EServerCrashes(t *testing.T) {
 	var consuming sync.WaitGroup
 	consuming.Go(func() { r.deliver(t, messages, 4) })
 	for n := 1; n <= crashes; n++ {
-		testserver.Eventually(t, "messages are done", func() bool {
+		await.Until(t, "messages are done", func() bool {
 			var done int
 			err := admin.QueryRow(limited(t), `SELECT count(*) FROM effects`).Scan(&done)
 			return err == nil && done > messages*n/(crashes+1)
@@ -278,7 +278,7 @@ func TestE2EVanishedClient(t *testing.T) {
 			t.Errorf("the vanished client: %s, %v", result.Disposition, err)
 		}
 	})
-	testserver.Eventually(t, "the handler waits", func() bool {
+	await.Until(t, "the handler waits", func() bool {
 		return query[int](t, admin, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})

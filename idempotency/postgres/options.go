@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,20 +64,14 @@ type TransactionalOptions struct {
 }
 
 func (o TransactionalOptions) withDefaults() TransactionalOptions {
-	setDefault(&o.Lease, DefaultLease)
-	setDefault(&o.Timeout, DefaultTimeout)
-	setDefault(&o.Retention, idempotency.DefaultRetention)
-	setDefault(&o.MaxAttempts, idempotency.DefaultMaxAttempts)
-	setDefault(&o.FirstRetry, idempotency.DefaultFirstRetry)
-	setDefault(&o.LastRetry, max(o.FirstRetry, idempotency.DefaultLastRetry))
-	setDefault(&o.IdleTimeout, DefaultIdleTimeout)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Retention = cmp.Or(o.Retention, idempotency.DefaultRetention)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, idempotency.DefaultMaxAttempts)
+	o.FirstRetry = cmp.Or(o.FirstRetry, idempotency.DefaultFirstRetry)
+	o.LastRetry = cmp.Or(o.LastRetry, max(o.FirstRetry, idempotency.DefaultLastRetry))
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
 	return o
-}
-
-func setDefault[V comparable](field *V, value V) {
-	if *field == *new(V) {
-		*field = value
-	}
 }
 
 // validate names what cannot work.

@@ -2,99 +2,16 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
-
-// variants are the ways in which a store can be used.
-var variants = map[string]struct {
-	options postgres.StoreOptions
-	pool    func(*pgxpool.Config)
-}{
-	"plain":       {},
-	"partitioned": {options: postgres.StoreOptions{Partitioned: true}},
-	"odd table, serializable, simple protocol": {
-		options: postgres.StoreOptions{Table: oddSchema + ".The Keys"},
-		pool:    connection("serializable", pgx.QueryExecModeSimpleProtocol),
-	},
-	"repeatable read, unnamed statements": {pool: connection("repeatable read", pgx.QueryExecModeExec)},
-}
-
-const oddSchema = `Odd "Schema"`
-
-// connection sets what a pool's connections have by default.
-func connection(isolation string, mode pgx.QueryExecMode) func(*pgxpool.Config) {
-	return func(c *pgxpool.Config) {
-		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation
-		c.ConnConfig.DefaultQueryExecMode = mode
-	}
-}
-
-// each runs a test for each variant.
-func each(t *testing.T, test func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions)) {
-	for name, v := range variants {
-		t.Run(name, func(t *testing.T) {
-			change := v.pool
-			if change == nil {
-				change = func(*pgxpool.Config) {}
-			}
-			pool := connect(t, newDatabase(t), change)
-			exec(t, pool, `CREATE SCHEMA `+pgx.Identifier{oddSchema}.Sanitize())
-			create(t, pool, v.options)
-			test(t, pool, v.options)
-		})
-	}
-}
-
-// Of 64 that claim at once, in different orders, one gets each key, and nobody
-// gets an error: neither a deadlock nor a serialization failure.
-func TestClaimsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, pool *pgxpool.Pool, o postgres.StoreOptions) {
-		s := newStore(t, pool, o)
-		const claimers, keys = 64, 20
-		var granted [keys]atomic.Int32
-		var running sync.WaitGroup
-		for range claimers {
-			running.Go(func() {
-				for _, n := range rand.Perm(keys) {
-					k := key(fmt.Sprintf("0190163d-8694-7%03d-aeb5-c26963954471", n))
-					c, err := s.Claim(limited(t), k, request())
-					switch {
-					case err != nil:
-						t.Error(err)
-					case c.Outcome == idempotency.Claimed:
-						granted[n].Add(1)
-					case c.Outcome != idempotency.InProgress && c.Outcome != idempotency.Duplicate:
-						t.Errorf("%s: %s", k, c.Outcome)
-					}
-					if err == nil && c.Outcome == idempotency.Claimed && n%2 == 0 {
-						if err := s.Complete(limited(t), c.Lease, []byte("done"), retention); err != nil {
-							t.Error(err)
-						}
-					}
-				}
-			})
-		}
-		running.Wait()
-		for n := range granted {
-			if got := granted[n].Load(); got != 1 {
-				t.Errorf("key %d was granted %d times", n, got)
-			}
-		}
-	})
-}
 
 // A refused claim reads: it neither writes a row version nor takes a
 // transaction id, which would cost a flush of the log.
@@ -139,26 +56,9 @@ func TestChangesAreHOT(t *testing.T) {
 	counted := func(column string) int64 { // a backend reports its counts once a second
 		return query[int64](t, pool, `SELECT `+column+` FROM pg_stat_user_tables WHERE relname = 'idempotency_keys'`)
 	}
-	testserver.Eventually(t, "the changes are counted", func() bool { return counted("n_tup_upd") == changes })
+	await.Until(t, "the changes are counted", func() bool { return counted("n_tup_upd") == changes })
 	if hot := counted("n_tup_hot_upd"); hot < changes*9/10 {
 		t.Errorf("%d of %d changes were HOT", hot, changes)
-	}
-}
-
-// A fence grows beyond what was forgotten.
-func TestFenceAfterPurge(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
-	first := claim(t, s, key("a"), request())
-	states := []idempotency.State{idempotency.Processing}
-	if n, err := s.Purge(limited(t), idempotency.Filter{Scope: "test", ID: "a", States: states}); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
-	if second := claim(t, s, key("a"), request()); second.Lease.Fence <= first.Lease.Fence {
-		t.Errorf("fence %d after %d", second.Lease.Fence, first.Lease.Fence)
-	}
-	if err := s.Complete(limited(t), first.Lease, nil, retention); !errors.Is(err, idempotency.ErrLeaseLost) {
-		t.Errorf("the first owner completes: %v", err)
 	}
 }
 
@@ -181,7 +81,7 @@ func TestFenceOfAClaimThatWaited(t *testing.T) {
 		}
 		waited <- c
 	})
-	testserver.Eventually(t, "the claim waits", func() bool {
+	await.Until(t, "the claim waits", func() bool {
 		return query[int](t, pool, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})
@@ -215,18 +115,5 @@ func TestClaimHonoursContext(t *testing.T) {
 	defer cancel()
 	if c, err := s.Claim(ctx, key("a"), request()); idempotency.Answered(err) {
 		t.Errorf("claim of a locked row: %s, %v; want the context's error", c.Outcome, err)
-	}
-}
-
-func TestResultTooLarge(t *testing.T) {
-	o := postgres.StoreOptions{MaxResultBytes: 3}
-	pool := database(t, o)
-	s := newStore(t, pool, o)
-	c := claim(t, s, key("a"), request())
-	if err := s.Complete(limited(t), c.Lease, []byte("1234"), retention); !errors.Is(err, idempotency.ErrResultTooLarge) {
-		t.Errorf("four bytes: %v", err)
-	}
-	if err := s.Complete(limited(t), c.Lease, []byte("123"), retention); err != nil {
-		t.Errorf("three bytes: %v", err)
 	}
 }

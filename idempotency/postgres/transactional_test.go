@@ -14,7 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -219,7 +219,7 @@ func TestTwoAtOnce(t *testing.T) {
 		}, idempotency.Handled)
 	})
 	<-started
-	testserver.Eventually(t, "the lease is over", func() bool {
+	await.Until(t, "the lease is over", func() bool {
 		record, err := r.Store().Inspect(limited(t), key("a"))
 		return err == nil && record.LeaseUntil.Before(time.Now().Add(-time.Second/2))
 	})
@@ -333,25 +333,4 @@ func TestPoolOfOneConnection(t *testing.T) {
 		})
 	}
 	running.Wait()
-}
-
-// Many consumers, each of which gets every message.
-func TestE2EManyConsumers(t *testing.T) {
-	// Whoever comes between the claim and the lock waits for the lease's end.
-	o := postgres.TransactionalOptions{Lease: 100 * time.Millisecond}
-	r := newRunner(t, o, func(c *pgxpool.Config) { c.MaxConns = 30 })
-	const consumers, messages = 64, 8
-	var running sync.WaitGroup
-	for n := range consumers {
-		running.Go(func() {
-			for i := range messages {
-				id := fmt.Sprint((i + n) % messages)
-				r.untilDone(t, message(id), effect(id))
-			}
-		})
-	}
-	running.Wait()
-	for i := range messages {
-		r.wantEffects(t, fmt.Sprint(i), 1)
-	}
 }

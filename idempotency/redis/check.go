@@ -57,10 +57,7 @@ func (s *Store) Check(ctx context.Context) ([]Problem, error) {
 		err = fmt.Errorf("a client of type %T cannot be asked for its servers", s.client)
 	}
 	if err != nil {
-		if hint := hintFor(err); hint != "" {
-			return problems, fmt.Errorf("check Redis: %w (%s)", err, hint)
-		}
-		return problems, fmt.Errorf("check Redis: %w", err)
+		return problems, fmt.Errorf("check Redis: %w", explain(err))
 	}
 	return problems, nil
 }

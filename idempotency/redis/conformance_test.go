@@ -11,8 +11,9 @@ import (
 )
 
 func subject(t *testing.T, client goredis.UniversalClient) storetest.Subject {
-	s := newStore(t, client, redis.Options{})
-	return storetest.Subject{Store: s, Operator: s, MaxResultBytes: redis.DefaultMaxResultBytes}
+	const limit = 1 << 16
+	s := newStore(t, client, redis.Options{MaxResultBytes: limit})
+	return storetest.Subject{Store: s, Operator: s, MaxResultBytes: limit}
 }
 
 func TestConformance(t *testing.T) {

@@ -37,17 +37,15 @@ var hints = []struct{ prefix, hint string }{
 // failed wraps what is not an answer about the key, and says what to do about
 // it.
 func failed(verb string, key idempotency.Key, err error) error {
-	if hint := hintFor(err); hint != "" {
-		return fmt.Errorf("%s %s: %w (%s)", verb, key, err, hint)
-	}
-	return fmt.Errorf("%s %s: %w", verb, key, err)
+	return fmt.Errorf("%s %s: %w", verb, key, explain(err))
 }
 
-func hintFor(err error) string {
+// explain adds what to do, where that is known.
+func explain(err error) error {
 	for _, h := range hints {
 		if goredis.HasErrorPrefix(err, h.prefix) {
-			return h.hint
+			return fmt.Errorf("%w (%s)", err, h.hint)
 		}
 	}
-	return ""
+	return err
 }

@@ -82,29 +82,3 @@ func ExampleStore_Check() {
 	// nothing is kept on disk (appendonly no, save ""): a restart forgets all keys, and their messages are run again
 	// remedy: set appendonly to yes
 }
-
-func ExampleStore_Purge() {
-	ctx := context.Background()
-	client := connect()
-	defer client.Close()
-	store, err := redis.New(client, redis.Options{Prefix: "example"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, id := range []string{"order-1", "order-2"} {
-		claim, err := store.Claim(ctx, idempotency.Key{Scope: "billing", ID: id}, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: time.Minute, Retention: time.Hour,
-		})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if err := store.Complete(ctx, claim.Lease, nil, time.Hour); err != nil {
-			fmt.Println(err)
-		}
-	}
-	n, err := store.Purge(ctx, idempotency.Filter{Scope: "billing"})
-	fmt.Println(n, err)
-	// Output: 2 <nil>
-}

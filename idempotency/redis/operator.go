@@ -15,21 +15,11 @@ const scanCount = 1000
 
 // Release implements idempotency.Operator.
 func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
-	if err := key.Validate(); err != nil {
-		return idempotency.Record{}, err
+	before, err := s.record(ctx, "release", releaseScript, key)
+	if err == nil && before.State == idempotency.Completed {
+		err = fmt.Errorf("release %s: %w", key, idempotency.ErrCompleted)
 	}
-	reply, err := s.run(ctx, releaseScript, key)
-	if err != nil {
-		return idempotency.Record{}, failed("release", key, err)
-	}
-	before, err := readRecord(reply, key)
-	if err != nil {
-		return idempotency.Record{}, failed("release", key, err)
-	}
-	if before.State == idempotency.Completed {
-		return before, fmt.Errorf("release %s: %w", key, idempotency.ErrCompleted)
-	}
-	return before, nil
+	return before, err
 }
 
 // Purge implements idempotency.Operator. For a whole scope it looks at all keys

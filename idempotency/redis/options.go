@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -42,15 +43,9 @@ type Options struct {
 // withDefaults returns the options with the defaults filled in, or why they
 // cannot be used with the client.
 func (o Options) withDefaults(client goredis.UniversalClient) (Options, error) {
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if o.MaxResultBytes == 0 {
-		o.MaxResultBytes = DefaultMaxResultBytes
-	}
-	if o.WaitTimeout == 0 {
-		o.WaitTimeout = DefaultWaitTimeout
-	}
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	o.MaxResultBytes = cmp.Or(o.MaxResultBytes, DefaultMaxResultBytes)
+	o.WaitTimeout = cmp.Or(o.WaitTimeout, DefaultWaitTimeout)
 	switch {
 	case strings.ContainsAny(o.Prefix, "{}"):
 		return o, fmt.Errorf("option Prefix %q contains braces, which Redis Cluster takes for a hash tag", o.Prefix)

@@ -117,16 +117,21 @@ func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency
 // Inspect implements idempotency.Store. It is a script, too, as those are never
 // sent to a replica.
 func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+	return s.record(ctx, "inspect", inspectScript, key)
+}
+
+// record runs a script that returns the key's record.
+func (s *Store) record(ctx context.Context, verb string, script *goredis.Script, key idempotency.Key) (idempotency.Record, error) {
 	if err := key.Validate(); err != nil {
 		return idempotency.Record{}, err
 	}
-	reply, err := s.run(ctx, inspectScript, key)
+	reply, err := s.run(ctx, script, key)
 	if err != nil {
-		return idempotency.Record{}, failed("inspect", key, err)
+		return idempotency.Record{}, failed(verb, key, err)
 	}
 	record, err := readRecord(reply, key)
 	if err != nil {
-		return idempotency.Record{}, failed("inspect", key, err)
+		return idempotency.Record{}, failed(verb, key, err)
 	}
 	return record, nil
 }

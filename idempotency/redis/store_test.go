@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -77,32 +76,6 @@ func TestLongestDurationsStayExact(t *testing.T) {
 	if err != nil || r.State != idempotency.Completed || r.Fence != lease.Fence {
 		t.Errorf("record %+v, %v, want completed with fence %d", r, err, lease.Fence)
 	}
-}
-
-func TestResultsAreKeptByteForByte(t *testing.T) {
-	s := newStore(t, redistest.Shared(t).Client(t), redis.Options{MaxResultBytes: 1000})
-	for name, result := range map[string][]byte{
-		"none":    nil,
-		"binary":  {0, 0xff, '\r', '\n', 0},
-		"largest": bytes.Repeat([]byte("x"), 1000),
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := idempotency.Key{Scope: "shipping", ID: name}
-			complete(t, s, claim(t, s, k, request()), string(result))
-			c, err := s.Claim(t.Context(), k, request())
-			if err != nil || c.Outcome != idempotency.Duplicate || !bytes.Equal(c.Result, result) {
-				t.Errorf("%s %q, %v, want the result", c.Outcome, c.Result, err)
-			}
-		})
-	}
-	t.Run("too large", func(t *testing.T) {
-		lease := claim(t, s, key, request())
-		err := s.Complete(t.Context(), lease, make([]byte, 1001), time.Hour)
-		if !errors.Is(err, idempotency.ErrResultTooLarge) {
-			t.Errorf("complete: %v, want %v", err, idempotency.ErrResultTooLarge)
-		}
-		complete(t, s, lease, "smaller")
-	})
 }
 
 func TestKeysDoNotCollide(t *testing.T) {
@@ -199,7 +172,7 @@ func TestE2ESlotThatMoves(t *testing.T) {
 			}
 			end()
 			if replicas > 0 { // the client learns in the background where the slot is
-				testserver.Eventually(t, "the client finds the key", func() bool {
+				await.Until(t, "the client finds the key", func() bool {
 					return errors.Is(s.Complete(t.Context(), lease, nil, time.Hour), redis.ErrTooFewReplicas)
 				})
 			}
@@ -280,7 +253,7 @@ func TestE2EWaitForReplicas(t *testing.T) {
 		}
 	}
 	replica.Continue(t)
-	testserver.Eventually(t, "the replica catches up", func() bool {
+	await.Until(t, "the replica catches up", func() bool {
 		c, err := s.Claim(t.Context(), other, req)
 		return err == nil && c.Outcome == idempotency.Claimed && c.Attempts == 1
 	})

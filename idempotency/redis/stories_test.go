@@ -351,18 +351,3 @@ func TestE2EPauseBeyondTheLease(t *testing.T) {
 	}
 	complete(t, s, got, "shipped")
 }
-
-func TestE2EPauseBeyondTheLeaseWithoutSuccessor(t *testing.T) {
-	const lease = 50 * time.Millisecond
-	server := redistest.Start(t)
-	s := newStore(t, server.Client(t, func(o *goredis.Options) { o.ContextTimeoutEnabled = true }), redis.Options{})
-	held := claim(t, s, key, shortLease(lease))
-	server.Pause(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*lease)
-	defer cancel()
-	if err := s.Extend(ctx, held, lease); err == nil {
-		t.Fatal("a paused server answered")
-	}
-	server.Continue(t)
-	complete(t, s, held, "nobody else came")
-}

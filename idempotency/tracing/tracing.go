@@ -72,8 +72,12 @@ func Middleware(o Options) func(consumer.Process) consumer.Process {
 }
 
 func (o *Options) start(ctx context.Context, tracer trace.Tracer, r *kgo.Record) (context.Context, trace.Span) {
+	headers := propagation.MapCarrier{}
+	for _, h := range r.Headers { // the last of a name counts
+		headers[h.Key] = string(h.Value)
+	}
 	// The context of Run may hold a span, which has nothing to do with it.
-	ctx = o.Propagator.Extract(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), headers{r})
+	ctx = o.Propagator.Extract(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), headers)
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(o.attributes(r)...),
@@ -134,29 +138,4 @@ func describe(span trace.Span, result idempotency.Result, err error) {
 		span.SetAttributes(semconv.ErrorTypeKey.String(disposition))
 		span.SetStatus(codes.Error, disposition)
 	}
-}
-
-// headers lets a propagator read a record's headers.
-type headers struct{ record *kgo.Record }
-
-// Get returns the last header of the name.
-func (h headers) Get(name string) string {
-	for i := len(h.record.Headers) - 1; i >= 0; i-- {
-		if h.record.Headers[i].Key == name {
-			return string(h.record.Headers[i].Value)
-		}
-	}
-	return ""
-}
-
-// Set does nothing: what was consumed is not changed.
-func (headers) Set(string, string) {}
-
-// Keys returns the names of the headers.
-func (h headers) Keys() []string {
-	names := make([]string, len(h.record.Headers))
-	for i := range h.record.Headers {
-		names[i] = h.record.Headers[i].Key
-	}
-	return names
 }

@@ -26,12 +26,14 @@ func TestNothingIsWrongWithAGoodHistory(t *testing.T) {
 	}
 }
 
-// corruptions each break one thing in a good history.
-var corruptions = []struct {
+// corruption breaks one thing in a good history.
+type corruption struct {
 	name    string
 	want    checker.Kind
 	corrupt func(h *checker.History)
-}{
+}
+
+var corruptions = []corruption{
 	{"event lost", checker.Lost, func(h *checker.History) { remove(h, "0-1") }},
 	{"transaction lost", checker.Lost, func(h *checker.History) { remove(h, "0-0", "0-1", "0-2") }},
 	{"part of an unknown transaction lost", checker.Torn, func(h *checker.History) {
@@ -80,11 +82,15 @@ var corruptions = []struct {
 	}},
 }
 
-func TestEveryCorruptionIsFound(t *testing.T) {
+func TestEveryCorruptionIsFound(t *testing.T) { wantFound(t, generate, corruptions) }
+
+// wantFound asserts that each corruption of a good history is found.
+func wantFound(t *testing.T, good func(seed uint64) checker.History, corruptions []corruption) {
+	t.Helper()
 	for _, tt := range corruptions {
 		t.Run(strings.ReplaceAll(tt.name, " ", "_"), func(t *testing.T) {
 			for seed := range uint64(seeds) {
-				h := generate(seed)
+				h := good(seed)
 				tt.corrupt(&h)
 				report := checker.Verify(h)
 				if !slices.ContainsFunc(report.Problems, func(p checker.Problem) bool { return p.Kind == tt.want }) {

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
 // parentEnv makes the test binary a program that starts a server, prints its
@@ -174,10 +174,10 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 	}
 	_ = owner.Wait() // killed
 
-	testserver.Eventually(t, "the server is gone", func() bool { return connects(t, url) != nil })
+	await.Until(t, "the server is gone", func() bool { return connects(t, url) != nil })
 	// The next server to be started clears the directory away; a server that
 	// is still ending may write into it meanwhile.
-	testserver.Eventually(t, "the directory is gone", func() bool {
+	await.Until(t, "the directory is gone", func() bool {
 		removeAbandoned(filepath.Dir(dir))
 		_, err := os.Stat(dir)
 		return errors.Is(err, os.ErrNotExist)

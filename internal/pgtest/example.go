@@ -7,24 +7,28 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ExampleDatabase creates an empty database on the server of Shared, for an
-// Example function, which has no testing.TB. It stays until Main removes the
-// server.
-func ExampleDatabase() (url string, err error) {
+// ExampleDatabase creates a database on the server of Shared, in which it runs
+// the statements, for an Example function, which has no testing.TB. It stays
+// until Main removes the server.
+func ExampleDatabase(statements ...string) (url string, err error) {
 	s, err := shared.Get()
 	if err != nil {
 		return "", fmt.Errorf("start PostgreSQL: %w", err)
 	}
+	name := fmt.Sprintf("example_%d", databases.Add(1))
+	if err := runIn(s.URL("postgres"), "CREATE DATABASE "+name); err != nil {
+		return "", err
+	}
+	return s.URL(name), runIn(s.URL(name), statements...)
+}
+
+func runIn(url string, statements ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return "", fmt.Errorf("connect to PostgreSQL: %w", err)
+		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	defer conn.Close(ctx)
-	name := fmt.Sprintf("example_%d", databases.Add(1))
-	if _, err := conn.Exec(ctx, "CREATE DATABASE "+name); err != nil {
-		return "", fmt.Errorf("create database %s: %w", name, err)
-	}
-	return s.URL(name), nil
+	return execute(ctx, conn, statements)
 }

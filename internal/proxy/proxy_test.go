@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -271,42 +270,4 @@ func TestRefuseClosesNewConnectionsOnly(t *testing.T) {
 	exchange(t, open, []byte("x"))
 	p.Refuse(false)
 	exchange(t, dial(t, p), []byte("x"))
-}
-
-func TestUnreachableTargetEndsTheConnection(t *testing.T) {
-	p := listen(t, "127.0.0.1:0", filepath.Join(t.TempDir(), "nobody"))
-	wantEnd(t, dial(t, p))
-}
-
-// goleak in TestMain is what checks that nothing is left.
-func TestCloseEndsConnectionsInEveryState(t *testing.T) {
-	for name, f := range map[string]Fault{
-		"idle": {}, "delayed": {Delay: time.Hour}, "swallowed": {Swallow: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := listen(t, "127.0.0.1:0", echo(t, "127.0.0.1:0"))
-			conn := dial(t, p)
-			exchange(t, conn, []byte("x"))
-			p.Set(Up, f)
-			if _, err := conn.Write([]byte("x")); err != nil {
-				t.Fatal(err)
-			}
-			for f.Delay > 0 && p.Bytes(Up) < 2 && t.Context().Err() == nil {
-				runtime.Gosched() // until the byte is held back
-			}
-			if err := p.Close(); err != nil {
-				t.Fatal(err)
-			}
-			_ = conn.SetReadDeadline(time.Now().Add(patience))
-			if _, err := io.Copy(io.Discard, conn); isTimeout(err) {
-				t.Error("the client's connection stayed open")
-			}
-			if _, err := net.DialTimeout("tcp", p.Addr(), patience); err == nil {
-				t.Error("a closed proxy still accepts connections")
-			}
-			if err := p.Close(); err != nil {
-				t.Errorf("second Close: %v", err)
-			}
-		})
-	}
 }

@@ -173,18 +173,3 @@ func findLeak(opts ...goleak.Option) error {
 		}
 	}
 }
-
-// Eventually returns once the condition holds, in time or the test fails.
-func Eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(timeout)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}

@@ -2,21 +2,19 @@ package tracing_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 	"github.com/cdc-outbox/cdc-outbox/outbox/tracing"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHeadersCarryTheSpan(t *testing.T) {
 	provider := sdktrace.NewTracerProvider()
@@ -32,7 +30,7 @@ func TestHeadersCarryTheSpan(t *testing.T) {
 	defer span.End()
 
 	// What a consumer makes of the headers is the span that wrote them.
-	got := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier(written(ctx, t))))
+	got := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier(tracing.Headers(ctx))))
 	if want := span.SpanContext().WithRemote(true); !got.Equal(want) {
 		t.Errorf("span %+v, want %+v", got, want)
 	}
@@ -42,38 +40,6 @@ func TestNoSpanIsNoHeader(t *testing.T) {
 	if headers := tracing.Headers(t.Context()); len(headers) != 0 {
 		t.Errorf("headers %v", headers)
 	}
-}
-
-// written returns the headers of an event in the table.
-func written(ctx context.Context, t *testing.T) map[string]string {
-	t.Helper()
-	url := pgtest.Shared(t).NewDatabase(t)
-	pgtest.Exec(t, url, outbox.Schema)
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	w, err := outbox.New(outbox.Options{ContextHeaders: tracing.Headers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var headers []byte
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		_, err := w.Write(ctx, outbox.PGX(tx), outbox.Event{AggregateType: "order", AggregateID: "42", Type: "OrderPlaced", Payload: 1})
-		if err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, `SELECT headers FROM outbox`).Scan(&headers)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m map[string]string
-	if err := json.Unmarshal(headers, &m); err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
 
 // The events that a Writer with these headers writes belong to the trace of the
