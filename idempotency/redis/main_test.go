@@ -9,11 +9,12 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
-func TestMain(m *testing.M) { redistest.Main(testserver.Waiting(m)) }
+func TestMain(m *testing.M) { pgtest.Main(redistest.With(testserver.Waiting(m))) }
 
 // newStore returns a store with keys of its own.
 func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *redis.Store {

@@ -95,14 +95,6 @@ func (r *Reader) AwaitEvents(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// AwaitCount returns once n records were read.
-func (r *Reader) AwaitCount(ctx context.Context, n int) error {
-	if err := r.await(ctx, func() bool { return len(r.records) >= n }); err != nil {
-		return fmt.Errorf("%d of %d records were read: %w", len(r.Records()), n, err)
-	}
-	return nil
-}
-
 // AwaitEnds returns once every partition was read up to its end.
 func (r *Reader) AwaitEnds(ctx context.Context, ends map[string][]int64) error {
 	return r.await(ctx, func() bool {

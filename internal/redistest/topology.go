@@ -98,16 +98,13 @@ func StartCluster(t testing.TB) *Cluster {
 
 // Client returns a client of the cluster, closed when the test ends, and as
 // patient as Server.Client's.
-func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	t.Helper()
 	o := &redis.ClusterOptions{
 		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 	}
 	for _, node := range c.Nodes {
 		o.Addrs = append(o.Addrs, node.Addr())
-	}
-	for _, f := range change {
-		f(o)
 	}
 	client := redis.NewClusterClient(o)
 	t.Cleanup(func() { _ = client.Close() })
