@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // TestE2EExitCodes looks at the process as a supervisor does. The code after
@@ -12,10 +14,7 @@ import (
 func TestE2EExitCodes(t *testing.T) {
 	t.Run("wrong_password", func(t *testing.T) {
 		w := newWorld(t, options{direct: true, unread: true})
-		u, err := url.Parse(w.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(w.url))(t)
 		u.User = url.UserPassword(u.User.Username(), "wrong")
 		w.rewriteConfig(w.url, u.String())
 		if code := startConnector(t, w.config).wait(); code != 2 {
@@ -35,14 +34,9 @@ func TestE2EExitCodes(t *testing.T) {
 // rewriteConfig replaces text in the configuration file.
 func (w *world) rewriteConfig(from, to string) {
 	w.t.Helper()
-	text, err := os.ReadFile(w.config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(w.config))(w.t)
 	if !strings.Contains(string(text), from) {
 		w.t.Fatalf("the configuration does not have %q", from)
 	}
-	if err := os.WriteFile(w.config, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, os.WriteFile(w.config, []byte(strings.Replace(string(text), from, to, 1)), 0o600))
 }

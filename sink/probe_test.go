@@ -222,14 +222,11 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 	advertised := nobody.Addr()
 	must.OK(t, nobody.Close())
 	var at string
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		at = l.Addr().String()
 		return elsewhere{l, advertised}, err
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})))(t)
 	defer cluster.Close()
 	cfg := *DefaultOptions()
 	cfg.Brokers = []string{at}

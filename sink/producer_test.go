@@ -91,13 +91,10 @@ func TestRefusedProducerIDOfADeadLetter(t *testing.T) {
 	evs[0].Record.Topic = "absent"
 	evs[20].Record.Value = poison
 	var rejected rejects
-	err := k.Deliver(deadline(t), evs, func(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	must.OK(t, k.Deliver(deadline(t), evs, func(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 		_ = rejected.reject(ctx, ev, bad)
 		return k.DeadLetter(ctx, ev, bad)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := rejects{{"id-0", transform.ReasonMissingTopic}, {"id-20", transform.ReasonRejectedByBroker}}
 	if !slices.Equal(rejected, want) {
 		t.Errorf("rejected %v, want %v", rejected, want)

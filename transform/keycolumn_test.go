@@ -5,16 +5,14 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 func TestKeyColumn(t *testing.T) {
 	cfg := config.Default()
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := must.Get(transform.New(cfg.Event, cfg.Route))(t)
 	rel := &pg.Relation{OID: 1, Namespace: "public", Name: "outbox"}
 	for _, name := range []string{"id", "aggregate_type", "aggregate_id", "payload"} {
 		rel.Columns = append(rel.Columns, pg.Column{Name: name, Type: 25})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -13,10 +14,7 @@ import (
 func TestNeeded(t *testing.T) {
 	cfg := config.Default()
 	cfg.Event.Additional = []string{"tenant:header"}
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := must.Get(transform.New(cfg.Event, cfg.Route))(t)
 	rel := &pg.Relation{OID: 1, Namespace: "public", Name: "outbox"}
 	for _, name := range []string{"id", "aggregatetype", "aggregateid", "aggregate_id", "type", "payload", "tenant", "note"} {
 		rel.Columns = append(rel.Columns, pg.Column{Name: name, Type: 25})

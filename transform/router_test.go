@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -19,11 +20,7 @@ func newRouter(t testing.TB, change func(*config.Config)) *transform.Router {
 	if change != nil {
 		change(&cfg)
 	}
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return router
+	return must.Get(transform.New(cfg.Event, cfg.Route))(t)
 }
 
 // relation returns a table of text columns.
@@ -46,11 +43,7 @@ func insert(rel *pg.Relation, suffix string) *pg.Row {
 
 func route(t *testing.T, r *transform.Router, row *pg.Row) *transform.Event {
 	t.Helper()
-	ev, err := r.Route(row)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ev
+	return must.Get(r.Route(row))(t)
 }
 
 func wantBad(t *testing.T, err error, reason transform.Reason) {

@@ -61,8 +61,7 @@ func (s *source) written(t *testing.T) pg.LSN {
 	t.Helper()
 	var text string
 	must.OK(t, s.sql.QueryRow(pgtest.Context(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text))
-	lsn := must.Get(pglogrepl.ParseLSN(text))(t)
-	return lsn
+	return must.Get(pglogrepl.ParseLSN(text))(t)
 }
 
 // confirmedFlush is what the server believes that we have.

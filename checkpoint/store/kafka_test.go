@@ -35,8 +35,7 @@ func kafkaPlace(t *testing.T) place {
 
 func kafkaAt(opts []kgo.Opt) place {
 	open := func(t *testing.T, key string) checkpoint.Store {
-		s := must.Get(NewKafka(limited(t), opts, testTopic, key, "User:cdc"))(t)
-		return s
+		return must.Get(NewKafka(limited(t), opts, testTopic, key, "User:cdc"))(t)
 	}
 	return place{
 		open: open,

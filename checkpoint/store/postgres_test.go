@@ -25,8 +25,7 @@ func postgresPlace(t *testing.T) place {
 
 func postgresAt(url, table string) place {
 	open := func(t *testing.T, key string) checkpoint.Store {
-		s := must.Get(NewPostgres(limited(t), url, table, key))(t)
-		return s
+		return must.Get(NewPostgres(limited(t), url, table, key))(t)
 	}
 	return place{
 		open: open,

@@ -21,10 +21,8 @@ func wantConfig(t *testing.T, err error) {
 func TestReadServer(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url)
-	s, err := ReadServer(pgtest.Context(t), conn)
-	must.OK(t, err)
-	id, err := Identify(pgtest.Context(t), replication(t, url))
-	must.OK(t, err)
+	s := must.Get(ReadServer(pgtest.Context(t), conn))(t)
+	id := must.Get(Identify(pgtest.Context(t), replication(t, url)))(t)
 
 	if s.SystemID != id.SystemID || s.Timeline != id.Timeline || s.Database != id.Database {
 		t.Errorf("ReadServer says %+v, IDENTIFY_SYSTEM says %+v", s, id)

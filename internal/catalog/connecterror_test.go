@@ -21,8 +21,7 @@ func TestConnectErrors(t *testing.T) {
 	server.Exec(t, `CREATE ROLE poor LOGIN PASSWORD 'pw'`)
 	t.Cleanup(func() { server.Exec(t, `DROP ROLE poor`) })
 	with := func(change func(*url.URL)) string {
-		u, err := url.Parse(server.URL("postgres"))
-		must.OK(t, err)
+		u := must.Get(url.Parse(server.URL("postgres")))(t)
 		change(u)
 		return u.String()
 	}
@@ -78,8 +77,7 @@ func TestConnectErrors(t *testing.T) {
 // service is the address of what answers everything with the text, and hangs up.
 func service(t *testing.T, answer string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {

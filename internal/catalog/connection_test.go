@@ -14,8 +14,7 @@ import (
 // connect opens an ordinary connection for one test and runs statements on it.
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
-	conn, err := Connect(pgtest.Context(t), url)
-	must.OK(t, err)
+	conn := must.Get(Connect(pgtest.Context(t), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	pgtest.Execute(t, conn, statements...)
 	return conn
@@ -24,8 +23,7 @@ func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 // replication opens a replication connection for one test.
 func replication(t *testing.T, url string) *pgconn.PgConn {
 	t.Helper()
-	conn, err := ConnectReplication(pgtest.Context(t), url)
-	must.OK(t, err)
+	conn := must.Get(ConnectReplication(pgtest.Context(t), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }

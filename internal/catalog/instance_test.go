@@ -37,12 +37,9 @@ func TestHeldSnapshot(t *testing.T) {
 	repl := replication(t, url)
 	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "held", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
 	must.OK(t, err)
-	held, err := HoldSnapshot(pgtest.Context(t), url, name)
-	must.OK(t, err)
+	held := must.Get(HoldSnapshot(pgtest.Context(t), url, name))(t)
 	defer held.Release()
-	if _, err := Identify(pgtest.Context(t), repl); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Identify(pgtest.Context(t), repl))(t)
 	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (2)`)
 	for range 2 { // more than one table may be read
 		if got := readAll(t, conn, held.Name, pg.Position{CommitLSN: consistent}); len(got) != 1 {

@@ -25,7 +25,7 @@ func readAll(t *testing.T, conn *pgx.Conn, name string, from pg.Position) []stri
 	}
 	var lines []string
 	s := Snapshot{Name: name, Table: outbox, Relation: rel, Position: from}
-	err = ReadSnapshot(pgtest.Context(t), conn, s, func(r *pg.Row) error {
+	must.OK(t, ReadSnapshot(pgtest.Context(t), conn, s, func(r *pg.Row) error {
 		line := fmt.Sprintf("%s/%d", r.Position.CommitLSN, r.Position.Seq)
 		for _, v := range r.Values {
 			line += fmt.Sprintf(" %c:%s", v.Kind, v.Data)
@@ -35,8 +35,7 @@ func readAll(t *testing.T, conn *pgx.Conn, name string, from pg.Position) []stri
 		}
 		lines = append(lines, line)
 		return nil
-	})
-	must.OK(t, err)
+	}))
 	return lines
 }
 

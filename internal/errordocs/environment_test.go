@@ -73,19 +73,15 @@ func (e *environment) insert(aggregate, key, payload string) {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, e.sound)
-	must.OK(e.t, err)
+	conn := must.Get(pgx.Connect(ctx, e.sound))(e.t)
 	defer conn.Close(ctx)
 	for _, sql := range []string{
 		`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`,
 		`SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`,
 	} {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Get(conn.Exec(ctx, sql))(e.t)
 	}
-	_, err = conn.Exec(ctx, `INSERT INTO outbox VALUES ('0198b2c0-0000-7000-8000-000000000001', $1, $2, 'Placed', $3)`, aggregate, key, payload)
-	must.OK(e.t, err)
+	must.Get(conn.Exec(ctx, `INSERT INTO outbox VALUES ('0198b2c0-0000-7000-8000-000000000001', $1, $2, 'Placed', $3)`, aggregate, key, payload))(e.t)
 }
 
 // useServer moves to a server of its own with a setting.
@@ -97,8 +93,7 @@ func (e *environment) useServer(name, value string) {
 
 // useCluster moves to another Kafka cluster.
 func (e *environment) useCluster(opts ...kfake.Opt) {
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
-	must.OK(e.t, err)
+	c := must.Get(kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...))(e.t)
 	e.t.Cleanup(c.Close)
 	e.brokers = c.ListenAddrs()
 }
@@ -118,16 +113,13 @@ func checkpointOnlyUser() kfake.Opt {
 func (e *environment) asPoorRole() {
 	e.exec(`CREATE ROLE cdc LOGIN PASSWORD 'pw'`)
 	e.t.Cleanup(func() { pgtest.Shared(e.t).Exec(e.t, `DROP ROLE cdc`) })
-	u, err := url.Parse(e.url)
-	must.OK(e.t, err)
+	u := must.Get(url.Parse(e.url))(e.t)
 	u.User = url.UserPassword("cdc", "pw")
 	e.url = u.String()
 }
 
 func (e *environment) parsed() *url.URL {
-	u, err := url.Parse(e.sound)
-	must.OK(e.t, err)
-	return u
+	return must.Get(url.Parse(e.sound))(e.t)
 }
 
 func (e *environment) password() string { p, _ := e.parsed().User.Password(); return p }

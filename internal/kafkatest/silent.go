@@ -4,16 +4,15 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // Silent is the address of what takes connections and never answers. asked is
 // closed when the first byte of a request has arrived. It ends with the test.
 func Silent(t testing.TB) (addr string, asked <-chan struct{}) {
 	t.Helper()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	heard := make(chan struct{})
 	var accepting sync.WaitGroup
 	accepting.Go(func() {

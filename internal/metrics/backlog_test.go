@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestBacklogExistsOnceItWasLookedAt(t *testing.T) {
@@ -11,10 +13,7 @@ func TestBacklogExistsOnceItWasLookedAt(t *testing.T) {
 	m := set.Pipeline("")
 	gather := func() string {
 		var b strings.Builder
-		families, err := set.Gatherer().Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(set.Gatherer().Gather())(t)
 		for _, f := range families {
 			b.WriteString(f.String() + "\n")
 		}

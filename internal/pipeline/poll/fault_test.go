@@ -212,10 +212,7 @@ func TestIdlePollsAreCheap(t *testing.T) {
 		w.published(n + 1)
 	}
 	scans := func() (table, index int) {
-		err := w.conn.QueryRow(w.ctx(), "SELECT t.seq_scan, i.idx_scan FROM pg_stat_user_tables t JOIN pg_stat_user_indexes i USING (relid) WHERE indexrelname = 'outbox_unpublished_idx'").Scan(&table, &index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.conn.QueryRow(w.ctx(), "SELECT t.seq_scan, i.idx_scan FROM pg_stat_user_tables t JOIN pg_stat_user_indexes i USING (relid) WHERE indexrelname = 'outbox_unpublished_idx'").Scan(&table, &index))
 		return table, index
 	}
 	_, began := scans()

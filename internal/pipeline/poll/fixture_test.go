@@ -90,10 +90,7 @@ func (w *world) exec(conn *pgx.Conn, sql ...string) {
 // insert adds an event whose payload is a number.
 func (w *world) insert(conn *pgx.Conn, key string, n int) {
 	w.t.Helper()
-	_, err := conn.Exec(w.ctx(), `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', $1, 'Placed', $2)`, key, fmt.Sprint(n))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(conn.Exec(w.ctx(), `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', $1, 'Placed', $2)`, key, fmt.Sprint(n)))(w.t)
 }
 
 func (w *world) count(condition string) (n int) {

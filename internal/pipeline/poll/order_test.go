@@ -75,11 +75,8 @@ func (w *world) waiting() (n int) {
 // snapshots counts other sessions of the database that may see deleted rows.
 func (w *world) snapshots() (n int) {
 	w.t.Helper()
-	err := w.conn.QueryRow(w.ctx(), `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()`).Scan(&n)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, w.conn.QueryRow(w.ctx(), `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()`).Scan(&n))
 	return n
 }
 

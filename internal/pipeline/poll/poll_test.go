@@ -252,13 +252,10 @@ func TestStatusTellsTheBacklog(t *testing.T) {
 
 func TestReadinessNamesTheCauseFromTheBeginning(t *testing.T) {
 	m := metrics.New("", "").Pipeline("")
-	r, err := poll.New(poll.Parts{
+	r := must.Get(poll.New(poll.Parts{
 		Options: poll.DefaultOptions(), Event: transform.DefaultEvent(), Route: transform.DefaultRoute(),
 		Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if ok, reasons := r.Health().Ready(); ok || !slices.Contains(reasons, "PostgreSQL: no connection yet") {
 		t.Errorf("Ready = %v, %v", ok, reasons)
 	}

@@ -150,8 +150,7 @@ func (i *instance) wantEnd(class failure.Class, text string) {
 
 func mustParse(t *testing.T, text string) *url.URL {
 	t.Helper()
-	u := must.Get(url.Parse(text))(t)
-	return u
+	return must.Get(url.Parse(text))(t)
 }
 
 // eventually waits for a condition.

@@ -91,10 +91,7 @@ func TestE2EBrokerOutage(t *testing.T) {
 // replied is when the server last had a status update of the walsender's client.
 func (d *database) replied(walsender int) (at time.Time) {
 	d.t.Helper()
-	err := d.conn.QueryRow(d.t.Context(), "SELECT reply_time FROM pg_stat_replication WHERE pid = $1", walsender).Scan(&at)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, d.conn.QueryRow(d.t.Context(), "SELECT reply_time FROM pg_stat_replication WHERE pid = $1", walsender).Scan(&at))
 	return at
 }
 
