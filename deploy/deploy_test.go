@@ -214,16 +214,9 @@ func TestRulesAndDashboardPassPromtool(t *testing.T) {
 
 // An image without a version is another one tomorrow.
 func TestImagesArePinned(t *testing.T) {
-	var compose struct {
-		Services map[string]struct {
-			Image string
-			Build any
-		}
-	}
-	must.OK(t, yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose))
 	images := map[string]string{}
-	for name, s := range compose.Services {
-		if s.Build == nil {
+	for name, s := range services(t) {
+		if s.Build.Context == "" {
 			images["service "+name] = s.Image
 		}
 	}

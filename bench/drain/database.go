@@ -150,34 +150,25 @@ func (db *database) dropSlot(ctx context.Context, name string) error {
 
 // waitConfirmed returns when the slot's confirmed position has reached the end.
 func (db *database) waitConfirmed(ctx context.Context, slot, end string) error {
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		var done bool
-		err := db.conn.QueryRow(ctx,
-			`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, slot, end).Scan(&done)
-		if err != nil || done {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return db.wait(ctx, `SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, slot, end)
 }
 
 // waitReleased returns when nobody streams from the slot.
 func (db *database) waitReleased(ctx context.Context, slot string) error {
+	return db.wait(ctx, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, slot)
+}
+
+// wait returns when the boolean query holds.
+func (db *database) wait(ctx context.Context, query string, args ...any) error {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
 	for {
-		var active bool
-		err := db.conn.QueryRow(ctx,
-			`SELECT active FROM pg_replication_slots WHERE slot_name = $1`, slot).Scan(&active)
-		if err != nil || !active {
+		var done bool
+		if err := db.conn.QueryRow(ctx, query, args...).Scan(&done); err != nil || done {
 			return err
 		}
 		select {
-		case <-time.After(10 * time.Millisecond):
+		case <-ticker.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

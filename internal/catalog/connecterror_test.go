@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // Whatever keeps us from connecting is one line that says it once.
@@ -77,24 +77,10 @@ func TestConnectErrors(t *testing.T) {
 // service is the address of what answers everything with the text, and hangs up.
 func service(t *testing.T, answer string) string {
 	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 1<<10))
-			_, _ = conn.Write([]byte(answer))
-			_ = conn.Close()
-		}
+	return testserver.Serve(t, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1<<10))
+		_, _ = conn.Write([]byte(answer))
 	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		accepting.Wait()
-	})
-	return l.Addr().String()
 }
 
 func TestAttempts(t *testing.T) {

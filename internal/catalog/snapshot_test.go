@@ -77,23 +77,6 @@ func TestReadSnapshotOrder(t *testing.T) {
 	}
 }
 
-// What was committed before the slot's first position is in the snapshot, and
-// nothing after it.
-func TestReadSnapshotOfASlot(t *testing.T) {
-	url := pgtest.Shared(t).NewDatabase(t)
-	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1), (2)`)
-	repl := replication(t, url)
-	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "snap", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
-	must.OK(t, err)
-	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (3)`)
-
-	got := readAll(t, conn, name, pg.Position{CommitLSN: consistent})
-	want := []string{consistent.String() + "/0 t:1", consistent.String() + "/1 t:2"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 func TestReadSnapshotStops(t *testing.T) {
 	stop := errors.New("stop here")
 	for _, tt := range []struct {
