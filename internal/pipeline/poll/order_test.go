@@ -113,9 +113,7 @@ func TestOrderWithinATransaction(t *testing.T) {
 // TestRowHeldElsewhereHoldsBackItsKey has another session lock a row.
 func TestRowHeldElsewhereHoldsBackItsKey(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	for n := range 10 {
-		w.insert(w.conn, fmt.Sprint("k", n%2), n)
-	}
+	w.series(0, 10, 2)
 	holder := w.connect()
 	w.exec(holder, "BEGIN", "SELECT FROM outbox WHERE payload = '2' FOR UPDATE")
 	w.start(nil)
@@ -147,9 +145,7 @@ func TestOnlyRowDeletedElsewhere(t *testing.T) {
 // TestRowDeletedElsewhere has a row go away while it is waiting.
 func TestRowDeletedElsewhere(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	for n := range 3 {
-		w.insert(w.conn, "k0", n)
-	}
+	w.series(0, 3, 1)
 	holder := w.connect()
 	w.exec(holder, "BEGIN", "DELETE FROM outbox WHERE payload = '1'")
 	in := w.start(nil)
