@@ -62,17 +62,8 @@ func TestPostgresTableNames(t *testing.T) {
 	}
 }
 
-func TestPostgresReconnects(t *testing.T) {
-	url := pgtest.Shared(t).NewDatabase(t)
-	s := postgresAt(url, "checkpoints").store(t, "a")
-	save(t, s, sample(1))
-	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-		WHERE application_name = 'cdc-outbox checkpoint' AND datname = current_database()`)
-	save(t, s, sample(2))
-	wantLoad(t, s, sample(2))
-}
-
-// Failure mode 24: the password is rotated on disk between two connections.
+// Failure mode 24: a connection that ended is opened again, with the password that
+// was rotated on disk in between.
 func TestPostgresReadsThePasswordFileEachTime(t *testing.T) {
 	server := pgtest.Shared(t)
 	admin := server.NewDatabase(t)
