@@ -22,9 +22,7 @@ func TestLateCommitWithALowerID(t *testing.T) {
 			late := w.connect()
 			w.exec(late, "BEGIN")
 			w.insert(late, "k0", 1)
-			for n := range 20 {
-				w.insert(w.conn, "k0", 2+n)
-			}
+			w.series(2, 22, 1)
 			w.published(20)
 			w.exec(late, "COMMIT")
 			w.published(21)
@@ -118,9 +116,7 @@ func TestRowHeldElsewhereHoldsBackItsKey(t *testing.T) {
 	w.exec(holder, "BEGIN", "SELECT FROM outbox WHERE payload = '2' FOR UPDATE")
 	w.start(nil)
 	w.await("the other key", func() bool { return len(w.topic.values("k1")) == 5 })
-	for n := 10; n < 20; n++ { // more polls
-		w.insert(w.conn, fmt.Sprint("k", n%2), n)
-	}
+	w.series(10, 20, 2) // more polls
 	w.await("the other key", func() bool { return len(w.topic.values("k1")) == 10 })
 	if got := w.topic.values("k0"); !slices.Equal(got, []string{"0"}) {
 		t.Errorf("published %v of the key with the row that is held, want [0]", got)
