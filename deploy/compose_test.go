@@ -13,6 +13,7 @@ import (
 
 // service is one of the compose file.
 type service struct {
+	Image       string
 	Build       struct{ Context, Target string }
 	Environment map[string]string
 	Ports       []string

@@ -30,8 +30,7 @@ import (
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	must.OK(t, err)
+	b := must.Get(os.ReadFile(path))(t)
 	return string(b)
 }
 
@@ -167,8 +166,7 @@ func exported(t *testing.T) map[string]bool {
 	m.RetentionPassed(pg.Table{}, 1, errors.New("locked"))
 	names := map[string]bool{}
 	for _, g := range []prometheus.Gatherer{set.Gatherer(), consumers(t)} {
-		families, err := g.Gather()
-		must.OK(t, err)
+		families := must.Get(g.Gather())(t)
 		for _, f := range families {
 			names[f.GetName()] = true
 		}
@@ -180,8 +178,7 @@ func exported(t *testing.T) map[string]bool {
 func consumers(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	m, err := consumermetrics.New(registry)
-	must.OK(t, err)
+	m := must.Get(consumermetrics.New(registry))(t)
 	m.ConsumerObserver().Processed(&kgo.Record{Topic: "topic"}, idempotency.Result{Disposition: idempotency.Handled}, nil, 0)
 	return registry
 }
@@ -199,8 +196,7 @@ func TestRulesAndDashboardPassPromtool(t *testing.T) {
 		asRules = append(asRules, map[string]string{"alert": where, "expr": expr})
 	}
 	panels.Groups = []map[string]any{{"name": "panels", "rules": asRules}}
-	b, err := yaml.Marshal(panels)
-	must.OK(t, err)
+	b := must.Get(yaml.Marshal(panels))(t)
 	dashboard := filepath.Join(t.TempDir(), "panels.yml")
 	must.OK(t, os.WriteFile(dashboard, b, 0o600))
 	for _, args := range [][]string{
@@ -218,16 +214,9 @@ func TestRulesAndDashboardPassPromtool(t *testing.T) {
 
 // An image without a version is another one tomorrow.
 func TestImagesArePinned(t *testing.T) {
-	var compose struct {
-		Services map[string]struct {
-			Image string
-			Build any
-		}
-	}
-	must.OK(t, yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose))
 	images := map[string]string{}
-	for name, s := range compose.Services {
-		if s.Build == nil {
+	for name, s := range services(t) {
+		if s.Build.Context == "" {
 			images["service "+name] = s.Image
 		}
 	}

@@ -82,11 +82,8 @@ func TestContextHasNothingButSources(t *testing.T) {
 
 func ignore(t *testing.T) *patternmatcher.PatternMatcher {
 	t.Helper()
-	patterns, err := ignorefile.ReadAll(strings.NewReader(read(t, "../.dockerignore")))
-	must.OK(t, err)
-	matcher, err := patternmatcher.New(patterns)
-	must.OK(t, err)
-	return matcher
+	patterns := must.Get(ignorefile.ReadAll(strings.NewReader(read(t, "../.dockerignore"))))(t)
+	return must.Get(patternmatcher.New(patterns))(t)
 }
 
 // buildContext copies what .dockerignore lets through into a directory.

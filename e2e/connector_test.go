@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // connector is a run of the program as a process.
@@ -30,19 +32,14 @@ type connector struct {
 func startConnector(t testing.TB, config string) *connector {
 	t.Helper()
 	c := &connector{t: t, log: filepath.Join(t.TempDir(), "log")}
-	log, err := os.Create(c.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(c.log))(t)
 	defer log.Close()
 	c.cmd = exec.Command(binary, "run", "-c", config)
 	c.cmd.Env = environment(t)
 	c.cmd.Stderr = log
 	c.cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	c.started = time.Now()
-	if c.process, err = child.Start(c.cmd); err != nil {
-		t.Fatal(err)
-	}
+	c.process = must.Get(child.Start(c.cmd))(t)
 	t.Cleanup(func() {
 		c.kill()
 		if t.Failed() {
@@ -112,7 +109,7 @@ func (c *connector) signal(sig syscall.Signal) {
 // awaitLog returns once the process has logged the text.
 func (c *connector) awaitLog(text string) {
 	c.t.Helper()
-	await(c.t, fmt.Sprintf("%q in the log", text), func() bool {
+	await.Until(c.t, fmt.Sprintf("%q in the log", text), func() bool {
 		c.running()
 		log, err := os.ReadFile(c.log)
 		return err == nil && bytes.Contains(log, []byte(text))
@@ -131,40 +128,13 @@ func (c *connector) lastLines(n int) string {
 // peakRSS is the most memory that the process, which still runs, has had.
 func (c *connector) peakRSS() int64 {
 	c.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid)))(c.t)
 	for line := range strings.Lines(string(status)) {
 		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			kib := must.Get(strconv.ParseInt(strings.Fields(value)[0], 10, 64))(c.t)
 			return kib << 10
 		}
 	}
 	c.t.Fatalf("no VmHWM in %s", status)
 	return 0
-}
-
-// await returns once the condition holds.
-func await(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	awaitWithin(t, patience, what, condition)
-}
-
-func awaitWithin(t testing.TB, limit time.Duration, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("no %s within %s", what, limit)
-		}
-	}
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // TestE2EEveryEventOnceAndAsWritten is life without trouble.
@@ -21,9 +23,7 @@ func everyEventOnce(t *testing.T, ways ways) {
 	w.arrived()
 	c.stop()
 	h, report := w.verify()
-	if report.Repeated > 0 {
-		t.Errorf("%d records came again without a reason", report.Repeated)
-	}
+	w.wantNoneAgain(report, "without a reason")
 	w.wantDrained(h)
 }
 
@@ -42,9 +42,7 @@ func TestE2ERefusedEventsBecomeDeadLetters(t *testing.T) {
 	w.arrived()
 	c.stop()
 	_, report := w.verify()
-	if report.Repeated > 0 {
-		t.Errorf("%d records came again without a reason", report.Repeated)
-	}
+	w.wantNoneAgain(report, "without a reason")
 	if letters := w.ends()[deadLetter][0]; letters == 0 {
 		t.Error("no payload was over the limit")
 	}
@@ -58,17 +56,14 @@ func (w *world) wantDrained(h checker.History) {
 	for _, rec := range h.Records {
 		for _, header := range rec.Headers {
 			if header.Key == "cdc-lsn" {
-				lsn, err := pglogrepl.ParseLSN(header.Value)
-				if err != nil {
-					w.t.Fatal(err)
-				}
+				lsn := must.Get(pglogrepl.ParseLSN(header.Value))(w.t)
 				last = max(last, lsn)
 			}
 		}
 	}
 	var s slotState
 	read := func() (ok bool) { s, ok = w.look(); return ok && (s.pid == 0 || s.confirmed > last) }
-	await(w.t, "end of the slot's reader", read)
+	await.Until(w.t, "end of the slot's reader", read)
 	if s.confirmed <= last {
 		w.t.Errorf("after the drain the slot is confirmed to %s, the last event is at %s", s.confirmed, last)
 	}

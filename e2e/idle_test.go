@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // TestE2EIdleOutboxBesideBusyTables writes to other tables only: the slot must
@@ -25,7 +28,7 @@ func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 	stop := w.keepBusy()
 
 	var lags []int64
-	await(t, "slot that follows", func() bool {
+	await.Until(t, "slot that follows", func() bool {
 		c.running()
 		now, ok := w.look()
 		if ok {
@@ -33,16 +36,14 @@ func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 		}
 		return ok && now.confirmed-before.confirmed >= enough
 	})
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, stop())
 	slices.Sort(lags)
 	median, worst := lags[len(lags)/2], lags[len(lags)-1]
 	t.Logf("lag in %d samples: median %.2f MiB, at most %.2f MiB", len(lags), mebibytes(median), mebibytes(worst))
 	if median >= limit {
 		t.Errorf("the slot's lag was %d bytes in half of the samples, want less than %d", median, limit)
 	}
-	await(t, "slot that catches up", func() bool {
+	await.Until(t, "slot that catches up", func() bool {
 		now, ok := w.look()
 		return ok && now.lag < limit
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
 
@@ -77,7 +78,7 @@ func (w *world) kill(c *connector) death {
 	c.kill()
 	var since time.Time
 	same := 0
-	await(w.t, "end of what was in flight", func() bool {
+	await.Until(w.t, "end of what was in flight", func() bool {
 		ends := w.ends()
 		if !maps.EqualFunc(d.ends, ends, slices.Equal[[]int64]) {
 			d.ends, since, same = ends, time.Now(), 0

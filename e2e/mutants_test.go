@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // mutant is the program with a mistake in it, which the test must find.
@@ -156,9 +158,7 @@ func TestE2EMutantsFollowTheSource(t *testing.T) {
 func (m mutant) build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cdc-outbox")
-	if err := build(path, "-overlay", m.overlay(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, build(path, "-overlay", m.overlay(t)))
 	return path
 }
 
@@ -167,32 +167,19 @@ func (m mutant) build(t *testing.T) string {
 func (m mutant) overlay(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs(".."))(t)
 	replace := map[string]string{}
 	for _, p := range m.patches {
 		source := filepath.Join(root, p.file)
-		text, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(source))(t)
 		if n := strings.Count(string(text), p.old); n != 1 {
 			t.Fatalf("%s has %q %d times, want once: the mutant must follow the source", p.file, p.old, n)
 		}
 		replace[source] = filepath.Join(dir, strings.ReplaceAll(p.file, "/", "_"))
-		if err := os.WriteFile(replace[source], []byte(strings.Replace(string(text), p.old, p.new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(replace[source], []byte(strings.Replace(string(text), p.old, p.new, 1)), 0o600))
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	overlay := must.Get(json.Marshal(map[string]any{"Replace": replace}))(t)
 	path := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, overlay, 0o600))
 	return path
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // memoryLimit is the most memory that the connector may ever have with default
@@ -72,11 +74,8 @@ func (w *world) insertSeries(rows int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*patience)
 	defer cancel()
-	_, err := w.sql.Exec(ctx, `INSERT INTO outbox SELECT gen_random_uuid(), 'order', (n % 100)::text, 'Placed', n || repeat(' payload', 64), ''
-		FROM generate_series(1, $1::int) n`, rows)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.sql.Exec(ctx, `INSERT INTO outbox SELECT gen_random_uuid(), 'order', (n % 100)::text, 'Placed', n || repeat(' payload', 64), ''
+		FROM generate_series(1, $1::int) n`, rows))(w.t)
 }
 
 // wantSeries reads what insertSeries inserted: each row once, those of a key in

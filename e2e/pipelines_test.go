@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
 // TestE2EPipelinesKilled kills a process with a pipeline of each mode. One loses its
@@ -52,7 +54,7 @@ http:`, lost))
 	c.awaitLog(`"pipeline failed and needs an operator","pipeline":"lost"`)
 	load.await(500)
 	w.broker.CreateTopic(t, topicOf("late"), 1, nil)
-	await(t, "event of the pipeline that had no topic", func() bool {
+	await.Until(t, "event of the pipeline that had no topic", func() bool {
 		c.running()
 		return w.count("SELECT count(*) FROM stuck WHERE published") == 1
 	})
@@ -69,7 +71,7 @@ http:`, lost))
 // dropSlot drops a slot whose reader has ended, once the server knows.
 func (w *world) dropSlot(slot string) {
 	w.t.Helper()
-	await(w.t, "end of the slot's reader", func() bool {
+	await.Until(w.t, "end of the slot's reader", func() bool {
 		return w.count("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '"+slot+"' AND NOT active") == 1
 	})
 	w.exec("SELECT pg_drop_replication_slot('" + slot + "')")

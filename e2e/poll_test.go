@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
@@ -89,7 +90,7 @@ func (w *world) finish(load *load, fleet []*connector) (checker.History, *checke
 func (w *world) wantMarked() {
 	w.t.Helper()
 	left := -1
-	await(w.t, "end of the backlog", func() bool {
+	await.Until(w.t, "end of the backlog", func() bool {
 		if w.sql.IsClosed() {
 			w.sql = connect(w.t, w.url)
 		}
@@ -98,27 +99,23 @@ func (w *world) wantMarked() {
 	})
 }
 
-func polledOnce(t *testing.T, ddl string) {
-	w := newWorld(t, options{polled: ddl})
-	w.neverGivesUp()
-	fleet := w.fleet()
-	load := w.write(seed(t), 8*time.Millisecond, 0)
-	load.await(2500)
-	if _, report := w.finish(load, fleet); report.Repeated > 0 {
-		t.Errorf("%d records came again without a reason", report.Repeated)
-	}
-}
+func polledOnce(t *testing.T, ddl string) { newWorld(t, options{polled: ddl}).once(2500) }
 
 func polledDeleted(t *testing.T, ddl string) {
-	w := newWorld(t, options{polled: ddl, config: "  # deletes\n"})
+	w := newWorld(t, options{polled: ddl})
 	w.rewriteConfig("after_publish: mark", "after_publish: delete")
+	w.once(1000)
+}
+
+// once has the instances poll events without trouble.
+func (w *world) once(events int) {
+	w.t.Helper()
 	w.neverGivesUp()
 	fleet := w.fleet()
-	load := w.write(seed(t), 8*time.Millisecond, 0)
-	load.await(1000)
-	if _, report := w.finish(load, fleet); report.Repeated > 0 {
-		t.Errorf("%d records came again without a reason", report.Repeated)
-	}
+	load := w.write(seed(w.t), 8*time.Millisecond, 0)
+	load.await(events)
+	_, report := w.finish(load, fleet)
+	w.wantNoneAgain(report, "without a reason")
 }
 
 // polledKilled kills instances at random moments. What a kill repeats is no more
@@ -213,11 +210,8 @@ func polledSilentBroker(t *testing.T, ddl string) {
 func (w *world) oldestTransaction() (age time.Duration) {
 	w.t.Helper()
 	var seconds float64
-	err := w.sql.QueryRow(context.Background(), `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8
-		FROM pg_stat_activity WHERE application_name = 'cdc-outbox' AND datname = current_database()`).Scan(&seconds)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, w.sql.QueryRow(context.Background(), `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8
+		FROM pg_stat_activity WHERE application_name = 'cdc-outbox' AND datname = current_database()`).Scan(&seconds))
 	return time.Duration(seconds * float64(time.Second))
 }
 
@@ -256,9 +250,8 @@ func polledDeadLetters(t *testing.T, ddl string) {
 	fleet := w.fleet()
 	load := w.write(seed(t), 8*time.Millisecond, 50_000)
 	load.await(1000)
-	if _, report := w.finish(load, fleet); report.Repeated > 0 {
-		t.Errorf("%d records came again without a reason", report.Repeated)
-	}
+	_, report := w.finish(load, fleet)
+	w.wantNoneAgain(report, "without a reason")
 	if letters := w.ends()[deadLetter][0]; letters == 0 {
 		t.Error("no payload was over the limit")
 	}
@@ -280,18 +273,6 @@ func (w *world) started() string {
 	return `"streaming"`
 }
 
-// watchTopics starts the one who reads the topics; there is no slot to look at.
-func (w *world) watchTopics() {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { w.reader.Run(ctx) })
-	w.settle = func() {
-		cancel()
-		running.Wait()
-	}
-	w.t.Cleanup(w.settle)
-}
-
 // entity is what an event is about.
 type entity struct{ aggregate, key string }
 
@@ -300,6 +281,10 @@ func (w *writer) entity() entity {
 	if w.polled {
 		return w.keys[w.random.IntN(len(w.keys))]
 	}
+	return w.anyEntity()
+}
+
+func (w *writer) anyEntity() entity {
 	aggregate := aggregates[w.random.IntN(len(aggregates))]
 	return entity{aggregate, aggregate + entityKeys[w.random.IntN(len(entityKeys))]}
 }
@@ -312,8 +297,7 @@ func (w *writer) takeTurn(ctx context.Context) error {
 	}
 	w.keys = nil
 	for range 1 + w.random.IntN(3) {
-		aggregate := aggregates[w.random.IntN(len(aggregates))]
-		w.keys = append(w.keys, entity{aggregate, aggregate + entityKeys[w.random.IntN(len(entityKeys))]})
+		w.keys = append(w.keys, w.anyEntity())
 	}
 	slices.SortFunc(w.keys, func(a, b entity) int { return cmp.Compare(a.key, b.key) })
 	for _, e := range w.keys {

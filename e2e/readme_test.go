@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/docblocks"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -42,15 +44,9 @@ func TestE2EReadmeOnYourOwnDatabase(t *testing.T) {
 		return text
 	}
 	here := t.TempDir()
-	if err := os.WriteFile(filepath.Join(here, "cdc-outbox.yaml"), []byte(theirs(said["yaml"])), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(here, "bin"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(binary, filepath.Join(here, "bin", "cdc-outbox")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(here, "cdc-outbox.yaml"), []byte(theirs(said["yaml"])), 0o600))
+	must.OK(t, os.Mkdir(filepath.Join(here, "bin"), 0o700))
+	must.OK(t, os.Symlink(binary, filepath.Join(here, "bin", "cdc-outbox")))
 
 	began := time.Now()
 	typeLines(t, here, theirs(said["sh"]))
@@ -65,23 +61,18 @@ func TestE2EReadmeOnYourOwnDatabase(t *testing.T) {
 // they leave running is ended with the test.
 func typeLines(t *testing.T, dir, lines string) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
 	defer log.Close()
 	cmd := exec.Command("sh", "-eux", "-c", lines)
 	cmd.Dir = dir
 	cmd.Env = append(environment(t), "PATH="+pathWithPsql(t), "CDC_OUTBOX_HTTP_LISTEN=127.0.0.1:0")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	group := -cmd.Process.Pid
 	t.Cleanup(func() {
 		_ = syscall.Kill(group, syscall.SIGTERM)
-		await(t, "end of what was typed", func() bool { return syscall.Kill(group, 0) != nil })
+		await.Until(t, "end of what was typed", func() bool { return syscall.Kill(group, 0) != nil })
 		if t.Failed() {
 			text, _ := os.ReadFile(log.Name())
 			t.Logf("%s", text)
@@ -108,11 +99,7 @@ func pathWithPsql(t *testing.T) string {
 }
 
 // hostOf is the host and port of a URL.
-func hostOf(t *testing.T, text string) string {
+func hostOf(t testing.TB, text string) string {
 	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Host
+	return must.Get(url.Parse(text))(t).Host
 }

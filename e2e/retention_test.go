@@ -10,7 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // retentionConfig has rows go as soon as can be.
@@ -213,7 +215,7 @@ func (r *rows) count() int {
 func (r *rows) awaitMore() {
 	r.t.Helper()
 	from := r.count()
-	await(r.t, "row that goes", func() bool { return r.count() > from })
+	await.Until(r.t, "row that goes", func() bool { return r.count() > from })
 }
 
 // whileBrokerIsDown stops the broker for a while, calls do during that, and wants
@@ -222,12 +224,10 @@ func (r *rows) whileBrokerIsDown(l *load, do func()) {
 	r.t.Helper()
 	r.broker.Stop(r.t)
 	var last int64
-	if err := r.sql.QueryRow(context.Background(), `SELECT last_value FROM written_n_seq`).Scan(&last); err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, r.sql.QueryRow(context.Background(), `SELECT last_value FROM written_n_seq`).Scan(&last))
 	l.during(outage, func() bool { return true })
 	do()
-	await(r.t, "look at the rows", func() bool { return r.look(context.Background()) })
+	await.Until(r.t, "look at the rows", func() bool { return r.look(context.Background()) })
 	r.mu.Lock()
 	early := slices.IndexFunc(r.removed, func(g removal) bool { return g.n > last })
 	r.mu.Unlock()
@@ -241,12 +241,12 @@ func (r *rows) whileBrokerIsDown(l *load, do func()) {
 // neither.
 func (r *rows) awaitEmpty() {
 	r.t.Helper()
-	await(r.t, "empty table", func() bool {
+	await.Until(r.t, "empty table", func() bool {
 		var left int
 		err := r.sql.QueryRow(context.Background(), `SELECT count(*) FROM remaining()`).Scan(&left)
 		return err == nil && left == 0
 	})
-	await(r.t, "last look at the rows", func() bool { return r.look(context.Background()) && r.complete() })
+	await.Until(r.t, "last look at the rows", func() bool { return r.look(context.Background()) && r.complete() })
 }
 
 // complete tells whether it is known of each row that went how far the topics

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -69,18 +71,14 @@ func TestE2EStopIsBounded(t *testing.T) {
 		w := newTrio(t)
 		long := connect(t, w.url)
 		for _, sql := range []string{`BEGIN`, `INSERT INTO stock VALUES (0)`} {
-			if _, err := long.Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(long.Exec(t.Context(), sql))(t)
 		}
 		c := startConnector(t, w.config)
-		await(t, "slots in creation", func() bool {
+		await.Until(t, "slots in creation", func() bool {
 			return w.count(`SELECT count(*) FROM pg_replication_slots WHERE active AND slot_name LIKE '`+w.slot+`_%'`) == len(trio)
 		})
 		w.wantStop(c)
-		if _, err := long.Exec(t.Context(), `COMMIT`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(long.Exec(t.Context(), `COMMIT`))(t)
 		// What the interrupted creation has left behind is no obstacle.
 		c = w.startTrio()
 		w.wantStop(c)
@@ -120,10 +118,8 @@ func (w *world) insertTrio() {
 		w.exec(`INSERT INTO ` + name + ` SELECT gen_random_uuid(), 'order', n::text, 'Placed', '{}' FROM generate_series(1, 100) n`)
 	}
 	var end string
-	if err := w.sql.QueryRow(w.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&end); err != nil {
-		w.t.Fatal(err)
-	}
-	await(w.t, "events on their way", func() bool {
+	must.OK(w.t, w.sql.QueryRow(w.t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&end))
+	await.Until(w.t, "events on their way", func() bool {
 		return w.count(`SELECT count(*) FROM pg_stat_replication WHERE sent_lsn >= '`+end+`'`) >= len(trio)
 	})
 }

@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,9 +15,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
@@ -108,10 +108,7 @@ func newWorld(t testing.TB, o options) *world {
 // startBroker starts a broker that sends its clients through the proxy.
 func (w *world) startBroker(o options) {
 	w.t.Helper()
-	port, err := freeport.Take()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	port := must.Get(freeport.Take())(w.t)
 	front := fmt.Sprintf("127.0.0.1:%d", port)
 	var opts []kafkatest.Option
 	if !o.direct {
@@ -128,10 +125,7 @@ func (w *world) startBroker(o options) {
 
 func listen(t testing.TB, address, target string) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.Listen(address, target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(proxy.Listen(address, target))(t)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -141,13 +135,7 @@ func listen(t testing.TB, address, target string) *proxy.Proxy {
 }
 
 // address is the PostgreSQL server's.
-func (w *world) address() string {
-	u, err := url.Parse(w.url)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return net.JoinHostPort(u.Hostname(), u.Port())
-}
+func (w *world) address() string { return hostOf(w.t, w.url) }
 
 // proxied is the URL of the database through the proxy.
 func (w *world) proxied() string { return strings.Replace(w.url, w.address(), w.postgres.Addr(), 1) }
@@ -172,9 +160,7 @@ http:
   listen: ""
 %s`, database, w.slot, w.sourceConfig(), broker, o.kafka, o.config)
 	w.config = filepath.Join(w.t.TempDir(), "cdc-outbox.yaml")
-	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, os.WriteFile(w.config, []byte(text), 0o600))
 }
 
 // connect connects to a database until the test ends.
@@ -182,10 +168,7 @@ func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(ctx, url))(t)
 	t.Cleanup(func() { closeConn(conn) })
 	return conn
 }
@@ -201,15 +184,13 @@ func (w *world) watch() {
 	topics := w.topics()
 	w.reader = checker.NewReader(w.broker.Client(w.t,
 		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond)))
-	if w.polled {
-		w.watchTopics()
-		return
-	}
-	w.watcher = &checker.Watcher{URL: w.url, Slot: w.slot, Kafka: w.admin, Topics: topics, Interval: sampling}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { w.reader.Run(ctx) })
-	running.Go(func() { w.watcher.Run(ctx) })
+	if !w.polled { // or there is no slot to look at
+		w.watcher = &checker.Watcher{URL: w.url, Slot: w.slot, Kafka: w.admin, Topics: topics, Interval: sampling}
+		running.Go(func() { w.watcher.Run(ctx) })
+	}
 	w.settle = func() {
 		cancel()
 		running.Wait()
@@ -285,7 +266,7 @@ func (w *world) start() *connector {
 // the old one.
 func (w *world) awaitReader(c *connector, old int) (pid int) {
 	w.t.Helper()
-	await(w.t, "reader of the slot", func() bool {
+	await.Until(w.t, "reader of the slot", func() bool {
 		c.running()
 		s, _ := w.look()
 		pid = s.pid

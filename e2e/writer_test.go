@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
 
@@ -241,7 +242,7 @@ func (l *load) stop() {
 func (l *load) await(events int) {
 	l.world.t.Helper()
 	from := len(l.world.committed())
-	await(l.world.t, fmt.Sprintf("%d more events", events), func() bool {
+	await.Until(l.world.t, fmt.Sprintf("%d more events", events), func() bool {
 		return len(l.world.committed()) >= from+events
 	})
 }
@@ -316,4 +317,12 @@ func (w *world) verify() (checker.History, *checker.Report) {
 		w.t.Error("nothing was tested")
 	}
 	return h, report
+}
+
+// wantNoneAgain wants no record to have been repeated.
+func (w *world) wantNoneAgain(report *checker.Report, why string) {
+	w.t.Helper()
+	if report.Repeated > 0 {
+		w.t.Errorf("%d records came again %s", report.Repeated, why)
+	}
 }

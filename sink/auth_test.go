@@ -76,8 +76,7 @@ func (a *authority) files(t *testing.T, d time.Duration) (certFile, keyFile stri
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	return key
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func writePEM(t *testing.T, kind string, der []byte) string {

@@ -106,6 +106,21 @@ func TestDeliverKeepsOrderOverManyRounds(t *testing.T) {
 	}
 }
 
+// writesThatFail delivers events while the broker answers so many writes with an
+// error.
+func writesThatFail(n int, err *kerr.Error) func(t *testing.T) {
+	return func(t *testing.T) {
+		c := startCluster(t, kfake.SeedTopics(2, "orders"))
+		k, _ := newKafka(t, c.config())
+		h := c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Err: err, Count: n})
+		deliver(t, k, events("orders", 100))
+		if h.Hits() != n {
+			t.Errorf("%d faults hit", h.Hits())
+		}
+		ascending(t, c.values(t, "orders", 2), 100)
+	}
+}
+
 func TestMode26LostAckDoesNotRepeat(t *testing.T) {
 	t.Run("connection cut", func(t *testing.T) {
 		c := startCluster(t, kfake.SeedTopics(2, "orders"))
@@ -117,16 +132,7 @@ func TestMode26LostAckDoesNotRepeat(t *testing.T) {
 		ascending(t, c.values(t, "orders", 2), 100)
 	})
 	for _, err := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
-		t.Run(err.Message, func(t *testing.T) {
-			c := startCluster(t, kfake.SeedTopics(2, "orders"))
-			k, _ := newKafka(t, c.config())
-			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Err: err, Count: 3})
-			deliver(t, k, events("orders", 100))
-			if h.Hits() != 3 {
-				t.Errorf("%d faults hit", h.Hits())
-			}
-			ascending(t, c.values(t, "orders", 2), 100)
-		})
+		t.Run(err.Message, writesThatFail(3, err))
 	}
 }
 
@@ -135,16 +141,7 @@ func TestMode27RetriableErrorsAreRetried(t *testing.T) {
 		kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.KafkaStorageError,
 		kerr.UnknownServerError, // unknown to the client: ours to retry
 	} {
-		t.Run(err.Message, func(t *testing.T) {
-			c := startCluster(t, kfake.SeedTopics(2, "orders"))
-			k, _ := newKafka(t, c.config())
-			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Err: err, Count: 2})
-			deliver(t, k, events("orders", 100))
-			if h.Hits() != 2 {
-				t.Errorf("%d faults hit", h.Hits())
-			}
-			ascending(t, c.values(t, "orders", 2), 100)
-		})
+		t.Run(err.Message, writesThatFail(2, err))
 	}
 	t.Run("leader moves", func(t *testing.T) {
 		c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(2, "orders"))

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -140,6 +140,7 @@ func TestRefused(t *testing.T) {
 // what may be the matter, and not that a broker should be started.
 func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 	silent, _ := kafkatest.Silent(t)
+	hangsUp := testserver.Serve(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<10)) })
 	for name, tc := range map[string]struct {
 		brokers []string
 		tls     TLS
@@ -147,9 +148,9 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 	}{
 		"a login is missing": {brokers: startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "p")).config().Brokers,
 			remedy: "it may want a login (set sink.kafka.sasl)"},
-		"TLS to a plaintext broker, which hangs up": {brokers: []string{hangsUp(t)}, tls: TLS{Enabled: true}, remedy: "or remove sink.kafka.tls"},
+		"TLS to a plaintext broker, which hangs up": {brokers: []string{hangsUp}, tls: TLS{Enabled: true}, remedy: "or remove sink.kafka.tls"},
 		"TLS to a plaintext broker, which waits":    {brokers: []string{silent}, tls: TLS{Enabled: true}, remedy: "their listeners must speak TLS"},
-		"plain text to what hangs up":               {brokers: []string{hangsUp(t)}, remedy: "or TLS (set sink.kafka.tls.enabled)"},
+		"plain text to what hangs up":               {brokers: []string{hangsUp}, remedy: "or TLS (set sink.kafka.tls.enabled)"},
 		"nobody listens":                            {brokers: []string{"127.0.0.1:1"}, remedy: "start a broker"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,26 +188,4 @@ func TestRemedyOfAbsence(t *testing.T) {
 			}
 		})
 	}
-}
-
-// hangsUp is the address of what ends each connection after the first bytes.
-func hangsUp(t *testing.T) string {
-	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 1<<10))
-			_ = conn.Close()
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		accepting.Wait()
-	})
-	return l.Addr().String()
 }

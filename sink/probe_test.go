@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
@@ -201,11 +202,10 @@ func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 // A broker that takes connections and gives no answer, as one whose machine is
 // cut off, is one of several.
 func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
-	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer silent.Close()
+	silent, _ := kafkatest.Silent(t)
 	for range 5 { // where the client begins is up to chance
 		p, _, _ := askCluster(t, 2, func(cfg *Options) {
-			cfg.Brokers = []string{silent.Addr().String(), cfg.Brokers[0]}
+			cfg.Brokers = []string{silent, cfg.Brokers[0]}
 		})
 		for range 3 {
 			if err := p.once(t.Context()); err != nil {
@@ -222,14 +222,11 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 	advertised := nobody.Addr()
 	must.OK(t, nobody.Close())
 	var at string
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		at = l.Addr().String()
 		return elsewhere{l, advertised}, err
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})))(t)
 	defer cluster.Close()
 	cfg := *DefaultOptions()
 	cfg.Brokers = []string{at}

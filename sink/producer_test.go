@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -20,20 +19,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// unnumbered makes brokers refuse the next n producers their ids. It returns how
-// many have asked.
-func (c *cluster) unnumbered(n int64, err *kerr.Error) *atomic.Int64 {
-	var asked atomic.Int64
-	c.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		if asked.Add(1) > n {
-			return nil, nil, false
-		}
-		resp := r.ResponseKind().(*kmsg.InitProducerIDResponse)
-		resp.ErrorCode = err.Code
-		return resp, nil, true
-	})
-	return &asked
+// unnumbered makes brokers refuse the next n producers their ids.
+func (c *cluster) unnumbered(n int, err *kerr.Error) *kfake.FaultHandle {
+	return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: err, Count: n})
 }
 
 // A refusal of the producer's id, of any kind that may pass, holds delivery up
@@ -41,7 +29,7 @@ func (c *cluster) unnumbered(n int64, err *kerr.Error) *atomic.Int64 {
 func TestRefusedProducerIDPasses(t *testing.T) {
 	for _, tt := range []struct {
 		err   *kerr.Error
-		times int64
+		times int
 	}{
 		{kerr.ClusterAuthorizationFailed, producerid.Refusals - 1}, // a broker that is starting
 		{kerr.UnknownServerError, 1},
@@ -54,12 +42,12 @@ func TestRefusedProducerIDPasses(t *testing.T) {
 	} {
 		t.Run(tt.err.Message, func(t *testing.T) {
 			c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(4, "orders"))
-			asked := c.unnumbered(tt.times, tt.err)
+			refusals := c.unnumbered(tt.times, tt.err)
 			k, _ := newKafka(t, c.config())
 			deliver(t, k, events("orders", 200))
 			ascending(t, c.values(t, "orders", 4), 200)
-			if asked.Load() <= tt.times {
-				t.Errorf("the producer asked %d times", asked.Load())
+			if n := refusals.Hits(); n != tt.times {
+				t.Errorf("the producer was refused %d times", n)
 			}
 		})
 	}
@@ -67,13 +55,13 @@ func TestRefusedProducerIDPasses(t *testing.T) {
 
 func TestProducerIDRefusedForGoodIsConfiguration(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(4, "orders"))
-	asked := c.unnumbered(1<<30, kerr.ClusterAuthorizationFailed)
+	asked := c.unnumbered(-1, kerr.ClusterAuthorizationFailed)
 	k, _ := newKafka(t, c.config())
 	err := k.Deliver(deadline(t), events("orders", 200), noReject(t))
 	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != AllowCommand(k.cfg, "IdempotentWrite", "") {
 		t.Errorf("got %v, remedy %q", err, failure.RemedyOf(err))
 	}
-	if n := asked.Load(); n != producerid.Refusals {
+	if n := asked.Hits(); n != producerid.Refusals {
 		t.Errorf("the producer asked %d times", n)
 	}
 }
@@ -91,13 +79,10 @@ func TestRefusedProducerIDOfADeadLetter(t *testing.T) {
 	evs[0].Record.Topic = "absent"
 	evs[20].Record.Value = poison
 	var rejected rejects
-	err := k.Deliver(deadline(t), evs, func(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+	must.OK(t, k.Deliver(deadline(t), evs, func(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 		_ = rejected.reject(ctx, ev, bad)
 		return k.DeadLetter(ctx, ev, bad)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := rejects{{"id-0", transform.ReasonMissingTopic}, {"id-20", transform.ReasonRejectedByBroker}}
 	if !slices.Equal(rejected, want) {
 		t.Errorf("rejected %v, want %v", rejected, want)

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestExpand(t *testing.T) {
@@ -90,9 +92,7 @@ func FuzzExpand(f *testing.F) {
 func decode(t *testing.T, data []byte) (v any) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Decode(&v))
 	return v
 }
 

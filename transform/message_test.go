@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -20,10 +21,7 @@ import (
 // message returns the logical message that carries m.
 func message(t testing.TB, m *envelope.Message) *wal.Message {
 	t.Helper()
-	content, err := envelope.Encode(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(envelope.Encode(m))(t)
 	return &wal.Message{
 		Kind:    wal.LogicalMessage,
 		Prefix:  "outbox",
@@ -117,10 +115,7 @@ func TestMessageBecomesWhatARowBecomes(t *testing.T) {
 func TestMessageKnowsItsOrigin(t *testing.T) {
 	router := newRouter(t, nil)
 	msg := message(t, order())
-	ev, err := router.RouteMessage(msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ev := must.Get(router.RouteMessage(msg))(t)
 	if ev.Table != "message outbox" || ev.Position != msg.Row.Position || ev.XID != 777 || !ev.CommitTime.Equal(commitTime) {
 		t.Errorf("event %+v", ev)
 	}
@@ -249,10 +244,7 @@ func TestRouteMessageAllocates(t *testing.T) {
 
 func TestRouteMessageCopiesNothing(t *testing.T) {
 	msg := message(t, order())
-	ev, err := newRouter(t, nil).RouteMessage(msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ev := must.Get(newRouter(t, nil).RouteMessage(msg))(t)
 	at := strings.Index(string(msg.Content), `{"id": 42}`)
 	if &ev.Record.Value[0] != &msg.Content[at] {
 		t.Error("the payload was copied")

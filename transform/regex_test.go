@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
@@ -133,10 +134,7 @@ func TestLegalTopic(t *testing.T) {
 }
 
 func TestTopicCacheIsBounded(t *testing.T) {
-	topics, err := newTopics(DefaultRoute())
-	if err != nil {
-		t.Fatal(err)
-	}
+	topics := must.Get(newTopics(DefaultRoute()))(t)
 	value := []byte("v000000")
 	for i := range 3 * maxCachedTopics {
 		for j := len(value) - 1; j > 0; j-- {

@@ -3,12 +3,14 @@ package transform_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -19,11 +21,7 @@ func newRouter(t testing.TB, change func(*config.Config)) *transform.Router {
 	if change != nil {
 		change(&cfg)
 	}
-	router, err := transform.New(cfg.Event, cfg.Route)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return router
+	return must.Get(transform.New(cfg.Event, cfg.Route))(t)
 }
 
 // relation returns a table of text columns.
@@ -33,6 +31,10 @@ func relation(oid uint32, name string, columns ...string) *pg.Relation {
 		rel.Columns = append(rel.Columns, pg.Column{Name: c, Type: typeOIDs["text"]})
 	}
 	return rel
+}
+
+func outboxTable() *pg.Relation {
+	return relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
 }
 
 // insert returns a row whose values are the columns' names with a suffix.
@@ -46,11 +48,7 @@ func insert(rel *pg.Relation, suffix string) *pg.Row {
 
 func route(t *testing.T, r *transform.Router, row *pg.Row) *transform.Event {
 	t.Helper()
-	ev, err := r.Route(row)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ev
+	return must.Get(r.Route(row))(t)
 }
 
 func wantBad(t *testing.T, err error, reason transform.Reason) {
@@ -81,7 +79,7 @@ func TestTablesOfDifferentStructure(t *testing.T) {
 
 func TestTableChangesMidStream(t *testing.T) {
 	router := newRouter(t, nil)
-	before := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
+	before := outboxTable()
 	route(t, router, insert(before, ""))
 
 	reordered := relation(1, "outbox", "payload", "type", "added", "aggregateid", "aggregatetype", "id")
@@ -106,9 +104,34 @@ func TestTableChangesMidStream(t *testing.T) {
 	}
 }
 
+func TestKeyColumn(t *testing.T) {
+	router := newRouter(t, nil)
+	rel := relation(1, "outbox", "id", "aggregate_type", "aggregate_id", "payload")
+	if name, err := router.KeyColumn(rel); name != "aggregate_id" || err != nil {
+		t.Errorf("KeyColumn = %q, %v", name, err)
+	}
+	if _, err := router.KeyColumn(relation(2, "outbox", "id", "aggregate_type")); failure.ClassOf(err) != failure.Config {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+func TestNeeded(t *testing.T) {
+	router := newRouter(t, func(c *config.Config) { c.Event.Additional = []string{"tenant:header"} })
+	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "aggregate_id", "type", "payload", "tenant", "note")
+	// Either of the two keys would do, type is optional.
+	want := []string{"id", "aggregatetype", "payload", "tenant"}
+	if got, err := router.Needed(rel); !slices.Equal(got, want) || err != nil {
+		t.Errorf("Needed = %v, %v, want %v", got, err, want)
+	}
+	rel.Columns = rel.Columns[1:]
+	if got, err := router.Needed(rel); got != nil || failure.ClassOf(err) != failure.Config {
+		t.Errorf("without an id: %v, %v", got, err)
+	}
+}
+
 func TestPositionHeadersFollowTheTransaction(t *testing.T) {
 	router := newRouter(t, nil)
-	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
+	rel := outboxTable()
 	for _, tt := range []struct {
 		lsn      pg.LSN
 		seq, xid uint32
@@ -134,7 +157,7 @@ func TestPositionHeadersFollowTheTransaction(t *testing.T) {
 // Two events must not share room for headers: producing sets and appends.
 func TestEventsDoNotShareHeaders(t *testing.T) {
 	router := newRouter(t, nil)
-	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
+	rel := outboxTable()
 	a, b := route(t, router, insert(rel, "a")), route(t, router, insert(rel, "b"))
 	for range 10 {
 		a.Record.Headers = append(a.Record.Headers, a.Record.Headers[0])
@@ -164,7 +187,7 @@ func TestHeadersTooLarge(t *testing.T) {
 }
 
 func TestUnreadableRows(t *testing.T) {
-	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
+	rel := outboxTable()
 	rel.Columns[4].Type = typeOIDs["bytea"]
 	for _, tt := range []struct {
 		name   string
@@ -192,8 +215,7 @@ func TestUnreadableRows(t *testing.T) {
 
 // The first reason is the event's, and the rest of the event is still built.
 func TestSeveralThingsWrong(t *testing.T) {
-	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
-	row := insert(rel, "")
+	row := insert(outboxTable(), "")
 	row.Values[1] = pg.Value{Kind: pg.Null}
 	row.Values[2] = pg.Value{Kind: pg.Null}
 	ev, err := newRouter(t, nil).Route(row)
@@ -205,8 +227,7 @@ func TestSeveralThingsWrong(t *testing.T) {
 
 // The stream may give an empty text as nil; only NULL is a null in the record.
 func TestEmptyTextIsNotNull(t *testing.T) {
-	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
-	row := insert(rel, "")
+	row := insert(outboxTable(), "")
 	row.Values[3].Data, row.Values[4].Data = nil, nil
 	ev := route(t, newRouter(t, nil), row)
 	if ev.Record.Value == nil || ev.Record.Headers[1].Value == nil {
@@ -219,8 +240,7 @@ func TestEmptyTextIsNotNull(t *testing.T) {
 }
 
 func TestZeroCopy(t *testing.T) {
-	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
-	row := insert(rel, "")
+	row := insert(outboxTable(), "")
 	ev := route(t, newRouter(t, nil), row)
 	if &ev.Record.Value[0] != &row.Values[4].Data[0] || &ev.Record.Key[0] != &row.Values[2].Data[0] {
 		t.Error("key or value were copied")
@@ -239,7 +259,7 @@ func TestRouteAllocates(t *testing.T) {
 }
 
 func benchmarkRow(t testing.TB, change func(*config.Config)) (*transform.Router, *pg.Row) {
-	rel := relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
+	rel := outboxTable()
 	rel.Columns[4].Type = typeOIDs["jsonb"]
 	row := insert(rel, "")
 	row.Position, row.XID, row.CommitTime = pg.Position{CommitLSN: 0x16B374D848, Seq: 7}, 777, time.Unix(0, 0)

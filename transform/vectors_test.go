@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -232,10 +233,7 @@ func decodeInto(node yaml.Node, v any) error {
 }
 
 func readVectors(t *testing.T) (doc *yaml.Node, base []vectorColumn, vectors []vector) {
-	data, err := os.ReadFile(vectorFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(vectorFile))(t)
 	doc = new(yaml.Node)
 	var file struct {
 		Base    []vectorColumn `yaml:"base"`
@@ -243,17 +241,12 @@ func readVectors(t *testing.T) (doc *yaml.Node, base []vectorColumn, vectors []v
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
-	if err := errors.Join(yaml.Unmarshal(data, doc), decoder.Decode(&file)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(yaml.Unmarshal(data, doc), decoder.Decode(&file)))
 	return doc, file.Base, file.Vectors
 }
 
 func encode(t *testing.T, o outcome) string {
-	data, err := yaml.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(yaml.Marshal(o))(t)
 	return string(data)
 }
 
@@ -281,9 +274,7 @@ func difference(t *testing.T, got, usual outcome) *yaml.Node {
 
 func toNode(t *testing.T, o outcome) *yaml.Node {
 	node := new(yaml.Node)
-	if err := node.Encode(o); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, node.Encode(o))
 	for _, pair := range member(node, "headers").Content {
 		pair.Style = yaml.FlowStyle
 	}
@@ -313,10 +304,6 @@ func writeVectors(t *testing.T, doc *yaml.Node) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(doc); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(vectorFile, out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, encoder.Encode(doc))
+	must.OK(t, os.WriteFile(vectorFile, out.Bytes(), 0o644))
 }

@@ -183,19 +183,13 @@ func TestStreamOverTLS(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var err error
-	for err == nil {
-		_, err = r.Next(ctx)
-	}
-	if !errors.Is(err, context.Canceled) {
+	if err := r.untilItFails(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("next: %v; want %v", err, context.Canceled)
 	}
 	end := commitOf(t, got).End
 	r.Confirm(end)
 	r.close(t)
-	if got := s.confirmedFlush(t); got != end {
-		t.Errorf("after Close the server has %s confirmed; want %s", got, end)
-	}
+	s.wantConfirmed(t, end)
 }
 
 // selfSigned makes a certificate and its key, as PEM.

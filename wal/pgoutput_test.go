@@ -263,7 +263,7 @@ func (s *session) tuple(rel *pglogrepl.RelationMessage) *pglogrepl.TupleData {
 }
 
 func (s *session) name() string {
-	names := []string{"outbox", "Groß-Schreibung", "日本語", "a b\"c", "público", "x"}
+	names := []string{"", "outbox", "Groß-Schreibung", "日本語", "a b\"c", "público", "x"}
 	return names[s.IntN(len(names))]
 }
 

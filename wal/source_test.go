@@ -61,8 +61,7 @@ func (s *source) written(t *testing.T) pg.LSN {
 	t.Helper()
 	var text string
 	must.OK(t, s.sql.QueryRow(pgtest.Context(t), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text))
-	lsn := must.Get(pglogrepl.ParseLSN(text))(t)
-	return lsn
+	return must.Get(pglogrepl.ParseLSN(text))(t)
 }
 
 // confirmedFlush is what the server believes that we have.
@@ -73,6 +72,15 @@ func (s *source) confirmedFlush(t *testing.T) pg.LSN {
 		t.Fatalf("read slot: %v, %v", ok, err)
 	}
 	return slot.ConfirmedFlush
+}
+
+// wantConfirmed wants the server to believe that we have all up to a position,
+// and no more.
+func (s *source) wantConfirmed(t *testing.T, want pg.LSN) {
+	t.Helper()
+	if got := s.confirmedFlush(t); got != want {
+		t.Errorf("the server has %s confirmed; want %s", got, want)
+	}
 }
 
 // await polls a boolean query until it holds.
@@ -161,18 +169,23 @@ func (r *reader) all(t *testing.T, s *source) []Message {
 	return r.upTo(t, s.written(t))
 }
 
-// failure reads until Next fails and returns the error.
+// untilItFails reads until Next fails and returns the error.
+func (r *reader) untilItFails(ctx context.Context) (err error) {
+	for err == nil {
+		_, err = r.Next(ctx)
+	}
+	return err
+}
+
+// failure is untilItFails for a stream that must do so by itself.
 func (r *reader) failure(t *testing.T) error {
 	t.Helper()
 	ctx := pgtest.Context(t)
-	for {
-		if _, err := r.Next(ctx); err != nil {
-			if errors.Is(err, ctx.Err()) {
-				t.Fatalf("the stream did not fail: %v", err)
-			}
-			return err
-		}
+	err := r.untilItFails(ctx)
+	if errors.Is(err, ctx.Err()) {
+		t.Fatalf("the stream did not fail: %v", err)
 	}
+	return err
 }
 
 // failing begins to read until Next fails, which its channel tells. A read that
@@ -181,14 +194,7 @@ func (r *reader) failing(t *testing.T) <-chan error {
 	t.Helper()
 	ctx := pgtest.Context(t)
 	failed := make(chan error, 1)
-	go func() {
-		for {
-			if _, err := r.Next(ctx); err != nil {
-				failed <- err
-				return
-			}
-		}
-	}()
+	go func() { failed <- r.untilItFails(ctx) }()
 	return failed
 }
 

@@ -104,11 +104,7 @@ func TestStreamSurvivesTornAndDamagedBytes(t *testing.T) {
 			// A damaged length may make us wait for more than the server has.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			var err error
-			for err == nil {
-				_, err = r.Next(ctx)
-			}
-			if failure.ClassOf(err) != failure.Transient {
+			if err := r.untilItFails(ctx); failure.ClassOf(err) != failure.Transient {
 				t.Errorf("next: %v; want a transient error", err)
 			}
 			p.Set(proxy.Down, proxy.Fault{})
@@ -145,19 +141,13 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	reason := errors.New("that is enough")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, reason)
 	defer cancel()
-	var err error
-	for err == nil {
-		_, err = r.Next(ctx)
-	}
-	if !errors.Is(err, reason) {
+	if err := r.untilItFails(ctx); !errors.Is(err, reason) {
 		t.Errorf("next: %v; want the context's cause", err)
 	}
 	// An interrupted stream still confirms.
 	r.Confirm(end)
 	r.close(t)
-	if got := s.confirmedFlush(t); got != end {
-		t.Errorf("after Close the server has %s confirmed; want %s", got, end)
-	}
+	s.wantConfirmed(t, end)
 }
 
 func TestCloseEndsWithItsContext(t *testing.T) {

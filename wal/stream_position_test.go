@@ -25,9 +25,7 @@ func TestStreamGoesOnAfterTheConfirmedEnd(t *testing.T) {
 	first := commitOf(t, r.upToCommit(t))
 	r.Confirm(first.End)
 	r.close(t)
-	if got := s.confirmedFlush(t); got != first.End {
-		t.Errorf("after Close the server has %s confirmed; want %s", got, first.End)
-	}
+	s.wantConfirmed(t, first.End)
 	r = s.open(t, 0)
 	wantLines(t, r.all(t, s), []string{"insert public.t id=2", "commit"})
 	r.close(t)
@@ -72,9 +70,7 @@ func TestStreamNeverConfirmsBeyondWhatItReceived(t *testing.T) {
 	s.exec(t, `INSERT INTO t VALUES (2)`) // not read
 	received := r.Received()
 	r.close(t)
-	if got := s.confirmedFlush(t); got != received {
-		t.Errorf("the server has %s confirmed; want %s, which was received", got, received)
-	}
+	s.wantConfirmed(t, received)
 	r = s.open(t, 0)
 	wantLines(t, r.all(t, s), []string{"insert public.t id=2", "commit"})
 	r.close(t)
@@ -89,13 +85,9 @@ func TestStreamConfirmsNothingByItself(t *testing.T) {
 	// The server says what it was told: that we have written the row.
 	s.await(t, `SELECT coalesce(write_lsn >= $1::text::pg_lsn, false) FROM pg_stat_replication r
 		JOIN pg_replication_slots s ON s.active_pid = r.pid WHERE slot_name = $2`, end.String(), s.options.Slot)
-	if got := s.confirmedFlush(t); got != start {
-		t.Errorf("the server has %s confirmed; want %s still", got, start)
-	}
+	s.wantConfirmed(t, start)
 	r.close(t)
-	if got := s.confirmedFlush(t); got != start {
-		t.Errorf("after Close the server has %s confirmed; want %s still", got, start)
-	}
+	s.wantConfirmed(t, start)
 }
 
 // Failure mode 23: the slot follows the log although nothing in it is for us.

@@ -151,17 +151,18 @@ func (db *database) dropSlot(ctx context.Context, name string) error {
 
 // waitConfirmed returns when the slot's confirmed position has reached the end.
 func (db *database) waitConfirmed(ctx context.Context, slot, end string) error {
-	return rig.Await(ctx, 10*time.Millisecond, func() (done bool, err error) {
-		err = db.conn.QueryRow(ctx,
-			`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, slot, end).Scan(&done)
-		return done, err
-	})
+	return db.wait(ctx, `SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, slot, end)
 }
 
 // waitReleased returns when nobody streams from the slot.
 func (db *database) waitReleased(ctx context.Context, slot string) error {
-	return rig.Await(ctx, 10*time.Millisecond, func() (released bool, err error) {
-		err = db.conn.QueryRow(ctx, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, slot).Scan(&released)
-		return released, err
+	return db.wait(ctx, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, slot)
+}
+
+// wait returns when the boolean query holds.
+func (db *database) wait(ctx context.Context, query string, args ...any) error {
+	return rig.Await(ctx, 10*time.Millisecond, func() (holds bool, err error) {
+		err = db.conn.QueryRow(ctx, query, args...).Scan(&holds)
+		return holds, err
 	})
 }

@@ -15,8 +15,7 @@ func filePlace(t *testing.T) place {
 	path := filepath.Join(t.TempDir(), "checkpoint.json")
 	return place{
 		open: func(t *testing.T, key string) checkpoint.Store {
-			s := must.Get(NewFile(path, key))(t)
-			return s
+			return must.Get(NewFile(path, key))(t)
 		},
 		write: func(t *testing.T, key, value string) {
 			doc := fmt.Sprintf(`{"key": %q, "checkpoint": %s}`, key, value)

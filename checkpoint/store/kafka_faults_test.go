@@ -3,9 +3,7 @@ package store
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,51 +141,10 @@ func TestKafkaOpenAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	}, func() { <-asked; cancel() })
 }
 
-// unaware makes the brokers answer the next n requests of a kind as one does
-// that just came up, or has not heard of a new topic: they know no topic. It
-// returns how many of these answers were given.
-func unaware(t *testing.T, cluster *kfake.Cluster, key kmsg.Key, n int64) (answered func() int64) {
-	t.Helper()
-	var asked atomic.Int64
-	cluster.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		if asked.Add(1) > n {
-			return nil, nil, false
-		}
-		cluster.KeepControl()
-		switch req := r.(type) {
-		case *kmsg.MetadataRequest:
-			return unawareMetadata(t, cluster, req), nil, true
-		case *kmsg.DescribeConfigsRequest:
-			resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
-			resource := kmsg.NewDescribeConfigsResponseResource()
-			resource.ResourceName, resource.ResourceType = testTopic, kmsg.ConfigResourceTypeTopic
-			resource.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			resp.Resources = append(resp.Resources, resource)
-			return resp, nil, true
-		}
-		return nil, nil, false
-	})
-	return func() int64 { return min(asked.Load(), n) }
-}
-
-func unawareMetadata(t *testing.T, cluster *kfake.Cluster, req *kmsg.MetadataRequest) kmsg.Response {
-	t.Helper()
-	resp := req.ResponseKind().(*kmsg.MetadataResponse)
-	for node, addr := range cluster.ListenAddrs() {
-		host, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			t.Error(err)
-		}
-		b := kmsg.NewMetadataResponseBroker()
-		b.NodeID, b.Host = int32(node), host
-		n, _ := strconv.Atoi(port)
-		b.Port = int32(n)
-		resp.Brokers = append(resp.Brokers, b)
-	}
-	topic := kmsg.NewMetadataResponseTopic()
-	topic.Topic, topic.ErrorCode = kmsg.StringPtr(testTopic), kerr.UnknownTopicOrPartition.Code
-	resp.Topics = append(resp.Topics, topic)
-	return resp
+// unaware makes the brokers answer the next three requests of a kind as one does
+// that just came up, or has not heard of a new topic: they know no topic.
+func unaware(cluster *kfake.Cluster, key kmsg.Key) *kfake.FaultHandle {
+	return cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.UnknownTopicOrPartition, Count: 3})
 }
 
 // A broker that does not know the topic yet is no sign that it was deleted.
@@ -195,7 +152,7 @@ func TestKafkaLoadFromABrokerThatJustCameUp(t *testing.T) {
 	cluster, opts := startKafka(t)
 	s := kafkaAt(opts).store(t, "a")
 	save(t, s, sample(1))
-	for answered := unaware(t, cluster, kmsg.Metadata, 3); answered() < 3; { // the client knows it by heart for a moment
+	for answers := unaware(cluster, kmsg.Metadata); answers.Hits() < 3; { // the client knows it by heart for a moment
 		wantLoad(t, s, sample(1))
 	}
 }
@@ -208,7 +165,7 @@ func TestKafkaTopicThatIsNewToABroker(t *testing.T) {
 			cluster, opts := startKafka(t)
 			p := kafkaAt(opts)
 			save(t, p.store(t, "a"), sample(1))
-			unaware(t, cluster, key, 3)
+			unaware(cluster, key)
 			wantLoad(t, p.store(t, "a"), sample(1))
 		})
 	}

@@ -35,8 +35,7 @@ func kafkaPlace(t *testing.T) place {
 
 func kafkaAt(opts []kgo.Opt) place {
 	open := func(t *testing.T, key string) checkpoint.Store {
-		s := must.Get(NewKafka(limited(t), opts, testTopic, key, "User:cdc"))(t)
-		return s
+		return must.Get(NewKafka(limited(t), opts, testTopic, key, "User:cdc"))(t)
 	}
 	return place{
 		open: open,
@@ -105,14 +104,7 @@ func TestKafkaRefusesTopics(t *testing.T) {
 
 func TestKafkaIllegalTopicName(t *testing.T) {
 	cluster, opts := startKafka(t)
-	cluster.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		resp := r.ResponseKind().(*kmsg.CreateTopicsResponse)
-		topic := kmsg.NewCreateTopicsResponseTopic()
-		topic.Topic = r.(*kmsg.CreateTopicsRequest).Topics[0].Topic
-		topic.ErrorCode = kerr.InvalidTopicException.Code
-		resp.Topics = append(resp.Topics, topic)
-		return resp, nil, true
-	})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidTopicException})
 	_, err := NewKafka(limited(t), opts, "check points", "a", "User:cdc")
 	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "checkpoint.topic") {
 		t.Errorf("%v, want a configuration error about checkpoint.topic", err)
@@ -123,43 +115,23 @@ func TestKafkaIllegalTopicName(t *testing.T) {
 func TestKafkaNotAllowed(t *testing.T) {
 	cluster, opts := startKafka(t)
 	kafkaAt(opts).store(t, "a")
-	cases := []struct {
-		operation string
-		key       kmsg.Key
-		refuse    func(kmsg.Request) kmsg.Response
-		call      func() error
+	for operation, c := range map[string]struct {
+		key  kmsg.Key
+		call func() error
 	}{
-		{"Write", kmsg.Produce, func(r kmsg.Request) kmsg.Response {
-			req := r.(*kmsg.ProduceRequest)
-			resp := req.ResponseKind().(*kmsg.ProduceResponse)
-			part := kmsg.NewProduceResponseTopicPartition()
-			part.ErrorCode = kerr.TopicAuthorizationFailed.Code
-			topic := kmsg.NewProduceResponseTopic()
-			topic.Topic, topic.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
-			topic.Partitions = append(topic.Partitions, part)
-			resp.Topics = append(resp.Topics, topic)
-			return resp
-		}, func() error { return kafkaAt(opts).store(t, "a").Save(limited(t), sample(1)) }},
-		{"DescribeConfigs", kmsg.DescribeConfigs, func(r kmsg.Request) kmsg.Response {
-			resp := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
-			resource := kmsg.NewDescribeConfigsResponseResource()
-			resource.ResourceName = testTopic
-			resource.ResourceType = kmsg.ConfigResourceTypeTopic
-			resource.ErrorCode = kerr.TopicAuthorizationFailed.Code
-			resp.Resources = append(resp.Resources, resource)
-			return resp
-		}, func() error { _, err := NewKafka(limited(t), opts, testTopic, "a", "User:cdc"); return err }},
-	}
-	for _, c := range cases {
-		t.Run(c.operation, func(t *testing.T) {
-			cluster.ControlKey(int16(c.key), func(r kmsg.Request) (kmsg.Response, error, bool) {
-				return c.refuse(r), nil, true
-			})
+		"Write": {kmsg.Produce, func() error { return kafkaAt(opts).store(t, "a").Save(limited(t), sample(1)) }},
+		"DescribeConfigs": {kmsg.DescribeConfigs, func() error {
+			_, err := NewKafka(limited(t), opts, testTopic, "a", "User:cdc")
+			return err
+		}},
+	} {
+		t.Run(operation, func(t *testing.T) {
+			defer cluster.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, Err: kerr.TopicAuthorizationFailed, Count: -1}).Remove()
 			err := c.call()
 			// All at once: a remedy for one privilege is followed by the next.
 			want := "--allow-principal 'User:cdc' --operation Read --operation Write --operation Describe --operation DescribeConfigs --operation Create --topic '" + testTopic + "'"
-			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) || !strings.Contains(err.Error(), c.operation) {
-				t.Errorf("%v, remedy %q; want a configuration error about %s with %q", err, failure.RemedyOf(err), c.operation, want)
+			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) || !strings.Contains(err.Error(), operation) {
+				t.Errorf("%v, remedy %q; want a configuration error about %s with %q", err, failure.RemedyOf(err), operation, want)
 			}
 		})
 	}

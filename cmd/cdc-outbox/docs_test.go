@@ -15,12 +15,10 @@ import (
 // documents are those that tell users what to write, by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	paths, err := filepath.Glob("../../docs/*.md")
-	must.OK(t, err)
+	paths := must.Get(filepath.Glob("../../docs/*.md"))(t)
 	texts := map[string]string{}
 	for _, path := range append(paths, "../../README.md") {
-		text, err := os.ReadFile(path)
-		must.OK(t, err)
+		text := must.Get(os.ReadFile(path))(t)
 		texts[filepath.Base(path)] = string(text)
 	}
 	return texts

@@ -75,8 +75,7 @@ func TestEventsAreNotConfirmedIntoNothing(t *testing.T) {
 		"a pipe without a reader": {output: brokenPipe, code: 1, text: "nobody reads standard output any more"},
 		"closed":                  {output: func(*testing.T) *os.File { return nil }, code: 2, text: "standard output is closed"},
 		"the null device": {output: func(t *testing.T) *os.File {
-			null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-			must.OK(t, err)
+			null := must.Get(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(t)
 			t.Cleanup(func() { _ = null.Close() })
 			return null
 		}, code: 2, text: "standard output is closed"},
@@ -132,8 +131,7 @@ func brokenPipe(t *testing.T) *os.File {
 
 func number(t *testing.T, url, sql string) (n int) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must.OK(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(t.Context()) }()
 	must.OK(t, conn.QueryRow(t.Context(), sql).Scan(&n))
 	return n
@@ -158,10 +156,8 @@ func TestSignalsDrain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cmd := process(t, outboxOf(t), "errors.drain_timeout=1m")
-			out, err := cmd.StdoutPipe()
-			must.OK(t, err)
-			log, err := cmd.StderrPipe()
-			must.OK(t, err)
+			out := must.Get(cmd.StdoutPipe())(t)
+			log := must.Get(cmd.StderrPipe())(t)
 			must.OK(t, cmd.Start())
 			events, lines := bufio.NewScanner(out), bufio.NewScanner(log)
 			for lines.Scan() && !strings.Contains(lines.Text(), `"streaming"`) {

@@ -30,8 +30,7 @@ func TestClusterSaysThatBrokersAreSilent(t *testing.T) {
 // withKafka moves events and checkpoint to a cluster in this process.
 func (f *fixture) withKafka(opts ...kfake.Opt) *kfake.Cluster {
 	f.t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
-	must.OK(f.t, err)
+	c := must.Get(kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...))(f.t)
 	f.t.Cleanup(c.Close)
 	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	f.Sink.Kafka.Brokers = c.ListenAddrs()

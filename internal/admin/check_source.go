@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,7 +135,7 @@ func operations(p catalog.Publication) string {
 			list = append(list, o.name)
 		}
 	}
-	return or(strings.Join(list, ", "), "nothing")
+	return cmp.Or(strings.Join(list, ", "), "nothing")
 }
 
 // missingPublication is a failure unless run may and can create it.

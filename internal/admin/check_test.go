@@ -196,8 +196,7 @@ func TestCheckNamesOpenTransactions(t *testing.T) {
 	other.insert("order", "1", "{}")
 	t.Cleanup(func() { other.exec(`ROLLBACK`) })
 
-	list, err := readTransactions(f.ctx(), f.conn)
-	must.OK(t, err)
+	list := must.Get(readTransactions(f.ctx(), f.conn))(t)
 	found := false
 	for _, tx := range list {
 		found = found || tx.PID == int32(other.conn.PgConn().PID()) && tx.Age != nil

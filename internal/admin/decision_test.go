@@ -70,8 +70,7 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 				wantSteps(t, steps)
 			}
 			f.wantSlot()
-			store, err := wiring.OpenStore(f.ctx(), f.Config)
-			must.OK(t, err)
+			store := must.Get(wiring.OpenStore(f.ctx(), f.Config))(t)
 			defer store.Close()
 			if now, ok, err := store.Load(f.ctx()); !ok || err != nil || now.Epoch != cp.Epoch {
 				t.Errorf("the checkpoint is %+v, %v", now, err)
@@ -141,8 +140,7 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	before.Scope = checkpoint.Scope([]pg.Table{{Schema: "public", Name: "outbox"}}, false, "")
 	before.Epoch++
 	f.put(before)
-	done, err := SkipTransaction(f.ctx(), f.Config, commits[1].Commit, true)
-	must.OK(t, err)
+	done := must.Get(SkipTransaction(f.ctx(), f.Config, commits[1].Commit, true))(t)
 	if cp := f.stored(); done.Total != 1 || !cp.Skip.Same(commits[1]) {
 		t.Errorf("done %+v, checkpoint %+v", done, cp)
 	}
@@ -164,8 +162,7 @@ func TestSkipTransactionWithAnUpdate(t *testing.T) {
 		update = checkpoint.LandmarkOf(&msg.Row)
 		return msg.Kind != wal.Update
 	})
-	done, err := SkipTransaction(f.ctx(), f.Config, update.Commit, true)
-	must.OK(t, err)
+	done := must.Get(SkipTransaction(f.ctx(), f.Config, update.Commit, true))(t)
 	if cp := f.stored(); done.Total != 1 || done.Events[0].Reason != reasonUpdate || done.Replaces != "" || !cp.Skip.Same(update) {
 		t.Errorf("done %+v, checkpoint %+v", done, cp)
 	}

@@ -160,15 +160,6 @@ func (d *doctor) emit(ctx context.Context) {
 	}
 }
 
-// emitScript is the DDL of the functions for Script.
-func emitScript(cfg *config.Config) []string {
-	var statements []string
-	for _, f := range emitFunctions(cfg) {
-		statements = append(statements, f.create(cfg, emitSchema))
-	}
-	return statements
-}
-
 // noTable is the error of a verb that reads tables where there are none.
 func noTable(what string) error {
 	return failure.Configf("messages are in the log only: `cdc-outbox tail` shows them as they come",

@@ -49,8 +49,7 @@ func (f *fixture) messages(n int) (contents [][]byte) {
 
 // The SQL functions write what internal/envelope's vectors say.
 func TestEmitWritesTheVectors(t *testing.T) {
-	text, err := os.ReadFile("../envelope/testdata/vectors.yaml")
-	must.OK(t, err)
+	text := must.Get(os.ReadFile("../envelope/testdata/vectors.yaml"))(t)
 	var vectors []struct {
 		Name, ID, AggregateType, AggregateID, Type string
 		SQL                                        *bool
@@ -143,8 +142,7 @@ func TestEmitByAnybody(t *testing.T) {
 		`CREATE FUNCTION trap.pg_logical_emit_message(boolean, text, bytea) RETURNS pg_lsn LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trapped'; END $$`,
 		`CREATE FUNCTION trap.cat(bytea, bytea) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trapped'; END $$`,
 		`CREATE OPERATOR trap.|| (LEFTARG = bytea, RIGHTARG = bytea, FUNCTION = trap.cat)`)
-	conn, err := pgx.Connect(f.ctx(), asRole(f.Source.URL, "emit_app", "pw").Reveal())
-	must.OK(t, err)
+	conn := must.Get(pgx.Connect(f.ctx(), asRole(f.Source.URL, "emit_app", "pw").Reveal()))(t)
 	defer func() { _ = conn.Close(f.ctx()) }()
 	for _, sql := range []string{
 		`SET search_path = trap, pg_catalog`,

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -198,7 +199,7 @@ func (r *GapReport) explain(l *lines) {
 		l.printf("Gap: events committed after %s on the server of the checkpoint, or before %s on this one, may never have been published.\n", r.From, r.To)
 	case gap && r.From != r.To:
 		l.printf("Gap: events committed between %s and %s may never have been published.\n",
-			or(r.From, "an unknown position (there is no checkpoint)"), r.To)
+			cmp.Or(r.From, "an unknown position (there is no checkpoint)"), r.To)
 	}
 	if gap && (r.ReadAgain || r.From == r.To) {
 		l.printf("Gap: apart from what is named above, nothing that was committed from %s on is missing.\n", r.To)

@@ -49,8 +49,7 @@ func TestAcceptGap(t *testing.T) {
 				t.Errorf("the plan changed the checkpoint to %+v", cp)
 			}
 
-			done, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true, Snapshot: true})
-			must.OK(t, err)
+			done := must.Get(AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true, Snapshot: true}))(t)
 			cp := f.stored()
 			slot, ok := f.slot()
 			if !ok || !done.Done || cp.LSN.String() != done.To || cp.LSN < slot.ConfirmedFlush || !cp.Snapshot ||
@@ -85,9 +84,7 @@ func TestAcceptGapStreams(t *testing.T) {
 	f.save()
 	f.insert("order", "before", "{}")
 	f.exec(`DROP PUBLICATION cdc_outbox`)
-	if _, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true}))(t)
 	f.insert("order", "after", "{}")
 
 	var keys []string

@@ -58,9 +58,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	cfg.Checkpoint.Path = filepath.Join(t.TempDir(), "checkpoint.json")
 	f := &fixture{Config: &cfg, t: t}
 
-	var err error
-	f.conn, err = catalog.Connect(f.ctx(), url)
-	must.OK(t, err)
+	f.conn = must.Get(catalog.Connect(f.ctx(), url))(t)
 	t.Cleanup(func() { catalog.Close(f.conn) })
 	return f
 }
@@ -104,16 +102,14 @@ func (f *fixture) setup() {
 // wantSetup runs setup, which does the steps.
 func (f *fixture) wantSetup(opts SetupOptions, did ...string) {
 	f.t.Helper()
-	steps, err := Setup(f.ctx(), f.Config, opts)
-	must.OK(f.t, err)
+	steps := must.Get(Setup(f.ctx(), f.Config, opts))(f.t)
 	wantSteps(f.t, steps, did...)
 }
 
 // wantTeardown runs teardown --yes, which does the steps.
 func (f *fixture) wantTeardown(did ...string) {
 	f.t.Helper()
-	steps, err := Teardown(f.ctx(), f.Config, true)
-	must.OK(f.t, err)
+	steps := must.Get(Teardown(f.ctx(), f.Config, true))(f.t)
 	wantSteps(f.t, steps, did...)
 }
 
@@ -137,9 +133,8 @@ func (f *fixture) wantNothingWrong() {
 // insert adds one good row to the outbox.
 func (f *fixture) insert(aggregate, key, payload string) {
 	f.t.Helper()
-	_, err := f.conn.Exec(f.ctx(),
-		`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ($1, $2, 'Placed', $3)`, aggregate, key, payload)
-	must.OK(f.t, err)
+	must.Get(f.conn.Exec(f.ctx(),
+		`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ($1, $2, 'Placed', $3)`, aggregate, key, payload))(f.t)
 }
 
 func (f *fixture) slot() (catalog.Slot, bool) {
@@ -176,8 +171,7 @@ func (f *fixture) save() checkpoint.Checkpoint {
 // saveAt saves a checkpoint at lsn.
 func (f *fixture) saveAt(lsn pg.LSN) checkpoint.Checkpoint {
 	f.t.Helper()
-	server, err := catalog.ReadServer(f.ctx(), f.conn)
-	must.OK(f.t, err)
+	server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(f.t)
 	cp := checkpoint.Checkpoint{
 		LSN: lsn, SystemID: server.SystemID, Timeline: server.Timeline, Database: server.Database,
 		Slot: f.Source.Slot, Publication: f.publication(), SavedAt: time.Now(), Epoch: 3,
@@ -203,13 +197,9 @@ func (f *fixture) hold() {
 // open streams from the slot.
 func (f *fixture) open() *wal.Stream {
 	f.t.Helper()
-	session, err := newSession(f.Config)
-	must.OK(f.t, err)
-	repl, err := session.replication(f.ctx())
-	must.OK(f.t, err)
-	stream, err := session.stream(f.ctx(), repl, f.Source.Slot, 0, 0)
-	must.OK(f.t, err)
-	return stream
+	session := must.Get(newSession(f.Config))(f.t)
+	repl := must.Get(session.replication(f.ctx()))(f.t)
+	return must.Get(session.stream(f.ctx(), repl, f.Source.Slot, 0, 0))(f.t)
 }
 
 // leave ends a stream and waits until nobody holds its slot: the server answers

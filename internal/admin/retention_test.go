@@ -27,9 +27,7 @@ func TestRetentionAsALeastPrivilegedRole(t *testing.T) {
 
 	f.exec(`REVOKE ALL ON outbox FROM "cdc keeper"`)
 	f.Source.URL = owner
-	if _, err := Setup(f.ctx(), f.Config, SetupOptions{Role: "cdc keeper"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Setup(f.ctx(), f.Config, SetupOptions{Role: "cdc keeper"}))(t)
 	f.Source.URL = asRole(owner, "cdc keeper", "pw")
 	f.wantCheck("retention public.outbox", OK, "")
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,11 +52,11 @@ func (s Schema) columns(cfg *config.Config) []column {
 	}
 
 	cols := []column{
-		{or(ev.ID, "id"), "uuid PRIMARY KEY DEFAULT gen_random_uuid()"},
-		{or(cfg.Route.By, names[0]), "varchar(255) NOT NULL"},
-		{or(ev.Key, names[1]), "varchar(255) NOT NULL"},
-		{or(ev.Type, names[2]), "varchar(255) NOT NULL"},
-		{or(ev.Payload, "payload"), payload},
+		{cmp.Or(ev.ID, "id"), "uuid PRIMARY KEY DEFAULT gen_random_uuid()"},
+		{cmp.Or(cfg.Route.By, names[0]), "varchar(255) NOT NULL"},
+		{cmp.Or(ev.Key, names[1]), "varchar(255) NOT NULL"},
+		{cmp.Or(ev.Type, names[2]), "varchar(255) NOT NULL"},
+		{cmp.Or(ev.Payload, "payload"), payload},
 		{headersColumn(ev.Headers), "jsonb"},
 		{ev.SchemaVersion, "integer"},
 		{ev.Tracing, "text"},
@@ -79,7 +80,7 @@ func headersColumn(option string) string {
 	if option == transform.HeadersNone {
 		return ""
 	}
-	return or(option, "headers")
+	return cmp.Or(option, "headers")
 }
 
 // additionalColumns reads "column:placement[:alias]".
@@ -138,11 +139,4 @@ func plainIdentifier(name string) string {
 		return name
 	}
 	return sqltext.Name(name)
-}
-
-func or(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
 }

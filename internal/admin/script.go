@@ -28,7 +28,11 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		writeSection(&b, "Outbox table "+t.String(), createSchema(t), opts.Schema.createTable(cfg, t))
 	}
 	if cfg.Source.Mode == config.ModeMessage {
-		writeSection(&b, "Functions that write an event as a message; another schema will do", emitScript(cfg)...)
+		var functions []string
+		for _, f := range emitFunctions(cfg) {
+			functions = append(functions, f.create(cfg, emitSchema))
+		}
+		writeSection(&b, "Functions that write an event as a message; another schema will do", functions...)
 	}
 	writeSection(&b, "Publication: it must exist before the slot", catalog.EnsurePublicationSQL(cfg.Source.Publication, tables))
 	if cfg.Checkpoint.Store == store.StorePostgres {

@@ -37,8 +37,7 @@ UNION ALL SELECT 'role ' || rolname || ' ' || rolsuper || rolcanlogin || rolrepl
 // dump is the database's catalogs with slot and role under common names.
 func (f *fixture) dump(role string) string {
 	f.t.Helper()
-	rows, err := f.conn.Query(f.ctx(), catalogs, role)
-	must.OK(f.t, err)
+	rows := must.Get(f.conn.Query(f.ctx(), catalogs, role))(f.t)
 	defer rows.Close()
 	var b strings.Builder
 	for rows.Next() {
@@ -120,8 +119,7 @@ func TestScriptIsSetup(t *testing.T) {
 // psql runs the printed script.
 func (f *fixture) psql(psql string, opts SetupOptions) {
 	f.t.Helper()
-	script, err := Script(f.Config, opts)
-	must.OK(f.t, err)
+	script := must.Get(Script(f.Config, opts))(f.t)
 	cmd := exec.CommandContext(f.ctx(), psql, "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-d", f.Source.URL.Reveal(), "-f", "-")
 	cmd.Stdin = strings.NewReader(script)
 	if out, err := cmd.CombinedOutput(); err != nil {

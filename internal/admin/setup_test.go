@@ -58,8 +58,7 @@ func TestSetupFollowsTheConfiguration(t *testing.T) {
 	if !slices.Equal(names, columns) {
 		t.Errorf("columns %v, want %v", names, columns)
 	}
-	router, err := transform.New(f.Event, f.Route)
-	must.OK(t, err)
+	router := must.Get(transform.New(f.Event, f.Route))(t)
 	must.OK(t, router.Bind(rel))
 	f.exec(`INSERT INTO "Événements"."Out Box" ("Aggregate", "order", type) VALUES ('a', 'b', 'c')`) // a NULL payload
 }
@@ -101,9 +100,7 @@ func TestSetupPromisesTheSnapshot(t *testing.T) {
 	_, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 	wantClass(t, err, failure.Config, words)
 
-	if _, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true, Snapshot: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true, Snapshot: true}))(t)
 	if cp := f.stored(); cp == nil || !cp.Snapshot {
 		t.Errorf("after setup --accept-gap --snapshot the checkpoint is %+v", cp)
 	}

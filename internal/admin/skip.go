@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -260,7 +261,7 @@ func (r *SkipReport) WriteText(w io.Writer) error {
 	l.printf("Transaction %d, committed at %s (%s), has these events, which are passed over unless they were published before:\n",
 		r.XID, r.Commit, r.Time.Format(time.RFC3339Nano))
 	for _, e := range r.Events {
-		l.printf("  %d  %s  %s  %s\n", e.Seq, e.Table, or(e.ID, "(no id)"), or(string(e.Reason), "could be published"))
+		l.printf("  %d  %s  %s  %s\n", e.Seq, e.Table, cmp.Or(e.ID, "(no id)"), cmp.Or(string(e.Reason), "could be published"))
 	}
 	if more := r.Total - len(r.Events); more > 0 {
 		l.printf("  and %d more\n", more)

@@ -42,8 +42,7 @@ func TestSkipTransaction(t *testing.T) {
 		t.Errorf("planned %+v", planned)
 	}
 
-	done, err := SkipTransaction(f.ctx(), f.Config, at.Commit, true)
-	must.OK(t, err)
+	done := must.Get(SkipTransaction(f.ctx(), f.Config, at.Commit, true))(t)
 	if cp := f.stored(); !done.Done || !cp.Skip.Same(at) || cp.LSN != before.LSN || cp.Epoch <= before.Epoch {
 		t.Errorf("done %+v, checkpoint %+v", done, cp)
 	}
@@ -54,8 +53,7 @@ func TestSkipTransactionRefuses(t *testing.T) {
 	f.save()
 	f.insert("order", "1", "{}")
 	at := f.commits(1)[0].Commit
-	server, err := catalog.ReadServer(f.ctx(), f.conn)
-	must.OK(t, err)
+	server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(t)
 	for _, tt := range []struct {
 		name string
 		at   pg.LSN
@@ -71,7 +69,7 @@ func TestSkipTransactionRefuses(t *testing.T) {
 
 	poll := *f.Config
 	poll.Source.Mode = config.ModePoll
-	_, err = SkipTransaction(f.ctx(), &poll, at, true)
+	_, err := SkipTransaction(f.ctx(), &poll, at, true)
 	wantClass(t, err, failure.Config, "needs a replication slot")
 	none := *f.Config
 	none.Checkpoint.Store = store.StoreNone
@@ -94,8 +92,7 @@ func TestSkipMessage(t *testing.T) {
 			at = msg.Row.Position.CommitLSN
 			return msg.Kind != wal.LogicalMessage || msg.NonTransactional != (transactional == "false")
 		})
-		done, err := SkipTransaction(f.ctx(), f.Config, at, true)
-		must.OK(t, err)
+		done := must.Get(SkipTransaction(f.ctx(), f.Config, at, true))(t)
 		if cp := f.stored(); done.Total != 1 || done.Events[0].Reason != transform.ReasonUnreadableContents || cp.Skip.Commit != at {
 			t.Errorf("done %+v, checkpoint %+v", done, cp)
 		}

@@ -103,8 +103,7 @@ func TestStatusOfASlotThatIsBehind(t *testing.T) {
 // put saves a checkpoint as it is.
 func (f *fixture) put(cp checkpoint.Checkpoint) {
 	f.t.Helper()
-	store, err := wiring.OpenStore(f.ctx(), f.Config)
-	must.OK(f.t, err)
+	store := must.Get(wiring.OpenStore(f.ctx(), f.Config))(f.t)
 	defer store.Close()
 	must.OK(f.t, store.Save(f.ctx(), cp))
 }

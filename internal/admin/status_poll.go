@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ func (st PollStatus) write(l *lines) {
 		count += " or more"
 	}
 	l.line("unpublished", "%s, the oldest %s old", count, seconds(st.OldestSeconds))
-	l.line("index", "%s", or(st.Index, "none"))
+	l.line("index", "%s", cmp.Or(st.Index, "none"))
 	for _, h := range st.Holders {
 		l.line("lanes", "%s: %s", laneList(h.Lanes), Holder{PID: h.PID, Application: h.Application, Address: h.Address, User: h.User})
 	}

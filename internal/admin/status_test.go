@@ -19,9 +19,7 @@ func text(t *testing.T, r interface{ WriteText(io.Writer) error }) string {
 	t.Helper()
 	var b bytes.Buffer
 	must.OK(t, r.WriteText(&b))
-	if _, err := json.Marshal(r); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(json.Marshal(r))(t)
 	return b.String()
 }
 

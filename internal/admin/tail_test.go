@@ -21,8 +21,7 @@ func TestTailFromTable(t *testing.T) {
 		('0198b2c0-0000-7000-8000-000000000002', 'order', '',   'Placed', '{"n": 2}')`)
 
 	var out bytes.Buffer
-	err := Tail(f.ctx(), f.Config, TailOptions{FromTable: true, Out: &out, Notes: io.Discard})
-	must.OK(t, err)
+	must.OK(t, Tail(f.ctx(), f.Config, TailOptions{FromTable: true, Out: &out, Notes: io.Discard}))
 	got := out.String()
 	for _, want := range []string{
 		"outbox.event.order  key 42\n",
@@ -34,8 +33,7 @@ func TestTailFromTable(t *testing.T) {
 	}
 
 	out.Reset()
-	err = Tail(f.ctx(), f.Config, TailOptions{FromTable: true, JSON: true, Limit: 1, Out: &out, Notes: io.Discard})
-	must.OK(t, err)
+	must.OK(t, Tail(f.ctx(), f.Config, TailOptions{FromTable: true, JSON: true, Limit: 1, Out: &out, Notes: io.Discard}))
 	var line struct{ Topic, Key, Value, ID string }
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
@@ -126,8 +124,7 @@ func (f *fixture) streamChanges(fn func(*wal.Message) bool) {
 	s := f.open()
 	defer f.leave(s)
 	for {
-		msg, err := s.Next(f.ctx())
-		must.OK(f.t, err)
+		msg := must.Get(s.Next(f.ctx()))(f.t)
 		if !fn(msg) {
 			return
 		}

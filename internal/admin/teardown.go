@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -46,7 +47,7 @@ func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) 
 		}
 	}
 	t.steps = append(t.steps, t.kept...)
-	if !yes && t.found() {
+	if !yes && slices.ContainsFunc(t.plan, func(o object) bool { return o.exists }) {
 		return t.steps, failure.Configf("cdc-outbox teardown --yes", "nothing was dropped%s", loss)
 	}
 	return t.steps, nil
@@ -88,15 +89,6 @@ func (t *teardown) close() {
 	if t.store != nil {
 		t.store.Close()
 	}
-}
-
-func (t *teardown) found() bool {
-	for _, o := range t.plan {
-		if o.exists {
-			return true
-		}
-	}
-	return false
 }
 
 // carryOut drops what is planned, if told to.

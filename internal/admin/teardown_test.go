@@ -32,9 +32,7 @@ func TestTeardown(t *testing.T) {
 				wantSteps(t, steps, "checkpoint would be dropped", "slot would be dropped", "publication would be dropped")
 			}
 
-			if _, err = Teardown(f.ctx(), f.Config, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(Teardown(f.ctx(), f.Config, true))(t)
 			if _, ok := f.slot(); ok || f.stored() != nil {
 				t.Errorf("slot there: %v, checkpoint %v", ok, f.stored())
 			}
@@ -75,9 +73,7 @@ func TestSlotOfSomebodyElseIsLeftAlone(t *testing.T) {
 			if name == "another database" {
 				conn = empty(t).conn
 			}
-			if _, err := conn.Exec(f.ctx(), `SELECT `+c.create, f.Source.Slot); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(conn.Exec(f.ctx(), `SELECT `+c.create, f.Source.Slot))(t)
 			t.Cleanup(func() { f.exec(dropSlot(f)) })
 			before, _ := f.slot()
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -66,7 +67,7 @@ func describeTransactions(list []transaction) string {
 		if t.GID != "" {
 			what = "the prepared transaction " + sqltext.Literal(t.GID)
 		}
-		what += fmt.Sprintf(" (%s in database %s", or(t.User, "unknown role"), or(t.Database, "unknown"))
+		what += fmt.Sprintf(" (%s in database %s", cmp.Or(t.User, "unknown role"), cmp.Or(t.Database, "unknown"))
 		if t.Age != nil {
 			what += fmt.Sprintf(", open for %s", *t.Age)
 		}

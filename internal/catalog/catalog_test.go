@@ -1,13 +1,37 @@
 package catalog
 
 import (
+	"context"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// connect opens an ordinary connection for one test and runs statements on it.
+func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
+	t.Helper()
+	conn := must.Get(Connect(pgtest.Context(t), url))(t)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	pgtest.Execute(t, conn, statements...)
+	return conn
+}
+
+// replication opens a replication connection for one test.
+func replication(t *testing.T, url string) *pgconn.PgConn {
+	t.Helper()
+	conn := must.Get(ConnectReplication(pgtest.Context(t), url))(t)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
 
 // wantConfig asserts that err is of class Config and has a remedy.
 func wantConfig(t *testing.T, err error) {
@@ -21,10 +45,8 @@ func wantConfig(t *testing.T, err error) {
 func TestReadServer(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url)
-	s, err := ReadServer(pgtest.Context(t), conn)
-	must.OK(t, err)
-	id, err := Identify(pgtest.Context(t), replication(t, url))
-	must.OK(t, err)
+	s := must.Get(ReadServer(pgtest.Context(t), conn))(t)
+	id := must.Get(Identify(pgtest.Context(t), replication(t, url)))(t)
 
 	if s.SystemID != id.SystemID || s.Timeline != id.Timeline || s.Database != id.Database {
 		t.Errorf("ReadServer says %+v, IDENTIFY_SYSTEM says %+v", s, id)
@@ -35,22 +57,13 @@ func TestReadServer(t *testing.T) {
 	if s.MaxSlots == 0 || s.MaxSenders == 0 {
 		t.Errorf("no capacity in %+v", s)
 	}
-}
-
-func TestReadServerSettings(t *testing.T) {
-	url := pgtest.Shared(t).NewDatabase(t)
-	conn := connect(t, url, `SET wal_sender_timeout = '90s'`)
-	s, err := ReadServer(pgtest.Context(t), conn)
-	must.OK(t, err)
-	if s.WALSenderTimeout != 90*time.Second {
-		t.Errorf("wal_sender_timeout is %s, want 90s", s.WALSenderTimeout)
-	}
 	if s.MaxSlotWALKeepSize != -1 {
 		t.Errorf("max_slot_wal_keep_size is %d, want -1", s.MaxSlotWALKeepSize)
 	}
-
-	pgtest.Execute(t, conn, `SET wal_sender_timeout = 0`)
-	if s, err = ReadServer(pgtest.Context(t), conn); err != nil || s.WALSenderTimeout != 0 {
-		t.Errorf("wal_sender_timeout is %s, %v, want 0", s.WALSenderTimeout, err)
+	for _, want := range []time.Duration{90 * time.Second, 0} {
+		pgtest.Execute(t, conn, `SET wal_sender_timeout = `+strconv.FormatInt(want.Milliseconds(), 10))
+		if s, err := ReadServer(pgtest.Context(t), conn); err != nil || s.WALSenderTimeout != want {
+			t.Errorf("wal_sender_timeout is %s, %v, want %s", s.WALSenderTimeout, err, want)
+		}
 	}
 }

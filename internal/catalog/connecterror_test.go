@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // Whatever keeps us from connecting is one line that says it once.
@@ -21,8 +21,7 @@ func TestConnectErrors(t *testing.T) {
 	server.Exec(t, `CREATE ROLE poor LOGIN PASSWORD 'pw'`)
 	t.Cleanup(func() { server.Exec(t, `DROP ROLE poor`) })
 	with := func(change func(*url.URL)) string {
-		u, err := url.Parse(server.URL("postgres"))
-		must.OK(t, err)
+		u := must.Get(url.Parse(server.URL("postgres")))(t)
 		change(u)
 		return u.String()
 	}
@@ -78,25 +77,10 @@ func TestConnectErrors(t *testing.T) {
 // service is the address of what answers everything with the text, and hangs up.
 func service(t *testing.T, answer string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 1<<10))
-			_, _ = conn.Write([]byte(answer))
-			_ = conn.Close()
-		}
+	return testserver.Serve(t, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1<<10))
+		_, _ = conn.Write([]byte(answer))
 	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		accepting.Wait()
-	})
-	return l.Addr().String()
 }
 
 func TestAttempts(t *testing.T) {

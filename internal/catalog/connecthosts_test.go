@@ -18,18 +18,15 @@ import (
 // that the file has now.
 func TestConnectToOneOfSeveralHosts(t *testing.T) {
 	server := pgtest.Shared(t)
-	u, err := url.Parse(server.URL("postgres"))
-	must.OK(t, err)
+	u := must.Get(url.Parse(server.URL("postgres")))(t)
 	u.Host = "127.0.0.1:1," + u.Host
 	query := u.Query()
 	query.Set("target_session_attrs", "read-write")
 	u.RawQuery = query.Encode()
 
-	conn, err := Connect(pgtest.Context(t), u.String())
-	must.OK(t, err)
+	conn := must.Get(Connect(pgtest.Context(t), u.String()))(t)
 	defer conn.Close(pgtest.Context(t))
-	stream, err := ConnectReplication(pgtest.Context(t), u.String())
-	must.OK(t, err)
+	stream := must.Get(ConnectReplication(pgtest.Context(t), u.String()))(t)
 	defer stream.Close(pgtest.Context(t))
 }
 
@@ -37,8 +34,7 @@ func TestConnectToOneOfSeveralHosts(t *testing.T) {
 // another may come back.
 func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
 	server := pgtest.Shared(t)
-	u, err := url.Parse(server.URL("postgres"))
-	must.OK(t, err)
+	u := must.Get(url.Parse(server.URL("postgres")))(t)
 	const down, unknown = "127.0.0.1:1", "no-such-host.invalid:5432"
 	up := u.Host
 	for _, tt := range []struct {
@@ -78,10 +74,8 @@ func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
 
 // A host that refuses does not hide those behind it.
 func TestConnectPastAHostThatRefuses(t *testing.T) {
-	refuses, err := url.Parse(pgtest.Shared(t).URL("postgres"))
-	must.OK(t, err)
-	accepts, err := url.Parse(pgtest.Start(t, pgtest.Own()).URL("postgres"))
-	must.OK(t, err)
+	refuses := must.Get(url.Parse(pgtest.Shared(t).URL("postgres")))(t)
+	accepts := must.Get(url.Parse(pgtest.Start(t, pgtest.Own()).URL("postgres")))(t)
 	port := accepts.Port()
 	accepts.Host = refuses.Host + "," + accepts.Host
 	for _, kind := range []string{"any", "read-write", "prefer-standby"} {
@@ -101,8 +95,7 @@ func TestConnectReadsThePasswordFileEachTime(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, `CREATE ROLE rotated LOGIN`)
 	t.Cleanup(func() { server.Exec(t, `DROP ROLE rotated`) })
-	u, err := url.Parse(server.URL("postgres"))
-	must.OK(t, err)
+	u := must.Get(url.Parse(server.URL("postgres")))(t)
 	u.User = url.User("rotated")
 	file := filepath.Join(t.TempDir(), "pgpass")
 	query := u.Query()

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,23 +31,23 @@ func TestReadInstance(t *testing.T) {
 	}
 }
 
-// The connection that exported a snapshot goes on, and it can be read still.
+// What was committed before the slot's first position is in the snapshot, and
+// nothing after it. The connection that exported it goes on, and it can be read
+// still.
 func TestHeldSnapshot(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
-	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1)`)
+	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1), (2)`)
 	repl := replication(t, url)
 	consistent, name, err := CreateSlot(pgtest.Context(t), repl, "held", 140000, SlotOptions{Temporary: true, ExportSnapshot: true})
 	must.OK(t, err)
-	held, err := HoldSnapshot(pgtest.Context(t), url, name)
-	must.OK(t, err)
+	held := must.Get(HoldSnapshot(pgtest.Context(t), url, name))(t)
 	defer held.Release()
-	if _, err := Identify(pgtest.Context(t), repl); err != nil {
-		t.Fatal(err)
-	}
-	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (2)`)
+	must.Get(Identify(pgtest.Context(t), repl))(t)
+	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (3)`)
+	want := []string{consistent.String() + "/0 t:1", consistent.String() + "/1 t:2"}
 	for range 2 { // more than one table may be read
-		if got := readAll(t, conn, held.Name, pg.Position{CommitLSN: consistent}); len(got) != 1 {
-			t.Errorf("read %q, want the first row alone", got)
+		if got := readAll(t, conn, held.Name, pg.Position{CommitLSN: consistent}); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	if _, err := HoldSnapshot(pgtest.Context(t), url, name); err == nil {

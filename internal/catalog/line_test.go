@@ -89,17 +89,13 @@ func TestLineAsksBeforeItGivesUp(t *testing.T) {
 // Every way to open a connection leads to a line, also through TLS.
 func TestEveryConnectionIsALine(t *testing.T) {
 	url, ctx := pgtest.Shared(t).NewDatabase(t), pgtest.Context(t)
-	ordinary, err := Connect(ctx, url)
-	must.OK(t, err)
+	ordinary := must.Get(Connect(ctx, url))(t)
 	defer ordinary.Close(ctx)
-	store, err := ConnectStore(ctx, url, "store", nil)
-	must.OK(t, err)
+	store := must.Get(ConnectStore(ctx, url, "store", nil))(t)
 	defer store.Close(ctx)
-	pooled, err := ConnectPooled(ctx, url)
-	must.OK(t, err)
+	pooled := must.Get(ConnectPooled(ctx, url))(t)
 	defer pooled.Close(ctx)
-	replication, err := ConnectReplication(ctx, url)
-	must.OK(t, err)
+	replication := must.Get(ConnectReplication(ctx, url))(t)
 	defer replication.Close(ctx)
 	for name, at := range map[string]net.Conn{
 		"Connect": ordinary.PgConn().Conn(), "ConnectStore": store.PgConn().Conn(),

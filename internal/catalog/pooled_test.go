@@ -17,8 +17,7 @@ func TestTextFormLastsForATransaction(t *testing.T) {
 		EXECUTE format('ALTER DATABASE %I SET timezone = "Asia/Kolkata"', current_database()); END $$`)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	conn, err := ConnectPooled(ctx, url)
-	must.OK(t, err)
+	conn := must.Get(ConnectPooled(ctx, url))(t)
 	defer conn.Close(ctx)
 	const query = `SELECT '\x41'::bytea, timestamptz '2026-08-01 00:00:00+00'`
 	for _, tt := range []struct{ sql, bytes, at string }{
@@ -26,8 +25,7 @@ func TestTextFormLastsForATransaction(t *testing.T) {
 		{"BEGIN; " + TextForm + "; " + query + "; COMMIT", `\x41`, "2026-08-01 00:00:00+00"},
 		{query, "A", "01.08.2026 05:30:00 IST"},
 	} {
-		results, err := conn.PgConn().Exec(ctx, tt.sql).ReadAll()
-		must.OK(t, err)
+		results := must.Get(conn.PgConn().Exec(ctx, tt.sql).ReadAll())(t)
 		for _, r := range results {
 			if len(r.Rows) == 1 && len(r.Rows[0]) == 2 && (string(r.Rows[0][0]) != tt.bytes || string(r.Rows[0][1]) != tt.at) {
 				t.Errorf("%s: %s", tt.sql, r.Rows[0])

@@ -151,9 +151,8 @@ func TestPartitionDroppedDuringTheLook(t *testing.T) {
 func refusals(t *testing.T, conn *pgx.Conn, p Publication) []error {
 	t.Helper()
 	v := View{Publication: &p}
-	err := v.readTables(pgtest.Context(t), conn, Source{Tables: []pg.Table{outbox},
-		Needed: func(*pg.Relation) ([]string, error) { return nil, errors.New("no columns are needed") }})
-	must.OK(t, err)
+	must.OK(t, v.readTables(pgtest.Context(t), conn, Source{Tables: []pg.Table{outbox},
+		Needed: func(*pg.Relation) ([]string, error) { return nil, errors.New("no columns are needed") }}))
 	return v.Failures
 }
 
@@ -163,15 +162,12 @@ func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 	t.Helper()
 	pgtest.Execute(t, conn, `SELECT pg_create_logical_replication_slot('s_' || current_database(), 'pgoutput', true)`, insert)
 	must.OK(t, conn.QueryRow(pgtest.Context(t), `SELECT count(*) FROM outbox`).Scan(&seen))
-	rows, err := conn.Query(pgtest.Context(t), `SELECT data FROM pg_logical_slot_peek_binary_changes('s_' || current_database(), NULL, NULL,
-		'proto_version', '1', 'publication_names', 'p')`)
-	must.OK(t, err)
-	changes, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	must.OK(t, err)
+	rows := must.Get(conn.Query(pgtest.Context(t), `SELECT data FROM pg_logical_slot_peek_binary_changes('s_' || current_database(), NULL, NULL,
+		'proto_version', '1', 'publication_names', 'p')`))(t)
+	changes := must.Get(pgx.CollectRows(rows, pgx.RowTo[[]byte]))(t)
 	relations := map[uint32]pg.Table{}
 	for _, data := range changes {
-		msg, err := pglogrepl.Parse(data)
-		must.OK(t, err)
+		msg := must.Get(pglogrepl.Parse(data))(t)
 		switch msg := msg.(type) {
 		case *pglogrepl.RelationMessage:
 			relations[msg.RelationID] = pg.Table{Schema: msg.Namespace, Name: msg.RelationName}

@@ -157,8 +157,7 @@ func TestCreatePublicationOfALockedTable(t *testing.T) {
 
 func needVersion(t *testing.T, conn *pgx.Conn, major int) {
 	t.Helper()
-	s, err := ReadServer(pgtest.Context(t), conn)
-	must.OK(t, err)
+	s := must.Get(ReadServer(pgtest.Context(t), conn))(t)
 	if s.Major() < major {
 		t.Skipf("needs PostgreSQL %d", major)
 	}

@@ -35,8 +35,7 @@ func TestParseSlotOfEachVersion(t *testing.T) {
 			with(func(s *Slot) { s.WALStatus, s.InvalidationReason = "reserved", "idle_timeout" }), "idle_timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parseSlot([]byte(tt.json))
-			must.OK(t, err)
+			got := must.Get(parseSlot([]byte(tt.json)))(t)
 			if (got.SafeWALSize == nil) != (tt.want.SafeWALSize == nil) || got.SafeWALSize != nil && *got.SafeWALSize != *tt.want.SafeWALSize {
 				t.Errorf("safe_wal_size %v, want %v", got.SafeWALSize, tt.want.SafeWALSize)
 			}
@@ -102,8 +101,7 @@ func TestSlotLifeCycle(t *testing.T) {
 	ctx := pgtest.Context(t)
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url)
-	server, err := ReadServer(ctx, conn)
-	must.OK(t, err)
+	server := must.Get(ReadServer(ctx, conn))(t)
 	if _, ok, err := ReadSlot(ctx, conn, "1st_slot"); ok || err != nil {
 		t.Fatalf("found a slot before it was created: %v, %v", ok, err)
 	}

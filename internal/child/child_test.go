@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,9 +38,7 @@ func TestStopWaitsForTheEnd(t *testing.T) {
 			p := start(t, script)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if err := p.Stop(ctx, syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Stop(ctx, syscall.SIGTERM))
 			select {
 			case <-p.Exited():
 			default:
@@ -63,19 +62,13 @@ func TestStopGivesUpWithItsContext(t *testing.T) {
 func start(t *testing.T, script string) *child.Process {
 	t.Helper()
 	cmd := command("sh", "-c", script)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd.Stdout = w
-	p, err := child.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(child.Start(cmd))(t)
 	t.Cleanup(func() {
 		if err := p.Stop(context.Background(), syscall.SIGKILL); err != nil {
 			t.Error(err)
@@ -84,8 +77,6 @@ func start(t *testing.T, script string) *child.Process {
 		_ = r.Close()
 	})
 	_ = w.Close()
-	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bufio.NewReader(r).ReadString('\n'))(t)
 	return p
 }

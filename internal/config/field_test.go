@@ -102,8 +102,7 @@ var documentedKey = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (\\w+) \\| (?:
 // TestEveryKeyIsDocumented compares docs/configuration.md with the struct: keys,
 // types and defaults.
 func TestEveryKeyIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/configuration.md")
-	must.OK(t, err)
+	page := must.Get(os.ReadFile("../../docs/configuration.md"))(t)
 	defaults := Default()
 	fs := fieldsOf(&defaults)
 	documented := map[string]bool{}

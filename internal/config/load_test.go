@@ -102,8 +102,7 @@ func FuzzLoad(f *testing.F) {
 // optionsIn reads the environment and the flags that the file's comments name.
 func optionsIn(t *testing.T, file string) Options {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(file))(t)
 	opts := Options{File: file}
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")

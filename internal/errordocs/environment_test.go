@@ -19,12 +19,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // unknownHost can never exist (RFC 2606).
@@ -71,21 +71,9 @@ func (e *environment) exec(sql ...string) {
 // publication first.
 func (e *environment) insert(aggregate, key, payload string) {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, e.sound)
-	must.OK(e.t, err)
-	defer conn.Close(ctx)
-	for _, sql := range []string{
-		`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`,
-		`SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`,
-	} {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			e.t.Fatal(err)
-		}
-	}
-	_, err = conn.Exec(ctx, `INSERT INTO outbox VALUES ('0198b2c0-0000-7000-8000-000000000001', $1, $2, 'Placed', $3)`, aggregate, key, payload)
-	must.OK(e.t, err)
+	e.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`,
+		fmt.Sprintf(`INSERT INTO outbox VALUES ('0198b2c0-0000-7000-8000-000000000001', %s, %s, 'Placed', %s)`,
+			sqltext.Literal(aggregate), sqltext.Literal(key), sqltext.Literal(payload)))
 }
 
 // useServer moves to a server of its own with a setting.
@@ -97,8 +85,7 @@ func (e *environment) useServer(name, value string) {
 
 // useCluster moves to another Kafka cluster.
 func (e *environment) useCluster(opts ...kfake.Opt) {
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
-	must.OK(e.t, err)
+	c := must.Get(kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...))(e.t)
 	e.t.Cleanup(c.Close)
 	e.brokers = c.ListenAddrs()
 }
@@ -118,16 +105,13 @@ func checkpointOnlyUser() kfake.Opt {
 func (e *environment) asPoorRole() {
 	e.exec(`CREATE ROLE cdc LOGIN PASSWORD 'pw'`)
 	e.t.Cleanup(func() { pgtest.Shared(e.t).Exec(e.t, `DROP ROLE cdc`) })
-	u, err := url.Parse(e.url)
-	must.OK(e.t, err)
+	u := must.Get(url.Parse(e.url))(e.t)
 	u.User = url.UserPassword("cdc", "pw")
 	e.url = u.String()
 }
 
 func (e *environment) parsed() *url.URL {
-	u, err := url.Parse(e.sound)
-	must.OK(e.t, err)
-	return u
+	return must.Get(url.Parse(e.sound))(e.t)
 }
 
 func (e *environment) password() string { p, _ := e.parsed().User.Password(); return p }
@@ -203,7 +187,7 @@ func (e *environment) run(in badInput) outcome {
 // watch waits for a message in the log, then stops the program.
 func (e *environment) watch(ctx context.Context, in badInput) (seen outcome) {
 	e.t.Helper()
-	_, stop := e.start(ctx, in, func(line map[string]any) bool {
+	stop := e.start(ctx, in, func(line map[string]any) bool {
 		if line["msg"] != in.goesOn {
 			return false
 		}
@@ -226,15 +210,15 @@ func (e *environment) runOnce() {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_, stop := e.start(ctx, badInput{}, func(line map[string]any) bool { return line["msg"] == "streaming" })
+	stop := e.start(ctx, badInput{}, func(line map[string]any) bool { return line["msg"] == "streaming" })
 	stop()
 }
 
 // start runs the program until a line of its log satisfies found. stop ends it
 // and waits.
-func (e *environment) start(ctx context.Context, in badInput, found func(map[string]any) bool) (cmd *exec.Cmd, stop func()) {
+func (e *environment) start(ctx context.Context, in badInput, found func(map[string]any) bool) (stop func()) {
 	e.t.Helper()
-	cmd = e.command(ctx, in.args, in.set)
+	cmd := e.command(ctx, in.args, in.set)
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -250,7 +234,7 @@ func (e *environment) start(ctx context.Context, in badInput, found func(map[str
 		var line map[string]any
 		ok = json.Unmarshal(lines.Bytes(), &line) == nil && found(line)
 	}
-	return cmd, func() {
+	return func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		for lines.Scan() { // or the program might block on a full pipe
 		}

@@ -95,8 +95,7 @@ func TestServeUntilTheContextEnds(t *testing.T) {
 		t.Fatal("Serve does not return")
 	}
 	// The address is free again.
-	again, err := Listen(s.Addr().String(), fixed{}, metrics.New("", "").Gatherer(), zap.NewNop())
-	must.OK(t, err)
+	again := must.Get(Listen(s.Addr().String(), fixed{}, metrics.New("", "").Gatherer(), zap.NewNop()))(t)
 	must.OK(t, again.Close())
 }
 
@@ -138,7 +137,5 @@ func TestListenFailureIsAConfigurationError(t *testing.T) {
 
 func listen(t *testing.T) *Server {
 	t.Helper()
-	s, err := Listen("127.0.0.1:0", fixed{}, metrics.New("", "").Gatherer(), zap.NewNop())
-	must.OK(t, err)
-	return s
+	return must.Get(Listen("127.0.0.1:0", fixed{}, metrics.New("", "").Gatherer(), zap.NewNop()))(t)
 }

@@ -4,34 +4,21 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // Silent is the address of what takes connections and never answers. asked is
 // closed when the first byte of a request has arrived. It ends with the test.
 func Silent(t testing.TB) (addr string, asked <-chan struct{}) {
 	t.Helper()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	heard := make(chan struct{})
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		var once sync.Once
-		for {
-			conn, err := silent.Accept()
-			if err != nil {
-				return
-			}
-			defer func() { _ = conn.Close() }()
-			if _, err := conn.Read(make([]byte, 1)); err == nil {
-				once.Do(func() { close(heard) })
-			}
+	hear := sync.OnceFunc(func() { close(heard) })
+	addr = testserver.Serve(t, func(conn net.Conn) {
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			hear()
 		}
+		<-t.Context().Done()
 	})
-	t.Cleanup(func() {
-		_ = silent.Close()
-		accepting.Wait()
-	})
-	return silent.Addr().String(), heard
+	return addr, heard
 }

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -11,13 +12,8 @@ import (
 // and the URL of the database behind it.
 func Behind(t testing.TB, database string) (p *proxy.Proxy, behind string) {
 	t.Helper()
-	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p, err = proxy.Listen("127.0.0.1:0", u.Host); err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(database))(t)
+	p = must.Get(proxy.Listen("127.0.0.1:0", u.Host))(t)
 	t.Cleanup(func() { _ = p.Close() })
 	u.Host = p.Addr()
 	return p, u.String()

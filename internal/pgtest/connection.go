@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // Context returns the context of one operation on a server.
@@ -18,9 +20,7 @@ func Context(t testing.TB) context.Context {
 // Execute runs statements on the connection, each on its own.
 func Execute(t testing.TB, conn *pgx.Conn, statements ...string) {
 	t.Helper()
-	if err := execute(Context(t), conn, statements); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, execute(Context(t), conn, statements))
 }
 
 // Await asks a boolean query until it holds.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -44,10 +45,8 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 			expect := func(what string, ready int, connected string) {
 				t.Helper()
 				for i, c := range all {
-					wait(t, fmt.Sprintf("instance %d to be %s", i, what), func() bool { return code(c.base+"/readyz") == ready })
-					wait(t, fmt.Sprintf("the metric of instance %d", i), func() bool {
-						return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_connected{side="kafka"} `+connected)
-					})
+					await.Until(t, fmt.Sprintf("instance %d to be %s", i, what), func() bool { return code(c.base+"/readyz") == ready })
+					await.Until(t, fmt.Sprintf("the metric of instance %d", i), c.shows(`cdc_outbox_connected{side="kafka"} `+connected))
 				}
 			}
 			expect("ready", http.StatusOK, "1")
@@ -79,7 +78,7 @@ func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
 	cfg.Checkpoint.Store = store.StoreKafka
 	c := start(t, cfg)
 	const line = "Kafka does not answer; events wait"
-	wait(t, "a line in the log", func() bool { return c.logs.FilterMessage(line).Len() == 1 })
+	await.Until(t, "a line in the log", func() bool { return c.logs.FilterMessage(line).Len() == 1 })
 	if remedy, _ := c.logs.FilterMessage(line).All()[0].ContextMap()["remedy"].(string); !strings.Contains(remedy, silent) {
 		t.Errorf("the remedy is %q", remedy)
 	}
@@ -103,10 +102,10 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	cfg := kafkaConfig(t, "postgres://u@"+nobody.Addr().String()+"/db", "no_store", kafkatest.Start(t).Brokers...)
 	cfg.Checkpoint.Store = store.StorePostgres
 	c := start(t, cfg)
-	wait(t, "the store to be missed", func() bool {
+	await.Until(t, "the store to be missed", func() bool {
 		return c.logs.FilterMessage("checkpoint store is not available, will retry").Len() > 1
 	})
-	wait(t, "the brokers to be there", c.shows(`cdc_outbox_connected{side="kafka"} 1`))
+	await.Until(t, "the brokers to be there", c.shows(`cdc_outbox_connected{side="kafka"} 1`))
 }
 
 // A spare does not report the topics that it waited for while it was active.
@@ -120,14 +119,14 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 
 	first := start(t, behind).active(t)
 	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
-	wait(t, "the topic to be missed", first.shows("cdc_outbox_topics_missing 1"))
+	await.Until(t, "the topic to be missed", first.shows("cdc_outbox_topics_missing 1"))
 	line.Refuse(true)
 	line.Cut()
 	second := start(t, cfg)
-	wait(t, "the second to miss it", second.shows("cdc_outbox_topics_missing 1"))
+	await.Until(t, "the second to miss it", second.shows("cdc_outbox_topics_missing 1"))
 	line.Refuse(false)
 	first.standsBy(t)
-	wait(t, "the first to forget it", first.shows("cdc_outbox_topics_missing 0"))
+	await.Until(t, "the first to forget it", first.shows("cdc_outbox_topics_missing 0"))
 }
 
 // A stop does not create the topic that an event waits for. It ends without the
@@ -143,15 +142,11 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 			cfg.Source.Poll.ClaimTimeout, cfg.Errors.DrainTimeout = time.Hour, time.Hour
 			c := start(t, cfg).active(t)
 			pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
-			wait(t, "the topic to be missed", func() bool { return strings.Contains(body(c.base+"/readyz"), "topic does not exist") })
-			if err := c.stop(); err != nil {
-				t.Fatalf("Run = %v", err)
-			}
+			await.Until(t, "the topic to be missed", func() bool { return strings.Contains(body(c.base+"/readyz"), "topic does not exist") })
+			must.OK(t, c.stop())
 			broker.CreateTopic(t, "outbox.event.order", 1, nil)
 			c = start(t, cfg)
-			wait(t, "the event", func() bool {
-				return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_events_published_total{topic="outbox.event.order"} 1`)
-			})
+			await.Until(t, "the event", c.shows(`cdc_outbox_events_published_total{topic="outbox.event.order"} 1`))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -46,10 +47,8 @@ func TestRecordsOfMessagesAreThoseOfRows(t *testing.T) {
 				pgtest.Exec(t, db, fmt.Sprintf(`WITH row AS (INSERT INTO box_%s VALUES ('%s', %s) RETURNING id) SELECT %s(%s, id) FROM row`,
 					typ, id, values, function, values))
 			}
-			wait(t, "the events", func() bool { return strings.Count(c.stdout.String(), "\n") == 2*len(payloads) })
-			if err := c.stop(); err != nil {
-				t.Fatalf("Run = %v", err)
-			}
+			await.Until(t, "the events", func() bool { return strings.Count(c.stdout.String(), "\n") == 2*len(payloads) })
+			must.OK(t, c.stop())
 			lines := strings.Split(strings.TrimSpace(c.stdout.String()), "\n")
 			for i := 0; i < len(lines); i += 2 {
 				row, message := record(t, lines[i]), record(t, lines[i+1])

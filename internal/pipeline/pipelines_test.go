@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
@@ -41,22 +42,22 @@ func TestPipelinesAreIsolated(t *testing.T) {
 	cfg.Pipelines[2].Config.Errors.DrainTimeout = 100 * time.Millisecond
 	cfg.HTTP.Listen = "127.0.0.1:0"
 	c := start(t, cfg)
-	wait(t, "readiness", c.ready)
+	await.Until(t, "readiness", c.ready)
 
 	pgtest.Exec(t, db, `INSERT INTO orders DEFAULT VALUES`, `INSERT INTO billing DEFAULT VALUES`, `INSERT INTO audit DEFAULT VALUES`)
-	wait(t, "the first events", func() bool {
+	await.Until(t, "the first events", func() bool {
 		text := body(c.base + "/metrics")
 		return strings.Contains(text, published("orders", 1)) && strings.Contains(text, published("billing", 1))
 	})
-	wait(t, "the slot to be dropped", func() bool {
+	await.Until(t, "the slot to be dropped", func() bool {
 		dropSlot(t, db, "isolated_billing")
 		return strings.Contains(body(c.base+"/metrics"), `cdc_outbox_role{pipeline="billing",role="failed"} 1`)
 	})
 	pgtest.Exec(t, db, `INSERT INTO orders DEFAULT VALUES`)
-	wait(t, "the third pipeline's next event", func() bool { return strings.Contains(body(c.base+"/metrics"), published("orders", 2)) })
+	await.Until(t, "the third pipeline's next event", func() bool { return strings.Contains(body(c.base+"/metrics"), published("orders", 2)) })
 
 	for _, want := range []string{"pipeline billing: role is failed", "pipeline audit: topic does not exist: isolated.audit"} {
-		wait(t, "readiness to say "+want, func() bool { return strings.Contains(body(c.base+"/readyz"), want) })
+		await.Until(t, "readiness to say "+want, func() bool { return strings.Contains(body(c.base+"/readyz"), want) })
 	}
 	if ready := body(c.base + "/readyz"); strings.Contains(ready, "orders") || code(c.base+"/readyz") != http.StatusServiceUnavailable {
 		t.Errorf("/readyz = %s", ready)
@@ -104,8 +105,12 @@ func dropSlot(t *testing.T, url, name string) {
 // codeObjectInUse is the SQLSTATE of what is done to an active slot.
 const codeObjectInUse = "55006"
 
+func ordersPipeline(log *zap.Logger) *pipeline {
+	return &pipeline{name: "orders", log: log, metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+}
+
 func TestPipelineIsStartedAgainAfterWhatMayPass(t *testing.T) {
-	p := &pipeline{name: "orders", log: zap.NewNop(), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	p := ordersPipeline(zap.NewNop())
 	runs := 0
 	err := p.supervise(t.Context(), func(context.Context) error {
 		runs++
@@ -143,7 +148,7 @@ func published(name string, n int) string {
 // on, and asks nobody to do anything.
 func TestPipelineThatFailsToStop(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
-	p := &pipeline{name: "orders", log: zap.New(core), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	p := ordersPipeline(zap.New(core))
 	ctx, cancel := context.WithCancel(t.Context())
 	err := p.supervise(ctx, func(context.Context) error {
 		cancel()
@@ -157,13 +162,13 @@ func TestPipelineThatFailsToStop(t *testing.T) {
 // A pipeline that cannot work as configured says so, and is stopped like the
 // others; what it failed with is the result.
 func TestPipelineThatCannotWorkWaitsForAPerson(t *testing.T) {
-	p := &pipeline{name: "orders", log: zap.NewNop(), metrics: metrics.New("", "").Pipeline("orders"), health: &health{}}
+	p := ordersPipeline(zap.NewNop())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- p.supervise(ctx, func(context.Context) error { return failure.Configf("grant it", "no privilege") })
 	}()
-	wait(t, "the reason", func() bool {
+	await.Until(t, "the reason", func() bool {
 		_, reasons := p.health.Ready()
 		return slices.Contains(reasons, "no privilege")
 	})

@@ -76,7 +76,7 @@ func start(t *testing.T, cfg config.Config) running {
 		}
 	})
 	var address string
-	wait(t, "the HTTP address", func() bool {
+	await.Until(t, "the HTTP address", func() bool {
 		for _, entry := range logs.FilterMessage("serving HTTP").All() {
 			address = entry.ContextMap()["address"].(string)
 		}
@@ -90,12 +90,10 @@ func TestRunPublishesAnswersAndDrains(t *testing.T) {
 	pgtest.Exec(t, db, `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)
 	cfg := stdoutConfig(db)
 	c := start(t, cfg)
-	wait(t, "readiness", c.ready)
+	await.Until(t, "readiness", c.ready)
 	pgtest.Exec(t, db, `INSERT INTO outbox VALUES ('6f1e4c0a-0000-4000-8000-000000000001', 'order', 'o-1', 'Placed', '{"n": 1}')`)
-	wait(t, "the event", func() bool { return strings.Contains(c.stdout.String(), "\n") })
-	if err := c.stop(); err != nil {
-		t.Fatalf("Run = %v", err)
-	}
+	await.Until(t, "the event", func() bool { return strings.Contains(c.stdout.String(), "\n") })
+	must.OK(t, c.stop())
 	var event struct{ Topic, Key, Value string }
 	must.OK(t, json.Unmarshal([]byte(c.stdout.String()), &event))
 	if event.Topic != "outbox.event.order" || event.Key != "o-1" || event.Value != `{"n": 1}` {
@@ -109,16 +107,14 @@ func TestRunAnswersWhileItWaitsForABroker(t *testing.T) {
 	cfg.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
 	cfg.Checkpoint.Store = store.StoreKafka
 	c := start(t, cfg)
-	wait(t, "an answer", func() bool { return code(c.base+"/livez") == http.StatusOK })
+	await.Until(t, "an answer", func() bool { return code(c.base+"/livez") == http.StatusOK })
 	if got := code(c.base + "/readyz"); got != http.StatusServiceUnavailable {
 		t.Errorf("/readyz answers %d", got)
 	}
 	if got := code(c.base + "/status"); got != http.StatusOK {
 		t.Errorf("/status answers %d", got)
 	}
-	if err := c.stop(); err != nil {
-		t.Errorf("Run = %v, want nil for a stop while waiting", err)
-	}
+	must.OK(t, c.stop())
 }
 
 func TestRunEndsWithTheRelaysError(t *testing.T) {
@@ -168,7 +164,7 @@ func kafkaConfig(t *testing.T, url, slot string, brokers ...string) config.Confi
 // active returns once the instance is.
 func (r running) active(t *testing.T) running {
 	t.Helper()
-	wait(t, "the instance to be active", func() bool { return r.role() == role.Active })
+	await.Until(t, "the instance to be active", func() bool { return r.role() == role.Active })
 	return r
 }
 
@@ -178,7 +174,7 @@ func (r running) ready() bool { return code(r.base+"/readyz") == http.StatusOK }
 // standsBy returns once the instance does.
 func (r running) standsBy(t *testing.T) {
 	t.Helper()
-	wait(t, "the instance to stand by", func() bool { return r.role() == role.Standby })
+	await.Until(t, "the instance to stand by", func() bool { return r.role() == role.Standby })
 }
 
 // get asks for url and returns the status and the text; 0 without an answer.
@@ -196,11 +192,6 @@ func get(url string) (code int, text string) {
 func code(url string) int { n, _ := get(url); return n }
 
 func body(url string) string { _, text := get(url); return text }
-
-func wait(t *testing.T, what string, met func() bool) {
-	t.Helper()
-	await.Until(t, what, met)
-}
 
 // lockedBuffer is a buffer for a writer and a reader.
 type lockedBuffer struct {
@@ -224,21 +215,18 @@ var _ poll.Metrics = (*metrics.Metrics)(nil)
 
 func TestRunPolls(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
-	pgtest.Exec(t, db, `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
-		created_at timestamptz DEFAULT now(), published boolean NOT NULL DEFAULT false)`)
+	pgtest.Exec(t, db, polledOutbox)
 	cfg := stdoutConfig(db)
 	cfg.Source.Mode = config.ModePoll
 	cfg.Event.PositionHeaders = false
 	c := start(t, cfg)
-	wait(t, "readiness", c.ready)
+	await.Until(t, "readiness", c.ready)
 	pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{"n": 1}')`)
-	wait(t, "the event", func() bool { return strings.Contains(c.stdout.String(), `"key":"o-1"`) })
+	await.Until(t, "the event", func() bool { return strings.Contains(c.stdout.String(), `"key":"o-1"`) })
 	if got := code(c.base + "/status"); got != http.StatusOK {
 		t.Errorf("/status answers %d", got)
 	}
-	if err := c.stop(); err != nil {
-		t.Errorf("Run = %v", err)
-	}
+	must.OK(t, c.stop())
 }
 
 const polledOutbox = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
@@ -271,22 +259,18 @@ func TestE2EInstanceThatWasOvertakenStandsBy(t *testing.T) {
 
 	first := start(t, behind).active(t)
 	insert(1)
-	wait(t, "the first event", published(first, 1))
+	await.Until(t, "the first event", published(first, 1))
 	line.Refuse(true)
 	line.Cut()
 	second := start(t, cfg).active(t)
 	insert(2)
-	wait(t, "the second event", published(second, 2))
+	await.Until(t, "the second event", published(second, 2))
 	line.Refuse(false)
-	wait(t, "the first to stand by", func() bool { return first.role() == "standby" && code(first.base+"/readyz") == http.StatusOK })
-	if err := second.stop(); err != nil {
-		t.Errorf("Run = %v for the second", err)
-	}
+	await.Until(t, "the first to stand by", func() bool { return first.role() == "standby" && code(first.base+"/readyz") == http.StatusOK })
+	must.OK(t, second.stop())
 	insert(3)
-	wait(t, "the third event", published(first, 3))
-	if err := first.stop(); err != nil {
-		t.Errorf("Run = %v for the first", err)
-	}
+	await.Until(t, "the third event", published(first, 3))
+	must.OK(t, first.stop())
 	if strings.Contains(first.stdout.String(), `\"n\": 2`) {
 		t.Error("the first published again what the second had published")
 	}

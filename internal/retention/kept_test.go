@@ -114,7 +114,7 @@ func (k kept) confirmAll() uint64 {
 func (k kept) passes(n int64) {
 	k.t.Helper()
 	from := k.observer.looks.Load()
-	k.await("passes", func() bool { return k.observer.looks.Load() >= from+n })
+	await.Until(k.t, "passes", func() bool { return k.observer.looks.Load() >= from+n })
 }
 
 func (k kept) count(where string) int64 { return k.value(`SELECT count(*) FROM outbox WHERE ` + where) }
@@ -125,15 +125,17 @@ func (k kept) value(query string) (n int64) {
 	return n
 }
 
-func (k kept) await(what string, met func() bool) {
+// failure waits, confirming all, until a pass has failed.
+func (k kept) failure() error {
 	k.t.Helper()
-	await.Until(k.t, what, met)
+	await.Until(k.t, "a failed pass", func() bool { k.confirmAll(); return k.observer.failed.Load() > 0 })
+	return k.observer.last()
 }
 
 // gone waits, confirming all, until oldPartition is dropped.
 func (k kept) gone() {
 	k.t.Helper()
-	k.await("the partition to go", func() bool { k.confirmAll(); return k.there() == 0 })
+	await.Until(k.t, "the partition to go", func() bool { k.confirmAll(); return k.there() == 0 })
 }
 
 // there is 1 while the table of oldPartition exists, else 0.

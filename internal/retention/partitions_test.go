@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
@@ -11,24 +12,20 @@ import (
 
 func TestPartitionsComeAndGo(t *testing.T) {
 	withAndWithoutDefault(t, func(t *testing.T, schema string, withDefault bool) {
-		k := start(t, schema+`;
-			CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00');
+		k := start(t, schema+oldPartition+`;
 			INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'old', '2020-01-01 12:00+00')`)
-		k.await("partitions for today and the next two days", func() bool {
+		await.Until(k.t, "partitions for today and the next two days", func() bool {
 			return k.value(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`) >= 3
 		})
 		k.insert("young", "-1 hour")
 		k.confirmAll() // up to here the old partition may be detached
-		k.await("the old partition to be detached", func() bool {
-			k.confirmAll()
-			return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
-		})
+		await.Until(k.t, "the old partition to be detached", func() bool { k.confirmAll(); return k.detached() })
 		k.gone()
 		if got := k.count("type = 'young'"); got != 1 {
 			t.Error("the young row went")
 		}
-		k.await("word of it", func() bool { return k.observer.dropped.Load() == 1 })
-		k.await("word of all that were created", func() bool { // a fourth one at midnight
+		await.Until(k.t, "word of it", func() bool { return k.observer.dropped.Load() == 1 })
+		await.Until(k.t, "word of all that were created", func() bool { // a fourth one at midnight
 			return k.observer.created.Load() == k.value(`SELECT count(*) FROM pg_inherits
 				WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`)
 		})
@@ -38,14 +35,13 @@ func TestPartitionsComeAndGo(t *testing.T) {
 // TestDetachedPartitionWaitsForConfirmation detaches a partition with an event
 // that is not published, and restarts in between.
 func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
-	k := start(t, outbox.PartitionedSchema+`;
-		CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`)
+	k := start(t, outbox.PartitionedSchema+oldPartition)
 	k.passes(1)
 	k.confirmAll()
 	k.passes(1)
 	if _, err := k.conn.Exec(t.Context(), `INSERT INTO outbox (aggregatetype, aggregateid, type, created_at)
 		VALUES ('a', '1', 'late', '2020-01-01 12:00+00')`); err != nil {
-		k.await("the partition to be detached", k.detached)
+		await.Until(k.t, "the partition to be detached", k.detached)
 	}
 	k.passes(3)
 	if k.there() != 1 {
@@ -60,7 +56,7 @@ func TestAttachedAgain(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition)
 	k.passes(4) // that it has expired is known
 	k.confirmAll()
-	k.await("the partition to be detached", k.detached)
+	await.Until(k.t, "the partition to be detached", k.detached)
 	k.passes(4) // that it is detached is known, but not confirmed
 	k.exec(`ALTER TABLE outbox ATTACH PARTITION outbox_p20200101 FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`)
 	before := k.end()
@@ -83,21 +79,15 @@ func TestOperatorsCommentStays(t *testing.T) {
 		k := start(t, schema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS '`+note+`'`)
 		k.passes(4) // that it has expired is known
 		k.confirmAll()
-		k.await("the partition to be detached", k.detached)
+		await.Until(k.t, "the partition to be detached", k.detached)
 		if k.value(`SELECT count(*) FROM pg_description WHERE description LIKE '`+strings.ReplaceAll(note, `\`, `\\`)+`' || E'\n' || 'cdc-outbox: %'`) != 1 {
 			t.Error("the comment is not the operator's with the mark behind it")
 		}
 		k.exec(`ALTER TABLE outbox ATTACH PARTITION outbox_p20200101 FOR VALUES FROM ('2120-01-01 00:00+00') TO ('2120-01-02 00:00+00')`)
-		k.await("the mark to go", func() bool {
+		await.Until(k.t, "the mark to go", func() bool {
 			return k.value(`SELECT count(*) FROM pg_description WHERE description = '`+note+`'`) == 1
 		})
 	})
-}
-
-// TestCommentedPartitionGoes: what an operator wrote keeps none.
-func TestCommentedPartitionGoes(t *testing.T) {
-	k := start(t, outbox.PartitionedSchema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS 'a note'`)
-	k.gone()
 }
 
 // TestMarkOfAPartitionThatIsKeptGoes: what an operator detaches later is not
@@ -107,7 +97,7 @@ func TestMarkOfAPartitionThatIsKeptGoes(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default;
 		CREATE TABLE outbox_later PARTITION OF outbox FOR VALUES FROM ('2120-01-01 00:00+00') TO ('2120-01-02 00:00+00');
 		COMMENT ON TABLE outbox_later IS '`+comment+`'`)
-	k.await("the mark to go", func() bool {
+	await.Until(k.t, "the mark to go", func() bool {
 		return k.value(`SELECT count(*) FROM pg_description WHERE description = '`+comment+`'`) == 0
 	})
 }
@@ -120,13 +110,12 @@ func TestPartitionsOfSomebodyElse(t *testing.T) {
 		CREATE TABLE y2021 PARTITION OF outbox FOR VALUES FROM ('2021-01-01') TO ('2022-01-01') PARTITION BY RANGE (created_at);
 		CREATE TABLE y2021h1 PARTITION OF y2021 FOR VALUES FROM ('2021-01-01') TO ('2021-07-01');
 		CREATE TABLE ever PARTITION OF outbox FOR VALUES FROM ('2022-01-01') TO (MAXVALUE)`)
-	k.await("the old partitions to go", func() bool {
+	await.Until(k.t, "the old partitions to go", func() bool {
 		k.confirmAll()
 		return k.value(`SELECT count(*) FROM pg_class WHERE relname IN ('y2020', 'y2021', 'y2021h1')`) == 0
 	})
-	k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
-	if remedy := failure.RemedyOf(k.observer.last()); !strings.Contains(remedy, "partitions_ahead: 0") {
-		t.Errorf("failed with %v, remedy %q", k.observer.last(), remedy)
+	if err := k.failure(); !strings.Contains(failure.RemedyOf(err), "partitions_ahead: 0") {
+		t.Errorf("failed with %v, remedy %q", err, failure.RemedyOf(err))
 	}
 }
 
@@ -137,7 +126,7 @@ func TestBoundThatIsNoTime(t *testing.T) {
 		CREATE TABLE low PARTITION OF outbox FOR VALUES FROM ('1000') TO ('2020-week-1');
 		CREATE TABLE high PARTITION OF outbox FOR VALUES FROM ('2020-week-1') TO ('9999-99-')`,
 		func(o *retention.Parts) { o.PartitionsAhead = 0 })
-	k.await("passes", func() bool { k.confirmAll(); return k.observer.passed.Load() > 5 })
+	await.Until(k.t, "passes", func() bool { k.confirmAll(); return k.observer.passed.Load() > 5 })
 	if err := k.observer.last(); err != nil {
 		t.Error(err)
 	}
@@ -150,7 +139,7 @@ func TestBoundThatIsNoTime(t *testing.T) {
 // partition was created, or while nobody created any, are no failure.
 func TestDefaultPartitionKeepsItsRows(t *testing.T) {
 	k := startWith(t, outbox.PartitionedSchema+`; INSERT INTO outbox (aggregatetype, aggregateid, type) VALUES ('a', '1', 'today')`, forLong)
-	k.await("the partitions of the days to come", func() bool { return k.observer.created.Load() >= 2 })
+	await.Until(k.t, "the partitions of the days to come", func() bool { return k.observer.created.Load() >= 2 })
 	k.passes(5)
 	if err := k.observer.last(); err != nil {
 		t.Error(err)
@@ -162,8 +151,7 @@ func TestPartitionsThatNeverGetOld(t *testing.T) {
 	for _, by := range []string{"LIST (aggregatetype)", "HASH (id)"} {
 		k := startWith(t, `CREATE TABLE outbox (id uuid, aggregatetype text, created_at timestamptz) PARTITION BY `+by,
 			func(o *retention.Parts) { o.PartitionsAhead = 0 })
-		k.await("a failed pass", func() bool { return k.observer.failed.Load() > 0 })
-		if err := k.observer.last(); !strings.Contains(err.Error(), "not by ranges of time") {
+		if err := k.failure(); !strings.Contains(err.Error(), "not by ranges of time") {
 			t.Errorf("%s: failed with %v", by, err)
 		}
 	}
@@ -184,12 +172,12 @@ func (k kept) detached() bool {
 func TestDetachingYieldsToWriters(t *testing.T) {
 	withAndWithoutDefault(t, func(t *testing.T, schema string, withDefault bool) {
 		k := start(t, schema+oldPartition)
-		k.await("the present partition", func() bool { return k.observer.created.Load() >= 3 })
+		await.Until(k.t, "the present partition", func() bool { return k.observer.created.Load() >= 3 })
 		open := k.connect()
 		open.exec(`BEGIN`)
 		open.insert("open", "-1 hour")
 		k.exec(`SET lock_timeout = '30s'`)
-		k.await("failed passes", func() bool { k.confirmAll(); return k.observer.failed.Load() > 0 })
+		await.Until(k.t, "failed passes", func() bool { k.confirmAll(); return k.observer.failed.Load() > 0 })
 		for range 20 {
 			k.insert("beside", "-1 hour")
 		}

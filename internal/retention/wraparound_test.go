@@ -130,14 +130,11 @@ func (a *aged) nextXID() int64 {
 // pass makes one pass through the table and returns how many rows went.
 func (a *aged) pass(xmin int64) int64 {
 	a.t.Helper()
-	n, err := retention.DeleteRows(a.t.Context(), a.conn, retention.Parts{
+	n := must.Get(retention.DeleteRows(a.t.Context(), a.conn, retention.Parts{
 		Tables:   []pg.Table{{Schema: "public", Name: "outbox"}},
 		Options:  retention.Options{After: time.Hour, Column: "created_at"},
 		Observer: &observer{},
 		Log:      zaptest.NewLogger(a.t),
-	}, xmin)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	}, xmin))(a.t)
 	return n
 }

@@ -21,9 +21,7 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	f := newFault()
 	f.down()
 	in := w.start(f)
-	for n := range 10 {
-		w.insert(w.conn, "k0", n)
-	}
+	w.series(0, 10, 1)
 	for range 3 { // the rows become free again and again
 		f.awaitDelivery(t)
 		w.await("free rows", func() bool {
@@ -48,9 +46,7 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 func TestE2ESuspendedInstance(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = time.Second
-	for n := range 10 {
-		w.insert(w.conn, "k0", n)
-	}
+	w.series(0, 10, 1)
 	f := newFault()
 	f.deaf = true
 	f.down()
@@ -59,15 +55,11 @@ func TestE2ESuspendedInstance(t *testing.T) {
 	w.parts.ClaimTimeout = poll.DefaultOptions().ClaimTimeout
 	spare := w.start(nil)
 	w.published(10)
-	for n := 10; n < 20; n++ {
-		w.insert(w.conn, "k0", n)
-	}
+	w.series(10, 20, 1)
 	w.published(20)
 	f.up() // it goes on where it was
 	w.await("the late records", func() bool { return len(w.topic.all()) > 20 })
-	for n := 20; n < 30; n++ {
-		w.insert(w.conn, "k0", n)
-	}
+	w.series(20, 30, 1)
 	w.await("all of them", func() bool { return w.count("NOT published") == 0 && len(w.topic.values("k0")) == 30 })
 	for _, in := range []*instance{old, spare} {
 		must.OK(t, in.stop())
@@ -122,10 +114,8 @@ func TestE2EServerRestarts(t *testing.T) {
 	in := w.start(nil)
 	total := 0
 	for _, mode := range []pgtest.Mode{pgtest.Immediate, pgtest.Fast} {
-		for range 50 {
-			w.insert(w.conn, fmt.Sprint("k", total%5), total)
-			total++
-		}
+		w.series(total, total+50, 5)
+		total += 50
 		server.Restart(t, mode)
 		w.conn = w.connect()
 	}
@@ -141,9 +131,7 @@ func TestLongTransactionElsewhere(t *testing.T) {
 	long := w.connect()
 	w.exec(long, "BEGIN ISOLATION LEVEL REPEATABLE READ", "CREATE TABLE other (n int)", "SELECT FROM outbox")
 	w.start(nil)
-	for n := range 500 {
-		w.insert(w.conn, fmt.Sprint("k", n%5), n)
-	}
+	w.series(0, 500, 5)
 	w.published(500)
 	w.wantInOrder(5, 500)
 }
@@ -153,9 +141,7 @@ func TestStopFinishesTheBatch(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	f := newFault()
 	f.down()
-	for n := range 5 {
-		w.insert(w.conn, "k0", n)
-	}
+	w.series(0, 5, 1)
 	in := w.start(f)
 	f.awaitDelivery(t)
 	in.cancel()
@@ -212,10 +198,7 @@ func TestIdlePollsAreCheap(t *testing.T) {
 		w.published(n + 1)
 	}
 	scans := func() (table, index int) {
-		err := w.conn.QueryRow(w.ctx(), "SELECT t.seq_scan, i.idx_scan FROM pg_stat_user_tables t JOIN pg_stat_user_indexes i USING (relid) WHERE indexrelname = 'outbox_unpublished_idx'").Scan(&table, &index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.conn.QueryRow(w.ctx(), "SELECT t.seq_scan, i.idx_scan FROM pg_stat_user_tables t JOIN pg_stat_user_indexes i USING (relid) WHERE indexrelname = 'outbox_unpublished_idx'").Scan(&table, &index))
 		return table, index
 	}
 	_, began := scans()

@@ -90,9 +90,15 @@ func (w *world) exec(conn *pgx.Conn, sql ...string) {
 // insert adds an event whose payload is a number.
 func (w *world) insert(conn *pgx.Conn, key string, n int) {
 	w.t.Helper()
-	_, err := conn.Exec(w.ctx(), `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', $1, 'Placed', $2)`, key, fmt.Sprint(n))
-	if err != nil {
-		w.t.Fatal(err)
+	must.Get(conn.Exec(w.ctx(), `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', $1, 'Placed', $2)`, key, fmt.Sprint(n)))(w.t)
+}
+
+// series adds events whose payloads are the numbers from a first to below an end,
+// of so many keys in turn.
+func (w *world) series(first, end, keys int) {
+	w.t.Helper()
+	for n := first; n < end; n++ {
+		w.insert(w.conn, fmt.Sprint("k", n%keys), n)
 	}
 }
 

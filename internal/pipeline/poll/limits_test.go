@@ -110,8 +110,7 @@ func (w *world) table() *poll.Table {
 
 func (w *world) read(name pg.Table) *poll.Table {
 	w.t.Helper()
-	t := must.Get(w.readTable(name))(w.t)
-	return t
+	return must.Get(w.readTable(name))(w.t)
 }
 
 func (w *world) readTable(name pg.Table) (*poll.Table, error) {

@@ -22,9 +22,7 @@ func TestLateCommitWithALowerID(t *testing.T) {
 			late := w.connect()
 			w.exec(late, "BEGIN")
 			w.insert(late, "k0", 1)
-			for n := range 20 {
-				w.insert(w.conn, "k0", 2+n)
-			}
+			w.series(2, 22, 1)
 			w.published(20)
 			w.exec(late, "COMMIT")
 			w.published(21)
@@ -75,11 +73,8 @@ func (w *world) waiting() (n int) {
 // snapshots counts other sessions of the database that may see deleted rows.
 func (w *world) snapshots() (n int) {
 	w.t.Helper()
-	err := w.conn.QueryRow(w.ctx(), `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()`).Scan(&n)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, w.conn.QueryRow(w.ctx(), `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()`).Scan(&n))
 	return n
 }
 
@@ -116,16 +111,12 @@ func TestOrderWithinATransaction(t *testing.T) {
 // TestRowHeldElsewhereHoldsBackItsKey has another session lock a row.
 func TestRowHeldElsewhereHoldsBackItsKey(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	for n := range 10 {
-		w.insert(w.conn, fmt.Sprint("k", n%2), n)
-	}
+	w.series(0, 10, 2)
 	holder := w.connect()
 	w.exec(holder, "BEGIN", "SELECT FROM outbox WHERE payload = '2' FOR UPDATE")
 	w.start(nil)
 	w.await("the other key", func() bool { return len(w.topic.values("k1")) == 5 })
-	for n := 10; n < 20; n++ { // more polls
-		w.insert(w.conn, fmt.Sprint("k", n%2), n)
-	}
+	w.series(10, 20, 2) // more polls
 	w.await("the other key", func() bool { return len(w.topic.values("k1")) == 10 })
 	if got := w.topic.values("k0"); !slices.Equal(got, []string{"0"}) {
 		t.Errorf("published %v of the key with the row that is held, want [0]", got)
@@ -150,9 +141,7 @@ func TestOnlyRowDeletedElsewhere(t *testing.T) {
 // TestRowDeletedElsewhere has a row go away while it is waiting.
 func TestRowDeletedElsewhere(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
-	for n := range 3 {
-		w.insert(w.conn, "k0", n)
-	}
+	w.series(0, 3, 1)
 	holder := w.connect()
 	w.exec(holder, "BEGIN", "DELETE FROM outbox WHERE payload = '1'")
 	in := w.start(nil)

@@ -37,14 +37,10 @@ func TestWidespreadSchemasWorkAsTheyAre(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			w := newWorld(t, nil, ddl...)
-			for n := range 50 {
-				w.insert(w.conn, fmt.Sprint("k", n%5), n)
-			}
+			w.series(0, 50, 5)
 			in := w.start(nil)
 			w.published(50)
-			for n := range 50 {
-				w.insert(w.conn, fmt.Sprint("k", n%5), 50+n)
-			}
+			w.series(50, 100, 5)
 			w.published(100)
 			must.OK(t, in.stop())
 			w.wantInOrder(5, 100)
@@ -122,9 +118,7 @@ func TestPublishedRowsAreDeleted(t *testing.T) {
 	w := newWorld(t, nil, `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb)`)
 	w.parts.AfterPublish = poll.AfterPublishDelete
 	in := w.start(nil)
-	for n := range 20 {
-		w.insert(w.conn, "k0", n)
-	}
+	w.series(0, 20, 1)
 	w.await("an empty table", func() bool { return w.count("true") == 0 && len(w.topic.all()) == 20 })
 	must.OK(t, in.stop())
 	w.wantInOrder(1, 20)
@@ -152,9 +146,7 @@ func TestE2EThreeInstancesKeepTheOrderOfKeys(t *testing.T) {
 				w.parts.Lanes = int(n)
 				instances = append(instances, w.start(nil))
 			}
-			for n := range 3000 {
-				w.insert(w.conn, fmt.Sprint("k", n%9), n)
-			}
+			w.series(0, 3000, 9)
 			w.published(3000)
 			for _, in := range instances {
 				must.OK(t, in.stop())
@@ -179,9 +171,7 @@ func TestBadEvents(t *testing.T) {
 			w := newWorld(t, nil, serialOutbox, serialIndex)
 			w.parts.OnBadEvent = policy
 			w.parts.BatchSize = 100
-			for n := range 6 {
-				w.insert(w.conn, "k0", n)
-			}
+			w.series(0, 6, 1)
 			w.exec(w.conn, `UPDATE outbox SET aggregate_id = NULL WHERE payload = '1'`)
 			f := newFault()
 			f.reject = tooLarge
@@ -252,13 +242,10 @@ func TestStatusTellsTheBacklog(t *testing.T) {
 
 func TestReadinessNamesTheCauseFromTheBeginning(t *testing.T) {
 	m := metrics.New("", "").Pipeline("")
-	r, err := poll.New(poll.Parts{
+	r := must.Get(poll.New(poll.Parts{
 		Options: poll.DefaultOptions(), Event: transform.DefaultEvent(), Route: transform.DefaultRoute(),
 		Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if ok, reasons := r.Health().Ready(); ok || !slices.Contains(reasons, "PostgreSQL: no connection yet") {
 		t.Errorf("Ready = %v, %v", ok, reasons)
 	}

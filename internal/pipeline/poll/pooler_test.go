@@ -37,9 +37,7 @@ func TestThroughAPooler(t *testing.T) {
 	w.pool(bin)
 	w.parts.BatchSize = 20
 	instances := []*instance{w.start(nil), w.start(nil), w.start(nil)}
-	for n := range 1000 {
-		w.insert(w.conn, fmt.Sprint("k", n%5), n)
-	}
+	w.series(0, 1000, 5)
 	w.published(1000)
 	for _, in := range instances {
 		if in.status().Notifications {

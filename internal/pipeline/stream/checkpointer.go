@@ -138,9 +138,7 @@ func (k *checkpointer) event() {
 	k.moved()
 }
 
-// idle wakes run for a position that passed no event.
-func (k *checkpointer) idle() { k.moved() }
-
+// moved wakes run for a new position.
 func (k *checkpointer) moved() {
 	k.progress.moved()
 	session.Wake(k.wake)

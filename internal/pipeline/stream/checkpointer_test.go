@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 const interval = 100 * time.Millisecond
 
-// keeping is a checkpointer that runs in a synctest bubble, begun at 1000.
+// keeping is a checkpointer that runs, begun at 1000.
 type keeping struct {
 	*checkpointer
 	store   *fakeStore
@@ -26,15 +27,19 @@ type keeping struct {
 	stop    func() error // ends run and returns its error
 }
 
-func keep(t *testing.T) keeping {
-	t.Helper()
-	s, m := &fakeStore{}, &counts{}
-	k := newCheckpointer(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
-	must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- k.run(ctx) }()
-	return keeping{k, s, m, func() error { cancel(); return <-done }}
+// keep runs a test of a checkpointer in a synctest bubble.
+func keep(t *testing.T, test func(t *testing.T, k keeping)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, m := &fakeStore{}, &counts{}
+		k := newCheckpointer(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
+		must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.run(ctx) }()
+		stop := sync.OnceValue(func() error { cancel(); return <-done })
+		defer func() { _ = stop() }()
+		test(t, keeping{k, s, m, stop})
+	})
 }
 
 // ack lets one transaction that ends at end be acked.
@@ -50,7 +55,7 @@ func (k keeping) ack(t *testing.T, end pg.LSN) {
 func (k keeping) idleTo(t *testing.T, pos pg.LSN) {
 	t.Helper()
 	must.OK(t, k.tracker.Keepalive(pos))
-	k.idle()
+	k.moved()
 }
 
 // pass lets the bubble's clock go on by d.
@@ -67,47 +72,39 @@ func (k keeping) want(t *testing.T, positions ...pg.LSN) {
 }
 
 func TestCheckpointerSavesAnAckWithinTheInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		pass(interval / 2)
 		k.ack(t, 1100)
 		pass(interval/2 - 1)
 		k.want(t, 1000)
 		pass(1)
 		k.want(t, 1000, 1100)
-		if err := k.stop(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, k.stop())
 	})
 }
 
 func TestCheckpointerSavesManyAcksAsOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		for end := pg.LSN(1001); end <= 1050; end++ {
 			k.ack(t, end)
 		}
 		pass(time.Second)
 		k.want(t, 1000, 1050)
-		_ = k.stop()
 	})
 }
 
 func TestCheckpointerSavesMuchLogEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.idleTo(t, 1000+saveBytes)
 		pass(interval/5 - 1)
 		k.want(t, 1000)
 		pass(1)
 		k.want(t, 1000, 1000+saveBytes)
-		_ = k.stop()
 	})
 }
 
 func TestCheckpointerSavesAQuietPositionOnceInAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		pass(time.Millisecond)
 		for n := range 99 {
 			k.idleTo(t, pg.LSN(1001+n))
@@ -118,13 +115,11 @@ func TestCheckpointerSavesAQuietPositionOnceInAWhile(t *testing.T) {
 		k.want(t, 1000, 1099)
 		pass(10 * usual.quiet) // nothing moves
 		k.want(t, 1000, 1099)
-		_ = k.stop()
 	})
 }
 
 func TestCheckpointerConfirmsOnlyWhatIsSaved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		release := make(chan struct{})
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { <-release; return nil })
 		k.ack(t, 1100)
@@ -137,13 +132,11 @@ func TestCheckpointerConfirmsOnlyWhatIsSaved(t *testing.T) {
 		if got := k.saved.Load(); got != 1100 {
 			t.Errorf("confirms %d after the save, want 1100", got)
 		}
-		_ = k.stop()
 	})
 }
 
 func TestCheckpointerRemembersAnAckDuringASave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		acked := false
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error {
 			if !acked {
@@ -155,13 +148,11 @@ func TestCheckpointerRemembersAnAckDuringASave(t *testing.T) {
 		k.ack(t, 1100)
 		pass(2 * interval)
 		k.want(t, 1000, 1100, 1200)
-		_ = k.stop()
 	})
 }
 
 func TestCheckpointerRetriesAFailingStoreWithPauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("store is away") })
 		for end := pg.LSN(1001); end <= 1600; end++ { // each ack wakes the checkpointer
 			k.ack(t, end)
@@ -176,13 +167,11 @@ func TestCheckpointerRetriesAFailingStoreWithPauses(t *testing.T) {
 		k.store.hook(nil)
 		pass(saveWaits.Longest)
 		k.want(t, 1000, 1600)
-		_ = k.stop()
 	})
 }
 
 func TestCheckpointerEndsWithWhatRetryingCannotFix(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error {
 			return failure.Lossf("find it", "the topic was deleted")
 		})
@@ -202,8 +191,7 @@ func TestCheckpointerEndsWithWhatRetryingCannotFix(t *testing.T) {
 
 // A broker that is down blocks a save for as long as it is.
 func TestCheckpointerAnswersWhileASaveBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.store.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -226,8 +214,7 @@ func TestCheckpointerAnswersWhileASaveBlocks(t *testing.T) {
 }
 
 func TestCheckpointerBeginKeepsWhatWasAckedBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		ticket := k.tracker.Add()
 		_ = k.tracker.Seal(1500, checkpoint.Landmark{})
 		k.tracker.Done(ticket, 1) // acked, not saved: the connection broke
@@ -235,13 +222,11 @@ func TestCheckpointerBeginKeepsWhatWasAckedBefore(t *testing.T) {
 		if got := k.last(); got.LSN != 1500 || got.Epoch != 8 {
 			t.Errorf("begins at %v in epoch %d, want 1500 in 8", got.LSN, got.Epoch)
 		}
-		_ = k.stop()
 	})
 }
 
 func TestCheckpointerFinishSavesTheLastPosition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.ack(t, 1100)
 		must.OK(t, k.stop())
 		k.finish(t.Context())
@@ -252,8 +237,7 @@ func TestCheckpointerFinishSavesTheLastPosition(t *testing.T) {
 
 // A first save that fails may have reached the store.
 func TestCheckpointerStaysInTheEpochThatMayBeStored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("the answer was lost") })
 		if err := k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 8}); err == nil {
 			t.Fatal("begun")
@@ -264,14 +248,12 @@ func TestCheckpointerStaysInTheEpochThatMayBeStored(t *testing.T) {
 		if got := k.store.stored(); got.LSN != 1100 || got.Epoch != 8 || got.Slot != "s" {
 			t.Errorf("saved %s in epoch %d, want 1100 in epoch 8", got.LSN, got.Epoch)
 		}
-		_ = k.stop()
 	})
 }
 
 // A changed publication is saved once, although the position stays.
 func TestCheckpointerSavesAChangedPublication(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.follow("7:t=1/2|schema/3")
 		pass(interval - 1)
 		k.want(t, 1000)
@@ -284,9 +266,7 @@ func TestCheckpointerSavesAChangedPublication(t *testing.T) {
 			t.Errorf("saved %+v", got)
 		}
 		k.follow("7:t=schema/3")
-		if err := k.stop(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, k.stop())
 		k.finish(t.Context())
 		if got := k.store.stored().Publication; got != "7:t=schema/3" {
 			t.Errorf("the last checkpoint says %q", got)
@@ -297,8 +277,7 @@ func TestCheckpointerSavesAChangedPublication(t *testing.T) {
 // A session begins with the publication that it saw itself, not with that of an
 // earlier session.
 func TestCheckpointerBeginsWithTheSessionsPublication(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.follow("old")
 		pass(interval)
 		k.follow("new")
@@ -306,6 +285,5 @@ func TestCheckpointerBeginsWithTheSessionsPublication(t *testing.T) {
 		if got := k.store.stored(); got.Publication != "new" || got.Epoch != 8 {
 			t.Errorf("saved %+v", got)
 		}
-		_ = k.stop()
 	})
 }

@@ -207,8 +207,9 @@ func (t *topic) ids() []string {
 
 // door is where those wait who are to be held up. The zero door is open.
 type door struct {
-	lock sync.Mutex
-	shut chan struct{} // closed to open; nil while open
+	lock  sync.Mutex
+	shut  chan struct{} // closed to open; nil while open
+	found bool          // shut, by somebody
 }
 
 func (d *door) hold() {
@@ -232,7 +233,20 @@ func (d *door) open() {
 func (d *door) held() chan struct{} {
 	d.lock.Lock()
 	defer d.lock.Unlock()
+	d.found = d.found || d.shut != nil
 	return d.shut
+}
+
+// reached returns once somebody has found the door shut. The end of the test
+// opens it.
+func (d *door) reached(t *testing.T) {
+	t.Helper()
+	t.Cleanup(d.open)
+	eventually(t, "somebody at the door", func() bool {
+		d.lock.Lock()
+		defer d.lock.Unlock()
+		return d.found
+	})
 }
 
 // pass waits until the door is open or ctx ends (its cause).

@@ -60,11 +60,8 @@ type fleet struct {
 	server *pgtest.Server // nil: one that others use, too
 	random *rand.Rand
 	d      *database
-	store  *fakeStore
-	topic  *topic
 	seats  [fleetSeats]*seat
 	ready  bool     // what is inserted must arrive
-	ids    []string // of all that must
 	steps  []string // what was done, for the one who has to understand it
 }
 
@@ -80,7 +77,7 @@ type seat struct {
 
 func newFleet(t *testing.T, seed uint64) *fleet {
 	t.Helper()
-	f := &fleet{t: t, random: rand.New(rand.NewPCG(seed, 0)), store: &fakeStore{}, topic: &topic{}}
+	f := &fleet{t: t, random: rand.New(rand.NewPCG(seed, 0))}
 	if seed%2 == 0 {
 		f.server = pgtest.Start(t)
 		f.d = newDatabase(t, f.server.NewDatabase(t))
@@ -118,9 +115,9 @@ func (f *fleet) sail() {
 	for _, s := range f.seats {
 		f.end(s, true)
 	}
-	last := f.d.start(f.store, &gate{topic: f.topic}).streams()
+	last := f.d.run().streams()
 	f.insert(3)
-	eventually(f.t, "the last event", func() bool { return slices.Contains(f.topic.ids(), f.ids[len(f.ids)-1]) })
+	eventually(f.t, "the last event", func() bool { return slices.Contains(f.d.topic.ids(), f.d.ids[len(f.d.ids)-1]) })
 	last.stop()
 	f.judge()
 }
@@ -168,11 +165,11 @@ func (f *fleet) step() {
 	}
 }
 
-func (f *fleet) insert(n int) { f.ids = append(f.ids, f.d.insert(n, 1+f.random.IntN(n))...) }
+func (f *fleet) insert(n int) { f.d.insert(n, 1+f.random.IntN(n)) }
 
 func (f *fleet) start(s *seat) {
-	s.gate = &mortal{gate: gate{topic: f.topic}}
-	s.store = &pausing{Store: f.store}
+	s.gate = &mortal{gate: gate{topic: f.d.topic}}
+	s.store = &pausing{Store: f.d.store}
 	s.instance = s.d.start(s.store, s.gate)
 	f.t.Cleanup(s.store.open) // before the instance's own
 }
@@ -180,17 +177,13 @@ func (f *fleet) start(s *seat) {
 // collect notes that an instance ended by itself. The only reason allowed is
 // that another one took over.
 func (f *fleet) collect(s *seat) {
-	if s.instance == nil {
+	if s.instance == nil || !s.ended() {
 		return
 	}
-	select {
-	case <-s.done:
-		if s.err != nil && failure.ClassOf(s.err) != failure.Transient {
-			f.t.Fatalf("Run = %v", s.err)
-		}
-		s.instance = nil
-	default:
+	if s.err != nil && failure.ClassOf(s.err) != failure.Transient {
+		f.t.Fatalf("Run = %v", s.err)
 	}
+	s.instance = nil
 }
 
 // end stops the instance, or kills it: nothing that it does from now on has an
@@ -218,7 +211,7 @@ func (f *fleet) look() {
 		return
 	}
 	f.ready = true
-	confirmed, stored := f.d.confirmed(), f.store.stored()
+	confirmed, stored := f.d.confirmed(), f.d.store.stored()
 	if stored.LSN != 0 && !stored.Creating && confirmed > stored.LSN {
 		f.t.Fatalf("the slot is confirmed up to %s, the checkpoint is at %s", confirmed, stored.LSN)
 	}
@@ -226,7 +219,7 @@ func (f *fleet) look() {
 
 func (f *fleet) judge() {
 	keys := map[string][]int{}
-	for _, r := range firsts(f.topic.all()) {
+	for _, r := range firsts(f.d.topic.all()) {
 		id := must.Get(strconv.Atoi(r.id))(f.t)
 		keys[r.key] = append(keys[r.key], id)
 	}
@@ -235,8 +228,8 @@ func (f *fleet) judge() {
 			f.t.Errorf("key %s arrived in the order %v", key, ids)
 		}
 	}
-	wantAll(f.t, f.topic, f.ids)
-	f.t.Logf("%d events, %d records, %d checkpoints", len(f.ids), len(f.topic.all()), len(f.store.saved))
+	f.d.wantAll()
+	f.t.Logf("%d events, %d records, %d checkpoints", len(f.d.ids), len(f.d.topic.all()), len(f.d.store.saved))
 }
 
 // firsts are the records without those that repeat an earlier one.

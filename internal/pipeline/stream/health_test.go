@@ -90,8 +90,7 @@ func TestFloodsAreSummedUp(t *testing.T) {
 	const n = 500
 	d := sharedDatabase(t)
 	d.opts.OnBadEvent = transform.BadEventSkip
-	out := &gate{topic: &topic{}}
-	i := d.start(&fakeStore{}, out).streams()
+	i := d.run().streams()
 	d.insert(n, 100)
 	d.exec("UPDATE outbox SET payload = '{}'")
 	d.exec(fmt.Sprintf("INSERT INTO outbox SELECT 'bad-' || n, 'order', '', 'Placed', '{}' FROM generate_series(1, %d) n", n))

@@ -73,15 +73,18 @@ func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 // wait returns Run's error once it ends by itself.
 func (i *instance) wait() error {
 	i.t.Helper()
-	eventually(i.t, "the end of Run", func() bool {
-		select {
-		case <-i.done:
-			return true
-		default:
-			return false
-		}
-	})
+	eventually(i.t, "the end of Run", i.ended)
 	return i.err
+}
+
+// ended tells whether Run has.
+func (i *instance) ended() bool {
+	select {
+	case <-i.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // stop ends the instance as SIGTERM does. It must end without an error.
@@ -150,8 +153,7 @@ func (i *instance) wantEnd(class failure.Class, text string) {
 
 func mustParse(t *testing.T, text string) *url.URL {
 	t.Helper()
-	u := must.Get(url.Parse(text))(t)
-	return u
+	return must.Get(url.Parse(text))(t)
 }
 
 // eventually waits for a condition.

@@ -112,7 +112,7 @@ func (in *intake) commit(msg *wal.Message) error {
 	}
 	in.cut, in.cutMark = pg.Position{}, checkpoint.Landmark{}
 	if in.tracker.InFlight() == 0 {
-		in.checkpointer.idle()
+		in.checkpointer.moved()
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (in *intake) idle(pos pg.LSN) error {
 		return fmt.Errorf("idle position: %w", err)
 	}
 	in.end = max(in.end, pos)
-	in.checkpointer.idle()
+	in.checkpointer.moved()
 	return nil
 }
 

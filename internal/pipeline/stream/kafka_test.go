@@ -24,12 +24,18 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 	d.t.Helper()
 	b := kafkatest.Start(d.t)
 	b.CreateTopic(d.t, "outbox.event.order", 1, nil)
-	d.kafka.Brokers = b.Brokers
-	out := d.kafkaSink()
+	out, store := d.useBrokers(b.Brokers)
+	return b, out, store
+}
+
+// useBrokers returns a sink and a checkpoint store that use the brokers.
+func (d *database) useBrokers(brokers []string) (*sink.Kafka, checkpoint.Store) {
+	d.t.Helper()
+	d.kafka.Brokers = brokers
 	opts := must.Get(sink.ClientOpts(*d.kafka))(d.t)
 	store := must.Get(store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc"))(d.t)
 	d.t.Cleanup(store.Close)
-	return b, out, store
+	return d.kafkaSink(), store
 }
 
 // kafkaSink returns a sink that ends with the test. It is of no use after a
@@ -91,10 +97,7 @@ func TestE2EBrokerOutage(t *testing.T) {
 // replied is when the server last had a status update of the walsender's client.
 func (d *database) replied(walsender int) (at time.Time) {
 	d.t.Helper()
-	err := d.conn.QueryRow(d.t.Context(), "SELECT reply_time FROM pg_stat_replication WHERE pid = $1", walsender).Scan(&at)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, d.conn.QueryRow(d.t.Context(), "SELECT reply_time FROM pg_stat_replication WHERE pid = $1", walsender).Scan(&at))
 	return at
 }
 
@@ -138,12 +141,7 @@ func TestCheckpointTopicDeletedWhileRunning(t *testing.T) {
 	must.Get(admin.DeleteTopics(t.Context(), d.opts.Checkpoint.Topic))(t)
 	eventually(t, "the end of Run", func() bool {
 		d.insert(1, 1) // something to save
-		select {
-		case <-i.done:
-			return true
-		default:
-			return false
-		}
+		return i.ended()
 	})
 	i.wantEnd(failure.Loss, `topic was deleted`)
 	if strings.Contains(i.err.Error(), "\n") {

@@ -95,6 +95,13 @@ func (d *database) needs15(t *testing.T) {
 	}
 }
 
+func (d *database) wantNoSlot() {
+	d.t.Helper()
+	if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
+		d.t.Error("a slot was made")
+	}
+}
+
 // Failure mode 5, without a checkpoint: the process itself knows what it read.
 func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
 	d := outbox(t)
@@ -106,9 +113,7 @@ func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
 		return err == nil
 	})
 	i.wantEnd(failure.Loss, `is gone`)
-	if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
-		t.Error("the slot was made anew")
-	}
+	d.wantNoSlot()
 }
 
 // Failure mode 7.
@@ -130,42 +135,6 @@ func TestE2ESlotThatLostItsLog(t *testing.T) {
 	d.run().wantEnd(failure.Loss, `slot .* is lost .* between .* and`)
 }
 
-// Failure mode 13: found before the first start.
-func TestPublicationThatLeavesRowsOut(t *testing.T) {
-	for name, c := range map[string]struct{ sql, text string }{
-		"row filter":      {`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WHERE (id > '5')`, `row filter`},
-		"without inserts": {`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'update')`, `does not publish inserts`},
-		"other table":     {`CREATE TABLE other (); CREATE PUBLICATION cdc_outbox FOR TABLE other`, `is not in publication`},
-		"column list":     {`CREATE PUBLICATION cdc_outbox FOR TABLE outbox (id, aggregateid)`, `leaves out columns .* aggregatetype, payload`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := outbox(t)
-			if name == "row filter" || name == "column list" {
-				d.needs15(t)
-			}
-			d.exec(c.sql)
-			d.insert(1, 1)
-			d.run().wantEnd(failure.Config, c.text)
-		})
-	}
-}
-
-func TestMissingTableOrColumnIsFoundBeforeTheSlotIsMade(t *testing.T) {
-	for name, c := range map[string]struct{ sql, text string }{
-		"table":  {`DROP TABLE outbox`, `table public.outbox does not exist`},
-		"column": {`ALTER TABLE outbox DROP COLUMN payload`, `no column "payload"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := outbox(t)
-			d.exec(c.sql)
-			d.run().wantEnd(failure.Config, c.text)
-			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
-				t.Error("a slot was made that holds back the server's log")
-			}
-		})
-	}
-}
-
 // Failure mode 43.
 func TestOtherCluster(t *testing.T) {
 	d := outbox(t)
@@ -182,14 +151,22 @@ func TestOtherCluster(t *testing.T) {
 
 const forAllTables = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
 
-// Failure mode 48: what catalog.CheckTables refuses, run refuses, before it makes a
-// slot. (Which tables these are, wal's tests ask the server.)
-func TestTableThatNeverReachesTheStream(t *testing.T) {
+// Failure modes 13 and 48: what would leave rows out is found before a slot is
+// made, which would hold back the server's log. (Which tables catalog.CheckTables
+// refuses, its own tests ask the server.)
+func TestFoundBeforeTheSlotIsMade(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sql  []string
 		text string
 	}{
+		"no table":        {[]string{`DROP TABLE outbox`}, `table public.outbox does not exist`},
+		"no column":       {[]string{`ALTER TABLE outbox DROP COLUMN payload`}, `no column "payload"`},
+		"row filter":      {[]string{`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WHERE (id > '5')`}, `row filter`},
+		"without inserts": {[]string{`CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'update')`}, `does not publish inserts`},
+		"other table":     {[]string{`CREATE TABLE other ()`, `CREATE PUBLICATION cdc_outbox FOR TABLE other`}, `is not in publication`},
+		"column list":     {[]string{`CREATE PUBLICATION cdc_outbox FOR TABLE outbox (id, aggregateid)`}, `leaves out columns .* aggregatetype, payload`},
+
 		"unlogged":                        {[]string{`ALTER TABLE outbox SET UNLOGGED`, forAllTables}, `outbox cannot be published`},
 		"view":                            {[]string{`ALTER TABLE outbox RENAME TO rows`, `CREATE VIEW outbox AS SELECT * FROM rows`, forAllTables}, `outbox cannot be published`},
 		"renamed partition":               {[]string{makeRoot, attachOutbox, forAllTables}, `under the name of public.events`},
@@ -201,13 +178,14 @@ func TestTableThatNeverReachesTheStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := outbox(t)
+			if name == "row filter" || name == "column list" {
+				d.needs15(t)
+			}
 			for _, sql := range c.sql {
 				d.exec(sql)
 			}
 			d.run().wantEnd(failure.Config, c.text)
-			if n := d.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'"); n != "0" {
-				t.Error("a slot was made that holds back the server's log")
-			}
+			d.wantNoSlot()
 		})
 	}
 }
@@ -227,67 +205,51 @@ func TestMembershipThatLasts(t *testing.T) {
 		dropTable  = `ALTER PUBLICATION cdc_outbox DROP TABLE outbox`
 	)
 	t.Parallel()
-	start := func(t *testing.T) (*database, *fakeStore, *gate, *instance) {
-		d := sharedDatabase(t)
+	start := func(t *testing.T) (*database, *instance) {
+		d := outbox(t)
 		d.needs15(t)
-		s, g := &fakeStore{}, &gate{topic: &topic{}}
-		return d, s, g, d.start(s, g).streams()
-	}
-	noted := func(t *testing.T, s *fakeStore, members int) {
-		t.Helper()
-		eventually(t, "the memberships in the checkpoint", func() bool {
-			return strings.Count(s.stored().Publication, "|") == members-1
-		})
+		return d, d.run().streams()
 	}
 
 	t.Run("while running", func(t *testing.T) {
-		t.Parallel()
-		d, s, g, i := start(t)
-		ids := d.insert(1, 1)
+		d, i := start(t)
+		d.insert(1, 1)
 		for range 2 {
-			d.exec(addSchema)
-			ids = append(ids, d.insert(1, 1)...)
-			noted(t, s, 2)
-			d.exec(dropTable)
-			ids = append(ids, d.insert(1, 1)...)
-			noted(t, s, 1)
-			d.exec(addTable)
-			ids = append(ids, d.insert(1, 1)...)
-			noted(t, s, 2)
-			d.exec(dropSchema)
-			ids = append(ids, d.insert(1, 1)...)
-			noted(t, s, 1)
+			for _, change := range []struct {
+				sql     string
+				members int
+			}{{addSchema, 2}, {dropTable, 1}, {addTable, 2}, {dropSchema, 1}} {
+				d.exec(change.sql)
+				d.insert(1, 1)
+				eventually(t, "the memberships in the checkpoint", func() bool {
+					return strings.Count(d.store.stored().Publication, "|") == change.members-1
+				})
+			}
 		}
-		arrive(t, g.topic, len(ids))
+		d.arrive()
 		if i.metrics.reconnected() > 0 {
 			t.Error("a session ended over it")
 		}
-		i.stop()
-		wantOnce(t, g.topic, ids)
+		d.finish(i)
 	})
 	t.Run("while stopped", func(t *testing.T) {
-		t.Parallel()
-		d, s, g, i := start(t)
-		var ids []string
+		d, i := start(t)
 		for _, change := range []string{addSchema, dropTable, addTable, dropSchema} {
-			ids = append(ids, d.insert(1, 1)...)
-			arrive(t, g.topic, len(ids))
+			d.publish(1, 1)
 			i.stop()
 			d.exec(change)
-			ids = append(ids, d.insert(1, 1)...)
-			i = d.start(s, g).streams()
+			d.insert(1, 1)
+			i = d.run().streams()
 		}
-		arrive(t, g.topic, len(ids))
-		i.stop()
-		wantOnce(t, g.topic, ids)
+		d.arrive()
+		d.finish(i)
 	})
 	// Whether one came before the other went cannot be told, if nobody looked.
 	t.Run("one for the other while stopped", func(t *testing.T) {
-		t.Parallel()
-		d, s, g, i := start(t)
+		d, i := start(t)
 		i.stop()
 		d.exec(addSchema)
 		d.exec(dropTable)
-		d.start(s, g).wantEnd(failure.Loss, `taken out of it and added again`)
+		d.run().wantEnd(failure.Loss, `taken out of it and added again`)
 	})
 }

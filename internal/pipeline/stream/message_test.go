@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -33,12 +34,9 @@ func composedDatabase(t *testing.T) *database {
 // emit is the SQL that writes an event as a message.
 func emit(t *testing.T, id string, payload string) string {
 	t.Helper()
-	content, err := envelope.Encode(&envelope.Message{
+	content := must.Get(envelope.Encode(&envelope.Message{
 		ID: []byte(id), AggregateType: []byte("order"), AggregateID: []byte("o-1"), Type: []byte("Placed"), Payload: []byte(payload),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return "SELECT pg_logical_emit_message(true, 'outbox', decode('" + hex.EncodeToString(content) + "', 'hex'))"
 }
 

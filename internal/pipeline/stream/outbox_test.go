@@ -118,8 +118,7 @@ func (d *database) text(sql string) string {
 
 func (d *database) lsn(sql string) pg.LSN {
 	d.t.Helper()
-	lsn := must.Get(pglogrepl.ParseLSN(d.text(sql)))(d.t)
-	return lsn
+	return must.Get(pglogrepl.ParseLSN(d.text(sql)))(d.t)
 }
 
 // confirmed is the slot's confirmed position.
@@ -131,8 +130,7 @@ func (d *database) confirmed() pg.LSN {
 // walsender is the process that reads the slot, or 0.
 func (d *database) walsender() int {
 	d.t.Helper()
-	pid := must.Get(strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")))(d.t)
-	return pid
+	return must.Get(strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")))(d.t)
 }
 
 // kill ends the walsender and returns once another one reads the slot.

@@ -16,12 +16,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
-	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -141,7 +139,9 @@ func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := sharedDatabase(t)
-			cluster, out, s := d.withKfake()
+			cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "outbox.event.order")))(t)
+			t.Cleanup(cluster.Close)
+			out, s := d.useBrokers(cluster.ListenAddrs())
 			i := d.start(s, out).streams()
 			eventually(t, "a checkpoint", func() bool { return i.metrics.savesDone() > 0 })
 			for n := range faults {
@@ -173,24 +173,9 @@ func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 	}
 }
 
-// withKfake is withKafka with a cluster that can be made to answer wrongly.
-func (d *database) withKfake() (*kfake.Cluster, *sink.Kafka, checkpoint.Store) {
-	d.t.Helper()
-	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "outbox.event.order")))(d.t)
-	d.t.Cleanup(cluster.Close)
-	kafka := sink.DefaultOptions()
-	kafka.Brokers = cluster.ListenAddrs()
-	d.kafka = kafka
-	opts := must.Get(sink.ClientOpts(*kafka))(d.t)
-	store := must.Get(store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc"))(d.t)
-	d.t.Cleanup(store.Close)
-	return cluster, d.kafkaSink(), store
-}
-
 // A store that is silent shows as one that fails.
 func TestSaveThatStandsIsVisible(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		release := make(chan struct{})
 		blockSaves(k.store, release)
 		k.ack(t, 1100)
@@ -210,13 +195,11 @@ func TestSaveThatStandsIsVisible(t *testing.T) {
 		if reason, ok := k.progress.unready(); ok || k.progress.age() != 0 {
 			t.Errorf("unready %q, age %s after the save", reason, k.progress.age())
 		}
-		_ = k.stop()
 	})
 }
 
 func TestAgeOfWhatWasAckedDuringASave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error {
 			k.store.hook(nil)
 			k.ack(t, 1200)
@@ -235,15 +218,13 @@ func TestAgeOfWhatWasAckedDuringASave(t *testing.T) {
 		if k.saved.Load() != 1200 || k.progress.age() != 0 {
 			t.Errorf("saved %d, age %s", k.saved.Load(), k.progress.age())
 		}
-		_ = k.stop()
 	})
 }
 
 // One warning tells of failing saves, and one a minute that they still fail.
 func TestFailingSavesAreReportedNowAndThen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	keep(t, func(t *testing.T, k keeping) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		k := keep(t)
 		k.progress.log = zap.New(core)
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("no leader") })
 		k.ack(t, 1100)
@@ -256,14 +237,12 @@ func TestFailingSavesAreReportedNowAndThen(t *testing.T) {
 		if n := logs.FilterMessageSnippet("saved again").Len(); n != 1 {
 			t.Errorf("the end was told %d times", n)
 		}
-		_ = k.stop()
 	})
 }
 
 // A save that its session did not wait for says nothing about the store.
 func TestCancelledSaveIsNoTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t)
+	keep(t, func(t *testing.T, k keeping) {
 		blockSaves(k.store, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		go cancel()
@@ -274,7 +253,6 @@ func TestCancelledSaveIsNoTrouble(t *testing.T) {
 		if reason, ok := k.progress.unready(); ok {
 			t.Errorf("unready: %s", reason)
 		}
-		_ = k.stop()
 	})
 }
 

@@ -289,10 +289,9 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 			}
 			const limit = 8 << 20
 			d.opts.MaxBufferedBytes = limit
-			g := &gate{topic: &topic{}}
-			g.hold()
+			d.gate.hold()
 			before := heap()
-			i := d.start(&fakeStore{}, g)
+			i := d.run()
 			if c.fill != "" {
 				i.streams()
 				d.exec(c.fill)
@@ -310,8 +309,8 @@ func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 			} else {
 				t.Logf("the heap grew by %d MiB with %d of %d events in flight", grown>>20, inFlight(), total)
 			}
-			g.open()
-			arrive(t, g.topic, total)
+			d.gate.open()
+			arrive(t, d.topic, total)
 			i.stop()
 		})
 	}

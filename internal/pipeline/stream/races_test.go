@@ -4,71 +4,30 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
-// hold is a place where a test stops an instance once.
-type hold struct {
-	reached, resume chan struct{}
-	once            sync.Once
-}
-
-func newHold() *hold { return &hold{reached: make(chan struct{}), resume: make(chan struct{})} }
-
-// here waits, the first time, until the test closes resume.
-func (h *hold) here() {
-	h.once.Do(func() {
-		close(h.reached)
-		<-h.resume
-	})
-}
-
-// await returns once the instance is there. The test that ends early lets it go.
-func (h *hold) await(t *testing.T) {
-	t.Helper()
-	t.Cleanup(sync.OnceFunc(func() {
-		select {
-		case <-h.resume:
-		default:
-			close(h.resume)
-		}
-	}))
-	eventually(t, "the instance to be where it is held", func() bool {
-		select {
-		case <-h.reached:
-			return true
-		default:
-			return false
-		}
-	})
-}
-
-// heldStore is one instance's way to a store. It may be held before it loads,
-// with what it loaded, and before it saves.
+// heldStore is one instance's way to a store, with doors before it loads, before
+// it goes on with what it loaded, and before it saves. Nothing but the test opens
+// them.
 type heldStore struct {
 	checkpoint.Store
-	load, loaded, save *hold
+	load, loaded, save door
 }
 
-func (s heldStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
-	if s.load != nil {
-		s.load.here()
-	}
+func (s *heldStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
+	stay := context.WithoutCancel(ctx)
+	_ = s.load.pass(stay)
 	cp, ok, err := s.Store.Load(ctx)
-	if s.loaded != nil {
-		s.loaded.here()
-	}
+	_ = s.loaded.pass(stay)
 	return cp, ok, err
 }
 
-func (s heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	if s.save != nil {
-		s.save.here()
-	}
+func (s *heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	_ = s.save.pass(context.WithoutCancel(ctx))
 	return s.Store.Save(ctx, cp)
 }
 
@@ -76,11 +35,12 @@ func (s heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 // created the slot in between. It must not take the slot for dropped.
 func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 	d := outbox(t)
-	load := newHold()
-	spare := d.start(heldStore{Store: d.store, load: load}, &gate{topic: d.topic})
-	load.await(t)
+	held := &heldStore{Store: d.store}
+	held.load.hold()
+	spare := d.start(held, &gate{topic: d.topic})
+	held.load.reached(t)
 	other := d.run().streams()
-	close(load.resume)
+	held.load.open()
 	spare.standsBy()
 	d.publish(5, 1)
 	other.stop()
@@ -94,13 +54,14 @@ func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 func TestE2ESlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 	d := outbox(t)
 	d.run().streams().stop()
-	loaded := newHold()
-	late := d.start(heldStore{Store: d.store, loaded: loaded}, &gate{topic: d.topic})
-	loaded.await(t)
+	held := &heldStore{Store: d.store}
+	held.loaded.hold()
+	late := d.start(held, &gate{topic: d.topic})
+	held.loaded.reached(t)
 	other := d.run().streams()
 	d.publish(5, 1)
 	other.stop()
-	close(loaded.resume)
+	held.loaded.open()
 	late.streams()
 	d.publish(1, 1)
 	d.finish(late)
@@ -115,14 +76,15 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 	d := outbox(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
 	d.exec("SELECT pg_create_logical_replication_slot('" + d.opts.Slot + "', 'pgoutput')")
-	loaded := newHold()
-	late := d.start(heldStore{Store: d.store, loaded: loaded}, &gate{topic: d.topic})
-	loaded.await(t)
+	held := &heldStore{Store: d.store}
+	held.loaded.hold()
+	late := d.start(held, &gate{topic: d.topic})
+	held.loaded.reached(t)
 	other := d.start(&fakeStore{forget: true}, &gate{topic: d.topic}).streams()
 	d.publish(5, 1)
 	other.stop()
 	passed := d.confirmed()
-	close(loaded.resume)
+	held.loaded.open()
 	late.streams()
 	d.publish(1, 1)
 	d.finish(late)
@@ -174,17 +136,18 @@ func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 // knew nothing of it, has gone on.
 func TestLateFirstCheckpointDoesNotSetTheNextHolderBack(t *testing.T) {
 	d := outbox(t)
-	save := newHold()
+	held := &heldStore{Store: d.store}
+	held.save.hold()
 	p, behind := behindProxy(t, d)
-	late := behind.start(heldStore{Store: d.store, save: save}, &gate{topic: d.topic})
-	save.await(t)
+	late := behind.start(held, &gate{topic: d.topic})
+	held.save.reached(t)
 	p.Refuse(true)
 	p.Cut()
 	next := d.run().streams()
 	d.publish(5, 1)
 	next.stop()
 	taken := d.store.stored()
-	close(save.resume)
+	held.save.open()
 	eventually(t, "the late save", func() bool { return late.health.confirmed() != 0 })
 	if got := d.store.stored(); got.LSN < taken.LSN {
 		t.Errorf("the checkpoint went from %s to %s", taken.LSN, got.LSN)

@@ -100,12 +100,7 @@ func (d *database) pastNow(i *instance) {
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
 	eventually(d.t, "the confirmed position to go on", func() bool {
 		d.exec(`SELECT pg_logical_emit_message(false, 'filler', repeat('x', 400000))`)
-		select {
-		case <-i.done:
-			return true
-		default:
-			return d.confirmed() >= end
-		}
+		return i.ended() || d.confirmed() >= end
 	})
 }
 

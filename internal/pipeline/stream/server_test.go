@@ -1,12 +1,9 @@
 package stream
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,24 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
-
-// Failure modes 1 and 2.
-func TestE2EServerRestarts(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	d := newDatabase(t, server.NewDatabase(t))
-	i := d.run().streams()
-	for _, mode := range []pgtest.Mode{pgtest.Immediate, pgtest.Fast} {
-		d.insert(20, 3)
-		server.Restart(t, mode)
-		d.connect()
-		d.publish(20, 3)
-	}
-	d.finish(i)
-}
 
 // Failure mode 4: a fast shutdown waits for a walsender whose client replies but
 // cannot confirm, so the connector must leave.
@@ -65,75 +47,7 @@ func TestE2EFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 	}
 }
 
-// Failure mode 4, of a server whose messages are not English.
-func TestE2EFastShutdownInAnotherLanguage(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	d := newDatabase(t, server.NewDatabase(t))
-	u := mustParse(t, d.url)
-	u.Host = translated(t, u.Host)
-	u.RawQuery = "sslmode=disable"
-	d.opts.URL = u.String()
-
-	i := d.run().streams()
-	d.gate.hold()
-	d.insert(1, 1)
-	d.gate.waits(t)
-	server.Stop(t, pgtest.Fast) // it fails if the server waits without end
-	server.Resume(t)
-	d.gate.open()
-	d.arrive()
-	d.finish(i)
-}
-
-// translated forwards connections to the server at target, replaces the words
-// of its messages, and returns the address.
-func translated(t *testing.T, target string) string {
-	t.Helper()
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	var running sync.WaitGroup
-	t.Cleanup(func() {
-		_ = listener.Close()
-		running.Wait()
-	})
-	running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			running.Go(func() { translate(server, client, func(b []byte) []byte { return b }) })
-			running.Go(func() { translate(client, server, inOtherWords) })
-		}
-	})
-	return listener.Addr().String()
-}
-
-// inOtherWords leaves the length as it is, which is part of the protocol.
-func inOtherWords(b []byte) []byte {
-	return bytes.ReplaceAll(b, []byte("shutting down"), []byte("no more today"))
-}
-
-func translate(to io.WriteCloser, from io.ReadCloser, words func([]byte) []byte) {
-	defer to.Close()
-	defer from.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		if _, err := to.Write(words(buf[:n])); err != nil {
-			return
-		}
-	}
-}
-
+// Failure modes 4 and 51: of a server whose messages are not English.
 func TestStopping(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	unavailable := catalog.Classify(&pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"})
@@ -203,24 +117,13 @@ func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 // unavailable is the address of a server that takes no connections now.
 func unavailable(t *testing.T) string {
 	t.Helper()
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	var running sync.WaitGroup
-	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
-	running.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			backend := pgproto3.NewBackend(conn, conn)
-			if _, err := backend.ReceiveStartupMessage(); err == nil {
-				backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P03", Message: "the database system is not accepting connections"})
-				_ = backend.Flush()
-			}
-			_ = conn.Close()
+	return testserver.Serve(t, func(conn net.Conn) {
+		backend := pgproto3.NewBackend(conn, conn)
+		if _, err := backend.ReceiveStartupMessage(); err == nil {
+			backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P03", Message: "the database system is not accepting connections"})
+			_ = backend.Flush()
 		}
 	})
-	return listener.Addr().String()
 }
 
 // Failure mode 56. (Which settings do it, wal's tests ask the server.)

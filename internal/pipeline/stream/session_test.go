@@ -169,14 +169,6 @@ func TestOnlyInsertsArePublished(t *testing.T) {
 	wantOnce(t, d.topic, []string{"a", "b", "c", "d"})
 }
 
-// Failure mode 22.
-func TestWrongPasswordIsAConfigurationError(t *testing.T) {
-	d := outbox(t)
-	at := strings.LastIndex(d.url, "@")
-	d.opts.URL = d.url[:at] + "x" + d.url[at:]
-	d.run().wantEnd(failure.Config, `password authentication failed`)
-}
-
 // At boot the name service may start after us.
 func TestUnknownHostIsTriedAgain(t *testing.T) {
 	d := outbox(t)

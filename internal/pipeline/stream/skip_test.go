@@ -97,14 +97,11 @@ func TestMessageIsPassedOver(t *testing.T) {
 func (d *database) passed(s *fakeStore, commit pg.LSN) (found checkpoint.Landmark) {
 	d.t.Helper()
 	repl := must.Get(catalog.ConnectReplication(d.t.Context(), d.url))(d.t)
-	stream, err := wal.Open(d.t.Context(), repl, wal.Options{
+	stream := must.Get(wal.Open(d.t.Context(), repl, wal.Options{
 		Slot: d.opts.Slot, Publication: d.opts.Publication, Start: s.stored().LSN, Confirmed: 1,
 		StatusInterval: time.Second, LivenessTimeout: patience,
 		Messages: len(d.opts.Tables) == 0, MessagesOnly: len(d.opts.Tables) == 0,
-	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	}))(d.t)
 	defer func() { _ = stream.Close(d.t.Context()) }()
 	for found.Commit != commit {
 		msg := must.Get(stream.Next(d.t.Context()))(d.t)

@@ -92,12 +92,7 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 			d.insert(1, 1)
 			eventually(t, "the end of the spare", func() bool {
 				d.insert(1, 1) // the slot moves on
-				select {
-				case <-spare.done:
-					return true
-				default:
-					return false
-				}
+				return spare.ended()
 			})
 			spare.wantEnd(failure.Config, "another instance, connected from .*, reads slot .* and saves its checkpoints where this one, on .*, does not see them")
 			arrive(t, to, len(d.ids))

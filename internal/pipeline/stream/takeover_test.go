@@ -13,37 +13,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
-// Failure modes 9 and 42.
-func TestE2ESpareStandsByAndTakesOver(t *testing.T) {
-	d := outbox(t)
-	holder := d.run().streams()
-	d.publish(5, 1)
-
-	spare := d.run().standsBy()
-	if ok, reasons := spare.health.Ready(); !ok {
-		t.Errorf("the spare is not ready: %v", reasons)
-	}
-	d.publish(5, 1)
-
-	holder.stop()
-	d.publish(5, 1)
-	d.finish(spare)
-}
-
-// Two instances find nothing and create everything at the same time.
-func TestE2ETwoFirstStartsAtOnce(t *testing.T) {
-	d := outbox(t)
-	a, b := d.run(), d.run()
-	eventually(t, "one to stream and one to stand by", func() bool {
-		return a.role() == role.Active && b.role() == role.Standby || b.role() == role.Active && a.role() == role.Standby
-	})
-	d.publish(5, 1)
-	a.stop()
-	b.streams()
-	d.publish(5, 1)
-	d.finish(b)
-}
-
 // A spare that is cut off from PostgreSQL for a moment is ready again after.
 func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 	d := outbox(t)
