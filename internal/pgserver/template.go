@@ -37,7 +37,7 @@ func openTemplate(ctx context.Context, binDir string, runAs account) (template, 
 	if err != nil {
 		return template{}, fmt.Errorf("run %s/postgres: %w", binDir, err)
 	}
-	kind := sha256.Sum256(fmt.Appendf(version, "%s %d one iteration", binDir, runAs.uid))
+	kind := sha256.Sum256(fmt.Appendf(version, "%s %d 1000 iterations", binDir, runAs.uid))
 	t := template{dir: filepath.Join(cache, fmt.Sprintf("template-%x", kind[:8]))}
 	password, err := os.ReadFile(t.passwordFile())
 	if errors.Is(err, os.ErrNotExist) {
