@@ -216,7 +216,7 @@ func absenceRemedy(cfg Options, err error) string {
 	if _, ok := errors.AsType[*unadvertised](err); ok {
 		return "give the broker advertised.listeners with an address that can be reached from here, on the listener that is in " + brokers
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+	if hungUp(err) {
 		switch {
 		case !plain:
 			return "the broker hangs up: name a listener that speaks TLS in " + brokers + ", or remove sink.kafka.tls"
@@ -236,4 +236,20 @@ func absenceRemedy(cfg Options, err error) string {
 		remedy += "; their listeners must speak TLS, as sink.kafka.tls is set"
 	}
 	return remedy
+}
+
+// hungUp reports whether a broker ended the connection. The client's error for one
+// that ended under a request has no exported name: it may be retried, and is none
+// of the network, which may time out.
+func hungUp(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, net.ErrClosed} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	_, network := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return kgo.IsRetryableBrokerErr(err) && !network
 }

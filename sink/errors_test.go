@@ -169,6 +169,12 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 	}
 }
 
+// diedUnderARequest is like the client's error of this name, which is not exported.
+type diedUnderARequest struct{}
+
+func (diedUnderARequest) Error() string   { return "the broker connection has died" }
+func (diedUnderARequest) Temporary() bool { return true }
+
 // What a remedy says follows from the error and from what we speak.
 func TestRemedyOfAbsence(t *testing.T) {
 	login := SASL{Mechanism: "PLAIN"}
@@ -177,7 +183,9 @@ func TestRemedyOfAbsence(t *testing.T) {
 		sasl   SASL
 		remedy string
 	}{
-		"a login is given, and the broker hangs up": {io.EOF, login, "or refuse the login of sink.kafka.sasl"},
+		"a login is given, and the broker hangs up":      {io.EOF, login, "or refuse the login of sink.kafka.sasl"},
+		"the connection ends under a request":            {diedUnderARequest{}, SASL{}, "the broker hangs up: it may want a login"},
+		"the broker takes nothing until a deadline ends": {context.DeadlineExceeded, SASL{}, "start a broker"},
 		"the name service is not up, or the name is wrong": {
 			fmt.Errorf("unable to dial: %w", &net.DNSError{Name: "kafka"}), login, "correct sink.kafka.brokers (kafka:9092), or wait for the name service"},
 	} {
