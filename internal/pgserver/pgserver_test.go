@@ -186,7 +186,7 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 
 func TestDirectoryInUseIsNotAbandoned(t *testing.T) {
 	ownTemp(t)
-	d, err := newDirectory(account{})
+	d, err := newDirectory(account{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

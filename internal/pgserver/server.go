@@ -38,9 +38,10 @@ type Options struct {
 	// BinDir holds initdb and postgres. Empty means what Find returns.
 	BinDir string
 	// Durable makes the server call fsync, as a real one does. Without it
-	// the data survives a crash of the server but not of the machine, and the data
-	// directory is a copy of one that initdb made for all, unless Own is set: all
-	// copies have the same system identifier and password.
+	// the data survives a crash of the server but not of the machine; it is in
+	// memory where there is room (Linux, TMPDIR not set). The data directory is a
+	// copy of one that initdb made for all, unless Own is set: all copies have the
+	// same system identifier and password.
 	Durable bool
 	Own     bool
 	// Settings are server settings (postgresql.conf), on top of
@@ -110,7 +111,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := newDirectory(runAs)
+	dir, err := newDirectory(runAs, opts.Durable)
 	if err != nil {
 		return nil, err
 	}
