@@ -110,6 +110,13 @@ func (k *kafka) createTopic(ctx context.Context, name string, partitions int) er
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
+	// The controller has it; the broker learns of it a moment later.
+	if err := await.Ready(ctx, k.process.child.Exited(), func(ctx context.Context) error {
+		_, err := k.records(ctx, name)
+		return err
+	}); err != nil {
+		return fmt.Errorf("wait for topic %s: %w", name, err)
+	}
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
-const limitName = "pg_recvlogical (discards)"
+const limitName = "pg_recvlogical"
 
 // limit is pg_recvlogical, which reads the backlog and throws it away: as fast as
 // one walsender is read.

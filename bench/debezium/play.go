@@ -38,8 +38,11 @@ func (s *stage) play(ctx context.Context, g game) (err error) {
 		s.describe(g.load, who)
 		if who.staysWarm() {
 			fmt.Printf("%s: warming up %s\n", g.load, who.name())
-			if err := g.warmUp(ctx, who); err != nil {
-				return fmt.Errorf("warm up %s: %w", who.name(), err)
+			if failed := g.warmUp(ctx, who); failed != nil {
+				if err := s.note(ctx, g.load, who.name(), 0, nil, fmt.Errorf("warm up: %w", failed)); err != nil {
+					return err
+				}
+				continue
 			}
 		}
 		turns = append(turns, turn{who.name(), func(ctx context.Context) (map[string]float64, error) { return g.take(ctx, who) }})

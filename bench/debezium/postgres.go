@@ -61,7 +61,7 @@ func (db *postgres) create(ctx context.Context) (err error) {
 	); err != nil {
 		return err
 	}
-	return db.conn.QueryRow(ctx, `SHOW server_version`).Scan(&db.version)
+	return db.conn.QueryRow(ctx, `SELECT split_part(current_setting('server_version'), ' ', 1)`).Scan(&db.version)
 }
 
 func (db *postgres) exec(ctx context.Context, statements ...string) error {

@@ -20,7 +20,7 @@ func (r *Report) Loads() []string {
 	return loads
 }
 
-// Subjects are those measured under the load, in the order of the first round.
+// Subjects are those measured under the load, in the order of their first.
 func (r *Report) Subjects(load string) []string {
 	var subjects []string
 	for _, m := range r.Measurements {
@@ -28,7 +28,6 @@ func (r *Report) Subjects(load string) []string {
 			subjects = append(subjects, m.Subject)
 		}
 	}
-	slices.Sort(subjects) // the order of a round is another in each
 	return subjects
 }
 
