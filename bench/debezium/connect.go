@@ -130,7 +130,7 @@ func (w *worker) failed(ctx context.Context, name string) error {
 	}
 	for _, s := range append(status.Tasks, status.Connector) {
 		if s.State == "FAILED" {
-			return fmt.Errorf("connector %s has failed: %s", name, s.Trace)
+			return fmt.Errorf("connector %s has failed: %s", name, withoutFrames(s.Trace))
 		}
 	}
 	return nil

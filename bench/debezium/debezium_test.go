@@ -82,6 +82,13 @@ func TestMemoryIsThatOfTheLine(t *testing.T) {
 	}
 }
 
+func TestFailureKeepsTheReasons(t *testing.T) {
+	const trace = "ERROR it failed\njava.lang.Error: a\n\tat io.A.b(A.java:1) ~[?]\n\t... 3 more\nCaused by: b\n\tat io.B.c(B.java:2)\n"
+	if got, want := withoutFrames(trace), "ERROR it failed\njava.lang.Error: a\nCaused by: b\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestUsageGrows(t *testing.T) {
 	before, err := measure(os.Getpid())
 	if err != nil {

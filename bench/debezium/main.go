@@ -84,7 +84,7 @@ func start(ctx context.Context) error {
 	flag.IntVar(&o.payload, "payload", 490, "bytes of payload; a row is about 100 more")
 	flag.IntVar(&o.rows, "rows", 200_000, "drain: rows")
 	flag.IntVar(&o.perTx, "per-tx", 10, "drain: rows per transaction")
-	flag.IntVar(&o.warmDrains, "warm-drains", 2, "drain: those of the warm JVM that do not count")
+	flag.IntVar(&o.warmDrains, "warm-drains", 3, "drain: those of the warm JVM that do not count")
 	flag.Var(&o.rates, "rates", "steady: commits of one row per second; several with commas")
 	flag.DurationVar(&o.window, "window", 30*time.Second, "steady: the time that counts")
 	flag.DurationVar(&o.settle, "settle", 5*time.Second, "steady and idle: the time before, which does not")

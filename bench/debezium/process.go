@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -62,7 +63,19 @@ func (p *process) explain(err error) error {
 	if len(text) == 0 {
 		return fmt.Errorf("%w; it printed nothing", err)
 	}
-	return fmt.Errorf("%w; it printed last:\n%s", err, child.LastLines(string(text)))
+	return fmt.Errorf("%w; it printed last:\n%s", err, child.LastLines(withoutFrames(string(text))))
+}
+
+// withoutFrames drops the lines of a Java stack trace that name a method: those
+// that tell the reason are before and between them.
+func withoutFrames(text string) string {
+	var kept []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "\tat ") && !strings.HasPrefix(line, "\t... ") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
 }
 
 // stop ends the process and all of its group: gently at first.
