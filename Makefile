@@ -102,6 +102,10 @@ bench: ## throughput against pg_recvlogical's, the server's limit
 bench-retention: ## what deleting published rows costs those who wait for events (8 minutes)
 	@go run -buildvcs=false ./bench/retention $(ARGS)
 
+.PHONY: bench-debezium
+bench-debezium: postgres ## against Debezium on Kafka Connect, with a real broker (15 minutes; needs Java 17, Maven); ARGS="-rounds 1 -rows 20000"
+	@go run -buildvcs=false ./bench/debezium $(ARGS)
+
 .PHONY: bench-idempotency
 bench-idempotency: ## what each store of the idempotency library costs, against its bare client
 	@go run -buildvcs=false ./bench/idempotency $(ARGS)

@@ -11,13 +11,7 @@ version=2.6.1
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cdc-outbox
 jars=$cache/dynamodb-local-$version
 here=$(cd "$(dirname "$0")" && pwd)
-
-need() {
-	command -v "$1" >/dev/null || {
-		echo "dynamodb.sh: $1 is not installed ($2)" >&2
-		exit 1
-	}
-}
+. "$here/jars.sh"
 
 # SQLite's native library is not published for Linux on other processors.
 need_platform() {
@@ -30,28 +24,10 @@ need_platform() {
 	esac
 }
 
-# Downloads into a directory beside the final one, so that jars are there whole
-# or not at all.
 fetch() {
 	need java "Debian: apt install openjdk-17-jre-headless"
 	need_platform
-	if [ ! -d "$jars" ]; then
-		need mvn "Debian: apt install maven"
-		echo "downloading DynamoDB Local $version from Maven Central into $jars" >&2
-		mkdir -p "$cache"
-		work=$(mktemp -d "$cache/dynamodb-XXXXXX")
-		trap 'rm -rf "$work"' EXIT
-		trap 'exit 1' HUP INT TERM # which alone would not run the above
-		again=2 # a repository may be out of reach for a moment
-		until mvn --batch-mode --quiet -Dstyle.color=never --file "$here/dynamodb-pom.xml" -Ddynamodb.version="$version" \
-			dependency:copy-dependencies -DoutputDirectory="$work/jars" </dev/null >&2; do
-			[ "$again" -gt 0 ] || exit 1
-			again=$((again - 1))
-			sleep 5
-		done
-		mv "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ] # or another process was faster
-	fi
-	echo "$jars"
+	fetch_jars "DynamoDB Local $version" "$jars" --file "$here/dynamodb-pom.xml" -Ddynamodb.version="$version"
 }
 
 # Listens on every address, as DynamoDB Local has no setting for it.

@@ -6,6 +6,8 @@
 #                                             its data in DIR and has its controller on PORT2;
 #                                             KEY=VALUE are broker settings
 #
+# KAFKA_JVM are the options of the broker's JVM: those by default start it fast.
+#
 # Needs Java 17 and, for fetch, Maven.
 set -eu
 
@@ -13,40 +15,17 @@ version=4.1.1
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cdc-outbox
 jars=$cache/kafka-$version
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/jars.sh"
 
-need() {
-	command -v "$1" >/dev/null || {
-		echo "kafka.sh: $1 is not installed ($2)" >&2
-		exit 1
-	}
-}
-
-# Downloads into a directory beside the final one, so that jars are there whole
-# or not at all.
 fetch() {
-	if [ ! -d "$jars" ]; then
-		need mvn "Debian: apt install maven"
-		echo "downloading Apache Kafka $version from Maven Central into $jars" >&2
-		mkdir -p "$cache"
-		work=$(mktemp -d "$cache/kafka-XXXXXX")
-		trap 'rm -rf "$work"' EXIT
-		trap 'exit 1' HUP INT TERM # which alone would not run the above
-		again=2 # a repository may be out of reach for a moment
-		until mvn --batch-mode --quiet --file "$here/kafka-pom.xml" -Dkafka.version="$version" \
-			dependency:copy-dependencies -DoutputDirectory="$work/jars" </dev/null >&2; do
-			[ "$again" -gt 0 ] || exit 1
-			again=$((again - 1))
-			sleep 5
-		done
-		mv "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ] # or another process was faster
-	fi
-	echo "$jars"
+	fetch_jars "Apache Kafka $version" "$jars" --file "$here/kafka-pom.xml" -Dkafka.version="$version"
 }
 
 java_kafka() {
 	main=$1
 	shift
-	exec java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+	# shellcheck disable=SC2086 # they are several
+	exec java ${KAFKA_JVM:--Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1} \
 		-Dlog4j2.configurationFile="$here/kafka-log4j2.yaml" -cp "$jars/*" "$main" "$@"
 }
 
@@ -89,7 +68,7 @@ run)
 	run "$@"
 	;;
 *)
-	sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The names of Debezium's subjects.
+const (
+	warmName    = "Debezium, warm"
+	coldName    = "Debezium, cold"
+	tunedName   = "Debezium, tuned"
+	defaultName = "Debezium, defaults"
+)
+
+// debezium is the connector on Kafka Connect. A warm one keeps its JVM from run
+// to run, in which each run is a new connector: what the JVM compiled, it has.
+type debezium struct {
+	title     string
+	dir, heap string
+	worker    properties
+	connector properties // beside the connection
+	db        *postgres
+	kafka     *kafka
+	warm      *worker // nil before the first run
+	keep      bool    // whether there is a warm one
+}
+
+func (s *debezium) name() string { return s.title }
+
+func (s *debezium) staysWarm() bool { return s.keep }
+
+func (s *debezium) configuration(t task) properties {
+	return connection(s.db, t).with(s.connector)
+}
+
+func (s *debezium) start(ctx context.Context, t task) (running, error) {
+	if s.keep {
+		return s.startWarm(ctx, t)
+	}
+	began := time.Now()
+	w, err := startWorker(s.dir, s.heap, standalone(s.kafka).with(s.worker), s.configuration(t))
+	if err != nil {
+		return nil, err
+	}
+	return cold{own{w.process, began}, w, t.topic}, nil
+}
+
+// startWarm starts a connector in the worker that is there.
+func (s *debezium) startWarm(ctx context.Context, t task) (running, error) {
+	if s.warm == nil {
+		w, err := startWorker(s.dir, s.heap, standalone(s.kafka).with(s.worker))
+		if err != nil {
+			return nil, err
+		}
+		s.warm = w
+	}
+	if err := s.warm.ready(ctx); err != nil {
+		return nil, err
+	}
+	used, err := measure(s.warm.process.pid)
+	if err != nil {
+		return nil, err
+	}
+	c := connector{worker: s.warm, title: t.topic, at: time.Now(), used: used}
+	if err := s.warm.put(ctx, c.title, s.configuration(t)); err != nil {
+		return nil, s.warm.explain(fmt.Errorf("create the connector: %w", err))
+	}
+	return c, nil
+}
+
+func (s *debezium) close() error {
+	if s.warm == nil {
+		return nil
+	}
+	w := s.warm
+	s.warm = nil
+	return w.stop()
+}
+
+// cold is a connector that its worker started with.
+type cold struct {
+	own
+	worker *worker
+	title  string
+}
+
+// alive implements running. REST is not asked before it listens.
+func (c cold) alive(ctx context.Context) error {
+	if err := c.err(); err != nil {
+		return err
+	}
+	err := c.worker.failed(ctx, c.title)
+	if errors.Is(err, errRefused) {
+		return nil
+	}
+	return err
+}
+
+// connector is one of several that a warm worker has, one after the other.
+type connector struct {
+	worker *worker
+	title  string
+	at     time.Time
+	used   usage
+}
+
+func (c connector) pid() int                        { return c.worker.process.pid }
+func (c connector) began() (time.Time, usage)       { return c.at, c.used }
+func (c connector) alive(ctx context.Context) error { return c.worker.failed(ctx, c.title) }
+func (c connector) explain(err error) error         { return c.worker.explain(err) }
+func (c connector) stop() error                     { return c.worker.remove(c.title) }

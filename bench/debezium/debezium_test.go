@@ -1,0 +1,130 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRateIsOfWhatArrivedInTheTime(t *testing.T) {
+	first := time.UnixMilli(1000)
+	for _, c := range []struct {
+		a    arrival
+		n    int64
+		want float64
+	}{
+		{arrival{first, first.Add(2 * time.Second), 100}, 1100, 500},
+		{arrival{first, first, 10}, 10, 0}, // all at once: nobody knows
+	} {
+		if got := c.a.rate(c.n); got != c.want {
+			t.Errorf("%+v of %d: %v, want %v", c.a, c.n, got, c.want)
+		}
+	}
+}
+
+func TestJournal(t *testing.T) {
+	j := newJournal(7, 3)
+	for range 3 {
+		if _, ok := j.take(); !ok {
+			t.Fatal("no room")
+		}
+	}
+	if _, ok := j.take(); ok {
+		t.Error("room for four events of three")
+	}
+	for number, at := range []int64{1000, 2000, 3000} {
+		j.commits[number].Store(at)
+	}
+	for number, at := range []int64{1500, 1900} { // the second one before its commit's answer
+		if err := j.received(j.id(int64(number)), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.received(j.id(0), 9000); err != nil { // once more
+		t.Fatal(err)
+	}
+	if n := j.missing(); n != 1 {
+		t.Errorf("%d events are missing, want 1", n)
+	}
+	if got := j.latencies(1000, 3000); len(got) != 2 || got[0] != 0 || got[1] != 500 {
+		t.Errorf("latencies %v, want 0 and 500 ns", got)
+	}
+	for _, id := range []string{"", newJournal(8, 1).id(0), j.id(3), "00000007-0000-4000-8000-zzzzzzzzzzzz"} {
+		if err := j.received(id, 1); err == nil {
+			t.Errorf("an event of no commit, %q, was received", id)
+		}
+	}
+}
+
+func TestPropertiesAreWrittenAsJavaReadsThem(t *testing.T) {
+	p := properties{"b": `back\slash`, "a": "1"}
+	if got, want := p.with(properties{"a": "2"}).String(), "a=2\nb=back\\\\slash\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if p["a"] != "1" {
+		t.Error("with changes what it copies")
+	}
+}
+
+func TestMemoryIsThatOfTheLine(t *testing.T) {
+	status := []byte("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t  2048 kB\nVmRSS:\t  1536 kB\n")
+	for name, want := range map[string]float64{"VmHWM": 2, "VmRSS": 1.5} {
+		if got, err := memory(status, name); err != nil || got != want {
+			t.Errorf("%s: %v MiB, %v, want %v", name, got, err, want)
+		}
+	}
+	if _, err := memory(status, "VmSwap"); err == nil {
+		t.Error("a line that is not there")
+	}
+}
+
+func TestFailureKeepsTheReasons(t *testing.T) {
+	const trace = "ERROR it failed\njava.lang.Error: a\n\tat io.A.b(A.java:1) ~[?]\n\t... 3 more\nCaused by: b\n\tat io.B.c(B.java:2)\n"
+	if got, want := withoutFrames(trace), "ERROR it failed\njava.lang.Error: a\nCaused by: b\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestUsageGrows(t *testing.T) {
+	before, err := measure(os.Getpid())
+	if err != nil {
+		t.Skip("needs Linux:", err)
+	}
+	after := before
+	for after.cpu == before.cpu { // reading it takes some
+		if after, err = measure(os.Getpid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after.cpu < before.cpu || after.rss <= 0 || after.peak < after.rss {
+		t.Errorf("used %+v, then %+v", before, after)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := options{modes: list{modeDrain}, rates: list{"10", "1000"}, rounds: 1, rows: 10, perTx: 10}
+	if err := good.check(); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*options){
+		"an unknown mode":     func(o *options) { o.modes = list{"drains"} },
+		"a rate of nothing":   func(o *options) { o.rates = list{"0"} },
+		"no rate":             func(o *options) { o.rates = list{""} },
+		"no round":            func(o *options) { o.rounds = 0 },
+		"part of transaction": func(o *options) { o.rows = 9 },
+	} {
+		bad := good
+		change(&bad)
+		if bad.check() == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	var s settings
+	if s.Set("key") == nil || s.Set("a=b=c") != nil || s.properties()["a"] != "b=c" {
+		t.Errorf("settings %v", s)
+	}
+}

@@ -1,0 +1,19 @@
+package main
+
+// describe notes how a subject is set up, for whoever doubts that it is fair.
+func (s *stage) describe(load string, who subject) {
+	shown := map[string]string{}
+	switch who := who.(type) {
+	case ours:
+		shown["-set"] = who.set.String()
+	case *debezium:
+		for _, p := range []properties{standalone(s.kafka), who.worker, who.configuration(task{"SLOT", "TOPIC"})} {
+			for key, value := range p {
+				shown[key] = value
+			}
+		}
+		delete(shown, "database.password")
+		shown["JVM"] = who.heap + " " + jvmOptions
+	}
+	s.results.Configurations[load+": "+who.name()] = shown
+}

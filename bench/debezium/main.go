@@ -1,0 +1,142 @@
+// Command debezium compares cdc-outbox with Debezium: its PostgreSQL connector
+// with the outbox event router, on Kafka Connect standalone. Both read from one
+// PostgreSQL and write to one broker of Apache Kafka, by turns in one run,
+// because the speed of a machine drifts: only neighbours are compared.
+//
+//	go run ./bench/debezium [-modes drain,steady,idle] [-rounds N] [-json FILE] …
+//
+// docs/BENCHMARKS.md says what is measured, and how it is kept fair. Linux only:
+// processor time and memory are read from the kernel. Needs Java 17 and, once,
+// Maven.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+)
+
+// The values of -modes.
+const (
+	modeDrain  = "drain"
+	modeSteady = "steady"
+	modeIdle   = "idle"
+)
+
+type options struct {
+	modes              list
+	rounds, partitions int
+	rows, perTx        int
+	payload            int
+	warmDrains         int
+	rates              list
+	window, settle     time.Duration
+	warmTraffic        time.Duration
+	idle               time.Duration
+	binary, json       string
+	heap               string
+	set, debezium      settings
+}
+
+// list is a flag of values with commas between them.
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, ",") }
+func (l *list) Set(v string) error { *l = strings.Split(v, ","); return nil }
+
+// settings are key=value pairs, each a flag.
+type settings []string
+
+func (s *settings) String() string { return strings.Join(*s, " ") }
+
+func (s *settings) Set(v string) error {
+	if !strings.Contains(v, "=") {
+		return errors.New("want key=value")
+	}
+	*s = append(*s, v)
+	return nil
+}
+
+func (s settings) properties() properties {
+	p := properties{}
+	for _, pair := range s {
+		key, value, _ := strings.Cut(pair, "=")
+		p[key] = value
+	}
+	return p
+}
+
+func main() { rig.Main("debezium", start) }
+
+func start(ctx context.Context) error {
+	o := options{modes: list{modeDrain, modeSteady, modeIdle}, rates: list{"1000"}}
+	flag.Var(&o.modes, "modes", "what to measure: drain, steady, idle")
+	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds of each mode")
+	flag.IntVar(&o.partitions, "partitions", 6, "partitions of a topic")
+	flag.IntVar(&o.payload, "payload", 490, "bytes of payload; a row is about 100 more")
+	flag.IntVar(&o.rows, "rows", 200_000, "drain: rows")
+	flag.IntVar(&o.perTx, "per-tx", 10, "drain: rows per transaction")
+	flag.IntVar(&o.warmDrains, "warm-drains", 3, "drain: those of the warm JVM that do not count")
+	flag.Var(&o.rates, "rates", "steady: commits of one row per second; several with commas")
+	flag.DurationVar(&o.window, "window", 30*time.Second, "steady: the time that counts")
+	flag.DurationVar(&o.settle, "settle", 5*time.Second, "steady and idle: the time before, which does not")
+	flag.DurationVar(&o.warmTraffic, "warm-traffic", 30*time.Second, "steady: traffic for a JVM before its first round")
+	flag.DurationVar(&o.idle, "idle", 10*time.Second, "idle: the time that counts")
+	flag.StringVar(&o.binary, "binary", "", "cdc-outbox; built from this tree when empty")
+	flag.StringVar(&o.json, "json", "", "a file for the results")
+	flag.StringVar(&o.heap, "heap", tunedHeap, "the heap of the tuned Kafka Connect")
+	flag.Var(&o.set, "set", "a key=value for cdc-outbox, repeatable")
+	flag.Var(&o.debezium, "debezium", "a key=value for the tuned Debezium, repeatable")
+	flag.Parse()
+	if err := o.check(); err != nil {
+		return err
+	}
+	return run(ctx, o)
+}
+
+func (o options) check() error {
+	for _, mode := range o.modes {
+		if !slices.Contains(list{modeDrain, modeSteady, modeIdle}, mode) {
+			return fmt.Errorf("-modes: there is no %q", mode)
+		}
+	}
+	for _, rate := range o.rates {
+		if n, err := strconv.Atoi(rate); err != nil || n < 1 {
+			return fmt.Errorf("-rates: %q is no rate", rate)
+		}
+	}
+	if o.rounds < 1 || o.perTx < 1 || o.rows < o.perTx {
+		return errors.New("want a round, and a transaction, at least")
+	}
+	return nil
+}
+
+func run(ctx context.Context, o options) (err error) {
+	binary, remove, err := rig.Connector(ctx, o.binary)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	o.binary = binary
+	s, err := newStage(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	modes := map[string]func(context.Context) error{modeDrain: s.drains, modeSteady: s.steadies, modeIdle: s.idles}
+	for _, mode := range o.modes {
+		if err := modes[mode](ctx); err != nil {
+			// What was measured before is still worth a look.
+			return errors.Join(fmt.Errorf("%s: %w", mode, err), s.report(os.Stdout))
+		}
+	}
+	return s.report(os.Stdout)
+}

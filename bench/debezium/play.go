@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// measurement measures a subject once.
+type measurement func(ctx context.Context, who subject) (map[string]float64, error)
+
+// game is what subjects are compared in.
+type game struct {
+	load     string
+	subjects []subject
+	take     measurement
+	// warmUp is done before the first round by those that stay warm.
+	warmUp func(ctx context.Context, who subject) error
+	// limit is measured beside the subjects, if it is there.
+	limit func(ctx context.Context) (map[string]float64, error)
+}
+
+// turn is one of a round.
+type turn struct {
+	name string
+	take func(ctx context.Context) (map[string]float64, error)
+}
+
+// play has the subjects take turns for all rounds. The first one of a round is
+// the last one of the next, so that none has the better place.
+func (s *stage) play(ctx context.Context, g game) (err error) {
+	var turns []turn
+	if g.limit != nil {
+		turns = append(turns, turn{limitName, g.limit})
+	}
+	for _, who := range g.subjects {
+		defer func() { err = errors.Join(err, who.close()) }()
+		s.describe(g.load, who)
+		if who.staysWarm() {
+			fmt.Printf("%s: warming up %s\n", g.load, who.name())
+			if failed := g.warmUp(ctx, who); failed != nil {
+				if err := s.note(ctx, g.load, who.name(), 0, nil, fmt.Errorf("warm up: %w", failed)); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		turns = append(turns, turn{who.name(), func(ctx context.Context) (map[string]float64, error) { return g.take(ctx, who) }})
+	}
+	for round := range s.rounds {
+		for n := range turns {
+			now := turns[(n+round)%len(turns)]
+			values, failed := now.take(ctx)
+			if err := s.note(ctx, g.load, now.name, round+1, values, failed); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// on starts the subject on a task of its own, measures and stops it. prepare
+// makes the slot.
+func (s *stage) on(ctx context.Context, who subject, prepare func(context.Context, task) error,
+	take func(context.Context, task, running) (map[string]float64, error),
+) (values map[string]float64, err error) {
+	t, err := s.nextTask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepare(ctx, t); err != nil {
+		return nil, fmt.Errorf("make slot %s: %w", t.slot, err)
+	}
+	defer func() { err = errors.Join(err, s.finish(t)) }()
+	r, err := who.start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	values, err = take(ctx, t, r)
+	return values, errors.Join(r.explain(err), r.stop())
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+)
+
+const (
+	// slack is for which a traffic may last longer than it is to.
+	slack = time.Minute
+	// warmRate is the least rate at which a JVM is warmed up: ten events per
+	// second compile nothing.
+	warmRate = 1000
+)
+
+// steadies measures what each subject costs, and how late events are, while
+// rows are committed one by one.
+func (s *stage) steadies(ctx context.Context) error {
+	for _, text := range s.rates {
+		rate, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
+		err = s.play(ctx, game{
+			load:     fmt.Sprintf("steady, %d commits/s of one row of %d+100 bytes", rate, s.payload),
+			subjects: []subject{s.ours(), s.tuned(warmName, forLatency, true), s.untuned(true)},
+			take: func(ctx context.Context, who subject) (map[string]float64, error) {
+				return s.steadyOn(ctx, who, rate, s.settle, s.window)
+			},
+			warmUp: func(ctx context.Context, who subject) error {
+				_, err := s.steadyOn(ctx, who, max(rate, warmRate), s.warmTraffic, time.Second)
+				return err
+			},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) steadyOn(ctx context.Context, who subject, rate int, settle, window time.Duration) (map[string]float64, error) {
+	return s.on(ctx, who, s.newSlot, func(ctx context.Context, t task, r running) (map[string]float64, error) {
+		return s.steady(ctx, t, r, rate, settle, window)
+	})
+}
+
+func (s *stage) newSlot(ctx context.Context, t task) error { return s.db.createSlot(ctx, t.slot) }
+
+// steady measures for a window, after the traffic has settled.
+func (s *stage) steady(ctx context.Context, t task, r running, rate int, settle, window time.Duration) (values map[string]float64, err error) {
+	if err := s.db.awaitActive(ctx, t.slot, true, r.alive); err != nil {
+		return nil, err
+	}
+	log := newJournal(s.topics, int((settle+window+slack).Seconds()*float64(rate)))
+	c, err := startConsumer(ctx, s.kafka, t.topic, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	writers := startTraffic(ctx, s.db.url, s.payload, rate, log)
+	defer func() { err = errors.Join(err, writers.end()) }()
+
+	if err := backoff.Sleep(ctx, settle); err != nil {
+		return nil, err
+	}
+	before, from, err := snapshot(r, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := backoff.Sleep(ctx, window); err != nil {
+		return nil, err
+	}
+	after, to, err := snapshot(r, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(writers.end(), awaitAll(ctx, log, r)); err != nil {
+		return nil, err
+	}
+	late := log.latencies(from, to)
+	return map[string]float64{
+		metricRate: float64(len(late)) / time.Duration(to-from).Seconds(),
+		metricCPU:  micros(after.cpu-before.cpu) / float64(max(1, len(late))),
+		metricPeak: after.peak,
+		metricP50:  millis(figures.Percentile(late, 50)),
+		metricP99:  millis(figures.Percentile(late, 99)),
+		metricP999: millis(figures.Percentile(late, 99.9)),
+	}, nil
+}
+
+// snapshot is what the subject has used, and when.
+func snapshot(r running, log *journal) (usage, int64, error) {
+	u, err := measure(r.pid())
+	return u, log.now(), err
+}
+
+// awaitAll returns when every event that was committed was received.
+func awaitAll(ctx context.Context, log *journal, r running) error {
+	for began := time.Now(); ; {
+		missing := log.missing()
+		if missing == 0 {
+			return nil
+		}
+		if err := r.alive(ctx); err != nil {
+			return err
+		}
+		if time.Since(began) > stalled {
+			return fmt.Errorf("%d events were not received %s after the last commit", missing, stalled)
+		}
+		if err := backoff.Sleep(ctx, looking); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+)
+
+// traffic is writers that commit one row at a time, at a rate in all.
+type traffic struct {
+	log     *journal
+	url     string
+	payload string
+	every   time.Duration // between two commits of a writer
+
+	stop    context.CancelFunc
+	writing sync.WaitGroup
+	failed  chan error // capacity: all writers
+}
+
+// startTraffic starts the writers, which keep the pace until stopped.
+func startTraffic(ctx context.Context, url string, payload, rate int, log *journal) *traffic {
+	writers := min(max(rate/60, 2), 64) // a commit waits for the disk
+	ctx, stop := context.WithCancel(ctx)
+	t := &traffic{
+		log: log, url: url, stop: stop, failed: make(chan error, writers),
+		payload: fmt.Sprintf(`{"note": "%s"}`, strings.Repeat("0123456789abcdef", payload/16)),
+		every:   time.Duration(writers) * time.Second / time.Duration(rate),
+	}
+	began := time.Now()
+	for n := range writers {
+		t.writing.Go(func() {
+			if err := t.write(ctx, began.Add(t.every*time.Duration(n)/time.Duration(writers))); err != nil {
+				t.failed <- fmt.Errorf("writer %d: %w", n, err)
+			}
+		})
+	}
+	return t
+}
+
+// end stops the writers, and tells why one of them stopped before.
+func (t *traffic) end() error {
+	t.stop()
+	t.writing.Wait()
+	select {
+	case err := <-t.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// write commits at the writer's share of the rate. What is late is made up for.
+func (t *traffic) write(ctx context.Context, due time.Time) error {
+	conn, err := pgx.Connect(ctx, t.url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	for backoff.Sleep(ctx, time.Until(due)) == nil {
+		number, ok := t.log.take()
+		if !ok {
+			return errors.New("the traffic lasts longer than it was to")
+		}
+		// One that has begun ends, so that its outcome is known.
+		_, err := conn.Exec(context.WithoutCancel(ctx),
+			`INSERT INTO outbox VALUES ($1, 'order', $2, 'OrderPlaced', $3)`,
+			t.log.id(number), fmt.Sprint(number%10_000), t.payload)
+		if err != nil {
+			return err
+		}
+		t.log.committed(number)
+		due = due.Add(t.every)
+	}
+	return nil
+}

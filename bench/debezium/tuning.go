@@ -1,0 +1,98 @@
+package main
+
+import (
+	"net/url"
+)
+
+// How Debezium is set up. What each setting rests on:
+//
+//   - Debezium's reference, "PostgreSQL connector", https://debezium.io/documentation/reference/stable/connectors/postgresql.html:
+//     plugin.name=pgoutput, which needs nothing to be installed; a slot and a
+//     publication of its own, the publication made beforehand;
+//     snapshot.mode=no_data streams from where the slot begins, when no offset is
+//     stored; max.queue.size larger than max.batch.size (both four times the
+//     defaults of 8192 and 2048, which is also what guides for high volumes give);
+//     poll.interval.ms is how long a batch waits for more events where it is not
+//     full, thus most of the latency; statistics.metrics.enabled and
+//     extended.headers.enabled only add work.
+//   - "Outbox Event Router", …/transformations/outbox-event-router.html: the only
+//     transformation, with its defaults except for the name of the topic; a jsonb
+//     payload goes out as the text that it is with StringConverter, as ours does.
+//   - Kafka's reference, "Producer Configs", and Confluent's and Red Hat's guides
+//     ("How to Tune Kafka Connect Source Connectors to Optimize Throughput";
+//     "Handling high volumes of messages"): larger batch.size, linger.ms, a
+//     compression, and max.request.size and buffer.memory to match, for
+//     throughput; linger.ms=0 for latency. Compression is the one that we use by
+//     default. acks=all is Connect's default and ours.
+//   - Kafka's reference, "Connect Configs": plugin.discovery=service_load starts
+//     a worker without looking through all its jars.
+
+// connection is what cannot be left out.
+func connection(db *postgres, t task) properties {
+	u, _ := url.Parse(db.url) // pgserver made it
+	password, _ := u.User.Password()
+	return properties{
+		"name":              t.topic,
+		"connector.class":   "io.debezium.connector.postgresql.PostgresConnector",
+		"tasks.max":         "1",
+		"plugin.name":       "pgoutput",
+		"database.hostname": u.Hostname(),
+		"database.port":     u.Port(),
+		"database.user":     u.User.Username(),
+		"database.password": password,
+		"database.dbname":   "postgres",
+		"topic.prefix":      t.topic,
+		"slot.name":         t.slot,
+		"publication.name":  publication,
+
+		"publication.autocreate.mode": "disabled",
+		"table.include.list":          "public.outbox",
+		"snapshot.mode":               "no_data",
+		"tombstones.on.delete":        "false",
+
+		"key.converter":   "org.apache.kafka.connect.storage.StringConverter",
+		"value.converter": "org.apache.kafka.connect.storage.StringConverter",
+
+		"transforms":             "outbox",
+		"transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+		"transforms.outbox.route.topic.replacement": t.topic,
+	}
+}
+
+// tuned is for both: throughput and latency.
+var tuned = properties{
+	"max.batch.size":             "8192",
+	"max.queue.size":             "32768",
+	"statistics.metrics.enabled": "false",
+	"extended.headers.enabled":   "false",
+
+	"producer.override.compression.type": "snappy",
+	"producer.override.batch.size":       "262144",
+	"producer.override.max.request.size": "4194304",
+	"producer.override.buffer.memory":    "67108864",
+}
+
+// The two ends that a user tunes for: we measure each with its own.
+var (
+	forThroughput = properties{"poll.interval.ms": "100", "producer.override.linger.ms": "5"}
+	forLatency    = properties{"poll.interval.ms": "5", "producer.override.linger.ms": "0"}
+)
+
+// standalone is a worker's configuration.
+func standalone(k *kafka) properties {
+	return properties{
+		"bootstrap.servers": k.addr,
+		"key.converter":     "org.apache.kafka.connect.storage.StringConverter",
+		"value.converter":   "org.apache.kafka.connect.storage.StringConverter",
+	}
+}
+
+var tunedWorker = properties{"plugin.discovery": "service_load"}
+
+// tunedHeap has room for twenty times what the queue holds; more costs resident
+// memory, less costs processor time in collections. The default is that of
+// Kafka's connect-standalone.sh.
+const (
+	tunedHeap   = "-Xms1g -Xmx1g"
+	defaultHeap = "-Xms256M -Xmx2G"
+)

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// usage is what a process has used up to now.
+type usage struct {
+	cpu       time.Duration // user and system, of all its threads
+	rss, peak float64       // resident memory now and the most of it, MiB
+}
+
+// measure reads a process's usage from Linux: the clock of its processor time
+// (clock_getcpuclockid(3)), which counts nanoseconds, and /proc.
+func measure(pid int) (usage, error) {
+	var u usage
+	var ts unix.Timespec
+	const scheduled = 2 // CPUCLOCK_SCHED
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &ts); err != nil {
+		return u, fmt.Errorf("processor time of process %d: %w", pid, err)
+	}
+	u.cpu = time.Duration(ts.Nano())
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return u, err
+	}
+	if u.rss, err = memory(status, "VmRSS"); err != nil {
+		return u, err
+	}
+	u.peak, err = memory(status, "VmHWM")
+	return u, err
+}
+
+// memory is a line of /proc/PID/status, in MiB.
+func memory(status []byte, name string) (float64, error) {
+	_, rest, ok := bytes.Cut(status, []byte("\n"+name+":"))
+	fields := bytes.Fields(rest)
+	if !ok || len(fields) < 2 || string(fields[1]) != "kB" {
+		return 0, fmt.Errorf("/proc has no %s", name)
+	}
+	kib, err := strconv.ParseFloat(string(fields[0]), 64)
+	return kib / 1024, err
+}

@@ -1,0 +1,75 @@
+// Package figures holds what a benchmark measured: it goes to a file as JSON,
+// and as a table to people.
+//
+// Non-goals: measuring, judging.
+package figures
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Report is all of one run.
+type Report struct {
+	Benchmark string            `json:"benchmark"`
+	Began     time.Time         `json:"began"`
+	Seconds   float64           `json:"seconds"`  // that the run took
+	Machine   string            `json:"machine"`  // processors and system
+	Versions  map[string]string `json:"versions"` // of each program
+	Settings  map[string]string `json:"settings"` // the flags, with their defaults
+	// Configurations are how each subject was set up.
+	Configurations map[string]map[string]string `json:"configurations,omitempty"`
+	// Metrics are in the order of columns.
+	Metrics      []Metric      `json:"metrics"`
+	Measurements []Measurement `json:"measurements"`
+	Failures     []Failure     `json:"failures,omitempty"`
+}
+
+// Metric explains a name in Values.
+type Metric struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	Unit  string `json:"unit"`
+	// Better is "more" or "less".
+	Better string `json:"better"`
+}
+
+// Measurement is what one subject did under one load in one round.
+type Measurement struct {
+	Load    string             `json:"load"`    // "steady, 1000 events/s"
+	Subject string             `json:"subject"` // "Debezium, warm"
+	Round   int                `json:"round"`   // from 1
+	Values  map[string]float64 `json:"values"`
+}
+
+// Failure is a measurement that there is none of.
+type Failure struct {
+	Load    string `json:"load"`
+	Subject string `json:"subject"`
+	Round   int    `json:"round"`
+	Error   string `json:"error"` // with the last lines that the subject printed
+}
+
+// Write writes the report as JSON to the file.
+func (r *Report) Write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// Read reads what Write wrote.
+func Read(path string) (*Report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &r, nil
+}

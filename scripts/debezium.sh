@@ -1,0 +1,54 @@
+#!/bin/sh
+# Debezium's PostgreSQL connector on Kafka Connect standalone, from Maven
+# Central's jars.
+#
+#   debezium.sh fetch                     downloads both once; prints their names and versions
+#   debezium.sh run WORKER [CONNECTOR…]   runs a worker with the properties file WORKER, and the
+#                                         connectors of the files, until SIGTERM; the properties
+#                                         need no plugin.path
+#
+# CONNECT_JVM are the options of the worker's JVM: those by default are what
+# Kafka's own connect-standalone.sh sets.
+#
+# Needs Java 17 and, for fetch, Maven.
+set -eu
+
+connect=4.3.1 # what Debezium is built with
+debezium=3.7.0.Final
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/cdc-outbox
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/jars.sh"
+
+# A plugin is a directory of jars in one of Connect's plugin.path.
+plugins=$cache/debezium-$debezium
+
+fetch() {
+	fetch_jars "Kafka Connect $connect" "$cache/connect-$connect" \
+		--file "$here/connect-pom.xml" -Dconnect.version="$connect" >/dev/null
+	fetch_jars "Debezium $debezium" "$plugins/jars" \
+		--file "$here/debezium-pom.xml" -Ddebezium.version="$debezium" >/dev/null
+	echo "Debezium $debezium on Kafka Connect $connect"
+}
+
+run() {
+	need java "Debian: apt install openjdk-17-jre-headless"
+	fetch >/dev/null
+	echo "plugin.path=$plugins" >>"$1"
+	# shellcheck disable=SC2086 # they are several
+	exec java ${CONNECT_JVM:--Xms256M -Xmx2G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 \
+		-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true} \
+		-Dlog4j2.configurationFile="$here/kafka-log4j2.yaml" \
+		-cp "$cache/connect-$connect/*" org.apache.kafka.connect.cli.ConnectStandalone "$@"
+}
+
+case "${1:-}" in
+fetch) fetch ;;
+run)
+	shift
+	run "$@"
+	;;
+*)
+	sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+	;;
+esac
