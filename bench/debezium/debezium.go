@@ -11,7 +11,8 @@ import (
 const (
 	warmName    = "Debezium, warm"
 	coldName    = "Debezium, cold"
-	tunedName   = "Debezium, tuned"
+	poll1Name   = "Debezium, poll 1ms"
+	poll10Name  = "Debezium, poll 10ms"
 	defaultName = "Debezium, defaults"
 )
 

@@ -68,6 +68,7 @@ func (s *stage) drain(ctx context.Context, t task, r running, b backlog) (map[st
 		metricCPU:   micros(now.cpu-used.cpu) / float64(b.events),
 		metricPeak:  now.peak,
 		metricFirst: millis(a.first.Sub(began)),
+		metricLast:  millis(a.last.Sub(began)),
 	}, nil
 }
 

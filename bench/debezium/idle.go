@@ -12,7 +12,7 @@ import (
 func (s *stage) idles(ctx context.Context) error {
 	return s.play(ctx, game{
 		load:     "start and idle",
-		subjects: []subject{s.ours(), s.tuned(tunedName, forLatency, false), s.untuned(false)},
+		subjects: []subject{s.ours(), s.tuned(poll10Name, forBoth, false), s.untuned(false)},
 		take: func(ctx context.Context, who subject) (map[string]float64, error) {
 			return s.on(ctx, who, s.slotWithRow, s.idleness)
 		},

@@ -59,6 +59,7 @@ func (s *stage) recvlogical(ctx context.Context, slot string, b backlog) (map[st
 				metricRate: float64(b.events) / took.Seconds(),
 				metricCPU:  micros(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()) / float64(b.events),
 				metricPeak: peak,
+				metricLast: millis(took),
 			}, nil
 		}
 	}

@@ -13,6 +13,7 @@ const (
 	metricCPU     = "cpu_us_per_event"
 	metricPeak    = "peak_rss_mib"
 	metricFirst   = "start_to_first_ms"
+	metricLast    = "start_to_last_ms"
 	metricP50     = "latency_p50_ms"
 	metricP99     = "latency_p99_ms"
 	metricP999    = "latency_p99_9_ms"
@@ -30,6 +31,7 @@ var metrics = []figures.Metric{
 	{Name: metricIdleCPU, Title: "idle CPU", Unit: "% of a core", Better: "less"},
 	{Name: metricIdleRSS, Title: "idle RSS", Unit: "MiB", Better: "less"},
 	{Name: metricFirst, Title: "start to first record", Unit: "ms", Better: "less"},
+	{Name: metricLast, Title: "start to last record", Unit: "ms", Better: "less"},
 }
 
 // describe is the values in one line.

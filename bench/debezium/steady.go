@@ -28,8 +28,13 @@ func (s *stage) steadies(ctx context.Context) error {
 			return err
 		}
 		err = s.play(ctx, game{
-			load:     fmt.Sprintf("steady, %d commits/s of one row of %d+100 bytes", rate, s.payload),
-			subjects: []subject{s.ours(), s.tuned(warmName, forLatency, true), s.untuned(true)},
+			load: fmt.Sprintf("steady, %d commits/s of one row of %d+100 bytes", rate, s.payload),
+			subjects: []subject{
+				s.ours(),
+				s.tuned(poll1Name, forLatency, true),
+				s.tuned(poll10Name, forBoth, true),
+				s.untuned(true),
+			},
 			take: func(ctx context.Context, who subject) (map[string]float64, error) {
 				return s.steadyOn(ctx, who, rate, s.settle, s.window)
 			},
