@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -17,8 +18,8 @@ func Silent(t testing.TB) (addr string, asked <-chan struct{}) {
 	addr = testserver.Serve(t, func(conn net.Conn) {
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			hear()
+			_, _ = io.Copy(io.Discard, conn)
 		}
-		<-t.Context().Done()
 	})
 	return addr, heard
 }

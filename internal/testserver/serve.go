@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"context"
 	"net"
 	"sync"
 	"testing"
@@ -9,7 +10,7 @@ import (
 )
 
 // Serve is the address of what does something with each connection and then
-// closes it. It ends with the test.
+// closes it. It ends with the test, which closes those that are left.
 func Serve(t testing.TB, serve func(conn net.Conn)) string {
 	t.Helper()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -21,7 +22,9 @@ func Serve(t testing.TB, serve func(conn net.Conn)) string {
 				return
 			}
 			running.Go(func() {
-				defer func() { _ = conn.Close() }()
+				end := func() { _ = conn.Close() }
+				defer end()
+				defer context.AfterFunc(t.Context(), end)()
 				serve(conn)
 			})
 		}
