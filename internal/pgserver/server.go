@@ -253,7 +253,7 @@ func initdb(ctx context.Context, binDir string, runAs account, data, password st
 		return err
 	}
 	pwfile := data + ".secret"
-	defer os.Remove(pwfile)
+	defer func() { _ = os.Remove(pwfile) }()
 	if err := errors.Join(os.WriteFile(pwfile, []byte(secret), 0o600), runAs.own(pwfile)); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestKeepWaitsLongerUntilASessionLasts(t *testing.T) {
 		one := func(context.Context) error {
 			switch len(waited) {
 			case 20:
-				time.Sleep(reset + time.Second)
+				<-time.After(reset + time.Second)
 			case 21:
 				return errFinal
 			}
