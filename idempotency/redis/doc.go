@@ -23,10 +23,11 @@
 //
 //	event                              what happens                            remedy
 //	restart without persistence        all keys are lost                       appendonly yes
-//	crash of the process,              nothing is lost
-//	  appendonly yes
-//	crash of the machine,              up to a second of writes is lost        appendfsync always, which costs
-//	  appendfsync everysec                                                       a disk write per operation
+//	crash of the process,              nothing is lost, or up to two seconds   appendfsync always, which costs
+//	  appendfsync everysec               of writes while the disk is busy        a disk write per operation
+//	                                     (redis, aof.c: flushAppendOnlyFile)
+//	crash of the machine,              up to two seconds of writes are lost    appendfsync always
+//	  appendfsync everysec
 //	start with data on disk            calls fail with LOADING until the data  wait
 //	                                   are read
 //	failover                           what the new master had not got is      min-replicas-to-write, WaitReplicas:
