@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
@@ -43,7 +44,7 @@ func median[T any](rounds []T, of func(T) float64) float64 {
 	for i, r := range rounds {
 		values[i] = of(r)
 	}
-	return rig.Median(values)
+	return figures.Median(values)
 }
 
 // measure runs both readers, the first one alternating with n.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
 // sample is what one call of each phase took in a round.
@@ -92,5 +92,5 @@ func (m measured) median(f func(sample) float64) float64 {
 	for i, s := range m.samples {
 		values[i] = f(s)
 	}
-	return rig.Median(values)
+	return figures.Median(values)
 }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
 // printCosts prints what a store costs beside its bare client.
@@ -51,7 +51,7 @@ func printWindow(out io.Writer, all []measured) {
 			faster = append(faster, float64(store.samples[n][duplicate])/float64(s[lookUp]))
 		}
 		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %.0f × |\n", store.name,
-			store.time(duplicate), m.time(duplicate), m.time(trusted), m.time(lookUp), rig.Median(faster))
+			store.time(duplicate), m.time(duplicate), m.time(trusted), m.time(lookUp), figures.Median(faster))
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
 // asked is how many times as long the latency may be with retention.
@@ -53,16 +53,16 @@ func (s *stage) report(all []phase) error {
 	verdict := s.verdict()
 
 	fmt.Printf("p99 commit to consumer, with to without: median of %d pairs %.2f %.2f, all events %s to %s = %.2f (asked: at most %.1f)\n",
-		len(ratios), rig.Median(ratios), ratios, round(percentile(pooled[1], 99)), round(percentile(pooled[0], 99)), ratio(pooled[1], pooled[0]), asked)
+		len(ratios), figures.Median(ratios), ratios, round(percentile(pooled[1], 99)), round(percentile(pooled[0], 99)), ratio(pooled[1], pooled[0]), asked)
 	fmt.Printf("p99 of the writers' transactions: median %.2f, all %s to %s\n",
-		rig.Median(commitRatios), round(percentile(pooledCommits[1], 99)), round(percentile(pooledCommits[0], 99)))
+		figures.Median(commitRatios), round(percentile(pooledCommits[1], 99)), round(percentile(pooledCommits[0], 99)))
 	fmt.Printf("largest table: %s in the first half, %s in the second, of %s written\n",
 		mebibytes(early), mebibytes(late), mebibytes(int64(verdict.Committed*(s.payload+150))))
 	fmt.Printf("checker: %s; no row went before it was received\n", verdict)
 	if err := verdict.Err(); err != nil {
 		return err
 	}
-	if r := rig.Median(ratios); r > asked {
+	if r := figures.Median(ratios); r > asked {
 		return fmt.Errorf("the p99 with retention is %.2f times that without", r)
 	}
 	const settled = 4 // pairs: the first one begins with nothing

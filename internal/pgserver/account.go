@@ -77,3 +77,11 @@ func (a account) own(path string) error {
 	}
 	return os.Chown(path, a.uid, a.gid)
 }
+
+// write creates a file that only the account, and root, can read.
+func (a account) write(path string, content []byte) error {
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return err
+	}
+	return a.own(path)
+}

@@ -70,14 +70,6 @@ func (d *directory) prepare() error {
 func (d *directory) data() string { return filepath.Join(d.path, "data") }
 func (d *directory) log() string  { return filepath.Join(d.path, "log") }
 
-// write creates a file that only the server can read.
-func (d *directory) write(path string, content []byte) error {
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return err
-	}
-	return d.runAs.own(path)
-}
-
 func (d *directory) openLog() (*os.File, error) {
 	return os.OpenFile(d.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }

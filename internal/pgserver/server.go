@@ -226,7 +226,7 @@ func (s *Server) initialise(ctx context.Context) error {
 		return err
 	}
 	for name, content := range s.opts.Files {
-		if err := s.dir.write(filepath.Join(s.dir.data(), name), content); err != nil {
+		if err := s.runAs.write(filepath.Join(s.dir.data(), name), content); err != nil {
 			return err
 		}
 	}
@@ -254,7 +254,7 @@ func initdb(ctx context.Context, binDir string, runAs account, data, password st
 	}
 	pwfile := data + ".secret"
 	defer func() { _ = os.Remove(pwfile) }()
-	if err := errors.Join(os.WriteFile(pwfile, []byte(secret), 0o600), runAs.own(pwfile)); err != nil {
+	if err := runAs.write(pwfile, []byte(secret)); err != nil {
 		return err
 	}
 	cmd := runAs.command(ctx, filepath.Dir(data), filepath.Join(binDir, "initdb"),

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"syscall"
 	"time"
 
@@ -64,14 +63,4 @@ func Await(ctx context.Context, pause time.Duration, met func() (bool, error)) e
 			return err
 		}
 	}
-}
-
-// Median returns the middle of values, or what is between the two there.
-func Median(values []float64) float64 {
-	values = slices.Sorted(slices.Values(values))
-	mid := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[mid]
-	}
-	return (values[mid-1] + values[mid]) / 2
 }
