@@ -178,8 +178,8 @@ func TestStreamOverTLS(t *testing.T) {
 	if n := len(lines(got)); n != 1001 {
 		t.Errorf("%d rows and commits; want 1001", n)
 	}
-	if p := (*pacedReader)(r.Stream); p.lastRead >= smallRead || p.rests() {
-		t.Errorf("after a read of %d bytes, the stream rests: %t", p.lastRead, p.rests())
+	if p := (*pacedReader)(r.Stream); p.lastRead >= smallRead || p.pause() != none {
+		t.Errorf("after a read of %d bytes, the stream pauses: %d", p.lastRead, p.pause())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

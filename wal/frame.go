@@ -57,6 +57,12 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 	return frame[0], frame[frameHeader:], nil
 }
 
+// whole reports whether a whole frame is buffered.
+func (f *frameReader) whole() bool {
+	n := f.w - f.r
+	return n >= frameHeader && uint32(n)-1 >= binary.BigEndian.Uint32(f.buf[f.r+1:])
+}
+
 // fill makes buf[r:w] at least n bytes long.
 func (f *frameReader) fill(n int) error {
 	for f.w-f.r < n {

@@ -10,25 +10,36 @@ const (
 	smallRead = 16 << 10
 	// napTime lets small sends of the server gather in the socket.
 	napTime = 200 * time.Microsecond
+	// maxRest bounds Options.Gather: it delays the answer to the server.
+	maxRest = 10 * time.Millisecond
+	// restBytes is how much may gather in the socket during a rest. The server
+	// must not have to wait for room.
+	restBytes = 32 << 10
 	// deadlineSlack is how stale the read deadline may get: setting it on each
 	// read costs more than the read.
 	deadlineSlack = time.Second
 )
 
 // pacedReader is the Stream as the source of its own frames: it reads the
-// connection under a liveness deadline, and after a small read it rests a
-// moment before the next.
+// connection under a liveness deadline, and after a small read it pauses before
+// the next.
 //
-// The rest spares the walsender. It sends every row by itself, and each send
+// A nap spares the walsender. It sends every row by itself, and each send
 // has to wake a reader that sleeps, which costs the walsender up to a third of
-// its CPU time. There is no rest under TLS: a read returns one TLS record,
+// its CPU time. There is no nap under TLS: a read returns one TLS record,
 // which is one row, and does not tell how much more has arrived.
+//
+// A rest spares us. Where transactions trickle in, one wake-up for all that
+// come in a few milliseconds costs a fraction of one for each.
 type pacedReader Stream
 
 // Read implements io.Reader.
 func (p *pacedReader) Read(b []byte) (int, error) {
-	if p.rests() {
+	switch p.pause() {
+	case napping:
 		nap(napTime)
+	case resting:
+		p.rest()
 	}
 	now := time.Now()
 	if now.Sub(p.deadlined) > deadlineSlack {
@@ -44,10 +55,52 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	n, err := p.conn.Read(b)
 	p.reading.Store(0)
 	p.lastRead = n
+	now = time.Now()
+	p.lastWait, p.readAt = now.Sub(p.readAt), now
 	return n, err
 }
 
-// rests reports whether to wait a moment before the next read.
-func (p *pacedReader) rests() bool {
-	return !p.encrypted && 0 < p.lastRead && p.lastRead < smallRead
+// pause is what happens between two reads.
+type pause int
+
+const (
+	none pause = iota
+	napping
+	resting
+)
+
+// pause decides by the last read.
+func (p *pacedReader) pause() pause {
+	switch {
+	case p.encrypted || p.lastRead == 0:
+		return none
+	case p.gather > 0 && p.between() && p.trickles():
+		return resting
+	case p.lastRead < smallRead:
+		return napping
+	}
+	return none
+}
+
+// between reports whether all that was read are whole transactions.
+func (p *pacedReader) between() bool { return !p.decoder.open && p.frames.r == p.frames.w }
+
+// trickles reports whether so little arrives, and so steadily, that a rest
+// pays: another read came shortly before the last, and at that rate the socket
+// does not fill.
+func (p *pacedReader) trickles() bool {
+	return p.lastWait < 2*p.gather && int64(p.lastRead)*int64(p.gather) < restBytes*int64(p.lastWait)
+}
+
+// rest waits for the time of Options.Gather, or until the stream's context ends.
+func (p *pacedReader) rest() {
+	if p.resting == nil {
+		p.resting = time.NewTimer(p.gather)
+	} else {
+		p.resting.Reset(p.gather)
+	}
+	select {
+	case <-p.resting.C:
+	case <-p.ctx.Done():
+	}
 }

@@ -48,6 +48,9 @@ type Options struct {
 	// WalSndUpdateProgress). With a shorter timeout the stream may never get
 	// past such a transaction.
 	LivenessTimeout time.Duration
+	// Gather is for how long transactions that trickle in may gather before they
+	// are read, all at once; at most 10 ms. 0: each is read when it comes.
+	Gather time.Duration
 	// Recycle uses the memory of messages again that nobody retains; see Chunk.
 	Recycle bool
 }
@@ -67,11 +70,15 @@ type Stream struct {
 	status  *statusSender
 
 	liveness    time.Duration
-	deadlined   time.Time // when the read deadline was last set
-	lastRead    int       // bytes of the last read
-	at          pg.LSN    // of the last message from the log
-	encrypted   bool      // conn reads one TLS record at a time
-	rowless     bool      // no rows are wanted
+	deadlined   time.Time     // when the read deadline was last set
+	lastRead    int           // bytes of the last read
+	readAt      time.Time     // when that returned
+	lastWait    time.Duration // how long after the one before
+	gather      time.Duration // see Options.Gather
+	resting     *time.Timer
+	at          pg.LSN // of the last message from the log
+	encrypted   bool   // conn reads one TLS record at a time
+	rowless     bool   // no rows are wanted
 	received    atomic.Uint64
 	reading     atomic.Int64 // when the read in progress began, after opened; 0: none
 	opened      time.Time
@@ -102,6 +109,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		conn:      hijacked.Conn,
 		decoder:   decoder,
 		liveness:  o.LivenessTimeout,
+		gather:    min(o.Gather, maxRest),
 		opened:    time.Now(),
 		encrypted: encrypted,
 		rowless:   o.MessagesOnly,
@@ -191,6 +199,10 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		}
 	}
 }
+
+// Buffered reports whether Next has a message, or the error of one, without
+// reading from the connection. It is called by the goroutine that calls Next.
+func (s *Stream) Buffered() bool { return s.frames.whole() }
 
 func (s *Stream) fail(err error) error {
 	s.err = err

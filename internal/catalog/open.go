@@ -43,7 +43,7 @@ func openAt(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration, at 
 
 // openReplication opens a replication connection.
 func openReplication(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
-	cfg.DialFunc = limited(blockingSocket(cfg.DialFunc), answerTimeout)
+	cfg.DialFunc = limited(quietSocket(cfg.DialFunc), answerTimeout)
 	return anyHost(addresses(ctx, cfg), func(one *pgconn.Config) (*pgconn.PgConn, error) {
 		return pgconn.ConnectConfig(ctx, one)
 	})

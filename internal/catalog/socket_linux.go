@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -14,17 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deadlineTick is how late a blocked read or write may notice its deadline.
-const deadlineTick = 50 * time.Millisecond
-
-// blockingSocket wraps a dial function so that its connections are read and
-// written by blocking system calls, not through the runtime's poller.
+// quietSocket wraps a dial function so that the runtime's poller hears of its
+// connections only while somebody waits for them.
 //
 // The poller would be told of every single send of the walsender, whether or
 // not anybody waits for it, and the telling is done in the sender's time: with
 // a walsender that sends each row by itself that is a tenth to a quarter of its
-// speed. A blocked call takes one thread, and there is one such connection.
-func blockingSocket(dial pgconn.DialFunc) pgconn.DialFunc {
+// speed.
+func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
@@ -39,12 +37,15 @@ func blockingSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// socket is a net.Conn on a blocking file descriptor. Like every net.Conn it is
-// safe for concurrent use.
+// socket is a net.Conn outside the runtime's poller. Reads never block: one
+// that finds nothing waits for the bell. Writes block their thread; they are
+// few and small. Like every net.Conn it is safe for concurrent use.
 type socket struct {
 	file          *os.File
+	bell          *bell
 	local, remote net.Addr
-	read, write   deadline
+	write         deadline
+	closed        atomic.Bool
 }
 
 // newSocket moves conn's connection to a descriptor of its own and closes conn,
@@ -66,33 +67,40 @@ func newSocket(conn net.Conn) (*socket, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
+	bell, err := newBell(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
 	return &socket{
 		file:   os.NewFile(uintptr(fd), "replication connection"),
+		bell:   bell,
 		local:  conn.LocalAddr(),
 		remote: conn.RemoteAddr(),
 	}, nil
 }
 
+// writeTick is how late a blocked write may notice its deadline.
+const writeTick = 50 * time.Millisecond
+
 func makeBlocking(fd int) error {
-	tick := unix.NsecToTimeval(deadlineTick.Nanoseconds())
+	tick := unix.NsecToTimeval(writeTick.Nanoseconds())
 	return errors.Join(
 		unix.SetNonblock(fd, false),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tick),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tick),
 	)
 }
 
 // Read implements net.Conn.
 func (s *socket) Read(b []byte) (int, error) {
-	for {
-		if s.read.passed() {
-			return 0, os.ErrDeadlineExceeded
-		}
-		n, err := s.file.Read(b)
-		if n > 0 || !errors.Is(err, unix.EAGAIN) {
-			return n, err
-		}
+	n, err := s.bell.read(b)
+	switch {
+	case err != nil && s.closed.Load(): // the poller's error for it has no name
+		return n, net.ErrClosed
+	case err == nil && n == 0 && len(b) > 0:
+		return 0, io.EOF
 	}
+	return n, err
 }
 
 // Write implements net.Conn.
@@ -112,10 +120,11 @@ func (s *socket) Write(b []byte) (written int, err error) {
 
 // Close implements net.Conn; calls that are blocked return.
 func (s *socket) Close() error {
+	s.closed.Store(true)
 	if raw, err := s.file.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 	}
-	return s.file.Close()
+	return errors.Join(s.bell.close(), s.file.Close()) // the bell first: its readers use the descriptor
 }
 
 // LocalAddr implements net.Conn.
@@ -126,13 +135,12 @@ func (s *socket) RemoteAddr() net.Addr { return s.remote }
 
 // SetDeadline implements net.Conn.
 func (s *socket) SetDeadline(t time.Time) error {
-	s.read.set(t)
 	s.write.set(t)
-	return nil
+	return s.SetReadDeadline(t)
 }
 
 // SetReadDeadline implements net.Conn.
-func (s *socket) SetReadDeadline(t time.Time) error { s.read.set(t); return nil }
+func (s *socket) SetReadDeadline(t time.Time) error { return s.bell.file.SetReadDeadline(t) }
 
 // SetWriteDeadline implements net.Conn.
 func (s *socket) SetWriteDeadline(t time.Time) error { s.write.set(t); return nil }

@@ -1,8 +1,8 @@
 //go:build !linux
 
-package wal
+package catalog
 
 import "github.com/jackc/pgx/v5/pgconn"
 
-// blockingSocket leaves the connection to the runtime's poller.
-func blockingSocket(dial pgconn.DialFunc) pgconn.DialFunc { return dial }
+// quietSocket leaves the connection to the runtime's poller.
+func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc { return dial }

@@ -186,6 +186,7 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 		Messages:        s.opts.Messages,
 		Prefix:          s.opts.Prefix,
 		MessagesOnly:    len(s.opts.Tables) == 0,
+		Gather:          s.opts.Linger,
 		Recycle:         true,
 	})
 }

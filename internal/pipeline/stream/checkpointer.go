@@ -132,10 +132,13 @@ func (k *checkpointer) changed() bool {
 	return k.current.Epoch != 0 && k.current.Publication != k.seen
 }
 
-// event notes that events were acked and wakes run.
+// event notes that events were acked. It wakes run only if a save has become
+// more urgent than run knows.
 func (k *checkpointer) event() {
-	k.acked.Store(true)
-	k.moved()
+	first, behind := !k.acked.Swap(true), k.progress.moved()
+	if first || behind || k.unsaved() >= saveBytes {
+		session.Wake(k.wake)
+	}
 }
 
 // moved wakes run for a new position.
@@ -144,8 +147,11 @@ func (k *checkpointer) moved() {
 	session.Wake(k.wake)
 }
 
+// unsaved is how many bytes of log the tracker's position is beyond the last save.
+func (k *checkpointer) unsaved() int64 { return int64(k.tracker.Position()) - int64(k.saved.Load()) }
+
 // ahead tells whether there is a position to save.
-func (k *checkpointer) ahead() bool { return k.tracker.Position() > pg.LSN(k.saved.Load()) }
+func (k *checkpointer) ahead() bool { return k.unsaved() > 0 }
 
 // run saves and confirms positions until ctx ends. It returns an error that
 // retrying cannot fix.
@@ -187,7 +193,7 @@ func (k *checkpointer) run(ctx context.Context) error {
 // wait is how long the tracker's position may still wait to be saved; 0 means
 // that it is due.
 func (k *checkpointer) wait() time.Duration {
-	moved := int64(k.tracker.Position()) - int64(k.saved.Load())
+	moved := k.unsaved()
 	limit := k.quiet
 	switch {
 	case k.changed():

@@ -67,7 +67,11 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 // consume takes messages from the stream until it ends or an event cannot be
 // taken in.
 func (in *intake) consume(ctx context.Context, s *wal.Stream) error {
+	defer in.queue.offer()
 	for {
+		if !s.Buffered() {
+			in.queue.offer()
+		}
 		msg, err := s.Next(ctx)
 		if err != nil {
 			return err
@@ -302,6 +306,7 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 // that ends at lsn, and waits until all of them are acked. It returns their
 // number.
 func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, name string, lsn pg.LSN) (int, error) {
+	defer in.queue.offer() // what there is when it fails
 	next := pg.Position{CommitLSN: lsn}
 	for _, t := range tables {
 		rel, ok, err := catalog.ReadColumns(ctx, sql, t)
@@ -325,6 +330,7 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table
 	if err := in.tracker.Seal(lsn, checkpoint.Landmark{}); err != nil {
 		return 0, err
 	}
+	in.queue.offer()
 	return int(next.Seq), in.acked(ctx)
 }
 

@@ -32,14 +32,15 @@ type queue struct {
 
 	mu       sync.Mutex
 	items    []item
-	head     int   // items[:head] are taken
-	queued   int64 // size of items[head:]
-	inFlight int64 // memory of what was pushed and not released
-	full     bool  // push waits for memory
-	since    time.Time
+	head     int       // items[:head] are taken
+	queued   int64     // size of items[head:]
+	inFlight int64     // memory of what was pushed and not released
+	full     bool      // push waits for memory
+	offered  bool      // the taker knows that there are items
+	taken    time.Time // when the last batch was
 	closed   bool
 
-	arrived chan struct{} // capacity 1: something was pushed, or closed
+	arrived chan struct{} // capacity 1: items were offered, or closed
 	freed   chan struct{} // capacity 1: something was released
 }
 
@@ -69,12 +70,12 @@ func (q *queue) room(ctx context.Context, memory int64) error {
 	return nil
 }
 
-// push appends an item. It never blocks: see room.
+// push appends an item. It never blocks: see room. The taker may not see it
+// before offer is called.
 func (q *queue) push(it item) {
 	q.mu.Lock()
 	if q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
-		q.since = time.Now()
 	}
 	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 { // otherwise a queue that is never empty would grow
 		n := copy(q.items, q.items[q.head:])
@@ -84,8 +85,19 @@ func (q *queue) push(it item) {
 	q.items = append(q.items, it)
 	q.queued += it.Size
 	q.inFlight += it.memory
-	// The taker waits for the first item, and during linger for a full batch.
-	wake := len(q.items)-q.head == 1 || q.queued >= delivery.BatchBytes
+	full := q.queued >= delivery.BatchBytes
+	q.offered = q.offered || full
+	q.mu.Unlock()
+	if full {
+		session.Wake(q.arrived)
+	}
+}
+
+// offer shows the taker what was pushed: nothing more comes at once.
+func (q *queue) offer() {
+	q.mu.Lock()
+	wake := !q.offered && q.head < len(q.items)
+	q.offered = q.offered || wake
 	q.mu.Unlock()
 	if wake {
 		session.Wake(q.arrived)
@@ -93,9 +105,10 @@ func (q *queue) push(it item) {
 }
 
 // take moves the next batch into dst[:0]: up to delivery.BatchBytes, at least one item.
-// It waits for a first item, and then until a batch is full or its first item
-// has waited for linger, or the bound is reached. It returns no items once the
-// queue is closed and empty.
+// It waits for items to be offered, and then until a batch is full, or the bound
+// is reached, or it is linger after the last batch was taken. So a first item
+// goes at once, and a batch forms while the one before is on its way. It returns
+// no items once the queue is closed and empty.
 func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -118,6 +131,10 @@ func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]i
 	}
 }
 
+// timerTick is the least time that a timer takes when nothing else runs. To wait
+// for less would make items late that were read for this batch.
+const timerTick = time.Millisecond
+
 // poll reports whether a batch is ready, or else how long it may linger; 0 means
 // until something arrives.
 func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
@@ -126,14 +143,16 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	if q.closed || q.queued >= delivery.BatchBytes {
 		return 0, true
 	}
-	if q.head == len(q.items) {
+	switch {
+	case q.head == len(q.items):
+		return 0, false
+	case q.full:
+		return 0, true
+	case !q.offered:
 		return 0, false
 	}
-	if q.full {
-		return 0, true
-	}
-	wait = linger - time.Since(q.since)
-	return wait, wait <= 0
+	wait = linger - time.Since(q.taken)
+	return wait, wait < timerTick
 }
 
 func (q *queue) cut(dst []item) []item {
@@ -151,6 +170,8 @@ func (q *queue) cut(dst []item) []item {
 		q.head++
 	}
 	q.queued -= bytes
+	q.offered = q.head < len(q.items)
+	q.taken = time.Now()
 	return dst
 }
 

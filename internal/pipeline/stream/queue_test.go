@@ -16,12 +16,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// put pushes an item once there is room for it.
+// put pushes an item once there is room for it, and offers it.
 func (q *queue) put(ctx context.Context, it item) error {
 	if err := q.room(ctx, it.memory); err != nil {
 		return err
 	}
 	q.push(it)
+	q.offer()
 	return nil
 }
 
@@ -127,21 +128,30 @@ func TestQueueTake(t *testing.T) {
 	const linger = 5 * time.Millisecond
 	for name, c := range map[string]struct {
 		sizes  []int64
+		after  time.Duration // since the last batch was taken; 0: there was none
 		close  bool
 		items  int
 		waited time.Duration
 	}{
-		"waits for linger with a small batch":      {[]int64{1, 2, 3}, false, 3, linger},
-		"takes a full batch at once":               {[]int64{delivery.BatchBytes, 1}, false, 1, 0},
-		"cuts before the item that would overflow": {[]int64{delivery.BatchBytes - 1, 2, 3}, false, 1, 0},
-		"takes an item larger than a batch alone":  {[]int64{2 * delivery.BatchBytes, 1}, false, 1, 0},
-		"does not linger once closed":              {[]int64{1, 2}, true, 2, 0},
-		"returns nothing once closed and empty":    {nil, true, 0, 0},
-		"fills a batch to the brim":                {[]int64{delivery.BatchBytes / 2, delivery.BatchBytes / 2, 1}, false, 2, 0},
+		"takes the first at once":                  {[]int64{1, 2, 3}, 0, false, 3, 0},
+		"lets a small batch wait for linger":       {[]int64{1, 2, 3}, 2 * time.Millisecond, false, 3, 3 * time.Millisecond},
+		"does not wait for less than a timer can":  {[]int64{1, 2, 3}, linger - timerTick + 1, false, 3, 0},
+		"takes one that comes after linger":        {[]int64{1}, linger, false, 1, 0},
+		"takes a full batch at once":               {[]int64{delivery.BatchBytes, 1}, 1, false, 1, 0},
+		"cuts before the item that would overflow": {[]int64{delivery.BatchBytes - 1, 2, 3}, 1, false, 1, 0},
+		"takes an item larger than a batch alone":  {[]int64{2 * delivery.BatchBytes, 1}, 1, false, 1, 0},
+		"does not linger once closed":              {[]int64{1, 2}, 1, true, 2, 0},
+		"returns nothing once closed and empty":    {nil, 1, true, 0, 0},
+		"fills a batch to the brim":                {[]int64{delivery.BatchBytes / 2, delivery.BatchBytes / 2, 1}, 1, false, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue(10 * delivery.BatchBytes)
+				if c.after > 0 {
+					must.OK(t, q.put(t.Context(), sized(1)))
+					must.Get(q.take(t.Context(), linger, nil))(t)
+					<-time.After(c.after)
+				}
 				for _, n := range c.sizes {
 					must.OK(t, q.put(t.Context(), sized(n)))
 				}
@@ -152,6 +162,38 @@ func TestQueueTake(t *testing.T) {
 				batch, err := q.take(t.Context(), linger, nil)
 				if err != nil || len(batch) != c.items || time.Since(began) != c.waited {
 					t.Errorf("took %d items after %v, %v; want %d after %v", len(batch), time.Since(began), err, c.items, c.waited)
+				}
+			})
+		})
+	}
+}
+
+// What is read at once goes at once: the taker sees nothing before the offer,
+// unless no more can come.
+func TestQueueTakeWaitsForTheOffer(t *testing.T) {
+	for name, end := range map[string]func(*queue){
+		"offered": (*queue).offer,
+		"closed":  (*queue).close,
+		"full": func(q *queue) {
+			ctx, stop := context.WithCancel(context.Background())
+			go func() { _ = q.room(ctx, 100) }()
+			synctest.Wait()
+			stop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(100)
+				var batch []item
+				blocked, result := attempt(func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err })
+				q.push(sized(1))
+				q.push(sized(2))
+				if !blocked() {
+					t.Fatal("take returned before the offer")
+				}
+				end(q)
+				if err := result(); err != nil || len(batch) != 2 {
+					t.Errorf("took %d items, %v; want 2", len(batch), err)
 				}
 			})
 		})

@@ -31,13 +31,15 @@ type saving struct {
 	reported time.Time
 }
 
-// moved notes that the position may have moved beyond what is saved.
-func (s *saving) moved() {
+// moved notes that the position may have moved beyond what is saved. It returns
+// whether it is the first that has.
+func (s *saving) moved() (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.behind.IsZero() && s.ahead() {
+	if first = s.behind.IsZero() && s.ahead(); first {
 		s.behind = time.Now()
 	}
+	return first
 }
 
 // begin notes an attempt.

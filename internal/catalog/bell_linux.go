@@ -1,0 +1,82 @@
+package catalog
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// bell reads a socket, and waits for it in the runtime's poller, which hears of
+// the socket only during the wait.
+//
+// It is an epoll instance of one socket, which is itself in the runtime's (epoll
+// instances may be nested: epoll(7)). It is armed for a wait, and rings once.
+// A thread that is blocked in the socket would be woken as well, but the
+// runtime watches such a thread, at a cost of some thousand wake-ups a second.
+type bell struct {
+	socket int
+	file   *os.File // the epoll instance
+	raw    syscall.RawConn
+	armed  bool
+}
+
+func newBell(socket int) (*bell, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		unix.SetNonblock(fd, true), // otherwise os.NewFile leaves it out of the poller
+		unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, socket, &unix.EpollEvent{}),
+	)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	b := &bell{socket: socket, file: os.NewFile(uintptr(fd), "replication connection's epoll")}
+	if b.raw, err = b.file.SyscallConn(); err != nil {
+		return nil, errors.Join(err, b.file.Close())
+	}
+	return b, nil
+}
+
+// read reads what is there, or waits until something is, or the deadline of
+// the bell's file passes. 0 means the end.
+func (b *bell) read(p []byte) (n int, err error) {
+	waited := b.raw.Read(func(epoll uintptr) bool {
+		if b.armed {
+			b.armed = false
+			err = b.listen(int(epoll), 0)
+		}
+		if err == nil {
+			n, err = b.receive(p)
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			return true
+		}
+		b.armed = true
+		err = b.listen(int(epoll), unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT)
+		return err != nil
+	})
+	return max(n, 0), errors.Join(waited, err)
+}
+
+// receive reads without waiting.
+func (b *bell) receive(p []byte) (int, error) {
+	for {
+		n, _, err := unix.Recvfrom(b.socket, p, unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// listen sets the events of the socket that ring, if any.
+func (b *bell) listen(epoll int, events uint32) error {
+	return unix.EpollCtl(epoll, unix.EPOLL_CTL_MOD, b.socket, &unix.EpollEvent{Events: events, Fd: int32(b.socket)})
+}
+
+// close ends a read that waits, and returns once no read uses the socket.
+func (b *bell) close() error { return b.file.Close() }

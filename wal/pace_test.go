@@ -1,0 +1,78 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A small read is followed by a nap, and by a rest only where whole
+// transactions trickle in, one shortly after the other.
+func TestPause(t *testing.T) {
+	const gather = 4 * time.Millisecond
+	type state struct {
+		read      int
+		wait      time.Duration
+		open      bool
+		partial   bool
+		encrypted bool
+		gather    time.Duration
+	}
+	for name, c := range map[string]struct {
+		state
+		want pause
+	}{
+		"nothing was read":                  {state{gather: gather}, none},
+		"a trickle":                         {state{read: 3000, wait: gather, gather: gather}, resting},
+		"a trickle nobody wants gathered":   {state{read: 3000, wait: gather}, napping},
+		"the first after a while":           {state{read: 700, wait: time.Second, gather: gather}, napping},
+		"within a transaction":              {state{read: 700, wait: gather, open: true, gather: gather}, napping},
+		"within a message":                  {state{read: 700, wait: gather, partial: true, gather: gather}, napping},
+		"a flood in small reads":            {state{read: 12_000, wait: napTime, gather: gather}, napping},
+		"as much as the socket should hold": {state{read: restBytes, wait: gather, gather: gather}, none},
+		"a large read":                      {state{read: smallRead, wait: napTime, gather: gather}, none},
+		"one record of TLS":                 {state{read: 700, wait: gather, encrypted: true, gather: gather}, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Stream{decoder: newDecoder(), lastRead: c.read, lastWait: c.wait, gather: c.gather, encrypted: c.encrypted}
+			s.decoder.open = c.open
+			if c.partial {
+				s.frames.w = 1
+			}
+			if got := (*pacedReader)(s).pause(); got != c.want {
+				t.Errorf("pause %d; want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// A rest is as long as it was asked to be, and ends with the stream's context.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		defer server.Close()
+		s := &Stream{conn: client, decoder: newDecoder(), liveness: time.Minute, gather: maxRest}
+		s.interruptible(t.Context())
+		p := (*pacedReader)(s)
+		for range 2 {
+			began := time.Now()
+			p.rest()
+			if took := time.Since(began); took != maxRest {
+				t.Errorf("a rest of %s; want %s", took, maxRest)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s.interruptible(ctx)
+		cancel()
+		s.lastRead, s.lastWait = 1, maxRest
+		began := time.Now()
+		if _, err := p.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
+			t.Errorf("read: %v after %s; want the context's end at once", err, time.Since(began))
+		}
+		s.uninterrupt()
+	})
+}
