@@ -30,12 +30,28 @@ func decode(ctx context.Context, s *stage, name string) error {
 		return err
 	}
 	from := source{db, db.URL, b}
-	return s.play(ctx, name+": "+s.load.String(), []figures.Turn{
-		{Subject: "all rows", Take: s.readings(b.Events(), from.recvlogical(rig.Publication))},
-		{Subject: "no row", Take: s.readings(b.Events(), from.recvlogical("no_row"))},
-		{Subject: "half the rows", Take: s.readings(b.Events(), from.recvlogical("half_a"))},
-		{Subject: "2 slots, half each", Take: s.readings(b.Events(), from.recvlogical("half_a"), from.recvlogical("half_b"))},
-	})
+	for _, reader := range []string{limitName, bareName} {
+		read := func(publications ...string) take {
+			var parts []part
+			for _, publication := range publications {
+				parts = append(parts, readers[reader](from, publication))
+			}
+			return s.readings(b.Events(), parts...)
+		}
+		if err := s.play(ctx, label(name, reader, s.load), []figures.Turn{
+			{Subject: "all rows", Take: read(rig.Publication)},
+			{Subject: "no row", Take: read("no_row")},
+			{Subject: "half the rows", Take: read("half_a")},
+			{Subject: "2 slots, half each", Take: read("half_a", "half_b")},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func label(scenario, reader string, load rig.Load) string {
+	return scenario + ", " + reader + ": " + load.String()
 }
 
 // split measures what two databases on one server gain: each walsender reads the
@@ -67,12 +83,23 @@ func split(ctx context.Context, s *stage, name string) error {
 	if err := fillAll(ctx, halves, half); err != nil {
 		return err
 	}
-	first, second := halves[0].recvlogical(rig.Publication), halves[1].recvlogical(rig.Publication)
-	return s.play(ctx, name+": "+s.load.String(), []figures.Turn{
-		{Subject: "one database", Take: s.readings(whole.Events(), source{db, db.URL, whole}.recvlogical(rig.Publication))},
-		{Subject: "one of two", Take: s.readings(whole.Events(), first)},
-		{Subject: "both, 2 slots", Take: s.readings(whole.Events(), first, second)},
-	})
+	for _, reader := range []string{limitName, bareName} {
+		read := func(sources ...source) take {
+			var parts []part
+			for _, from := range sources {
+				parts = append(parts, readers[reader](from, rig.Publication))
+			}
+			return s.readings(whole.Events(), parts...)
+		}
+		if err := s.play(ctx, label(name, reader, s.load), []figures.Turn{
+			{Subject: "one database", Take: read(source{db, db.URL, whole})},
+			{Subject: "one of two", Take: read(halves[0])},
+			{Subject: "both, 2 slots", Take: read(halves...)},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fillAll fills all at once, so that their transactions lie mixed in the log.
@@ -104,7 +131,7 @@ func messages(ctx context.Context, s *stage, name string) error {
 		from := source{db, db.URL, b}
 		turns = append(turns,
 			figures.Turn{Subject: oursName + ", " + kind, Take: s.drain(from)},
-			figures.Turn{Subject: "pg_recvlogical, " + kind, Take: s.readings(b.Events(), from.recvlogical(rig.Publication))})
+			figures.Turn{Subject: limitName + ", " + kind, Take: s.readings(b.Events(), from.recvlogical(rig.Publication))})
 	}
 	return s.play(ctx, name+": "+s.load.String(), turns)
 }

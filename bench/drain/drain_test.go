@@ -36,7 +36,7 @@ func TestE2EScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(report.Loads()), len(scenarios)+1; got != want { // size has two
+	if got, want := len(report.Loads()), len(scenarios)+3; got != want { // size, decode and split have two
 		t.Errorf("%d loads, want %d: %q", got, want, report.Loads())
 	}
 	for _, m := range report.Measurements {

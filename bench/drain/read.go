@@ -24,14 +24,23 @@ type part struct {
 	reader func(slot string) (rig.Reader, error)
 }
 
+// The names of readers.
+const (
+	bareName  = "bare reader"
+	limitName = "pg_recvlogical"
+)
+
+// readers are ways to read a publication of a source.
+var readers = map[string]func(s source, publication string) part{bareName: source.bare, limitName: source.recvlogical}
+
 // bare is the connector's package wal alone.
-func (s source) bare() part {
+func (s source) bare(publication string) part {
 	return part{s, func(slot string) (rig.Reader, error) {
-		return rig.BareReader(s.url, slot, s.End, rig.Publication)
+		return rig.BareReader(s.url, slot, s.End, publication)
 	}}
 }
 
-// recvlogical is pg_recvlogical with a publication of its own.
+// recvlogical is pg_recvlogical.
 func (s source) recvlogical(publication string) part {
 	return part{s, func(slot string) (rig.Reader, error) {
 		return rig.Recvlogical(s.url, slot, s.End, publication, s.Messages)

@@ -118,8 +118,8 @@ func (s *stage) compare(ctx context.Context, name string, load rig.Load, socket 
 	}
 	return s.play(ctx, name+": "+load.String(), []figures.Turn{
 		{Subject: oursName, Take: s.drain(from)},
-		{Subject: "bare reader", Take: s.readings(b.Events(), from.bare())},
-		{Subject: "pg_recvlogical", Take: s.readings(b.Events(), from.recvlogical(rig.Publication))},
+		{Subject: bareName, Take: s.readings(b.Events(), from.bare(rig.Publication))},
+		{Subject: limitName, Take: s.readings(b.Events(), from.recvlogical(rig.Publication))},
 	})
 }
 
