@@ -50,10 +50,6 @@ func decode(ctx context.Context, s *stage, name string) error {
 	return nil
 }
 
-func label(scenario, reader string, load rig.Load) string {
-	return scenario + ", " + reader + ": " + load.String()
-}
-
 // split measures what two databases on one server gain: each walsender reads the
 // log of both, and decodes its own.
 func split(ctx context.Context, s *stage, name string) error {
@@ -133,5 +129,5 @@ func messages(ctx context.Context, s *stage, name string) error {
 			figures.Turn{Subject: oursName + ", " + kind, Take: s.drain(from)},
 			figures.Turn{Subject: limitName + ", " + kind, Take: s.readings(b.Events(), from.recvlogical(rig.Publication))})
 	}
-	return s.play(ctx, name+": "+s.load.String(), turns)
+	return s.play(ctx, label(name, s.broker.Name, s.load), turns)
 }

@@ -14,25 +14,18 @@ import (
 // position is the backlog's end.
 func (s *stage) drain(from source) take {
 	return func(ctx context.Context) (_ map[string]float64, err error) {
-		broker := s.broker
-		if broker == nil {
-			if broker, err = rig.StartFake(ctx); err != nil {
-				return nil, err
-			}
-			defer broker.Stop()
-		}
 		s.drained++
-		topic := fmt.Sprintf("bench-%d", s.drained)
-		if err := broker.CreateTopic(ctx, topic, s.partitions); err != nil {
+		// Names of its own: a broker that stays keeps the checkpoint of a slot's name.
+		topic, slot := fmt.Sprintf("bench-%d", s.drained), fmt.Sprintf("bench_%d", s.drained)
+		if err := s.broker.CreateTopic(ctx, topic, s.partitions); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, broker.DeleteTopic(topic)) }()
-		const slot = "bench_connector"
+		defer func() { err = errors.Join(err, s.broker.DeleteTopic(topic)) }()
 		if err := from.db.CopySlot(ctx, from.Slot, slot); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, from.db.DropSlot(slot)) }()
-		settings := rig.Wiring(from.url, slot, broker.Addr, topic)
+		settings := rig.Wiring(from.url, slot, s.broker.Addr, topic)
 		if from.Messages {
 			settings = append(settings, "source.mode=message")
 		}
@@ -40,7 +33,7 @@ func (s *stage) drain(from source) take {
 		if err != nil {
 			return nil, err
 		}
-		if n, err := broker.Records(ctx, topic); err != nil || n != int64(from.Events()) {
+		if n, err := s.broker.Records(ctx, topic); err != nil || n != int64(from.Events()) {
 			return nil, errors.Join(err, fmt.Errorf("the topic has %d records instead of %d", n, from.Events()))
 		}
 		return perEvent(from.Events(), used), nil

@@ -35,35 +35,31 @@ const oursName = "cdc-outbox"
 type stage struct {
 	options
 	connector *rig.Connector
-	broker    *rig.Broker // nil: each drain has its own kfake
+	broker    *rig.Broker
 	results   *figures.Report
 	drained   int
 }
 
 func newStage(ctx context.Context, o options) (s *stage, err error) {
-	s = &stage{options: o}
-	versions := map[string]string{}
-	if o.kafka {
-		if s.broker, err = rig.StartKafka(ctx); err != nil {
-			return nil, err
-		}
-		versions["Apache Kafka"] = s.broker.Version
-	}
+	s = &stage{options: o, results: figures.New("drain", metrics, map[string]string{})}
 	if s.connector, err = rig.NewConnector(ctx, o.binary); err != nil {
-		s.close()
 		return nil, err
 	}
-	s.results = figures.New("drain", metrics, versions)
+	start := rig.StartFake
+	if o.kafka {
+		start = rig.StartKafka
+	}
+	if s.broker, err = start(ctx); err != nil {
+		s.connector.Remove()
+		return nil, err
+	}
+	s.results.Versions[s.broker.Name] = s.broker.Version
 	return s, nil
 }
 
 func (s *stage) close() {
-	if s.connector != nil {
-		s.connector.Remove()
-	}
-	if s.broker != nil {
-		s.broker.Stop()
-	}
+	s.broker.Stop()
+	s.connector.Remove()
 }
 
 func (s *stage) report(w io.Writer) error { return s.results.Finish(w, oursName, s.json) }
@@ -116,11 +112,16 @@ func (s *stage) compare(ctx context.Context, name string, load rig.Load, socket 
 	if socket {
 		from.url = db.SocketURL
 	}
-	return s.play(ctx, name+": "+load.String(), []figures.Turn{
+	return s.play(ctx, label(name, s.broker.Name, load), []figures.Turn{
 		{Subject: oursName, Take: s.drain(from)},
 		{Subject: bareName, Take: s.readings(b.Events(), from.bare(rig.Publication))},
 		{Subject: limitName, Take: s.readings(b.Events(), from.recvlogical(rig.Publication))},
 	})
+}
+
+// label names what is measured, and with what.
+func label(scenario, with string, load rig.Load) string {
+	return scenario + ", " + with + ": " + load.String()
 }
 
 func (s *stage) play(ctx context.Context, load string, turns []figures.Turn) error {

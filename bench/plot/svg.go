@@ -37,7 +37,7 @@ func draw(r *figures.Report) []byte {
 		y = section(&body, r, load, y)
 	}
 	versions := ""
-	for _, name := range []string{"PostgreSQL", "Apache Kafka", "Debezium"} {
+	for _, name := range []string{"PostgreSQL", "Apache Kafka", "kfake", "Debezium"} {
 		if v := r.Versions[name]; v != "" {
 			if name != "Debezium" { // which says its name
 				v = name + " " + v

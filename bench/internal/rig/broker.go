@@ -32,6 +32,7 @@ const JVMOptions = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingH
 // Broker is a broker in a process of its own. It is safe for concurrent use.
 type Broker struct {
 	Addr    string
+	Name    string
 	Version string
 	Admin   *kadm.Client
 	process *Process
@@ -54,7 +55,7 @@ func StartKafka(ctx context.Context) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startBroker(ctx, jars[strings.LastIndex(jars, "-")+1:], func(dir, port string) *exec.Cmd {
+	return startBroker(ctx, "Apache Kafka", jars[strings.LastIndex(jars, "-")+1:], func(dir, port string) *exec.Cmd {
 		cmd := exec.Command(script, "run", filepath.Join(dir, "kafka"), port, strconv.Itoa(controller))
 		cmd.Env = append(os.Environ(), "KAFKA_JVM=-Xms1g -Xmx1g "+JVMOptions)
 		return cmd
@@ -71,7 +72,7 @@ func StartFake(ctx context.Context) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startBroker(ctx, "kfake", func(_, port string) *exec.Cmd { return exec.Command(self, fakeRole, port) })
+	return startBroker(ctx, "kfake", "in memory", func(_, port string) *exec.Cmd { return exec.Command(self, fakeRole, port) })
 }
 
 func serveFake(ctx context.Context, args []string) error {
@@ -89,7 +90,7 @@ func serveFake(ctx context.Context, args []string) error {
 }
 
 // startBroker runs the command for a directory and a port until it answers.
-func startBroker(ctx context.Context, version string, command func(dir, port string) *exec.Cmd) (*Broker, error) {
+func startBroker(ctx context.Context, name, version string, command func(dir, port string) *exec.Cmd) (*Broker, error) {
 	addr, err := freeport.TakeAddress()
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func startBroker(ctx context.Context, version string, command func(dir, port str
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{Addr: addr, Version: strings.TrimSpace(version)}
+	b := &Broker{Addr: addr, Name: name, Version: strings.TrimSpace(version)}
 	if b.dir, err = os.MkdirTemp("", "cdc-outbox-bench-"); err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func startBroker(ctx context.Context, version string, command func(dir, port str
 	}
 	if err != nil {
 		b.Stop()
-		return nil, fmt.Errorf("start %s: %w", b.Version, err)
+		return nil, fmt.Errorf("start %s: %w", b.Name, err)
 	}
 	return b, nil
 }
