@@ -19,7 +19,7 @@ type scenario struct {
 var scenarios = []scenario{
 	{"default", "-rows rows, -per-tx per transaction", true, changed(nil)},
 	{"single", "one row per transaction", true, changed(func(l *rig.Load) { l.PerTx = 1 })},
-	{"payload", "payloads of 10 kB, a tenth of the rows", true, changed(func(l *rig.Load) { l.Payload, l.Rows = 10_000, l.Rows/10 })},
+	{"payload", "payloads of 10 kB, a third of the rows", true, changed(func(l *rig.Load) { l.Payload, l.Rows = 10_000, l.Rows/3 })},
 	{"others", "nine of ten rows are of a table that is not published, a third of the rows", true,
 		changed(func(l *rig.Load) { l.Others, l.Rows = 9, l.Rows/3 })},
 	{"socket", "over the Unix socket", true, overSocket},
