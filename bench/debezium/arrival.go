@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 const (
@@ -17,45 +17,28 @@ const (
 
 // awaitRecords returns when the topic has as many records. alive tells why there
 // will be no more.
-func (k *kafka) awaitRecords(ctx context.Context, topic string, want int64, alive func(context.Context) error) error {
+func awaitRecords(ctx context.Context, k *rig.Broker, topic string, want int64, alive func(context.Context) error) error {
 	var have int64
 	last := time.Now()
-	for n := 1; ; n++ {
-		now, err := k.records(ctx, topic)
-		if err != nil {
-			return err
-		}
-		if now >= want {
-			return nil
+	asked := 0
+	return rig.Await(ctx, looking, func() (bool, error) {
+		now, err := k.Records(ctx, topic)
+		if err != nil || now >= want {
+			return err == nil, err
 		}
 		if now > have {
 			have, last = now, time.Now()
 		}
 		if time.Since(last) > stalled {
-			return fmt.Errorf("no record for %s, after %d of %d", stalled, have, want)
+			return false, fmt.Errorf("no record for %s, after %d of %d", stalled, have, want)
 		}
-		if n%20 == 0 { // once a second: to ask takes time of the processors
+		if asked++; asked%20 == 0 { // once a second: to ask takes time of the processors
 			if err := alive(ctx); err != nil {
-				return fmt.Errorf("%w, after %d of %d records", err, have, want)
+				return false, fmt.Errorf("%w, after %d of %d records", err, have, want)
 			}
 		}
-		if err := backoff.Sleep(ctx, looking); err != nil {
-			return err
-		}
-	}
-}
-
-// records is how many the topic has.
-func (k *kafka) records(ctx context.Context, topic string) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
-	defer cancel()
-	offsets, err := k.admin.ListEndOffsets(ctx, topic)
-	if err != nil {
-		return 0, err
-	}
-	var n int64
-	offsets.Each(func(o kadm.ListedOffset) { n += o.Offset })
-	return n, offsets.Error()
+		return false, nil
+	})
 }
 
 // arrival is when a topic's records were appended.
@@ -71,15 +54,15 @@ func (a arrival) rate(n int64) float64 {
 	return float64(n-a.atFirst) / max(a.last.Sub(a.first), time.Millisecond).Seconds()
 }
 
-// arrival asks the broker. The topic has a record.
-func (k *kafka) arrival(ctx context.Context, topic string) (arrival, error) {
-	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
+// arrivalIn asks the broker. The topic has a record.
+func arrivalIn(ctx context.Context, k *rig.Broker, topic string) (arrival, error) {
+	ctx, cancel := context.WithTimeout(ctx, rig.KafkaTimeout)
 	defer cancel()
-	first, err := k.admin.ListOffsetsAfterMilli(ctx, 0, topic)
+	first, err := k.Admin.ListOffsetsAfterMilli(ctx, 0, topic)
 	if err != nil {
 		return arrival{}, err
 	}
-	last, err := k.admin.ListMaxTimestampOffsets(ctx, topic)
+	last, err := k.Admin.ListMaxTimestampOffsets(ctx, topic)
 	if err != nil {
 		return arrival{}, err
 	}
@@ -93,7 +76,7 @@ func (k *kafka) arrival(ctx context.Context, topic string) (arrival, error) {
 	if from < 0 || to < from {
 		return arrival{}, fmt.Errorf("topic %s says its records are from %d to %d", topic, from, to)
 	}
-	after, err := k.admin.ListOffsetsAfterMilli(ctx, from+1, topic)
+	after, err := k.Admin.ListOffsetsAfterMilli(ctx, from+1, topic)
 	if err != nil {
 		return arrival{}, err
 	}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
@@ -24,11 +25,6 @@ import (
 
 // connectTimeout bounds a worker's start, and each request to it.
 const connectTimeout = 2 * time.Minute
-
-// jvmOptions are what Kafka's own scripts give each JVM (bin/kafka-run-class.sh,
-// KAFKA_JVM_PERFORMANCE_OPTS), apart from the heap.
-const jvmOptions = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 " +
-	"-XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
 
 // properties are a configuration of Kafka Connect.
 type properties map[string]string
@@ -50,7 +46,7 @@ func (p properties) String() string {
 
 // worker is a process of Kafka Connect standalone.
 type worker struct {
-	*process
+	*rig.Process
 	url string
 }
 
@@ -83,8 +79,8 @@ func startWorker(dir, heap string, worked properties, connectors ...properties) 
 		}
 	}
 	cmd := exec.Command(script, append([]string{"run"}, files...)...)
-	cmd.Env = append(os.Environ(), "CONNECT_JVM="+heap+" "+jvmOptions)
-	w.process, err = startProcess(dir, "connect", cmd)
+	cmd.Env = append(os.Environ(), "CONNECT_JVM="+heap+" "+rig.JVMOptions)
+	w.Process, err = rig.Start("Kafka Connect", cmd)
 	return w, err
 }
 
@@ -92,13 +88,13 @@ func startWorker(dir, heap string, worked properties, connectors ...properties) 
 func (w *worker) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err := await.Ready(ctx, w.child.Exited(), func(ctx context.Context) error {
+	err := await.Ready(ctx, w.Exited(), func(ctx context.Context) error {
 		return w.ask(ctx, http.MethodGet, "/connectors", nil, nil)
 	})
 	if err != nil {
 		err = fmt.Errorf("wait for Kafka Connect's REST: %w", err)
 	}
-	return w.explain(err)
+	return w.Explain(err)
 }
 
 // put creates the connector.
@@ -113,7 +109,7 @@ func (w *worker) remove(name string) error {
 
 // failed is why the connector or its task has failed, or nil.
 func (w *worker) failed(ctx context.Context, name string) error {
-	if err := w.err(); err != nil {
+	if err := w.Alive(ctx); err != nil {
 		return err
 	}
 	type state struct{ State, Trace string }
@@ -130,7 +126,7 @@ func (w *worker) failed(ctx context.Context, name string) error {
 	}
 	for _, s := range append(status.Tasks, status.Connector) {
 		if s.State == "FAILED" {
-			return fmt.Errorf("connector %s has failed: %s", name, withoutFrames(s.Trace))
+			return fmt.Errorf("connector %s has failed: %s", name, rig.WithoutFrames(s.Trace))
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // consumer notes what arrives in a topic.
@@ -17,8 +19,8 @@ type consumer struct {
 }
 
 // startConsumer reads a topic from its beginning until closed.
-func startConsumer(ctx context.Context, k *kafka, topic string, log *journal) (*consumer, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.addr), kgo.ConsumeTopics(topic),
+func startConsumer(ctx context.Context, k *rig.Broker, topic string, log *journal) (*consumer, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.Addr), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMinBytes(1))
 	if err != nil {
 		return nil, err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // The names of Debezium's subjects.
@@ -23,8 +25,8 @@ type debezium struct {
 	dir, heap string
 	worker    properties
 	connector properties // beside the connection
-	db        *postgres
-	kafka     *kafka
+	db        *rig.Database
+	kafka     *rig.Broker
 	warm      *worker // nil before the first run
 	keep      bool    // whether there is a warm one
 }
@@ -46,7 +48,7 @@ func (s *debezium) start(ctx context.Context, t task) (running, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cold{own{w.process, began}, w, t.topic}, nil
+	return cold{own{w.Process, began}, w, t.topic}, nil
 }
 
 // startWarm starts a connector in the worker that is there.
@@ -61,13 +63,13 @@ func (s *debezium) startWarm(ctx context.Context, t task) (running, error) {
 	if err := s.warm.ready(ctx); err != nil {
 		return nil, err
 	}
-	used, err := measure(s.warm.process.pid)
+	used, err := s.warm.Usage()
 	if err != nil {
 		return nil, err
 	}
 	c := connector{worker: s.warm, title: t.topic, at: time.Now(), used: used}
 	if err := s.warm.put(ctx, c.title, s.configuration(t)); err != nil {
-		return nil, s.warm.explain(fmt.Errorf("create the connector: %w", err))
+		return nil, s.warm.Explain(fmt.Errorf("create the connector: %w", err))
 	}
 	return c, nil
 }
@@ -78,7 +80,7 @@ func (s *debezium) close() error {
 	}
 	w := s.warm
 	s.warm = nil
-	return w.stop()
+	return w.Stop()
 }
 
 // cold is a connector that its worker started with.
@@ -88,9 +90,9 @@ type cold struct {
 	title  string
 }
 
-// alive implements running. REST is not asked before it listens.
-func (c cold) alive(ctx context.Context) error {
-	if err := c.err(); err != nil {
+// Alive implements running. REST is not asked before it listens.
+func (c cold) Alive(ctx context.Context) error {
+	if err := c.own.Alive(ctx); err != nil {
 		return err
 	}
 	err := c.worker.failed(ctx, c.title)
@@ -105,11 +107,11 @@ type connector struct {
 	worker *worker
 	title  string
 	at     time.Time
-	used   usage
+	used   rig.Usage
 }
 
-func (c connector) pid() int                        { return c.worker.process.pid }
-func (c connector) began() (time.Time, usage)       { return c.at, c.used }
-func (c connector) alive(ctx context.Context) error { return c.worker.failed(ctx, c.title) }
-func (c connector) explain(err error) error         { return c.worker.explain(err) }
-func (c connector) stop() error                     { return c.worker.remove(c.title) }
+func (c connector) Usage() (rig.Usage, error)       { return c.worker.Usage() }
+func (c connector) began() (time.Time, rig.Usage)   { return c.at, c.used }
+func (c connector) Alive(ctx context.Context) error { return c.worker.failed(ctx, c.title) }
+func (c connector) Explain(err error) error         { return c.worker.Explain(err) }
+func (c connector) Stop() error                     { return c.worker.remove(c.title) }

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,50 +71,15 @@ func TestPropertiesAreWrittenAsJavaReadsThem(t *testing.T) {
 	}
 }
 
-func TestMemoryIsThatOfTheLine(t *testing.T) {
-	status := []byte("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t  2048 kB\nVmRSS:\t  1536 kB\n")
-	for name, want := range map[string]float64{"VmHWM": 2, "VmRSS": 1.5} {
-		if got, err := memory(status, name); err != nil || got != want {
-			t.Errorf("%s: %v MiB, %v, want %v", name, got, err, want)
-		}
-	}
-	if _, err := memory(status, "VmSwap"); err == nil {
-		t.Error("a line that is not there")
-	}
-}
-
-func TestFailureKeepsTheReasons(t *testing.T) {
-	const trace = "ERROR it failed\njava.lang.Error: a\n\tat io.A.b(A.java:1) ~[?]\n\t... 3 more\nCaused by: b\n\tat io.B.c(B.java:2)\n"
-	if got, want := withoutFrames(trace), "ERROR it failed\njava.lang.Error: a\nCaused by: b\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestUsageGrows(t *testing.T) {
-	before, err := measure(os.Getpid())
-	if err != nil {
-		t.Skip("needs Linux:", err)
-	}
-	after := before
-	for after.cpu == before.cpu { // reading it takes some
-		if after, err = measure(os.Getpid()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if after.cpu < before.cpu || after.rss <= 0 || after.peak < after.rss {
-		t.Errorf("used %+v, then %+v", before, after)
-	}
-}
-
 func TestOptionsAreChecked(t *testing.T) {
-	good := options{modes: list{modeDrain}, rates: list{"10", "1000"}, rounds: 1, rows: 10, perTx: 10}
+	good := options{modes: rig.List{modeDrain}, rates: rig.List{"10", "1000"}, rounds: 1, rows: 10, perTx: 10}
 	if err := good.check(); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*options){
-		"an unknown mode":     func(o *options) { o.modes = list{"drains"} },
-		"a rate of nothing":   func(o *options) { o.rates = list{"0"} },
-		"no rate":             func(o *options) { o.rates = list{""} },
+		"an unknown mode":     func(o *options) { o.modes = rig.List{"drains"} },
+		"a rate of nothing":   func(o *options) { o.rates = rig.List{"0"} },
+		"no rate":             func(o *options) { o.rates = rig.List{""} },
 		"no round":            func(o *options) { o.rounds = 0 },
 		"part of transaction": func(o *options) { o.rows = 9 },
 	} {
@@ -122,9 +88,5 @@ func TestOptionsAreChecked(t *testing.T) {
 		if bad.check() == nil {
 			t.Errorf("%s is taken", name)
 		}
-	}
-	var s settings
-	if s.Set("key") == nil || s.Set("a=b=c") != nil || s.properties()["a"] != "b=c" {
-		t.Errorf("settings %v", s)
 	}
 }

@@ -1,11 +1,17 @@
 package main
 
+import (
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+)
+
 // describe notes how a subject is set up, for whoever doubts that it is fair.
 func (s *stage) describe(load string, who subject) {
 	shown := map[string]string{}
 	switch who := who.(type) {
 	case ours:
-		shown["-set"] = who.set.String()
+		shown["-set"] = strings.Join(who.set, " ")
 	case *debezium:
 		for _, p := range []properties{standalone(s.kafka), who.worker, who.configuration(task{"SLOT", "TOPIC"})} {
 			for key, value := range p {
@@ -13,7 +19,7 @@ func (s *stage) describe(load string, who subject) {
 			}
 		}
 		delete(shown, "database.password")
-		shown["JVM"] = who.heap + " " + jvmOptions
+		shown["JVM"] = who.heap + " " + rig.JVMOptions
 	}
 	s.results.Configurations[load+": "+who.name()] = shown
 }

@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // drains measures how fast each subject empties a backlog. Each has its own slot
 // at the backlog's beginning and a topic of its own.
 func (s *stage) drains(ctx context.Context) error {
-	load := fmt.Sprintf("drain of %d rows of %d+100 bytes, %d per transaction", s.rows/s.perTx*s.perTx, s.payload, s.perTx)
+	rows := rig.Load{Rows: s.rows, PerTx: s.perTx, Payload: s.payload}
+	load := "drain of " + rows.String()
 	fmt.Println("committing the backlog:", load)
-	b, err := s.db.fill(ctx, s.options)
+	b, err := s.db.Fill(ctx, "bench_backlog", rows)
 	if err != nil {
 		return fmt.Errorf("fill the backlog: %w", err)
 	}
@@ -33,42 +37,68 @@ func (s *stage) drains(ctx context.Context) error {
 			}
 			return nil
 		},
-		limit: func(ctx context.Context) (map[string]float64, error) { return s.limit(ctx, b) },
+		limit: []figures.Turn{{Subject: limitName, Take: func(ctx context.Context) (map[string]float64, error) { return s.limit(ctx, b) }}},
 	})
-	return errors.Join(err, s.db.dropSlot(b.slot))
+	return errors.Join(err, s.db.DropSlot(b.Slot))
 }
 
-func (s *stage) drainOn(ctx context.Context, who subject, b backlog) (map[string]float64, error) {
-	return s.on(ctx, who, func(ctx context.Context, t task) error { return s.db.copySlot(ctx, b, t.slot) },
+func (s *stage) drainOn(ctx context.Context, who subject, b rig.Backlog) (map[string]float64, error) {
+	return s.on(ctx, who, func(ctx context.Context, t task) error { return s.db.CopySlot(ctx, b.Slot, t.slot) },
 		func(ctx context.Context, t task, r running) (map[string]float64, error) { return s.drain(ctx, t, r, b) })
 }
 
 // drain waits until the backlog is in the topic.
-func (s *stage) drain(ctx context.Context, t task, r running, b backlog) (map[string]float64, error) {
-	if err := s.kafka.awaitRecords(ctx, t.topic, b.events, r.alive); err != nil {
+func (s *stage) drain(ctx context.Context, t task, r running, b rig.Backlog) (map[string]float64, error) {
+	events := int64(b.Events())
+	if err := awaitRecords(ctx, s.kafka, t.topic, events, r.Alive); err != nil {
 		return nil, err
 	}
-	now, err := measure(r.pid())
+	now, err := r.Usage()
 	if err != nil {
 		return nil, err
 	}
 	began, used := r.began()
-	a, err := s.kafka.arrival(ctx, t.topic)
+	a, err := arrivalIn(ctx, s.kafka, t.topic)
 	if err != nil {
 		return nil, err
 	}
-	if n, err := s.kafka.records(ctx, t.topic); err != nil || n != b.events {
-		return nil, errors.Join(err, fmt.Errorf("%d records of %d events: some came twice", n, b.events))
+	if n, err := s.kafka.Records(ctx, t.topic); err != nil || n != events {
+		return nil, errors.Join(err, fmt.Errorf("%d records of %d events: some came twice", n, events))
 	}
 	if err := s.verify(ctx, t.topic); err != nil {
 		return nil, err
 	}
 	return map[string]float64{
-		metricRate:  a.rate(b.events),
-		metricCPU:   micros(now.cpu-used.cpu) / float64(b.events),
-		metricPeak:  now.peak,
+		metricRate:  a.rate(events),
+		metricCPU:   micros(now.CPU-used.CPU) / float64(events),
+		metricPeak:  now.Peak,
 		metricFirst: millis(a.first.Sub(began)),
 		metricLast:  millis(a.last.Sub(began)),
+	}, nil
+}
+
+const limitName = "pg_recvlogical"
+
+// limit is pg_recvlogical, which reads the backlog and throws it away: as fast as
+// one walsender is read.
+func (s *stage) limit(ctx context.Context, b rig.Backlog) (map[string]float64, error) {
+	const slot = "bench_limit"
+	if err := s.db.CopySlot(ctx, b.Slot, slot); err != nil {
+		return nil, err
+	}
+	reader, err := rig.Recvlogical(s.db.URL, slot, b.End, rig.Publication, false)
+	if err != nil {
+		return nil, err
+	}
+	took, err := s.db.Read(ctx, reader)
+	if err := errors.Join(err, s.db.DropSlot(slot)); err != nil {
+		return nil, err
+	}
+	return map[string]float64{
+		metricRate: float64(b.Events()) / took[0].Took.Seconds(),
+		metricCPU:  micros(took[0].Reader.CPU) / float64(b.Events()),
+		metricPeak: took[0].Reader.Peak,
+		metricLast: millis(took[0].Took),
 	}, nil
 }
 

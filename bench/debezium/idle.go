@@ -24,36 +24,36 @@ func (s *stage) slotWithRow(ctx context.Context, t task) error {
 	if err := s.newSlot(ctx, t); err != nil {
 		return err
 	}
-	_, err := s.db.conn.Exec(ctx, `INSERT INTO outbox VALUES (gen_random_uuid(), 'order', '1', 'OrderPlaced', '{}')`)
+	_, err := s.db.Conn.Exec(ctx, `INSERT INTO outbox VALUES (gen_random_uuid(), 'order', '1', 'OrderPlaced', '{}')`)
 	return err
 }
 
 func (s *stage) idleness(ctx context.Context, t task, r running) (map[string]float64, error) {
-	if err := s.kafka.awaitRecords(ctx, t.topic, 1, r.alive); err != nil {
+	if err := awaitRecords(ctx, s.kafka, t.topic, 1, r.Alive); err != nil {
 		return nil, fmt.Errorf("wait for the first record: %w", err)
 	}
-	a, err := s.kafka.arrival(ctx, t.topic)
+	a, err := arrivalIn(ctx, s.kafka, t.topic)
 	if err != nil {
 		return nil, err
 	}
 	if err := backoff.Sleep(ctx, s.settle); err != nil {
 		return nil, err
 	}
-	before, err := measure(r.pid())
+	before, err := r.Usage()
 	if err != nil {
 		return nil, err
 	}
 	if err := backoff.Sleep(ctx, s.idle); err != nil {
 		return nil, err
 	}
-	after, err := measure(r.pid())
+	after, err := r.Usage()
 	if err != nil {
 		return nil, err
 	}
 	began, _ := r.began()
 	return map[string]float64{
 		metricFirst:   millis(a.first.Sub(began)),
-		metricIdleCPU: 100 * (after.cpu - before.cpu).Seconds() / s.idle.Seconds(),
-		metricIdleRSS: after.rss,
+		metricIdleCPU: 100 * (after.CPU - before.CPU).Seconds() / s.idle.Seconds(),
+		metricIdleRSS: after.RSS,
 	}, nil
 }

@@ -18,7 +18,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
@@ -32,52 +31,24 @@ const (
 )
 
 type options struct {
-	modes              list
+	modes              rig.List
 	rounds, partitions int
 	rows, perTx        int
 	payload            int
 	warmDrains         int
-	rates              list
+	rates              rig.List
 	window, settle     time.Duration
 	warmTraffic        time.Duration
 	idle               time.Duration
 	binary, json       string
 	heap               string
-	set, debezium      settings
-}
-
-// list is a flag of values with commas between them.
-type list []string
-
-func (l *list) String() string     { return strings.Join(*l, ",") }
-func (l *list) Set(v string) error { *l = strings.Split(v, ","); return nil }
-
-// settings are key=value pairs, each a flag.
-type settings []string
-
-func (s *settings) String() string { return strings.Join(*s, " ") }
-
-func (s *settings) Set(v string) error {
-	if !strings.Contains(v, "=") {
-		return errors.New("want key=value")
-	}
-	*s = append(*s, v)
-	return nil
-}
-
-func (s settings) properties() properties {
-	p := properties{}
-	for _, pair := range s {
-		key, value, _ := strings.Cut(pair, "=")
-		p[key] = value
-	}
-	return p
+	set, debezium      rig.Settings
 }
 
 func main() { rig.Main("debezium", start) }
 
 func start(ctx context.Context) error {
-	o := options{modes: list{modeDrain, modeSteady, modeIdle}, rates: list{"1000"}}
+	o := options{modes: rig.List{modeDrain, modeSteady, modeIdle}, rates: rig.List{"1000"}}
 	flag.Var(&o.modes, "modes", "what to measure: drain, steady, idle")
 	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds of each mode")
 	flag.IntVar(&o.partitions, "partitions", 6, "partitions of a topic")
@@ -104,7 +75,7 @@ func start(ctx context.Context) error {
 
 func (o options) check() error {
 	for _, mode := range o.modes {
-		if !slices.Contains(list{modeDrain, modeSteady, modeIdle}, mode) {
+		if !slices.Contains(rig.List{modeDrain, modeSteady, modeIdle}, mode) {
 			return fmt.Errorf("-modes: there is no %q", mode)
 		}
 	}
@@ -120,13 +91,12 @@ func (o options) check() error {
 }
 
 func run(ctx context.Context, o options) (err error) {
-	binary, remove, err := rig.Connector(ctx, o.binary)
+	connector, err := rig.NewConnector(ctx, o.binary)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	o.binary = binary
-	s, err := newStage(ctx, o)
+	defer connector.Remove()
+	s, err := newStage(ctx, o, connector)
 	if err != nil {
 		return err
 	}
@@ -135,8 +105,8 @@ func run(ctx context.Context, o options) (err error) {
 	for _, mode := range o.modes {
 		if err := modes[mode](ctx); err != nil {
 			// What was measured before is still worth a look.
-			return errors.Join(fmt.Errorf("%s: %w", mode, err), s.report(os.Stdout))
+			return errors.Join(fmt.Errorf("%s: %w", mode, err), s.results.Finish(os.Stdout, oursName, s.json))
 		}
 	}
-	return s.report(os.Stdout)
+	return s.results.Finish(os.Stdout, oursName, s.json)
 }

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
@@ -32,15 +29,4 @@ var metrics = []figures.Metric{
 	{Name: metricIdleRSS, Title: "idle RSS", Unit: "MiB", Better: "less"},
 	{Name: metricFirst, Title: "start to first record", Unit: "ms", Better: "less"},
 	{Name: metricLast, Title: "start to last record", Unit: "ms", Better: "less"},
-}
-
-// describe is the values in one line.
-func describe(values map[string]float64) string {
-	var b strings.Builder
-	for _, m := range metrics {
-		if v, ok := values[m.Name]; ok {
-			fmt.Fprintf(&b, " %s %s %s;", m.Title, figures.Number(v), m.Unit)
-		}
-	}
-	return strings.TrimSuffix(b.String(), ";")
 }

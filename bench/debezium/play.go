@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
 // measurement measures a subject once.
@@ -16,47 +19,29 @@ type game struct {
 	take     measurement
 	// warmUp is done before the first round by those that stay warm.
 	warmUp func(ctx context.Context, who subject) error
-	// limit is measured beside the subjects, if it is there.
-	limit func(ctx context.Context) (map[string]float64, error)
+	// limit is measured beside the subjects, if there is one.
+	limit []figures.Turn
 }
 
-// turn is one of a round.
-type turn struct {
-	name string
-	take func(ctx context.Context) (map[string]float64, error)
-}
-
-// play has the subjects take turns for all rounds. The first one of a round is
-// the last one of the next, so that none has the better place.
+// play has the subjects take turns for all rounds.
 func (s *stage) play(ctx context.Context, g game) (err error) {
-	var turns []turn
-	if g.limit != nil {
-		turns = append(turns, turn{limitName, g.limit})
-	}
+	turns := g.limit
 	for _, who := range g.subjects {
 		defer func() { err = errors.Join(err, who.close()) }()
 		s.describe(g.load, who)
 		if who.staysWarm() {
 			fmt.Printf("%s: warming up %s\n", g.load, who.name())
 			if failed := g.warmUp(ctx, who); failed != nil {
-				if err := s.note(ctx, g.load, who.name(), 0, nil, fmt.Errorf("warm up: %w", failed)); err != nil {
+				m := figures.Measurement{Load: g.load, Subject: who.name()}
+				if err := s.results.Note(ctx, os.Stdout, m, fmt.Errorf("warm up: %w", failed)); err != nil {
 					return err
 				}
 				continue
 			}
 		}
-		turns = append(turns, turn{who.name(), func(ctx context.Context) (map[string]float64, error) { return g.take(ctx, who) }})
+		turns = append(turns, figures.Turn{Subject: who.name(), Take: func(ctx context.Context) (map[string]float64, error) { return g.take(ctx, who) }})
 	}
-	for round := range s.rounds {
-		for n := range turns {
-			now := turns[(n+round)%len(turns)]
-			values, failed := now.take(ctx)
-			if err := s.note(ctx, g.load, now.name, round+1, values, failed); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return s.results.Play(ctx, os.Stdout, g.load, s.rounds, turns)
 }
 
 // on starts the subject on a task of its own, measures and stops it. prepare
@@ -77,5 +62,5 @@ func (s *stage) on(ctx context.Context, who subject, prepare func(context.Contex
 		return nil, err
 	}
 	values, err = take(ctx, t, r)
-	return values, errors.Join(r.explain(err), r.stop())
+	return values, errors.Join(r.Explain(err), r.Stop())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
@@ -56,11 +57,11 @@ func (s *stage) steadyOn(ctx context.Context, who subject, rate int, settle, win
 	})
 }
 
-func (s *stage) newSlot(ctx context.Context, t task) error { return s.db.createSlot(ctx, t.slot) }
+func (s *stage) newSlot(ctx context.Context, t task) error { return s.db.CreateSlot(ctx, t.slot) }
 
 // steady measures for a window, after the traffic has settled.
 func (s *stage) steady(ctx context.Context, t task, r running, rate int, settle, window time.Duration) (values map[string]float64, err error) {
-	if err := s.db.awaitActive(ctx, t.slot, true, r.alive); err != nil {
+	if err := s.db.AwaitActive(ctx, t.slot, true, r.Alive); err != nil {
 		return nil, err
 	}
 	log := newJournal(s.topics, int((settle+window+slack).Seconds()*float64(rate)))
@@ -69,7 +70,7 @@ func (s *stage) steady(ctx context.Context, t task, r running, rate int, settle,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	writers := startTraffic(ctx, s.db.url, s.payload, rate, log)
+	writers := startTraffic(ctx, s.db.URL, s.payload, rate, log)
 	defer func() { err = errors.Join(err, writers.end()) }()
 
 	if err := backoff.Sleep(ctx, settle); err != nil {
@@ -92,8 +93,8 @@ func (s *stage) steady(ctx context.Context, t task, r running, rate int, settle,
 	late := log.latencies(from, to)
 	return map[string]float64{
 		metricRate: float64(len(late)) / time.Duration(to-from).Seconds(),
-		metricCPU:  micros(after.cpu-before.cpu) / float64(max(1, len(late))),
-		metricPeak: after.peak,
+		metricCPU:  micros(after.CPU-before.CPU) / float64(max(1, len(late))),
+		metricPeak: after.Peak,
 		metricP50:  millis(figures.Percentile(late, 50)),
 		metricP99:  millis(figures.Percentile(late, 99)),
 		metricP999: millis(figures.Percentile(late, 99.9)),
@@ -101,26 +102,19 @@ func (s *stage) steady(ctx context.Context, t task, r running, rate int, settle,
 }
 
 // snapshot is what the subject has used, and when.
-func snapshot(r running, log *journal) (usage, int64, error) {
-	u, err := measure(r.pid())
+func snapshot(r running, log *journal) (rig.Usage, int64, error) {
+	u, err := r.Usage()
 	return u, log.now(), err
 }
 
 // awaitAll returns when every event that was committed was received.
 func awaitAll(ctx context.Context, log *journal, r running) error {
-	for began := time.Now(); ; {
+	began := time.Now()
+	return rig.Await(ctx, looking, func() (bool, error) {
 		missing := log.missing()
-		if missing == 0 {
-			return nil
+		if missing > 0 && time.Since(began) > stalled {
+			return false, fmt.Errorf("%d events were not received %s after the last commit", missing, stalled)
 		}
-		if err := r.alive(ctx); err != nil {
-			return err
-		}
-		if time.Since(began) > stalled {
-			return fmt.Errorf("%d events were not received %s after the last commit", missing, stalled)
-		}
-		if err := backoff.Sleep(ctx, looking); err != nil {
-			return err
-		}
-	}
+		return missing == 0, r.Alive(ctx)
+	})
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // task is what a subject is to do: stream the slot's events into the topic.
@@ -21,14 +23,14 @@ type subject interface {
 
 // running is a subject at work.
 type running interface {
-	// pid is of the process whose costs count.
-	pid() int
+	// Usage is that of the process whose costs count.
+	Usage() (rig.Usage, error)
 	// began is when it was started, and used is what the process had used by then.
-	began() (at time.Time, used usage)
-	// alive is why it does not work any more, or nil.
-	alive(ctx context.Context) error
-	// explain adds what it printed to an error.
-	explain(err error) error
-	// stop ends the streaming, and the process unless that is to stay warm.
-	stop() error
+	began() (at time.Time, used rig.Usage)
+	// Alive is why it does not work any more, or nil.
+	Alive(ctx context.Context) error
+	// Explain adds what it printed to an error.
+	Explain(err error) error
+	// Stop ends the streaming, and the process unless that is to stay warm.
+	Stop() error
 }

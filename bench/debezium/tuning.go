@@ -2,6 +2,8 @@ package main
 
 import (
 	"net/url"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // How Debezium is set up. What each setting rests on:
@@ -29,8 +31,8 @@ import (
 //     a worker without looking through all its jars.
 
 // connection is what cannot be left out.
-func connection(db *postgres, t task) properties {
-	u, _ := url.Parse(db.url) // pgserver made it
+func connection(db *rig.Database, t task) properties {
+	u, _ := url.Parse(db.URL) // pgserver made it
 	password, _ := u.User.Password()
 	return properties{
 		"name":              t.topic,
@@ -44,7 +46,7 @@ func connection(db *postgres, t task) properties {
 		"database.dbname":   "postgres",
 		"topic.prefix":      t.topic,
 		"slot.name":         t.slot,
-		"publication.name":  publication,
+		"publication.name":  rig.Publication,
 
 		"publication.autocreate.mode": "disabled",
 		"table.include.list":          "public.outbox",
@@ -82,9 +84,9 @@ var (
 )
 
 // standalone is a worker's configuration.
-func standalone(k *kafka) properties {
+func standalone(k *rig.Broker) properties {
 	return properties{
-		"bootstrap.servers": k.addr,
+		"bootstrap.servers": k.Addr,
 		"key.converter":     "org.apache.kafka.connect.storage.StringConverter",
 		"value.converter":   "org.apache.kafka.connect.storage.StringConverter",
 	}

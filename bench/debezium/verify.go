@@ -6,14 +6,16 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // verify reads a topic's first records and compares them with their rows: who is
 // fast must have written what it was to write.
 func (s *stage) verify(ctx context.Context, topic string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, kafkaTimeout, fmt.Errorf("no records to compare after %s", kafkaTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, rig.KafkaTimeout, fmt.Errorf("no records to compare after %s", rig.KafkaTimeout))
 	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.kafka.addr), kgo.ConsumeTopics(topic),
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.kafka.Addr), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(time.Second))
 	if err != nil {
 		return err
@@ -38,7 +40,7 @@ func (s *stage) compare(ctx context.Context, record *kgo.Record) error {
 		return err
 	}
 	var key, value string
-	err = s.db.conn.QueryRow(ctx, `SELECT aggregateid, payload::text FROM outbox WHERE id = $1`, id).Scan(&key, &value)
+	err = s.db.Conn.QueryRow(ctx, `SELECT aggregateid, payload::text FROM outbox WHERE id = $1`, id).Scan(&key, &value)
 	if err != nil {
 		return fmt.Errorf("row %s: %w", id, err)
 	}

@@ -1,103 +1,88 @@
-// Command drain measures how fast the connector drains a backlog, against the
-// limit that PostgreSQL sets: pg_recvlogical reading the same backlog into
-// /dev/null. The two take turns on one server in one run, because the speed of
-// a machine drifts; only the ratios of neighbours count.
+// Command drain measures how fast a backlog is read and written to Kafka, against
+// the limit that PostgreSQL sets: one walsender, read by pg_recvlogical into
+// /dev/null, and by the connector's package wal alone. They take turns on one
+// server in one run, because the speed of a machine drifts; only the ratios of
+// neighbours count.
 //
-//	go run ./bench/drain [-rows N] [-rounds N] [-mode table|message|both] …
+//	go run ./bench/drain [-scenarios NAME,…] [-rounds N] [-json FILE] …
 //
-// With -mode message the backlog is of messages without a table; with -mode both
-// there is one of each, of the same events, and the connector drains them by
-// turns: their ratio is what message mode gains.
-//
-// Both read through copies of one replication slot and the same transport, TCP
-// unless told otherwise: that is how a database on another machine is read. The
-// connector's time is that of its process from start to the confirmation of the
-// backlog's end in the slot; pg_recvlogical's is that of its process with
-// --endpos. The broker is kfake in a process of its own, so that the
-// connector's CPU time and memory are its own.
+// docs/BENCHMARKS.md says what the scenarios are, and docs/SCALING.md what
+// follows from those without a connector. Linux only.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// topic is where the events go.
-const topic = "outbox.event.order"
-
 type options struct {
-	rows, perTx, payload, others int
-	rounds, partitions           int
-	mode                         string
-	socket                       bool
-	binary                       string
-	set                          settings
+	scenarios          rig.List
+	rounds, partitions int
+	load               rig.Load
+	huge, many         int
+	socket, kafka      bool
+	binary, json       string
+	set                rig.Settings
 }
-
-// The values of -mode.
-const (
-	modeTable   = "table"
-	modeMessage = "message"
-	modeBoth    = "both"
-)
-
-// settings are --set flags handed to the connector.
-type settings []string
-
-func (s *settings) String() string     { return fmt.Sprint(*s) }
-func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
 
 func main() { rig.Main("drain", start) }
 
 func start(ctx context.Context) error {
-	var o options
-	flag.IntVar(&o.rows, "rows", 300_000, "outbox rows in the backlog")
-	flag.IntVar(&o.perTx, "per-tx", 10, "outbox rows per transaction")
-	flag.IntVar(&o.payload, "payload", 500, "bytes of payload; the row is about 100 more")
-	flag.IntVar(&o.others, "others", 0, "rows of another table per outbox row")
-	flag.IntVar(&o.rounds, "rounds", 5, "paired rounds")
+	o := options{scenarios: usual()}
+	flag.Var(&o.scenarios, "scenarios", "what to measure, or all:\n"+described())
+	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds of each scenario")
+	flag.IntVar(&o.load.Rows, "rows", 300_000, "outbox rows in the backlog")
+	flag.IntVar(&o.load.PerTx, "per-tx", 10, "outbox rows per transaction")
+	flag.IntVar(&o.load.Payload, "payload", 500, "bytes of payload; the row is about 100 more")
+	flag.IntVar(&o.load.Others, "others", 0, "rows of another table per outbox row")
+	flag.IntVar(&o.huge, "transaction-rows", 1_000_000, "transaction: rows")
+	flag.IntVar(&o.many, "size-rows", 10_000_000, "size: rows of the larger backlog; the other has a tenth")
 	flag.IntVar(&o.partitions, "partitions", 6, "partitions of the topic")
-	flag.StringVar(&o.mode, "mode", modeTable, "what the backlog is of: table, message, or both, which compares them")
 	flag.BoolVar(&o.socket, "socket", false, "connect over the Unix socket instead of TCP loopback")
+	flag.BoolVar(&o.kafka, "kafka", false, "write to Apache Kafka instead of kfake (needs Java 17 and, once, Maven)")
 	flag.StringVar(&o.binary, "binary", "", "the connector; built from this tree when empty")
+	flag.StringVar(&o.json, "json", "", "a file for the results")
 	flag.Var(&o.set, "set", "a configuration key=value for the connector, repeatable")
 	flag.Parse()
-	if o.mode != modeTable && o.mode != modeMessage && o.mode != modeBoth {
-		return fmt.Errorf("-mode %s: want %s, %s or %s", o.mode, modeTable, modeMessage, modeBoth)
+	if o.scenarios.String() == "all" {
+		o.scenarios = names(scenarios)
+	}
+	if err := o.check(); err != nil {
+		return err
 	}
 	return run(ctx, o)
 }
 
-func run(ctx context.Context, o options) error {
-	binary, remove, err := rig.Connector(ctx, o.binary)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	o.binary = binary
-	db, err := startDatabase(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	fmt.Printf("backlog of mode %s: %d events of %d+100 bytes, %d per transaction, %d other rows per event; %s\n",
-		o.mode, o.rows, o.payload, o.perTx, o.others, db.describe())
-	if o.mode == modeBoth {
-		return compare(ctx, o, db)
-	}
-
-	var results []round
-	for n := range o.rounds {
-		r, err := measure(ctx, o, db, n)
-		if err != nil {
-			return fmt.Errorf("round %d: %w", n+1, err)
+func (o options) check() error {
+	for _, name := range o.scenarios {
+		if find(name) == nil {
+			return fmt.Errorf("-scenarios: there is no %q, only %s", name, strings.Join(names(scenarios), ", "))
 		}
-		fmt.Println(r.line(n + 1))
-		results = append(results, r)
 	}
-	fmt.Println(summary(results))
+	l := o.load
+	if o.rounds < 1 || l.PerTx < 1 || l.Others < 0 || min(l.Rows, o.huge, o.many/10) < max(10*l.PerTx, 100) {
+		return errors.New("want a round, and ten transactions and 100 rows, at least")
+	}
 	return nil
+}
+
+func run(ctx context.Context, o options) (err error) {
+	s, err := newStage(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for _, name := range o.scenarios {
+		if err := find(name).play(ctx, s, name); err != nil {
+			// What was measured before is still worth a look.
+			return errors.Join(fmt.Errorf("%s: %w", name, err), s.report(os.Stdout))
+		}
+	}
+	return s.report(os.Stdout)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
@@ -18,7 +19,7 @@ const (
 	line    = 22 // from bar to bar
 	heading = 44 // above a load's panels
 	title   = 26 // above a panel's bars
-	names   = 122
+	names   = 148
 	numbers = 52 // right of the longest bar
 )
 
@@ -36,7 +37,7 @@ func draw(r *figures.Report) []byte {
 		y = section(&body, r, load, y)
 	}
 	versions := ""
-	for _, name := range []string{"PostgreSQL", "Apache Kafka", "Debezium"} {
+	for _, name := range []string{"PostgreSQL", "Apache Kafka", "kfake", "Debezium"} {
 		if v := r.Versions[name]; v != "" {
 			if name != "Debezium" { // which says its name
 				v = name + " " + v
@@ -115,7 +116,7 @@ func panel(w *bytes.Buffer, r *figures.Report, load string, metric figures.Metri
 			length = max(1, v/largest*(panelWidth-names-numbers))
 		}
 		class := ""
-		if subject == ours {
+		if strings.HasPrefix(subject, ours) {
 			class = ` class="ours"`
 		}
 		fmt.Fprintf(w, "<rect%s x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>\n", class, x+names, top, length, bar)

@@ -58,12 +58,12 @@ func compareSizes(ctx context.Context, s *server, o options) error {
 				return err
 			}
 		}
-		if err := s.exec(ctx, "VACUUM ANALYZE "+t.name); err != nil {
+		if err := s.Exec(ctx, "VACUUM ANALYZE "+t.name); err != nil {
 			return err
 		}
 		fmt.Printf("%s: %d published rows of %d+120 bytes, made in %s\n", t.name, t.rows, o.payload, time.Since(began).Round(time.Second))
 	}
-	if err := s.exec(ctx, "CHECKPOINT"); err != nil {
+	if err := s.Exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
 
@@ -163,7 +163,7 @@ func measureTable(ctx context.Context, s *server, o options, table string) (c co
 	if err != nil {
 		return c, err
 	}
-	return c, s.exec(ctx, "VACUUM "+table)
+	return c, s.Exec(ctx, "VACUUM "+table)
 }
 
 // await returns once n events were delivered.
@@ -174,7 +174,7 @@ func (c *counter) await(ctx context.Context, n int) error {
 // marked returns once all rows of the table are.
 func (s *server) marked(ctx context.Context, table string) error {
 	return rig.Await(ctx, time.Millisecond, func() (done bool, err error) {
-		err = s.conn.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM "+table+" WHERE NOT published)").Scan(&done)
+		err = s.Conn.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM "+table+" WHERE NOT published)").Scan(&done)
 		return done, err
 	})
 }
@@ -193,7 +193,7 @@ func (s *server) poll(ctx context.Context, o options, table string, fn func(*cou
 	m := metrics.New("", "").Pipeline("")
 	out := &counter{}
 	instance, err := poll.New(poll.Parts{
-		Options: opts, URL: s.URL("postgres"), Tables: []pg.Table{name},
+		Options: opts, URL: s.URL, Tables: []pg.Table{name},
 		Event: event, Route: transform.DefaultRoute(), OnBadEvent: transform.BadEventStop,
 		DrainTimeout: 20 * time.Second, MaxBufferedBytes: sink.DefaultOptions().MaxBufferedBytes,
 		Open:    func() (sink.Sink, error) { return out, nil },
@@ -213,7 +213,7 @@ func (s *server) poll(ctx context.Context, o options, table string, fn func(*cou
 // alone returns once the instance's sessions have ended.
 func (s *server) alone(ctx context.Context) error {
 	return rig.Await(ctx, 10*time.Millisecond, func() (alone bool, err error) {
-		err = s.conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'cdc-outbox')`).Scan(&alone)
+		err = s.Conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'cdc-outbox')`).Scan(&alone)
 		return alone, err
 	})
 }
@@ -224,10 +224,10 @@ type usage struct{ blocks, scans int64 }
 
 func (s *server) blocks(ctx context.Context, table string) (u usage, err error) {
 	// What this session did is counted too, hence told now.
-	if err := s.exec(ctx, "SELECT pg_stat_force_next_flush()", "SELECT pg_stat_clear_snapshot()"); err != nil {
+	if err := s.Exec(ctx, "SELECT pg_stat_force_next_flush()", "SELECT pg_stat_clear_snapshot()"); err != nil {
 		return u, err
 	}
-	err = s.conn.QueryRow(ctx, `
+	err = s.Conn.QueryRow(ctx, `
 		SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read,
 		       (SELECT idx_scan FROM pg_stat_user_indexes i WHERE i.relid = t.relid AND indexrelname LIKE '%seq_idx')
 		  FROM pg_statio_user_tables t WHERE relname = $1`, table).Scan(&u.blocks, &u.scans)

@@ -50,11 +50,11 @@ type effort struct {
 
 // compareModes measures each mode once and prints what each takes on top of the
 // writer.
-func compareModes(ctx context.Context, s *server, o options) error {
+func compareModes(ctx context.Context, s *server, o options, connector *rig.Connector) error {
 	fmt.Printf("load: %d events/s of %d+120 bytes for %s, %d per transaction\n", o.rate, o.payload, o.load, o.perTx)
 	var alone effort
 	for _, m := range modes {
-		e, err := measureMode(ctx, s, o, m)
+		e, err := measureMode(ctx, s, o, connector, m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -71,22 +71,22 @@ func compareModes(ctx context.Context, s *server, o options) error {
 	return nil
 }
 
-func measureMode(ctx context.Context, s *server, o options, m mode) (e effort, err error) {
+func measureMode(ctx context.Context, s *server, o options, connector *rig.Connector, m mode) (e effort, err error) {
 	if err := s.createOutbox(ctx, table); err != nil {
 		return e, err
 	}
 	defer func() { err = errors.Join(err, s.dropSlot(context.WithoutCancel(ctx))) }()
-	var connector *rig.Program
+	var program *rig.Program
 	if m.settings != nil {
-		settings := append([]string{"source.url=" + s.URL("postgres"), "sink.stdout=true"}, m.settings...)
-		if connector, err = rig.Run(o.binary, settings...); err != nil {
+		settings := append([]string{"source.url=" + s.URL, "sink.stdout=true"}, m.settings...)
+		if program, err = connector.Run(settings...); err != nil {
 			return e, err
 		}
 		if err := backoff.Sleep(ctx, 3*time.Second); err != nil { // it is at work then
 			return e, err
 		}
 	}
-	if err := s.exec(ctx, "CHECKPOINT"); err != nil {
+	if err := s.Exec(ctx, "CHECKPOINT"); err != nil {
 		return e, err
 	}
 	cpu, err := s.processorTime()
@@ -100,15 +100,17 @@ func measureMode(ctx context.Context, s *server, o options, m mode) (e effort, e
 	if e.events, err = s.write(ctx, o); err != nil {
 		return e, err
 	}
-	if connector != nil {
+	if program != nil {
 		if err := s.awaitPublished(ctx, m); err != nil {
 			return e, err
 		}
-		if e.connector, _, err = connector.Stop(); err != nil {
+		used, err := program.Stop()
+		if err != nil {
 			return e, err
 		}
+		e.connector = used.CPU
 	}
-	if err := s.exec(ctx, "VACUUM "+table, "CHECKPOINT"); err != nil {
+	if err := s.Exec(ctx, "VACUUM "+table, "CHECKPOINT"); err != nil {
 		return e, err
 	}
 	to, err := s.wal(ctx)
@@ -126,7 +128,7 @@ func (s *server) write(ctx context.Context, o options) (events int, err error) {
 	const batch = `INSERT INTO ` + table + ` (aggregatetype, aggregateid, type, payload)
 		SELECT 'order', (random() * 10000)::int::text, 'OrderPlaced', jsonb_build_object('order', n, 'note', repeat(md5(n::text), $2 / 32))
 		  FROM generate_series(1, $1) n`
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	conn, err := pgx.Connect(ctx, s.URL)
 	if err != nil {
 		return 0, err
 	}
@@ -150,15 +152,15 @@ func (s *server) write(ctx context.Context, o options) (events int, err error) {
 
 func (s *server) awaitPublished(ctx context.Context, m mode) error {
 	var end string
-	if err := s.conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&end); err != nil {
+	if err := s.Conn.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&end); err != nil {
 		return err
 	}
 	return rig.Await(ctx, 10*time.Millisecond, func() (done bool, err error) {
-		err = s.conn.QueryRow(ctx, m.done, end).Scan(&done)
+		err = s.Conn.QueryRow(ctx, m.done, end).Scan(&done)
 		return done, err
 	})
 }
 
 func (s *server) dropSlot(ctx context.Context) error {
-	return s.exec(ctx, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active`)
+	return s.Exec(ctx, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active`)
 }

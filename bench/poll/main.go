@@ -55,20 +55,19 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if err := compareSizes(ctx, s, o); err != nil {
 		return fmt.Errorf("cost of a poll: %w", err)
 	}
 	if o.rate == 0 {
 		return nil
 	}
-	binary, remove, err := rig.Connector(ctx, o.binary)
+	connector, err := rig.NewConnector(ctx, o.binary)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	o.binary = binary
-	if err := compareModes(ctx, s, o); err != nil {
+	defer connector.Remove()
+	if err := compareModes(ctx, s, o, connector); err != nil {
 		return fmt.Errorf("load on the server: %w", err)
 	}
 	return nil

@@ -2,53 +2,37 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 // server is a PostgreSQL server and a connection to it.
 type server struct {
-	*pgserver.Server
-	conn       *pgx.Conn
+	*rig.Database
 	postmaster int // process id
 }
 
 func startServer(ctx context.Context) (*server, error) {
-	started, err := pgserver.Start(ctx, pgserver.Options{Durable: true, Settings: map[string]string{
-		"max_wal_size": "8GB", "autovacuum": "off", "shared_buffers": "512MB", "checkpoint_timeout": "1h",
-	}})
+	db, err := rig.StartDatabase(ctx, map[string]string{"shared_buffers": "512MB", "checkpoint_timeout": "1h"})
 	if err != nil {
 		return nil, err
 	}
-	s := &server{Server: started}
-	if s.conn, err = pgx.Connect(ctx, started.URL("postgres")); err == nil {
-		err = s.findPostmaster(ctx)
-	}
-	if err != nil {
-		s.close()
+	s := &server{Database: db}
+	if err := s.findPostmaster(ctx); err != nil {
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *server) close() {
-	if s.conn != nil {
-		_ = s.conn.Close(context.Background())
-	}
-	_ = s.Close()
-}
-
 func (s *server) findPostmaster(ctx context.Context) error {
 	var dir string
-	if err := s.conn.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
+	if err := s.Conn.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
@@ -60,18 +44,9 @@ func (s *server) findPostmaster(ctx context.Context) error {
 	return err
 }
 
-func (s *server) exec(ctx context.Context, sql ...string) error {
-	for _, stmt := range sql {
-		if _, err := s.conn.Exec(ctx, stmt); err != nil {
-			return fmt.Errorf("%.80s: %w", stmt, err)
-		}
-	}
-	return nil
-}
-
 // createOutbox makes a table as `cdc-outbox setup` does for polling.
 func (s *server) createOutbox(ctx context.Context, table string) error {
-	return s.exec(ctx, `DROP TABLE IF EXISTS `+table, `CREATE TABLE `+table+` (
+	return s.Exec(ctx, `DROP TABLE IF EXISTS `+table, `CREATE TABLE `+table+` (
 		id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL,
 		type varchar(255) NOT NULL, payload jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT now(),
 		seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY, published boolean NOT NULL DEFAULT false, published_at timestamptz)`,
@@ -80,7 +55,7 @@ func (s *server) createOutbox(ctx context.Context, table string) error {
 
 // insert adds rows to a table, in one transaction.
 func (s *server) insert(ctx context.Context, table string, rows, payload int, published bool) error {
-	_, err := s.conn.Exec(ctx, `INSERT INTO `+table+` (aggregatetype, aggregateid, type, payload, published)
+	_, err := s.Conn.Exec(ctx, `INSERT INTO `+table+` (aggregatetype, aggregateid, type, payload, published)
 		SELECT 'order', (random() * 10000)::int::text, 'OrderPlaced', jsonb_build_object('order', n, 'note', repeat(md5(n::text), $2 / 32)), $3
 		  FROM generate_series(1, $1) n`, rows, payload, published)
 	return err
@@ -88,7 +63,7 @@ func (s *server) insert(ctx context.Context, table string, rows, payload int, pu
 
 // wal is the end of the log, in bytes.
 func (s *server) wal(ctx context.Context) (at int64, err error) {
-	err = s.conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn() - '0/0'`).Scan(&at)
+	err = s.Conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn() - '0/0'`).Scan(&at)
 	return at, err
 }
 

@@ -81,18 +81,17 @@ func start(ctx context.Context) error {
 }
 
 func run(ctx context.Context, o options) error {
-	binary, remove, err := rig.Connector(ctx, o.binary)
+	connector, err := rig.NewConnector(ctx, o.binary)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	o.binary = binary
-	s, err := newStage(ctx, o)
+	defer connector.Remove()
+	s, err := newStage(ctx, o, connector)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	fmt.Printf("%d events/s for %.0f minutes, retention.after %s, played %.0f times as fast: %.0f events/s of %d+150 bytes, %d per transaction, after %s; %d pairs of phases of %s; %s\n",
-		o.rate, o.minutes, o.after, o.speed, o.eventsPerSecond(), o.payload, o.perTx, o.scaled(o.after), o.pairs, o.phase(), s.version)
+		o.rate, o.minutes, o.after, o.speed, o.eventsPerSecond(), o.payload, o.perTx, o.scaled(o.after), o.pairs, o.phase(), "PostgreSQL "+s.db.Version)
 	return s.play(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
@@ -25,9 +26,9 @@ type phase struct {
 	committed []time.Duration // how long the writers' transactions took, sorted
 	from, to  int64           // what was measured
 	last      size
-	peak      size  // the most of each
-	events    int64 // committed in the whole phase, about
-	cpu       time.Duration
+	peak      size      // the most of each
+	events    int64     // committed in the whole phase, about
+	used      rig.Usage // by the connector
 }
 
 // play plays the traffic through all phases, and reports.
@@ -70,7 +71,7 @@ func (s *stage) playPhase(ctx context.Context, t *traffic, retention bool) (p ph
 	defer func() {
 		var stopped error
 		p.events = s.log.known() - first
-		p.cpu, _, stopped = c.Stop()
+		p.used, stopped = c.Stop()
 		err = errors.Join(err, stopped)
 	}()
 	end := time.Now().Add(s.phase())
@@ -83,10 +84,8 @@ func (s *stage) playPhase(ctx context.Context, t *traffic, retention bool) (p ph
 		if err := t.err(); err != nil {
 			return p, err
 		}
-		select {
-		case <-c.Exited():
-			return p, errors.New("the connector ended by itself")
-		default:
+		if err := c.Alive(ctx); err != nil {
+			return p, c.Explain(err)
 		}
 		if p.last, err = s.lookAtTable(ctx); err != nil {
 			return p, err
@@ -111,7 +110,7 @@ func (s *stage) finish(ctx context.Context, t *traffic) error {
 	for end := time.Now().Add(patience); s.log.missing() > 0 && time.Now().Before(end) && err == nil; {
 		err = backoff.Sleep(ctx, 100*time.Millisecond)
 	}
-	_, _, stopped := c.Stop()
+	_, stopped := c.Stop()
 	t.leave()
 	t.reading.Wait()
 	return errors.Join(err, stopped)

@@ -21,9 +21,9 @@ func (p phase) name() string {
 
 func (p phase) String() string {
 	return fmt.Sprintf("%s: commit to consumer p50 %s, p99 %s of %d events; table %s at the end, at most %s, %d rows, at most %d dead; connector %.1f µs CPU/event",
-		p.name(), round(percentile(p.published, 50)), round(percentile(p.published, 99)), len(p.published),
+		p.name(), round(figures.Percentile(p.published, 50)), round(figures.Percentile(p.published, 99)), len(p.published),
 		mebibytes(p.last.bytes), mebibytes(p.peak.bytes), p.last.rows, p.peak.dead,
-		p.cpu.Seconds()*1e6/max(1, float64(p.events)))
+		p.used.CPU.Seconds()*1e6/max(1, float64(p.events)))
 }
 
 // report prints what the phases come to, and returns an error if something was
@@ -53,9 +53,9 @@ func (s *stage) report(all []phase) error {
 	verdict := s.verdict()
 
 	fmt.Printf("p99 commit to consumer, with to without: median of %d pairs %.2f %.2f, all events %s to %s = %.2f (asked: at most %.1f)\n",
-		len(ratios), figures.Median(ratios), ratios, round(percentile(pooled[1], 99)), round(percentile(pooled[0], 99)), ratio(pooled[1], pooled[0]), asked)
+		len(ratios), figures.Median(ratios), ratios, round(figures.Percentile(pooled[1], 99)), round(figures.Percentile(pooled[0], 99)), ratio(pooled[1], pooled[0]), asked)
 	fmt.Printf("p99 of the writers' transactions: median %.2f, all %s to %s\n",
-		figures.Median(commitRatios), round(percentile(pooledCommits[1], 99)), round(percentile(pooledCommits[0], 99)))
+		figures.Median(commitRatios), round(figures.Percentile(pooledCommits[1], 99)), round(figures.Percentile(pooledCommits[0], 99)))
 	fmt.Printf("largest table: %s in the first half, %s in the second, of %s written\n",
 		mebibytes(early), mebibytes(late), mebibytes(int64(verdict.Committed*(s.payload+150))))
 	fmt.Printf("checker: %s; no row went before it was received\n", verdict)
@@ -80,15 +80,7 @@ func largest(phases []phase) (bytes int64) {
 }
 
 func ratio(with, without []time.Duration) float64 {
-	return float64(percentile(with, 99)) / float64(max(1, percentile(without, 99)))
-}
-
-// percentile is of sorted values.
-func percentile(sorted []time.Duration, p int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
+	return float64(figures.Percentile(with, 99)) / float64(max(1, figures.Percentile(without, 99)))
 }
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

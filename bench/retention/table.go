@@ -22,7 +22,7 @@ func (s *stage) lookAtTable(ctx context.Context) (z size, err error) {
 	for n := range committed {
 		committed[n] = s.log.acked[n].Load() != 0
 	}
-	rows, err := s.conn.Query(ctx, `SELECT n FROM outbox`)
+	rows, err := s.db.Conn.Query(ctx, `SELECT n FROM outbox`)
 	if err != nil {
 		return z, fmt.Errorf("read the table: %w", err)
 	}
@@ -45,7 +45,7 @@ func (s *stage) lookAtTable(ctx context.Context) (z size, err error) {
 			z.unreceived = int64(n)
 		}
 	}
-	err = s.conn.QueryRow(ctx, `SELECT pg_total_relation_size('outbox'), n_dead_tup FROM pg_stat_user_tables WHERE relname = 'outbox'`).Scan(&z.bytes, &z.dead)
+	err = s.db.Conn.QueryRow(ctx, `SELECT pg_total_relation_size('outbox'), n_dead_tup FROM pg_stat_user_tables WHERE relname = 'outbox'`).Scan(&z.bytes, &z.dead)
 	if err != nil {
 		return z, fmt.Errorf("read the size of the table: %w", err)
 	}

@@ -79,7 +79,7 @@ func (t *traffic) close() {
 // write commits transactions at the writer's share of the rate. One that is
 // late is made up for.
 func (t *traffic) write(ctx context.Context, number int) error {
-	conn, err := pgx.Connect(ctx, t.url)
+	conn, err := pgx.Connect(ctx, t.db.URL)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,8 @@ func collect(values map[int]float64) []float64 {
 }
 
 // Print writes the medians as one table for each load, and what failed. base is
-// the subject that the others are divided by, metric by metric.
+// the subject that the others are divided by, metric by metric; under a load
+// without it, that is the first.
 func (r *Report) Print(w io.Writer, base string) error {
 	for _, load := range r.Loads() {
 		if err := r.printLoad(w, load, base); err != nil {
@@ -91,6 +92,9 @@ func (r *Report) Print(w io.Writer, base string) error {
 }
 
 func (r *Report) printLoad(w io.Writer, load, base string) error {
+	if subjects := r.Subjects(load); !slices.Contains(subjects, base) {
+		base = subjects[0]
+	}
 	fmt.Fprintf(w, "\n%s (medians; in brackets, divided by %s's of the same round)\n", load, base)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	metrics := r.measured(load)

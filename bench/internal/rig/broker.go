@@ -1,107 +1,187 @@
 package rig
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
-// brokerCommand is the argument by which a benchmark's program becomes the
-// broker.
-const brokerCommand = "rig-broker"
+// KafkaTimeout is how long a broker may take for what it is asked.
+const KafkaTimeout = 2 * time.Minute
 
-// serveBroker is the broker, if the program was started to be it: a kfake
-// cluster with one topic, whose address it prints, until its standard input
-// ends. ok tells whether it was.
-func serveBroker() (ok bool, err error) {
-	if len(os.Args) != 4 || os.Args[1] != brokerCommand {
-		return false, nil
-	}
-	partitions, err := strconv.ParseInt(os.Args[3], 10, 32)
-	if err != nil {
-		return true, err
-	}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(partitions), os.Args[2]))
-	if err != nil {
-		return true, err
-	}
-	defer cluster.Close()
-	fmt.Println(cluster.ListenAddrs()[0])
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return true, err
-}
+// JVMOptions are what Kafka's own scripts give each JVM (bin/kafka-run-class.sh,
+// KAFKA_JVM_PERFORMANCE_OPTS), apart from the heap.
+const JVMOptions = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 " +
+	"-XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
 
-// Broker is a running broker.
+// Broker is a broker in a process of its own. It is safe for concurrent use.
 type Broker struct {
-	Addr  string
-	topic string
-
-	process *child.Process
-	stdin   io.Closer
+	Addr    string
+	Name    string
+	Version string
+	Admin   *kadm.Client
+	process *Process
+	client  *kgo.Client
+	dir     string
 }
 
-// StartBroker starts this program once more, as a broker with the topic. Its
-// main must be Main.
-func StartBroker(topic string, partitions int) (*Broker, error) {
+// StartKafka starts Apache Kafka, in a JVM that has what Kafka's own
+// kafka-server-start.sh gives it: that of the tests starts fast and stays slow.
+func StartKafka(ctx context.Context) (*Broker, error) {
+	script, err := child.Script("kafka.sh")
+	if err != nil {
+		return nil, err
+	}
+	jars, err := child.Output(ctx, "", script, "fetch")
+	if err != nil {
+		return nil, err
+	}
+	controller, err := freeport.Take()
+	if err != nil {
+		return nil, err
+	}
+	return startBroker(ctx, "Apache Kafka", jars[strings.LastIndex(jars, "-")+1:], func(dir, port string) *exec.Cmd {
+		cmd := exec.Command(script, "run", filepath.Join(dir, "kafka"), port, strconv.Itoa(controller))
+		cmd.Env = append(os.Environ(), "KAFKA_JVM=-Xms1g -Xmx1g "+JVMOptions)
+		return cmd
+	})
+}
+
+// fakeRole makes of a benchmark's program a broker.
+const fakeRole = "rig-broker"
+
+// StartFake starts kfake, which costs so little that it shows what the connector
+// can do. The program's main must be Main.
+func StartFake(ctx context.Context) (*Broker, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, brokerCommand, topic, strconv.Itoa(partitions))
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
-	stdin, err := cmd.StdinPipe()
+	return startBroker(ctx, "kfake", "in memory", func(_, port string) *exec.Cmd { return exec.Command(self, fakeRole, port) })
+}
+
+func serveFake(ctx context.Context, args []string) error {
+	port, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port))
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	cluster.Close()
+	return nil
+}
+
+// startBroker runs the command for a directory and a port until it answers.
+func startBroker(ctx context.Context, name, version string, command func(dir, port string) *exec.Cmd) (*Broker, error) {
+	addr, err := freeport.TakeAddress()
 	if err != nil {
 		return nil, err
 	}
-	stdout, err := cmd.StdoutPipe()
+	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
-	process, err := child.Start(cmd)
-	if err != nil {
+	b := &Broker{Addr: addr, Name: name, Version: strings.TrimSpace(version)}
+	if b.dir, err = os.MkdirTemp("", "cdc-outbox-bench-"); err != nil {
 		return nil, err
 	}
-	b := &Broker{topic: topic, process: process, stdin: stdin}
-	addr, err := bufio.NewReader(stdout).ReadString('\n')
+	if b.process, err = Start("broker", command(b.dir, port)); err == nil {
+		err = b.process.Explain(b.connect(ctx))
+	}
 	if err != nil {
 		b.Stop()
-		return nil, fmt.Errorf("start the broker: %w", err)
+		return nil, fmt.Errorf("start %s: %w", b.Name, err)
 	}
-	b.Addr = strings.TrimSpace(addr)
 	return b, nil
 }
 
-// Stop ends the broker and waits until it is gone.
-func (b *Broker) Stop() {
-	_ = b.stdin.Close()
-	<-b.process.Exited()
+// connect returns once the broker has a controller.
+func (b *Broker) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, KafkaTimeout)
+	defer cancel()
+	var err error
+	if b.client, err = kgo.NewClient(kgo.SeedBrokers(b.Addr), kgo.MetadataMinAge(10*time.Millisecond)); err != nil {
+		return err
+	}
+	b.Admin = kadm.NewClient(b.client)
+	return await.Ready(ctx, b.process.Exited(), func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		meta, err := b.Admin.BrokerMetadata(ctx)
+		if err == nil && (len(meta.Brokers) == 0 || meta.Controller < 0) {
+			err = errors.New("there is no controller")
+		}
+		return err
+	})
 }
 
-// Records is the number of records in the topic.
-func (b *Broker) Records(ctx context.Context) (int64, error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr))
-	if err != nil {
-		return 0, err
+// Stop ends the broker without ceremony: nobody needs its data any more.
+func (b *Broker) Stop() {
+	if b.client != nil {
+		b.client.Close()
 	}
-	defer cl.Close()
-	ends, err := kadm.NewClient(cl).ListEndOffsets(ctx, b.topic)
+	if b.process != nil {
+		b.process.Kill()
+	}
+	_ = os.RemoveAll(b.dir) // a temporary directory
+}
+
+// CreateTopic makes a topic whose records the broker stamps when it appends
+// them: when a record was in Kafka is then known to the millisecond, without a
+// consumer that competes for the processors.
+func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int) error {
+	stamp := "LogAppendTime"
+	ctx, cancel := context.WithTimeout(ctx, KafkaTimeout)
+	defer cancel()
+	_, err := b.Admin.CreateTopic(ctx, int32(partitions), 1, map[string]*string{"message.timestamp.type": &stamp}, name)
+	if err != nil {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	// The controller has it; the broker learns of it a moment later.
+	if err := await.Ready(ctx, b.process.Exited(), func(ctx context.Context) error {
+		_, err := b.Records(ctx, name)
+		return err
+	}); err != nil {
+		return fmt.Errorf("wait for topic %s: %w", name, err)
+	}
+	return nil
+}
+
+// DeleteTopic removes the topic with what is in it.
+func (b *Broker) DeleteTopic(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), KafkaTimeout)
+	defer cancel()
+	_, err := b.Admin.DeleteTopic(ctx, name)
+	return err
+}
+
+// Records is how many the topic has.
+func (b *Broker) Records(ctx context.Context, topic string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, KafkaTimeout)
+	defer cancel()
+	offsets, err := b.Admin.ListEndOffsets(ctx, topic)
 	if err != nil {
 		return 0, err
 	}
 	var n int64
-	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
-	return n, ends.Error()
+	offsets.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n, offsets.Error()
 }

@@ -1,4 +1,4 @@
-package main
+package rig
 
 import (
 	"bytes"
@@ -10,31 +10,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is what a process has used up to now.
-type usage struct {
-	cpu       time.Duration // user and system, of all its threads
-	rss, peak float64       // resident memory now and the most of it, MiB
+// Usage is what a process has used up to now.
+type Usage struct {
+	CPU       time.Duration // user and system, of all its threads
+	RSS, Peak float64       // resident memory now and the most of it, MiB
 }
 
 // measure reads a process's usage from Linux: the clock of its processor time
 // (clock_getcpuclockid(3)), which counts nanoseconds, and /proc.
-func measure(pid int) (usage, error) {
-	var u usage
-	var ts unix.Timespec
-	const scheduled = 2 // CPUCLOCK_SCHED
-	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &ts); err != nil {
-		return u, fmt.Errorf("processor time of process %d: %w", pid, err)
+func measure(pid int) (u Usage, err error) {
+	if u.CPU, err = processorTime(pid); err != nil {
+		return u, err
 	}
-	u.cpu = time.Duration(ts.Nano())
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return u, err
 	}
-	if u.rss, err = memory(status, "VmRSS"); err != nil {
+	if u.RSS, err = memory(status, "VmRSS"); err != nil {
 		return u, err
 	}
-	u.peak, err = memory(status, "VmHWM")
+	u.Peak, err = memory(status, "VmHWM")
 	return u, err
+}
+
+func processorTime(pid int) (time.Duration, error) {
+	var ts unix.Timespec
+	const scheduled = 2 // CPUCLOCK_SCHED
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &ts); err != nil {
+		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+	}
+	return time.Duration(ts.Nano()), nil
 }
 
 // memory is a line of /proc/PID/status, in MiB.

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+)
+
+// drain measures the connector on a backlog, with its defaults except for where
+// it reads and writes: from the start of its process until the slot's confirmed
+// position is the backlog's end.
+func (s *stage) drain(from source) take {
+	return func(ctx context.Context) (_ map[string]float64, err error) {
+		s.drained++
+		// Names of its own: a broker that stays keeps the checkpoint of a slot's name.
+		topic, slot := fmt.Sprintf("bench-%d", s.drained), fmt.Sprintf("bench_%d", s.drained)
+		if err := s.broker.CreateTopic(ctx, topic, s.partitions); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, s.broker.DeleteTopic(topic)) }()
+		if err := from.db.CopySlot(ctx, from.Slot, slot); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, from.db.DropSlot(slot)) }()
+		settings := rig.Wiring(from.url, slot, s.broker.Addr, topic)
+		if from.Messages {
+			settings = append(settings, "source.mode=message")
+		}
+		used, err := s.runToEnd(ctx, from.db, slot, from.End, append(settings, s.set...))
+		if err != nil {
+			return nil, err
+		}
+		if n, err := s.broker.Records(ctx, topic); err != nil || n != int64(from.Events()) {
+			return nil, errors.Join(err, fmt.Errorf("the topic has %d records instead of %d", n, from.Events()))
+		}
+		return perEvent(from.Events(), used), nil
+	}
+}
+
+// runToEnd runs the connector until the slot is confirmed up to the end.
+func (s *stage) runToEnd(ctx context.Context, db *rig.Database, slot, end string, settings []string) (r rig.Reading, err error) {
+	began := time.Now()
+	program, err := s.connector.Run(settings...)
+	if err != nil {
+		return r, err
+	}
+	defer program.Kill()
+	if err := db.AwaitConfirmed(ctx, slot, end, program.Alive); err != nil {
+		return r, program.Explain(err)
+	}
+	r.Took = time.Since(began)
+	if r.Server, err = db.WalsenderTime(ctx, slot); err != nil {
+		return r, err
+	}
+	r.Reader, err = program.Stop()
+	return r, err
+}

@@ -1,0 +1,105 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+)
+
+// Publication is that of the outbox alone, as `cdc-outbox setup` makes it: what
+// is written to other tables is in the log and not in the publication.
+const Publication = "cdc_outbox"
+
+// Load is what a backlog is of.
+type Load struct {
+	Rows, PerTx int  // of the outbox
+	Payload     int  // bytes
+	Others      int  // rows of another table, about 200 bytes each, for one of the outbox
+	Messages    bool // messages without a table, of the same events
+}
+
+// Events is how many there are: of whole transactions.
+func (l Load) Events() int { return l.Rows / l.PerTx * l.PerTx }
+
+// String describes the load.
+func (l Load) String() string {
+	what := "rows"
+	if l.Messages {
+		what = "messages"
+	}
+	text := fmt.Sprintf("%d %s of %d+100 bytes, %d per transaction", l.Events(), what, l.Payload, l.PerTx)
+	if l.Others > 0 {
+		text += fmt.Sprintf(", with %d rows of another table each", l.Others)
+	}
+	return text
+}
+
+// Backlog is what there is to read. It begins at a slot, of which readers get
+// copies, and ends at a position.
+type Backlog struct {
+	Slot, End string
+	Load
+}
+
+// CreateOutbox makes the table of Debezium's documentation ("Basic outbox
+// table"), another one, and what Fill needs.
+func (db *Database) CreateOutbox(ctx context.Context) error {
+	return db.Exec(ctx,
+		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL,
+			aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, payload jsonb NOT NULL)`,
+		`CREATE TABLE other (id bigserial PRIMARY KEY, note text)`,
+		`CREATE PUBLICATION `+Publication+` FOR TABLE outbox WITH (publish = 'insert')`,
+		payloadSQL, fieldSQL, backlogSQL)
+}
+
+const (
+	// A large payload compresses about as well as JSON does; PostgreSQL moves it
+	// out of the row. A small one is all one pattern.
+	payloadSQL = `CREATE FUNCTION payload(event int, size int) RETURNS jsonb LANGUAGE sql AS $$
+		SELECT jsonb_build_object('order', event, 'note', CASE WHEN size < 2000 THEN repeat(md5(event::text), size / 32)
+			ELSE (SELECT string_agg(repeat(md5(event || '.' || part), 3), '') FROM generate_series(1, size / 96) part) END) $$`
+
+	// A message is of the same fields, in the envelope that internal/envelope
+	// describes.
+	fieldSQL = `CREATE FUNCTION field(value text) RETURNS bytea LANGUAGE sql AS
+		$$ SELECT int4send(octet_length(value)) || convert_to(value, 'UTF8') $$`
+
+	backlogSQL = `CREATE PROCEDURE backlog(txs int, per_tx int, size int, others int, as_messages boolean) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR t IN 1..txs LOOP
+			IF as_messages THEN
+				PERFORM pg_logical_emit_message(true, 'outbox', '\x01'::bytea || field(gen_random_uuid()::text) || field('order') ||
+					field((random() * 10000)::int::text) || field('OrderPlaced') || field(payload(t * per_tx + n, size)::text) || int4send(-1))
+					FROM generate_series(1, per_tx) n;
+			ELSE
+				INSERT INTO outbox SELECT gen_random_uuid(), 'order', (random() * 10000)::int::text, 'OrderPlaced', payload(t * per_tx + n, size)
+					FROM generate_series(1, per_tx) n;
+			END IF;
+			IF others > 0 THEN
+				INSERT INTO other (note) SELECT repeat('nothing of interest ', 9) FROM generate_series(1, per_tx * others);
+			END IF;
+			COMMIT;
+		END LOOP;
+	END $$`
+)
+
+// Fill commits a backlog behind a new slot of the name.
+func (db *Database) Fill(ctx context.Context, slot string, l Load) (Backlog, error) {
+	b := Backlog{Slot: slot, Load: l}
+	ctx, cancel := context.WithTimeout(ctx, backlogLimit)
+	defer cancel()
+	if err := db.CreateSlot(ctx, slot); err != nil {
+		return b, err
+	}
+	if err := db.Exec(ctx,
+		`SET synchronous_commit = off`, // only here: nobody reads yet
+		fmt.Sprintf(`CALL backlog(%d, %d, %d, %d, %t)`, l.Rows/l.PerTx, l.PerTx, l.Payload, l.Others, l.Messages),
+		`RESET synchronous_commit`,
+	); err != nil {
+		return b, err
+	}
+	// Before the checkpoint, whose record readers confirm at leisure.
+	if err := db.Conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text`).Scan(&b.End); err != nil {
+		return b, err
+	}
+	return b, db.Exec(ctx, `CHECKPOINT`)
+}

@@ -1,0 +1,80 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Connector is cdc-outbox's program.
+type Connector struct {
+	path string
+	dir  string // what we built it in, if we did
+}
+
+// NewConnector is the program of the path or, where that is empty, one built from
+// this tree. Remove removes what was built.
+func NewConnector(ctx context.Context, path string) (*Connector, error) {
+	if path != "" {
+		return &Connector{path: path}, nil
+	}
+	dir, err := os.MkdirTemp("", "cdc-outbox-bench-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Connector{path: filepath.Join(dir, "cdc-outbox"), dir: dir}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", c.path, "github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		c.Remove()
+		return nil, fmt.Errorf("build the connector: %w", err)
+	}
+	return c, nil
+}
+
+// Remove removes the program if it was built for us.
+func (c *Connector) Remove() {
+	if c.dir != "" {
+		_ = os.RemoveAll(c.dir) // a temporary directory
+	}
+}
+
+// Run starts the connector with settings, each key=value. It serves no HTTP, and
+// what it writes to its standard output is dropped.
+func (c *Connector) Run(settings ...string) (*Program, error) {
+	args := []string{"run", "--set", "http.listen=", "--set", "log.level=warn"}
+	for _, set := range settings {
+		args = append(args, "--set", set)
+	}
+	cmd := exec.Command(c.path, args...)
+	cmd.Stdout = io.Discard // a pipe: the program refuses /dev/null
+	p, err := Start("cdc-outbox", cmd)
+	return &Program{p}, err
+}
+
+// Wiring are the settings for where the connector reads and writes.
+func Wiring(url, slot, brokers, topic string) []string {
+	return []string{
+		"source.url=" + url, "source.slot=" + slot, "source.publication=" + Publication,
+		"sink.kafka.brokers=" + brokers, "route.topic=" + topic,
+	}
+}
+
+// Program is a run of the connector.
+type Program struct{ *Process }
+
+// Stop has the program drain, and returns what it had used by then. It is an
+// error if the program does not end well.
+func (p *Program) Stop() (Usage, error) {
+	used, err := p.Usage()
+	if err != nil {
+		return used, p.Explain(err)
+	}
+	if err := p.Process.Stop(); err != nil {
+		return used, err
+	}
+	return used, p.failed()
+}

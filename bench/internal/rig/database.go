@@ -1,0 +1,81 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+)
+
+// Database is a PostgreSQL server and a connection to it. Its methods must not
+// be called concurrently.
+type Database struct {
+	Conn      *pgx.Conn
+	URL       string // over TCP loopback: as a server on another machine is reached
+	SocketURL string
+	Version   string
+	server    *pgserver.Server
+	guest     bool // another one closes the server
+}
+
+// StartDatabase starts a server that is as durable as a real one, with settings
+// of postgresql.conf beside our own.
+func StartDatabase(ctx context.Context, settings map[string]string) (*Database, error) {
+	all := map[string]string{"max_wal_size": "8GB", "autovacuum": "off", "shared_buffers": "256MB"}
+	maps.Copy(all, settings)
+	server, err := pgserver.Start(ctx, pgserver.Options{Durable: true, Settings: all})
+	if err != nil {
+		return nil, err
+	}
+	db, err := open(ctx, server, "postgres")
+	if err != nil {
+		_ = server.Close()
+	}
+	return db, err
+}
+
+func open(ctx context.Context, server *pgserver.Server, name string) (*Database, error) {
+	db := &Database{server: server, URL: server.URL(name), SocketURL: server.SocketURL(name)}
+	var err error
+	if db.Conn, err = pgx.Connect(ctx, db.URL); err != nil {
+		return nil, err
+	}
+	return db, db.Conn.QueryRow(ctx, `SELECT split_part(current_setting('server_version'), ' ', 1)`).Scan(&db.Version)
+}
+
+// CreateDatabase makes another database on the server. It is to be closed before
+// this one.
+func (db *Database) CreateDatabase(ctx context.Context, name string) (*Database, error) {
+	if err := db.Exec(ctx, `CREATE DATABASE `+name); err != nil {
+		return nil, err
+	}
+	other, err := open(ctx, db.server, name)
+	if err != nil {
+		return nil, err
+	}
+	other.guest = true
+	return other, nil
+}
+
+// Close ends the connection. It stops the server and removes its data, unless it
+// was there before this database.
+func (db *Database) Close() {
+	_ = db.Conn.Close(context.Background())
+	if !db.guest {
+		_ = db.server.Close()
+	}
+}
+
+// Exec runs statements, each by itself.
+func (db *Database) Exec(ctx context.Context, statements ...string) error {
+	for _, sql := range statements {
+		if _, err := db.Conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("%s: %w", strings.SplitN(sql, "\n", 2)[0], err)
+		}
+	}
+	return nil
+}

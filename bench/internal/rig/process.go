@@ -1,0 +1,115 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
+)
+
+// stopTimeout is how long a program may take to end by itself.
+const stopTimeout = time.Minute
+
+// Process is a program that runs. What it prints is kept to explain errors.
+type Process struct {
+	name  string
+	cmd   *exec.Cmd
+	child *child.Process
+	log   *os.File // without a name
+}
+
+// Start starts the command. Its standard output is part of the log unless the
+// command says where it goes.
+func Start(name string, cmd *exec.Cmd) (*Process, error) {
+	log, err := os.CreateTemp("", "cdc-outbox-bench-*.log")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(log.Name()) // we and the child have it open
+	if cmd.Stdout == nil {
+		cmd.Stdout = log
+	}
+	cmd.Stderr = log
+	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
+	c, err := child.Start(cmd)
+	if err != nil {
+		_ = log.Close()
+		return nil, err
+	}
+	return &Process{name: name, cmd: cmd, child: c, log: log}, nil
+}
+
+// Exited is closed once the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.child.Exited() }
+
+// Alive is that the process has ended, or nil.
+func (p *Process) Alive(context.Context) error {
+	select {
+	case <-p.Exited():
+		return fmt.Errorf("%s ended by itself", p.name)
+	default:
+		return nil
+	}
+}
+
+// Usage is what the process has used up to now.
+func (p *Process) Usage() (Usage, error) { return measure(p.cmd.Process.Pid) }
+
+// failed is that the process, which has ended, did so with an error, or nil.
+func (p *Process) failed() error {
+	if p.cmd.ProcessState.Success() {
+		return nil
+	}
+	return p.Explain(fmt.Errorf("%s: %s", p.name, p.cmd.ProcessState))
+}
+
+// Explain adds what the process printed last to an error.
+func (p *Process) Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	text, readErr := io.ReadAll(io.NewSectionReader(p.log, 0, 1<<30))
+	if readErr != nil {
+		return err // the log would only explain
+	}
+	if len(text) == 0 {
+		return fmt.Errorf("%w; it printed nothing", err)
+	}
+	return fmt.Errorf("%w; it printed last:\n%s", err, child.LastLines(WithoutFrames(string(text))))
+}
+
+// WithoutFrames drops the lines of a Java stack trace that name a method: those
+// that tell the reason are before and between them.
+func WithoutFrames(text string) string {
+	var kept []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "\tat ") && !strings.HasPrefix(line, "\t... ") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// Stop ends the process and all of its group: gently at first.
+func (p *Process) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	err := p.child.Stop(ctx, syscall.SIGTERM)
+	if err != nil {
+		err = fmt.Errorf("%s was killed, %s after SIGTERM: %w", p.name, stopTimeout, err)
+	}
+	p.Kill()
+	return err
+}
+
+// Kill ends the process and all of its group at once.
+func (p *Process) Kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // an error says that there is nobody
+	<-p.Exited()
+}

@@ -1,0 +1,52 @@
+package rig
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMemoryIsThatOfTheLine(t *testing.T) {
+	status := []byte("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t  2048 kB\nVmRSS:\t  1536 kB\n")
+	for name, want := range map[string]float64{"VmHWM": 2, "VmRSS": 1.5} {
+		if got, err := memory(status, name); err != nil || got != want {
+			t.Errorf("%s: %v MiB, %v, want %v", name, got, err, want)
+		}
+	}
+	if _, err := memory(status, "VmSwap"); err == nil {
+		t.Error("a line that is not there")
+	}
+}
+
+func TestFailureKeepsTheReasons(t *testing.T) {
+	const trace = "ERROR it failed\njava.lang.Error: a\n\tat io.A.b(A.java:1) ~[?]\n\t... 3 more\nCaused by: b\n\tat io.B.c(B.java:2)\n"
+	if got, want := WithoutFrames(trace), "ERROR it failed\njava.lang.Error: a\nCaused by: b\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestUsageGrows(t *testing.T) {
+	before, err := measure(os.Getpid())
+	if err != nil {
+		t.Skip("needs Linux:", err)
+	}
+	after := before
+	for after.CPU == before.CPU { // reading it takes some
+		if after, err = measure(os.Getpid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after.CPU < before.CPU || after.RSS <= 0 || after.Peak < after.RSS {
+		t.Errorf("used %+v, then %+v", before, after)
+	}
+}
+
+func TestSettingsAreKeysWithValues(t *testing.T) {
+	var s Settings
+	if s.Set("key") == nil || s.Set("a=b=c") != nil || s.Map()["a"] != "b=c" {
+		t.Errorf("settings %v", s)
+	}
+}
