@@ -19,7 +19,8 @@ type Options struct {
 	Delivery    string `yaml:"delivery"`
 	ClientID    string `yaml:"client_id"`
 	Compression string `yaml:"compression"`
-	// Linger is how long a record may wait for others to share its batch.
+	// Linger is the least time between two batches that are not full. The first
+	// record after a quiet time goes at once.
 	Linger time.Duration `yaml:"linger"`
 	// MaxBufferedBytes bounds the memory of the events between PostgreSQL and
 	// the broker's ack: what was made for them, and what they keep of the bytes
@@ -88,7 +89,7 @@ func DefaultOptions() *Options {
 		Delivery:          DeliveryAtLeastOnce,
 		ClientID:          "cdc-outbox",
 		Compression:       "snappy",
-		Linger:            5 * time.Millisecond,
+		Linger:            4 * time.Millisecond,
 		MaxBufferedBytes:  8 << 20,
 		MaxRecordBytes:    1 << 20,
 		TopicPartitions:   -1,

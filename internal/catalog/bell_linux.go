@@ -48,19 +48,26 @@ func (b *bell) read(p []byte) (n int, err error) {
 	waited := b.raw.Read(func(epoll uintptr) bool {
 		if b.armed {
 			b.armed = false
-			err = b.listen(int(epoll), 0)
+			if err = b.listen(int(epoll), 0); err != nil {
+				return true
+			}
 		}
-		if err == nil {
-			n, err = b.receive(p)
-		}
-		if !errors.Is(err, unix.EAGAIN) {
+		if n, err = b.receive(p); !errors.Is(err, unix.EAGAIN) {
 			return true
 		}
 		b.armed = true
-		err = b.listen(int(epoll), unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT)
-		return err != nil
+		if err = b.listen(int(epoll), unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT); err != nil {
+			return true
+		}
+		// What came before it was armed may not ring: the kernel tells the outer
+		// instance nothing if it has the socket on the inner one's list already.
+		n, err = b.receive(p)
+		return !errors.Is(err, unix.EAGAIN)
 	})
-	return max(n, 0), errors.Join(waited, err)
+	if waited != nil {
+		return 0, waited
+	}
+	return max(n, 0), err
 }
 
 // receive reads without waiting.

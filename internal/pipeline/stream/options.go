@@ -28,8 +28,8 @@ type Options struct {
 	OnUpdate, OnBadEvent string
 	// DrainTimeout bounds how long a stop waits for records in flight.
 	DrainTimeout time.Duration
-	// MaxBufferedBytes bounds the memory of the events in flight, and Linger how
-	// long one waits for others to share its batch.
+	// MaxBufferedBytes bounds the memory of the events in flight. Linger is the
+	// least time between two batches that are not full.
 	MaxBufferedBytes int64
 	Linger           time.Duration
 	Checkpoint       store.Options
