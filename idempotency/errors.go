@@ -31,7 +31,7 @@ var (
 	ErrInProgress = errors.New("message is being handled elsewhere")
 	// ErrNotDue: the last attempt failed and the next is not due.
 	ErrNotDue = errors.New("next attempt is not due")
-	// ErrExhausted: the message was claimed as often as it may be.
+	// ErrExhausted: the message failed, or vanished, as often as it may.
 	ErrExhausted = errors.New("attempts exhausted")
 )
 

@@ -15,6 +15,7 @@ const (
 	DefaultLease       = 30 * time.Second
 	DefaultRetention   = 7 * 24 * time.Hour
 	DefaultMaxAttempts = 5
+	DefaultMaxVanished = 10
 	DefaultFirstRetry  = time.Second
 	DefaultLastRetry   = time.Minute
 )
@@ -40,9 +41,13 @@ type Options struct {
 	// message can be delivered again: the topic's retention, if its offsets may
 	// be reset. DefaultRetention if 0.
 	Retention time.Duration
-	// MaxAttempts is how many claims are granted to a message before it is
-	// given up; DefaultMaxAttempts if 0, no bound if negative.
+	// MaxAttempts is how often a message may fail before it is given up;
+	// DefaultMaxAttempts if 0, no bound if negative.
 	MaxAttempts int
+	// MaxVanished is how many attempts at a message may end without an outcome,
+	// because their process died, before it is given up; DefaultMaxVanished if
+	// 0, no bound if negative, or if MaxAttempts is.
+	MaxVanished int
 	// FirstRetry is the wait after the first failed attempt; it doubles up to
 	// LastRetry and is drawn from the upper half. DefaultFirstRetry and
 	// DefaultLastRetry if 0.
@@ -85,6 +90,7 @@ func (o Options) withDefaults() Options {
 	o.FirstRetry = cmp.Or(o.FirstRetry, DefaultFirstRetry)
 	o.LastRetry = cmp.Or(o.LastRetry, max(DefaultLastRetry, o.FirstRetry))
 	o.MaxAttempts = cmp.Or(o.MaxAttempts, DefaultMaxAttempts)
+	o.MaxVanished = cmp.Or(o.MaxVanished, DefaultMaxVanished)
 	return o
 }
 
@@ -121,6 +127,8 @@ func (o Options) validate() error {
 	}
 	return nil
 }
+
+func (o Options) exhausted(c Claim) error { return c.Exhausted(o.MaxAttempts, o.MaxVanished) }
 
 func (o Options) retryAfter(attempt int) time.Duration {
 	return backoff.Range{First: o.FirstRetry, Longest: o.LastRetry}.Wait(max(attempt, 1))

@@ -5,17 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/internal/solo"
 )
 
-// Processor is the Runner around a Store. Make one with NewProcessor. It keeps
-// no state between Runs and is safe for concurrent use.
+// Processor is the Runner around a Store. Make one with NewProcessor. It is safe
+// for concurrent use.
 //
-// A panic of the handler is not recovered: the process goes down, the attempt
-// stays counted, and after the lease the message is tried elsewhere, so that a
-// message that brings processes down ends in the dead letter.
+// A panic of the handler is recovered, and is an error like any other; its stack
+// is had by errors.As of an interface with the method Stack() []byte.
+//
+// What cannot be recovered takes the process down, and with it the other
+// messages that are being handled. All of their attempts count as vanished, and
+// such a message is run alone from then on: it waits until no other Run of the
+// same Processor holds a claim, and others wait for it, each up to Lease. So
+// only the message that is the reason vanishes again, until it is given up after
+// MaxVanished. Consumers of one process should share a Processor for that.
 type Processor struct {
 	options Options
 	store   Store
+	gate    solo.Gate
 }
 
 var _ Runner = (*Processor)(nil)
@@ -38,14 +48,15 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 //	claimed before and completed          → Skipped
 //	claimed before and given up           → DeadLettered
 //	somebody else's, or not due           → Elsewhere, Retry
-//	claimed more than MaxAttempts         → DeadLettered, without a run
+//	failed MaxAttempts times, or vanished
+//	MaxVanished times                     → DeadLettered, without a run
 //	another payload, bad key              → DeadLettered, the key is left alone
 //	the handler returns nil               → Handled
 //	it returns an error                   → Retry
 //	the same, and it is Terminal or the
 //	last attempt                          → DeadLettered
 //	the dead letter cannot be kept        → Retry; the handler's verdict is Pending
-//	its context ended before it did       → Retry at once, the attempt is not counted
+//	its context ended before it did       → Retry at once, the attempt is excused
 //	the lease was lost                    → Lost, after Compensate; the result is discarded
 //	a claim or settlement is not answered → Unavailable; it is Pending, and whether it
 //	                                        happened the next Run finds out
@@ -54,7 +65,10 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 // did and Timeout at most.
 func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result, error) {
 	begun := time.Now()
-	r, err := p.run(ctx, m, PendingOn(ctx, m.Key), handler)
+	r, err := p.together(ctx, m, PendingOn(ctx, m.Key), handler)
+	if errors.Is(err, errAlone) {
+		r, err = p.alone(ctx, m, r.Pending, handler)
+	}
 	if err != nil {
 		err = fmt.Errorf("message %q: %w", m.Key, err)
 	}
@@ -62,7 +76,36 @@ func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result
 	return r, err
 }
 
-func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+// errAlone is the error of a Run that is to be made alone.
+var errAlone = errors.New("the last attempt vanished: the message is run alone")
+
+type insideKey struct{}
+
+// together runs the message beside others.
+func (p *Processor) together(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+	if ctx.Value(insideKey{}) == p { // within a handler, which would wait for itself
+		return p.run(ctx, m, pending, handler, true)
+	}
+	leave, err := p.gate.Enter(ctx)
+	if err != nil {
+		return Result{Disposition: Retry, Pending: pending}, err
+	}
+	defer leave()
+	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, false)
+}
+
+// alone runs a message whose last attempt vanished. It has no claim while it
+// waits: if another brings the process down meanwhile, it has no part in that.
+func (p *Processor) alone(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+	leave, err := p.gate.EnterAlone(ctx, p.options.Lease)
+	if err != nil {
+		return Result{Disposition: Retry, Pending: pending}, err
+	}
+	defer leave()
+	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, true)
+}
+
+func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handler Handler, alone bool) (Result, error) {
 	if pending.toSettle() {
 		return p.settlePending(ctx, m, pending)
 	}
@@ -84,6 +127,9 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	switch claim.Outcome {
 	case Claimed:
 		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked, pending: pending}
+		if claim.Vanished > 0 && !alone && !pending.GivenUp() && p.options.exhausted(claim) == nil {
+			return a.standAside()
+		}
 		return a.run(handler)
 	case Duplicate:
 		r.Disposition, r.Value = Skipped, claim.Result
@@ -119,7 +165,7 @@ func (p *Processor) deadLetter(ctx context.Context, d DeadLetter) error {
 	if p.options.DeadLetter == nil {
 		return errNoDeadLetter
 	}
-	if err := p.options.DeadLetter(ctx, d); err != nil {
+	if err := recovered.Call(func() error { return p.options.DeadLetter(ctx, d) }); err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
 	return nil
@@ -131,7 +177,7 @@ func (p *Processor) runUnclaimed(ctx context.Context, m Message, pending *Pendin
 	if pending.GivenUp() {
 		return p.giveUpUnclaimed(ctx, m, *pending)
 	}
-	value, err := handler(ctx)
+	value, err := call(ctx, handler)
 	switch {
 	case err == nil:
 		return Result{Disposition: Handled, Value: value}, nil

@@ -160,27 +160,6 @@ func TestAnAttemptCountsThoughItsDeadLetterIsCutOff(t *testing.T) {
 	})
 }
 
-func TestACrashLoopEndsInTheDeadLetter(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		for range idempotency.DefaultMaxAttempts {
-			_, err := f.memory.Claim(t.Context(), f.message.Key, idempotency.ClaimRequest{
-				Owner: idempotency.NewOwner(), Lease: time.Second, Retention: time.Hour,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			wait(time.Second)
-		}
-		f.becomes(idempotency.DeadLettered, unreachable(t))
-		if len(f.dead) != 1 || f.dead[0].Attempts != idempotency.DefaultMaxAttempts || !errors.Is(f.dead[0].Reason, idempotency.ErrExhausted) {
-			t.Errorf("%+v", f.dead)
-		}
-		if f.record().State != idempotency.Failed {
-			t.Error(f.record().State)
-		}
-	})
-}
-
 func TestAMessageThatContradictsItsKeyIsDeadLettered(t *testing.T) {
 	for name, test := range map[string]struct {
 		alter func(m *idempotency.Message)
@@ -235,23 +214,6 @@ func TestSomebodyElsesLease(t *testing.T) {
 			}
 			return nil, nil
 		})
-	})
-}
-
-func TestAPanicIsNotHeldUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		func() {
-			defer func() {
-				if got := recover(); got != "handler" {
-					t.Errorf("recovered %v", got)
-				}
-			}()
-			_, _ = f.run(func(context.Context) ([]byte, error) { panic("handler") })
-		}()
-		wait(idempotency.DefaultLease) // nobody extends the lease
-		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 2 {
-			t.Errorf("%+v", r)
-		}
 	})
 }
 

@@ -19,7 +19,7 @@ const (
 	HeaderReason    = "cdc-dlq-reason"    // a Reason
 	HeaderError     = "cdc-dlq-error"     // what went wrong, for people
 	HeaderScope     = "cdc-dlq-scope"     // the consumer that gave the record up
-	HeaderAttempts  = "cdc-dlq-attempts"  // how often the handler ran; 0 if never
+	HeaderAttempts  = "cdc-dlq-attempts"  // how often the handler was called; 0 if never
 	HeaderTopic     = "cdc-dlq-topic"     // where the record was read
 	HeaderPartition = "cdc-dlq-partition" // likewise
 	HeaderOffset    = "cdc-dlq-offset"    // likewise

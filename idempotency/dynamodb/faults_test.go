@@ -54,7 +54,7 @@ func lostAnswers(t *testing.T, k idempotency.Key) []step {
 		}, 1, idempotency.Processing},
 		{"fail", fail(idempotency.Failure{Reason: "r"}), 1, idempotency.Retryable},
 		{"claim again", claim("b"), 2, idempotency.Processing},
-		{"fail uncounted", fail(idempotency.Failure{Uncounted: true}), 1, idempotency.Retryable},
+		{"fail unrun", fail(idempotency.Failure{Unrun: true}), 1, idempotency.Retryable},
 		{"claim once more", claim("c"), 2, idempotency.Processing},
 		{"fail for good", fail(idempotency.Failure{Terminal: true}), 1, idempotency.Failed},
 		{"release", func(s *dynamodb.Store) (any, error) {
@@ -70,7 +70,7 @@ func lostAnswers(t *testing.T, k idempotency.Key) []step {
 
 // attempts are those that the steps count when none is counted twice.
 var attempts = map[string]int{
-	"claim": 1, "extend": 1, "fail": 1, "claim again": 2, "fail uncounted": 1, "claim once more": 2, "fail for good": 2,
+	"claim": 1, "extend": 1, "fail": 1, "claim again": 2, "fail unrun": 1, "claim once more": 2, "fail for good": 2,
 	"release": 0, "last claim": 1, "complete": 1,
 }
 

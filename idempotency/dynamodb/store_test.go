@@ -90,8 +90,8 @@ func TestCallsPerMethod(t *testing.T) {
 		{"fail", func() error { return s.Fail(t.Context(), lease, idempotency.Failure{Retention: time.Hour}) }, "update"},
 		{"failed again", func() error { return s.Fail(t.Context(), lease, idempotency.Failure{Retention: time.Hour}) }, "update"},
 		{"next attempt", claim("b"), "put put"},
-		{"uncounted failure", func() error {
-			return s.Fail(t.Context(), lease, idempotency.Failure{Uncounted: true, Retention: time.Hour})
+		{"unrun attempt", func() error {
+			return s.Fail(t.Context(), lease, idempotency.Failure{Unrun: true, Retention: time.Hour})
 		}, "get put"},
 		{"after that", claim("c"), "put put"},
 		{"complete", func() error { return s.Complete(t.Context(), lease, []byte("r"), time.Hour) }, "update"},

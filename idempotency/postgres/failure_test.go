@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
 func TestFailedAttempts(t *testing.T) {
@@ -155,32 +158,98 @@ func TestNoDeadLetter(t *testing.T) {
 	}
 }
 
-// A handler that takes its process down is counted, and given up in the end. A
-// panic that nobody handles in Run leaves what a crash leaves: no word.
+// die runs a Run whose process dies in the handler: its goroutine ends, and with
+// it what was to be settled.
+func die(run func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run()
+	}()
+	<-done
+}
+
+// A handler that takes its process down is counted apart, and given up in the
+// end.
 func TestE2ECrashLoop(t *testing.T) {
-	letters := 0
+	var letters []idempotency.DeadLetter
 	r := newRunner(t, postgres.TransactionalOptions{
-		Lease: time.Millisecond, MaxAttempts: 3,
-		DeadLetter: func(context.Context, idempotency.DeadLetter) error { letters++; return nil },
+		Lease: time.Millisecond, MaxAttempts: 1, MaxVanished: 3,
+		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error { letters = append(letters, d); return nil },
 	})
 	crashes := 0
-	run := func() (result idempotency.Result) {
-		defer func() { _ = recover() }()
-		return r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
-			crashes++
-			_, _ = effect("a")(ctx)
-			panic("crash")
+	for len(letters) == 0 && crashes <= 3 {
+		die(func() {
+			r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
+				crashes++
+				_, _ = effect("a")(ctx)
+				runtime.Goexit()
+				return nil, nil
+			})
 		})
 	}
-	for run().Disposition != idempotency.DeadLettered {
-		if crashes > 3 {
-			t.Fatal("the message is not given up")
-		}
-	}
-	if crashes != 3 || letters != 1 {
-		t.Errorf("%d crashes and %d dead letters", crashes, letters)
+	if crashes != 3 || len(letters) != 1 || letters[0].Attempts != 3 || !errors.Is(letters[0].Reason, idempotency.ErrExhausted) {
+		t.Errorf("%d crashes and dead letters %+v", crashes, letters)
 	}
 	r.wantEffects(t, "a", 0)
+}
+
+// A message whose process died is handled alone: not while another is.
+func TestWhatVanishedIsRunAlone(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{Lease: time.Millisecond})
+	die(func() {
+		_, _ = r.Run(t.Context(), message("a"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
+	})
+	var others atomic.Int64
+	running, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = r.Run(t.Context(), message("b"), func(context.Context) ([]byte, error) {
+			others.Add(1)
+			defer others.Add(-1)
+			close(running)
+			<-end
+			return nil, nil
+		})
+	}()
+	<-running
+	results := make(chan idempotency.Result, 1)
+	go func() {
+		results <- r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
+			if n := others.Load(); n != 0 {
+				t.Errorf("%d others run", n)
+			}
+			return effect("a")(ctx)
+		})
+	}()
+	await.Until(t, "the claim to be given back", func() bool {
+		record, err := r.Store().Inspect(t.Context(), message("a").Key)
+		return err == nil && record.State == idempotency.Retryable && record.Vanished == 1 && record.Attempts == 1
+	})
+	close(end)
+	<-ended
+	result := <-results
+	if result.Disposition != idempotency.Handled || result.Attempt != 2 {
+		t.Errorf("%+v", result)
+	}
+	r.wantEffects(t, "a", 1)
+}
+
+// A panic rolls back, and is a failed attempt.
+func TestAPanicIsAFailedAttempt(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{})
+	result, err := r.Run(t.Context(), message("a"), func(ctx context.Context) ([]byte, error) {
+		_, _ = effect("a")(ctx)
+		panic("no such order")
+	})
+	if result.Disposition != idempotency.Retry || result.Attempt != 1 || err == nil || !strings.Contains(err.Error(), "panic: no such order") {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	r.wantEffects(t, "a", 0)
+	record, err := r.Store().Inspect(t.Context(), message("a").Key)
+	if err != nil || record.State != idempotency.Retryable || record.Vanished != 0 || record.Attempts != 1 {
+		t.Errorf("%+v, %v", record, err)
+	}
 }
 
 // A message that contradicts its key, or has none, is put aside if that can be
@@ -273,7 +342,7 @@ func TestCommitRefused(t *testing.T) {
 	r.wantState(t, "a", idempotency.Retryable, 1)
 }
 
-// A handler whose context ends is tried again at once, and not counted.
+// A handler whose context ends is tried again at once, and excused.
 func TestCancelled(t *testing.T) {
 	r := newRunner(t, postgres.TransactionalOptions{MaxAttempts: 1, DeadLetter: func(context.Context, idempotency.DeadLetter) error {
 		t.Error("a dead letter")
@@ -301,7 +370,7 @@ func TestCancelled(t *testing.T) {
 		defer cancel()
 		return effect("a")(ctx)
 	})
-	if result.Disposition != idempotency.Handled || result.Attempt != 1 || err != nil {
+	if result.Disposition != idempotency.Handled || result.Attempt != 4 || err != nil {
 		t.Errorf("%+v, %v", result, err)
 	}
 	r.wantEffects(t, "a", 1)

@@ -38,9 +38,14 @@ type TransactionalOptions struct {
 	// Retention is how long a key is remembered after its last change: longer
 	// than its message may be delivered again. idempotency.DefaultRetention if 0.
 	Retention time.Duration
-	// MaxAttempts is how many claims are granted to a message before it is given
-	// up; idempotency.DefaultMaxAttempts if 0, no bound if negative.
+	// MaxAttempts is how often a message may fail before it is given up;
+	// idempotency.DefaultMaxAttempts if 0, no bound if negative.
 	MaxAttempts int
+	// MaxVanished is how many attempts at a message may end without an outcome,
+	// because their process died, before it is given up;
+	// idempotency.DefaultMaxVanished if 0, no bound if negative, or if
+	// MaxAttempts is.
+	MaxVanished int
 	// FirstRetry is the wait after the first failed attempt; it doubles up to
 	// LastRetry and is drawn from the upper half. idempotency.DefaultFirstRetry
 	// and DefaultLastRetry if 0.
@@ -68,6 +73,7 @@ func (o TransactionalOptions) withDefaults() TransactionalOptions {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Retention = cmp.Or(o.Retention, idempotency.DefaultRetention)
 	o.MaxAttempts = cmp.Or(o.MaxAttempts, idempotency.DefaultMaxAttempts)
+	o.MaxVanished = cmp.Or(o.MaxVanished, idempotency.DefaultMaxVanished)
 	o.FirstRetry = cmp.Or(o.FirstRetry, idempotency.DefaultFirstRetry)
 	o.LastRetry = cmp.Or(o.LastRetry, max(o.FirstRetry, idempotency.DefaultLastRetry))
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)

@@ -115,7 +115,7 @@ func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, r
 	var a claimAnswer
 	err = retry(ctx, func() error {
 		return db.QueryRow(ctx, sql, args...).
-			Scan(&a.state, &a.fence, &a.attempts, &a.reason, &a.result, &a.mismatch, &a.wait)
+			Scan(&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait)
 	})
 	if err != nil {
 		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))
@@ -131,6 +131,8 @@ type claimAnswer struct {
 	state    string
 	fence    int64
 	attempts int
+	vanished int // this and excused are those of a granted claim
+	excused  int
 	reason   string
 	result   []byte
 	mismatch bool
@@ -143,6 +145,7 @@ func (a claimAnswer) claim(key idempotency.Key, owner string) idempotency.Claim 
 	case "claimed":
 		c.Outcome = idempotency.Claimed
 		c.Lease = idempotency.Lease{Key: key, Owner: owner, Fence: a.fence}
+		c.Vanished, c.Excused = a.vanished, a.excused
 	case "completed":
 		c.Outcome, c.Result = idempotency.Duplicate, a.result
 	case "processing":
