@@ -55,6 +55,8 @@ func (a *attempt) run(handler Handler) (Result, error) {
 		return a.interrupted(h, err)
 	case IsTerminal(err) && a.options.DeadLetter != nil:
 		return a.giveUp(h, err)
+	case IsNotItsFault(err):
+		return a.excuse(h, err)
 	case a.options.MaxAttempts > 0 && a.claim.Failures()+1 >= a.options.MaxAttempts:
 		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", ErrExhausted, a.claim.Attempts, err))
 	default:
@@ -109,6 +111,12 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 func (a *attempt) retry(h *hold, err error) (Result, error) {
 	wait := a.options.retryAfter(a.claim.Failures() + 1)
 	return a.fail(h, Failure{RetryAfter: wait, Reason: err.Error()}, err)
+}
+
+// excuse leaves the message for a later attempt, however often.
+func (a *attempt) excuse(h *hold, err error) (Result, error) {
+	wait := a.options.retryAfter(a.claim.Excused + 1)
+	return a.fail(h, Failure{Excused: true, RetryAfter: wait, Reason: err.Error()}, err)
 }
 
 // interrupted leaves the message for the next consumer that gets it. The reason

@@ -14,7 +14,7 @@ import (
 const (
 	DefaultLease       = 30 * time.Second
 	DefaultRetention   = 7 * 24 * time.Hour
-	DefaultMaxAttempts = 5
+	DefaultMaxAttempts = 12
 	DefaultMaxVanished = 10
 	DefaultFirstRetry  = time.Second
 	DefaultLastRetry   = time.Minute
@@ -50,7 +50,8 @@ type Options struct {
 	MaxVanished int
 	// FirstRetry is the wait after the first failed attempt; it doubles up to
 	// LastRetry and is drawn from the upper half. DefaultFirstRetry and
-	// DefaultLastRetry if 0.
+	// DefaultLastRetry if 0. With the defaults a message is given up after
+	// three to six minutes.
 	FirstRetry, LastRetry time.Duration
 	// DeadLetter makes a message that is given up durable elsewhere. It returns
 	// nil once the message is durable. It may be called again for a message

@@ -55,6 +55,7 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 //	it returns an error                   → Retry
 //	the same, and it is Terminal or the
 //	last attempt                          → DeadLettered
+//	the same, and it is NotItsFault       → Retry, always
 //	the dead letter cannot be kept        → Retry; the handler's verdict is Pending
 //	its context ended before it did       → Retry at once, the attempt is excused
 //	the lease was lost                    → Lost, after Compensate; the result is discarded

@@ -13,7 +13,8 @@ type Message struct {
 
 // Handler does the work of one message. Its result, which may be nil, is kept
 // for duplicates. The context ends before the lease can be lost; FenceFrom
-// gives the fencing token. An error wrapped by Terminal is not tried again.
+// gives the fencing token. An error wrapped by Terminal is not tried again, one
+// wrapped by NotItsFault however often.
 type Handler func(ctx context.Context) (result []byte, err error)
 
 // Runner runs a handler at most once to completion per key. Processor is one

@@ -19,6 +19,8 @@ func (a *attempt) failed(ctx context.Context, err error) (idempotency.Result, er
 		return a.interrupted(ctx, 0, fmt.Errorf("interrupted: %w", err))
 	case final:
 		return a.bury(ctx, err)
+	case idempotency.IsNotItsFault(err):
+		return a.interrupted(ctx, a.waits.Wait(a.claimed.Excused+1), err)
 	case a.options.MaxAttempts > 0 && a.claimed.Failures()+1 >= a.options.MaxAttempts:
 		return a.bury(ctx, fmt.Errorf("%w: after %d: %w", idempotency.ErrExhausted, a.claimed.Attempts, err))
 	}

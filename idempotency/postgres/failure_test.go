@@ -235,6 +235,26 @@ func TestWhatVanishedIsRunAlone(t *testing.T) {
 	r.wantEffects(t, "a", 1)
 }
 
+// What the handler says is not the message's fault is tried again beyond
+// MaxAttempts.
+func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{
+		MaxAttempts: 1, FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond,
+		DeadLetter: func(context.Context, idempotency.DeadLetter) error { t.Error("a dead letter"); return nil },
+	})
+	calls := 0
+	result := r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
+		if calls++; calls < 5 {
+			return nil, idempotency.NotItsFault(errors.New("the warehouse is closed"))
+		}
+		return effect("a")(ctx)
+	})
+	if result.Disposition != idempotency.Handled || result.Attempt != 5 {
+		t.Errorf("%+v", result)
+	}
+	r.wantEffects(t, "a", 1)
+}
+
 // A panic rolls back, and is a failed attempt.
 func TestAPanicIsAFailedAttempt(t *testing.T) {
 	r := newRunner(t, postgres.TransactionalOptions{})
