@@ -190,7 +190,7 @@ func TestFailOpenRunsUnclaimed(t *testing.T) {
 		f.message.Fingerprint = idempotency.FingerprintBytes(nil)
 		f.becomes(idempotency.DeadLettered, unreachable(t)) // an answer is no outage
 		f.message.Fingerprint = "longer than a fingerprint may be " + f.message.Fingerprint + f.message.Fingerprint + f.message.Fingerprint
-		f.becomes(idempotency.Unavailable, unreachable(t)) // nor is a mistake
+		f.becomes(idempotency.Retry, unreachable(t)) // nor is a mistake
 	})
 }
 

@@ -59,6 +59,7 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 //	the dead letter cannot be kept        → Retry; the handler's verdict is Pending
 //	its context ended before it did       → Retry at once, the attempt is excused
 //	the lease was lost                    → Lost, after Compensate; the result is discarded
+//	a fingerprint that cannot be stored   → Retry: a mistake in the program
 //	a claim or settlement is not answered → Unavailable; it is Pending, and whether it
 //	                                        happened the next Run finds out
 //
@@ -120,8 +121,10 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 		return Result{Disposition: Unavailable, Pending: pending}, err
 	case !Answered(err) && p.options.OnUnavailable == FailOpen:
 		return p.runUnclaimed(ctx, m, pending, handler, err)
-	case err != nil:
+	case !Answered(err):
 		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending}, err
+	case err != nil: // a mistake in the program, about this message
+		return Result{Disposition: Retry, Wait: p.options.retryAfter(1), Pending: pending}, err
 	}
 	p.options.Observer.claim(m, claim)
 	r := Result{Layer: claim.Layer, Wait: claim.Wait}

@@ -1,5 +1,5 @@
 // Package breaker is a circuit breaker for a store that does not answer. After
-// some failures in a row, claims fail at once for a while. That spares the
+// failures about some keys in a row, claims fail at once for a while. That spares the
 // store, and those who would wait for it.
 //
 // Invariants:
@@ -37,7 +37,8 @@ var ErrOpen = errors.New("circuit breaker is open")
 
 // Options are all optional.
 type Options struct {
-	// Failures in a row open the breaker; DefaultFailures if 0.
+	// Failures in a row, about so many different keys, open the breaker;
+	// DefaultFailures if 0.
 	Failures uint32
 	// Open is how long it stays so before one call is let through, which closes
 	// it or opens it again; DefaultOpen if 0.
@@ -54,7 +55,7 @@ type Store struct {
 	onChange          func(from, to string)
 
 	mu      sync.Mutex
-	breaker *circuit.Breaker[int]
+	breaker *circuit.Breaker[int, idempotency.Key]
 	calls   int
 }
 
@@ -68,7 +69,7 @@ func New(s idempotency.Store, o Options) *Store {
 		o.OnChange = func(string, string) {}
 	}
 	open := func(int) time.Duration { return o.Open }
-	return &Store{Store: s, onChange: o.OnChange, breaker: circuit.New[int](int(o.Failures), open)}
+	return &Store{Store: s, onChange: o.OnChange, breaker: circuit.New[int, idempotency.Key](int(o.Failures), open)}
 }
 
 // Claim implements idempotency.Store; its error may be ErrOpen.
@@ -78,7 +79,7 @@ func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.
 		return idempotency.Claim{}, fmt.Errorf("claim %q: %w", key, err)
 	}
 	c, err := s.Store.Claim(ctx, key, req)
-	s.end(ctx, n, err)
+	s.end(ctx, n, key, err)
 	return c, err
 }
 
@@ -89,7 +90,7 @@ func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.R
 		return idempotency.Record{}, fmt.Errorf("inspect %q: %w", key, err)
 	}
 	r, err := s.Store.Inspect(ctx, key)
-	s.end(ctx, n, err)
+	s.end(ctx, n, key, err)
 	return r, err
 }
 
@@ -107,7 +108,7 @@ func (s *Store) begin() (int, error) {
 
 // end tells the breaker the outcome of the nth call. Clients do not always say
 // that their caller cancelled it, so the context is looked at too.
-func (s *Store) end(ctx context.Context, n int, err error) {
+func (s *Store) end(ctx context.Context, n int, key idempotency.Key, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.change(func() {
@@ -117,7 +118,7 @@ func (s *Store) end(ctx context.Context, n int, err error) {
 		case errors.Is(err, context.Canceled), errors.Is(ctx.Err(), context.Canceled):
 			s.breaker.Cancelled(n)
 		default:
-			s.breaker.Fails(n, time.Now())
+			s.breaker.Fails(n, key, time.Now())
 		}
 	})
 }

@@ -45,7 +45,9 @@ func (s *failing) Inspect(ctx context.Context, k idempotency.Key) (idempotency.R
 
 var key = idempotency.Key{Scope: "test", ID: "key"}
 
-func claim(s idempotency.Store) (idempotency.Claim, error) {
+func claim(s idempotency.Store) (idempotency.Claim, error) { return claimKey(s, key) }
+
+func claimKey(s idempotency.Store, key idempotency.Key) (idempotency.Claim, error) {
 	return s.Claim(context.Background(), key, idempotency.ClaimRequest{Owner: "owner", Lease: time.Hour, Retention: time.Hour})
 }
 
@@ -57,9 +59,14 @@ func TestTheBreakerOpensAndCloses(t *testing.T) {
 			Failures: 3, Open: time.Minute,
 			OnChange: func(from, to string) { changes = append(changes, from+" to "+to) },
 		})
-		for range 3 {
-			if _, err := claim(s); !errors.Is(err, errDown) {
-				t.Fatal(err)
+		for n := range 3 {
+			for range 10 { // one key alone does not open it
+				if _, err := claimKey(s, idempotency.Key{Scope: "test", ID: fmt.Sprint(n)}); !errors.Is(err, errDown) {
+					t.Fatal(err)
+				}
+				if n == 2 {
+					break
+				}
 			}
 		}
 		for range 10 {
@@ -70,7 +77,7 @@ func TestTheBreakerOpensAndCloses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if inner.calls != 3 {
+		if inner.calls != 21 {
 			t.Errorf("%d calls", inner.calls)
 		}
 		<-time.After(time.Minute + 1)

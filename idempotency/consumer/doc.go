@@ -35,7 +35,8 @@
 //	Elsewhere                       the lane waits for the other's lease, then tries again
 //	Retry, Lost                     the lane waits, then tries again, without calling the
 //	                                handler if what it came to is Pending
-//	Unavailable                     all lanes wait; one at a time tries, until the store answers
+//	Unavailable                     the lane waits, longer each time; if three lanes in a row get no
+//	                                answer, all wait, and one at a time tries, until the store answers
 //
 // At the start, Run waits for brokers that do not answer, with a warning. An
 // error that waiting does not fix (a wrong password, a forbidden group) ends

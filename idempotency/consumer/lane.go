@@ -80,6 +80,7 @@ type lane struct {
 	failures  int                  // of the first record, in a row
 	pending   *idempotency.Pending // on the first record: what its last attempt left
 	timer     *time.Timer
+	silent    bool // it waits because the store gave no answer about its first record
 }
 
 // laneKey says which lane of its partition a record belongs to.

@@ -26,14 +26,19 @@ type scheduler struct {
 	work    sync.Cond // a lane became ready, or the scheduler was closed
 	parts   map[partitionID]*partition
 	ready   fifo[*lane]
-	breaker *circuit.Breaker[*lane] // stops all lanes while the store does not answer
-	blocked int                     // partitions of which a lane waits
+	breaker *circuit.Breaker[*lane, *lane] // stops all lanes while the store does not answer
+	blocked int                            // partitions of which a lane waits
 	closed  bool
 
 	// slack is signalled once when slackWanted and a partition has room.
 	slack       chan struct{}
 	slackWanted bool
 }
+
+// silentLanes is how many lanes in a row must get no answer from the store before
+// all of them wait. One alone may ask for a key that cannot be had: it waits by
+// itself.
+const silentLanes = 3
 
 func newScheduler(base context.Context, cfg *Config) *scheduler {
 	waits := backoff.Range{First: cfg.BackoffFirst, Longest: cfg.BackoffLongest}
@@ -44,7 +49,7 @@ func newScheduler(base context.Context, cfg *Config) *scheduler {
 		waits:    waits,
 		observer: cfg.Observer,
 		parts:    map[partitionID]*partition{},
-		breaker:  circuit.New[*lane](1, waits.Wait),
+		breaker:  circuit.New[*lane, *lane](silentLanes, waits.Wait),
 		slack:    make(chan struct{}, 1),
 	}
 	s.work.L = &s.mu
@@ -141,9 +146,9 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
 		s.breaker.Cancelled(l) // by us, so it says nothing about the store
 	case result.Disposition == idempotency.Unavailable:
-		done.opened, done.wait = s.breaker.Fails(l, time.Now())
-		if done.wait > 0 {
-			time.AfterFunc(done.wait, s.wakeAll)
+		var open time.Duration
+		if done.opened, open = s.breaker.Fails(l, l, time.Now()); open > 0 {
+			time.AfterFunc(open, s.wakeAll)
 		}
 	default:
 		done.closed = s.passed(l)
@@ -157,13 +162,11 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 		done.room = p.paused && s.limit.hasRoom(p)
 	case p.closing:
 		l.state = laneEmpty
-	case result.Disposition == idempotency.Unavailable:
-		s.makeReady(l) // the breaker holds it
-		s.pausedChanged()
 	default:
 		l.failures++
 		done.wait = result.Wait
-		if done.wait <= 0 {
+		l.silent = result.Disposition == idempotency.Unavailable
+		if done.wait <= 0 || l.silent {
 			done.wait = s.waits.Wait(l.failures)
 		}
 		s.park(l, done.wait)
@@ -184,10 +187,18 @@ func (s *scheduler) proceed(l *lane) {
 	}
 }
 
-// passed lets all lanes go on if the lane was the breaker's prober.
+// passed lets all lanes go on if the lane was the breaker's prober, also those
+// that wait because the store was silent.
 func (s *scheduler) passed(l *lane) bool {
 	if !s.breaker.Passes(l) {
 		return false
+	}
+	for _, p := range s.parts {
+		for _, l := range p.lanes {
+			if l.silent {
+				s.unparkLocked(l)
+			}
+		}
 	}
 	s.work.Broadcast()
 	s.pausedChanged()
@@ -208,15 +219,23 @@ func (s *scheduler) park(l *lane, wait time.Duration) {
 		s.blocked++
 		s.pausedChanged()
 	}
-	l.timer = time.AfterFunc(wait, func() { s.unpark(l) })
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if l.timer == timer {
+			s.unparkLocked(l)
+		}
+	})
+	l.timer = timer
 }
 
-func (s *scheduler) unpark(l *lane) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// unparkLocked lets a lane that waits go on.
+func (s *scheduler) unparkLocked(l *lane) {
 	if l.partition.closing || l.state != laneWaiting {
 		return
 	}
+	l.timer.Stop()
 	if l.partition.waiting--; l.partition.waiting == 0 {
 		s.blocked--
 		s.pausedChanged()

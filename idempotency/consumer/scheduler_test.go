@@ -77,12 +77,77 @@ func TestAClaimThatWeCutOffDoesNotOpenTheBreaker(t *testing.T) {
 	})
 }
 
+// open lets as many lanes as it takes get no answer from the store.
+func open(t *testing.T, s *scheduler) {
+	t.Helper()
+	jobs := make([]job, silentLanes)
+	for i := range jobs {
+		jobs[i] = take(t, s)
+	}
+	for i, j := range jobs {
+		if done := s.settle(j, unavailable); done.opened != (i == len(jobs)-1) || done.wait <= 0 {
+			t.Fatalf("lane %d: %+v", i, done)
+		}
+	}
+}
+
+// A record about which the store gives no answer, such as one whose key belongs
+// to somebody else, keeps up no other.
+func TestOneUnanswerableRecordStopsItsOwnLaneOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scheduled(t, 2)
+		waits, last := 0, time.Now()
+		for handled := 0; handled < 50; {
+			j := take(t, s)
+			if j.probe {
+				t.Fatal("the breaker is open")
+			}
+			if j.record.Partition == 1 {
+				waits++
+				last = time.Now()
+				if done := s.settle(j, unavailable); done.opened || done.wait <= 0 || done.wait > time.Minute {
+					t.Fatalf("%+v", done)
+				}
+				continue
+			}
+			s.settle(j, idempotency.Result{Disposition: idempotency.Handled})
+			handled++
+			s.add(partitionID{"orders", 0}, []*kgo.Record{{Topic: "orders", Offset: int64(handled)}})
+			<-time.After(time.Second)
+		}
+		if waits < 2 || waits > 10 || time.Since(last) < 10*time.Second {
+			t.Errorf("the record was tried %d times, lastly %s ago", waits, time.Since(last))
+		}
+	})
+}
+
+// When the store is back, those that it kept waiting go on at once.
+func TestAllGoOnWhenTheStoreIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scheduled(t, silentLanes+1)
+		open(t, s)
+		for range 5 {
+			if done := s.settle(take(t, s), unavailable); done.opened {
+				t.Fatalf("%+v", done)
+			}
+		}
+		if done := s.settle(take(t, s), idempotency.Result{Disposition: idempotency.Handled}); !done.closed {
+			t.Fatal("the breaker is open although the store answered")
+		}
+		back := time.Now()
+		for range silentLanes {
+			s.settle(take(t, s), idempotency.Result{Disposition: idempotency.Handled})
+		}
+		if waited := time.Since(back); waited > 0 {
+			t.Errorf("they waited for %s", waited)
+		}
+	})
+}
+
 func TestAProberThatIsCutOffMakesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := scheduled(t, 3)
-		if done := s.settle(take(t, s), unavailable); !done.opened {
-			t.Fatal("the breaker is closed")
-		}
+		s := scheduled(t, 5)
+		open(t, s)
 		prober := take(t, s) // after the wait
 		if !prober.probe {
 			t.Fatalf("%+v", prober)

@@ -71,7 +71,9 @@ func (s *session) tell(j job, result idempotency.Result, err error, done settlem
 		log.Info("record is being handled elsewhere", "wait", done.wait)
 	case result.Disposition == idempotency.Unavailable:
 		if done.opened {
-			log.Error("the idempotency store cannot be asked, all partitions wait", "wait", done.wait, "error", err)
+			log.Error("the idempotency store cannot be asked, all partitions wait", "error", err)
+		} else {
+			log.Warn("the idempotency store gives no answer about this record, it is asked again", "wait", done.wait, "error", err)
 		}
 	case errors.Is(err, idempotency.ErrNotDue):
 		log.Info("record is not due yet", "wait", done.wait)

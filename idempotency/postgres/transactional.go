@@ -118,6 +118,8 @@ func (x *Transactional) run(ctx context.Context, a *attempt, handler idempotency
 	case errors.Is(err, idempotency.ErrMismatch), errors.Is(err, idempotency.ErrBadKey):
 		a.release()
 		return a.refuse(ctx, err)
+	case err != nil && idempotency.Answered(err): // a mistake in the program, about this message
+		return idempotency.Result{Disposition: idempotency.Retry, Wait: x.waits.Wait(1)}, fmt.Errorf("claim key: %w", err)
 	case err != nil:
 		return idempotency.Result{Disposition: idempotency.Unavailable, Wait: x.waits.Wait(1)}, fmt.Errorf("claim key: %w", err)
 	case locked:
