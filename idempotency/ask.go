@@ -25,10 +25,14 @@ func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim C
 	req := ClaimRequest{
 		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
 	}
-	err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
-		claim, err = p.store.Claim(ctx, m.Key, req)
-		return err
-	})
+	if p.outage != nil {
+		claim, err = p.claimOnce(ctx, m, req)
+	} else {
+		err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
+			claim, err = p.store.Claim(ctx, m.Key, req)
+			return err
+		})
+	}
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim key: %w", err)
 	}

@@ -198,8 +198,13 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 	if h != nil {
 		err = h.release()
 	}
-	if err == nil {
-		err = a.ask(context.WithoutCancel(a.ctx), 0, call)
+	ctx := context.WithoutCancel(a.ctx)
+	switch {
+	case err != nil:
+	case a.outage != nil:
+		err = a.settleOnce(ctx, a.message.Key, call)
+	default:
+		err = a.ask(ctx, 0, call)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -211,6 +216,9 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 func (a *attempt) unsettled(err, reason error, value []byte) (Result, error) {
 	all := errors.Join(err, reason)
 	if !errors.Is(err, ErrLeaseLost) {
+		if a.outage != nil {
+			return a.unsettledOpen(err, reason, value)
+		}
 		return a.result(Unavailable, a.options.retryAfter(1)), all
 	}
 	if a.ran {

@@ -78,7 +78,12 @@ const (
 	FailClosed Unavailability = iota
 	// FailOpen runs the handler without a claim: there is no lease in its
 	// context, no heartbeat and no count of attempts, and the message may be
-	// handled twice, also at the same time.
+	// handled twice, also at the same time. What was claimed and cannot be
+	// settled counts as handled. Calls of the store are made once, and for a
+	// quarter of a second at most; after three keys without an answer none is
+	// made, except in the background, until the store answers again. So a
+	// message waits for a store that is silent for 40 ms at most, after the
+	// first second.
 	FailOpen
 )
 

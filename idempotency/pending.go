@@ -110,25 +110,8 @@ func (p *Processor) settlePending(ctx context.Context, m Message, before *Pendin
 		Processor: p, ctx: ctx, message: m, claim: Claim{Lease: before.Lease},
 		ran: true, failure: before.Reason, pending: before,
 	}
-	var r Result
-	var err error
 	if before.Buried {
-		r, err = a.settleBuried(nil, before.Reason)
-	} else {
-		r, err = a.complete(nil, before.Value)
+		return a.settleBuried(nil, before.Reason)
 	}
-	if r.Disposition == Unavailable && ctx.Err() == nil && p.options.OnUnavailable == FailOpen {
-		p.options.Observer.failOpen(m, err)
-		return before.unsettled(), nil
-	}
-	return r, err
-}
-
-// unsettled is the result of a message that is finished, though its key is not
-// settled.
-func (p *Pending) unsettled() Result {
-	if p.Reason != nil {
-		return Result{Disposition: DeadLettered, Reason: p.Reason.Error()}
-	}
-	return Result{Disposition: Handled, Value: p.Value}
+	return a.complete(nil, before.Value)
 }

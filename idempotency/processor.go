@@ -26,6 +26,7 @@ type Processor struct {
 	options Options
 	store   Store
 	gate    solo.Gate
+	outage  *outage // nil unless it fails open
 }
 
 var _ Runner = (*Processor)(nil)
@@ -37,7 +38,11 @@ func NewProcessor(o Options) (*Processor, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("configure processor: %w", err)
 	}
-	return &Processor{options: o, store: observe(o.Store, o.Observer)}, nil
+	p := &Processor{options: o, store: observe(o.Store, o.Observer)}
+	if o.OnUnavailable == FailOpen {
+		p.outage = newOutage()
+	}
+	return p, nil
 }
 
 // Retention returns how long settled keys are kept (Options.Retention).
@@ -173,34 +178,4 @@ func (p *Processor) deadLetter(ctx context.Context, d DeadLetter) error {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
 	return nil
-}
-
-// runUnclaimed is FailOpen.
-func (p *Processor) runUnclaimed(ctx context.Context, m Message, pending *Pending, handler Handler, cause error) (Result, error) {
-	p.options.Observer.failOpen(m, cause)
-	if pending.GivenUp() {
-		return p.giveUpUnclaimed(ctx, m, *pending)
-	}
-	value, err := call(ctx, handler)
-	switch {
-	case err == nil:
-		return Result{Disposition: Handled, Value: value}, nil
-	case ctx.Err() != nil:
-		return Result{Disposition: Retry, Pending: pending}, err
-	case IsTerminal(err) && p.options.DeadLetter != nil:
-		givenUp := *pending
-		givenUp.Attempt, givenUp.Reason = 1, err
-		return p.giveUpUnclaimed(ctx, m, givenUp)
-	default:
-		return Result{Disposition: Retry, Wait: p.options.retryAfter(1), Pending: pending}, err
-	}
-}
-
-func (p *Processor) giveUpUnclaimed(ctx context.Context, m Message, pending Pending) (Result, error) {
-	r, err := p.refuse(ctx, DeadLetter{Message: m, Attempts: pending.Attempt, Reason: pending.Reason})
-	if err != nil {
-		r.Pending = pending.unburied()
-		r.Wait = p.options.retryAfter(r.Pending.Tries)
-	}
-	return r, err
 }
