@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/internal/stuck"
 )
 
 // attempt is one granted claim, from the grant to its settlement.
@@ -46,7 +47,7 @@ func (a *attempt) run(handler Handler) (Result, error) {
 		return a.giveUp(h, err)
 	}
 	a.ran = true
-	value, err := call(h.ctx, handler)
+	value, err := a.call(h.ctx, handler)
 	a.failure = err
 	switch {
 	case err == nil:
@@ -62,6 +63,22 @@ func (a *attempt) run(handler Handler) (Result, error) {
 	default:
 		return a.retry(h, err)
 	}
+}
+
+// call calls the handler, and tells if it takes longer than it may.
+func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
+	if a.options.HandlerTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, ErrHandlerTimeout)
+		defer cancel()
+	}
+	stop := stuck.Watch(ctx, a.options.Margin, func(stuck bool) { a.options.Observer.handlerStuck(a.message, stuck) })
+	defer stop()
+	value, err := call(ctx, handler)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrHandlerTimeout) {
+		err = fmt.Errorf("%w, %s: %w", cause, a.options.HandlerTimeout, err)
+	}
+	return value, err
 }
 
 // call returns what the handler does; a panic is an error.

@@ -37,6 +37,11 @@ type Options struct {
 	// is repeated before the store counts as unavailable, and by how much Run
 	// may outlive its context. A third of Lease if 0.
 	Timeout time.Duration
+	// HandlerTimeout bounds a call of the handler: its context ends after it,
+	// and if the handler then returns an error, the attempt has failed. No bound
+	// if 0. A handler that goes on all the same keeps its lease, and is told of
+	// by Observer.HandlerStuck.
+	HandlerTimeout time.Duration
 	// Retention is how long a settled key is kept. It must be longer than a
 	// message can be delivered again: the topic's retention, if its offsets may
 	// be reset. DefaultRetention if 0.
@@ -114,6 +119,8 @@ func (o Options) validate() error {
 		}
 	}
 	switch {
+	case o.HandlerTimeout < 0:
+		return fmt.Errorf("HandlerTimeout, %s, is negative", o.HandlerTimeout)
 	case o.Store == nil:
 		return errors.New("Store is missing")
 	case o.Heartbeat+o.Margin >= o.Lease:

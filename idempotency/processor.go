@@ -48,6 +48,13 @@ func NewProcessor(o Options) (*Processor, error) {
 // Retention returns how long settled keys are kept (Options.Retention).
 func (p *Processor) Retention() time.Duration { return p.options.Retention }
 
+// Maintain implements Maintainer for the store.
+func (p *Processor) Maintain(ctx context.Context, report func(error)) {
+	if m, ok := p.options.Store.(Maintainer); ok {
+		m.Maintain(ctx, report)
+	}
+}
+
 // Run implements Runner. What becomes of a message:
 //
 //	claimed before and completed          → Skipped
@@ -62,6 +69,7 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 //	last attempt                          → DeadLettered
 //	the same, and it is NotItsFault       → Retry, always
 //	the dead letter cannot be kept        → Retry; the handler's verdict is Pending
+//	it did so after HandlerTimeout        → as any error
 //	its context ended before it did       → Retry at once, the attempt is excused
 //	the lease was lost                    → Lost, after Compensate; the result is discarded
 //	a fingerprint that cannot be stored   → Retry: a mistake in the program

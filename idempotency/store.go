@@ -55,6 +55,14 @@ type Store interface {
 	Inspect(ctx context.Context, key Key) (Record, error)
 }
 
+// Maintainer is a Store, or a Runner, that needs something done from time to
+// time. A consumer sees to it.
+type Maintainer interface {
+	// Maintain does so until ctx ends, or returns if there is nothing to do. It
+	// reports what it finds, and goes on.
+	Maintain(ctx context.Context, report func(error))
+}
+
 // Operator is what an operator may do to a Store beside.
 type Operator interface {
 	// Release makes the key claimable at once: Processing, Retryable and

@@ -131,3 +131,10 @@ func (s *Store) change(f func()) {
 		s.onChange(string(before), string(after))
 	}
 }
+
+// Maintain implements idempotency.Maintainer for the store behind.
+func (s *Store) Maintain(ctx context.Context, report func(error)) {
+	if m, ok := s.Store.(idempotency.Maintainer); ok {
+		m.Maintain(ctx, report)
+	}
+}

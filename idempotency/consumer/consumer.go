@@ -86,7 +86,8 @@ func (c *Consumer) open(ctx context.Context) (*session, error) {
 }
 
 // run owns the session's goroutines: the workers, which end when the scheduler
-// is closed, and the commit loop and the retention watch, which end with ctx.
+// is closed, and the commit loop, the retention watch and the Runner's
+// maintenance, which end with ctx.
 // The caller's is the poller.
 func (s *session) run(ctx context.Context) error {
 	var workers, loops sync.WaitGroup
@@ -96,6 +97,7 @@ func (s *session) run(ctx context.Context) error {
 	loopCtx, fail := context.WithCancelCause(ctx)
 	loops.Go(func() { s.commitLoop(loopCtx, fail) })
 	loops.Go(func() { s.watchRetention(loopCtx) })
+	loops.Go(func() { s.maintain(loopCtx) })
 
 	err := s.awaitBrokers(loopCtx)
 	if err == nil {

@@ -26,7 +26,7 @@
 //	                                 ─▶ commit ─▶ group left
 //
 // Goroutines: the poller is Run's caller. Run starts and joins Concurrency
-// workers, the commit loop and the retention watch. The rebalance callbacks run
+// workers, the commit loop, the retention watch and the Runner's maintenance. The rebalance callbacks run
 // on a goroutine of the client.
 //
 // # What becomes of a record

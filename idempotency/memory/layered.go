@@ -159,3 +159,10 @@ func (l *Layered) take(lease idempotency.Lease) (granted, bool) {
 	l.claims.Remove(lease)
 	return g, ok
 }
+
+// Maintain implements idempotency.Maintainer for the store behind.
+func (l *Layered) Maintain(ctx context.Context, report func(error)) {
+	if m, ok := l.Store.(idempotency.Maintainer); ok {
+		m.Maintain(ctx, report)
+	}
+}

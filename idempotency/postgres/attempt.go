@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/stuck"
 )
 
 // attempt is one Run. The fence makes the effect happen once: the completion
@@ -106,11 +107,7 @@ func (a *attempt) run(ctx context.Context, handler idempotency.Handler) (idempot
 	tx := &lentTx{Tx: inner}
 	defer a.rollback(ctx, inner) // for a handler that ends its goroutine
 	a.ran = true
-	var value []byte
-	err = recovered.Call(func() (err error) {
-		value, err = handler(context.WithValue(idempotency.ContextWithLease(ctx, a.claimed.Lease), txKey{}, pgx.Tx(tx)))
-		return err
-	})
+	value, err := a.call(context.WithValue(idempotency.ContextWithLease(ctx, a.claimed.Lease), txKey{}, pgx.Tx(tx)), handler)
 	if err == nil {
 		err = tx.check()
 	}
@@ -119,6 +116,33 @@ func (a *attempt) run(ctx context.Context, handler idempotency.Handler) (idempot
 		return a.failed(ctx, err)
 	}
 	return a.commit(ctx, inner, value)
+}
+
+// stuckAfter is how long a handler may go on after its context has ended before
+// it counts as stuck.
+const stuckAfter = time.Second
+
+// call calls the handler, and tells if it takes longer than it may.
+func (a *attempt) call(ctx context.Context, handler idempotency.Handler) (value []byte, err error) {
+	if a.options.HandlerTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, idempotency.ErrHandlerTimeout)
+		defer cancel()
+	}
+	stop := stuck.Watch(ctx, stuckAfter, func(stuck bool) {
+		if a.options.Observer.HandlerStuck != nil {
+			a.options.Observer.HandlerStuck(a.message, stuck)
+		}
+	})
+	defer stop()
+	err = recovered.Call(func() (err error) {
+		value, err = handler(ctx)
+		return err
+	})
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, idempotency.ErrHandlerTimeout) {
+		err = fmt.Errorf("%w, %s: %w", cause, a.options.HandlerTimeout, err)
+	}
+	return value, err
 }
 
 // commit completes the key and commits.

@@ -395,3 +395,23 @@ func TestCancelled(t *testing.T) {
 	}
 	r.wantEffects(t, "a", 1)
 }
+
+// A handler that takes longer than it may has failed; its context says why.
+func TestHandlerTimeout(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{HandlerTimeout: time.Millisecond})
+	result, err := r.Run(limited(t), message("a"), func(ctx context.Context) ([]byte, error) {
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrHandlerTimeout) {
+			t.Error(cause)
+		}
+		return effect("a")(ctx)
+	})
+	if result.Disposition != idempotency.Retry || !errors.Is(err, idempotency.ErrHandlerTimeout) {
+		t.Errorf("%+v, %v", result, err)
+	}
+	record, err := r.Store().Inspect(t.Context(), message("a").Key)
+	if err != nil || record.State != idempotency.Retryable || record.Excused != 0 || record.Attempts != 1 {
+		t.Errorf("%+v, %v", record, err)
+	}
+	r.wantEffects(t, "a", 0)
+}

@@ -35,6 +35,8 @@ type TransactionalOptions struct {
 	// Timeout bounds what follows the handler, whose context may have ended:
 	// completion and commit, or the record of a failure. DefaultTimeout if 0.
 	Timeout time.Duration
+	// HandlerTimeout bounds a call of the handler, as in idempotency.Options.
+	HandlerTimeout time.Duration
 	// Retention is how long a key is remembered after its last change: longer
 	// than its message may be delivered again. idempotency.DefaultRetention if 0.
 	Retention time.Duration
@@ -90,6 +92,8 @@ func (o TransactionalOptions) validate() error {
 		}
 	}
 	switch {
+	case o.HandlerTimeout < 0:
+		return fmt.Errorf("HandlerTimeout, %s, is negative", o.HandlerTimeout)
 	case o.LastRetry < o.FirstRetry:
 		return fmt.Errorf("LastRetry, %s, is shorter than FirstRetry, %s", o.LastRetry, o.FirstRetry)
 	case o.Retention < o.Lease || o.Retention <= o.LastRetry:

@@ -34,6 +34,9 @@ type StoreOptions struct {
 	Partitioned bool
 	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0.
 	MaxResultBytes int
+	// SweepEvery lets Maintain sweep so often; not at all if 0. A consumer calls
+	// Maintain by itself.
+	SweepEvery time.Duration
 }
 
 // Store is an idempotency.Store and Operator on a table. Its methods block for
@@ -63,6 +66,9 @@ func NewStore(db DB, o StoreOptions) (*Store, error) {
 	}
 	if o.MaxResultBytes <= 0 {
 		o.MaxResultBytes = DefaultMaxResultBytes
+	}
+	if o.SweepEvery < 0 {
+		return nil, fmt.Errorf("SweepEvery, %s, is negative", o.SweepEvery)
 	}
 	s := &Store{db: db, table: table, options: o}
 	first, last := otherSlot, otherSlot

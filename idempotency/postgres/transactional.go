@@ -60,6 +60,11 @@ func (x *Transactional) Store() *Store { return x.store }
 // Retention returns how long settled keys are kept (TransactionalOptions.Retention).
 func (x *Transactional) Retention() time.Duration { return x.options.Retention }
 
+// Maintain implements idempotency.Maintainer for the store.
+func (x *Transactional) Maintain(ctx context.Context, report func(error)) {
+	x.store.Maintain(ctx, report)
+}
+
 // Run implements idempotency.Runner; what becomes of a message is what becomes
 // of it under an idempotency.Processor, except that Lost, too, leaves nothing
 // behind in the database, and success is never Pending. A transaction's outcome
