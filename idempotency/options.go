@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // The defaults of Options.
@@ -121,7 +122,7 @@ func (o Options) validate() error {
 	switch {
 	case o.HandlerTimeout < 0:
 		return fmt.Errorf("HandlerTimeout, %s, is negative", o.HandlerTimeout)
-	case o.Store == nil:
+	case isnil.Value(o.Store):
 		return errors.New("Store is missing")
 	case o.Heartbeat+o.Margin >= o.Lease:
 		return fmt.Errorf("Heartbeat, %s, and Margin, %s, leave no time within Lease, %s", o.Heartbeat, o.Margin, o.Lease)

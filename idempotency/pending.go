@@ -44,6 +44,9 @@ func ContextWithPending(ctx context.Context, p *Pending) context.Context {
 	return context.WithValue(ctx, pendingKey{}, p)
 }
 
+// HasPending tells whether the context has a Pending, on whatever message.
+func HasPending(ctx context.Context) bool { return ctx.Value(pendingKey{}) != nil }
+
 // PendingOn returns what is pending on the message of that key, or nil. It is
 // for Runners: the contexts of hooks may hold what is pending on another
 // message.

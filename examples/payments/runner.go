@@ -59,7 +59,7 @@ func newStore(o options) (idempotency.Store, error) {
 	case inRedis:
 		return redis.New(goredis.NewClient(&goredis.Options{Addr: o.storeURL}), redis.Options{})
 	case inDynamoDB:
-		return dynamodb.New(dynamoClient(o.storeURL), dynamoTable, dynamodb.Options{}), nil
+		return dynamodb.New(dynamoClient(o.storeURL), dynamoTable, dynamodb.Options{})
 	case inMemory:
 		// Forgotten whenever the process dies: the guard in the database is all
 		// there is then.
@@ -78,7 +78,7 @@ func dynamoClient(address string) *sdk.Client { return dynamoserver.NewClient(ad
 // a crash between this commit and the completion in the store, or because the
 // store forgot it: fn must then recognise it.
 func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx, guarded bool) error) error {
-	if tx := postgres.Tx(ctx); tx != nil {
+	if tx := postgres.Tx(ctx); tx.Conn() != nil {
 		return fn(tx, false)
 	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return fn(tx, true) })

@@ -23,6 +23,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // The defaults of Options.
@@ -60,16 +61,20 @@ type Store struct {
 }
 
 // New returns the store behind a closed breaker.
-func New(s idempotency.Store, o Options) *Store {
-	o.Failures = cmp.Or(o.Failures, DefaultFailures)
-	if o.Open <= 0 {
-		o.Open = DefaultOpen
+func New(s idempotency.Store, o Options) (*Store, error) {
+	switch {
+	case isnil.Value(s):
+		return nil, errors.New("make circuit breaker: the store is missing")
+	case o.Open < 0:
+		return nil, fmt.Errorf("make circuit breaker: option Open, %s, is negative", o.Open)
 	}
+	o.Failures = cmp.Or(o.Failures, DefaultFailures)
+	o.Open = cmp.Or(o.Open, DefaultOpen)
 	if o.OnChange == nil {
 		o.OnChange = func(string, string) {}
 	}
 	open := func(int) time.Duration { return o.Open }
-	return &Store{Store: s, onChange: o.OnChange, breaker: circuit.New[int, idempotency.Key](int(o.Failures), open)}
+	return &Store{Store: s, onChange: o.OnChange, breaker: circuit.New[int, idempotency.Key](int(o.Failures), open)}, nil
 }
 
 // Claim implements idempotency.Store; its error may be ErrOpen.

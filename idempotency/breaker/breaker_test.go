@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/breaker"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,10 +56,10 @@ func TestTheBreakerOpensAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []string
 		inner := &failing{Store: memory.NewStore(memory.StoreOptions{}), err: errDown}
-		s := breaker.New(inner, breaker.Options{
+		s := must.Get(breaker.New(inner, breaker.Options{
 			Failures: 3, Open: time.Minute,
 			OnChange: func(from, to string) { changes = append(changes, from+" to "+to) },
-		})
+		}))(t)
 		for n := range 3 {
 			for range 10 { // one key alone does not open it
 				if _, err := claimKey(s, idempotency.Key{Scope: "test", ID: fmt.Sprint(n)}); !errors.Is(err, errDown) {
@@ -98,7 +99,7 @@ func TestTheBreakerOpensAndCloses(t *testing.T) {
 
 func TestAnswersAndCancellationsDoNotOpenIt(t *testing.T) {
 	inner := &failing{Store: memory.NewStore(memory.StoreOptions{})}
-	s := breaker.New(inner, breaker.Options{})
+	s := must.Get(breaker.New(inner, breaker.Options{}))(t)
 	for _, err := range []error{idempotency.ErrMismatch, idempotency.ErrBadKey, context.Canceled} {
 		inner.err = fmt.Errorf("claim: %w", err)
 		for range 10 {
@@ -114,7 +115,7 @@ func TestACancelledCallIsNotCountedWhateverItsError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	inner := &failing{Store: memory.NewStore(memory.StoreOptions{}), err: errDown}
-	s := breaker.New(inner, breaker.Options{Failures: 1})
+	s := must.Get(breaker.New(inner, breaker.Options{Failures: 1}))(t)
 	for range 3 {
 		_, err := s.Claim(ctx, key, idempotency.ClaimRequest{Owner: "owner", Lease: time.Hour, Retention: time.Hour})
 		if !errors.Is(err, errDown) {
@@ -128,7 +129,7 @@ func TestACancelledCallIsNotCountedWhateverItsError(t *testing.T) {
 
 func TestWhatWasBegunIsBroughtToAnEnd(t *testing.T) {
 	inner := &failing{Store: memory.NewStore(memory.StoreOptions{})}
-	s := breaker.New(inner, breaker.Options{Failures: 1, Open: time.Hour})
+	s := must.Get(breaker.New(inner, breaker.Options{Failures: 1, Open: time.Hour}))(t)
 	c, err := claim(s)
 	if err != nil {
 		t.Fatal(err)
@@ -147,11 +148,15 @@ func TestWhatWasBegunIsBroughtToAnEnd(t *testing.T) {
 }
 
 func ExampleNew() {
-	store := breaker.New(memory.NewStore(memory.StoreOptions{}), breaker.Options{
+	store, err := breaker.New(memory.NewStore(memory.StoreOptions{}), breaker.Options{
 		Failures: 3,
 		Open:     5 * time.Second,
 		OnChange: func(from, to string) { fmt.Println(from, "to", to) },
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	c, err := store.Claim(context.Background(), key, idempotency.ClaimRequest{
 		Owner: idempotency.NewOwner(), Lease: time.Minute, Retention: time.Hour,
 	})

@@ -28,6 +28,7 @@ type scheduler struct {
 	ready   fifo[*lane]
 	breaker *circuit.Breaker[*lane, *lane] // stops all lanes while the store does not answer
 	blocked int                            // partitions of which a lane waits
+	paused  int                            // partitions that stand still, as the observer was told
 	closed  bool
 
 	// slack is signalled once when slackWanted and a partition has room.
@@ -250,7 +251,8 @@ func (s *scheduler) pausedChanged() {
 	if s.breaker.State() != circuit.Closed {
 		n = len(s.parts)
 	}
-	s.observer.pausedPartitions(n)
+	s.observer.pausedPartitions(n - s.paused)
+	s.paused = n
 }
 
 // wakeAll makes the workers look again. Under the lock no worker is between its

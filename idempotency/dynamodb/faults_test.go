@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -99,8 +100,8 @@ func TestAnswersLostOnTheWay(t *testing.T) {
 		}
 		return next(r)
 	}))
-	s := dynamodb.New(client, table, dynamodb.Options{})
-	witness := dynamodb.New(server.Client(t), table, dynamodb.Options{})
+	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
+	witness := must.Get(dynamodb.New(server.Client(t), table, dynamodb.Options{}))(t)
 	k := key("1")
 	for _, st := range lostAnswers(t, k) {
 		left.Store(st.writes)
@@ -135,7 +136,7 @@ func TestAnswersLostToTheSDK(t *testing.T) {
 		}
 		return resp, err
 	}))
-	s := dynamodb.New(client, table, dynamodb.Options{})
+	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
 	k := key("1")
 	for _, st := range lostAnswers(t, k) {
 		got, err := st.do(s)
@@ -163,7 +164,7 @@ func TestThrottling(t *testing.T) {
 		}
 		return next(r)
 	}))
-	s := dynamodb.New(client, table, dynamodb.Options{})
+	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
 	refusals.Store(2)
 	lease := claimed(t, s, key("1"), "a").Lease
 	refusals.Store(1 << 30)
@@ -184,7 +185,7 @@ func TestConnectionRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	s := dynamodb.New((&dynamotest.Server{Address: p.Addr()}).Client(t, never), server.Table(t), dynamodb.Options{})
+	s := must.Get(dynamodb.New((&dynamotest.Server{Address: p.Addr()}).Client(t, never), server.Table(t), dynamodb.Options{}))(t)
 	p.Refuse(true)
 	if _, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || idempotency.Answered(err) {
 		t.Errorf("%v; want an error that is no answer", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // recorder notes the calls that pass through it, and whether its reads are
@@ -68,7 +69,7 @@ func (r *recorder) Scan(ctx context.Context, in *sdk.ScanInput, o ...func(*sdk.O
 func TestCallsPerMethod(t *testing.T) {
 	f := newFixture(t)
 	r := &recorder{Client: f.client}
-	s := dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now})
+	s := must.Get(dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now}))(t)
 	k := key("1")
 	var lease idempotency.Lease
 	claim := func(owner string) func() error {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // DefaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
@@ -60,6 +62,9 @@ var (
 // NewStore returns a store on a table that DDL made. The DB stays the caller's.
 // It asks the server nothing; see Check.
 func NewStore(db DB, o StoreOptions) (*Store, error) {
+	if isnil.Value(db) {
+		return nil, errors.New("make idempotency store: a pool of PostgreSQL is required")
+	}
 	table, err := parseTable(o.Table)
 	if err != nil {
 		return nil, err

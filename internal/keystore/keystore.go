@@ -175,6 +175,9 @@ func openDynamoDB(ctx context.Context, from, table string) (Store, error) {
 			o.BaseEndpoint = aws.String(endpoint)
 		}
 	})
-	store := dynamodb.New(client, table, dynamodb.Options{})
+	store, err := dynamodb.New(client, table, dynamodb.Options{})
+	if err != nil {
+		return nil, failure.Configf("correct the option", "open the DynamoDB store: %w", err)
+	}
 	return opened{store, store, func() {}}, nil
 }
