@@ -101,6 +101,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer is optional.
 	Observer Observer
+
+	scopeInterval time.Duration // between two looks at the scope
 }
 
 // complete fills in the defaults and checks the result.
@@ -113,6 +115,7 @@ func (c *Config) complete() error {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.BackoffFirst = cmp.Or(c.BackoffFirst, DefaultBackoffFirst)
 	c.BackoffLongest = cmp.Or(c.BackoffLongest, max(c.BackoffFirst, DefaultBackoffLongest))
+	c.scopeInterval = cmp.Or(c.scopeInterval, defaultScopeInterval)
 	c.Guard.Scope = cmp.Or(c.Guard.Scope, c.Group)
 	var kept time.Duration
 	if r, ok := c.Guard.Runner.(interface{ Retention() time.Duration }); ok && !isnil.Value(r) {

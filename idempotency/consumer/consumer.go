@@ -36,7 +36,7 @@ func New(cfg Config) (*Consumer, error) {
 // contexts end with ErrStopping; what is finished is committed, and the group
 // left. It returns earlier, in the same order, with an error that trying again
 // does not fix: missing authorization, a topic that Config.RequireTopics asks
-// for, a batch that is too large to decompress.
+// for, a batch that is too large to decompress, a scope that is another group's.
 //
 // All goroutines have ended when it returns; it therefore waits for a handler
 // that does not heed its context, though the group does not. Run may be called
@@ -86,7 +86,7 @@ func (c *Consumer) open(ctx context.Context) (*session, error) {
 }
 
 // run owns the session's goroutines: the workers, which end when the scheduler
-// is closed, and the commit loop, the retention watch and the Runner's
+// is closed, and the commit loop, the watches of retention and scope and the Runner's
 // maintenance, which end with ctx.
 // The caller's is the poller.
 func (s *session) run(ctx context.Context) error {
@@ -100,6 +100,14 @@ func (s *session) run(ctx context.Context) error {
 	loops.Go(func() { s.maintain(loopCtx) })
 
 	err := s.awaitBrokers(loopCtx)
+	if err == nil {
+		// Before the first record: what another group has handled is skipped.
+		var answered bool
+		scope := &scopeWatch{session: s}
+		if answered, err = scope.look(loopCtx); err == nil {
+			loops.Go(func() { scope.watch(loopCtx, s.cfg.scopeInterval, answered, fail) })
+		}
+	}
 	if err == nil {
 		err = s.poll(loopCtx)
 	}

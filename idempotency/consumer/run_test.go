@@ -268,8 +268,12 @@ func TestDeadLetterThatCannotBeWrittenIsNotCommitted(t *testing.T) {
 	b.CreateTopic(t, "orders", 1, nil)
 	produce(t, b, &kgo.Record{Topic: "orders", Key: []byte("k"), Value: []byte("no id")}, record(0, "k", "fine"))
 	letters := b.Client(t, kgo.UnknownTopicRetries(0), kgo.MetadataMinAge(10*time.Millisecond))
+	b.CreateTopic(t, "orders.dead", 1, nil)
 	bury, err := consumer.DeadLetterTopic(letters, "orders.dead")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kadm.NewClient(b.Client(t)).DeleteTopics(t.Context(), "orders.dead"); err != nil {
 		t.Fatal(err)
 	}
 	var failures, handled atomic.Int64

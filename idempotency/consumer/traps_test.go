@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
@@ -153,4 +157,81 @@ func TestPausedPartitionsAddUp(t *testing.T) {
 func awaitGauge(t *testing.T, gauge func() float64, want float64) {
 	t.Helper()
 	await.Until(t, fmt.Sprintf("a gauge of %v", want), func() bool { return gauge() == want })
+}
+
+// Two groups under one scope would each skip what the other has handled.
+func TestTwoGroupsOfOneScope(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	load(t, b, 1, 50, 1)
+	p := processor(t, nil)
+	var handled atomic.Int64
+	handle := func(context.Context, *kgo.Record) error { handled.Add(1); return nil }
+	first := start(t, config(b, p, handle))
+	eventuallyCommitted(t, kadm.NewClient(b.Client(t)), 1, 50)
+	cfg := config(b, p, handle)
+	cfg.Group = "billing"
+	second, err := consumer.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = second.Run(t.Context())
+	if !errors.Is(err, consumer.ErrScopeTaken) || !strings.Contains(err.Error(), `"billing"`) {
+		t.Fatalf("Run returned %v", err)
+	}
+	offsets, err := kadm.NewClient(b.Client(t)).FetchOffsets(t.Context(), "billing")
+	if o, ok := offsets.Lookup("orders", 0); ok && o.At > 0 {
+		t.Errorf("it skipped up to %d, %v", o.At, err)
+	}
+	first.stop(t)
+	start(t, config(b, p, handle)).stop(t) // a restart of the same group is none of that
+	if handled.Load() != 50 {
+		t.Errorf("%d handled", handled.Load())
+	}
+}
+
+// A store that was emptied, or failed over to an empty one, is noticed.
+func TestAnEmptiedStoreIsNoticed(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	store := memory.NewStore(memory.StoreOptions{})
+	p := processor(t, func(o *idempotency.Options) { o.Store = store })
+	logged := make(chan string, 100)
+	cfg := config(b, p, func(context.Context, *kgo.Record) error { return nil })
+	cfg.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+		select {
+		case logged <- string(line):
+		default:
+		}
+		return len(line), nil
+	}), nil))
+	consumer.SetScopeInterval(&cfg, time.Millisecond)
+	start(t, cfg)
+	await.Until(t, "the scope to be known", func() bool {
+		n, err := store.Purge(t.Context(), idempotency.Filter{Scope: group, ID: consumer.ScopeID})
+		return n == 1 && err == nil
+	})
+	for {
+		if line := receive(t, "a line about what was forgotten", logged); strings.Contains(line, "has forgotten a key") {
+			return
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(line []byte) (int, error) { return f(line) }
+
+func TestAMissingDeadLetterTopicIsRefused(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	if _, err := consumer.DeadLetterTopic(b.Client(t), "missing"); !errors.Is(err, kerr.UnknownTopicOrPartition) || !strings.Contains(err.Error(), "create it") {
+		t.Error(err)
+	}
+	b.CreateTopic(t, "there", 1, nil)
+	if _, err := consumer.DeadLetterTopic(b.Client(t), "there"); err != nil {
+		t.Error(err)
+	}
 }
