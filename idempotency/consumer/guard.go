@@ -97,7 +97,10 @@ func (g *Guard) process(ctx context.Context, r *kgo.Record, h Handler) (idempote
 		if d.started != nil {
 			d.started()
 		}
-		return nil, h(ctx, r)
+		d.handled, d.result = true, nil
+		defer func() { d.handled = false }()
+		err := h(ctx, r)
+		return d.result, err
 	})
 	if !ran && !result.Done() && (errors.Is(err, idempotency.ErrMismatch) || errors.Is(err, idempotency.ErrBadKey)) {
 		return g.bury(ctx, m, err)
