@@ -27,6 +27,7 @@ type hold struct {
 	options Options
 
 	expiry *time.Timer
+	beat   *time.Timer // starts the goroutine that extends, when that is due
 	// held ends when the work has: it is the context of the extensions.
 	held  context.Context
 	end   context.CancelFunc
@@ -37,8 +38,9 @@ type hold struct {
 // errLeaseEnds is the cause when no extension was acknowledged in time.
 var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", ErrLeaseLost)
 
-// newHold starts the goroutine that extends the lease. It ends when release is
-// called, or when the lease is lost.
+// newHold sees to it that the lease is extended, by a goroutine that starts when
+// that is due, which it is not for most work. It ends when release is called, or
+// when the lease is lost.
 func newHold(ctx context.Context, s Store, lease Lease, asked time.Time, o Options) *hold {
 	h := &hold{store: s, lease: lease, options: o, ended: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(ContextWithLease(ctx, lease))
@@ -48,10 +50,10 @@ func newHold(ctx context.Context, s Store, lease Lease, asked time.Time, o Optio
 			h.cancel(errLeaseEnds)
 		}
 	})
-	go func() {
+	h.beat = time.AfterFunc(time.Until(asked.Add(o.Heartbeat)), func() {
 		defer close(h.ended)
-		h.extend(asked)
-	}()
+		h.extend()
+	})
 	return h
 }
 
@@ -60,16 +62,19 @@ func newHold(ctx context.Context, s Store, lease Lease, asked time.Time, o Optio
 // It may be called again.
 func (h *hold) release() error {
 	h.end()
-	<-h.ended
+	if !h.beat.Stop() { // it has started, or was stopped before
+		<-h.ended
+	} else {
+		close(h.ended)
+	}
 	h.expiry.Stop()
 	h.cancel(context.Canceled)
 	return h.err
 }
 
-// extend extends the lease each Heartbeat. asked is when it was last asked for
-// with success.
-func (h *hold) extend(asked time.Time) {
-	wait := time.NewTimer(time.Until(asked.Add(h.options.Heartbeat)))
+// extend extends the lease now, and each Heartbeat.
+func (h *hold) extend() {
+	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
 		select {

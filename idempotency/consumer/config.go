@@ -63,11 +63,13 @@ type Config struct {
 	// Concurrency is how many records are handled at once, of different
 	// partitions or, with KeyOrder, keys. Default: DefaultConcurrency.
 	Concurrency int
-	// MaxBufferedRecords and MaxBufferedBytes bound what is held of each
-	// partition between fetch and commit; one poll, of at most half as many
-	// records, comes on top. What the client itself fetches ahead is bounded
-	// by its options FetchMaxBytes and MaxConcurrentFetches. Defaults:
-	// DefaultMaxBufferedRecords and DefaultMaxBufferedBytes.
+	// MaxBufferedRecords and MaxBufferedBytes bound what is taken on of each
+	// partition before the first of it is finished. What a fetch brings beyond
+	// waits, and no more is fetched of the partition: a fetch of it is bounded
+	// by the client's option FetchMaxPartitionBytes, or by the size of one
+	// batch; what the client itself fetches ahead by FetchMaxBytes and
+	// MaxConcurrentFetches. Defaults: DefaultMaxBufferedRecords and
+	// DefaultMaxBufferedBytes.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int
 

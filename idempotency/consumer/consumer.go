@@ -125,9 +125,10 @@ func (s *session) run(ctx context.Context) error {
 // poll hands records to the scheduler until ctx ends, whose cause it returns,
 // or polling is of no use any more.
 func (s *session) poll(ctx context.Context) error {
-	atMost := max(1, s.cfg.MaxBufferedRecords/2)
 	for {
-		fetches := s.client.PollRecords(ctx, atMost)
+		// All that the client has: a part of it would be of one partition, and
+		// the others would wait for that.
+		fetches := s.client.PollFetches(ctx)
 		err := s.take(ctx, fetches)
 		// Rebalances are held up only until here: records and the partition
 		// they are of become known together. No handler runs meanwhile.

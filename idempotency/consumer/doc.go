@@ -3,7 +3,7 @@
 // franz-go.
 //
 //	broker ⇄ kgo.Client      fetches, heartbeats, rebalances: its own goroutines
-//	            │ PollRecords, on Run's goroutine; AllowRebalance at once after
+//	            │ PollFetches, on Run's goroutine; AllowRebalance at once after
 //	            ▼
 //	         scheduler       partition → lanes (a partition's, or a key's) → ready
 //	            │ the first record of a lane, if no breaker holds it
@@ -63,7 +63,7 @@
 //     ignored the end of their contexts for RevokeTimeout; nothing is committed
 //     for it afterwards.
 //  4. What is held in memory is bounded per partition: by what is not finished,
-//     and by what is finished behind it.
+//     what is finished behind it, and one fetch that is not taken on yet.
 //  5. A record is never skipped because an id, a store or a dead-letter topic
 //     is missing.
 //

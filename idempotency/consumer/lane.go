@@ -24,6 +24,7 @@ type partition struct {
 	abandon context.CancelCauseFunc
 
 	progress progress
+	inbox    []*kgo.Record    // fetched, and not taken on
 	lanes    map[string]*lane // those with records
 	running  int              // lanes being worked on
 	waiting  int              // lanes that wait to try again

@@ -57,8 +57,8 @@ func newScheduler(base context.Context, cfg *Config) *scheduler {
 	return s
 }
 
-// add takes a partition's records on. The first ones of an assignment make the
-// partition known.
+// add takes what was fetched of a partition. The first records of an assignment
+// make the partition known.
 func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,22 @@ func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 		p.ctx, p.abandon = context.WithCancelCause(s.base)
 		s.parts[id] = p
 	}
-	entries := p.progress.add(records)
+	p.inbox = append(p.inbox, records...)
+	s.takeOn(p)
+}
+
+// takeOn takes records from the partition's inbox up to the limit.
+func (s *scheduler) takeOn(p *partition) {
+	n, bytes := 0, p.progress.bytes
+	for n < len(p.inbox) && p.progress.open.len()+n < s.limit.records && bytes < s.limit.bytes {
+		bytes += recordSize(p.inbox[n])
+		n++
+	}
+	entries := p.progress.add(p.inbox[:n])
+	clear(p.inbox[:n])
+	if p.inbox = p.inbox[n:]; len(p.inbox) == 0 {
+		p.inbox = nil
+	}
 	for i := range entries {
 		l := p.lane(s.order.laneKey(entries[i].record))
 		l.queue.push(&entries[i])
@@ -158,6 +173,9 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	case result.Done():
 		p.progress.finish(l.queue.pop())
 		l.failures, l.pending = 0, nil
+		if !p.closing && len(p.inbox) > 0 && s.limit.low(p) {
+			s.takeOn(p)
+		}
 		s.proceed(l)
 		s.slackened(p)
 		done.room = p.paused && s.limit.hasRoom(p)
