@@ -166,6 +166,11 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	}
 }
 
+// Refuse implements Refuser, by Options.DeadLetter.
+func (p *Processor) Refuse(ctx context.Context, m Message, reason error) (Result, error) {
+	return p.refuse(ctx, DeadLetter{Message: m, Reason: reason})
+}
+
 // refuse gives up a message without a claim: no attempt can be made of it, and
 // its key, if it has a record, is another message's; or the store is down.
 func (p *Processor) refuse(ctx context.Context, d DeadLetter) (Result, error) {

@@ -32,6 +32,13 @@ type Runner interface {
 	Run(ctx context.Context, m Message, handler Handler) (Result, error)
 }
 
+// Refuser is a Runner that also gives up messages that it cannot run.
+type Refuser interface {
+	// Refuse makes the message durable elsewhere, as one that is given up, and
+	// leaves its key alone. The Result is Done once it is.
+	Refuse(ctx context.Context, m Message, reason error) (Result, error)
+}
+
 // Result is the outcome of a Run.
 type Result struct {
 	Disposition Disposition

@@ -42,13 +42,13 @@ func newRunner(o options, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc
 	if o.store == inPostgres {
 		// The claim is a row in the service's own database. What the handler
 		// writes commits with it: nothing can come between the two.
-		return postgres.NewTransactional(pool, postgres.TransactionalOptions{Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts})
+		return postgres.NewTransactional(pool, postgres.TransactionalOptions{Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
 	}
 	store, err := newStore(o)
 	if err != nil {
 		return nil, err
 	}
-	return idempotency.NewProcessor(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts})
+	return idempotency.NewProcessor(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
 }
 
 // attempts is generous: here each kill costs the message in hand one.

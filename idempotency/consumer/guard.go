@@ -43,10 +43,10 @@ type Guard struct {
 	// Fingerprint tells payloads apart. Default: ValueBytes.
 	Fingerprint FingerprintFunc
 	// DeadLetter takes records that cannot be run: those without a usable id,
-	// and those whose id is known with another payload. Records that failed too
-	// often or for good are given up by the Runner: give it the same function.
-	// Without one, such a record is never finished, and the records behind it
-	// wait.
+	// and those whose id is known with another payload. Default: what the
+	// Runner does with messages that it gives up, if it is an
+	// idempotency.Refuser. Where that has no dead letters either, such a record
+	// is never finished, and the records behind it wait.
 	DeadLetter DeadLetterFunc
 }
 
@@ -110,6 +110,9 @@ func (g *Guard) process(ctx context.Context, r *kgo.Record, h Handler) (idempote
 
 // bury writes the dead letter of a record that cannot be run.
 func (g *Guard) bury(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error) {
+	if refuser, ok := g.Runner.(idempotency.Refuser); ok && g.DeadLetter == nil {
+		return refuser.Refuse(ctx, m, reason)
+	}
 	if g.DeadLetter == nil {
 		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("%w (set Guard.DeadLetter to have such records put aside)", reason)
 	}

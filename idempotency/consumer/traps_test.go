@@ -235,3 +235,26 @@ func TestAMissingDeadLetterTopicIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The dead letter is given once, to the Runner.
+func TestTheRunnersDeadLettersTakeWhatCannotRun(t *testing.T) {
+	t.Parallel()
+	var buried []idempotency.DeadLetter
+	p := processor(t, func(o *idempotency.Options) {
+		o.DeadLetter = func(ctx context.Context, d idempotency.DeadLetter) error {
+			if consumer.RecordFrom(ctx) == nil {
+				t.Error("the context holds no record")
+			}
+			buried = append(buried, d)
+			return nil
+		}
+	})
+	process, err := consumer.Guard{Scope: "s", Runner: p}.Protect(func(context.Context, *kgo.Record) error { t.Error("the handler ran"); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := process(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("no id")})
+	if result.Disposition != idempotency.DeadLettered || err != nil || len(buried) != 1 || !errors.Is(buried[0].Reason, idempotency.ErrBadKey) {
+		t.Errorf("%+v, %v, %+v", result, err, buried)
+	}
+}

@@ -90,6 +90,12 @@ func (x *Transactional) Run(ctx context.Context, m idempotency.Message, handler 
 	return result, err
 }
 
+// Refuse implements idempotency.Refuser, by TransactionalOptions.DeadLetter.
+func (x *Transactional) Refuse(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error) {
+	a := &attempt{Transactional: x, message: m}
+	return a.refuse(ctx, reason)
+}
+
 type insideKey struct{}
 
 // together runs the message beside others.

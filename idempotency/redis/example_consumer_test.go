@@ -48,7 +48,7 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 	}
 	c, err := consumer.New(consumer.Config{
 		Brokers: brokers, Group: "shipping", Topics: []string{"outbox.event.order"},
-		Guard:   consumer.Guard{Runner: processor, DeadLetter: deadLetter},
+		Guard:   consumer.Guard{Runner: processor},
 		Handler: ship,
 	})
 	if err != nil {
