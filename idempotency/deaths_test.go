@@ -3,7 +3,6 @@ package idempotency_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,29 +192,6 @@ func TestOnlyTheKillerIsBuried(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Processes that die for reasons of their own bury no message.
-func TestACrashLoopBuriesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := newVillage(t)
-		var ids []string
-		for i := range 200 {
-			ids = append(ids, fmt.Sprint(i))
-		}
-		// A process lives until it has begun its nth handler.
-		var begun atomic.Int64
-		v.untilAllAreDone(ids, func(ctx context.Context, _ string, die func()) {
-			if begun.Add(1)%7 == 0 {
-				work(ctx, time.Second/2)
-				die()
-			}
-			work(ctx, time.Second)
-		})
-		if len(v.dead) > 0 {
-			t.Errorf("%d of %d are buried", len(v.dead), len(ids))
-		}
-	})
 }
 
 // A handler that is stuck does not keep those that run alone, nor the others,

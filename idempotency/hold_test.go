@@ -3,7 +3,10 @@ package idempotency_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
@@ -80,8 +83,18 @@ func TestFailOpenLetsHandlersEnd(t *testing.T) {
 
 func TestHandlerTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		var told []bool
-		f.options.Observer.HandlerStuck = func(_ idempotency.Message, stuck bool) { told = append(told, stuck) }
+		var mu sync.Mutex
+		var all []bool
+		f.options.Observer.HandlerStuck = func(_ idempotency.Message, stuck bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, stuck)
+		}
+		told := func() []bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(all)
+		}
 		f.options.HandlerTimeout, f.options.MaxAttempts = time.Minute, 2
 		var cause error
 		begun := time.Now()
@@ -89,21 +102,24 @@ func TestHandlerTimeout(t *testing.T) {
 		if !errors.Is(cause, idempotency.ErrHandlerTimeout) || !errors.Is(err, idempotency.ErrHandlerTimeout) || time.Since(begun) != time.Minute {
 			t.Fatalf("cause %v, error %v, after %s", cause, err, time.Since(begun))
 		}
-		if got := f.record(); got.Attempts != 1 || got.Excused != 0 || r.Wait <= 0 || len(told) != 0 {
-			t.Errorf("%+v, %+v, %v", r, got, told)
+		if got := f.record(); got.Attempts != 1 || got.Excused != 0 || r.Wait <= 0 || len(told()) != 0 {
+			t.Errorf("%+v, %+v, %v", r, got, told())
 		}
 		wait(r.Wait)
 		// The second one does not heed its context, and is told of.
 		outcome := f.background(t.Context(), stubborn(10*time.Minute, errHandler))
 		wait(5 * time.Minute)
-		if len(told) != 1 || !told[0] {
-			t.Errorf("told %v", told)
+		synctest.Wait()
+		if !slices.Equal(told(), []bool{true}) {
+			t.Errorf("told %v", told())
 		}
-		if r, err := outcome(); r.Disposition != idempotency.DeadLettered || len(f.dead) != 1 || !errors.Is(f.dead[0].Reason, idempotency.ErrHandlerTimeout) {
+		r, err = outcome()
+		synctest.Wait()
+		if r.Disposition != idempotency.DeadLettered || len(f.dead) != 1 || !errors.Is(f.dead[0].Reason, idempotency.ErrHandlerTimeout) {
 			t.Errorf("%+v, %v, %+v", r, err, f.dead)
 		}
-		if len(told) != 2 || told[1] {
-			t.Errorf("told %v", told)
+		if !slices.Equal(told(), []bool{true, false}) {
+			t.Errorf("told %v", told())
 		}
 		// Success is success, however late.
 		f.message.Key.ID = "late"

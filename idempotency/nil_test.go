@@ -25,7 +25,7 @@ func TestNothingIsMadeOfNil(t *testing.T) {
 		noDynamo *dynamodb.Client
 		noStore  *memory.Store
 	)
-	for name, make := range map[string]func() (any, error){
+	for name, open := range map[string]func() (any, error){
 		"redis":         func() (any, error) { return redis.New(noRedis, redis.Options{}) },
 		"redis, nil":    func() (any, error) { return redis.New(nil, redis.Options{}) },
 		"postgres":      func() (any, error) { return postgres.NewStore(noPool, postgres.StoreOptions{}) },
@@ -46,7 +46,7 @@ func TestNothingIsMadeOfNil(t *testing.T) {
 			return idempotency.NewProcessor(idempotency.Options{Store: noStore, MaxAttempts: -1})
 		},
 	} {
-		if _, err := make(); err == nil {
+		if _, err := open(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

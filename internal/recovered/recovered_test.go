@@ -16,7 +16,7 @@ func TestCall(t *testing.T) {
 	if err := recovered.Call(func() error { return nil }); err != nil {
 		t.Error(err)
 	}
-	if err := recovered.Call(func() error { return errPlain }); err != errPlain { //nolint:errorlint // as it is
+	if err := recovered.Call(func() error { return errPlain }); !errors.Is(err, errPlain) {
 		t.Error(err)
 	}
 	err := recovered.Call(explode)
