@@ -25,10 +25,14 @@ func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim C
 	req := ClaimRequest{
 		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
 	}
-	err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
-		claim, err = p.store.Claim(ctx, m.Key, req)
-		return err
-	})
+	if p.outage != nil {
+		claim, err = p.claimOnce(ctx, m, req)
+	} else {
+		err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
+			claim, err = p.store.Claim(ctx, m.Key, req)
+			return err
+		})
+	}
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim key: %w", err)
 	}
@@ -38,17 +42,22 @@ func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim C
 // ask repeats a call until it is answered: at most most times, if most is above
 // 0, and for at most Timeout.
 func (p *Processor) ask(ctx context.Context, most int, call func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	deadline := time.Now().Add(p.options.Timeout)
+	err := p.try(ctx, call)
+	if Answered(err) { // as nearly always
+		return err
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	for n := 1; ; n++ {
-		err := p.try(ctx, call)
-		if Answered(err) || n == most {
-			return err
-		}
+	for n := 1; n != most; n++ {
 		if backoff.Sleep(ctx, between.Wait(n)) != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
+		if err = p.try(ctx, call); Answered(err) {
+			return err
+		}
 	}
+	return err
 }
 
 func (p *Processor) try(ctx context.Context, call func(ctx context.Context) error) error {

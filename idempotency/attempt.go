@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/internal/stuck"
 )
 
 // attempt is one granted claim, from the grant to its settlement.
@@ -40,12 +43,11 @@ func (a *attempt) run(handler Handler) (Result, error) {
 	if a.pending.GivenUp() {
 		return a.giveUp(h, a.pending.Reason)
 	}
-	if a.exhausted(a.claim.Attempts - 1) {
-		return a.giveUp(h, fmt.Errorf("%w: %d attempts did not end, the last failure was: %q",
-			ErrExhausted, a.claim.Attempts-1, a.claim.Reason))
+	if err := a.options.exhausted(a.claim); err != nil {
+		return a.giveUp(h, err)
 	}
 	a.ran = true
-	value, err := handler(h.ctx)
+	value, err := a.call(h.ctx, handler)
 	a.failure = err
 	switch {
 	case err == nil:
@@ -54,16 +56,48 @@ func (a *attempt) run(handler Handler) (Result, error) {
 		return a.interrupted(h, err)
 	case IsTerminal(err) && a.options.DeadLetter != nil:
 		return a.giveUp(h, err)
-	case a.exhausted(a.claim.Attempts):
+	case IsNotItsFault(err):
+		return a.excuse(h, err)
+	case a.options.MaxAttempts > 0 && a.claim.Failures()+1 >= a.options.MaxAttempts:
 		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", ErrExhausted, a.claim.Attempts, err))
 	default:
 		return a.retry(h, err)
 	}
 }
 
-// exhausted reports whether no attempt is left after so many.
-func (a *attempt) exhausted(attempts int) bool {
-	return a.options.MaxAttempts > 0 && attempts >= a.options.MaxAttempts
+// call calls the handler, and tells if it takes longer than it may.
+func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
+	if a.options.HandlerTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, ErrHandlerTimeout)
+		defer cancel()
+	}
+	stop := stuck.Watch(ctx, a.options.Margin, func(stuck bool) { a.options.Observer.handlerStuck(a.message, stuck) })
+	defer stop()
+	value, err := call(ctx, handler)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrHandlerTimeout) {
+		err = fmt.Errorf("%w, %s: %w", cause, a.options.HandlerTimeout, err)
+	}
+	return value, err
+}
+
+// call returns what the handler does; a panic is an error.
+func call(ctx context.Context, handler Handler) (value []byte, err error) {
+	err = recovered.Call(func() (err error) {
+		value, err = handler(ctx)
+		return err
+	})
+	return value, err
+}
+
+// standAside gives the claim back, unused.
+func (a *attempt) standAside() (Result, error) {
+	err := a.settleFailure(nil, Failure{Unrun: true, Reason: a.claim.Reason, Retention: a.options.Retention})
+	if err != nil {
+		a.pending = a.pending.Claimed(a.message.Key, a.claim.Lease.Owner, err)
+		return a.unsettled(err, nil, nil)
+	}
+	return a.result(Retry, 0), errAlone
 }
 
 // complete settles the key after the handler succeeded. If the lease has run
@@ -92,17 +126,23 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 
 // retry leaves the message for a later attempt, because of err.
 func (a *attempt) retry(h *hold, err error) (Result, error) {
-	wait := a.options.retryAfter(a.claim.Attempts)
+	wait := a.options.retryAfter(a.claim.Failures() + 1)
 	return a.fail(h, Failure{RetryAfter: wait, Reason: err.Error()}, err)
 }
 
+// excuse leaves the message for a later attempt, however often.
+func (a *attempt) excuse(h *hold, err error) (Result, error) {
+	wait := a.options.retryAfter(a.claim.Excused + 1)
+	return a.fail(h, Failure{Excused: true, RetryAfter: wait, Reason: err.Error()}, err)
+}
+
 // interrupted leaves the message for the next consumer that gets it. The reason
-// is the consumer or the store, not the message, so the attempt is not counted.
+// is the consumer or the store, not the message.
 func (a *attempt) interrupted(h *hold, err error) (Result, error) {
 	err = fmt.Errorf("interrupted: %w", err)
-	f := Failure{Uncounted: true, Reason: err.Error()}
+	f := Failure{Excused: true, Reason: err.Error()}
 	if !a.ran { // the last failure is still that of an attempt
-		f.Reason = a.claim.Reason
+		f = Failure{Unrun: true, Reason: a.claim.Reason}
 	}
 	return a.fail(h, f, err)
 }
@@ -152,7 +192,7 @@ func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	all := errors.Join(reason, err)
 	f, tries := Failure{Reason: all.Error()}, a.claim.Attempts
 	if !a.ran {
-		f.Uncounted, f.Reason = true, a.claim.Reason
+		f.Unrun, f.Reason = true, a.claim.Reason
 	}
 	if a.pending != nil {
 		a.pending = a.pending.unburied()
@@ -175,8 +215,13 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 	if h != nil {
 		err = h.release()
 	}
-	if err == nil {
-		err = a.ask(context.WithoutCancel(a.ctx), 0, call)
+	ctx := context.WithoutCancel(a.ctx)
+	switch {
+	case err != nil:
+	case a.outage != nil:
+		err = a.settleOnce(ctx, a.message.Key, call)
+	default:
+		err = a.ask(ctx, 0, call)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -188,21 +233,28 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 func (a *attempt) unsettled(err, reason error, value []byte) (Result, error) {
 	all := errors.Join(err, reason)
 	if !errors.Is(err, ErrLeaseLost) {
+		if a.outage != nil {
+			return a.unsettledOpen(err, reason, value)
+		}
 		return a.result(Unavailable, a.options.retryAfter(1)), all
 	}
 	if a.ran {
 		loss := Loss{Message: a.message, Lease: a.claim.Lease, Result: value, Err: a.failure}
 		a.options.Observer.leaseLost(loss)
-		a.compensate(loss)
+		all = errors.Join(all, a.compensate(loss))
 	}
 	return a.result(Lost, 0), all
 }
 
-func (a *attempt) compensate(loss Loss) {
+func (a *attempt) compensate(loss Loss) error {
 	if a.options.Compensate == nil {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.options.Timeout)
 	defer cancel()
-	a.options.Compensate(ContextWithLease(ctx, loss.Lease), loss)
+	err := recovered.Call(func() error { a.options.Compensate(ContextWithLease(ctx, loss.Lease), loss); return nil })
+	if err != nil {
+		return fmt.Errorf("compensate: %w", err)
+	}
+	return nil
 }

@@ -28,6 +28,31 @@ func FenceFrom(ctx context.Context) (int64, bool) {
 	return lease.Fence, ok
 }
 
+type excusedError struct{ error }
+
+// Unwrap returns the handler's error.
+func (e excusedError) Unwrap() error { return e.error }
+
+// NotItsFault wraps a handler's error: the message is not to blame, but
+// something that the handler needs, such as a database that is down. The
+// message is tried again, after a wait that grows from Options.FirstRetry to
+// LastRetry, until it succeeds or fails otherwise: such an attempt brings it no
+// nearer to the dead letters. It returns nil for nil. The text of the error
+// stays as it is. Terminal outdoes it.
+func NotItsFault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return excusedError{err}
+}
+
+// IsNotItsFault tells whether the error was wrapped by NotItsFault, at any
+// depth, and not by Terminal.
+func IsNotItsFault(err error) bool {
+	var e excusedError
+	return errors.As(err, &e) && !IsTerminal(err)
+}
+
 type terminalError struct{ error }
 
 // Unwrap returns the handler's error.

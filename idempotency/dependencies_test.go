@@ -20,7 +20,7 @@ var (
 )
 
 // core is what each package of this library may pull in.
-var core = []string{module + "idempotency", module + "internal/backoff", module + "internal/circuit"}
+var core = []string{module + "idempotency", module + "internal/backoff", module + "internal/circuit", module + "internal/isnil", module + "internal/recovered", module + "internal/solo", module + "internal/stuck"}
 
 // dependencies says what importing a package of the two libraries may pull in
 // beside the standard library and the core: modules, or packages of this module,

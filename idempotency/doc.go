@@ -14,8 +14,9 @@
 //     or its dead letter is durable. Whatever else happens, it is tried again.
 //  4. What a handler came to stands: while the process lives and has the message,
 //     only its recording is tried again (Pending).
-//  5. An attempt is counted when it is claimed, so that one which takes the
-//     process down counts too.
+//  5. An attempt is counted when it is claimed. One that takes the process down
+//     is not forgotten, nor counted as a failure: it vanished, and the message
+//     is run alone until it has an outcome.
 //
 // What no store can give: work outside the store's own transaction may happen
 // twice when a process dies between the work and the completion. Only

@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
-// hold extends a lease while work is done under it.
+// hold extends a lease while work is done under it: until release is called, in
+// a process that lives, even if the work goes on after its context has ended.
+// Somebody else would begin the same work otherwise.
 //
 // The server's clock is not known here, only that the lease began after it was
 // asked for: on the local, monotonic clock it lasts until asked+Lease at least.
 // The context of the work ends Margin earlier, by a timer of its own, so that a
-// store that hangs cannot delay it.
+// store that hangs cannot delay it; not so with FailOpen, where a store that
+// hangs is no reason to end the work.
 type hold struct {
 	// ctx is that of the work. Its cause wraps ErrLeaseLost if the lease was, or
 	// may soon be, lost.
@@ -24,24 +27,33 @@ type hold struct {
 	options Options
 
 	expiry *time.Timer
-	ended  chan struct{} // closed when the goroutine has ended
-	err    error         // ErrLeaseLost if the store said so; to be read after ended
+	beat   *time.Timer // starts the goroutine that extends, when that is due
+	// held ends when the work has: it is the context of the extensions.
+	held  context.Context
+	end   context.CancelFunc
+	ended chan struct{} // closed when the goroutine has ended
+	err   error         // ErrLeaseLost if the store said so; to be read after ended
 }
 
 // errLeaseEnds is the cause when no extension was acknowledged in time.
 var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", ErrLeaseLost)
 
-// newHold starts the goroutine that extends the lease. It ends when release is
-// called, when ctx ends, or when the lease is lost.
+// newHold sees to it that the lease is extended, by a goroutine that starts when
+// that is due, which it is not for most work. It ends when release is called, or
+// when the lease is lost.
 func newHold(ctx context.Context, s Store, lease Lease, asked time.Time, o Options) *hold {
 	h := &hold{store: s, lease: lease, options: o, ended: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(ContextWithLease(ctx, lease))
-	until := asked.Add(o.Lease - o.Margin)
-	h.expiry = time.AfterFunc(time.Until(until), func() { h.cancel(errLeaseEnds) })
-	go func() {
+	h.held, h.end = context.WithCancel(context.WithoutCancel(ctx))
+	h.expiry = time.AfterFunc(time.Until(asked.Add(o.Lease-o.Margin)), func() {
+		if o.OnUnavailable != FailOpen {
+			h.cancel(errLeaseEnds)
+		}
+	})
+	h.beat = time.AfterFunc(time.Until(asked.Add(o.Heartbeat)), func() {
 		defer close(h.ended)
-		h.extend(asked, until)
-	}()
+		h.extend()
+	})
 	return h
 }
 
@@ -49,30 +61,34 @@ func newHold(ctx context.Context, s Store, lease Lease, asked time.Time, o Optio
 // It returns an error that wraps ErrLeaseLost if the store said that it is lost.
 // It may be called again.
 func (h *hold) release() error {
-	h.cancel(context.Canceled)
-	<-h.ended
+	h.end()
+	if !h.beat.Stop() { // it has started, or was stopped before
+		<-h.ended
+	} else {
+		close(h.ended)
+	}
 	h.expiry.Stop()
+	h.cancel(context.Canceled)
 	return h.err
 }
 
-// extend extends the lease each Heartbeat. asked is when the last call that
-// succeeded was made, until is when the work must end.
-func (h *hold) extend(asked, until time.Time) {
-	wait := time.NewTimer(time.Until(asked.Add(h.options.Heartbeat)))
+// extend extends the lease now, and each Heartbeat.
+func (h *hold) extend() {
+	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
 		select {
-		case <-h.ctx.Done():
+		case <-h.held.Done():
 			return
 		case <-wait.C:
 		}
 		now := time.Now()
-		err := h.extendBy(until)
+		err := h.extendOnce()
 		switch {
 		case err == nil:
-			until = now.Add(h.options.Lease - h.options.Margin)
-			if !h.expiry.Reset(time.Until(until)) {
-				return // it has fired: the work was told to end
+			// If it has fired, the work was told to end; the lease goes on.
+			if h.expiry.Stop() {
+				h.expiry.Reset(time.Until(now.Add(h.options.Lease - h.options.Margin)))
 			}
 			wait.Reset(time.Until(now.Add(h.options.Heartbeat)))
 		case errors.Is(err, ErrLeaseLost):
@@ -85,11 +101,8 @@ func (h *hold) extend(asked, until time.Time) {
 	}
 }
 
-// extendBy makes one call. After until it would be of no use.
-func (h *hold) extendBy(until time.Time) error {
-	ctx, cancel := context.WithDeadline(h.ctx, until)
+func (h *hold) extendOnce() error {
+	ctx, cancel := context.WithTimeout(h.held, h.options.Timeout)
 	defer cancel()
-	ctx, cancelTry := context.WithTimeout(ctx, h.options.Timeout)
-	defer cancelTry()
 	return h.store.Extend(ctx, h.lease, h.options.Lease)
 }

@@ -58,6 +58,9 @@ func (r Record) Claim(now time.Time, req ClaimRequest) (Record, Claim, error) {
 		answer.Outcome, answer.Wait = InProgress, r.LeaseUntil.Sub(now)
 		return r, answer, nil
 	default:
+		if r.State == Processing {
+			r.Vanished++
+		}
 		r.Attempts++
 		r.Fence = max(r.Fence+1, now.UnixMicro())
 		r.Owner = req.Owner
@@ -68,6 +71,7 @@ func (r Record) Claim(now time.Time, req ClaimRequest) (Record, Claim, error) {
 	r.State, r.RetryAt = Processing, time.Time{}
 	r.LeaseUntil, r.ExpiresAt, r.UpdatedAt = now.Add(req.Lease), now.Add(req.Retention), now
 	answer.Outcome, answer.Attempts = Claimed, r.Attempts
+	answer.Vanished, answer.Excused = r.Vanished, r.Excused
 	answer.Lease = Lease{Key: r.Key, Owner: r.Owner, Fence: r.Fence}
 	return r, answer, nil
 }
@@ -118,8 +122,11 @@ func (r Record) Fail(now time.Time, lease Lease, f Failure) (Record, error) {
 	if next == Retryable {
 		r.RetryAt = now.Add(f.RetryAfter)
 	}
-	if f.Uncounted {
+	switch {
+	case f.Unrun:
 		r.Attempts--
+	case f.Excused:
+		r.Excused++
 	}
 	return r, nil
 }
@@ -133,7 +140,7 @@ func (r Record) Release(now time.Time) (Record, error) {
 	case Completed:
 		return r, fmt.Errorf("release %q: %w", r.Key, ErrCompleted)
 	}
-	r.State, r.Owner, r.Attempts = Retryable, "", 0
+	r.State, r.Owner, r.Attempts, r.Vanished, r.Excused = Retryable, "", 0, 0, 0
 	r.LeaseUntil, r.RetryAt, r.UpdatedAt = time.Time{}, now, now
 	return r, nil
 }

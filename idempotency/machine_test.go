@@ -107,7 +107,9 @@ func TestValidation(t *testing.T) {
 	}
 	for _, err := range []error{
 		idempotency.CheckLease(time.Millisecond - 1), idempotency.CheckRetention(0),
-		idempotency.Failure{Retention: time.Second, Terminal: true, Uncounted: true}.Validate(),
+		idempotency.Failure{Retention: time.Second, Terminal: true, Excused: true}.Validate(),
+		idempotency.Failure{Retention: time.Second, Terminal: true, Unrun: true}.Validate(),
+		idempotency.Failure{Retention: time.Second, Excused: true, Unrun: true}.Validate(),
 		idempotency.Filter{Scope: "a", UnchangedFor: -1}.Validate(),
 		idempotency.ClaimRequest{}.Validate(),
 	} {

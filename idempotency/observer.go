@@ -30,6 +30,10 @@ type Observer struct {
 	// ResultDropped: the store cannot hold a result of so many bytes; the key
 	// is completed without.
 	ResultDropped func(m Message, size int)
+	// HandlerStuck: a handler still runs though its context has been over for a
+	// while (Options.Margin), or, with false, such a one has returned. It is
+	// called on any goroutine.
+	HandlerStuck func(m Message, stuck bool)
 	// FailOpen: the handler is about to run unclaimed, because of err.
 	FailOpen func(m Message, err error)
 	// StoreCall: a call of the store took so long, with this error. Tell answers
@@ -58,6 +62,12 @@ func (o Observer) leaseLost(l Loss) {
 func (o Observer) resultDropped(m Message, size int) {
 	if o.ResultDropped != nil {
 		o.ResultDropped(m, size)
+	}
+}
+
+func (o Observer) handlerStuck(m Message, stuck bool) {
+	if o.HandlerStuck != nil {
+		o.HandlerStuck(m, stuck)
 	}
 }
 

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // The defaults of Options.
 const (
 	DefaultLease       = 30 * time.Second
 	DefaultRetention   = 7 * 24 * time.Hour
-	DefaultMaxAttempts = 5
+	DefaultMaxAttempts = 12
+	DefaultMaxVanished = 10
 	DefaultFirstRetry  = time.Second
 	DefaultLastRetry   = time.Minute
 )
@@ -36,16 +38,26 @@ type Options struct {
 	// is repeated before the store counts as unavailable, and by how much Run
 	// may outlive its context. A third of Lease if 0.
 	Timeout time.Duration
+	// HandlerTimeout bounds a call of the handler: its context ends after it,
+	// and if the handler then returns an error, the attempt has failed. No bound
+	// if 0. A handler that goes on all the same keeps its lease, and is told of
+	// by Observer.HandlerStuck.
+	HandlerTimeout time.Duration
 	// Retention is how long a settled key is kept. It must be longer than a
 	// message can be delivered again: the topic's retention, if its offsets may
 	// be reset. DefaultRetention if 0.
 	Retention time.Duration
-	// MaxAttempts is how many claims are granted to a message before it is
-	// given up; DefaultMaxAttempts if 0, no bound if negative.
+	// MaxAttempts is how often a message may fail before it is given up;
+	// DefaultMaxAttempts if 0, no bound if negative.
 	MaxAttempts int
+	// MaxVanished is how many attempts at a message may end without an outcome,
+	// because their process died, before it is given up; DefaultMaxVanished if
+	// 0, no bound if negative, or if MaxAttempts is.
+	MaxVanished int
 	// FirstRetry is the wait after the first failed attempt; it doubles up to
 	// LastRetry and is drawn from the upper half. DefaultFirstRetry and
-	// DefaultLastRetry if 0.
+	// DefaultLastRetry if 0. With the defaults a message is given up after
+	// three to six minutes.
 	FirstRetry, LastRetry time.Duration
 	// DeadLetter makes a message that is given up durable elsewhere. It returns
 	// nil once the message is durable. It may be called again for a message
@@ -72,7 +84,12 @@ const (
 	FailClosed Unavailability = iota
 	// FailOpen runs the handler without a claim: there is no lease in its
 	// context, no heartbeat and no count of attempts, and the message may be
-	// handled twice, also at the same time.
+	// handled twice, also at the same time. What was claimed and cannot be
+	// settled counts as handled. Calls of the store are made once, and for a
+	// quarter of a second at most; after three keys without an answer none is
+	// made, except in the background, until the store answers again. So a
+	// message waits for a store that is silent for 40 ms at most, after the
+	// first second.
 	FailOpen
 )
 
@@ -85,6 +102,7 @@ func (o Options) withDefaults() Options {
 	o.FirstRetry = cmp.Or(o.FirstRetry, DefaultFirstRetry)
 	o.LastRetry = cmp.Or(o.LastRetry, max(DefaultLastRetry, o.FirstRetry))
 	o.MaxAttempts = cmp.Or(o.MaxAttempts, DefaultMaxAttempts)
+	o.MaxVanished = cmp.Or(o.MaxVanished, DefaultMaxVanished)
 	return o
 }
 
@@ -102,7 +120,9 @@ func (o Options) validate() error {
 		}
 	}
 	switch {
-	case o.Store == nil:
+	case o.HandlerTimeout < 0:
+		return fmt.Errorf("HandlerTimeout, %s, is negative", o.HandlerTimeout)
+	case isnil.Value(o.Store):
 		return errors.New("Store is missing")
 	case o.Heartbeat+o.Margin >= o.Lease:
 		return fmt.Errorf("Heartbeat, %s, and Margin, %s, leave no time within Lease, %s", o.Heartbeat, o.Margin, o.Lease)
@@ -121,6 +141,8 @@ func (o Options) validate() error {
 	}
 	return nil
 }
+
+func (o Options) exhausted(c Claim) error { return c.Exhausted(o.MaxAttempts, o.MaxVanished) }
 
 func (o Options) retryAfter(attempt int) time.Duration {
 	return backoff.Range{First: o.FirstRetry, Longest: o.LastRetry}.Wait(max(attempt, 1))

@@ -53,7 +53,7 @@ func TestTheHandlerIsToldBeforeTheLeaseCanBeLost(t *testing.T) {
 				if !errors.Is(cause, idempotency.ErrLeaseLost) {
 					t.Error(cause)
 				}
-				if r.Wait != 0 || f.record().Attempts != 0 || len(f.losses) != 0 {
+				if r.Wait != 0 || f.record().Excused != 1 || len(f.losses) != 0 {
 					t.Errorf("%+v, %+v, %d losses", r, f.record(), len(f.losses))
 				}
 			})
@@ -190,7 +190,7 @@ func TestFailOpenRunsUnclaimed(t *testing.T) {
 		f.message.Fingerprint = idempotency.FingerprintBytes(nil)
 		f.becomes(idempotency.DeadLettered, unreachable(t)) // an answer is no outage
 		f.message.Fingerprint = "longer than a fingerprint may be " + f.message.Fingerprint + f.message.Fingerprint + f.message.Fingerprint
-		f.becomes(idempotency.Unavailable, unreachable(t)) // nor is a mistake
+		f.becomes(idempotency.Retry, unreachable(t)) // nor is a mistake
 	})
 }
 
@@ -246,10 +246,10 @@ func TestShutdown(t *testing.T) {
 			if r.Disposition != idempotency.Retry || r.Wait != 0 || !errors.Is(err, context.Canceled) || cause != stopped {
 				t.Errorf("%+v, %v, cause %v", r, err, cause)
 			}
-			if r := f.record(); r.State != idempotency.Retryable || r.Attempts != 0 {
+			if r := f.record(); r.State != idempotency.Retryable || r.Attempts != 1 || r.Excused != 1 {
 				t.Errorf("%+v", r)
 			}
-			if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 1 {
+			if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 2 {
 				t.Errorf("%+v", r)
 			}
 		})

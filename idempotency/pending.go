@@ -44,6 +44,9 @@ func ContextWithPending(ctx context.Context, p *Pending) context.Context {
 	return context.WithValue(ctx, pendingKey{}, p)
 }
 
+// HasPending tells whether the context has a Pending, on whatever message.
+func HasPending(ctx context.Context) bool { return ctx.Value(pendingKey{}) != nil }
+
 // PendingOn returns what is pending on the message of that key, or nil. It is
 // for Runners: the contexts of hooks may hold what is pending on another
 // message.
@@ -110,25 +113,8 @@ func (p *Processor) settlePending(ctx context.Context, m Message, before *Pendin
 		Processor: p, ctx: ctx, message: m, claim: Claim{Lease: before.Lease},
 		ran: true, failure: before.Reason, pending: before,
 	}
-	var r Result
-	var err error
 	if before.Buried {
-		r, err = a.settleBuried(nil, before.Reason)
-	} else {
-		r, err = a.complete(nil, before.Value)
+		return a.settleBuried(nil, before.Reason)
 	}
-	if r.Disposition == Unavailable && ctx.Err() == nil && p.options.OnUnavailable == FailOpen {
-		p.options.Observer.failOpen(m, err)
-		return before.unsettled(), nil
-	}
-	return r, err
-}
-
-// unsettled is the result of a message that is finished, though its key is not
-// settled.
-func (p *Pending) unsettled() Result {
-	if p.Reason != nil {
-		return Result{Disposition: DeadLettered, Reason: p.Reason.Error()}
-	}
-	return Result{Disposition: Handled, Value: p.Value}
+	return a.complete(nil, before.Value)
 }

@@ -5,17 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/internal/solo"
 )
 
-// Processor is the Runner around a Store. Make one with NewProcessor. It keeps
-// no state between Runs and is safe for concurrent use.
+// Processor is the Runner around a Store. Make one with NewProcessor. It is safe
+// for concurrent use.
 //
-// A panic of the handler is not recovered: the process goes down, the attempt
-// stays counted, and after the lease the message is tried elsewhere, so that a
-// message that brings processes down ends in the dead letter.
+// A panic of the handler is recovered, and is an error like any other; its stack
+// is had by errors.As of an interface with the method Stack() []byte.
+//
+// What cannot be recovered takes the process down, and with it the other
+// messages that are being handled. All of their attempts count as vanished, and
+// such a message is run alone from then on: it waits until no other Run of the
+// same Processor holds a claim, and others wait for it, each up to Lease. So
+// only the message that is the reason vanishes again, until it is given up after
+// MaxVanished. Consumers of one process should share a Processor for that.
 type Processor struct {
 	options Options
 	store   Store
+	gate    solo.Gate
+	outage  *outage // nil unless it fails open
 }
 
 var _ Runner = (*Processor)(nil)
@@ -27,26 +38,41 @@ func NewProcessor(o Options) (*Processor, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("configure processor: %w", err)
 	}
-	return &Processor{options: o, store: observe(o.Store, o.Observer)}, nil
+	p := &Processor{options: o, store: observe(o.Store, o.Observer)}
+	if o.OnUnavailable == FailOpen {
+		p.outage = newOutage()
+	}
+	return p, nil
 }
 
 // Retention returns how long settled keys are kept (Options.Retention).
 func (p *Processor) Retention() time.Duration { return p.options.Retention }
+
+// Maintain implements Maintainer for the store.
+func (p *Processor) Maintain(ctx context.Context, report func(error)) {
+	if m, ok := p.options.Store.(Maintainer); ok {
+		m.Maintain(ctx, report)
+	}
+}
 
 // Run implements Runner. What becomes of a message:
 //
 //	claimed before and completed          → Skipped
 //	claimed before and given up           → DeadLettered
 //	somebody else's, or not due           → Elsewhere, Retry
-//	claimed more than MaxAttempts         → DeadLettered, without a run
+//	failed MaxAttempts times, or vanished
+//	MaxVanished times                     → DeadLettered, without a run
 //	another payload, bad key              → DeadLettered, the key is left alone
 //	the handler returns nil               → Handled
 //	it returns an error                   → Retry
 //	the same, and it is Terminal or the
 //	last attempt                          → DeadLettered
+//	the same, and it is NotItsFault       → Retry, always
 //	the dead letter cannot be kept        → Retry; the handler's verdict is Pending
-//	its context ended before it did       → Retry at once, the attempt is not counted
+//	it did so after HandlerTimeout        → as any error
+//	its context ended before it did       → Retry at once, the attempt is excused
 //	the lease was lost                    → Lost, after Compensate; the result is discarded
+//	a fingerprint that cannot be stored   → Retry: a mistake in the program
 //	a claim or settlement is not answered → Unavailable; it is Pending, and whether it
 //	                                        happened the next Run finds out
 //
@@ -54,7 +80,10 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 // did and Timeout at most.
 func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result, error) {
 	begun := time.Now()
-	r, err := p.run(ctx, m, PendingOn(ctx, m.Key), handler)
+	r, err := p.together(ctx, m, PendingOn(ctx, m.Key), handler)
+	if errors.Is(err, errAlone) {
+		r, err = p.alone(ctx, m, r.Pending, handler)
+	}
 	if err != nil {
 		err = fmt.Errorf("message %q: %w", m.Key, err)
 	}
@@ -62,7 +91,36 @@ func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result
 	return r, err
 }
 
-func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+// errAlone is the error of a Run that is to be made alone.
+var errAlone = errors.New("the last attempt vanished: the message is run alone")
+
+type insideKey struct{}
+
+// together runs the message beside others.
+func (p *Processor) together(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+	if ctx.Value(insideKey{}) == p { // within a handler, which would wait for itself
+		return p.run(ctx, m, pending, handler, true)
+	}
+	leave, err := p.gate.Enter(ctx)
+	if err != nil {
+		return Result{Disposition: Retry, Pending: pending}, err
+	}
+	defer leave()
+	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, false)
+}
+
+// alone runs a message whose last attempt vanished. It has no claim while it
+// waits: if another brings the process down meanwhile, it has no part in that.
+func (p *Processor) alone(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+	leave, err := p.gate.EnterAlone(ctx, p.options.Lease)
+	if err != nil {
+		return Result{Disposition: Retry, Pending: pending}, err
+	}
+	defer leave()
+	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, true)
+}
+
+func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handler Handler, alone bool) (Result, error) {
 	if pending.toSettle() {
 		return p.settlePending(ctx, m, pending)
 	}
@@ -76,14 +134,19 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 		return Result{Disposition: Unavailable, Pending: pending}, err
 	case !Answered(err) && p.options.OnUnavailable == FailOpen:
 		return p.runUnclaimed(ctx, m, pending, handler, err)
-	case err != nil:
+	case !Answered(err):
 		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending}, err
+	case err != nil: // a mistake in the program, about this message
+		return Result{Disposition: Retry, Wait: p.options.retryAfter(1), Pending: pending}, err
 	}
 	p.options.Observer.claim(m, claim)
 	r := Result{Layer: claim.Layer, Wait: claim.Wait}
 	switch claim.Outcome {
 	case Claimed:
 		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked, pending: pending}
+		if claim.Vanished > 0 && !alone && !pending.GivenUp() && p.options.exhausted(claim) == nil {
+			return a.standAside()
+		}
 		return a.run(handler)
 	case Duplicate:
 		r.Disposition, r.Value = Skipped, claim.Result
@@ -103,6 +166,11 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	}
 }
 
+// Refuse implements Refuser, by Options.DeadLetter.
+func (p *Processor) Refuse(ctx context.Context, m Message, reason error) (Result, error) {
+	return p.refuse(ctx, DeadLetter{Message: m, Reason: reason})
+}
+
 // refuse gives up a message without a claim: no attempt can be made of it, and
 // its key, if it has a record, is another message's; or the store is down.
 func (p *Processor) refuse(ctx context.Context, d DeadLetter) (Result, error) {
@@ -119,38 +187,8 @@ func (p *Processor) deadLetter(ctx context.Context, d DeadLetter) error {
 	if p.options.DeadLetter == nil {
 		return errNoDeadLetter
 	}
-	if err := p.options.DeadLetter(ctx, d); err != nil {
+	if err := recovered.Call(func() error { return p.options.DeadLetter(ctx, d) }); err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
 	return nil
-}
-
-// runUnclaimed is FailOpen.
-func (p *Processor) runUnclaimed(ctx context.Context, m Message, pending *Pending, handler Handler, cause error) (Result, error) {
-	p.options.Observer.failOpen(m, cause)
-	if pending.GivenUp() {
-		return p.giveUpUnclaimed(ctx, m, *pending)
-	}
-	value, err := handler(ctx)
-	switch {
-	case err == nil:
-		return Result{Disposition: Handled, Value: value}, nil
-	case ctx.Err() != nil:
-		return Result{Disposition: Retry, Pending: pending}, err
-	case IsTerminal(err) && p.options.DeadLetter != nil:
-		givenUp := *pending
-		givenUp.Attempt, givenUp.Reason = 1, err
-		return p.giveUpUnclaimed(ctx, m, givenUp)
-	default:
-		return Result{Disposition: Retry, Wait: p.options.retryAfter(1), Pending: pending}, err
-	}
-}
-
-func (p *Processor) giveUpUnclaimed(ctx context.Context, m Message, pending Pending) (Result, error) {
-	r, err := p.refuse(ctx, DeadLetter{Message: m, Attempts: pending.Attempt, Reason: pending.Reason})
-	if err != nil {
-		r.Pending = pending.unburied()
-		r.Wait = p.options.retryAfter(r.Pending.Tries)
-	}
-	return r, err
 }

@@ -37,8 +37,14 @@ type Record struct {
 	// Owner and Fence are those of the last claim.
 	Owner string
 	Fence int64
-	// Attempts counts the claims that were granted.
+	// Attempts counts the claims that were granted, without those that were
+	// given back unused (Failure.Unrun): how often the handler was called.
 	Attempts int
+	// Vanished counts those of them that ended without an outcome, because
+	// their process died or was paused beyond the lease; Excused those that
+	// failed through no fault of the message (Failure.Excused). The others
+	// failed, except for the last, which may be running or have succeeded.
+	Vanished, Excused int
 	// LeaseUntil is set while Processing, RetryAt while Retryable.
 	LeaseUntil time.Time
 	RetryAt    time.Time

@@ -13,7 +13,8 @@ type Message struct {
 
 // Handler does the work of one message. Its result, which may be nil, is kept
 // for duplicates. The context ends before the lease can be lost; FenceFrom
-// gives the fencing token. An error wrapped by Terminal is not tried again.
+// gives the fencing token. An error wrapped by Terminal is not tried again, one
+// wrapped by NotItsFault however often.
 type Handler func(ctx context.Context) (result []byte, err error)
 
 // Runner runs a handler at most once to completion per key. Processor is one
@@ -29,6 +30,13 @@ type Runner interface {
 	// Result.Pending in its context (ContextWithPending): otherwise a handler
 	// that has done its work may be called again.
 	Run(ctx context.Context, m Message, handler Handler) (Result, error)
+}
+
+// Refuser is a Runner that also gives up messages that it cannot run.
+type Refuser interface {
+	// Refuse makes the message durable elsewhere, as one that is given up, and
+	// leaves its key alone. The Result is Done once it is.
+	Refuse(ctx context.Context, m Message, reason error) (Result, error)
 }
 
 // Result is the outcome of a Run.

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -23,7 +24,7 @@ type Store interface {
 	// set) is ErrMismatch in every state. Otherwise:
 	//
 	//	Absent                              → Claimed, first attempt
-	//	Processing, lease over              → Claimed, one more attempt
+	//	Processing, lease over              → Claimed, one more attempt; the last one Vanished
 	//	Processing, by the same Owner       → Claimed, as before, but the lease starts anew:
 	//	                                      the first answer was lost
 	//	Processing, lease live              → InProgress, Wait until its end
@@ -54,10 +55,18 @@ type Store interface {
 	Inspect(ctx context.Context, key Key) (Record, error)
 }
 
+// Maintainer is a Store, or a Runner, that needs something done from time to
+// time. A consumer sees to it.
+type Maintainer interface {
+	// Maintain does so until ctx ends, or returns if there is nothing to do. It
+	// reports what it finds, and goes on.
+	Maintain(ctx context.Context, report func(error))
+}
+
 // Operator is what an operator may do to a Store beside.
 type Operator interface {
 	// Release makes the key claimable at once: Processing, Retryable and
-	// Failed become Retryable, due, with no attempts counted; a former owner's
+	// Failed become Retryable, due, with nothing counted; a former owner's
 	// lease is lost (the record's Owner is emptied, its fence and fingerprint
 	// stay). Absent stays so. ErrCompleted otherwise: Purge such a key to have
 	// it run again. It returns the record as it was before.
@@ -101,6 +110,8 @@ type Claim struct {
 	Lease Lease
 	// Attempts counts the granted claims, this one included.
 	Attempts int
+	// Vanished and Excused are the record's, set when Claimed.
+	Vanished, Excused int
 	// Wait is set for InProgress and NotDue, above 0.
 	Wait time.Duration
 	// Result is a Duplicate's. It belongs to the caller.
@@ -110,6 +121,25 @@ type Claim struct {
 	// Layer names what answered: LayerStore, or LayerMemory for a Duplicate
 	// that memory alone vouches for.
 	Layer Layer
+}
+
+// Failures returns how many attempts before this one failed through a fault of
+// the message.
+func (c Claim) Failures() int { return c.Attempts - 1 - c.Vanished - c.Excused }
+
+// Exhausted returns an error that wraps ErrExhausted if the message has failed
+// or vanished as often as it may. It is for Runners. A bound that is not
+// positive is none, for vanished attempts also if there is none for failures.
+func (c Claim) Exhausted(maxAttempts, maxVanished int) error {
+	switch {
+	case maxAttempts <= 0:
+		return nil
+	case c.Failures() >= maxAttempts:
+		return fmt.Errorf("%w: %d attempts failed, the last one with: %q", ErrExhausted, c.Failures(), c.Reason)
+	case maxVanished > 0 && c.Vanished >= maxVanished:
+		return fmt.Errorf("%w: %d attempts vanished: their processes died, or were paused beyond the lease", ErrExhausted, c.Vanished)
+	}
+	return nil
 }
 
 // Layer names the part of a layered store that gave an answer.
@@ -157,9 +187,12 @@ type Lease struct {
 type Failure struct {
 	// Terminal makes the key Failed; otherwise it is Retryable.
 	Terminal bool
-	// Uncounted takes back the attempt that the claim counted: it was
-	// interrupted through no fault of the message. Not for Terminal.
-	Uncounted bool
+	// Excused counts the attempt as one that failed through no fault of the
+	// message. Not for Terminal.
+	Excused bool
+	// Unrun takes back the attempt that the claim counted: the handler was not
+	// called. Neither for Terminal nor with Excused.
+	Unrun bool
 	// RetryAfter is the least time until the next claim is granted; 0 is at once.
 	RetryAfter time.Duration
 	// Reason is for people; stores keep its first MaxReasonBytes.

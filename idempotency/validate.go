@@ -49,8 +49,8 @@ func (f Failure) Validate() error {
 	switch {
 	case f.RetryAfter < 0:
 		return fmt.Errorf("%w: RetryAfter, %s, is negative", ErrBadRequest, f.RetryAfter)
-	case f.Terminal && f.Uncounted:
-		return fmt.Errorf("%w: a terminal failure cannot be uncounted", ErrBadRequest)
+	case f.Terminal && (f.Excused || f.Unrun), f.Excused && f.Unrun:
+		return fmt.Errorf("%w: a failure is one of terminal, excused and unrun", ErrBadRequest)
 	}
 	return CheckRetention(f.Retention)
 }

@@ -36,8 +36,15 @@ func startDynamoDB(ctx context.Context, s *stage, o options) error {
 		})
 		return err
 	}
-	store := dynamodb.New(client, keys, dynamodb.Options{})
+	store, err := dynamodb.New(client, keys, dynamodb.Options{})
+	if err != nil {
+		return err
+	}
 	s.add("DynamoDB Local", put, ofStore(store))
-	s.add("DynamoDB Local, window in front", put, behindWindow(store))
+	windowed, err := behindWindow(store)
+	if err != nil {
+		return err
+	}
+	s.add("DynamoDB Local, window in front", put, windowed)
 	return nil
 }

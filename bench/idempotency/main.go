@@ -3,13 +3,16 @@
 // that a home-made answer costs: SET NX, INSERT, a conditional PutItem. It
 // prints tables in Markdown.
 //
-//	go run ./bench/idempotency [-rounds N] [-messages N] [-workers N] [-stores redis,…]
+//	go run ./bench/idempotency [-rounds N] [-messages N] [-workers N] [-stores redis,…] [-backlog N]
 //
 // In each round every store gets as many new messages: first or last the bare
 // calls, in between the claims, the completions, and a duplicate of each
 // message. All take part in each round, because the speed of a machine drifts;
 // only figures of one round are divided by each other, and what is printed are
 // medians over the rounds.
+//
+// Then consumers work off a backlog: a hand-written loop, and the library in both
+// orders (backlog.go).
 //
 // The servers are started for the occasion, with the durability that the
 // stores' documentation asks for: Redis with appendonly yes and everysec,
@@ -24,6 +27,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
@@ -32,6 +36,7 @@ import (
 type options struct {
 	rounds, messages, workers int
 	stores                    []string
+	backlog, backlogRounds    int
 }
 
 func main() {
@@ -51,10 +56,12 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.messages, "messages", 320, "new messages per store and round")
 	flags.IntVar(&o.workers, "workers", 16, "concurrent workers of the second table")
 	stores := flags.String("stores", "redis,postgres,dynamodb", "the stores with a server, separated by commas; memory takes part anyway")
+	flags.IntVar(&o.backlog, "backlog", 40_000, "records of the backlog that consumers work off; 0 leaves that out")
+	flags.IntVar(&o.backlogRounds, "backlog-rounds", 5, "rounds of that, after one to warm up")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || min(o.rounds, o.messages, o.workers) < 1 {
+	if flags.NArg() > 0 || min(o.rounds, o.messages, o.workers, o.backlogRounds) < 1 || o.backlog < 0 {
 		return o, errors.New("takes flags only, and numbers of at least 1")
 	}
 	o.stores = strings.FieldsFunc(*stores, func(r rune) bool { return r == ',' })
@@ -68,8 +75,8 @@ func parse(args []string) (options, error) {
 
 // String returns the command line that measures the same.
 func (o options) String() string {
-	return fmt.Sprintf("go run ./bench/idempotency -rounds %d -messages %d -workers %d -stores %s",
-		o.rounds, o.messages, o.workers, strings.Join(o.stores, ","))
+	return fmt.Sprintf("go run ./bench/idempotency -rounds %d -messages %d -workers %d -stores %s -backlog %d -backlog-rounds %d",
+		o.rounds, o.messages, o.workers, strings.Join(o.stores, ","), o.backlog, o.backlogRounds)
 }
 
 // run starts the stores, measures, and prints.
@@ -101,5 +108,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	printCosts(out, "One message at a time", one)
 	printCosts(out, fmt.Sprintf("%d workers", o.workers), many)
 	printWindow(out, one)
+	if o.backlog > 0 && slices.Contains(o.stores, "redis") {
+		return measureBacklog(ctx, o.backlog, o.backlogRounds, out)
+	}
 	return nil
 }

@@ -71,7 +71,11 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 		return err
 	}
 	s.add("PostgreSQL", insertBare, ofStore(store))
-	s.add("PostgreSQL, window in front", insertBare, behindWindow(store))
+	windowed, err := behindWindow(store)
+	if err != nil {
+		return err
+	}
+	s.add("PostgreSQL, window in front", insertBare, windowed)
 	s.add("PostgreSQL, partitioned", insertBare, ofStore(partitioned))
 	s.add("PostgreSQL, Transactional", insertBare, ofTransactional(x, pool))
 	s.add("PostgreSQL, guard.Transition", insertBare, ofTransition(pool))

@@ -73,7 +73,11 @@ func startRedis(ctx context.Context, s *stage, o options) error {
 		return client.SetNX(ctx, "bare:"+m.Key.ID, stored, retention).Err()
 	}
 	s.add("Redis", setNX, ofStore(store))
-	s.add("Redis, window in front", setNX, behindWindow(store))
+	windowed, err := behindWindow(store)
+	if err != nil {
+		return err
+	}
+	s.add("Redis, window in front", setNX, windowed)
 	return nil
 }
 

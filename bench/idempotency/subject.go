@@ -95,11 +95,18 @@ func claimed(ctx context.Context, s idempotency.Store, m *message, want idempote
 
 // behindWindow are the calls of a store with a window in front. The two layers
 // share the window: one trusts it, the other has the store confirm.
-func behindWindow(s idempotency.Store) [phases]call {
+func behindWindow(s idempotency.Store) ([phases]call, error) {
 	window := memory.NewWindow(memory.WindowOptions{})
-	trusting := memory.Layer(s, window, memory.LayerOptions{Trust: true})
+	trusting, err := memory.Layer(s, window, memory.LayerOptions{Trust: true})
+	if err != nil {
+		return [phases]call{}, err
+	}
+	confirming, err := memory.Layer(s, window, memory.LayerOptions{})
+	if err != nil {
+		return [phases]call{}, err
+	}
 	calls := ofStore(trusting)
-	calls[duplicate] = claimDuplicate(memory.Layer(s, window, memory.LayerOptions{}))
+	calls[duplicate] = claimDuplicate(confirming)
 	calls[trusted] = claimDuplicate(trusting)
 	calls[lookUp] = func(_ context.Context, m *message) error {
 		if window.Lookup(m.Message) != memory.Exact {
@@ -107,5 +114,5 @@ func behindWindow(s idempotency.Store) [phases]call {
 		}
 		return nil
 	}
-	return calls
+	return calls, nil
 }

@@ -42,13 +42,13 @@ func newRunner(o options, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc
 	if o.store == inPostgres {
 		// The claim is a row in the service's own database. What the handler
 		// writes commits with it: nothing can come between the two.
-		return postgres.NewTransactional(pool, postgres.TransactionalOptions{Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts})
+		return postgres.NewTransactional(pool, postgres.TransactionalOptions{Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
 	}
 	store, err := newStore(o)
 	if err != nil {
 		return nil, err
 	}
-	return idempotency.NewProcessor(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts})
+	return idempotency.NewProcessor(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
 }
 
 // attempts is generous: here each kill costs the message in hand one.
@@ -59,7 +59,7 @@ func newStore(o options) (idempotency.Store, error) {
 	case inRedis:
 		return redis.New(goredis.NewClient(&goredis.Options{Addr: o.storeURL}), redis.Options{})
 	case inDynamoDB:
-		return dynamodb.New(dynamoClient(o.storeURL), dynamoTable, dynamodb.Options{}), nil
+		return dynamodb.New(dynamoClient(o.storeURL), dynamoTable, dynamodb.Options{})
 	case inMemory:
 		// Forgotten whenever the process dies: the guard in the database is all
 		// there is then.
@@ -78,7 +78,7 @@ func dynamoClient(address string) *sdk.Client { return dynamoserver.NewClient(ad
 // a crash between this commit and the completion in the store, or because the
 // store forgot it: fn must then recognise it.
 func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx, guarded bool) error) error {
-	if tx := postgres.Tx(ctx); tx != nil {
+	if tx := postgres.Tx(ctx); tx.Conn() != nil {
 		return fn(tx, false)
 	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return fn(tx, true) })

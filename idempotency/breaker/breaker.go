@@ -1,5 +1,5 @@
 // Package breaker is a circuit breaker for a store that does not answer. After
-// some failures in a row, claims fail at once for a while. That spares the
+// failures about some keys in a row, claims fail at once for a while. That spares the
 // store, and those who would wait for it.
 //
 // Invariants:
@@ -23,6 +23,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // The defaults of Options.
@@ -37,7 +38,8 @@ var ErrOpen = errors.New("circuit breaker is open")
 
 // Options are all optional.
 type Options struct {
-	// Failures in a row open the breaker; DefaultFailures if 0.
+	// Failures in a row, about so many different keys, open the breaker;
+	// DefaultFailures if 0.
 	Failures uint32
 	// Open is how long it stays so before one call is let through, which closes
 	// it or opens it again; DefaultOpen if 0.
@@ -54,21 +56,25 @@ type Store struct {
 	onChange          func(from, to string)
 
 	mu      sync.Mutex
-	breaker *circuit.Breaker[int]
+	breaker *circuit.Breaker[int, idempotency.Key]
 	calls   int
 }
 
 // New returns the store behind a closed breaker.
-func New(s idempotency.Store, o Options) *Store {
-	o.Failures = cmp.Or(o.Failures, DefaultFailures)
-	if o.Open <= 0 {
-		o.Open = DefaultOpen
+func New(s idempotency.Store, o Options) (*Store, error) {
+	switch {
+	case isnil.Value(s):
+		return nil, errors.New("make circuit breaker: the store is missing")
+	case o.Open < 0:
+		return nil, fmt.Errorf("make circuit breaker: option Open, %s, is negative", o.Open)
 	}
+	o.Failures = cmp.Or(o.Failures, DefaultFailures)
+	o.Open = cmp.Or(o.Open, DefaultOpen)
 	if o.OnChange == nil {
 		o.OnChange = func(string, string) {}
 	}
 	open := func(int) time.Duration { return o.Open }
-	return &Store{Store: s, onChange: o.OnChange, breaker: circuit.New[int](int(o.Failures), open)}
+	return &Store{Store: s, onChange: o.OnChange, breaker: circuit.New[int, idempotency.Key](int(o.Failures), open)}, nil
 }
 
 // Claim implements idempotency.Store; its error may be ErrOpen.
@@ -78,7 +84,7 @@ func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.
 		return idempotency.Claim{}, fmt.Errorf("claim %q: %w", key, err)
 	}
 	c, err := s.Store.Claim(ctx, key, req)
-	s.end(ctx, n, err)
+	s.end(ctx, n, key, err)
 	return c, err
 }
 
@@ -89,7 +95,7 @@ func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.R
 		return idempotency.Record{}, fmt.Errorf("inspect %q: %w", key, err)
 	}
 	r, err := s.Store.Inspect(ctx, key)
-	s.end(ctx, n, err)
+	s.end(ctx, n, key, err)
 	return r, err
 }
 
@@ -107,7 +113,7 @@ func (s *Store) begin() (int, error) {
 
 // end tells the breaker the outcome of the nth call. Clients do not always say
 // that their caller cancelled it, so the context is looked at too.
-func (s *Store) end(ctx context.Context, n int, err error) {
+func (s *Store) end(ctx context.Context, n int, key idempotency.Key, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.change(func() {
@@ -117,7 +123,7 @@ func (s *Store) end(ctx context.Context, n int, err error) {
 		case errors.Is(err, context.Canceled), errors.Is(ctx.Err(), context.Canceled):
 			s.breaker.Cancelled(n)
 		default:
-			s.breaker.Fails(n, time.Now())
+			s.breaker.Fails(n, key, time.Now())
 		}
 	})
 }
@@ -128,5 +134,12 @@ func (s *Store) change(f func()) {
 	f()
 	if after := s.breaker.State(); after != before {
 		s.onChange(string(before), string(after))
+	}
+}
+
+// Maintain implements idempotency.Maintainer for the store behind.
+func (s *Store) Maintain(ctx context.Context, report func(error)) {
+	if m, ok := s.Store.(idempotency.Maintainer); ok {
+		m.Maintain(ctx, report)
 	}
 }

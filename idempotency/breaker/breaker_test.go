@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/breaker"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,7 +46,9 @@ func (s *failing) Inspect(ctx context.Context, k idempotency.Key) (idempotency.R
 
 var key = idempotency.Key{Scope: "test", ID: "key"}
 
-func claim(s idempotency.Store) (idempotency.Claim, error) {
+func claim(s idempotency.Store) (idempotency.Claim, error) { return claimKey(s, key) }
+
+func claimKey(s idempotency.Store, key idempotency.Key) (idempotency.Claim, error) {
 	return s.Claim(context.Background(), key, idempotency.ClaimRequest{Owner: "owner", Lease: time.Hour, Retention: time.Hour})
 }
 
@@ -53,13 +56,18 @@ func TestTheBreakerOpensAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []string
 		inner := &failing{Store: memory.NewStore(memory.StoreOptions{}), err: errDown}
-		s := breaker.New(inner, breaker.Options{
+		s := must.Get(breaker.New(inner, breaker.Options{
 			Failures: 3, Open: time.Minute,
 			OnChange: func(from, to string) { changes = append(changes, from+" to "+to) },
-		})
-		for range 3 {
-			if _, err := claim(s); !errors.Is(err, errDown) {
-				t.Fatal(err)
+		}))(t)
+		for n := range 3 {
+			for range 10 { // one key alone does not open it
+				if _, err := claimKey(s, idempotency.Key{Scope: "test", ID: fmt.Sprint(n)}); !errors.Is(err, errDown) {
+					t.Fatal(err)
+				}
+				if n == 2 {
+					break
+				}
 			}
 		}
 		for range 10 {
@@ -70,7 +78,7 @@ func TestTheBreakerOpensAndCloses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if inner.calls != 3 {
+		if inner.calls != 21 {
 			t.Errorf("%d calls", inner.calls)
 		}
 		<-time.After(time.Minute + 1)
@@ -91,7 +99,7 @@ func TestTheBreakerOpensAndCloses(t *testing.T) {
 
 func TestAnswersAndCancellationsDoNotOpenIt(t *testing.T) {
 	inner := &failing{Store: memory.NewStore(memory.StoreOptions{})}
-	s := breaker.New(inner, breaker.Options{})
+	s := must.Get(breaker.New(inner, breaker.Options{}))(t)
 	for _, err := range []error{idempotency.ErrMismatch, idempotency.ErrBadKey, context.Canceled} {
 		inner.err = fmt.Errorf("claim: %w", err)
 		for range 10 {
@@ -107,7 +115,7 @@ func TestACancelledCallIsNotCountedWhateverItsError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	inner := &failing{Store: memory.NewStore(memory.StoreOptions{}), err: errDown}
-	s := breaker.New(inner, breaker.Options{Failures: 1})
+	s := must.Get(breaker.New(inner, breaker.Options{Failures: 1}))(t)
 	for range 3 {
 		_, err := s.Claim(ctx, key, idempotency.ClaimRequest{Owner: "owner", Lease: time.Hour, Retention: time.Hour})
 		if !errors.Is(err, errDown) {
@@ -121,7 +129,7 @@ func TestACancelledCallIsNotCountedWhateverItsError(t *testing.T) {
 
 func TestWhatWasBegunIsBroughtToAnEnd(t *testing.T) {
 	inner := &failing{Store: memory.NewStore(memory.StoreOptions{})}
-	s := breaker.New(inner, breaker.Options{Failures: 1, Open: time.Hour})
+	s := must.Get(breaker.New(inner, breaker.Options{Failures: 1, Open: time.Hour}))(t)
 	c, err := claim(s)
 	if err != nil {
 		t.Fatal(err)
@@ -140,11 +148,15 @@ func TestWhatWasBegunIsBroughtToAnEnd(t *testing.T) {
 }
 
 func ExampleNew() {
-	store := breaker.New(memory.NewStore(memory.StoreOptions{}), breaker.Options{
+	store, err := breaker.New(memory.NewStore(memory.StoreOptions{}), breaker.Options{
 		Failures: 3,
 		Open:     5 * time.Second,
 		OnChange: func(from, to string) { fmt.Println(from, "to", to) },
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	c, err := store.Claim(context.Background(), key, idempotency.ClaimRequest{
 		Owner: idempotency.NewOwner(), Lease: time.Minute, Retention: time.Hour,
 	})

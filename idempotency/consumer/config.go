@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // Order says which records must be handled one after another.
@@ -49,7 +51,8 @@ type Config struct {
 	// consumer's; options for these have no effect.
 	Options []kgo.Opt
 
-	// Guard makes Handler idempotent; both are required.
+	// Guard makes Handler idempotent; both are required. Its Scope is Group if
+	// empty.
 	Guard   Guard
 	Handler Handler
 	// Middleware wraps the guarded handler, the first one outermost.
@@ -60,11 +63,13 @@ type Config struct {
 	// Concurrency is how many records are handled at once, of different
 	// partitions or, with KeyOrder, keys. Default: DefaultConcurrency.
 	Concurrency int
-	// MaxBufferedRecords and MaxBufferedBytes bound what is held of each
-	// partition between fetch and commit; one poll, of at most half as many
-	// records, comes on top. What the client itself fetches ahead is bounded
-	// by its options FetchMaxBytes and MaxConcurrentFetches. Defaults:
-	// DefaultMaxBufferedRecords and DefaultMaxBufferedBytes.
+	// MaxBufferedRecords and MaxBufferedBytes bound what is taken on of each
+	// partition before the first of it is finished. What a fetch brings beyond
+	// waits, and no more is fetched of the partition: a fetch of it is bounded
+	// by the client's option FetchMaxPartitionBytes, or by the size of one
+	// batch; what the client itself fetches ahead by FetchMaxBytes and
+	// MaxConcurrentFetches. Defaults: DefaultMaxBufferedRecords and
+	// DefaultMaxBufferedBytes.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int
 
@@ -88,7 +93,8 @@ type Config struct {
 
 	// Retention is how long the Runner keeps completed keys. Topics whose
 	// records can be replayed for longer are warned of. Default: what the
-	// Runner's method Retention returns, if it has one; none, no warnings.
+	// Runner's method Retention returns, if it has one, and no other value is
+	// taken then; none, no warnings.
 	Retention time.Duration
 	// RequireTopics makes a missing topic an error. Otherwise it is waited for.
 	RequireTopics bool
@@ -97,6 +103,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer is optional.
 	Observer Observer
+
+	scopeInterval time.Duration // between two looks at the scope
 }
 
 // complete fills in the defaults and checks the result.
@@ -109,8 +117,12 @@ func (c *Config) complete() error {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.BackoffFirst = cmp.Or(c.BackoffFirst, DefaultBackoffFirst)
 	c.BackoffLongest = cmp.Or(c.BackoffLongest, max(c.BackoffFirst, DefaultBackoffLongest))
-	if r, ok := c.Guard.Runner.(interface{ Retention() time.Duration }); ok {
-		c.Retention = cmp.Or(c.Retention, r.Retention())
+	c.scopeInterval = cmp.Or(c.scopeInterval, defaultScopeInterval)
+	c.Guard.Scope = cmp.Or(c.Guard.Scope, c.Group)
+	var kept time.Duration
+	if r, ok := c.Guard.Runner.(interface{ Retention() time.Duration }); ok && !isnil.Value(r) {
+		kept = r.Retention()
+		c.Retention = cmp.Or(c.Retention, kept)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -134,6 +146,7 @@ func (c *Config) complete() error {
 	demand(c.BackoffFirst > 0, "BackoffFirst %v is not positive", c.BackoffFirst)
 	demand(c.BackoffLongest >= c.BackoffFirst, "BackoffLongest %v is shorter than BackoffFirst %v", c.BackoffLongest, c.BackoffFirst)
 	demand(c.Retention >= 0, "Retention %v is negative", c.Retention)
+	demand(kept == 0 || c.Retention == kept, "Retention %v contradicts the Runner's, %v: leave it out", c.Retention, kept)
 	for i, m := range c.Middleware {
 		demand(m != nil, "Middleware[%d] is nil", i)
 	}

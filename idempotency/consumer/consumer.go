@@ -36,7 +36,7 @@ func New(cfg Config) (*Consumer, error) {
 // contexts end with ErrStopping; what is finished is committed, and the group
 // left. It returns earlier, in the same order, with an error that trying again
 // does not fix: missing authorization, a topic that Config.RequireTopics asks
-// for, a batch that is too large to decompress.
+// for, a batch that is too large to decompress, a scope that is another group's.
 //
 // All goroutines have ended when it returns; it therefore waits for a handler
 // that does not heed its context, though the group does not. Run may be called
@@ -86,7 +86,8 @@ func (c *Consumer) open(ctx context.Context) (*session, error) {
 }
 
 // run owns the session's goroutines: the workers, which end when the scheduler
-// is closed, and the commit loop and the retention watch, which end with ctx.
+// is closed, and the commit loop, the watches of retention and scope and the Runner's
+// maintenance, which end with ctx.
 // The caller's is the poller.
 func (s *session) run(ctx context.Context) error {
 	var workers, loops sync.WaitGroup
@@ -96,8 +97,17 @@ func (s *session) run(ctx context.Context) error {
 	loopCtx, fail := context.WithCancelCause(ctx)
 	loops.Go(func() { s.commitLoop(loopCtx, fail) })
 	loops.Go(func() { s.watchRetention(loopCtx) })
+	loops.Go(func() { s.maintain(loopCtx) })
 
 	err := s.awaitBrokers(loopCtx)
+	if err == nil {
+		// Before the first record: what another group has handled is skipped.
+		var answered bool
+		scope := &scopeWatch{session: s}
+		if answered, err = scope.look(loopCtx); err == nil {
+			loops.Go(func() { scope.watch(loopCtx, s.cfg.scopeInterval, answered, fail) })
+		}
+	}
 	if err == nil {
 		err = s.poll(loopCtx)
 	}
@@ -115,9 +125,10 @@ func (s *session) run(ctx context.Context) error {
 // poll hands records to the scheduler until ctx ends, whose cause it returns,
 // or polling is of no use any more.
 func (s *session) poll(ctx context.Context) error {
-	atMost := max(1, s.cfg.MaxBufferedRecords/2)
 	for {
-		fetches := s.client.PollRecords(ctx, atMost)
+		// All that the client has: a part of it would be of one partition, and
+		// the others would wait for that.
+		fetches := s.client.PollFetches(ctx)
 		err := s.take(ctx, fetches)
 		// Rebalances are held up only until here: records and the partition
 		// they are of become known together. No handler runs meanwhile.

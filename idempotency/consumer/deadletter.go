@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
@@ -19,7 +21,7 @@ const (
 	HeaderReason    = "cdc-dlq-reason"    // a Reason
 	HeaderError     = "cdc-dlq-error"     // what went wrong, for people
 	HeaderScope     = "cdc-dlq-scope"     // the consumer that gave the record up
-	HeaderAttempts  = "cdc-dlq-attempts"  // how often the handler ran; 0 if never
+	HeaderAttempts  = "cdc-dlq-attempts"  // how often the handler was called; 0 if never
 	HeaderTopic     = "cdc-dlq-topic"     // where the record was read
 	HeaderPartition = "cdc-dlq-partition" // likewise
 	HeaderOffset    = "cdc-dlq-offset"    // likewise
@@ -42,10 +44,12 @@ const (
 // blocks until then, until its context ends, or for half a minute. An
 // interrupted dead letter may have been written, or may still be; the next
 // attempt writes it again. The client remains the caller's; it must require all
-// acks, and it must not be closed before the consumer has stopped. That the
-// topic exists is up to the operator, and that it and the client take records
-// that are 2 KiB larger, for the headers, than those of the topics consumed
-// (max.message.bytes, kgo.ProducerBatchMaxBytes): otherwise the largest wait.
+// acks, and it must not be closed before the consumer has stopped. A topic that
+// does not exist, or may not be seen, is an error; brokers that do not answer
+// within five seconds are not. That the topic and the client take records that
+// are 2 KiB larger, for the headers, than those of the topics consumed
+// (max.message.bytes, kgo.ProducerBatchMaxBytes) is up to the operator:
+// otherwise the largest wait.
 func DeadLetterTopic(client *kgo.Client, topic string) (DeadLetterFunc, error) {
 	return deadLetterTopic(client, topic, deadLetterTimeout)
 }
@@ -61,6 +65,9 @@ func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (D
 	if acks, ok := client.OptValue(kgo.RequiredAcks).(kgo.Acks); !ok || acks != kgo.AllISRAcks() {
 		return nil, errors.New("the dead letters' client must require acks from all in-sync replicas (kgo.AllISRAcks, the default)")
 	}
+	if err := checkDeadLetterTopic(client, topic); err != nil {
+		return nil, fmt.Errorf("look for the dead-letter topic %s: %w", topic, err)
+	}
 	return func(ctx context.Context, letter idempotency.DeadLetter) error {
 		r := RecordFrom(ctx)
 		if r == nil {
@@ -73,6 +80,28 @@ func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (D
 		}
 		return nil
 	}, nil
+}
+
+// checkDeadLetterTopic returns an error if the topic is known to be missing, and
+// would not be created by the first dead letter.
+func checkDeadLetterTopic(client *kgo.Client, topic string) error {
+	if created, _ := client.OptValue(kgo.AllowAutoTopicCreation).(bool); created {
+		return nil
+	}
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
+	if err != nil {
+		return nil //nolint:nilerr // nobody answers: the consumer waits for brokers, and so do dead letters
+	}
+	switch err := topics[topic].Err; {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("it does not exist: create it: %w", err)
+	case fatal(err):
+		return err
+	}
+	return nil
 }
 
 // produce is ProduceSync that ends with its context: the client keeps a record

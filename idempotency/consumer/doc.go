@@ -3,7 +3,7 @@
 // franz-go.
 //
 //	broker ⇄ kgo.Client      fetches, heartbeats, rebalances: its own goroutines
-//	            │ PollRecords, on Run's goroutine; AllowRebalance at once after
+//	            │ PollFetches, on Run's goroutine; AllowRebalance at once after
 //	            ▼
 //	         scheduler       partition → lanes (a partition's, or a key's) → ready
 //	            │ the first record of a lane, if no breaker holds it
@@ -26,7 +26,7 @@
 //	                                 ─▶ commit ─▶ group left
 //
 // Goroutines: the poller is Run's caller. Run starts and joins Concurrency
-// workers, the commit loop and the retention watch. The rebalance callbacks run
+// workers, the commit loop, the retention watch and the Runner's maintenance. The rebalance callbacks run
 // on a goroutine of the client.
 //
 // # What becomes of a record
@@ -35,7 +35,8 @@
 //	Elsewhere                       the lane waits for the other's lease, then tries again
 //	Retry, Lost                     the lane waits, then tries again, without calling the
 //	                                handler if what it came to is Pending
-//	Unavailable                     all lanes wait; one at a time tries, until the store answers
+//	Unavailable                     the lane waits, longer each time; if three lanes in a row get no
+//	                                answer, all wait, and one at a time tries, until the store answers
 //
 // At the start, Run waits for brokers that do not answer, with a warning. An
 // error that waiting does not fix (a wrong password, a forbidden group) ends
@@ -62,7 +63,7 @@
 //     ignored the end of their contexts for RevokeTimeout; nothing is committed
 //     for it afterwards.
 //  4. What is held in memory is bounded per partition: by what is not finished,
-//     and by what is finished behind it.
+//     what is finished behind it, and one fetch that is not taken on yet.
 //  5. A record is never skipped because an id, a store or a dead-letter topic
 //     is missing.
 //

@@ -39,5 +39,5 @@ func fatal(err error) bool {
 	}
 	// The client stops to fetch the partition, and would never say so again.
 	_, bomb := errors.AsType[*kgo.ErrDecompressTooLarge](err)
-	return bomb || errors.Is(err, kgo.ErrClientClosed)
+	return bomb || errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, ErrScopeTaken)
 }

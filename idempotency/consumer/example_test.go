@@ -174,6 +174,42 @@ func ExamplePosition() {
 	// Output: orders/3/42 <nil>
 }
 
+// A request that comes twice gets the answer that it got.
+func ExampleSetResult() {
+	processor, err := idempotency.NewProcessor(idempotency.Options{Store: memory.NewStore(memory.StoreOptions{}), MaxAttempts: -1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	process, err := consumer.Guard{Scope: "pricing", Runner: processor}.Protect(func(ctx context.Context, r *kgo.Record) error {
+		fmt.Printf("calculate %s\n", r.Value)
+		return consumer.SetResult(ctx, []byte("17.50"))
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	reply := func(ctx context.Context, r *kgo.Record) (idempotency.Result, error) { // a Middleware
+		result, err := process(ctx, r)
+		if result.Done() {
+			fmt.Printf("reply %s\n", result.Value)
+		}
+		return result, err
+	}
+	r := &kgo.Record{Value: []byte("a box of screws"), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte("1")}}}
+	for range 2 {
+		if _, err := reply(context.Background(), r); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(consumer.SetResult(context.Background(), nil))
+	// Output:
+	// calculate a box of screws
+	// reply 17.50
+	// reply 17.50
+	// set a handler's result: the context is not that of a handler
+}
+
 func ExampleJSONPointer() {
 	fmt.Println(consumer.JSONPointer("/payment/id")(&kgo.Record{Value: []byte(`{"payment": {"id": 17}}`)}))
 	// Output: 17 <nil>

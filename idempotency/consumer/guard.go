@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // DeadLetterFunc makes a dead letter durable before it returns nil. The record
@@ -31,9 +32,9 @@ func CanonicalJSON(r *kgo.Record) idempotency.Fingerprint {
 
 // Guard says how a Handler is made idempotent.
 type Guard struct {
-	// Scope names the consumer in the store: see idempotency.Key. Required.
-	// The consumer group's name is a good one, but renaming the group must not
-	// rename the scope.
+	// Scope names the consumer in the store: see idempotency.Key. Required,
+	// except in a Config, where it is the group's name if empty. Set it before
+	// the group is renamed: renaming the group must not rename the scope.
 	Scope string
 	// Runner claims and settles keys. Required.
 	Runner idempotency.Runner
@@ -42,10 +43,10 @@ type Guard struct {
 	// Fingerprint tells payloads apart. Default: ValueBytes.
 	Fingerprint FingerprintFunc
 	// DeadLetter takes records that cannot be run: those without a usable id,
-	// and those whose id is known with another payload. Records that failed too
-	// often or for good are given up by the Runner: give it the same function.
-	// Without one, such a record is never finished, and the records behind it
-	// wait.
+	// and those whose id is known with another payload. Default: what the
+	// Runner does with messages that it gives up, if it is an
+	// idempotency.Refuser. Where that has no dead letters either, such a record
+	// is never finished, and the records behind it wait.
 	DeadLetter DeadLetterFunc
 }
 
@@ -60,11 +61,14 @@ func (g Guard) Protect(h Handler) (Process, error) {
 	switch {
 	case h == nil:
 		return nil, errors.New("the handler is missing")
-	case g.Runner == nil:
+	case isnil.Value(g.Runner):
 		return nil, errors.New("the guard's runner is missing")
 	}
 	if err := (idempotency.Key{Scope: g.Scope, ID: "any"}).Validate(); err != nil {
 		return nil, fmt.Errorf("check the guard's scope: %w", err)
+	}
+	if err := checkKey(g.Key); err != nil {
+		return nil, fmt.Errorf("check the guard's key: %w", err)
 	}
 	return func(ctx context.Context, r *kgo.Record) (idempotency.Result, error) { return g.process(ctx, r, h) }, nil
 }
@@ -93,7 +97,10 @@ func (g *Guard) process(ctx context.Context, r *kgo.Record, h Handler) (idempote
 		if d.started != nil {
 			d.started()
 		}
-		return nil, h(ctx, r)
+		d.handled, d.result = true, nil
+		defer func() { d.handled = false }()
+		err := h(ctx, r)
+		return d.result, err
 	})
 	if !ran && !result.Done() && (errors.Is(err, idempotency.ErrMismatch) || errors.Is(err, idempotency.ErrBadKey)) {
 		return g.bury(ctx, m, err)
@@ -103,6 +110,9 @@ func (g *Guard) process(ctx context.Context, r *kgo.Record, h Handler) (idempote
 
 // bury writes the dead letter of a record that cannot be run.
 func (g *Guard) bury(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error) {
+	if refuser, ok := g.Runner.(idempotency.Refuser); ok && g.DeadLetter == nil {
+		return refuser.Refuse(ctx, m, reason)
+	}
 	if g.DeadLetter == nil {
 		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("%w (set Guard.DeadLetter to have such records put aside)", reason)
 	}
@@ -114,8 +124,7 @@ func (g *Guard) bury(ctx context.Context, m idempotency.Message, reason error) (
 
 // NotDone is the error of an Idempotent handler for a record that is not
 // finished: its offset must not be committed, and the record must be handled
-// again after Result.Wait, with Result.Pending in the context (see
-// idempotency.ContextWithPending) if there is one.
+// again after Result.Wait.
 type NotDone struct {
 	Result idempotency.Result
 	// Err says why, where there is more to say than the disposition.
@@ -134,16 +143,25 @@ func (e *NotDone) Unwrap() error { return e.Err }
 
 // Idempotent makes a handler idempotent for those who have a poll loop of their
 // own. It returns nil once the record is finished, now or before, and a
-// *NotDone otherwise.
+// *NotDone otherwise. What is pending on a record that is not finished is kept
+// until its next call, by topic, partition and offset, unless the context has
+// something pending.
 func (g Guard) Idempotent(h Handler) (Handler, error) {
 	process, err := g.Protect(h)
 	if err != nil {
 		return nil, err
 	}
+	kept := pendings{of: map[position]*idempotency.Pending{}}
 	return func(ctx context.Context, r *kgo.Record) error {
-		if result, err := process(ctx, r); !result.Done() {
-			return &NotDone{Result: result, Err: err}
+		at := position{r.Topic, r.Partition, r.Offset}
+		if !idempotency.HasPending(ctx) {
+			ctx = idempotency.ContextWithPending(ctx, kept.take(at))
 		}
-		return nil
+		result, err := process(ctx, r)
+		if result.Done() {
+			return nil
+		}
+		kept.keep(at, result.Pending)
+		return &NotDone{Result: result, Err: err}
 	}, nil
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -14,7 +15,7 @@ import (
 //
 // It must heed its context, which ends, with one of this package's errors as
 // its cause, when the partition is taken away or the consumer stops, and with
-// idempotency.ErrLeaseLost before the lease can be lost.
+// idempotency.ErrLeaseLost before the lease can be lost. A panic is an error.
 type Handler func(ctx context.Context, r *kgo.Record) error
 
 // Process is one attempt at a record: claim, handle, settle. The record is
@@ -28,6 +29,9 @@ type delivery struct {
 	record *kgo.Record
 	// started, which may be nil, is called when the handler is.
 	started func()
+	// handled says that the handler runs; result is what it has set.
+	handled bool
+	result  []byte
 }
 
 type deliveryKey struct{}
@@ -39,6 +43,20 @@ func withDelivery(ctx context.Context, d *delivery) context.Context {
 func deliveryFrom(ctx context.Context) *delivery {
 	d, _ := ctx.Value(deliveryKey{}).(*delivery)
 	return d
+}
+
+// SetResult makes the bytes the result of the handler whose context it is, to be
+// called on the handler's goroutine: the store keeps it with the record's key,
+// and it is Result.Value of this record, and of each later one with the same id,
+// where a middleware finds it. The last call counts. It fails if the context is
+// not a handler's.
+func SetResult(ctx context.Context, result []byte) error {
+	d := deliveryFrom(ctx)
+	if d == nil || !d.handled {
+		return errors.New("set a handler's result: the context is not that of a handler")
+	}
+	d.result = result
+	return nil
 }
 
 // RecordFrom returns the record that is being processed, or nil outside of

@@ -3,13 +3,16 @@ package consumer
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 )
 
 // DefaultIDHeader is the header with the event id, as cdc-outbox and the
@@ -54,8 +57,11 @@ func Position() KeyFunc {
 
 // JSONPointer takes the id from the value, a JSON document, at the pointer
 // (RFC 6901), e.g. "/payment/id". It must be a string or a number, which is
-// taken as it is written.
+// taken as it is written. A Guard refuses a pointer that is none.
 func JSONPointer(pointer string) KeyFunc {
+	if err := checkPointer(pointer); err != nil {
+		return func(*kgo.Record) (string, error) { return "", err }
+	}
 	var tokens []string
 	if pointer != "" {
 		tokens = strings.Split(strings.TrimPrefix(pointer, "/"), "/")
@@ -65,9 +71,6 @@ func JSONPointer(pointer string) KeyFunc {
 		tokens[i] = unescape.Replace(tokens[i])
 	}
 	return func(r *kgo.Record) (string, error) {
-		if pointer != "" && pointer[0] != '/' {
-			return "", fmt.Errorf("%w: the JSON pointer %q does not begin with a slash", idempotency.ErrBadKey, pointer)
-		}
 		decoder := json.NewDecoder(bytes.NewReader(r.Value))
 		decoder.UseNumber()
 		var value any
@@ -86,6 +89,34 @@ func JSONPointer(pointer string) KeyFunc {
 			return "", fmt.Errorf("%w: the value has no string or number at %q", idempotency.ErrBadKey, pointer)
 		}
 	}
+}
+
+// errUseless is the error of a KeyFunc that gives no record an id.
+var errUseless = fmt.Errorf("%w: no record has one", idempotency.ErrBadKey)
+
+// notEscape matches what RFC 6901 does not allow in a pointer.
+var notEscape = regexp.MustCompile(`~([^01]|$)`)
+
+func checkPointer(pointer string) error {
+	switch {
+	case pointer != "" && pointer[0] != '/':
+		return fmt.Errorf("%w: the JSON pointer %q does not begin with a slash", errUseless, pointer)
+	case notEscape.MatchString(pointer):
+		return fmt.Errorf("%w: in the JSON pointer %q, ~ is followed by neither 0 nor 1", errUseless, pointer)
+	}
+	return nil
+}
+
+// checkKey finds out whether the function can give any record an id.
+func checkKey(key KeyFunc) (err error) {
+	_ = recovered.Call(func() error { // somebody else's may expect what an empty record lacks
+		_, err = key(&kgo.Record{})
+		return nil
+	})
+	if errors.Is(err, errUseless) {
+		return err
+	}
+	return nil
 }
 
 // child returns the member or element of a decoded JSON value, or nil.

@@ -24,6 +24,7 @@ type partition struct {
 	abandon context.CancelCauseFunc
 
 	progress progress
+	inbox    []*kgo.Record    // fetched, and not taken on
 	lanes    map[string]*lane // those with records
 	running  int              // lanes being worked on
 	waiting  int              // lanes that wait to try again
@@ -80,6 +81,7 @@ type lane struct {
 	failures  int                  // of the first record, in a row
 	pending   *idempotency.Pending // on the first record: what its last attempt left
 	timer     *time.Timer
+	silent    bool // it waits because the store gave no answer about its first record
 }
 
 // laneKey says which lane of its partition a record belongs to.

@@ -14,10 +14,10 @@ import (
 type Observer struct {
 	// Processed: an attempt at a record ended so after elapsed.
 	Processed func(r *kgo.Record, result idempotency.Result, err error, elapsed time.Duration)
-	// PausedPartitions: so many partitions stand still, entirely or for some
-	// keys: a record is elsewhere, failed or lost its lease and waits for the
+	// PausedPartitions: so many more, or fewer, partitions than before stand
+	// still, entirely or for some keys: a record is elsewhere, failed or lost its lease and waits for the
 	// next attempt, or the store is unavailable.
-	PausedPartitions func(n int)
+	PausedPartitions func(change int)
 	// Committed: a commit ended after elapsed.
 	Committed func(elapsed time.Duration, err error)
 	// Abandoned: the contexts of so many handlers were ended, because of a
@@ -31,9 +31,9 @@ func (o *Observer) processed(r *kgo.Record, result idempotency.Result, err error
 	}
 }
 
-func (o *Observer) pausedPartitions(n int) {
-	if o.PausedPartitions != nil {
-		o.PausedPartitions(n)
+func (o *Observer) pausedPartitions(change int) {
+	if o.PausedPartitions != nil && change != 0 {
+		o.PausedPartitions(change)
 	}
 }
 

@@ -3,6 +3,8 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,6 +35,50 @@ func processor(t testing.TB, change func(*idempotency.Options)) *idempotency.Pro
 		t.Fatal(err)
 	}
 	return p
+}
+
+// A handler that panics costs its record attempts, and nobody anything else. A
+// middleware that panics does not take the process down either.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 2, nil)
+	b.CreateTopic(t, "orders.dead", 1, nil)
+	load(t, b, 2, 5, 1)
+	bury, err := consumer.DeadLetterTopic(b.Client(t), "orders.dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	var handled, middle atomic.Int64
+	cfg := config(b, processor(t, func(o *idempotency.Options) { o.DeadLetter = bury }), func(_ context.Context, r *kgo.Record) error {
+		if string(r.Value) == "1/2" {
+			panic("no such order")
+		}
+		handled.Add(1)
+		return nil
+	})
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	cfg.Concurrency = 1
+	cfg.Middleware = []func(consumer.Process) consumer.Process{func(next consumer.Process) consumer.Process {
+		return func(ctx context.Context, r *kgo.Record) (idempotency.Result, error) {
+			if string(r.Value) == "0/0" && middle.Add(1) == 1 {
+				panic("nothing is in order")
+			}
+			return next(ctx, r)
+		}
+	}}
+	m := start(t, cfg)
+	eventuallyCommitted(t, kadm.NewClient(b.Client(t)), 2, 5)
+	m.stop(t)
+	if handled.Load() != 9 {
+		t.Errorf("%d handled", handled.Load())
+	}
+	for _, want := range []string{"panic: no such order", "stack=", "panic: nothing is in order"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q: %s", want, log.String())
+		}
+	}
 }
 
 // TestWithProcessor has duplicates, passing failures and poison, of which all

@@ -18,18 +18,26 @@ const (
 	patience     = fetchMaxWait
 )
 
-// limit bounds what is held of one partition.
+// limit bounds what is taken on of one partition. What a fetch brings beyond it
+// waits in the partition's inbox.
 type limit struct{ records, bytes int }
 
-func (l limit) full(p *partition) bool {
+// reached reports whether no more is taken on.
+func (l limit) reached(p *partition) bool {
 	return p.progress.open.len() >= l.records || p.progress.bytes >= l.bytes
 }
 
-// hasRoom has a lower limit than full, so that fetching is not paused and
-// resumed all the time.
-func (l limit) hasRoom(p *partition) bool {
+// full reports whether no more should be fetched.
+func (l limit) full(p *partition) bool { return len(p.inbox) > 0 || l.reached(p) }
+
+// low reports whether more may be taken on. It is lower than reached, so that
+// nothing is begun and ended all the time.
+func (l limit) low(p *partition) bool {
 	return p.progress.open.len() <= l.records/2 && p.progress.bytes <= l.bytes/2
 }
+
+// hasRoom reports whether more should be fetched.
+func (l limit) hasRoom(p *partition) bool { return len(p.inbox) == 0 && l.low(p) }
 
 // room pauses fetching of partitions that are full, and resumes it. Under its
 // lock the client's state follows the scheduler's, in whatever order calls

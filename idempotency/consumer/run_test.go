@@ -153,7 +153,7 @@ func TestOneKeyThatWaitsHoldsUpNoOther(t *testing.T) {
 	var paused atomic.Int64
 	cfg := config(b, l, func(context.Context, *kgo.Record) error { handled.Add(1); return nil })
 	cfg.Order, cfg.MaxBufferedRecords = consumer.KeyOrder, 100
-	cfg.Observer.PausedPartitions = func(n int) { paused.Store(int64(n)) }
+	cfg.Observer.PausedPartitions = func(change int) { paused.Add(int64(change)) }
 	start(t, cfg)
 	await.Until(t, "the other key's records among those buffered", func() bool { return handled.Load() >= 50 })
 	await.Until(t, "the other's lease to be asked for so often that fetching is paused", func() bool { return l.count(&l.elsewhere) > 200 })
@@ -188,7 +188,7 @@ func TestStoreDownPausesAllAndResumes(t *testing.T) {
 		<-release // a slow handler: the others must not wait for the prober's
 		return nil
 	})
-	cfg.Observer.PausedPartitions = func(n int) { paused.Store(int64(n)) }
+	cfg.Observer.PausedPartitions = func(change int) { paused.Add(int64(change)) }
 	start(t, cfg)
 	await.Until(t, "several probes", func() bool { return l.count(&l.unavailable) > 5+cfg.Concurrency })
 	await.Until(t, "partitions to count as paused", func() bool { return paused.Load() == partitions })
@@ -268,8 +268,12 @@ func TestDeadLetterThatCannotBeWrittenIsNotCommitted(t *testing.T) {
 	b.CreateTopic(t, "orders", 1, nil)
 	produce(t, b, &kgo.Record{Topic: "orders", Key: []byte("k"), Value: []byte("no id")}, record(0, "k", "fine"))
 	letters := b.Client(t, kgo.UnknownTopicRetries(0), kgo.MetadataMinAge(10*time.Millisecond))
+	b.CreateTopic(t, "orders.dead", 1, nil)
 	bury, err := consumer.DeadLetterTopic(letters, "orders.dead")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kadm.NewClient(b.Client(t)).DeleteTopics(t.Context(), "orders.dead"); err != nil {
 		t.Fatal(err)
 	}
 	var failures, handled atomic.Int64

@@ -26,14 +26,20 @@ type scheduler struct {
 	work    sync.Cond // a lane became ready, or the scheduler was closed
 	parts   map[partitionID]*partition
 	ready   fifo[*lane]
-	breaker *circuit.Breaker[*lane] // stops all lanes while the store does not answer
-	blocked int                     // partitions of which a lane waits
+	breaker *circuit.Breaker[*lane, *lane] // stops all lanes while the store does not answer
+	blocked int                            // partitions of which a lane waits
+	paused  int                            // partitions that stand still, as the observer was told
 	closed  bool
 
 	// slack is signalled once when slackWanted and a partition has room.
 	slack       chan struct{}
 	slackWanted bool
 }
+
+// silentLanes is how many lanes in a row must get no answer from the store before
+// all of them wait. One alone may ask for a key that cannot be had: it waits by
+// itself.
+const silentLanes = 3
 
 func newScheduler(base context.Context, cfg *Config) *scheduler {
 	waits := backoff.Range{First: cfg.BackoffFirst, Longest: cfg.BackoffLongest}
@@ -44,15 +50,15 @@ func newScheduler(base context.Context, cfg *Config) *scheduler {
 		waits:    waits,
 		observer: cfg.Observer,
 		parts:    map[partitionID]*partition{},
-		breaker:  circuit.New[*lane](1, waits.Wait),
+		breaker:  circuit.New[*lane, *lane](silentLanes, waits.Wait),
 		slack:    make(chan struct{}, 1),
 	}
 	s.work.L = &s.mu
 	return s
 }
 
-// add takes a partition's records on. The first ones of an assignment make the
-// partition known.
+// add takes what was fetched of a partition. The first records of an assignment
+// make the partition known.
 func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +68,22 @@ func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 		p.ctx, p.abandon = context.WithCancelCause(s.base)
 		s.parts[id] = p
 	}
-	entries := p.progress.add(records)
+	p.inbox = append(p.inbox, records...)
+	s.takeOn(p)
+}
+
+// takeOn takes records from the partition's inbox up to the limit.
+func (s *scheduler) takeOn(p *partition) {
+	n, bytes := 0, p.progress.bytes
+	for n < len(p.inbox) && p.progress.open.len()+n < s.limit.records && bytes < s.limit.bytes {
+		bytes += recordSize(p.inbox[n])
+		n++
+	}
+	entries := p.progress.add(p.inbox[:n])
+	clear(p.inbox[:n])
+	if p.inbox = p.inbox[n:]; len(p.inbox) == 0 {
+		p.inbox = nil
+	}
 	for i := range entries {
 		l := p.lane(s.order.laneKey(entries[i].record))
 		l.queue.push(&entries[i])
@@ -141,9 +162,9 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
 		s.breaker.Cancelled(l) // by us, so it says nothing about the store
 	case result.Disposition == idempotency.Unavailable:
-		done.opened, done.wait = s.breaker.Fails(l, time.Now())
-		if done.wait > 0 {
-			time.AfterFunc(done.wait, s.wakeAll)
+		var open time.Duration
+		if done.opened, open = s.breaker.Fails(l, l, time.Now()); open > 0 {
+			time.AfterFunc(open, s.wakeAll)
 		}
 	default:
 		done.closed = s.passed(l)
@@ -152,18 +173,19 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	case result.Done():
 		p.progress.finish(l.queue.pop())
 		l.failures, l.pending = 0, nil
+		if !p.closing && len(p.inbox) > 0 && s.limit.low(p) {
+			s.takeOn(p)
+		}
 		s.proceed(l)
 		s.slackened(p)
 		done.room = p.paused && s.limit.hasRoom(p)
 	case p.closing:
 		l.state = laneEmpty
-	case result.Disposition == idempotency.Unavailable:
-		s.makeReady(l) // the breaker holds it
-		s.pausedChanged()
 	default:
 		l.failures++
 		done.wait = result.Wait
-		if done.wait <= 0 {
+		l.silent = result.Disposition == idempotency.Unavailable
+		if done.wait <= 0 || l.silent {
 			done.wait = s.waits.Wait(l.failures)
 		}
 		s.park(l, done.wait)
@@ -184,10 +206,18 @@ func (s *scheduler) proceed(l *lane) {
 	}
 }
 
-// passed lets all lanes go on if the lane was the breaker's prober.
+// passed lets all lanes go on if the lane was the breaker's prober, also those
+// that wait because the store was silent.
 func (s *scheduler) passed(l *lane) bool {
 	if !s.breaker.Passes(l) {
 		return false
+	}
+	for _, p := range s.parts {
+		for _, l := range p.lanes {
+			if l.silent {
+				s.unparkLocked(l)
+			}
+		}
 	}
 	s.work.Broadcast()
 	s.pausedChanged()
@@ -208,15 +238,23 @@ func (s *scheduler) park(l *lane, wait time.Duration) {
 		s.blocked++
 		s.pausedChanged()
 	}
-	l.timer = time.AfterFunc(wait, func() { s.unpark(l) })
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if l.timer == timer {
+			s.unparkLocked(l)
+		}
+	})
+	l.timer = timer
 }
 
-func (s *scheduler) unpark(l *lane) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// unparkLocked lets a lane that waits go on.
+func (s *scheduler) unparkLocked(l *lane) {
 	if l.partition.closing || l.state != laneWaiting {
 		return
 	}
+	l.timer.Stop()
 	if l.partition.waiting--; l.partition.waiting == 0 {
 		s.blocked--
 		s.pausedChanged()
@@ -231,7 +269,8 @@ func (s *scheduler) pausedChanged() {
 	if s.breaker.State() != circuit.Closed {
 		n = len(s.parts)
 	}
-	s.observer.pausedPartitions(n)
+	s.observer.pausedPartitions(n - s.paused)
+	s.paused = n
 }
 
 // wakeAll makes the workers look again. Under the lock no worker is between its

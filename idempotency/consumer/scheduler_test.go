@@ -77,12 +77,76 @@ func TestAClaimThatWeCutOffDoesNotOpenTheBreaker(t *testing.T) {
 	})
 }
 
+// open lets as many lanes as it takes get no answer from the store.
+func open(t *testing.T, s *scheduler) {
+	t.Helper()
+	jobs := make([]job, silentLanes)
+	for i := range jobs {
+		jobs[i] = take(t, s)
+	}
+	for i, j := range jobs {
+		if done := s.settle(j, unavailable); done.opened != (i == len(jobs)-1) || done.wait <= 0 {
+			t.Fatalf("lane %d: %+v", i, done)
+		}
+	}
+}
+
+// A record about which the store gives no answer, such as one whose key belongs
+// to somebody else, keeps up no other.
+func TestOneUnanswerableRecordStopsItsOwnLaneOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scheduled(t, 2)
+		waits := 0
+		for handled := 0; handled < 50; {
+			j := take(t, s)
+			if j.probe {
+				t.Fatal("the breaker is open")
+			}
+			if j.record.Partition == 1 {
+				waits++
+				if done := s.settle(j, unavailable); done.opened || done.wait <= 0 || done.wait > time.Minute {
+					t.Fatalf("%+v", done)
+				}
+				continue
+			}
+			s.settle(j, idempotency.Result{Disposition: idempotency.Handled})
+			handled++
+			s.add(partitionID{"orders", 0}, []*kgo.Record{{Topic: "orders", Offset: int64(handled)}})
+			<-time.After(time.Second)
+		}
+		if waits < 4 || waits > 10 { // one, two, four seconds and so on, of fifty
+			t.Errorf("the record was tried %d times", waits)
+		}
+	})
+}
+
+// When the store is back, those that it kept waiting go on at once.
+func TestAllGoOnWhenTheStoreIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scheduled(t, silentLanes+1)
+		open(t, s)
+		for range 5 {
+			if done := s.settle(take(t, s), unavailable); done.opened {
+				t.Fatalf("%+v", done)
+			}
+		}
+		if done := s.settle(take(t, s), idempotency.Result{Disposition: idempotency.Handled}); !done.closed {
+			t.Fatal("the breaker is open although the store answered")
+		}
+		back := time.Now()
+		for range silentLanes {
+			s.settle(take(t, s), idempotency.Result{Disposition: idempotency.Handled})
+		}
+		if waited := time.Since(back); waited > 0 {
+			t.Errorf("they waited for %s", waited)
+		}
+	})
+}
+
 func TestAProberThatIsCutOffMakesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := scheduled(t, 3)
-		if done := s.settle(take(t, s), unavailable); !done.opened {
-			t.Fatal("the breaker is closed")
-		}
+		s := scheduled(t, 5)
+		open(t, s)
 		prober := take(t, s) // after the wait
 		if !prober.probe {
 			t.Fatalf("%+v", prober)
@@ -106,7 +170,9 @@ func TestWhatIsPendingIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := idempotency.Key{Scope: "s", ID: "id"}
 		pending := &idempotency.Pending{Key: key}
-		s := newScheduler(t.Context(), &Config{BackoffFirst: time.Second, BackoffLongest: time.Minute})
+		s := newScheduler(t.Context(), &Config{
+			MaxBufferedRecords: 10, MaxBufferedBytes: 10_000, BackoffFirst: time.Second, BackoffLongest: time.Minute,
+		})
 		s.add(partitionID{"orders", 0}, []*kgo.Record{{Offset: 0}, {Offset: 1}})
 		on := func(ctx context.Context) *idempotency.Pending { return idempotency.PendingOn(ctx, key) }
 		for n, test := range []struct {
@@ -128,4 +194,35 @@ func TestWhatIsPendingIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
 			s.settle(j, idempotency.Result{Disposition: test.disposition, Pending: test.left})
 		}
 	})
+}
+
+// What a fetch brings beyond the limit is taken on as what is before it gets
+// finished, in order, and holds up further fetches.
+func TestTheInboxIsTakenOnBitByBit(t *testing.T) {
+	s := newScheduler(t.Context(), &Config{
+		MaxBufferedRecords: 10, MaxBufferedBytes: 10_000, BackoffFirst: time.Second, BackoffLongest: time.Minute,
+	})
+	id := partitionID{"orders", 0}
+	var records []*kgo.Record
+	for n := range int64(100) {
+		records = append(records, &kgo.Record{Topic: "orders", Offset: n})
+	}
+	s.add(id, records)
+	p := s.parts[id]
+	for n := range int64(100) {
+		if open := p.progress.open.len(); open > 10 || open == 0 {
+			t.Fatalf("%d are taken on", open)
+		}
+		if fetched := s.limit.hasRoom(p); fetched != (n >= 95) {
+			t.Fatalf("before record %d: fetched %t", n, fetched)
+		}
+		j := take(t, s)
+		if j.record.Offset != n {
+			t.Fatalf("record %d, want %d", j.record.Offset, n)
+		}
+		s.settle(j, idempotency.Result{Disposition: idempotency.Handled})
+	}
+	if next, _ := p.progress.uncommitted(); next.Offset != 100 {
+		t.Errorf("finished up to %d", next.Offset)
+	}
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 )
 
 // work processes records until the scheduler is closed.
@@ -20,7 +23,7 @@ func (s *session) work() {
 			d.started = func() { s.reachable(s.scheduler.started(j)) }
 		}
 		begun := time.Now()
-		result, err := s.process(withDelivery(j.ctx, d), j.record)
+		result, err := s.attempt(withDelivery(j.ctx, d), j.record)
 		s.cfg.Observer.processed(j.record, result, err, begun)
 		done := s.scheduler.settle(j, result)
 		s.reachable(done.closed)
@@ -33,6 +36,19 @@ func (s *session) work() {
 	}
 }
 
+// attempt processes the record. The Runner recovers the handler's panics; those
+// of middlewares and of the functions that read a record are left to it.
+func (s *session) attempt(ctx context.Context, r *kgo.Record) (result idempotency.Result, err error) {
+	panicked := recovered.Call(func() error {
+		result, err = s.process(ctx, r)
+		return nil
+	})
+	if panicked != nil {
+		return idempotency.Result{Disposition: idempotency.Retry}, panicked
+	}
+	return result, err
+}
+
 func (s *session) reachable(closed bool) {
 	if closed {
 		s.cfg.Logger.Info("the idempotency store answers again")
@@ -43,6 +59,9 @@ func (s *session) reachable(closed bool) {
 func (s *session) tell(j job, result idempotency.Result, err error, done settlement) {
 	r := j.record
 	log := s.cfg.Logger.With("topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+	if p, ok := errors.AsType[*recovered.Panic](err); ok {
+		log = log.With("stack", string(p.Stack()))
+	}
 	switch {
 	case result.Disposition == idempotency.DeadLettered:
 		log.Warn("record is given up, its dead letter is written", "attempt", result.Attempt, "reason", result.Reason)
@@ -52,7 +71,9 @@ func (s *session) tell(j job, result idempotency.Result, err error, done settlem
 		log.Info("record is being handled elsewhere", "wait", done.wait)
 	case result.Disposition == idempotency.Unavailable:
 		if done.opened {
-			log.Error("the idempotency store cannot be asked, all partitions wait", "wait", done.wait, "error", err)
+			log.Error("the idempotency store cannot be asked, all partitions wait", "error", err)
+		} else {
+			log.Warn("the idempotency store gives no answer about this record, it is asked again", "wait", done.wait, "error", err)
 		}
 	case errors.Is(err, idempotency.ErrNotDue):
 		log.Info("record is not due yet", "wait", done.wait)

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // subject is judged to the microsecond: in fake time answers carry it exactly.
@@ -77,9 +78,9 @@ func TestE2EHistoriesInRealTime(t *testing.T) {
 	server := dynamotest.Shared(t)
 	client, table := server.Client(t, preciseDate()), server.Table(t)
 	skewed := func(offset time.Duration) *dynamodb.Store {
-		s := dynamodb.New(client, table, dynamodb.Options{
+		s := must.Get(dynamodb.New(client, table, dynamodb.Options{
 			Margin: -1, Now: func() time.Time { return time.Now().Add(offset) },
-		}).Exactly() // the Date is the local clock's
+		}))(t).Exactly() // the Date is the local clock's
 		learnTime(t, s)
 		return s
 	}

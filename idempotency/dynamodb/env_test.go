@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // exchange is one request and its answer, as an HTTP client does it.
@@ -57,6 +58,7 @@ func (c *ticker) stamp(layout string) func(*sdk.Options) {
 
 // fixture is a table and a clock that moves only when told.
 type fixture struct {
+	t      testing.TB
 	table  string
 	client *sdk.Client
 	clock  *ticker
@@ -65,7 +67,7 @@ type fixture struct {
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	server := dynamotest.Shared(t)
-	f := &fixture{table: server.Table(t), clock: newTicker()}
+	f := &fixture{t: t, table: server.Table(t), clock: newTicker()}
 	f.client = server.Client(t, f.clock.stamp(exactDate))
 	return f
 }
@@ -73,10 +75,10 @@ func newFixture(t testing.TB) *fixture {
 // store returns a client of the table that knows the server's clock exactly,
 // with a local clock that is off.
 func (f *fixture) store(offset time.Duration) *dynamodb.Store {
-	return dynamodb.New(f.client, f.table, dynamodb.Options{
+	return must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{
 		Margin: -1,
 		Now:    func() time.Time { return f.clock.now().Add(offset) },
-	}).Exactly()
+	}))(f.t).Exactly()
 }
 
 func key(id string) idempotency.Key { return idempotency.Key{Scope: "shipping", ID: id} }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // quickly keeps the SDK's repetitions, but not the waits between them.
@@ -69,7 +70,7 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 		"ReplicatedWriteConflictException":       "another region",
 	} {
 		client := offline(func(r *http.Request) (*http.Response, error) { return refusal(r, code), nil })
-		_, err := dynamodb.New(client, "keys", dynamodb.Options{}).Claim(t.Context(), key("1"), request("a"))
+		_, err := must.Get(dynamodb.New(client, "keys", dynamodb.Options{}))(t).Claim(t.Context(), key("1"), request("a"))
 		if err == nil || idempotency.Answered(err) {
 			t.Errorf("%s: %v; want an error that is no answer", code, err)
 			continue
@@ -87,7 +88,7 @@ func TestMissingCredentialsAreNamed(t *testing.T) {
 		return aws.Credentials{}, errors.New("nowhere to be found")
 	})
 	client := offline(nil, func(o *sdk.Options) { o.Credentials = none })
-	_, err := dynamodb.New(client, "keys", dynamodb.Options{}).Claim(t.Context(), key("1"), request("a"))
+	_, err := must.Get(dynamodb.New(client, "keys", dynamodb.Options{}))(t).Claim(t.Context(), key("1"), request("a"))
 	if err == nil || !strings.Contains(err.Error(), "AWS_PROFILE") {
 		t.Errorf("%v; want a hint at AWS_PROFILE", err)
 	}
@@ -100,7 +101,7 @@ func TestContextEndsACall(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := dynamodb.New(client, "keys", dynamodb.Options{}).Claim(ctx, key("1"), request("a"))
+	_, err := must.Get(dynamodb.New(client, "keys", dynamodb.Options{}))(t).Claim(ctx, key("1"), request("a"))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v; want context.Canceled", err)
 	}

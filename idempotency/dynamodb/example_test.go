@@ -25,7 +25,10 @@ func Example() {
 	if err := dynamodb.CreateTable(ctx, client, "idempotency"); err != nil {
 		log.Fatal(err)
 	}
-	store := dynamodb.New(client, "idempotency", dynamodb.Options{})
+	store, err := dynamodb.New(client, "idempotency", dynamodb.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	key := idempotency.Key{Scope: "shipping", ID: "0199a0c2-7e57-7bbb-8000-000000000001"}
 	for range 2 { // the message is delivered twice
 		claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
@@ -54,7 +55,7 @@ func lostAnswers(t *testing.T, k idempotency.Key) []step {
 		}, 1, idempotency.Processing},
 		{"fail", fail(idempotency.Failure{Reason: "r"}), 1, idempotency.Retryable},
 		{"claim again", claim("b"), 2, idempotency.Processing},
-		{"fail uncounted", fail(idempotency.Failure{Uncounted: true}), 1, idempotency.Retryable},
+		{"fail unrun", fail(idempotency.Failure{Unrun: true}), 1, idempotency.Retryable},
 		{"claim once more", claim("c"), 2, idempotency.Processing},
 		{"fail for good", fail(idempotency.Failure{Terminal: true}), 1, idempotency.Failed},
 		{"release", func(s *dynamodb.Store) (any, error) {
@@ -70,7 +71,7 @@ func lostAnswers(t *testing.T, k idempotency.Key) []step {
 
 // attempts are those that the steps count when none is counted twice.
 var attempts = map[string]int{
-	"claim": 1, "extend": 1, "fail": 1, "claim again": 2, "fail uncounted": 1, "claim once more": 2, "fail for good": 2,
+	"claim": 1, "extend": 1, "fail": 1, "claim again": 2, "fail unrun": 1, "claim once more": 2, "fail for good": 2,
 	"release": 0, "last claim": 1, "complete": 1,
 }
 
@@ -99,8 +100,8 @@ func TestAnswersLostOnTheWay(t *testing.T) {
 		}
 		return next(r)
 	}))
-	s := dynamodb.New(client, table, dynamodb.Options{})
-	witness := dynamodb.New(server.Client(t), table, dynamodb.Options{})
+	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
+	witness := must.Get(dynamodb.New(server.Client(t), table, dynamodb.Options{}))(t)
 	k := key("1")
 	for _, st := range lostAnswers(t, k) {
 		left.Store(st.writes)
@@ -135,7 +136,7 @@ func TestAnswersLostToTheSDK(t *testing.T) {
 		}
 		return resp, err
 	}))
-	s := dynamodb.New(client, table, dynamodb.Options{})
+	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
 	k := key("1")
 	for _, st := range lostAnswers(t, k) {
 		got, err := st.do(s)
@@ -163,7 +164,7 @@ func TestThrottling(t *testing.T) {
 		}
 		return next(r)
 	}))
-	s := dynamodb.New(client, table, dynamodb.Options{})
+	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
 	refusals.Store(2)
 	lease := claimed(t, s, key("1"), "a").Lease
 	refusals.Store(1 << 30)
@@ -184,7 +185,7 @@ func TestConnectionRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	s := dynamodb.New((&dynamotest.Server{Address: p.Addr()}).Client(t, never), server.Table(t), dynamodb.Options{})
+	s := must.Get(dynamodb.New((&dynamotest.Server{Address: p.Addr()}).Client(t, never), server.Table(t), dynamodb.Options{}))(t)
 	p.Refuse(true)
 	if _, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || idempotency.Answered(err) {
 		t.Errorf("%v; want an error that is no answer", err)

@@ -20,6 +20,8 @@ const (
 	attrOwner       = "owner"
 	attrFence       = "fence"
 	attrAttempts    = "attempts"
+	attrVanished    = "vanished"
+	attrExcused     = "excused"
 	attrLeaseUntil  = "lease_until"
 	attrRetryAt     = "retry_at"
 	attrResult      = "result"
@@ -65,6 +67,11 @@ func encode(r idempotency.Record, version string) attributes {
 		return a
 	}
 	a[attrAttempts] = number(int64(r.Attempts))
+	for name, n := range map[string]int{attrVanished: r.Vanished, attrExcused: r.Excused} {
+		if n != 0 {
+			a[name] = number(int64(n))
+		}
+	}
 	for name, s := range map[string]string{attrFingerprint: string(r.Fingerprint), attrOwner: r.Owner, attrReason: r.Reason} {
 		if s != "" {
 			a[name] = text(s)
@@ -97,6 +104,7 @@ func decode(key idempotency.Key, a attributes) (item, error) {
 	r.State = d.state()
 	r.Fence = d.number(attrFence)
 	r.Attempts = int(d.number(attrAttempts))
+	r.Vanished, r.Excused = int(d.number(attrVanished)), int(d.number(attrExcused))
 	r.Fingerprint = idempotency.Fingerprint(d.text(attrFingerprint))
 	r.Owner, r.Reason = d.text(attrOwner), d.text(attrReason)
 	r.LeaseUntil, r.RetryAt = d.instant(attrLeaseUntil), d.instant(attrRetryAt)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // A client whose estimate of the time is earlier makes no lower fence out of it.
@@ -43,7 +44,7 @@ func TestPurgeTakesWhatWasJustWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.clock.advance(-time.Second)
-	purger := dynamodb.New(f.client, f.table, dynamodb.Options{Now: f.clock.now})
+	purger := must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{Now: f.clock.now}))(t)
 	if n, err := purger.Purge(t.Context(), idempotency.Filter{Scope: "shipping", UnchangedFor: time.Minute}); err != nil || n != 0 {
 		t.Errorf("purged %d, %v; want none that is a minute old", n, err)
 	}
@@ -66,7 +67,7 @@ func TestPurgeLooksAgainBeforeItWrites(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	purger := dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now})
+	purger := must.Get(dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now}))(t)
 	if n, err := purger.Purge(t.Context(), idempotency.Filter{Scope: "shipping"}); err != nil || n != 1 {
 		t.Errorf("purged %d, %v; want the one that is still failed", n, err)
 	}

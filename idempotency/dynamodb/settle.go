@@ -58,7 +58,8 @@ func (s *Store) Complete(ctx context.Context, lease idempotency.Lease, result []
 	})
 }
 
-// Fail implements idempotency.Store. An uncounted failure costs a read more.
+// Fail implements idempotency.Store. An excused or unrun
+// one costs a read more.
 func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -74,7 +75,7 @@ func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency
 			return r.Fail(now.earliest, lease, padded)
 		},
 	}
-	if f.Uncounted {
+	if f.Excused || f.Unrun {
 		how.changes = nil // the count must be known
 	}
 	return s.settle(ctx, "fail", how)

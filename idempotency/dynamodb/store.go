@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -10,6 +11,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // Client is what a Store needs of the AWS SDK's *dynamodb.Client. Its retries
@@ -55,7 +57,13 @@ var (
 // New returns a store in the table, which must be as CreateTable makes it; Check
 // tells whether it is. It makes no call yet. The client stays the caller's; it
 // must not be that of DAX, which caches.
-func New(client Client, table string, o Options) *Store {
+func New(client Client, table string, o Options) (*Store, error) {
+	switch {
+	case isnil.Value(client):
+		return nil, errors.New("make idempotency store: a DynamoDB client is required")
+	case table == "":
+		return nil, errors.New("make idempotency store: the name of the table is missing")
+	}
 	o.Margin = cmp.Or(o.Margin, DefaultMargin)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -63,7 +71,7 @@ func New(client Client, table string, o Options) *Store {
 	return &Store{
 		client: client, table: table, margin: max(o.Margin, 0),
 		clock: clock{local: readings(o.Now), resolution: dateResolution, drift: maxDrift},
-	}
+	}, nil
 }
 
 // Claim implements idempotency.Store: one call for a new key and for a

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // recorder notes the calls that pass through it, and whether its reads are
@@ -68,7 +69,7 @@ func (r *recorder) Scan(ctx context.Context, in *sdk.ScanInput, o ...func(*sdk.O
 func TestCallsPerMethod(t *testing.T) {
 	f := newFixture(t)
 	r := &recorder{Client: f.client}
-	s := dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now})
+	s := must.Get(dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now}))(t)
 	k := key("1")
 	var lease idempotency.Lease
 	claim := func(owner string) func() error {
@@ -90,8 +91,8 @@ func TestCallsPerMethod(t *testing.T) {
 		{"fail", func() error { return s.Fail(t.Context(), lease, idempotency.Failure{Retention: time.Hour}) }, "update"},
 		{"failed again", func() error { return s.Fail(t.Context(), lease, idempotency.Failure{Retention: time.Hour}) }, "update"},
 		{"next attempt", claim("b"), "put put"},
-		{"uncounted failure", func() error {
-			return s.Fail(t.Context(), lease, idempotency.Failure{Uncounted: true, Retention: time.Hour})
+		{"unrun attempt", func() error {
+			return s.Fail(t.Context(), lease, idempotency.Failure{Unrun: true, Retention: time.Hour})
 		}, "get put"},
 		{"after that", claim("c"), "put put"},
 		{"complete", func() error { return s.Complete(t.Context(), lease, []byte("r"), time.Hour) }, "update"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestCreateTableLeavesNothingToCheck(t *testing.T) {
@@ -25,7 +26,7 @@ func TestCreateTableLeavesNothingToCheck(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%+v, %v", problems, err)
 	}
-	claimed(t, dynamodb.New(client, "created", dynamodb.Options{}), key("1"), "a")
+	claimed(t, must.Get(dynamodb.New(client, "created", dynamodb.Options{}))(t), key("1"), "a")
 }
 
 // dropped drops the table when the test ends.

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // Two clients whose clocks are hours apart, and who see whole seconds only, keep
@@ -17,9 +18,9 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 	server, clock := dynamotest.Shared(t), newTicker()
 	table, client := server.Table(t), server.Client(t, clock.stamp(http.TimeFormat))
 	skewed := func(offset time.Duration) *dynamodb.Store {
-		return dynamodb.New(client, table, dynamodb.Options{
+		return must.Get(dynamodb.New(client, table, dynamodb.Options{
 			Margin: -1, Now: func() time.Time { return clock.now().Add(offset) },
-		})
+		}))(t)
 	}
 	const (
 		lease = 5 * time.Second
@@ -75,11 +76,11 @@ func TestWithoutDateNothingIsClaimed(t *testing.T) {
 		return resp, err
 	}))
 	table := server.Table(t)
-	s := dynamodb.New(client, table, dynamodb.Options{})
+	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
 	if c, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || idempotency.Answered(err) {
 		t.Errorf("%s, %v; want an error", c.Outcome, err)
 	}
-	plain := dynamodb.New(server.Client(t), table, dynamodb.Options{})
+	plain := must.Get(dynamodb.New(server.Client(t), table, dynamodb.Options{}))(t)
 	if r, err := plain.Inspect(t.Context(), key("1")); err != nil || r.State != idempotency.Absent {
 		t.Errorf("the key is %s, %v", r.State, err)
 	}
@@ -89,7 +90,7 @@ func TestWithoutDateNothingIsClaimed(t *testing.T) {
 func TestMarginPutsOffTheEnd(t *testing.T) {
 	f := newFixture(t)
 	for margin, want := range map[time.Duration]time.Duration{-1: 0, 0: dynamodb.DefaultMargin, 3 * time.Second: 3 * time.Second} {
-		s := dynamodb.New(f.client, f.table, dynamodb.Options{Margin: margin, Now: f.clock.now}).Exactly()
+		s := must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{Margin: margin, Now: f.clock.now}))(t).Exactly()
 		k := idempotency.Key{Scope: "margin", ID: want.String()}
 		lease := claimed(t, s, k, "a").Lease
 		c, err := s.Claim(t.Context(), k, request("b"))

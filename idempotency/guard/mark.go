@@ -39,11 +39,16 @@ func (m Mark) Advance(ctx context.Context, tx Tx, id any, version int64) (bool, 
 }
 
 // Fence raises the row's mark to a fencing number (see
-// idempotency.FenceFrom), or returns ErrFenced if it is greater already. The
+// idempotency.FenceFrom; 0 is none, and ErrUnusable), or returns ErrFenced if it
+// is greater already. The
 // same number may come any number of times: its holder goes on. A row that does
 // not exist is ErrNoRow. After nil the row is locked until the transaction ends,
 // so that later holders write after this one.
 func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
+	if fence <= 0 {
+		return fmt.Errorf("fence row %v of %s: %w: %d is no fencing number: the handler runs without a claim (FenceFrom returned false)",
+			id, m.Table, ErrUnusable, fence)
+	}
 	raised, err := m.raise(ctx, tx, id, fence, "<=")
 	if err == nil && !raised {
 		err = ErrFenced
@@ -56,16 +61,25 @@ func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 
 // raise sets the mark if it is NULL or compares with the value as asked.
 func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare string) (bool, error) {
+	if err := named(map[string]string{"Table": m.Table, "Key": m.Key, "Column": m.Column}); err != nil {
+		return false, err
+	}
 	raised, err := tx.exec(ctx, fmt.Sprintf(`UPDATE %s SET %s = $2 WHERE %s = $1 AND (%[2]s IS NULL OR %[2]s %[4]s $2)`,
 		table(m.Table), sqltext.Name(m.Column), sqltext.Name(m.Key), compare), id, value)
 	if err != nil || raised > 0 {
 		return raised > 0, err
 	}
-	var exists bool
-	err = tx.query(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s WHERE %s = $1)`, table(m.Table), sqltext.Name(m.Key)), id).
-		Scan(&exists)
-	if err == nil && !exists {
-		err = ErrNoRow
+	// Whether the row is as it was compared, now that others have committed.
+	var rows, due int
+	err = tx.query(ctx, fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE %s IS NULL OR %[1]s %[4]s $2) FROM %[2]s WHERE %[3]s = $1`,
+		sqltext.Name(m.Column), table(m.Table), sqltext.Name(m.Key), compare), id, value).Scan(&rows, &due)
+	switch {
+	case err != nil:
+		return false, err
+	case rows == 0:
+		return false, ErrNoRow
+	case due > 0:
+		return false, ErrSuppressed
 	}
-	return false, err
+	return false, nil
 }

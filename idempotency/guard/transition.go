@@ -51,6 +51,9 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("move row %v of %s to %s: %w", id, t.Table, t.To, err)
 	}
+	if err := t.validate(); err != nil {
+		return fail(err)
+	}
 	args := []any{id, t.To}
 	var from strings.Builder
 	for i, state := range t.From {
@@ -63,7 +66,7 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 	look := fmt.Sprintf(`SELECT coalesce(max(status), ''), count(*) FROM (
 		SELECT %s::text AS status FROM %s WHERE %s = $1 FOR UPDATE) AS present`,
 		sqltext.Name(t.Status), table(t.Table), sqltext.Name(t.Key))
-	for {
+	for locked := false; ; locked = true {
 		changed, err := tx.exec(ctx, update, args...)
 		if err != nil {
 			return fail(err)
@@ -84,6 +87,30 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 		case !slices.Contains(t.From, present):
 			return false, &StateError{Table: t.Table, ID: id, Present: present, To: t.To}
 		}
+		if locked {
+			return fail(ErrSuppressed)
+		}
 		// Somebody changed it in between. Now that it is locked, it stays.
 	}
+}
+
+// validate names what cannot work.
+func (t Transition) validate() error {
+	if err := named(map[string]string{"Table": t.Table, "Key": t.Key, "Status": t.Status, "To": t.To}); err != nil {
+		return err
+	}
+	switch {
+	case len(t.From) == 0:
+		return fmt.Errorf("%w: From is empty: no row would ever change", ErrUnusable)
+	case slices.Contains(t.From, t.To):
+		return fmt.Errorf("%w: To, %q, is among From: every repetition would count as a change", ErrUnusable, t.To)
+	case slices.Contains(t.Beyond, t.To):
+		return fmt.Errorf("%w: To, %q, is among Beyond: that goes without saying", ErrUnusable, t.To)
+	}
+	for _, state := range t.From {
+		if slices.Contains(t.Beyond, state) {
+			return fmt.Errorf("%w: %q is among From and Beyond: it cannot be both before the change and behind it", ErrUnusable, state)
+		}
+	}
+	return nil
 }

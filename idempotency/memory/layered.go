@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // LayerOptions are all optional.
@@ -53,7 +55,13 @@ type granted struct {
 const maxClaims = 4096
 
 // Layer puts the window in front of the store. A window may serve several.
-func Layer(s idempotency.Store, w *Window, o LayerOptions) *Layered {
+func Layer(s idempotency.Store, w *Window, o LayerOptions) (*Layered, error) {
+	switch {
+	case isnil.Value(s):
+		return nil, errors.New("put a window in front of a store: the store is missing")
+	case w == nil:
+		return nil, errors.New("put a window in front of a store: the window is missing")
+	}
 	if o.MaxResultBytes <= 0 {
 		o.MaxResultBytes = DefaultMaxResultBytes
 	}
@@ -64,7 +72,7 @@ func Layer(s idempotency.Store, w *Window, o LayerOptions) *Layered {
 	if err != nil {
 		panic(err) //nolint:forbidigo // only a size below 1 is refused
 	}
-	return &Layered{Store: s, window: w, options: o, claims: claims}
+	return &Layered{Store: s, window: w, options: o, claims: claims}, nil
 }
 
 // Claim implements idempotency.Store.
@@ -158,4 +166,11 @@ func (l *Layered) take(lease idempotency.Lease) (granted, bool) {
 	g, ok := l.claims.Peek(lease)
 	l.claims.Remove(lease)
 	return g, ok
+}
+
+// Maintain implements idempotency.Maintainer for the store behind.
+func (l *Layered) Maintain(ctx context.Context, report func(error)) {
+	if m, ok := l.Store.(idempotency.Maintainer); ok {
+		m.Maintain(ctx, report)
+	}
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // small windows evict and rotate all the time.
 var small = memory.WindowOptions{Exact: 4, Filtered: 8, FalsePositives: 0.3}
 
-func layered(trust bool) storetest.Subject {
+func layered(t testing.TB, trust bool) storetest.Subject {
 	clock := newFakeClock()
 	s := memory.NewStore(memory.StoreOptions{Now: clock.Now})
-	l := memory.Layer(s, memory.NewWindow(small), memory.LayerOptions{Trust: trust, Now: clock.Now})
+	l := must.Get(memory.Layer(s, memory.NewWindow(small), memory.LayerOptions{Trust: trust, Now: clock.Now}))(t)
 	subject := storetest.Subject{Store: l, Operator: s, Advance: clock.Advance, MaxResultBytes: memory.DefaultMaxResultBytes}
 	if trust {
 		subject.Operator = nil // it is the price of Trust that one is not noticed
@@ -30,12 +31,12 @@ func layered(trust bool) storetest.Subject {
 }
 
 func TestALayerKeepsTheContract(t *testing.T) {
-	storetest.Run(t, func(*testing.T) storetest.Subject { return layered(false) })
-	storetest.Histories(t, layered(false), storetest.Options{Steps: steps / 5})
+	storetest.Run(t, func(t *testing.T) storetest.Subject { return layered(t, false) })
+	storetest.Histories(t, layered(t, false), storetest.Options{Steps: steps / 5})
 }
 
 func TestATrustedLayerKeepsTheContractWithoutOperators(t *testing.T) {
-	storetest.Histories(t, layered(true), storetest.Options{Steps: steps / 5})
+	storetest.Histories(t, layered(t, true), storetest.Options{Steps: steps / 5})
 }
 
 // counted is a store that counts its calls.
@@ -69,7 +70,7 @@ func (s *counted) expect(t *testing.T, claims, inspects int) {
 func TestAHitIsConfirmedByTheStore(t *testing.T) {
 	inner := memory.NewStore(memory.StoreOptions{})
 	s := &counted{Store: inner}
-	l := memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{})
+	l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))(t)
 	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
 	s.expect(t, 1, 0)
 
@@ -89,7 +90,7 @@ func TestAHitIsConfirmedByTheStore(t *testing.T) {
 
 func TestAHitThatCannotBeConfirmedIsNoAnswer(t *testing.T) {
 	s := &counted{Store: memory.NewStore(memory.StoreOptions{})}
-	l := memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{})
+	l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))(t)
 	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
 	s.err = errors.New("store is down")
 	_, err := l.Claim(t.Context(), key(1), idempotency.ClaimRequest{
@@ -105,7 +106,7 @@ func TestADuplicateFoundInTheStoreIsRemembered(t *testing.T) {
 	mustComplete(t, s, mustClaim(t, s, key(1)).Lease)
 	for _, trust := range []bool{false, true} {
 		s.claims = 0
-		l := memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: trust})
+		l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: trust}))(t)
 		mustClaim(t, l, key(1))
 		s.expect(t, 1, 0)
 		if c := mustClaim(t, l, key(1)); c.Outcome != idempotency.Duplicate || c.Layer != idempotency.LayerStore {
@@ -119,7 +120,7 @@ func TestTrustAnswersForWhatThisProcessCompleted(t *testing.T) {
 	clock := newFakeClock()
 	s := &counted{Store: memory.NewStore(memory.StoreOptions{Now: clock.Now})}
 	w := memory.NewWindow(memory.WindowOptions{Exact: 2})
-	l := memory.Layer(s, w, memory.LayerOptions{Trust: true, MaxResultBytes: 5, Now: clock.Now})
+	l := must.Get(memory.Layer(s, w, memory.LayerOptions{Trust: true, MaxResultBytes: 5, Now: clock.Now}))(t)
 	complete := func(id int, result string) {
 		t.Helper()
 		if err := l.Complete(t.Context(), mustClaim(t, l, key(id)).Lease, []byte(result), time.Hour); err != nil {
@@ -225,8 +226,11 @@ func BenchmarkWindowHitRate(b *testing.B) {
 
 func ExampleLayer() {
 	store := memory.NewStore(memory.StoreOptions{}) // in earnest one that others share
-	layered := memory.Layer(store, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
-
+	layered, err := memory.Layer(store, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	processor, err := idempotency.NewProcessor(idempotency.Options{Store: layered, MaxAttempts: -1})
 	if err != nil {
 		fmt.Println(err)

@@ -39,9 +39,7 @@ func (c *consumerMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{c.records, c.recordDuration, c.commits, c.commitDuration, c.paused, c.abandoned}
 }
 
-// ConsumerObserver is for consumer.Config. Consumers that share Metrics each
-// set the gauge of paused partitions: give those of one process Metrics of
-// their own, registered with a label that tells them apart.
+// ConsumerObserver is for consumer.Config. Consumers may share Metrics.
 func (m *Metrics) ConsumerObserver() consumer.Observer {
 	c := &m.consumer
 	return consumer.Observer{
@@ -49,7 +47,7 @@ func (m *Metrics) ConsumerObserver() consumer.Observer {
 			c.records.WithLabelValues(r.Topic, result.Disposition.String()).Inc()
 			c.recordDuration.Observe(elapsed.Seconds())
 		},
-		PausedPartitions: func(n int) { c.paused.Set(float64(n)) },
+		PausedPartitions: func(change int) { c.paused.Add(float64(change)) },
 		Committed: func(elapsed time.Duration, err error) {
 			c.commitDuration.Observe(elapsed.Seconds())
 			if err != nil {

@@ -9,6 +9,7 @@
 //	idempotency_leases_lost_total                   counter
 //	idempotency_results_dropped_total               counter    too large for the store
 //	idempotency_fail_open_runs_total                counter    without a claim, the store being unavailable
+//	idempotency_handlers_stuck                      gauge      that run though their context ended a while ago
 //	idempotency_store_operation_duration_seconds    histogram  operation: claim, extend, complete, fail
 //	idempotency_store_errors_total                  counter    operation: that gave no answer
 //	idempotency_consumer_records_total              counter    topic, disposition

@@ -30,6 +30,7 @@ type Metrics struct {
 	lost          prometheus.Counter
 	dropped       prometheus.Counter
 	failOpen      prometheus.Counter
+	stuck         prometheus.Gauge
 	storeDuration *prometheus.HistogramVec
 	storeErrors   *prometheus.CounterVec
 
@@ -40,14 +41,16 @@ type Metrics struct {
 // names.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
-		claims:        counters("claims_total", "Claims that the store answered.", "outcome"),
-		duplicates:    counters("duplicates_total", "Claims of completed messages, by the layer that knew them.", "layer"),
-		runs:          counters("runs_total", "Runs, by what became of the message.", "disposition"),
-		runDuration:   histogram("run_duration_seconds", "Time of a run in which the handler ran, claim and settlement included.", handlerBuckets),
-		failures:      counter("handler_failures_total", "Runs in which the handler ran and that ended in an error."),
-		lost:          counter("leases_lost_total", "Leases lost while, or after, the handler ran."),
-		dropped:       counter("results_dropped_total", "Results that were not stored because they are too large."),
-		failOpen:      counter("fail_open_runs_total", "Handlers that ran without a claim because the store was unavailable."),
+		claims:      counters("claims_total", "Claims that the store answered.", "outcome"),
+		duplicates:  counters("duplicates_total", "Claims of completed messages, by the layer that knew them.", "layer"),
+		runs:        counters("runs_total", "Runs, by what became of the message.", "disposition"),
+		runDuration: histogram("run_duration_seconds", "Time of a run in which the handler ran, claim and settlement included.", handlerBuckets),
+		failures:    counter("handler_failures_total", "Runs in which the handler ran and that ended in an error."),
+		lost:        counter("leases_lost_total", "Leases lost while, or after, the handler ran."),
+		dropped:     counter("results_dropped_total", "Results that were not stored because they are too large."),
+		failOpen:    counter("fail_open_runs_total", "Handlers that ran without a claim because the store was unavailable."),
+		stuck: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "handlers_stuck",
+			Help: "Handlers that still run though their context ended a while ago."}),
 		storeDuration: histograms("store_operation_duration_seconds", "Time of an operation of the store.", storeBuckets, "operation"),
 		storeErrors:   counters("store_errors_total", "Operations that the store gave no answer to.", "operation"),
 		consumer:      newConsumerMetrics(),
@@ -55,7 +58,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	m.announce()
 	var errs []error
 	for _, c := range append([]prometheus.Collector{
-		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.failOpen, m.storeDuration, m.storeErrors,
+		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.failOpen, m.stuck, m.storeDuration, m.storeErrors,
 	}, m.consumer.all()...) {
 		errs = append(errs, registry.Register(c))
 	}
@@ -92,7 +95,16 @@ func (m *Metrics) Observer() idempotency.Observer {
 		LeaseLost:     func(idempotency.Loss) { m.lost.Inc() },
 		ResultDropped: func(idempotency.Message, int) { m.dropped.Inc() },
 		FailOpen:      func(idempotency.Message, error) { m.failOpen.Inc() },
+		HandlerStuck:  m.handlerStuck,
 		StoreCall:     m.storeCall,
+	}
+}
+
+func (m *Metrics) handlerStuck(_ idempotency.Message, stuck bool) {
+	if stuck {
+		m.stuck.Inc()
+	} else {
+		m.stuck.Dec()
 	}
 }
 

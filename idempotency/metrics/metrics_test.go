@@ -38,6 +38,9 @@ func observe(m *metrics.Metrics) {
 	o.LeaseLost(idempotency.Loss{})
 	o.ResultDropped(msg, 1<<20)
 	o.FailOpen(msg, errDown)
+	o.HandlerStuck(msg, true)
+	o.HandlerStuck(msg, true)
+	o.HandlerStuck(msg, false)
 	o.StoreCall(idempotency.OpClaim, 300*time.Microsecond, nil)
 	o.StoreCall(idempotency.OpExtend, 300*time.Microsecond, idempotency.ErrLeaseLost) // an answer
 	o.StoreCall(idempotency.OpComplete, 3*time.Second, errDown)

@@ -12,7 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/stuck"
 )
 
 // attempt is one Run. The fence makes the effect happen once: the completion
@@ -71,16 +73,29 @@ func (a *attempt) claim(ctx context.Context) (locked bool, err error) {
 	return locked, err
 }
 
+// errAlone is the error of a Run that is to be made alone.
+var errAlone = errors.New("the last attempt vanished: the message is run alone")
+
+// standAside gives the claim back, unused.
+func (a *attempt) standAside(ctx context.Context) (idempotency.Result, error) {
+	a.release()
+	err := a.fail(ctx, idempotency.Failure{Unrun: true, Reason: a.claimed.Reason, Retention: a.options.Retention})
+	if err != nil {
+		a.pending = a.pending.Claimed(a.message.Key, a.claimed.Lease.Owner, err)
+		return a.unsettled(nil, err, nil)
+	}
+	return a.result(idempotency.Retry, nil), errAlone
+}
+
 // run runs the handler in a transaction and settles the key.
 func (a *attempt) run(ctx context.Context, handler idempotency.Handler) (idempotency.Result, error) {
 	if a.pending.GivenUp() && a.options.DeadLetter != nil {
 		a.release()
 		return a.bury(ctx, a.pending.Reason)
 	}
-	if before := a.claimed.Attempts - 1; a.exhausted(before) {
+	if err := a.exhausted(); err != nil {
 		a.release()
-		return a.bury(ctx, fmt.Errorf("%w: %d attempts did not end, the last failure was: %q",
-			idempotency.ErrExhausted, before, a.claimed.Reason))
+		return a.bury(ctx, err)
 	}
 	inner, err := a.conn.BeginTx(ctx, pgx.TxOptions{
 		BeginQuery: fmt.Sprintf("%s; select pg_try_advisory_xact_lock(%d)", a.begin, a.lock),
@@ -90,9 +105,9 @@ func (a *attempt) run(ctx context.Context, handler idempotency.Handler) (idempot
 		return a.interrupted(ctx, a.options.FirstRetry, fmt.Errorf("begin: %w", err))
 	}
 	tx := &lentTx{Tx: inner}
-	defer a.rollback(ctx, inner) // for a handler that panics
+	defer a.rollback(ctx, inner) // for a handler that ends its goroutine
 	a.ran = true
-	value, err := handler(context.WithValue(idempotency.ContextWithLease(ctx, a.claimed.Lease), txKey{}, pgx.Tx(tx)))
+	value, err := a.call(context.WithValue(idempotency.ContextWithLease(ctx, a.claimed.Lease), txKey{}, pgx.Tx(tx)), handler)
 	if err == nil {
 		err = tx.check()
 	}
@@ -101,6 +116,33 @@ func (a *attempt) run(ctx context.Context, handler idempotency.Handler) (idempot
 		return a.failed(ctx, err)
 	}
 	return a.commit(ctx, inner, value)
+}
+
+// stuckAfter is how long a handler may go on after its context has ended before
+// it counts as stuck.
+const stuckAfter = time.Second
+
+// call calls the handler, and tells if it takes longer than it may.
+func (a *attempt) call(ctx context.Context, handler idempotency.Handler) (value []byte, err error) {
+	if a.options.HandlerTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, idempotency.ErrHandlerTimeout)
+		defer cancel()
+	}
+	stop := stuck.Watch(ctx, stuckAfter, func(stuck bool) {
+		if a.options.Observer.HandlerStuck != nil {
+			a.options.Observer.HandlerStuck(a.message, stuck)
+		}
+	})
+	defer stop()
+	err = recovered.Call(func() (err error) {
+		value, err = handler(ctx)
+		return err
+	})
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, idempotency.ErrHandlerTimeout) {
+		err = fmt.Errorf("%w, %s: %w", cause, a.options.HandlerTimeout, err)
+	}
+	return value, err
 }
 
 // commit completes the key and commits.

@@ -13,9 +13,9 @@ import (
 // columns are the table's, in the order of their names, with their types; the
 // partitioned table has slot beside.
 var columns = []string{
-	"attempts integer", "blocked_until timestamp with time zone", "expires_at timestamp with time zone",
+	"attempts integer", "blocked_until timestamp with time zone", "excused integer", "expires_at timestamp with time zone",
 	"fence bigint", "fingerprint text", "id text", "owner text", "reason text", "result bytea",
-	"scope text", "state text", "updated_at timestamp with time zone",
+	"scope text", "state text", "updated_at timestamp with time zone", "vanished integer",
 }
 
 const slotColumn = "slot smallint"

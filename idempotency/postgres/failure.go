@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 )
 
 // failed settles an attempt that was rolled back because of err.
@@ -18,7 +19,9 @@ func (a *attempt) failed(ctx context.Context, err error) (idempotency.Result, er
 		return a.interrupted(ctx, 0, fmt.Errorf("interrupted: %w", err))
 	case final:
 		return a.bury(ctx, err)
-	case a.exhausted(a.claimed.Attempts):
+	case idempotency.IsNotItsFault(err):
+		return a.interrupted(ctx, a.waits.Wait(a.claimed.Excused+1), err)
+	case a.options.MaxAttempts > 0 && a.claimed.Failures()+1 >= a.options.MaxAttempts:
 		return a.bury(ctx, fmt.Errorf("%w: after %d: %w", idempotency.ErrExhausted, a.claimed.Attempts, err))
 	}
 	return a.again(ctx, err)
@@ -26,18 +29,18 @@ func (a *attempt) failed(ctx context.Context, err error) (idempotency.Result, er
 
 // again leaves the message for another try after a backoff.
 func (a *attempt) again(ctx context.Context, err error) (idempotency.Result, error) {
-	wait := a.waits.Wait(a.claimed.Attempts)
+	wait := a.waits.Wait(a.claimed.Failures() + 1)
 	result := a.result(idempotency.Retry, nil)
 	result.Wait = wait
 	return a.settled(ctx, result, err, idempotency.Failure{RetryAfter: wait, Reason: err.Error()})
 }
 
-// interrupted leaves the message for another try and does not count this one:
-// the message was not the reason.
+// interrupted leaves the message for another try. It was not the reason.
 func (a *attempt) interrupted(ctx context.Context, wait time.Duration, err error) (idempotency.Result, error) {
 	result := a.result(idempotency.Retry, nil)
 	result.Wait = wait
-	return a.settled(ctx, result, err, idempotency.Failure{Uncounted: true, RetryAfter: wait, Reason: err.Error()})
+	f := idempotency.Failure{Excused: a.ran, Unrun: !a.ran, RetryAfter: wait, Reason: err.Error()}
+	return a.settled(ctx, result, err, f)
 }
 
 // refuse deals with a message for which no attempt can be made. If its key has
@@ -46,7 +49,8 @@ func (a *attempt) refuse(ctx context.Context, reason error) (idempotency.Result,
 	if a.options.DeadLetter == nil {
 		return idempotency.Result{Disposition: idempotency.Retry, Wait: a.waits.Wait(1)}, reason
 	}
-	if err := a.options.DeadLetter(ctx, idempotency.DeadLetter{Message: a.message, Reason: reason}); err != nil {
+	letter := idempotency.DeadLetter{Message: a.message, Reason: reason}
+	if err := recovered.Call(func() error { return a.options.DeadLetter(ctx, letter) }); err != nil {
 		return idempotency.Result{Disposition: idempotency.Retry, Wait: a.waits.Wait(1)},
 			fmt.Errorf("keep dead letter: %w", errors.Join(err, reason))
 	}
@@ -67,7 +71,8 @@ func (a *attempt) bury(ctx context.Context, reason error) (idempotency.Result, e
 	if a.pending != nil {
 		letter.Attempts = a.pending.Attempt
 	}
-	if err := a.options.DeadLetter(idempotency.ContextWithLease(ctx, lease), letter); err != nil {
+	err := recovered.Call(func() error { return a.options.DeadLetter(idempotency.ContextWithLease(ctx, lease), letter) })
+	if err != nil {
 		return a.postpone(ctx, fmt.Errorf("keep dead letter: %w", errors.Join(err, reason)))
 	}
 	result := a.result(idempotency.DeadLettered, nil)
@@ -90,7 +95,7 @@ func (a *attempt) postpone(ctx context.Context, err error) (idempotency.Result, 
 	}
 	f := idempotency.Failure{RetryAfter: result.Wait, Reason: err.Error()}
 	if !a.ran {
-		f.Uncounted, f.Reason = true, a.claimed.Reason
+		f.Unrun, f.Reason = true, a.claimed.Reason
 	}
 	return a.settled(ctx, result, err, f)
 }
@@ -134,7 +139,7 @@ func (a *attempt) fail(ctx context.Context, f idempotency.Failure) error {
 // committed, and nothing will be.
 func (a *attempt) doubted(ctx context.Context, value []byte, err error) (idempotency.Result, error) {
 	result := a.result(idempotency.Retry, nil)
-	result.Wait = a.waits.Wait(a.claimed.Attempts)
+	result.Wait = a.waits.Wait(a.claimed.Failures() + 1)
 	failErr := a.fail(ctx, idempotency.Failure{RetryAfter: result.Wait, Reason: err.Error(), Retention: a.options.Retention})
 	if failErr == nil {
 		return result, err

@@ -119,7 +119,7 @@ func scanRecord(key idempotency.Key, row pgx.Row) (idempotency.Record, error) {
 		until              *time.Time
 		expired            bool
 	)
-	err := row.Scan(&state, &fingerprint, &r.Owner, &r.Fence, &r.Attempts, &until,
+	err := row.Scan(&state, &fingerprint, &r.Owner, &r.Fence, &r.Attempts, &r.Vanished, &r.Excused, &until,
 		&r.Result, &r.Reason, &r.UpdatedAt, &r.ExpiresAt, &expired)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return idempotency.Record{Key: key}, nil

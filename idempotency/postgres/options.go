@@ -35,12 +35,19 @@ type TransactionalOptions struct {
 	// Timeout bounds what follows the handler, whose context may have ended:
 	// completion and commit, or the record of a failure. DefaultTimeout if 0.
 	Timeout time.Duration
+	// HandlerTimeout bounds a call of the handler, as in idempotency.Options.
+	HandlerTimeout time.Duration
 	// Retention is how long a key is remembered after its last change: longer
 	// than its message may be delivered again. idempotency.DefaultRetention if 0.
 	Retention time.Duration
-	// MaxAttempts is how many claims are granted to a message before it is given
-	// up; idempotency.DefaultMaxAttempts if 0, no bound if negative.
+	// MaxAttempts is how often a message may fail before it is given up;
+	// idempotency.DefaultMaxAttempts if 0, no bound if negative.
 	MaxAttempts int
+	// MaxVanished is how many attempts at a message may end without an outcome,
+	// because their process died, before it is given up;
+	// idempotency.DefaultMaxVanished if 0, no bound if negative, or if
+	// MaxAttempts is.
+	MaxVanished int
 	// FirstRetry is the wait after the first failed attempt; it doubles up to
 	// LastRetry and is drawn from the upper half. idempotency.DefaultFirstRetry
 	// and DefaultLastRetry if 0.
@@ -68,6 +75,7 @@ func (o TransactionalOptions) withDefaults() TransactionalOptions {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Retention = cmp.Or(o.Retention, idempotency.DefaultRetention)
 	o.MaxAttempts = cmp.Or(o.MaxAttempts, idempotency.DefaultMaxAttempts)
+	o.MaxVanished = cmp.Or(o.MaxVanished, idempotency.DefaultMaxVanished)
 	o.FirstRetry = cmp.Or(o.FirstRetry, idempotency.DefaultFirstRetry)
 	o.LastRetry = cmp.Or(o.LastRetry, max(o.FirstRetry, idempotency.DefaultLastRetry))
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
@@ -84,6 +92,8 @@ func (o TransactionalOptions) validate() error {
 		}
 	}
 	switch {
+	case o.HandlerTimeout < 0:
+		return fmt.Errorf("HandlerTimeout, %s, is negative", o.HandlerTimeout)
 	case o.LastRetry < o.FirstRetry:
 		return fmt.Errorf("LastRetry, %s, is shorter than FirstRetry, %s", o.LastRetry, o.FirstRetry)
 	case o.Retention < o.Lease || o.Retention <= o.LastRetry:

@@ -12,6 +12,8 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     owner         text COLLATE "C" NOT NULL,
     fence         bigint NOT NULL,
     attempts      integer NOT NULL,
+    vanished      integer NOT NULL DEFAULT 0, -- attempts that ended without an outcome
+    excused       integer NOT NULL DEFAULT 0, -- attempts that failed through no fault of the message
     reason        text NOT NULL,
     result        bytea,
     blocked_until timestamptz, -- the lease's end while processing, the next attempt's time while retryable

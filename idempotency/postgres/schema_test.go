@@ -63,7 +63,8 @@ func FuzzSlot(f *testing.F) {
 func TestWrongPartition(t *testing.T) {
 	pool := database(t, postgres.StoreOptions{Partitioned: true})
 	_, err := pool.Exec(limited(t), `INSERT INTO idempotency_keys
-		VALUES (3, 'test', 'order-1', 'processing', '', '', 1, 1, '', NULL, NULL, now(), now())`)
+		(slot, scope, id, state, fingerprint, owner, fence, attempts, reason, updated_at, expires_at)
+		VALUES (3, 'test', 'order-1', 'processing', '', '', 1, 1, '', now(), now())`)
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code != "23514" {
 		t.Errorf("a wrong slot: %v, want a violated check", err)

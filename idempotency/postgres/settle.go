@@ -42,15 +42,18 @@ func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	next, uncounted, after := idempotency.Retryable, 0, any(micros(f.RetryAfter))
+	next, unrun, excused, after := idempotency.Retryable, 0, 0, any(micros(f.RetryAfter))
 	if f.Terminal {
 		next, after = idempotency.Failed, nil
 	}
-	if f.Uncounted {
-		uncounted = 1
+	switch {
+	case f.Unrun:
+		unrun = 1
+	case f.Excused:
+		excused = 1
 	}
 	return s.settle(ctx, "fail", lease, next, s.sql(lease.Key).fail,
-		next.String(), f.StoredReason(), uncounted, after, micros(f.Retention))
+		next.String(), f.StoredReason(), unrun, excused, after, micros(f.Retention))
 }
 
 // settle changes the record that the lease holds. If there is none, the call may

@@ -63,7 +63,7 @@ const (
 		k.state = 'processing' AND (k.owner = $4::text OR k.blocked_until <= {now})
 		OR k.state = 'retryable' AND k.blocked_until <= {now}))`
 
-	recordColumns = `k.state, k.fingerprint, k.owner, k.fence, k.attempts, k.blocked_until,
+	recordColumns = `k.state, k.fingerprint, k.owner, k.fence, k.attempts, k.vanished, k.excused, k.blocked_until,
 		k.result, k.reason, k.updated_at, k.expires_at, k.expires_at <= clock_timestamp()`
 )
 
@@ -110,19 +110,23 @@ WITH clock AS MATERIALIZED (
 		attempts = CASE WHEN k.expires_at <= excluded.updated_at THEN 1
 			WHEN k.state = 'processing' AND k.owner = excluded.owner THEN k.attempts
 			ELSE k.attempts + 1 END,
+		vanished = CASE WHEN k.expires_at <= excluded.updated_at THEN 0
+			WHEN k.state = 'processing' AND k.owner <> excluded.owner THEN k.vanished + 1
+			ELSE k.vanished END,
+		excused = CASE WHEN k.expires_at <= excluded.updated_at THEN 0 ELSE k.excused END,
 		reason = CASE WHEN k.expires_at <= excluded.updated_at THEN '' ELSE k.reason END,
 		result = NULL,
 		blocked_until = clock_timestamp() + $5::bigint * interval '1 microsecond', -- the row's lock was waited for
 		updated_at = clock_timestamp(),
 		expires_at = clock_timestamp() + $6::bigint * interval '1 microsecond'
 	WHERE ` + strings.ReplaceAll(claimable, "{now}", "excluded.updated_at") + `
-	RETURNING k.fence, k.attempts, k.reason
+	RETURNING k.fence, k.attempts, k.vanished, k.excused, k.reason
 )
-SELECT 'claimed', fence, attempts, reason, NULL::bytea, false, 0 FROM claimed
+SELECT 'claimed', fence, attempts, vanished, excused, reason, NULL::bytea, false, 0 FROM claimed
 UNION ALL
-SELECT state, fence, attempts, reason, result, mismatch, wait FROM known
+SELECT state, fence, attempts, 0, 0, reason, result, mismatch, wait FROM known
 UNION ALL
-SELECT 'locked', 0, 0, '', NULL, false, 0 FROM gate WHERE NOT open AND NOT EXISTS (SELECT FROM known)`
+SELECT 'locked', 0, 0, 0, 0, '', NULL, false, 0 FROM gate WHERE NOT open AND NOT EXISTS (SELECT FROM known)`
 
 // The changes by a lease's holder. The first four parameters are scope, id,
 // owner and fence.
@@ -142,10 +146,10 @@ WHERE {held} AND k.state = 'processing'`
 
 	failSQL = `
 UPDATE {table} AS k SET
-	state = $5::text, reason = $6::text, attempts = k.attempts - $7::integer,
-	blocked_until = clock_timestamp() + $8::bigint * interval '1 microsecond', -- null if terminal
+	state = $5::text, reason = $6::text, attempts = k.attempts - $7::integer, excused = k.excused + $8::integer,
+	blocked_until = clock_timestamp() + $9::bigint * interval '1 microsecond', -- null if terminal
 	updated_at = clock_timestamp(),
-	expires_at = clock_timestamp() + $9::bigint * interval '1 microsecond'
+	expires_at = clock_timestamp() + $10::bigint * interval '1 microsecond'
 WHERE {held} AND k.state = 'processing'`
 )
 
@@ -156,7 +160,7 @@ SELECT {record} FROM {table} AS k WHERE {row}`
 
 	releaseSQL = `
 UPDATE {table} AS k SET
-	state = 'retryable', owner = '', attempts = 0, blocked_until = clock_timestamp(), updated_at = clock_timestamp()
+	state = 'retryable', owner = '', attempts = 0, vanished = 0, excused = 0, blocked_until = clock_timestamp(), updated_at = clock_timestamp()
 WHERE {row}`
 
 	purgeSQL = `

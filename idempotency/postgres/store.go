@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // DefaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
@@ -34,6 +36,9 @@ type StoreOptions struct {
 	Partitioned bool
 	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0.
 	MaxResultBytes int
+	// SweepEvery lets Maintain sweep so often; not at all if 0. A consumer calls
+	// Maintain by itself.
+	SweepEvery time.Duration
 }
 
 // Store is an idempotency.Store and Operator on a table. Its methods block for
@@ -57,12 +62,18 @@ var (
 // NewStore returns a store on a table that DDL made. The DB stays the caller's.
 // It asks the server nothing; see Check.
 func NewStore(db DB, o StoreOptions) (*Store, error) {
+	if isnil.Value(db) {
+		return nil, errors.New("make idempotency store: a pool of PostgreSQL is required")
+	}
 	table, err := parseTable(o.Table)
 	if err != nil {
 		return nil, err
 	}
 	if o.MaxResultBytes <= 0 {
 		o.MaxResultBytes = DefaultMaxResultBytes
+	}
+	if o.SweepEvery < 0 {
+		return nil, fmt.Errorf("SweepEvery, %s, is negative", o.SweepEvery)
 	}
 	s := &Store{db: db, table: table, options: o}
 	first, last := otherSlot, otherSlot
@@ -115,7 +126,7 @@ func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, r
 	var a claimAnswer
 	err = retry(ctx, func() error {
 		return db.QueryRow(ctx, sql, args...).
-			Scan(&a.state, &a.fence, &a.attempts, &a.reason, &a.result, &a.mismatch, &a.wait)
+			Scan(&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait)
 	})
 	if err != nil {
 		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))
@@ -131,6 +142,8 @@ type claimAnswer struct {
 	state    string
 	fence    int64
 	attempts int
+	vanished int // this and excused are those of a granted claim
+	excused  int
 	reason   string
 	result   []byte
 	mismatch bool
@@ -143,6 +156,7 @@ func (a claimAnswer) claim(key idempotency.Key, owner string) idempotency.Claim 
 	case "claimed":
 		c.Outcome = idempotency.Claimed
 		c.Lease = idempotency.Lease{Key: key, Owner: owner, Fence: a.fence}
+		c.Vanished, c.Excused = a.vanished, a.excused
 	case "completed":
 		c.Outcome, c.Result = idempotency.Duplicate, a.result
 	case "processing":

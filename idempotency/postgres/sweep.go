@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
@@ -37,7 +39,7 @@ DELETE FROM {part} WHERE ctid = ANY (ARRAY(
 	LIMIT $3::bigint
 	FOR UPDATE SKIP LOCKED))`
 
-	pagesSQL = `SELECT pg_relation_size(to_regclass($1)) / current_setting('block_size')::bigint`
+	pagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 
 	// forgottenSQL tells whether there are rows, all of them expired.
 	forgottenSQL = `
@@ -46,11 +48,26 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 	liveSQL = `SELECT count(*), count(*) FILTER (WHERE expires_at > clock_timestamp()) FROM {part}`
 )
 
+// Maintain implements idempotency.Maintainer: it sweeps each
+// StoreOptions.SweepEvery, the first time after a part of it that is drawn, so
+// that processes do not sweep all at once.
+func (s *Store) Maintain(ctx context.Context, report func(error)) {
+	if s.options.SweepEvery == 0 {
+		return
+	}
+	for wait := rand.N(s.options.SweepEvery) + 1; backoff.Sleep(ctx, wait) == nil; wait = s.options.SweepEvery {
+		if _, err := s.Sweep(ctx, 0); err != nil && ctx.Err() == nil {
+			report(err)
+		}
+	}
+}
+
 // Sweep deletes the expired rows and returns how many. Expired rows have no
 // effect; they only take room. It reads the whole table once and deletes at
 // most batch rows in one statement (DefaultSweepBatch if 0). It waits for
-// nobody, and makes nobody wait for longer than such a statement. Call it from
-// time to time, from one process or several; hourly is enough for most. When it
+// nobody, and makes nobody wait for longer than such a statement. Have it
+// called (StoreOptions.SweepEvery, or the program's verb sweep) from one process
+// or several; hourly is enough for most. When it
 // fails it returns how many were deleted by then.
 //
 // In a partitioned table it truncates the partitions whose rows have all expired
@@ -92,17 +109,14 @@ func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 // sweepPart deletes the expired rows of a table or partition in batches.
 func (s *Store) sweepPart(ctx context.Context, part string, batch int) (int, error) {
 	fail := func(err error) error { return fmt.Errorf("sweep %s: %w", part, explain(err)) }
-	var pages *int64
+	var pages int64
 	if err := s.db.QueryRow(ctx, pagesSQL, part).Scan(&pages); err != nil {
 		return 0, fail(err)
-	}
-	if pages == nil {
-		return 0, fail(fmt.Errorf("there is no such table: apply DDL(%q, %t)", s.options.Table, s.options.Partitioned))
 	}
 	sql := strings.ReplaceAll(sweepBatchSQL, "{part}", part)
 	step := int64(1 + batch/rowsPerPage)
 	swept := 0
-	for page := int64(0); page < *pages; {
+	for page := int64(0); page < pages; {
 		var n int
 		err := retry(ctx, func() error {
 			tag, err := s.db.Exec(ctx, sql, page, page+step, batch)

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
 // idAt returns a UUIDv7 made at a time, with a number.
@@ -261,4 +263,30 @@ func TestPurge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A store that is asked to sweeps by itself, also under a Runner.
+func TestMaintainSweeps(t *testing.T) {
+	o := postgres.StoreOptions{SweepEvery: time.Millisecond}
+	pool := database(t, o)
+	runner, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{StoreOptions: o, MaxAttempts: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := request()
+	req.Lease, req.Retention = time.Millisecond, time.Millisecond
+	claim(t, runner.Store(), key("a"), req)
+	ctx, cancel := context.WithCancel(limited(t))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runner.Maintain(ctx, func(err error) { t.Error(err) })
+	}()
+	await.Until(t, "the row to be swept", func() bool {
+		var n int
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM idempotency_keys`).Scan(&n)
+		return err == nil && n == 0
+	})
+	cancel()
+	<-done
 }

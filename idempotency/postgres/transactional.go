@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/solo"
 )
 
 // Transactional is an idempotency.Runner in whose handlers everything written
@@ -24,6 +25,7 @@ type Transactional struct {
 	options TransactionalOptions
 	begin   string // the SQL before the lock
 	waits   backoff.Range
+	gate    solo.Gate
 }
 
 var _ idempotency.Runner = (*Transactional)(nil)
@@ -58,6 +60,11 @@ func (x *Transactional) Store() *Store { return x.store }
 // Retention returns how long settled keys are kept (TransactionalOptions.Retention).
 func (x *Transactional) Retention() time.Duration { return x.options.Retention }
 
+// Maintain implements idempotency.Maintainer for the store.
+func (x *Transactional) Maintain(ctx context.Context, report func(error)) {
+	x.store.Maintain(ctx, report)
+}
+
 // Run implements idempotency.Runner; what becomes of a message is what becomes
 // of it under an idempotency.Processor, except that Lost, too, leaves nothing
 // behind in the database, and success is never Pending. A transaction's outcome
@@ -67,7 +74,10 @@ func (x *Transactional) Retention() time.Duration { return x.options.Retention }
 func (x *Transactional) Run(ctx context.Context, m idempotency.Message, handler idempotency.Handler) (idempotency.Result, error) {
 	begun := time.Now()
 	a := &attempt{Transactional: x, message: m, lock: x.lockKey(m.Key), pending: idempotency.PendingOn(ctx, m.Key)}
-	result, err := x.run(ctx, a, handler)
+	result, err := x.together(ctx, a, handler)
+	if errors.Is(err, errAlone) {
+		result, err = x.alone(ctx, a, handler)
+	}
 	if !result.Done() && result.Disposition != idempotency.Lost {
 		result.Pending = a.pending
 	}
@@ -80,13 +90,47 @@ func (x *Transactional) Run(ctx context.Context, m idempotency.Message, handler 
 	return result, err
 }
 
-func (x *Transactional) run(ctx context.Context, a *attempt, handler idempotency.Handler) (idempotency.Result, error) {
+// Refuse implements idempotency.Refuser, by TransactionalOptions.DeadLetter.
+func (x *Transactional) Refuse(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error) {
+	a := &attempt{Transactional: x, message: m}
+	return a.refuse(ctx, reason)
+}
+
+type insideKey struct{}
+
+// together runs the message beside others.
+func (x *Transactional) together(ctx context.Context, a *attempt, handler idempotency.Handler) (idempotency.Result, error) {
+	if ctx.Value(insideKey{}) == x { // within a handler, which would wait for itself
+		return x.run(ctx, a, handler, true)
+	}
+	leave, err := x.gate.Enter(ctx)
+	if err != nil {
+		return idempotency.Result{Disposition: idempotency.Retry}, err
+	}
+	defer leave()
+	return x.run(context.WithValue(ctx, insideKey{}, x), a, handler, false)
+}
+
+// alone runs a message whose last attempt vanished, as idempotency.Processor
+// does.
+func (x *Transactional) alone(ctx context.Context, a *attempt, handler idempotency.Handler) (idempotency.Result, error) {
+	leave, err := x.gate.EnterAlone(ctx, x.options.Timeout)
+	if err != nil {
+		return idempotency.Result{Disposition: idempotency.Retry}, err
+	}
+	defer leave()
+	return x.run(context.WithValue(ctx, insideKey{}, x), a, handler, true)
+}
+
+func (x *Transactional) run(ctx context.Context, a *attempt, handler idempotency.Handler, alone bool) (idempotency.Result, error) {
 	defer a.release()
 	locked, err := a.claim(ctx)
 	switch {
 	case errors.Is(err, idempotency.ErrMismatch), errors.Is(err, idempotency.ErrBadKey):
 		a.release()
 		return a.refuse(ctx, err)
+	case err != nil && idempotency.Answered(err): // a mistake in the program, about this message
+		return idempotency.Result{Disposition: idempotency.Retry, Wait: x.waits.Wait(1)}, fmt.Errorf("claim key: %w", err)
 	case err != nil:
 		return idempotency.Result{Disposition: idempotency.Unavailable, Wait: x.waits.Wait(1)}, fmt.Errorf("claim key: %w", err)
 	case locked:
@@ -103,7 +147,11 @@ func (x *Transactional) run(ctx context.Context, a *attempt, handler idempotency
 	case idempotency.NotDue:
 		result.Disposition, err = idempotency.Retry, idempotency.ErrNotDue
 	case idempotency.Claimed:
-		result, err = a.run(ctx, handler)
+		if a.claimed.Vanished > 0 && !alone && !a.pending.GivenUp() && a.exhausted() == nil {
+			result, err = a.standAside(ctx)
+		} else {
+			result, err = a.run(ctx, handler)
+		}
 		result.Layer = a.claimed.Layer
 	}
 	return result, err
@@ -116,9 +164,9 @@ func (x *Transactional) lockKey(k idempotency.Key) int64 {
 	return lockHash(handlerLock, x.store.table, k)
 }
 
-// exhausted reports whether no attempt is left after so many.
-func (x *Transactional) exhausted(attempts int) bool {
-	return x.options.MaxAttempts > 0 && attempts >= x.options.MaxAttempts
+// exhausted returns an error if no attempt is left.
+func (a *attempt) exhausted() error {
+	return a.claimed.Exhausted(a.options.MaxAttempts, a.options.MaxVanished)
 }
 
 // called reports a call of the store.

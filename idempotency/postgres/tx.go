@@ -9,6 +9,9 @@ import (
 
 // The errors of a handler that mistreats its transaction.
 var (
+	// ErrNoTransaction: Tx was called with a context that is not, or does not
+	// come from, that of a handler under Transactional. Nothing was done.
+	ErrNoTransaction = errors.New("there is no transaction: the context is not that of a handler under postgres.Transactional")
 	// ErrTxControl: a handler called Commit or Rollback of the transaction that
 	// Tx gave it. Nothing was committed.
 	ErrTxControl = errors.New("the transaction is Transactional's: return nil to commit it, an error to roll it back, and use its Begin for a part of it")
@@ -23,12 +26,15 @@ var (
 type txKey struct{}
 
 // Tx returns the transaction of the handler that runs with this context under
-// Transactional; nil for any other context. It is for the handler's goroutine
+// Transactional. For any other context, what it returns fails with
+// ErrNoTransaction whatever it is asked for; its Conn is nil. It is for the handler's goroutine
 // and ends with the handler. Begin makes a savepoint; Commit and Rollback make
 // the attempt fail with ErrTxControl.
 func Tx(ctx context.Context) pgx.Tx {
-	tx, _ := ctx.Value(txKey{}).(pgx.Tx)
-	return tx
+	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
+		return tx
+	}
+	return noTx{}
 }
 
 // lentTx is a transaction that its user may not end.

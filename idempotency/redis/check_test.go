@@ -2,11 +2,14 @@ package redis_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
@@ -128,5 +131,43 @@ func do(t testing.TB, client *goredis.Client, args ...any) {
 	t.Helper()
 	if err := client.Do(t.Context(), args...).Err(); err != nil {
 		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// A server that evicts is noticed while consumers run.
+func TestEvictionsAreNoticed(t *testing.T) {
+	client := redistest.Start(t, redistest.Setting("maxmemory-policy", "allkeys-random")).Client(t)
+	s := newStore(t, client, redis.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	reports, done := make(chan error, 100), make(chan struct{})
+	go func() {
+		defer close(done)
+		redis.WatchEvictions(s, ctx, time.Millisecond, func(err error) {
+			select {
+			case reports <- err:
+			default:
+			}
+		})
+	}()
+	deadline := time.After(patience)
+	for n := 0; ; n++ {
+		_, _ = s.Claim(ctx, idempotency.Key{Scope: "shipping", ID: strconv.Itoa(n)}, request()) // it may be too full
+		if n == 100 {
+			if err := client.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case err := <-reports:
+			if n < 100 || !strings.Contains(err.Error(), "noeviction") {
+				t.Error(err)
+			}
+			cancel()
+			<-done
+			return
+		case <-deadline:
+			t.Fatal("no report")
+		default:
+		}
 	}
 }

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -29,6 +30,13 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 	if err != nil {
 		return err
 	}
+	problems, err := store.Check(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range problems {
+		slog.Warn("Redis may forget keys", "problem", p)
+	}
 	processor, err := idempotency.NewProcessor(idempotency.Options{
 		Store:      store,
 		Lease:      30 * time.Second,
@@ -40,9 +48,8 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 	}
 	c, err := consumer.New(consumer.Config{
 		Brokers: brokers, Group: "shipping", Topics: []string{"outbox.event.order"},
-		Guard:     consumer.Guard{Scope: "shipping", Runner: processor, DeadLetter: deadLetter},
-		Handler:   ship,
-		Retention: 14 * 24 * time.Hour,
+		Guard:   consumer.Guard{Runner: processor},
+		Handler: ship,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // The defaults of Options.
@@ -57,9 +59,10 @@ func (o Options) withDefaults(client goredis.UniversalClient) (Options, error) {
 		return o, fmt.Errorf("option WaitTimeout, %s, is shorter than 1ms", o.WaitTimeout)
 	}
 	var readTimeout time.Duration
-	switch c := client.(type) {
-	case nil:
+	if isnil.Value(client) {
 		return o, errors.New("a Redis client is required")
+	}
+	switch c := client.(type) {
 	case *goredis.Ring:
 		return o, errors.New("a redis.Ring moves keys to another server when one is down, where they are unknown: " +
 			"use Redis Cluster, Sentinel or one server")

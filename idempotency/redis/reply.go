@@ -89,6 +89,7 @@ func readClaim(reply any, key idempotency.Key, owner string) (idempotency.Claim,
 		claim.Outcome = idempotency.Claimed
 		claim.Lease = idempotency.Lease{Key: key, Owner: owner, Fence: f.number()}
 		claim.Attempts, claim.Reason = int(f.number()), f.text()
+		claim.Vanished, claim.Excused = int(f.number()), int(f.number())
 	case "duplicate":
 		claim.Outcome = idempotency.Duplicate
 		claim.Attempts, claim.Result = int(f.number()), f.bytes()
@@ -139,6 +140,8 @@ func readRecord(reply any, key idempotency.Key) (idempotency.Record, error) {
 		Reason:      f.text(),
 		UpdatedAt:   f.time(),
 		ExpiresAt:   f.time(),
+		Vanished:    int(f.number()),
+		Excused:     int(f.number()),
 	}
 	return record, f.err
 }

@@ -102,15 +102,18 @@ func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	state, uncounted := idempotency.Retryable, 0
+	state, unrun, excused := idempotency.Retryable, 0, 0
 	if f.Terminal {
 		state = idempotency.Failed
 	}
-	if f.Uncounted {
-		uncounted = 1
+	switch {
+	case f.Unrun:
+		unrun = 1
+	case f.Excused:
+		excused = 1
 	}
 	reply, err := s.run(ctx, failScript, lease.Key, lease.Owner, lease.Fence, micros(f.Retention),
-		state.String(), uncounted, micros(f.RetryAfter), f.StoredReason())
+		state.String(), unrun, excused, micros(f.RetryAfter), f.StoredReason())
 	return settled("fail", lease.Key, reply, err)
 }
 

@@ -74,7 +74,7 @@ func (c call) String() string {
 		gets = fmt.Sprintf("%s attempts=%d", a.Outcome, a.Attempts)
 		switch a.Outcome {
 		case idempotency.Claimed:
-			gets += fmt.Sprintf(" owner=%s fence=%d", a.Lease.Owner, a.Lease.Fence)
+			gets += fmt.Sprintf(" vanished=%d excused=%d owner=%s fence=%d", a.Vanished, a.Excused, a.Lease.Owner, a.Lease.Fence)
 		case idempotency.Duplicate:
 			gets += fmt.Sprintf(" result=%q", a.Result)
 		default:
@@ -89,8 +89,8 @@ func (c call) String() string {
 		asks = fmt.Sprintf("complete %s result=%q retention=%s", holder(c.lease), c.result, c.retention)
 	case fail:
 		f := c.failure
-		asks = fmt.Sprintf("fail %s terminal=%t uncounted=%t after=%s retention=%s reason=%q",
-			holder(c.lease), f.Terminal, f.Uncounted, f.RetryAfter, f.Retention, f.Reason)
+		asks = fmt.Sprintf("fail %s terminal=%t excused=%t unrun=%t after=%s retention=%s reason=%q",
+			holder(c.lease), f.Terminal, f.Excused, f.Unrun, f.RetryAfter, f.Retention, f.Reason)
 	case inspect:
 		asks, gets = "inspect", describe(c.answer.record)
 	case release:
@@ -112,6 +112,6 @@ func (c call) String() string {
 func holder(l idempotency.Lease) string { return fmt.Sprintf("owner=%s fence=%d", l.Owner, l.Fence) }
 
 func describe(r idempotency.Record) string {
-	return fmt.Sprintf("%s owner=%s fence=%d attempts=%d fingerprint=%q result=%q reason=%q",
-		r.State, r.Owner, r.Fence, r.Attempts, r.Fingerprint, r.Result, r.Reason)
+	return fmt.Sprintf("%s owner=%s fence=%d attempts=%d vanished=%d excused=%d fingerprint=%q result=%q reason=%q",
+		r.State, r.Owner, r.Fence, r.Attempts, r.Vanished, r.Excused, r.Fingerprint, r.Result, r.Reason)
 }

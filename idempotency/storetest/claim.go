@@ -30,6 +30,25 @@ var claims = []scenario{
 		third := b.refused(b.request(), idempotency.InProgress, 2)
 		b.waits(third, long)
 	}},
+	{"lease is over, what vanished is counted", func(b *bench) {
+		b.granted(b.requestFor(short), 1)
+		b.pass(short)
+		c := b.claim(b.requestFor(short))
+		if c.Outcome != idempotency.Claimed || c.Attempts != 2 || c.Vanished != 1 {
+			b.Fatalf("claim: %+v", c)
+		}
+		b.counted(b.inspect(idempotency.Processing), 2, 1, 0)
+		b.pass(short)
+		req := b.request()
+		b.granted(req, 3)
+		if again := b.claim(req); again.Attempts != 3 || again.Vanished != 2 {
+			b.Fatalf("claim, repeated: %+v", again)
+		}
+		b.fail(b.claim(req).Lease, idempotency.Failure{}, nil)
+		if c := b.claim(b.request()); c.Outcome != idempotency.Claimed || c.Attempts != 4 || c.Vanished != 2 {
+			b.Fatalf("claim after a failure: %+v", c)
+		}
+	}},
 	{"waiting as told is enough", func(b *bench) {
 		b.granted(b.requestFor(short), 1)
 		c := b.claim(b.requestFor(short))

@@ -120,7 +120,10 @@ func (c *client) use(l idempotency.Lease) call {
 			RetryAfter: c.lease * time.Duration(c.random.IntN(3)) / 2,
 			Reason:     "failed by " + l.Owner,
 		}
-		f.Uncounted = !f.Terminal && c.random.IntN(4) == 0
+		if !f.Terminal {
+			n := c.random.IntN(8)
+			f.Excused, f.Unrun = n == 0, n == 1
+		}
 		f.Retention = c.retention(f.RetryAfter)
 		return call{verb: fail, lease: l, failure: f}
 	}

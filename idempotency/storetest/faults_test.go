@@ -104,7 +104,24 @@ var faults = []named{
 			r.Attempts--
 		}
 	})},
-	{name: "uncounted attempts count", fault: fault{failure: func(f *idempotency.Failure) { f.Uncounted = false }}},
+	{name: "what vanished is not told from what failed", fault: keep(claim, func(before, after *idempotency.Record) {
+		after.Vanished = before.Vanished
+	})},
+	{name: "what failed counts as vanished", fault: see(claim, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Retryable {
+			r.Vanished++
+		}
+	})},
+	{name: "a repeated claim counts as vanished", fault: see(claim, func(r *idempotency.Record, _ time.Time) {
+		if r.State == idempotency.Processing {
+			r.Vanished++
+		}
+	})},
+	{name: "unrun attempts count", fault: fault{failure: func(f *idempotency.Failure) { f.Unrun = false }}},
+	{name: "excused attempts are not told from others", fault: fault{failure: func(f *idempotency.Failure) { f.Excused = false }}},
+	{name: "excused attempts are taken back", fault: fault{failure: func(f *idempotency.Failure) {
+		f.Excused, f.Unrun = false, f.Excused || f.Unrun
+	}}},
 	{name: "terminal failures are retried", fault: fault{failure: func(f *idempotency.Failure) { f.Terminal = false }}},
 	{name: "payloads are not compared", fault: see(claim, func(r *idempotency.Record, _ time.Time) { r.Fingerprint = "" })},
 	{name: "payloads of completed keys are not compared", fault: see(claim, func(r *idempotency.Record, _ time.Time) {
@@ -149,6 +166,8 @@ var faults = []named{
 			after.State, after.Owner = before.State, before.Owner
 		}
 	})},
+	{name: "releasing keeps what vanished", fault: keep(release, func(before, after *idempotency.Record) { after.Vanished = before.Vanished })},
+	{name: "releasing keeps what was excused", fault: keep(release, func(before, after *idempotency.Record) { after.Excused = before.Excused })},
 	{name: "releasing keeps the attempts", fault: keep(release, func(before, after *idempotency.Record) { after.Attempts = before.Attempts })},
 	{name: "completed keys are released", fault: see(release, func(r *idempotency.Record, _ time.Time) {
 		if r.State == idempotency.Completed {

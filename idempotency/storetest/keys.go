@@ -73,7 +73,9 @@ var keys = []scenario{
 			b.expect("complete", b.store.Complete(b.ctx, lease, nil, 0), idempotency.ErrBadRequest)
 			b.fail(lease, idempotency.Failure{Retention: -1}, idempotency.ErrBadRequest)
 			b.fail(lease, idempotency.Failure{RetryAfter: -1}, idempotency.ErrBadRequest)
-			b.fail(lease, idempotency.Failure{Terminal: true, Uncounted: true}, idempotency.ErrBadRequest)
+			b.fail(lease, idempotency.Failure{Terminal: true, Excused: true}, idempotency.ErrBadRequest)
+			b.fail(lease, idempotency.Failure{Terminal: true, Unrun: true}, idempotency.ErrBadRequest)
+			b.fail(lease, idempotency.Failure{Excused: true, Unrun: true}, idempotency.ErrBadRequest)
 			b.extend(idempotency.Lease{Key: b.key}, long, idempotency.ErrBadRequest)
 		})
 	}},

@@ -57,6 +57,17 @@ var operations = func() []scenario {
 			b.release(nil)
 			b.lost(map[string]idempotency.Lease{"the former lease": lease})
 		}},
+		{"releasing forgets what was counted", func(b *bench) {
+			b.fail(b.granted(b.requestFor(short), 1), idempotency.Failure{Excused: true}, nil)
+			b.granted(b.requestFor(short), 2)
+			b.pass(short)
+			b.granted(b.request(), 3)
+			b.counted(b.release(nil), 3, 1, 1)
+			b.counted(b.inspect(idempotency.Retryable), 0, 0, 0)
+			if c := b.claim(b.request()); c.Attempts != 1 || c.Vanished != 0 || c.Excused != 0 {
+				b.Fatalf("claim: %+v", c)
+			}
+		}},
 		{"releasing keeps the payload", func(b *bench) {
 			b.granted(b.request(), 1)
 			b.release(nil)

@@ -19,6 +19,8 @@ type belief struct {
 	owner       string
 	fence       int64 // the greatest ever, also of a forgotten record
 	attempts    int
+	vanished    int
+	excused     int
 	result      string
 	reason      string
 	lease       span // end of the lease
@@ -153,6 +155,9 @@ func granted(b belief, c call, when span) []belief {
 	if a.Lease.Fence <= b.fence || a.Attempts != b.attempts+1 || a.Reason != b.reason {
 		return nil
 	}
+	if b.state == idempotency.Processing {
+		b.vanished++
+	}
 	b.fence, b.attempts, b.owner = a.Lease.Fence, a.Attempts, c.request.Owner
 	return again(b, c, when)
 }
@@ -161,7 +166,8 @@ func granted(b belief, c call, when span) []belief {
 func again(b belief, c call, when span) []belief {
 	a := c.answer.claim
 	want := idempotency.Lease{Key: c.key, Owner: b.owner, Fence: b.fence}
-	if a.Outcome != idempotency.Claimed || a.Lease != want || a.Attempts != b.attempts {
+	if a.Outcome != idempotency.Claimed || a.Lease != want || a.Attempts != b.attempts ||
+		a.Vanished != b.vanished || a.Excused != b.excused {
 		return nil
 	}
 	if c.request.Fingerprint != "" {
@@ -206,8 +212,11 @@ func (o oracle) settle(b belief, c call, when span) []belief {
 		if !c.failure.Terminal {
 			b.state, b.due = idempotency.Retryable, when.plus(c.failure.RetryAfter)
 		}
-		if c.failure.Uncounted {
+		switch {
+		case c.failure.Unrun:
 			b.attempts--
+		case c.failure.Excused:
+			b.excused++
 		}
 	}
 	b.lease = span{}
@@ -222,7 +231,7 @@ func (o oracle) release(b belief, c call, when span) []belief {
 		return nil
 	}
 	if b.state != idempotency.Absent {
-		b.state, b.owner, b.attempts = idempotency.Retryable, "", 0
+		b.state, b.owner, b.attempts, b.vanished, b.excused = idempotency.Retryable, "", 0, 0, 0
 		b.lease, b.due, b.changed = span{}, when, when
 	}
 	return []belief{b}
@@ -255,7 +264,7 @@ func (b belief) shownAs(r idempotency.Record) bool {
 		return b.state == r.State
 	}
 	return r.State == b.state && r.Fingerprint == b.fingerprint && r.Owner == b.owner &&
-		r.Fence == b.fence && r.Attempts == b.attempts && string(r.Result) == b.result &&
+		r.Fence == b.fence && r.Attempts == b.attempts && r.Vanished == b.vanished && r.Excused == b.excused && string(r.Result) == b.result &&
 		(r.Reason == b.reason || b.state == idempotency.Completed) // whether it is kept then is left open
 }
 

@@ -145,6 +145,15 @@ func (b *bench) expect(what string, err, want error) {
 	}
 }
 
+// counted checks what a record counts.
+func (b *bench) counted(r idempotency.Record, attempts, vanished, excused int) {
+	b.Helper()
+	if r.Attempts != attempts || r.Vanished != vanished || r.Excused != excused {
+		b.Fatalf("%d attempts, %d vanished, %d excused; want %d, %d, %d",
+			r.Attempts, r.Vanished, r.Excused, attempts, vanished, excused)
+	}
+}
+
 func (b *bench) extend(l idempotency.Lease, d time.Duration, want error) {
 	b.Helper()
 	b.expect("extend", b.store.Extend(b.ctx, l, d), want)
@@ -226,6 +235,6 @@ func (b *bench) unchanged(f func()) {
 
 func same(a, b idempotency.Record) bool {
 	return a.Key == b.Key && a.State == b.State && a.Fingerprint == b.Fingerprint && a.Owner == b.Owner &&
-		a.Fence == b.Fence && a.Attempts == b.Attempts && a.LeaseUntil.Equal(b.LeaseUntil) && a.RetryAt.Equal(b.RetryAt) &&
+		a.Fence == b.Fence && a.Attempts == b.Attempts && a.Vanished == b.Vanished && a.Excused == b.Excused && a.LeaseUntil.Equal(b.LeaseUntil) && a.RetryAt.Equal(b.RetryAt) &&
 		bytes.Equal(a.Result, b.Result) && a.Reason == b.Reason && a.UpdatedAt.Equal(b.UpdatedAt) && a.ExpiresAt.Equal(b.ExpiresAt)
 }

@@ -188,16 +188,28 @@ var failures = []scenario{
 			b.Fatalf("record %+v", r)
 		}
 	}},
-	{"uncounted", func(b *bench) {
+	{"unrun", func(b *bench) {
 		b.fail(b.granted(b.request(), 1), idempotency.Failure{}, nil)
 		lease := b.granted(b.request(), 2)
-		f := idempotency.Failure{Uncounted: true}
+		f := idempotency.Failure{Unrun: true}
 		b.fail(lease, f, nil)
 		b.unchanged(func() { b.fail(lease, f, nil) })
-		if r := b.inspect(idempotency.Retryable); r.Attempts != 1 {
-			b.Fatalf("%d attempts", r.Attempts)
-		}
+		b.counted(b.inspect(idempotency.Retryable), 1, 0, 0)
 		b.granted(b.request(), 2)
+	}},
+	{"excused", func(b *bench) {
+		b.fail(b.granted(b.request(), 1), idempotency.Failure{}, nil)
+		lease := b.granted(b.request(), 2)
+		f := idempotency.Failure{Excused: true}
+		b.fail(lease, f, nil)
+		b.unchanged(func() { b.fail(lease, f, nil) })
+		b.counted(b.inspect(idempotency.Retryable), 2, 0, 1)
+		c := b.claim(b.request())
+		if c.Outcome != idempotency.Claimed || c.Attempts != 3 || c.Vanished != 0 || c.Excused != 1 {
+			b.Fatalf("claim: %+v", c)
+		}
+		b.fail(c.Lease, f, nil)
+		b.counted(b.inspect(idempotency.Retryable), 3, 0, 2)
 	}},
 	{"lease that ran out", func(b *bench) {
 		lease := b.granted(b.requestFor(short), 1)

@@ -7,6 +7,9 @@
 //	   │                  └────────────────┤
 //	   └─────────────── it passes ─────────┘
 //
+// Failures count by what the calls are about: one key, say, that cannot be asked
+// for does not open the breaker, however often it is asked for.
+//
 // A probe that was cancelled makes way for the next call. A call that began while
 // the breaker was closed, and ends while it is not, changes nothing.
 package circuit
@@ -23,49 +26,50 @@ const (
 	HalfOpen State = "half-open"
 )
 
-// Breaker begins closed. Each call that starts is told of by a C of its own. It
-// is not safe for concurrent use.
-type Breaker[C comparable] struct {
+// Breaker begins closed. Each call that starts is told of by a C of its own, and
+// is about a subject S. It is not safe for concurrent use.
+type Breaker[C, S comparable] struct {
 	failures int
 	wait     func(n int) time.Duration
 
 	state  State
-	failed int // calls in a row, while closed
-	opened int // times in a row
+	failed map[S]struct{} // the subjects of calls that failed in a row, while closed
+	opened int            // times in a row
 	until  time.Time
 	prober *C
 }
 
-// New returns a breaker that so many failures in a row open. The nth time in a
-// row it stays open for wait(n).
-func New[C comparable](failures int, wait func(n int) time.Duration) *Breaker[C] {
-	return &Breaker[C]{failures: failures, wait: wait, state: Closed}
+// New returns a breaker that failures about so many subjects in a row open. The
+// nth time in a row it stays open for wait(n).
+func New[C, S comparable](failures int, wait func(n int) time.Duration) *Breaker[C, S] {
+	return &Breaker[C, S]{failures: failures, wait: wait, state: Closed, failed: map[S]struct{}{}}
 }
 
 // State returns the state. An open breaker is half-open when its probe starts.
-func (b *Breaker[C]) State() State { return b.state }
+func (b *Breaker[C, S]) State() State { return b.state }
 
 // Allows tells whether a call may start now.
-func (b *Breaker[C]) Allows(now time.Time) bool {
+func (b *Breaker[C, S]) Allows(now time.Time) bool {
 	return b.state == Closed || b.prober == nil && !now.Before(b.until)
 }
 
 // Starts is told of each call that starts.
-func (b *Breaker[C]) Starts(c C) {
+func (b *Breaker[C, S]) Starts(c C) {
 	if b.state != Closed {
 		b.state, b.prober = HalfOpen, &c
 	}
 }
 
-func (b *Breaker[C]) probes(c C) bool { return b.prober != nil && *b.prober == c }
+func (b *Breaker[C, S]) probes(c C) bool { return b.prober != nil && *b.prober == c }
 
 // Fails is told that a call was not answered. It tells whether that opens the
 // breaker after it was closed, and how long it stays open; 0 if the call changes
 // nothing.
-func (b *Breaker[C]) Fails(c C, now time.Time) (opens bool, wait time.Duration) {
+func (b *Breaker[C, S]) Fails(c C, about S, now time.Time) (opens bool, wait time.Duration) {
 	switch {
 	case b.state == Closed:
-		if b.failed++; b.failed < b.failures {
+		b.failed[about] = struct{}{}
+		if len(b.failed) < b.failures {
 			return false, 0
 		}
 		opens = true
@@ -79,7 +83,7 @@ func (b *Breaker[C]) Fails(c C, now time.Time) (opens bool, wait time.Duration) 
 }
 
 // Cancelled is told that a call was ended by its caller.
-func (b *Breaker[C]) Cancelled(c C) {
+func (b *Breaker[C, S]) Cancelled(c C) {
 	if b.probes(c) {
 		b.prober = nil
 	}
@@ -87,10 +91,11 @@ func (b *Breaker[C]) Cancelled(c C) {
 
 // Passes is told that a call was answered. It tells whether that closes the
 // breaker.
-func (b *Breaker[C]) Passes(c C) (closes bool) {
+func (b *Breaker[C, S]) Passes(c C) (closes bool) {
 	closes = b.probes(c)
 	if closes || b.state == Closed {
-		b.state, b.prober, b.failed, b.opened = Closed, nil, 0, 0
+		b.state, b.prober, b.opened = Closed, nil, 0
+		clear(b.failed)
 	}
 	return closes
 }

@@ -12,13 +12,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOneCallProbes(t *testing.T) {
-	b := circuit.New[string](1, func(n int) time.Duration { return time.Duration(n) * time.Second })
+	b := circuit.New[string, string](1, func(n int) time.Duration { return time.Duration(n) * time.Second })
 	now := time.Unix(0, 0)
-	opens, wait := b.Fails("one", now)
+	opens, wait := b.Fails("one", "one", now)
 	if !opens || wait != time.Second {
 		t.Fatalf("the first failure: opens %v, wait %v", opens, wait)
 	}
-	if opens, again := b.Fails("two", now); opens || again != 0 {
+	if opens, again := b.Fails("two", "two", now); opens || again != 0 {
 		t.Error("a call that started before opens it again")
 	}
 	if b.Passes("two"); b.State() != circuit.Open || b.Allows(now) {
@@ -35,7 +35,7 @@ func TestOneCallProbes(t *testing.T) {
 	if b.Passes("two") {
 		t.Error("a call that does not probe closes it")
 	}
-	if opens, wait = b.Fails("one", now); opens || wait != 2*time.Second {
+	if opens, wait = b.Fails("one", "one", now); opens || wait != 2*time.Second {
 		t.Errorf("the probe's failure: opens %v, wait %v; want a longer wait", opens, wait)
 	}
 	now = now.Add(wait)
@@ -52,17 +52,17 @@ func TestOneCallProbes(t *testing.T) {
 	if !b.Passes("three") || b.State() != circuit.Closed || !b.Allows(now) {
 		t.Error("the probe's success does not close it")
 	}
-	if _, wait := b.Fails("four", now); wait != time.Second {
+	if _, wait := b.Fails("four", "four", now); wait != time.Second {
 		t.Errorf("after it was closed it waits %s", wait)
 	}
 }
 
 func TestFailuresInARowOpenIt(t *testing.T) {
-	b := circuit.New[int](3, func(int) time.Duration { return time.Second })
+	b := circuit.New[int, int](3, func(int) time.Duration { return time.Second })
 	now := time.Unix(0, 0)
 	for n, fails := range []bool{true, true, false, true, true} {
 		if fails {
-			b.Fails(n, now)
+			b.Fails(n, n, now)
 		} else {
 			b.Passes(n)
 		}
@@ -70,7 +70,20 @@ func TestFailuresInARowOpenIt(t *testing.T) {
 			t.Fatalf("%s after call %d", b.State(), n)
 		}
 	}
-	if opens, _ := b.Fails(5, now); !opens {
+	if opens, _ := b.Fails(5, 5, now); !opens {
 		t.Error("three failures in a row do not open it")
+	}
+}
+
+func TestOneSubjectDoesNotOpenIt(t *testing.T) {
+	b := circuit.New[int, string](2, func(int) time.Duration { return time.Second })
+	now := time.Unix(0, 0)
+	for n := range 100 {
+		if opens, _ := b.Fails(n, "one", now); opens || !b.Allows(now) {
+			t.Fatalf("open after %d failures about one subject", n+1)
+		}
+	}
+	if opens, _ := b.Fails(100, "two", now); !opens {
+		t.Error("failures about two subjects do not open it")
 	}
 }

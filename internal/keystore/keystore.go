@@ -65,6 +65,18 @@ type opened struct {
 
 func (o opened) Close() { o.close() }
 
+// Sweeper is a Store that does not remove by itself what it forgets.
+type Sweeper interface {
+	// Sweep removes it, and returns how much.
+	Sweep(ctx context.Context, batch int) (int, error)
+}
+
+// sweepable is a store that is one.
+type sweepable struct {
+	opened
+	Sweeper
+}
+
 func openRedis(from, prefix string) (Store, error) {
 	goredis.SetLogger(silent{})
 	client, err := redisClient(from)
@@ -136,7 +148,7 @@ func openPostgres(ctx context.Context, from, table string) (Store, error) {
 		pool.Close()
 		return nil, failure.Configf("correct the option", "open the PostgreSQL store: %w", err)
 	}
-	return opened{store, store, pool.Close}, nil
+	return sweepable{opened{store, store, pool.Close}, store}, nil
 }
 
 // DefaultTable is the table in DynamoDB unless another one is named.
@@ -163,6 +175,9 @@ func openDynamoDB(ctx context.Context, from, table string) (Store, error) {
 			o.BaseEndpoint = aws.String(endpoint)
 		}
 	})
-	store := dynamodb.New(client, table, dynamodb.Options{})
+	store, err := dynamodb.New(client, table, dynamodb.Options{})
+	if err != nil {
+		return nil, failure.Configf("correct the option", "open the DynamoDB store: %w", err)
+	}
 	return opened{store, store, func() {}}, nil
 }

@@ -39,7 +39,9 @@ type verb struct {
 // exit code.
 type action func(context.Context, *program) error
 
-func verbs() []verb { return []verb{inspectVerb(), releaseVerb(), purgeVerb(), versionVerb()} }
+func verbs() []verb {
+	return []verb{inspectVerb(), releaseVerb(), purgeVerb(), sweepVerb(), versionVerb()}
+}
 
 func verbNames() []string {
 	var names []string

@@ -64,9 +64,9 @@ func TestVersion(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	for _, tt := range []struct{ args, stderr string }{
-		{"", "no verb given; the verbs are inspect, release, purge, version\nremedy: run cdc-outbox-idempotency --help"},
+		{"", "no verb given; the verbs are inspect, release, purge, sweep, version\nremedy: run cdc-outbox-idempotency --help"},
 		{"forget", `unknown verb "forget"; the verbs are inspect, `},
-		{"inspct", `unknown verb "inspct"; the verbs are inspect, release, purge, version` + "\nremedy: did you mean cdc-outbox-idempotency inspect?"},
+		{"inspct", `unknown verb "inspct"; the verbs are inspect, release, purge, sweep, version` + "\nremedy: did you mean cdc-outbox-idempotency inspect?"},
 		{"redis://u:xyzzy@h", "unknown verb; "},
 		{"inspect redis://u:xyzzy@h", "inspect takes no arguments, only flags; got 1"},
 		{"inspect --stoer redis://u:xyzzy@h", `inspect has no flag "--stoer"` + "\nremedy: did you mean --store?"},

@@ -23,7 +23,16 @@ func (r keyReport) fields() [][2]string {
 	if r.State == idempotency.Absent {
 		return all
 	}
-	all = append(all, [2]string{"attempts", fmt.Sprint(r.Attempts)}, [2]string{"fence", fmt.Sprint(r.Fence)})
+	all = append(all, [2]string{"attempts", fmt.Sprint(r.Attempts)})
+	for _, part := range []struct {
+		name string
+		n    int
+	}{{"vanished", r.Vanished}, {"excused", r.Excused}} {
+		if part.n > 0 {
+			all = append(all, [2]string{part.name, fmt.Sprint(part.n)})
+		}
+	}
+	all = append(all, [2]string{"fence", fmt.Sprint(r.Fence)})
 	for _, field := range [][2]string{
 		{"owner", r.Owner},
 		{"lease_until", timeShown(r.LeaseUntil)},
@@ -66,7 +75,7 @@ func (r keyReport) MarshalJSON() ([]byte, error) {
 		fields[field[0]] = field[1]
 	}
 	if r.State != idempotency.Absent {
-		fields["attempts"], fields["fence"] = r.Attempts, r.Fence
+		fields["attempts"], fields["vanished"], fields["excused"], fields["fence"] = r.Attempts, r.Vanished, r.Excused, r.Fence
 	}
 	return json.Marshal(fields)
 }

@@ -37,6 +37,17 @@ func declareKey(flags *flag.FlagSet) *keyFlags {
 	}
 }
 
+// openStore opens the store that the flag, or the environment, names.
+func openStore(ctx context.Context, p *program, from, name string) (keystore.Store, error) {
+	if from == "" {
+		from = p.getenv(storeEnv)
+	}
+	if from == "" {
+		return nil, failure.Configf("add --store URL, or export "+storeEnv, "no store given")
+	}
+	return keystore.Open(ctx, from, name)
+}
+
 // open opens the store, after the key was found to be possible.
 func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.Store, idempotency.Key, error) {
 	key := idempotency.Key{Scope: *k.scope, ID: *k.id}
@@ -46,14 +57,7 @@ func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.
 	if key.ID == "" && needID {
 		return nil, key, failure.Configf("add --id, the message's header id", "no message given")
 	}
-	from := *k.store
-	if from == "" {
-		from = p.getenv(storeEnv)
-	}
-	if from == "" {
-		return nil, key, failure.Configf("add --store URL, or export "+storeEnv, "no store given")
-	}
-	store, err := keystore.Open(ctx, from, *k.name)
+	store, err := openStore(ctx, p, *k.store, *k.name)
 	return store, key, err
 }
 

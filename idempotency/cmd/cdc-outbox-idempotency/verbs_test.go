@@ -134,6 +134,30 @@ func operate(t *testing.T, url, table string) {
 	want("inspect --id o-1", 0, "absent")
 }
 
+func TestSweep(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	ddl, err := postgres.DDL("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, url, ddl+`;
+		INSERT INTO idempotency_keys (scope, id, state, fingerprint, owner, fence, attempts, reason, updated_at, expires_at)
+		SELECT 's', i::text, 'completed', '', '', i, 1, '', now(), now() + CASE WHEN i <= 3 THEN interval '-1 s' ELSE '1 h' END
+		FROM generate_series(1, 5) AS i`)
+	run := func(args string) outcome {
+		return execute(t.Context(), []string{storeEnv + "=" + url}, strings.Fields(args)...)
+	}
+	if got := run("sweep --batch 2"); got.code != 0 || got.stdout != "removed 3 messages\n" {
+		t.Errorf("%+v", got)
+	}
+	if got := run("sweep --json"); got.code != 0 || !strings.Contains(got.stdout, `"swept": 0`) {
+		t.Errorf("%+v", got)
+	}
+	if got := run("sweep --name missing"); got.code != 2 || !strings.Contains(got.stderr, "make the table by DDL") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestVerbsRefuseWhatCannotWork(t *testing.T) {
 	for _, tt := range []struct{ args, stderr string }{
 		{"inspect --scope s --id 1", "no store given\nremedy: add --store URL, or export CDC_OUTBOX_IDEMPOTENCY_STORE"},
@@ -145,6 +169,9 @@ func TestVerbsRefuseWhatCannotWork(t *testing.T) {
 		{"inspect --scope s --id 1 --store postgres://u:xyzzy@h:port", "not one of PostgreSQL"},
 		{"inspect --scope a/b --id 1 --store redis://127.0.0.1:1", "correct --scope and --id"},
 		{"purge --scope s --state complete --yes", `unknown state "complete"` + "\nremedy: did you mean completed?"},
+		{"sweep --store redis://127.0.0.1:1", "removes by itself"},
+		{"sweep", "no store given"},
+		{"sweep --batch -1", "negative"},
 		{"purge --scope s --older -1h --yes --store redis://127.0.0.1:1", "negative"},
 	} {
 		got := execute(t.Context(), nil, strings.Fields(tt.args)...)

@@ -1,10 +1,23 @@
 -- ARGV: owner, fingerprint, lease, retention.
--- Returns the outcome, and then: claimed fence attempts reason | duplicate
--- attempts result | given_up attempts reason | not_due, in_progress attempts
--- reason wait | mismatch.
+-- Returns the outcome, and then: claimed fence attempts reason vanished excused |
+-- duplicate attempts result | given_up attempts reason | not_due, in_progress
+-- attempts reason wait | mismatch.
 
 local owner, fingerprint = ARGV[1], ARGV[2]
 local lease, retention = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local known = redis.call('HMGET', key, 'state', 'fence')
+if not known[1] and not known[2] then -- as for most keys: the quick way to what follows
+  local moment, expires_at = int(now), now + retention
+  local set = {
+    'state', 'processing', 'owner', owner, 'fence', moment, 'attempts', '1', 'lease_until', int(now + lease),
+    'updated_at', moment, 'expires_at', int(expires_at),
+  }
+  if fingerprint ~= '' then set[15], set[16] = 'fingerprint', fingerprint end
+  redis.call('HSET', key, unpack(set))
+  redis.call('PEXPIREAT', key, int(math.ceil(expires_at / 1000)))
+  return {'claimed', moment, '1', '', '0', '0'}
+end
 
 local function version(f) return string.match(f, '^(.-):') or f end
 
@@ -26,6 +39,7 @@ elseif r.state == 'processing' and r.owner == owner then
 elseif r.state == 'processing' and now < tonumber(r.lease_until) then
   return {'in_progress', int(attempts), reason, int(tonumber(r.lease_until) - now)}
 else
+  if r.state == 'processing' then r.vanished = int(tonumber(r.vanished or '0') + 1) end
   attempts = attempts + 1
   r.fence = int(math.max(tonumber(r.fence or '0') + 1, now))
 end
@@ -35,5 +49,6 @@ change({
   fingerprint = fingerprint ~= '' and fingerprint or r.fingerprint,
   lease_until = now + lease, retry_at = false, result = false, reason = reason,
   updated_at = now, expires_at = now + retention,
+  vanished = r.vanished, excused = r.excused,
 })
-return {'claimed', r.fence, int(attempts), reason}
+return {'claimed', r.fence, int(attempts), reason, r.vanished, r.excused}

@@ -1,5 +1,5 @@
 -- ARGV: owner, fence, retention, the next state, the attempts to take back,
--- retry after, reason. Returns whether the lease was held.
+-- those to excuse, retry after, reason. Returns whether the lease was held.
 
 local r = load()
 local state = ARGV[4]
@@ -8,7 +8,8 @@ if r.state == state then return 1 end -- repeated
 if r.state ~= 'processing' then return 0 end
 change({
   state = state, attempts = tonumber(r.attempts) - tonumber(ARGV[5]),
-  lease_until = false, retry_at = state == 'retryable' and now + tonumber(ARGV[6]),
-  reason = ARGV[7], updated_at = now, expires_at = now + tonumber(ARGV[3]),
+  excused = ARGV[6] ~= '0' and tonumber(r.excused or '0') + tonumber(ARGV[6]) or r.excused,
+  lease_until = false, retry_at = state == 'retryable' and now + tonumber(ARGV[7]),
+  reason = ARGV[8], updated_at = now, expires_at = now + tonumber(ARGV[3]),
 })
 return 1

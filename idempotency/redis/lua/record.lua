@@ -13,7 +13,7 @@ local function int(n) return string.format('%.0f', n) end
 
 local fields = {
   'state', 'fingerprint', 'owner', 'fence', 'attempts', 'lease_until',
-  'retry_at', 'result', 'reason', 'updated_at', 'expires_at',
+  'retry_at', 'result', 'reason', 'updated_at', 'expires_at', 'vanished', 'excused',
 }
 
 -- load returns the record, a missing field being false. Where there is none, or

@@ -1,0 +1,76 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+)
+
+// ErrScopeTaken ends Run: another group handles records under the same scope.
+// What it has handled would be skipped here, and the other way round.
+var ErrScopeTaken = errors.New("another consumer group uses the same scope")
+
+const (
+	// scopeID is the id of the message by which a group makes its scope known.
+	// The handler's result is the group's name.
+	scopeID              = "cdc-outbox/group"
+	defaultScopeInterval = time.Minute
+)
+
+// scopeWatch finds out whether the scope is this group's alone, and whether the
+// store still knows what it knew.
+type scopeWatch struct {
+	*session
+	known time.Time // when the store did, first; zero if it never did
+}
+
+// look asks the store once. Only ErrScopeTaken is an error; without an answer it
+// tells nothing.
+func (w *scopeWatch) look(ctx context.Context) (answered bool, err error) {
+	ran := false
+	m := idempotency.Message{Key: idempotency.Key{Scope: w.cfg.Guard.Scope, ID: scopeID}}
+	result, err := w.cfg.Guard.Runner.Run(ctx, m, func(context.Context) ([]byte, error) {
+		ran = true
+		return []byte(w.cfg.Group), nil
+	})
+	switch {
+	case err != nil || !result.Done():
+		return false, nil //nolint:nilerr // it is asked again; records tell of an outage
+	case len(result.Value) > 0 && string(result.Value) != w.cfg.Group:
+		return true, fmt.Errorf("%w: scope %q is that of group %q, not %q: give Guard.Scope another name; if the group was renamed, "+
+			"have the old name forgotten: cdc-outbox-idempotency purge --scope %s --id %s --yes",
+			ErrScopeTaken, w.cfg.Guard.Scope, result.Value, w.cfg.Group, w.cfg.Guard.Scope, scopeID)
+	}
+	if ran && !w.known.IsZero() && (w.cfg.Retention == 0 || time.Since(w.known) < w.cfg.Retention) {
+		w.cfg.Logger.Error("the idempotency store has forgotten a key before its retention was over: "+
+			"it was emptied, or failed over; messages that come again are handled again",
+			"scope", w.cfg.Guard.Scope, "remedy", "see what happened to the store, and its check; reset no offsets")
+	}
+	if ran || w.known.IsZero() {
+		w.known = time.Now()
+	}
+	return true, nil
+}
+
+// watch looks until ctx ends, and ends Run if the scope is taken.
+func (w *scopeWatch) watch(ctx context.Context, interval time.Duration, answered bool, fail context.CancelCauseFunc) {
+	waits := backoff.Series{Range: w.scheduler.waits}
+	for {
+		wait := interval
+		if !answered {
+			wait = waits.Next()
+		}
+		if backoff.Sleep(ctx, wait) != nil {
+			return
+		}
+		var err error
+		if answered, err = w.look(ctx); err != nil {
+			fail(err)
+			return
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+)
+
+// open is a Processor that fails open, and counts how often it did.
+type open struct {
+	*fixture
+	processor *idempotency.Processor
+	opened    int
+	messages  int
+}
+
+func inOpenBubble(t *testing.T, f func(o *open)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, fixture *fixture) {
+		o := &open{fixture: fixture}
+		o.options.OnUnavailable = idempotency.FailOpen
+		o.options.Observer.FailOpen = func(idempotency.Message, error) { o.opened++ }
+		p, err := idempotency.NewProcessor(o.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.processor = p
+		f(o)
+		wait(idempotency.DefaultLease) // for what goes on in the background
+	})
+}
+
+// next handles one more message, and returns how long that took.
+func (o *open) next(h idempotency.Handler) (idempotency.Result, time.Duration) {
+	o.Helper()
+	o.messages++
+	o.message.Key.ID = fmt.Sprint("message ", o.messages)
+	begun := time.Now()
+	r, _ := o.processor.Run(o.Context(), o.message, h)
+	return r, time.Since(begun)
+}
+
+// A store that is silent costs a message next to nothing after the first second,
+// and one that refuses nothing at all.
+func TestFailOpenDoesNotWaitForTheStore(t *testing.T) {
+	all := always(idempotency.OpClaim, idempotency.OpComplete, idempotency.OpFail, idempotency.OpExtend)
+	for name, test := range map[string]struct {
+		breaks      func(o *open)
+		first, then time.Duration
+	}{
+		"silent":   {func(o *open) { o.store.hang = all }, time.Second, 50 * time.Millisecond},
+		"refusing": {func(o *open) { o.store.fail(all, nil) }, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOpenBubble(t, func(o *open) {
+				// One is in hand when it begins.
+				r, took := o.next(func(context.Context) ([]byte, error) { test.breaks(o); return []byte("result"), nil })
+				if r.Disposition != idempotency.Handled || string(r.Value) != "result" || took > test.first {
+					t.Fatalf("%+v after %s", r, took)
+				}
+				left := test.first - took
+				for n := range 1000 {
+					r, took := o.next(succeed)
+					left -= took
+					if r.Disposition != idempotency.Handled || left < 0 && took > test.then {
+						t.Fatalf("message %d: %+v after %s", n, r, took)
+					}
+					wait(20 * time.Millisecond)
+				}
+				if o.opened != 1001 {
+					t.Errorf("%d of 1001 are reported", o.opened)
+				}
+				if n := o.store.count(idempotency.OpClaim); n > 20 { // in the background
+					t.Errorf("%d claims", n)
+				}
+			})
+		})
+	}
+}
+
+// What was claimed before the store fell silent is settled with one short call.
+func TestFailOpenEndsWhatItClaimed(t *testing.T) {
+	for name, test := range map[string]struct {
+		handler idempotency.Handler
+		want    idempotency.Disposition
+	}{
+		"success":     {succeed, idempotency.Handled},
+		"failure":     {failing, idempotency.Retry},
+		"dead letter": {func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) }, idempotency.DeadLettered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOpenBubble(t, func(o *open) {
+				var begun time.Time
+				r, _ := o.next(func(ctx context.Context) ([]byte, error) {
+					claimed := o.message
+					o.store.hang = always(idempotency.OpClaim, idempotency.OpComplete, idempotency.OpFail)
+					for range 3 {
+						o.next(succeed)
+					}
+					o.message = claimed
+					begun = time.Now()
+					return test.handler(ctx)
+				})
+				if took := time.Since(begun); took > 50*time.Millisecond {
+					t.Errorf("it took %s", took)
+				}
+				if r.Disposition != test.want || len(o.losses) > 0 {
+					t.Fatalf("%+v", r)
+				}
+				if r.Done() {
+					return
+				}
+				// The claim is still its own when the store is back.
+				o.store.hang = nil
+				wait(time.Minute)
+				o.next(succeed) // looks for the store
+				synctest.Wait()
+				o.message.Key.ID = "message 1"
+				r, err := o.processor.Run(idempotency.ContextWithPending(o.Context(), r.Pending), o.message, succeed)
+				if r.Disposition != idempotency.Handled || o.record().State != idempotency.Completed {
+					t.Errorf("%+v, %v, %+v", r, err, o.record())
+				}
+			})
+		})
+	}
+}
+
+func TestFailOpenFindsTheStoreAgain(t *testing.T) {
+	inOpenBubble(t, func(o *open) {
+		o.store.fail(always(idempotency.OpClaim), nil)
+		for range 10 {
+			o.next(succeed)
+		}
+		o.store.fail(nil, nil)
+		back, before := time.Now(), o.opened
+		for o.record().State != idempotency.Completed {
+			if _, took := o.next(succeed); took > 0 {
+				t.Fatalf("a message waited for %s", took)
+			}
+			synctest.Wait()
+			wait(time.Second)
+			if time.Since(back) > time.Minute {
+				t.Fatal("the store is not asked")
+			}
+		}
+		if o.opened == before {
+			t.Error("a message was claimed before the store was looked for")
+		}
+		before = o.opened
+		for range 100 {
+			if r, _ := o.next(succeed); r.Disposition != idempotency.Handled || o.record().State != idempotency.Completed {
+				t.Fatalf("%+v", r)
+			}
+		}
+		if o.opened != before {
+			t.Errorf("%d messages were not claimed", o.opened-before)
+		}
+	})
+}
+
+// A message whose dead letter cannot be written stays given up.
+func TestFailOpenWithoutDeadLetters(t *testing.T) {
+	inOpenBubble(t, func(o *open) {
+		o.store.fail(always(idempotency.OpClaim), nil)
+		for range 5 {
+			o.next(succeed)
+		}
+		keep := o.options.DeadLetter
+		o.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
+		p, err := idempotency.NewProcessor(o.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Run(o.Context(), o.message, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
+		if r.Disposition != idempotency.Retry || !errors.Is(err, errDown) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		o.options.DeadLetter = keep
+		if p, err = idempotency.NewProcessor(o.options); err != nil {
+			t.Fatal(err)
+		}
+		r, err = p.Run(idempotency.ContextWithPending(o.Context(), r.Pending), o.message, unreachable(t))
+		if r.Disposition != idempotency.DeadLettered || len(o.dead) != 1 || o.dead[0].Attempts != 1 {
+			t.Errorf("%+v, %v, %+v", r, err, o.dead)
+		}
+	})
+}

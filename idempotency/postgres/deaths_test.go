@@ -1,0 +1,149 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+)
+
+// die runs a Run whose process dies in the handler: its goroutine ends, and with
+// it what was to be settled.
+func die(run func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run()
+	}()
+	<-done
+}
+
+// A handler that takes its process down is counted apart, and given up in the
+// end.
+func TestE2ECrashLoop(t *testing.T) {
+	var letters []idempotency.DeadLetter
+	r := newRunner(t, postgres.TransactionalOptions{
+		Lease: time.Millisecond, MaxAttempts: 1, MaxVanished: 3,
+		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error { letters = append(letters, d); return nil },
+	})
+	crashes := 0
+	for len(letters) == 0 && crashes <= 3 {
+		die(func() {
+			r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
+				crashes++
+				_, _ = effect("a")(ctx)
+				runtime.Goexit()
+				return nil, nil
+			})
+		})
+	}
+	if crashes != 3 || len(letters) != 1 || letters[0].Attempts != 3 || !errors.Is(letters[0].Reason, idempotency.ErrExhausted) {
+		t.Errorf("%d crashes and dead letters %+v", crashes, letters)
+	}
+	r.wantEffects(t, "a", 0)
+}
+
+// A message whose process died is handled alone: not while another is.
+func TestWhatVanishedIsRunAlone(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{Lease: time.Millisecond})
+	die(func() {
+		_, _ = r.Run(t.Context(), message("a"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
+	})
+	var others atomic.Int64
+	running, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = r.Run(t.Context(), message("b"), func(context.Context) ([]byte, error) {
+			others.Add(1)
+			defer others.Add(-1)
+			close(running)
+			<-end
+			return nil, nil
+		})
+	}()
+	<-running
+	results := make(chan idempotency.Result, 1)
+	go func() {
+		results <- r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
+			if n := others.Load(); n != 0 {
+				t.Errorf("%d others run", n)
+			}
+			return effect("a")(ctx)
+		})
+	}()
+	await.Until(t, "the claim to be given back", func() bool {
+		record, err := r.Store().Inspect(t.Context(), message("a").Key)
+		return err == nil && record.State == idempotency.Retryable && record.Vanished == 1 && record.Attempts == 1
+	})
+	close(end)
+	<-ended
+	result := <-results
+	if result.Disposition != idempotency.Handled || result.Attempt != 2 {
+		t.Errorf("%+v", result)
+	}
+	r.wantEffects(t, "a", 1)
+}
+
+// What the handler says is not the message's fault is tried again beyond
+// MaxAttempts.
+func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{
+		MaxAttempts: 1, FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond,
+		DeadLetter: func(context.Context, idempotency.DeadLetter) error { t.Error("a dead letter"); return nil },
+	})
+	calls := 0
+	result := r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
+		if calls++; calls < 5 {
+			return nil, idempotency.NotItsFault(errors.New("the warehouse is closed"))
+		}
+		return effect("a")(ctx)
+	})
+	if result.Disposition != idempotency.Handled || result.Attempt != 5 {
+		t.Errorf("%+v", result)
+	}
+	r.wantEffects(t, "a", 1)
+}
+
+// A panic rolls back, and is a failed attempt.
+func TestAPanicIsAFailedAttempt(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{})
+	result, err := r.Run(t.Context(), message("a"), func(ctx context.Context) ([]byte, error) {
+		_, _ = effect("a")(ctx)
+		panic("no such order")
+	})
+	if result.Disposition != idempotency.Retry || result.Attempt != 1 || err == nil || !strings.Contains(err.Error(), "panic: no such order") {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	r.wantEffects(t, "a", 0)
+	record, err := r.Store().Inspect(t.Context(), message("a").Key)
+	if err != nil || record.State != idempotency.Retryable || record.Vanished != 0 || record.Attempts != 1 {
+		t.Errorf("%+v, %v", record, err)
+	}
+}
+
+// A handler that takes longer than it may has failed; its context says why.
+func TestHandlerTimeout(t *testing.T) {
+	r := newRunner(t, postgres.TransactionalOptions{HandlerTimeout: time.Millisecond})
+	result, err := r.Run(limited(t), message("a"), func(ctx context.Context) ([]byte, error) {
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrHandlerTimeout) {
+			t.Error(cause)
+		}
+		return effect("a")(ctx)
+	})
+	if result.Disposition != idempotency.Retry || !errors.Is(err, idempotency.ErrHandlerTimeout) {
+		t.Errorf("%+v, %v", result, err)
+	}
+	record, err := r.Store().Inspect(t.Context(), message("a").Key)
+	if err != nil || record.State != idempotency.Retryable || record.Excused != 0 || record.Attempts != 1 {
+		t.Errorf("%+v, %v", record, err)
+	}
+	r.wantEffects(t, "a", 0)
+}

@@ -1,0 +1,4 @@
+package redis
+
+// WatchEvictions is Maintain with an interval.
+var WatchEvictions = (*Store).watchEvictions

@@ -1,0 +1,18 @@
+// Package isnil finds what is missing where an interface is asked for.
+package isnil
+
+import "reflect"
+
+// Value tells whether v is nil, or an interface that holds a nil pointer, map,
+// slice, function or channel.
+func Value(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan, reflect.Interface:
+		return r.IsNil()
+	default:
+		return false
+	}
+}

@@ -1,0 +1,35 @@
+// Package recovered turns the panics of somebody else's code into errors.
+package recovered
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// Panic is the error of code that panicked.
+type Panic struct {
+	value any
+	stack []byte
+}
+
+// Error says what the code panicked with, in one line.
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// Unwrap returns the value, if it is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
+
+// Stack returns the stack of the goroutine that panicked.
+func (p *Panic) Stack() []byte { return p.stack }
+
+// Call returns f's error, or a *Panic if f panics.
+func Call(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &Panic{value: value, stack: debug.Stack()}
+		}
+	}()
+	return f()
+}
