@@ -74,6 +74,8 @@ func (p *pacedReader) pause() pause {
 	switch {
 	case p.encrypted || p.lastRead == 0:
 		return none
+	case p.gather > 0 && p.between() && p.lastWait >= 2*p.gather:
+		return none // nothing is likely to come soon
 	case p.gather > 0 && p.between() && p.trickles():
 		return resting
 	case p.lastRead < smallRead:
@@ -85,11 +87,10 @@ func (p *pacedReader) pause() pause {
 // between reports whether all that was read are whole transactions.
 func (p *pacedReader) between() bool { return !p.decoder.open && p.frames.r == p.frames.w }
 
-// trickles reports whether so little arrives, and so steadily, that a rest
-// pays: another read came shortly before the last, and at that rate the socket
-// does not fill.
+// trickles reports whether so little arrives that the socket does not fill
+// during a rest.
 func (p *pacedReader) trickles() bool {
-	return p.lastWait < 2*p.gather && int64(p.lastRead)*int64(p.gather) < restBytes*int64(p.lastWait)
+	return int64(p.lastRead)*int64(p.gather) < restBytes*int64(p.lastWait)
 }
 
 // rest waits for the time of Options.Gather, or until the stream's context ends.
