@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,11 +33,11 @@ type Cluster struct {
 }
 
 // StartCluster starts a cluster that ends with the test, one broker for each of
-// the addresses that their fronts advertise. Without Java the test is skipped.
+// the addresses that their fronts advertise. Where none runs, the test is skipped.
 func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 	t.Helper()
-	if _, err := exec.LookPath("java"); err != nil && !Real() {
-		t.Skip(errNoJava)
+	if !Real() && !apacheRuns() {
+		t.Skip(errNoApache)
 	}
 	o := options{settings: map[string]string{}}
 	for _, opt := range opts {
@@ -68,7 +67,7 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 	}
 	for n, a := range c.nodes {
 		a.settings = clusterSettings(n, a, c.Fronts[n], advertised[n], voters, &o)
-		testserver.Start(t, "Kafka", errNoJava, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
+		testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
 	}
 	testserver.Do(t, "start the cluster", c.awaitReady)
 	return c

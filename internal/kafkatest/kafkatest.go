@@ -52,11 +52,18 @@ type options struct {
 }
 
 // Apache makes the broker Apache Kafka whatever the environment says, for what
-// kfake proves nothing about. Without Java the test is skipped.
+// kfake proves nothing about. Where that does not run, the test is skipped.
 func Apache() Option { return func(o *options) { o.apache = true } }
 
-// errNoJava is why there is no Apache Kafka here.
-var errNoJava = errors.New("apache Kafka needs Java")
+// errNoApache is why there is no Apache Kafka here.
+var errNoApache = errors.New("apache Kafka needs Java, and Maven to be downloaded")
+
+// apacheRuns tells whether scripts/kafka.sh can run a broker.
+func apacheRuns() bool {
+	_, java := exec.LookPath("java")
+	_, maven := exec.LookPath("mvn")
+	return java == nil && maven == nil
+}
 
 // Setting sets a broker setting, such as message.max.bytes.
 func Setting(name, value string) Option {
@@ -94,7 +101,7 @@ func Start(t testing.TB, opts ...Option) *Broker {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	inner := testserver.Start(t, "Kafka", errNoJava, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
+	inner := testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
 	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner, replicas: 1}
 	testserver.Do(t, "start Kafka", b.awaitReady)
 	return b
@@ -110,8 +117,8 @@ func start(ctx context.Context, t testing.TB, o options) (broker, error) {
 	if container.Answers() {
 		return startContainer(ctx, o)
 	}
-	if _, err := exec.LookPath("java"); err != nil && !Real() {
-		return nil, errNoJava
+	if !Real() && !apacheRuns() {
+		return nil, errNoApache
 	}
 	return startReal(t, o)
 }
