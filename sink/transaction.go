@@ -23,6 +23,11 @@ const transactionTimeout = 10 * time.Second
 // the transaction in one way or the other.
 const endPatience = transactionTimeout + 2*time.Second
 
+// breath is the least time between two transactions. Brokers answer for a new one
+// only once the markers of the last are written, and ask about that every 20 ms;
+// who comes a few milliseconds later does not wait for them.
+const breath = 6 * time.Millisecond
+
 // claimPatience bounds a claim: what an earlier owner left open is aborted first.
 const claimPatience = 30 * time.Second
 
@@ -76,7 +81,8 @@ type Transactor interface {
 //  3. Nothing waits for an operator while a transaction is open: topics are
 //     resolved before it begins.
 type Transactions struct {
-	k *Kafka
+	k     *Kafka
+	ended time.Time // of the last transaction
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large.
 	limit int
@@ -241,6 +247,11 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 // write sends all records. It stops early at the first round of which brokers did
 // not take all, and returns what they did not take, by partition.
 func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, error) {
+	if wait := time.Until(x.ended.Add(breath)); wait > 0 {
+		if err := backoff.Sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
 	if err := x.k.client.BeginTransaction(); err != nil {
 		return nil, unsettled(fmt.Errorf("begin a transaction: %w", err))
 	}
@@ -304,6 +315,7 @@ func (x *Transactions) abort(ctx context.Context) error {
 func (x *Transactions) end(ctx context.Context, how kgo.TransactionEndTry) error {
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
+	defer func() { x.ended = time.Now() }()
 	return x.k.client.EndTransaction(ctx, how)
 }
 
