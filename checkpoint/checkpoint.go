@@ -54,6 +54,9 @@ type Checkpoint struct {
 	// Landmark is the last transaction with an event of ours that ends at or
 	// before LSN. A replay must show it again; see Replay.
 	Landmark Landmark `json:"-"` // see document
+	// Cut is a transaction that ends behind LSN and of which some events are
+	// acked already; zero: none. Only exactly-once delivery leaves one.
+	Cut Cut `json:"-"` // see document
 	// Skip is a transaction whose events an operator ordered to pass over;
 	// zero: none. It is forgotten once LSN has passed it.
 	Skip Landmark `json:"-"` // see document
@@ -73,7 +76,13 @@ type Checkpoint struct {
 
 // Replaces reports whether c counts, and not old, where both are stored.
 func (c *Checkpoint) Replaces(old *Checkpoint) bool {
-	return c.Epoch > old.Epoch || c.Epoch == old.Epoch && c.LSN >= old.LSN
+	switch {
+	case c.Epoch != old.Epoch:
+		return c.Epoch > old.Epoch
+	case c.LSN != old.LSN:
+		return c.LSN > old.LSN
+	}
+	return !old.Cut.beyond(c.Cut)
 }
 
 // Store keeps the checkpoint of one connector. Save is called from one

@@ -59,6 +59,13 @@ func (l *Locked) Progress() (pg.LSN, Landmark) {
 	return l.t.Position(), l.t.Landmark()
 }
 
+// After is Tracker.After.
+func (l *Locked) After(k Ticket, n int) (position pg.LSN, landmark Landmark, whole bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.t.After(k, n)
+}
+
 // InFlight is Tracker.InFlight.
 func (l *Locked) InFlight() int {
 	l.mu.Lock()

@@ -139,6 +139,23 @@ func (t *Tracker) Position() pg.LSN { return t.position }
 // Position, as given to Seal; zero if there was none since the start.
 func (t *Tracker) Landmark() Landmark { return t.landmark }
 
+// After is what Position and Landmark would be if everything before transaction
+// k were done, and n more records of k. whole reports whether k would be, too.
+func (t *Tracker) After(k Ticket, n int) (position pg.LSN, landmark Landmark, whole bool) {
+	position, landmark = t.position, t.landmark
+	sealed := t.next
+	if t.open {
+		sealed--
+	}
+	for j := t.first; j < sealed && j <= k && (j < k || t.at(j).unacked == n); j++ {
+		position, whole = t.at(j).end, j == k
+		if l := t.at(j).landmark; !l.IsZero() {
+			landmark = l
+		}
+	}
+	return position, landmark, whole
+}
+
 // InFlight is the number of records that were added and are not done.
 func (t *Tracker) InFlight() int { return t.inFlight }
 

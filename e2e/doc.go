@@ -9,6 +9,8 @@
 //
 //	CDC_OUTBOX_E2E_BINARY   the program to test, instead of building it
 //	CDC_OUTBOX_E2E_KILLS    how often TestE2EKilled kills it
+//	CDC_OUTBOX_CAMPAIGN     how often TestE2ECampaign disturbs what runs
+//	CDC_OUTBOX_CAMPAIGN_CONFIG   more of the connector's configuration there
 //	CDC_OUTBOX_SOAK=1       the outage test in full: 10 minutes, 1,000,000 rows
 //	CDC_OUTBOX_SOAK_OUTAGE, CDC_OUTBOX_SOAK_ROWS   the same in other sizes
 //	CDC_OUTBOX_MUTANTS=1    the tests of the tests: broken programs must fail

@@ -22,6 +22,10 @@ const (
 	seedEnv    = "CDC_OUTBOX_SEED"
 	soakEnv    = "CDC_OUTBOX_SOAK"
 	mutantsEnv = "CDC_OUTBOX_MUTANTS"
+	// campaignEnv is the number of disturbances, campaignConfigEnv more of the
+	// connector's configuration.
+	campaignEnv       = "CDC_OUTBOX_CAMPAIGN"
+	campaignConfigEnv = "CDC_OUTBOX_CAMPAIGN_CONFIG"
 )
 
 // binary is the path of the program under test.

@@ -54,6 +54,9 @@ type world struct {
 	polled  bool
 	ledger  *checker.Ledger
 	reader  *checker.Reader
+	all     *checker.Reader // reads what is not committed, too; only with exactlyOnce
+	endTxn  *endTxns        // only with exactlyOnce: all ways to brokers
+	cluster *kafkatest.Cluster
 	watcher *checker.Watcher
 	settle  func() // ends reader and watcher
 }
@@ -68,6 +71,10 @@ type options struct {
 	topicConfig map[string]string
 	direct      bool // no proxies
 	unread      bool // nobody reads or watches: what arrives is too much
+	// exactlyOnce: delivery is that, into Apache Kafka, and only what is committed
+	// is read.
+	exactlyOnce bool
+	brokers     int // with exactlyOnce: so many, if more than one
 }
 
 // worlds numbers the slots, which all databases of a server share.
@@ -100,7 +107,7 @@ func newWorld(t testing.TB, o options) *world {
 	)
 	w.setUpMessages()
 	if !o.unread {
-		w.watch()
+		w.watch(o)
 	}
 	return w
 }
@@ -114,8 +121,30 @@ func (w *world) startBroker(o options) {
 	if !o.direct {
 		opts = append(opts, kafkatest.Advertised(front))
 	}
-	w.broker = kafkatest.Start(w.t, opts...)
-	w.kafka = listen(w.t, front, w.broker.Brokers[0])
+	if o.exactlyOnce {
+		opts = append(opts, kafkatest.Apache())
+	}
+	switch {
+	case o.brokers > 1:
+		fronts := []string{front}
+		for range o.brokers - 1 {
+			fronts = append(fronts, fmt.Sprintf("127.0.0.1:%d", must.Get(freeport.Take())(w.t)))
+		}
+		w.cluster = kafkatest.StartCluster(w.t, fronts)
+		w.broker = w.cluster.Broker
+		w.endTxn = watchEndTxns(w.t)
+		for n, front := range fronts {
+			w.endTxn.listen(front, w.cluster.Fronts[n])
+		}
+	case o.exactlyOnce:
+		w.broker = kafkatest.Start(w.t, opts...)
+		w.kafka = listen(w.t, "127.0.0.1:0", w.broker.Brokers[0])
+		w.endTxn = watchEndTxns(w.t)
+		w.endTxn.listen(front, w.kafka.Addr())
+	default:
+		w.broker = kafkatest.Start(w.t, opts...)
+		w.kafka = listen(w.t, front, w.broker.Brokers[0])
+	}
 	for _, aggregate := range aggregates {
 		w.broker.CreateTopic(w.t, topicOf(aggregate), partitions, o.topicConfig)
 	}
@@ -143,9 +172,12 @@ func (w *world) proxied() string { return strings.Replace(w.url, w.address(), w.
 func (w *world) writeConfig(o options) {
 	w.t.Helper()
 	database, broker := w.url, w.broker.Brokers[0]
-	if !o.direct {
-		database = w.proxied()
-		broker = w.kafka.Addr()
+	switch {
+	case o.exactlyOnce:
+		o.kafka = "delivery: exactly_once\n    " + o.kafka
+		database, broker = w.proxied(), w.endTxn.addresses()
+	case !o.direct:
+		database, broker = w.proxied(), w.kafka.Addr()
 	}
 	text := fmt.Sprintf(`source:
   url: %s
@@ -180,13 +212,21 @@ func closeConn(conn *pgx.Conn) {
 }
 
 // watch starts those who read the topics and look at the slot.
-func (w *world) watch() {
+func (w *world) watch(o options) {
 	topics := w.topics()
-	w.reader = checker.NewReader(w.broker.Client(w.t,
-		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { w.reader.Run(ctx) })
+	read := func(level kgo.IsolationLevel) *checker.Reader {
+		r := checker.NewReader(w.broker.Client(w.t, kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond),
+			kgo.FetchIsolationLevel(level), kgo.KeepControlRecords()))
+		running.Go(func() { r.Run(ctx) })
+		return r
+	}
+	if o.exactlyOnce {
+		w.reader, w.all = read(kgo.ReadCommitted()), read(kgo.ReadUncommitted())
+	} else {
+		w.reader = read(kgo.ReadUncommitted())
+	}
 	if !w.polled { // or there is no slot to look at
 		w.watcher = &checker.Watcher{URL: w.url, Slot: w.slot, Kafka: w.admin, Topics: topics, Interval: sampling}
 		running.Go(func() { w.watcher.Run(ctx) })

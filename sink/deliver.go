@@ -15,6 +15,10 @@ type placed struct {
 	*transform.Event
 	// wanted is the partition that the event asked for.
 	wanted int32
+
+	// In a transaction:
+	entry  int  // its index
+	letter bool // a dead letter
 }
 
 // Deliver implements Sink. It works in rounds: as many events from the front as
@@ -135,7 +139,7 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 		return nil, errRoundFull
 	}
 	rec.Partition = partition
-	k.round = append(k.round, placed{ev, wanted})
+	k.round = append(k.round, placed{Event: ev, wanted: wanted})
 	return t, nil
 }
 

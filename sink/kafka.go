@@ -25,6 +25,8 @@ type Kafka struct {
 	log        *zap.Logger
 	observer   Observer
 
+	transactions TransactionObserver // of Transactions
+
 	client      *kgo.Client
 	clientOpts  []kgo.Opt
 	barrier     *writeBarrier
@@ -69,7 +71,10 @@ func WithDeadLetterTopic(topic string) Option { return func(k *Kafka) { k.deadLe
 // NewKafka returns a sink for the cluster that cfg describes; cfg must have
 // passed validation. It reads certificate files but opens no connection: a
 // cluster that cannot be reached shows in Deliver.
-func NewKafka(cfg Options, opts ...Option) (*Kafka, error) {
+func NewKafka(cfg Options, opts ...Option) (*Kafka, error) { return newProducer(cfg, opts) }
+
+// newProducer is NewKafka with more options of the client.
+func newProducer(cfg Options, opts []Option, more ...kgo.Opt) (*Kafka, error) {
 	k := &Kafka{
 		cfg:        cfg,
 		log:        zap.NewNop(),
@@ -79,6 +84,7 @@ func NewKafka(cfg Options, opts ...Option) (*Kafka, error) {
 		waiting:    make(map[string]bool),
 		failed:     make(map[*kgo.Record]error),
 
+		transactions: unobserved{},
 		refusedWaits: backoff.Series{Range: waits},
 	}
 	for _, opt := range opts {
@@ -94,6 +100,7 @@ func NewKafka(cfg Options, opts ...Option) (*Kafka, error) {
 	if k.clientOpts, err = k.producerOpts(); err != nil {
 		return nil, err
 	}
+	k.clientOpts = append(k.clientOpts, more...)
 	if k.client, err = kgo.NewClient(k.clientOpts...); err != nil {
 		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
 	}

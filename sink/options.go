@@ -15,7 +15,7 @@ import (
 // Options are those of the Kafka sink, as sink.kafka has them.
 type Options struct {
 	Brokers []string `yaml:"brokers"`
-	// Delivery is DeliveryAtLeastOnce; exactly_once is refused until it exists.
+	// Delivery is DeliveryAtLeastOnce or DeliveryExactlyOnce.
 	Delivery    string `yaml:"delivery"`
 	ClientID    string `yaml:"client_id"`
 	Compression string `yaml:"compression"`
@@ -101,11 +101,7 @@ func DefaultOptions() *Options {
 // Validate reports what cannot work. It reads the files that the options name.
 func (o *Options) Validate(report setting.Report) {
 	o.validateBrokers(report)
-	if o.Delivery == DeliveryExactlyOnce {
-		report.Problem("sink.kafka.delivery", "exists in a later version only", "set it to at_least_once; consumers recognise a repeated event by its header id")
-	} else {
-		report.OneOf("sink.kafka.delivery", o.Delivery, DeliveryAtLeastOnce)
-	}
+	report.OneOf("sink.kafka.delivery", o.Delivery, DeliveryAtLeastOnce, DeliveryExactlyOnce)
 	report.OneOf("sink.kafka.compression", o.Compression, slices.Sorted(maps.Keys(codecs))...)
 	report.Between("sink.kafka.linger", o.Linger, 0, time.Minute)
 	report.OneOf("sink.kafka.missing_topic", o.MissingTopic, MissingTopicWait, MissingTopicBadEvent)

@@ -73,6 +73,19 @@ func AllowCommand(cfg Options, operation, topic string) string {
 		fmt.Sprintf("--add --allow-principal '%s' --operation %s %s", Principal(cfg), operation, resource))
 }
 
+// AllowTransactionsCommand returns the command of Kafka's own tools that lets us
+// use a transactional id.
+func AllowTransactionsCommand(cfg Options, id string) string {
+	return command("kafka-acls", cfg,
+		fmt.Sprintf("--add --allow-principal '%s' --operation Write --operation Describe --transactional-id '%s'", Principal(cfg), id))
+}
+
+// FeatureCommand returns the command of Kafka's own tools that raises a feature of
+// the cluster to a version.
+func FeatureCommand(cfg Options, feature string, version int) string {
+	return command("kafka-features", cfg, fmt.Sprintf("upgrade --feature %s=%d", feature, version))
+}
+
 // ConfigCommand returns the command of Kafka's own tools that gives a topic a
 // setting.
 func ConfigCommand(cfg Options, topic, setting string) string {

@@ -22,8 +22,11 @@
 // producer id can never write, and is replaced (see Kafka.renew); nothing is in
 // flight then.
 //
-// Non-goals: Kafka transactions, lingering (the pipeline decides what is handed
-// over when), the human-readable console output.
+// Transactions write into Kafka transactions instead, and have invariants of their
+// own.
+//
+// Non-goals: lingering (the pipeline decides what is handed over when), the
+// human-readable console output.
 package sink
 
 import (

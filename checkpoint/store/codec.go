@@ -15,8 +15,13 @@ import (
 
 // formatVersion is the version of the stored form. It is raised when an older
 // reader would misread a newer checkpoint, and not for a new field that an
-// older reader may ignore.
-const formatVersion = 1
+// older reader may ignore. What an older reader understands keeps the older
+// version: cutVersion is only for a checkpoint with a Cut.
+const (
+	plainVersion  = 1
+	cutVersion    = 2
+	formatVersion = cutVersion
+)
 
 // document is a checkpoint as it is stored. Its LSN hides that of the
 // Checkpoint, so that an operator sees PostgreSQL's own notation.
@@ -25,6 +30,7 @@ type document struct {
 	LSN      string            `json:"lsn"`
 	Landmark *landmarkDocument `json:"landmark,omitempty"`
 	Skip     *landmarkDocument `json:"skip,omitempty"`
+	Cut      *cutDocument      `json:"cut,omitempty"`
 	checkpoint.Checkpoint
 }
 
@@ -33,6 +39,12 @@ type landmarkDocument struct {
 	Commit string    `json:"commit"`
 	XID    uint32    `json:"xid,omitempty"`
 	Time   time.Time `json:"time,omitzero"`
+}
+
+// cutDocument is a Cut as it is stored.
+type cutDocument struct {
+	landmarkDocument
+	Seq uint32 `json:"seq"`
 }
 
 func documentOf(l checkpoint.Landmark) *landmarkDocument {
@@ -55,8 +67,11 @@ func encode(cp checkpoint.Checkpoint) ([]byte, error) {
 		return nil, errors.New("encode checkpoint: it has no position")
 	}
 	doc := document{
-		Version: formatVersion, LSN: cp.LSN.String(),
+		Version: plainVersion, LSN: cp.LSN.String(),
 		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Checkpoint: cp,
+	}
+	if !cp.Cut.IsZero() {
+		doc.Version, doc.Cut = cutVersion, &cutDocument{*documentOf(cp.Cut.Landmark), cp.Cut.Seq}
 	}
 	b, err := json.Marshal(doc)
 	if err != nil {
@@ -96,6 +111,12 @@ func decode(b []byte, where string) (checkpoint.Checkpoint, error) {
 	}
 	if cp.Skip, err = doc.Skip.landmark(); err != nil {
 		return checkpoint.Checkpoint{}, unreadable(where, fmt.Errorf("skip: %w", err))
+	}
+	if doc.Cut != nil {
+		cp.Cut.Seq = doc.Cut.Seq
+		if cp.Cut.Landmark, err = doc.Cut.landmark(); err != nil {
+			return checkpoint.Checkpoint{}, unreadable(where, fmt.Errorf("cut: %w", err))
+		}
 	}
 	return cp, nil
 }

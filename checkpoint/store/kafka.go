@@ -87,7 +87,7 @@ func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, er
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
 			log, err := k.openLog(ctx)
 			if err == nil {
-				records, err = newest(ctx, log, k.key)
+				records, err = settled(ctx, func() ([]*kgo.Record, error) { return newest(ctx, log, k.key) })
 			}
 			return err
 		})

@@ -118,7 +118,7 @@ func (l *kafkaLog) read(ctx context.Context, from int64) (records []*kgo.Record,
 			continue // over a quota: the client waits, and the next answer has data
 		}
 		if stable := part.LastStableOffset; stable >= 0 && stable < l.end {
-			return nil, from, fmt.Errorf("a transaction is open at offset %d: what it writes is not known yet", stable)
+			return nil, from, fmt.Errorf("%w, since offset %d", ErrOpenTransaction, stable)
 		}
 		return l.parse(part, from)
 	}

@@ -106,7 +106,7 @@ func (k *kafka) produce(ctx context.Context, value []byte) error {
 const refusalPoll = time.Second
 
 func (k *kafka) produceOnce(ctx context.Context, value []byte) error {
-	rec := &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
+	rec := k.record(value)
 	acked := make(chan error, 1)
 	k.writer.Produce(ctx, rec, func(_ *kgo.Record, err error) { acked <- err })
 	poll := time.NewTicker(refusalPoll)

@@ -57,6 +57,8 @@ var conformance = []struct {
 			save(t, s, sample(i+1))
 		}
 		wantLoad(t, s, sample(20))
+		save(t, s, inTheMiddle(20))
+		wantLoad(t, s, inTheMiddle(20))
 		again := sample(5) // an operator may set it back
 		again.Epoch++
 		save(t, s, again)
@@ -128,8 +130,8 @@ var conformance = []struct {
 		}
 	}},
 	{"newer format", func(t *testing.T, p place) {
-		p.write(t, "a", `{"version": 2, "lsn": {"shape": "unknown"}}`)
-		wantRefusal(t, p.store(t, "a"), "format version 2")
+		p.write(t, "a", `{"version": 3, "lsn": {"shape": "unknown"}}`)
+		wantRefusal(t, p.store(t, "a"), "format version 3")
 	}},
 	{"unknown fields are ignored", func(t *testing.T, p place) {
 		p.write(t, "a", strings.Replace(mustEncode(t, sample(1)), `{`, `{"shard": 3, `, 1))
@@ -165,6 +167,23 @@ func sample(n uint64) checkpoint.Checkpoint {
 		SavedAt:     time.Date(2026, 8, 1, 12, 0, 0, 123456000, time.UTC),
 		Epoch:       4,
 		Snapshot:    n%2 == 0,
+	}
+}
+
+// inTheMiddle is sample within a transaction.
+func inTheMiddle(n uint64) checkpoint.Checkpoint {
+	cp := sample(n)
+	cp.Cut = checkpoint.Cut{Landmark: cp.Landmark, Seq: uint32(n)}
+	cp.Cut.Commit = cp.LSN + 8
+	return cp
+}
+
+// An older reader would repeat the events before the place.
+func TestCheckpointWithinATransactionIsForNewerReaders(t *testing.T) {
+	for text, cp := range map[string]checkpoint.Checkpoint{`{"version":1,`: sample(1), `{"version":2,`: inTheMiddle(1)} {
+		if got := mustEncode(t, cp); !strings.HasPrefix(got, text) {
+			t.Errorf("%s, want %s…", got, text)
+		}
 	}
 }
 

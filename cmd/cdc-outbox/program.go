@@ -100,6 +100,9 @@ func (p *program) choose(args []string) (verb, []string, error) {
 		return verb{}, nil, failure.Configf("install it with 'go install github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency@latest'; "+
 			"then for example: cdc-outbox-idempotency inspect --help", "idempotency is no verb: the program cdc-outbox-idempotency has inspect, release and purge")
 	}
+	if name == "txn" && len(rest) > 0 { // its verbs are of two words
+		name, rest = name+" "+rest[0], rest[1:]
+	}
 	for _, v := range verbs() {
 		if v.name == name {
 			return v, rest, nil

@@ -10,6 +10,8 @@ func verbs() []verb {
 		checkVerb(),
 		statusVerb(),
 		tailVerb(),
+		txnListVerb(),
+		txnAbortVerb(),
 		healthcheckVerb(),
 		versionVerb(),
 	}

@@ -45,6 +45,7 @@ func (d *doctor) kafka(ctx context.Context) {
 		d.checkpointTopic(ctx, c)
 	}
 	d.copies(ctx, c)
+	d.transactions(ctx, c)
 }
 
 // eventTopics checks the topics of the rows that are in the outbox now; routes

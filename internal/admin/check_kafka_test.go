@@ -63,6 +63,8 @@ func TestCheckKafka(t *testing.T) {
 		{"empty outbox", nil, func(f *fixture) { f.exec(`TRUNCATE outbox`) }, "kafka.topics", Skipped, "no rows"},
 		{"messages only", nil, func(f *fixture) { f.Source.Mode, f.Source.Tables = config.ModeMessage, nil },
 			"kafka.topics", Skipped, "only once it is written"},
+		{"at least once", nil, func(*fixture) {}, "kafka.transactions", Skipped, "at_least_once"},
+		{"exactly once", nil, exactlyOnce, "kafka.transactions", OK, "cdc-outbox/"},
 		{"no dead letters", nil, func(*fixture) {}, "kafka.dead_letter_topic", Skipped, "stop"},
 		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = transform.BadEventDeadLetter },
 			"kafka.dead_letter_topic", Fail, "does not exist"},
@@ -98,6 +100,22 @@ func TestCheckKafka(t *testing.T) {
 			}
 		})
 	}
+}
+
+func exactlyOnce(f *fixture) { f.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }
+
+// What brokers know of transactions is worth as many copies as there are. kfake
+// has none of it.
+func TestCheckTransactionsOfApacheKafka(t *testing.T) {
+	f := sound(t)
+	b := kafkatest.Start(t, kafkatest.Apache())
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	f.Sink.Kafka.Brokers, f.Checkpoint.Store = b.Brokers, store.StoreKafka
+	exactlyOnce(f)
+	f.wantCheck("kafka.transaction_version", OK, "transaction.version is 2")
+	f.wantCheck("kafka.transaction_copies", Warn, "1 replicas and min.insync.replicas 1")
+	b.SetFeature(t, "transaction.version", 1)
+	f.wantCheck("kafka.transaction_version", Warn, "transaction.version is 1")
 }
 
 // A role that may do nothing learns of each privilege by name.

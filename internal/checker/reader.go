@@ -46,8 +46,10 @@ func (r *Reader) add(fetches kgo.Fetches) {
 	defer r.mu.Unlock()
 	fetches.EachRecord(func(kr *kgo.Record) {
 		rec := record(kr)
-		r.records = append(r.records, rec)
-		r.seen[rec.id()] = true
+		if !kr.Attrs.IsControl() { // the marker of a transaction only counts as read
+			r.records = append(r.records, rec)
+			r.seen[rec.id()] = true
+		}
 		if r.next[rec.Topic] == nil {
 			r.next[rec.Topic] = map[int32]int64{}
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -35,6 +36,7 @@ func (l *loader) validateCombinations() {
 		l.validateSnapshot()
 	}
 	l.validateCheckpoint()
+	l.validateDelivery()
 	l.validateRetention()
 }
 
@@ -73,6 +75,28 @@ func (l *loader) validateCheckpoint() {
 	}
 	if l.cfg.Checkpoint.Topic == l.cfg.Errors.DeadLetterTopic && l.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		l.report("checkpoint.topic", "is errors.dead_letter_topic too; compaction would remove dead letters", "name two topics")
+	}
+}
+
+// validateDelivery refuses what cannot be delivered exactly once. The checkpoint
+// has to be in the transaction of its events, and a crash must leave nothing that
+// only the table knows.
+func (l *loader) validateDelivery() {
+	if l.cfg.Sink.Kafka == nil || l.cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
+		return
+	}
+	switch {
+	case l.cfg.Source.Mode == ModePoll:
+		l.report("sink.kafka.delivery", "cannot be exactly_once with source.mode: poll: what is published is marked in the table, outside of the Kafka transaction",
+			"set it to at_least_once; consumers recognise a repeated event by its header id")
+		return
+	case l.cfg.Checkpoint.Store != store.StoreKafka:
+		l.report("checkpoint.store", "must be kafka with sink.kafka.delivery: exactly_once: the checkpoint is in the transaction of its events",
+			"set it to kafka")
+	}
+	if l.cfg.Source.Snapshot == SnapshotInitial {
+		l.report("source.snapshot", "cannot be initial with sink.kafka.delivery: exactly_once: a crash meanwhile would publish rows twice",
+			"publish the snapshot with at_least_once; then set source.snapshot to never, and exactly_once")
 	}
 }
 

@@ -32,7 +32,7 @@ var badInputs = []badInput{
 	{input: "unknown flag", offline: true, args: []string{"run", "--confg", "x"}},
 	{input: "unknown configuration key", offline: true, prepare: func(e *environment) { e.more = "errors:\n  on_bad_evnt: skip\n" }},
 	{input: "value that no key allows", offline: true, prepare: func(e *environment) { e.more = "errors:\n  on_bad_event: ignore\n" }},
-	{input: "`delivery: exactly_once`", offline: true, set: []string{"sink.kafka.delivery=exactly_once"}},
+	{input: "`delivery: exactly_once` with polling", offline: true, set: []string{"sink.kafka.delivery=exactly_once", "source.mode=poll"}},
 	{input: "missing secret file", offline: true, prepare: func(e *environment) { e.url = "${file:/run/secrets/no-such-url}" }},
 	{input: "regex that Go cannot express", offline: true, prepare: func(e *environment) { e.more = "route:\n  regex: '(?!x).*'\n" }},
 

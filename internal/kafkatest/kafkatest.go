@@ -11,14 +11,16 @@
 //  2. A topic exists only if somebody created it.
 //  3. Stop and Resume keep the broker's address and what it acknowledged.
 //
-// Non-goals: several brokers, faults on the network (see package proxy), TLS
+// Non-goals: faults on the network (see package proxy), TLS
 // and SASL: kfake itself has those.
 package kafkatest
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +48,21 @@ type Option func(*options)
 type options struct {
 	settings   map[string]string
 	advertised string // "" for the broker's own address
+	apache     bool
+}
+
+// Apache makes the broker Apache Kafka whatever the environment says, for what
+// kfake proves nothing about. Where that does not run, the test is skipped.
+func Apache() Option { return func(o *options) { o.apache = true } }
+
+// errNoApache is why there is no Apache Kafka here.
+var errNoApache = errors.New("apache Kafka needs Java, and Maven to be downloaded")
+
+// apacheRuns tells whether scripts/kafka.sh can run a broker.
+func apacheRuns() bool {
+	_, java := exec.LookPath("java")
+	_, maven := exec.LookPath("mvn")
+	return java == nil && maven == nil
 }
 
 // Setting sets a broker setting, such as message.max.bytes.
@@ -63,8 +80,9 @@ func Advertised(address string) Option {
 // they cannot do what they say.
 type Broker struct {
 	// Brokers are the addresses to give a client.
-	Brokers []string
-	broker  broker
+	Brokers  []string
+	broker   broker // nil in a Cluster
+	replicas int16  // of topics
 }
 
 // broker is what the kinds of broker have in common. That it answers after a
@@ -83,14 +101,14 @@ func Start(t testing.TB, opts ...Option) *Broker {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	inner := testserver.Start(t, "Kafka", nil, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
-	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner}
+	inner := testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
+	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner, replicas: 1}
 	testserver.Do(t, "start Kafka", b.awaitReady)
 	return b
 }
 
 func start(ctx context.Context, t testing.TB, o options) (broker, error) {
-	if !Real() {
+	if !Real() && !o.apache {
 		return startFake(t.TempDir(), o)
 	}
 	if o.advertised != "" {
@@ -99,7 +117,17 @@ func start(ctx context.Context, t testing.TB, o options) (broker, error) {
 	if container.Answers() {
 		return startContainer(ctx, o)
 	}
+	if !Real() && !apacheRuns() {
+		return nil, errNoApache
+	}
 	return startReal(t, o)
+}
+
+// Kill ends the broker without giving it time to do anything. Resume starts it
+// again.
+func (b *Broker) Kill(t testing.TB) {
+	t.Helper()
+	testserver.Do(t, "kill Kafka", func(ctx context.Context) error { return b.broker.Stop(ctx, syscall.SIGKILL) })
 }
 
 // Stop stops the broker; clients see connections refused.
@@ -137,8 +165,8 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 	admin := kadm.NewClient(client)
 	return await.Ready(ctx, nil, func(ctx context.Context) error {
 		meta, err := admin.BrokerMetadata(ctx)
-		if err == nil && (len(meta.Brokers) == 0 || meta.Controller < 0) {
-			err = errors.New("there is no controller")
+		if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.Controller < 0) {
+			err = fmt.Errorf("there is no controller, or a broker of %d is missing", len(b.Brokers))
 		}
 		return err
 	})

@@ -2,6 +2,8 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -22,7 +24,7 @@ func (b *Broker) CreateTopic(t testing.TB, name string, partitions int32, settin
 	client := b.Client(t)
 	defer client.Close()
 	testserver.Do(t, "create topic "+name, func(ctx context.Context) error {
-		_, err := kadm.NewClient(client).CreateTopic(ctx, partitions, 1, configs, name)
+		_, err := kadm.NewClient(client).CreateTopic(ctx, partitions, b.replicas, configs, name)
 		return err
 	})
 }
@@ -40,6 +42,9 @@ func (b *Broker) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 
 // newClient connects to the broker whatever address it advertises.
 func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
+	if len(b.Brokers) > 1 {
+		return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Brokers...)}, opts...)...)
+	}
 	direct := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, b.Brokers[0])
 	}
@@ -76,4 +81,23 @@ func (b *Broker) Consume(t testing.TB, topics []string, enough func([]*kgo.Recor
 // Count is the condition of Consume that waits for n records.
 func Count(n int) func([]*kgo.Record) bool {
 	return func(records []*kgo.Record) bool { return len(records) >= n }
+}
+
+// SetFeature sets the version of a feature of the cluster, such as
+// transaction.version, up or down.
+func (b *Broker) SetFeature(t testing.TB, name string, version int16) {
+	t.Helper()
+	client := b.Client(t)
+	defer client.Close()
+	testserver.Do(t, fmt.Sprintf("set %s to %d", name, version), func(ctx context.Context) error {
+		var failed error
+		for way := range int8(2) { // up, or down without a loss
+			updated, err := kadm.NewClient(client).UpdateFeatures(ctx, false,
+				kadm.FeatureUpdate{Feature: name, MaxVersionLevel: version, UpgradeType: 1 + way})
+			if failed = errors.Join(err, updated.Error()); failed == nil {
+				break
+			}
+		}
+		return failed
+	})
 }

@@ -50,6 +50,7 @@ type Metrics struct {
 	retention       retentionMetrics
 	partitionsGrown *byTopic
 	backlog         backlogGauges
+	kafkaTxns       transactionMetrics
 	topicsMissing   prometheus.Gauge
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter

@@ -45,6 +45,7 @@ func (s *Set) Pipeline(name string) *Metrics {
 	m.registerConnector()
 	m.registerProgress()
 	m.registerHealth()
+	m.registerTransactions()
 	m.slot.register(m)
 	m.retention.register(m)
 	return m

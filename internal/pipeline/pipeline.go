@@ -55,68 +55,107 @@ func (p *pipeline) run(ctx context.Context) error {
 	if p.cfg.Source.Mode == config.ModePoll {
 		return p.poll(ctx, down, open)
 	}
+	retry := backoff.Series{Range: anewWaits}
 	for {
-		err := p.stream(ctx, down, open)
-		if !errors.Is(err, stream.ErrTakenOver) || failure.ClassOf(err) != failure.Transient {
+		began := time.Now()
+		err := p.stream(ctx, down, probe)
+		if !errors.Is(err, stream.ErrBeginAnew) || failure.ClassOf(err) != failure.Transient {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil // the other one sends what was in flight
+			return nil // what was in flight is sent after the next start, or by the other one
 		}
 		p.health.waitFor(err)
-		p.log.Warn("dropped what was in flight, standing by", zap.Error(err))
+		p.metrics.BeganAnew(errors.Is(err, sink.ErrFenced))
+		if time.Since(began) > anewReset {
+			retry.Reset()
+		}
+		wait := retry.Next()
+		p.log.Warn("dropped what was in flight, standing by", zap.Error(err), zap.Duration("wait", wait))
+		if backoff.Sleep(ctx, wait) != nil {
+			return nil
+		}
 	}
 }
 
+// anewWaits are the waits until a pipeline begins anew; one that has lasted for
+// anewReset begins them anew, too.
+var anewWaits = backoff.Range{First: 50 * time.Millisecond, Longest: 5 * time.Second}
+
+const anewReset = 30 * time.Second
+
 // stream opens what reading a slot needs, and does it.
-func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
+func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe *sink.Probe) error {
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
 		return err
 	}
-	out, err := open()
+	parts := stream.Parts{Router: router, Metrics: p.metrics, Kafka: down, Log: p.log}
+	end, err := p.openDelivery(&parts, down, probe)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	store, err := p.openStore(ctx)
+	defer end()
+	opened, err := p.openStore(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before anything was read
 		}
 		return err
 	}
-	defer store.Close()
-	limit, linger := p.bounds()
-	r := stream.New(stream.Parts{
-		Options: stream.Options{
-			URL:              p.cfg.Source.URL.Reveal(),
-			Tables:           p.cfg.Source.Tables,
-			Slot:             p.cfg.Source.Slot,
-			Publication:      p.cfg.Source.Publication,
-			Create:           p.cfg.Source.Create,
-			Messages:         p.cfg.Source.Mode == config.ModeMessage,
-			Prefix:           p.cfg.Source.MessagePrefix,
-			Snapshot:         p.cfg.Source.Snapshot == config.SnapshotInitial,
-			StatusInterval:   p.cfg.Source.StatusInterval,
-			LivenessTimeout:  p.cfg.Source.LivenessTimeout,
-			OnUpdate:         p.cfg.Event.OnUpdate,
-			OnBadEvent:       p.cfg.Errors.OnBadEvent,
-			DrainTimeout:     p.cfg.Errors.DrainTimeout,
-			MaxBufferedBytes: limit,
-			Linger:           linger,
-			Checkpoint:       p.cfg.Checkpoint,
-			Retention:        p.cfg.Retention,
-		},
-		Router:  router,
-		Sink:    out,
-		Store:   store,
-		Metrics: p.metrics,
-		Kafka:   down,
-		Log:     p.log,
-	})
+	defer opened.Close()
+	parts.Store, parts.Options = opened, p.streamOptions()
+	if parts.Transactions != nil {
+		parts.Transactions.Marker = opened.(store.Marker) // exactly once takes checkpoint.store: kafka
+	}
+	r := stream.New(parts)
 	p.health.set(r.Health())
 	return r.Run(ctx)
+}
+
+func (p *pipeline) streamOptions() stream.Options {
+	limit, linger := p.bounds()
+	return stream.Options{
+		URL:              p.cfg.Source.URL.Reveal(),
+		Tables:           p.cfg.Source.Tables,
+		Slot:             p.cfg.Source.Slot,
+		Publication:      p.cfg.Source.Publication,
+		Create:           p.cfg.Source.Create,
+		Messages:         p.cfg.Source.Mode == config.ModeMessage,
+		Prefix:           p.cfg.Source.MessagePrefix,
+		Snapshot:         p.cfg.Source.Snapshot == config.SnapshotInitial,
+		StatusInterval:   p.cfg.Source.StatusInterval,
+		LivenessTimeout:  p.cfg.Source.LivenessTimeout,
+		OnUpdate:         p.cfg.Event.OnUpdate,
+		OnBadEvent:       p.cfg.Errors.OnBadEvent,
+		DrainTimeout:     p.cfg.Errors.DrainTimeout,
+		MaxBufferedBytes: limit,
+		Linger:           linger,
+		Checkpoint:       p.cfg.Checkpoint,
+		Retention:        p.cfg.Retention,
+	}
+}
+
+// openDelivery opens what the pipeline writes with. end closes it.
+func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, probe *sink.Probe) (end func(), err error) {
+	kafka := p.cfg.Sink.Kafka
+	if kafka == nil || kafka.Delivery != sink.DeliveryExactlyOnce {
+		if parts.Sink, err = p.openSink(down, probe); err != nil {
+			return nil, err
+		}
+		return parts.Sink.Close, nil
+	}
+	down.SinkOpened()
+	id, err := wiring.TransactionalID(p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	out, err := sink.NewTransactions(*kafka, id, append(p.sinkOptions(down, probe), sink.WithTransactionObserver(p.metrics))...)
+	if err != nil {
+		return nil, err
+	}
+	parts.Transactions = &stream.Transactions{Sink: out}
+	return out.Close, nil
 }
 
 // openSink opens a sink. The sink tells down which topics it waits for, and the
@@ -127,6 +166,10 @@ func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe) (sink.
 	if kafka == nil {
 		return sink.NewStdout(p.stdout), nil
 	}
+	return sink.NewKafka(*kafka, p.sinkOptions(down, probe)...)
+}
+
+func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe) []sink.Option {
 	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
 		Reconnect:         func() { p.metrics.Reconnected("kafka") },
 		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
@@ -136,7 +179,7 @@ func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe) (sink.
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))
 	}
-	return sink.NewKafka(*kafka, opts...)
+	return opts
 }
 
 // stdoutBuffer bounds the bytes in flight to standard output.

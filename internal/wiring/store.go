@@ -51,6 +51,13 @@ func explain(cfg *config.Config, err error) error {
 	return &failure.Error{Class: failure.Transient, Remedy: "start PostgreSQL, or correct source.url", Err: err}
 }
 
+// TransactionalID is the pipeline's at the brokers. It is the same for all of its
+// instances and starts, as its checkpoint's key is.
+func TransactionalID(cfg *config.Config) (string, error) {
+	key, err := storeKey(cfg)
+	return "cdc-outbox/" + key, err
+}
+
 // storeKey is database/slot unless the configuration names another key.
 func storeKey(cfg *config.Config) (string, error) {
 	if cfg.Checkpoint.Key != "" {

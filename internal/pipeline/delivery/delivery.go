@@ -157,6 +157,21 @@ func (d *Delivery) Last() *Last { return d.last.Load() }
 
 // reject carries out errors.on_bad_event.
 func (d *Delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Event, bad *transform.BadEvent) error {
+	switch {
+	case bad.Reason == transform.ReasonPassedOver, d.opts.Policy == transform.BadEventSkip:
+	case d.opts.Policy == transform.BadEventDeadLetter:
+		if err := out.DeadLetter(ctx, ev, bad); err != nil {
+			return fmt.Errorf("event %s: %w", ev.Name(), err)
+		}
+	default:
+		return d.stopped(ev, bad)
+	}
+	d.rejected(ev, bad)
+	return nil
+}
+
+// rejected counts and logs a bad event that is dealt with.
+func (d *Delivery) rejected(ev *transform.Event, bad *transform.BadEvent) {
 	var message string
 	switch {
 	case bad.Reason == transform.ReasonPassedOver:
@@ -165,22 +180,21 @@ func (d *Delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Even
 	case d.opts.Policy == transform.BadEventSkip:
 		message = "event skipped, as errors.on_bad_event says"
 		d.opts.Metrics.Skipped(bad.Reason)
-	case d.opts.Policy == transform.BadEventDeadLetter:
-		message = "event written to the dead-letter topic"
-		if err := out.DeadLetter(ctx, ev, bad); err != nil {
-			return fmt.Errorf("event %s: %w", ev.Name(), err)
-		}
-		d.opts.Metrics.DeadLettered(bad.Reason)
 	default:
-		at := ""
-		if p := ev.Position; !p.IsZero() {
-			at = fmt.Sprintf(" at %s/%d", p.CommitLSN, p.Seq)
-		}
-		return failure.Configf(d.opts.Remedy(ev, bad), "bad event %s of %s%s: %w", ev.Name(), ev.Table, at, bad)
+		message = "event written to the dead-letter topic"
+		d.opts.Metrics.DeadLettered(bad.Reason)
 	}
 	d.opts.Dealt(1)
 	d.note(message, string(bad.Reason), ev, zap.String("reason", string(bad.Reason)), zap.Error(bad.Err))
-	return nil
+}
+
+// stopped is the error of a bad event that stops the pipeline.
+func (d *Delivery) stopped(ev *transform.Event, bad *transform.BadEvent) error {
+	at := ""
+	if p := ev.Position; !p.IsZero() {
+		at = fmt.Sprintf(" at %s/%d", p.CommitLSN, p.Seq)
+	}
+	return failure.Configf(d.opts.Remedy(ev, bad), "bad event %s of %s%s: %w", ev.Name(), ev.Table, at, bad)
 }
 
 // note logs what became of an event.

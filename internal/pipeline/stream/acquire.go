@@ -102,6 +102,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, catalog.ErrSlotActive
 	}
 	h.found, err = s.load(ctx, seen.Slot.ConfirmedFlush)
+	if errors.Is(err, store.ErrOpenTransaction) && s.transactions != nil && !s.claimed && seen.Exists {
+		return h, s.endOpen(ctx, repl, seen.Slot)
+	}
 	if err != nil {
 		return h, err
 	}
@@ -153,6 +156,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		}
 	}
 	s.recall(&h, seen.Slot)
+	if err := s.recallCut(&h); err != nil {
+		return h, err
+	}
 	h.stream, err = s.open(ctx, repl, h.confirmed, h.start)
 	return h, err
 }
@@ -207,7 +213,11 @@ func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 // position that is durable downstream.
 func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable pg.LSN, err error) {
 	durable, err = checkpoint.Verify(stored, seen)
-	if read := s.intake.read(); err == nil && read > durable {
+	read := s.intake.read()
+	if stored != nil && !stored.Cut.IsZero() {
+		read = max(read, stored.Cut.Commit+1)
+	}
+	if err == nil && read > durable {
 		flying := *stored // there was a session in this process, so there is a checkpoint
 		flying.LSN = read
 		if _, err = checkpoint.Verify(&flying, seen); err != nil {

@@ -17,6 +17,9 @@ import (
 // snapshot where one is still owed.
 func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	defer h.snapshot.Release()
+	if err := s.claim(ctx); err != nil { // before the checkpoint is read for good
+		return err
+	}
 	if err := s.stillFits(ctx, sql, h); err != nil {
 		return err
 	}
@@ -25,6 +28,9 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 		return err
 	}
 	cp := h.cp
+	if err := s.fitsTransactions(&cp); err != nil {
+		return err
+	}
 	s.intake.skip = cp.Skip
 	s.epoch = cp.Epoch // a save that fails may still have reached the store
 	if err := s.checkpointer.begin(ctx, cp); err != nil {
@@ -34,7 +40,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.intake.tracker.Keepalive(cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
-	err := s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, func() {
+	err := s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, cp.Cut, func() {
 		s.checkpointer.attach(h.stream) // not earlier: positions of another log must not be confirmed
 		s.recognised.Store(true)
 	})
@@ -77,7 +83,7 @@ func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
 	if before == nil || now == nil {
 		return before == now
 	}
-	return before.Epoch == now.Epoch && (before.LSN == now.LSN || now.Epoch == own)
+	return before.Epoch == now.Epoch && (before.LSN == now.LSN && before.Cut == now.Cut || now.Epoch == own)
 }
 
 // number gives the checkpoint its epoch. It is higher than the epoch found. By

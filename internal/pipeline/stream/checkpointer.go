@@ -40,7 +40,7 @@ type checkpointer struct {
 	metrics  checkpointMetrics
 	log      *zap.Logger
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
-	saving   chan struct{} // capacity 1: full during a save, which lasts storeTimeout at the longest
+	saving   chan struct{} // capacity 1: full during a save, or a transaction with one
 	failed   bool          // run returned an error; read after run
 	progress *saving       // what health and metrics show
 
@@ -177,7 +177,7 @@ func (k *checkpointer) run(ctx context.Context) error {
 				return nil
 			case errors.Is(err, store.ErrSuperseded):
 				return fmt.Errorf("%w: %w", ErrTakenOver, err)
-			case failure.ClassOf(err) != failure.Transient:
+			case failure.ClassOf(err) != failure.Transient, errors.Is(err, ErrBeginAnew):
 				k.failed = true
 				return err
 			default:
@@ -229,11 +229,8 @@ func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error 
 func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.acked.Store(false) // before the position is read, so that an ack in between is left for the next save
 	position, landmark := k.tracker.Progress()
-	if landmark.Commit > cp.Landmark.Commit {
-		cp.Landmark = landmark
-	}
-	cp.LSN, cp.SavedAt = max(cp.LSN, position), time.Now()
-	cp.Publication = k.publication()
+	cp = cp.Reached(position, landmark, k.last().Cut)
+	cp.SavedAt, cp.Publication = time.Now(), k.publication()
 	k.enter(cp.Epoch)
 	err := k.store.Save(ctx, cp)
 	k.metrics.CheckpointSaved(err)

@@ -23,13 +23,14 @@ type deliverer struct {
 	checkpointer *checkpointer
 	linger       time.Duration
 	delivery     *delivery.Delivery
+	transactions *Transactions // nil: sink
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
 	count   atomic.Uint64          // events dealt with, so far
 }
 
 func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *deliverer {
-	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger}
+	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger, transactions: p.Transactions}
 	d.delivery = delivery.New(delivery.Options{
 		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
 	})
@@ -47,13 +48,20 @@ func (d *deliverer) run(ctx context.Context) error {
 			return err
 		}
 		d.current.Store(&flight{began: time.Now(), oldest: batch[0].Event.CommitTime})
-		done, err := d.delivery.Deliver(ctx, d.sink, len(batch), func(i int) *delivery.Item { return &batch[i].Item })
+		done, err := d.deliver(ctx, batch)
 		d.dealtWith(batch[:done])
 		if err != nil {
 			return err
 		}
 		d.current.Store(nil)
 	}
+}
+
+func (d *deliverer) deliver(ctx context.Context, batch []item) (done int, err error) {
+	if d.transactions != nil {
+		return d.transact(ctx, batch)
+	}
+	return d.delivery.Deliver(ctx, d.sink, len(batch), func(i int) *delivery.Item { return &batch[i].Item })
 }
 
 // dealt notes that n events of the batch are dealt with. The time of those

@@ -46,6 +46,7 @@ type intake struct {
 	landmark checkpoint.Landmark // of the last transaction with events among that
 	cut      pg.Position         // of the last event taken in behind end; zero: none
 	cutMark  checkpoint.Landmark // of its transaction
+	recalled bool                // cut is the checkpoint's, and its event has not come again yet
 
 	skip checkpoint.Landmark // the transaction that is passed over; zero: none
 
@@ -106,6 +107,9 @@ func (in *intake) commit(msg *wal.Message) error {
 	if again, err := in.repeated(msg.End); again || err != nil {
 		return err
 	}
+	if in.recalled {
+		return in.cutLost()
+	}
 	if err := in.tracker.Seal(msg.End, in.cutMark); err != nil {
 		return fmt.Errorf("end of transaction %d: %w", msg.Row.XID, err)
 	}
@@ -136,8 +140,8 @@ func (in *intake) idle(pos pg.LSN) error {
 
 // resume prepares for a stream. past is what checkpoint and slot say of the
 // log; resume adds what this process has taken in. fn is called once it is
-// certain that the stream is of the same log.
-func (in *intake) resume(past checkpoint.Past, fn func()) error {
+// certain that the stream is of the same log. The events up to cut were published.
+func (in *intake) resume(past checkpoint.Past, cut checkpoint.Cut, fn func()) error {
 	if !in.cut.IsZero() && in.cut.CommitLSN < past.Known { // another instance has read the rest of it
 		if err := in.tracker.Seal(past.Known, checkpoint.Landmark{}); err != nil {
 			return fmt.Errorf("transaction at %s, which is over: %w", in.cut.CommitLSN, err)
@@ -145,6 +149,7 @@ func (in *intake) resume(past checkpoint.Past, fn func()) error {
 		in.cut, in.cutMark = pg.Position{}, checkpoint.Landmark{}
 	}
 	in.end = max(in.end, past.Known)
+	in.recall(cut)
 	if in.landmark.Commit < past.Since.Commit {
 		in.landmark = past.Since
 	}
@@ -258,6 +263,9 @@ func (in *intake) seen(row *pg.Row) (bool, error) {
 		if err := in.replay.Transaction(checkpoint.LandmarkOf(row)); err != nil {
 			return false, err
 		}
+	}
+	if err := in.found(row.Position); err != nil {
+		return false, err
 	}
 	return in.knows(row.Position), nil
 }

@@ -71,7 +71,7 @@ func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 		accept := in.accept
 		if m.Kind == 0 {
 			accept = func(_ context.Context, m *wal.Message) error {
-				return in.resume(checkpoint.Past{Start: m.End, Known: in.end, Since: checkpoint.Landmark{Commit: in.end}}, func() {})
+				return in.resume(checkpoint.Past{Start: m.End, Known: in.end, Since: checkpoint.Landmark{Commit: in.end}}, checkpoint.Cut{}, func() {})
 			}
 		}
 		must.OK(t, accept(t.Context(), m))

@@ -28,7 +28,11 @@
 //  5. A pipeline whose slot another instance has read drops what it has in flight
 //     and saves nothing more: it ends with ErrTakenOver.
 //
-// Non-goals: several pipelines in one process, exactly-once delivery.
+//  6. With Transactions, events and the checkpoint that counts them are one Kafka
+//     transaction. If its outcome is not known, the pipeline ends as in 5, with
+//     ErrBeginAnew.
+//
+// Non-goals: several pipelines in one process.
 package stream
 
 import (
@@ -47,13 +51,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Parts are what a Pipeline works with. All are required.
+// Parts are what a Pipeline works with. All are required, but only one of Sink
+// and Transactions.
 type Parts struct {
 	Options
-	Router  *transform.Router
-	Sink    sink.Sink
-	Store   checkpoint.Store
-	Metrics Metrics
+	Router *transform.Router
+	Sink   sink.Sink
+	// Transactions make the delivery exactly once.
+	Transactions *Transactions
+	Store        checkpoint.Store
+	Metrics      Metrics
 	// Kafka knows the state of the brokers. It outlives the pipeline.
 	Kafka *delivery.Downstream
 	Log   *zap.Logger
@@ -83,7 +90,11 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		digest:  digest.New(p.Log),
 		log:     p.Log,
 	}
-	r.checkpointer = newCheckpointer(bounded{p.Store, l.store}, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
+	saves := p.Store
+	if p.Transactions != nil {
+		saves = inTransactions{p.Store, p.Transactions}
+	}
+	r.checkpointer = newCheckpointer(bounded{saves, l.store}, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
 	r.checkpointer.quiet = l.quiet
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
@@ -91,6 +102,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	r.source = &source{
 		opts:         p.Options,
 		checkpointer: r.checkpointer,
+		transactions: p.Transactions,
 		health:       r.health,
 		metrics:      p.Metrics,
 		limits:       l,
@@ -115,7 +127,7 @@ var errDrained = errors.New("drained")
 // in flight for at most errors.drain_timeout, confirms the last position and
 // returns nil. It returns early with an error that it cannot fix; the error's
 // failure.Class is the process's exit code, that of the worst if there are
-// several. After ErrTakenOver, which is transient, a new Pipeline may stand by.
+// several. After ErrBeginAnew, which is transient, a new Pipeline may stand by.
 func (r *Pipeline) Run(ctx context.Context) error {
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
@@ -141,7 +153,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 
 	err := r.source.run(reading)
 	r.health.stopping()
-	if errors.Is(err, ErrTakenOver) {
+	if errors.Is(err, ErrBeginAnew) {
 		stopWorking(err)
 	}
 	r.drain(stopWorking, delivered)
@@ -150,8 +162,8 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	r.digest.Flush()
 
 	finish := []func(context.Context){r.checkpointer.finish, r.source.close}
-	if errors.Is(err, ErrTakenOver) {
-		finish = finish[1:] // the checkpoint now belongs to another instance
+	if errors.Is(err, ErrBeginAnew) {
+		finish = finish[1:] // the checkpoint may belong to another instance now
 	}
 	for _, last := range finish {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.source.limits.close)

@@ -17,10 +17,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// ErrTakenOver ends a pipeline whose slot another instance has read in the
-// meantime. What was in flight is out of date and was dropped. A new pipeline
-// may stand by.
-var ErrTakenOver = errors.New("another instance has read the slot in the meantime, so what this one has in flight is out of date")
+// ErrBeginAnew ends a pipeline that does not know any more what of its events
+// counts. What was in flight was dropped. A new pipeline may stand by, and begins
+// with what slot and checkpoint say.
+var ErrBeginAnew = errors.New("what this instance has in flight is out of date")
+
+// ErrTakenOver is the ErrBeginAnew of a pipeline whose slot another instance has
+// read in the meantime.
+var ErrTakenOver = fmt.Errorf("another instance has read the slot in the meantime, so %w", ErrBeginAnew)
 
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
 // reader, streams into the intake, and begins again when the connection breaks.
@@ -30,12 +34,14 @@ type source struct {
 	opts         Options
 	intake       *intake
 	checkpointer *checkpointer
+	transactions *Transactions // nil: delivery is at least once
 	health       *Health
 	metrics      session.Metrics
 	limits       limits
 	log          *zap.Logger
 
 	database  string      // that the slot must be of
+	claimed   bool        // transactions have the transactional id
 	epoch     int64       // of our checkpoints; 0 before the first stream
 	warned    bool        // of commits that wait for us, at the last session's start
 	elsewhere elsewhere   // while standing by
@@ -59,7 +65,7 @@ func (s *source) run(ctx context.Context) error {
 		}
 		return err
 	}
-	return session.Keep(ctx, one, ErrTakenOver, func(err error, wait time.Duration) {
+	return session.Keep(ctx, one, ErrBeginAnew, func(err error, wait time.Duration) {
 		s.health.down(err)
 		side, what := "postgres", "PostgreSQL session ended, will reconnect"
 		if ofStore(err) {

@@ -1,0 +1,60 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+)
+
+// ErrOpenTransaction is wrapped by the error of a load while a transaction is
+// open in the topic. It has no class: it ends when the transaction does.
+var ErrOpenTransaction = errors.New("a transaction is open in it, so that its last checkpoint is not known yet")
+
+// openPatience is how long a load waits for the end of transactions: longer than
+// those of a connector that works take. openPoll is how often it looks.
+const (
+	openPatience = 2 * time.Second
+	openPoll     = 20 * time.Millisecond
+)
+
+// settled repeats a read of one log until no transaction is open before its end,
+// which is the high watermark of the time when it was opened. A read up to the
+// last stable offset would miss a checkpoint behind the first record of another
+// connector's transaction.
+func settled(ctx context.Context, read func() ([]*kgo.Record, error)) ([]*kgo.Record, error) {
+	ends := time.Now().Add(openPatience)
+	for asked := 1; ; asked++ {
+		records, err := read()
+		if !errors.Is(err, ErrOpenTransaction) || asked >= leastAsked && time.Now().After(ends) {
+			return records, err
+		}
+		if backoff.Sleep(ctx, openPoll) != nil {
+			return nil, err
+		}
+	}
+}
+
+// Marker makes records that save checkpoints, for the transactions that they are
+// to be part of.
+type Marker interface {
+	// Mark returns what Save would write.
+	Mark(cp checkpoint.Checkpoint) (*kgo.Record, error)
+}
+
+// Mark implements Marker.
+func (k *kafka) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
+	value, err := encode(cp)
+	if err != nil {
+		return nil, err
+	}
+	return k.record(value), nil
+}
+
+func (k *kafka) record(value []byte) *kgo.Record {
+	return &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
+}

@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	bytesorder "encoding/binary"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// endTxns are ways to brokers that lose requests that end transactions, or the
+// answers to them, when asked to.
+type endTxns struct {
+	t        testing.TB
+	fronts   []net.Listener
+	requests atomic.Int32 // that are to be lost
+	answers  atomic.Int32
+	lost     atomic.Int32 // both, so far
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	away  bool // no connection is passed on
+}
+
+// watchEndTxns returns ways that end with the test. There are none yet.
+func watchEndTxns(t testing.TB) *endTxns {
+	e := &endTxns{t: t, conns: map[net.Conn]bool{}}
+	t.Cleanup(func() {
+		for _, front := range e.fronts {
+			front.Close()
+		}
+		e.part(true)
+		e.running.Wait()
+	})
+	return e
+}
+
+// listen adds a way from an address to a broker.
+func (e *endTxns) listen(address, target string) {
+	e.t.Helper()
+	front := must.Get(net.Listen("tcp", address))(e.t)
+	e.fronts = append(e.fronts, front)
+	e.running.Go(func() {
+		for {
+			client, err := front.Accept()
+			if err != nil {
+				return
+			}
+			e.pass(client, target)
+		}
+	})
+}
+
+// addresses are where clients connect, as the configuration has them.
+func (e *endTxns) addresses() string {
+	var all []string
+	for _, front := range e.fronts {
+		all = append(all, front.Addr().String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// part ends all connections, and lets no new ones through while away.
+func (e *endTxns) part(away bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.away = away
+	for c := range e.conns {
+		c.Close()
+	}
+}
+
+func (e *endTxns) pass(client net.Conn, target string) {
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		client.Close()
+		return
+	}
+	e.mu.Lock()
+	if e.away {
+		client.Close()
+		server.Close()
+	}
+	e.conns[client], e.conns[server] = true, true
+	e.mu.Unlock()
+	e.join(client, server)
+}
+
+func (e *endTxns) join(client, server net.Conn) {
+	var swallow atomic.Bool // the next answer is to be lost
+	end := func() {
+		client.Close()
+		server.Close()
+		e.mu.Lock()
+		delete(e.conns, client)
+		delete(e.conns, server)
+		e.mu.Unlock()
+	}
+	e.running.Go(func() {
+		defer end()
+		for {
+			request, err := frame(client)
+			if err != nil {
+				return
+			}
+			if kmsg.Key(bytesorder.BigEndian.Uint16(request[4:])) == kmsg.EndTxn {
+				if take(&e.requests) {
+					e.lost.Add(1)
+					return
+				}
+				if take(&e.answers) {
+					swallow.Store(true)
+				}
+			}
+			if _, err := server.Write(request); err != nil {
+				return
+			}
+		}
+	})
+	e.running.Go(func() {
+		defer end()
+		for {
+			answer, err := frame(server)
+			if err != nil {
+				return
+			}
+			if swallow.Load() { // a client has one such request at a time on its connection
+				e.lost.Add(1)
+				return
+			}
+			if _, err := client.Write(answer); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// take takes one of n, if there is one.
+func take(n *atomic.Int32) bool {
+	for {
+		have := n.Load()
+		if have <= 0 {
+			return false
+		}
+		if n.CompareAndSwap(have, have-1) {
+			return true
+		}
+	}
+}
+
+// frame reads a request or an answer, with its length.
+func frame(from io.Reader) ([]byte, error) {
+	size := make([]byte, 4)
+	if _, err := io.ReadFull(from, size); err != nil {
+		return nil, err
+	}
+	all := make([]byte, 4+bytesorder.BigEndian.Uint32(size))
+	copy(all, size)
+	_, err := io.ReadFull(from, all[4:])
+	return all, err
+}

@@ -1,0 +1,288 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// TestE2EExactlyOnce disturbs every part at random moments under load, and wants
+// each event once, in order, for consumers that read what is committed.
+func TestE2EExactlyOnce(t *testing.T) {
+	for name, disturb := range disturbances {
+		t.Run(name, func(t *testing.T) { exactlyOnce(t, disturb) })
+	}
+}
+
+// disturbances are what happens to the connector. Each returns the one that runs
+// afterwards.
+var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *connector{
+	"killed": func(w *world, c *connector, _ *rand.Rand) *connector {
+		c.kill()
+		return startConnector(w.t, w.config)
+	},
+	"answer_to_EndTxn_lost": func(w *world, c *connector, _ *rand.Rand) *connector {
+		w.lose(1, 0)
+		return c
+	},
+	"no_answer_to_EndTxn": func(w *world, c *connector, random *rand.Rand) *connector {
+		w.lose(1+random.Int32N(4), random.Int32N(4)) // the client asks again
+		if random.IntN(2) == 0 {
+			c.kill()
+			return startConnector(w.t, w.config)
+		}
+		return c
+	},
+	"EndTxn_lost_until_the_timeout": func(w *world, c *connector, _ *rand.Rand) *connector {
+		w.endTxn.requests.Store(math.MaxInt32)
+		c.awaitMore(beganAnew)
+		w.endTxn.requests.Store(0)
+		return c
+	},
+	"answers_to_EndTxn_lost_until_the_client_gives_up": func(w *world, c *connector, _ *rand.Rand) *connector {
+		w.endTxn.answers.Store(math.MaxInt32)
+		c.awaitMore(beganAnew)
+		w.endTxn.answers.Store(0)
+		return c
+	},
+	"walsender_killed": func(w *world, c *connector, _ *rand.Rand) *connector {
+		w.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + w.slot + "' AND active")
+		return c
+	},
+	"broker_killed": func(w *world, c *connector, _ *rand.Rand) *connector {
+		w.broker.Kill(w.t)
+		w.broker.Resume(w.t)
+		return c
+	},
+	"spare_takes_over": func(w *world, c *connector, _ *rand.Rand) *connector {
+		spare := startConnector(w.t, w.config)
+		c.signal(syscall.SIGSTOP)
+		before, _ := w.look()
+		await.Until(w.t, "the spare's stream", func() bool {
+			spare.running()
+			if now, ok := w.look(); ok && now.pid != 0 && now.pid == before.pid {
+				w.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", now.pid))
+			}
+			log, _ := os.ReadFile(spare.log)
+			return strings.Contains(string(log), w.started())
+		})
+		c.signal(syscall.SIGCONT)
+		c.awaitLog("standing by")
+		c.kill()
+		return spare
+	},
+}
+
+// beganAnew is in the log of a connector that does not know what counts.
+const beganAnew = "dropped what was in flight"
+
+// awaitMore returns once the text is in the log once more than now, or when both
+// broker and client have lost their patience.
+func (c *connector) awaitMore(text string) {
+	c.t.Helper()
+	count := func() int {
+		log, _ := os.ReadFile(c.log)
+		return strings.Count(string(log), text)
+	}
+	before, began := count(), time.Now()
+	await.Until(c.t, fmt.Sprintf("one more %q in the log", text), func() bool {
+		c.running()
+		return count() > before || time.Since(began) > 20*time.Second
+	})
+}
+
+// lose loses so many answers to EndTxn, and requests, and waits until they are.
+func (w *world) lose(answers, requests int32) {
+	before := w.endTxn.lost.Load()
+	w.endTxn.answers.Store(answers)
+	w.endTxn.requests.Store(requests)
+	await.Until(w.t, "lost ends of transactions", func() bool { return w.endTxn.lost.Load() > before })
+}
+
+func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *connector) {
+	times := 6
+	if testing.Short() {
+		times = 2
+	}
+	w := newWorld(t, options{exactlyOnce: true})
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 200))
+	c := w.start()
+	load := w.write(s, 5*time.Millisecond, 0)
+	times = number(t, killsEnv, times)
+	if strings.Contains(t.Name(), "until") { // these take as long as brokers and client are patient
+		times = min(times, 2)
+	}
+	for range times {
+		load.await(20 + random.IntN(600))
+		c = disturb(w, c, random)
+	}
+	load.stop()
+	w.arrived()
+	c.stop()
+	w.allRead()
+	h, report := w.verify()
+	w.wantNoneAgain(report, "to consumers that read what is committed")
+	w.wantDrained(h)
+	w.verifyAll(h)
+}
+
+// allRead returns once everything is read by the consumer that reads what is not
+// committed.
+func (w *world) allRead() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := w.all.AwaitEnds(ctx, w.ends()); err != nil {
+		w.t.Fatalf("read the topics: %v", err)
+	}
+}
+
+// verifyAll judges what consumers see that read what is not committed, too:
+// repetitions are no fault.
+func (w *world) verifyAll(h checker.History) {
+	w.t.Helper()
+	h.Records = w.all.Records()
+	report := checker.Verify(h)
+	w.t.Logf("read uncommitted: %s", report)
+	if err := report.Err(); err != nil {
+		w.t.Errorf("read uncommitted: %v", err)
+	}
+}
+
+// A transaction of the database spans several Kafka transactions, and a connector
+// that is killed in the middle goes on in the middle.
+func TestE2EExactlyOnceWithinALargeTransaction(t *testing.T) {
+	w := newWorld(t, options{exactlyOnce: true})
+	c := w.start()
+	const events = 100_000
+	w.exec(fmt.Sprintf(`INSERT INTO outbox SELECT gen_random_uuid(), 'order', n %% 7, 'Placed', n || repeat('.', 100) FROM generate_series(1, %d) n`, events))
+	random := rand.New(rand.NewPCG(seed(t), 300))
+	for _, part := range []int{1, 3, 5} {
+		from := part*events/7 + random.IntN(events/7)
+		await.Until(t, "a part of the transaction", func() bool { c.running(); return len(w.reader.Records()) >= from })
+		if all := len(w.reader.Records()); all < events {
+			c.kill()
+			c = startConnector(t, w.config)
+		}
+	}
+	await.Until(t, "the whole transaction", func() bool { c.running(); return len(w.reader.Records()) >= events })
+	c.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	must.OK(t, w.reader.AwaitEnds(ctx, w.ends()))
+	w.settle()
+	last, records := map[string]int{}, w.reader.Records()
+	for _, r := range records {
+		n := must.Get(strconv.Atoi(strings.TrimRight(r.Value, ".")))(t)
+		if want := last[r.Key] + 7; last[r.Key] > 0 && n != want {
+			t.Fatalf("after %d of key %s comes %d, want %d", last[r.Key], r.Key, n, want)
+		}
+		last[r.Key] = n
+	}
+	if len(records) != events {
+		t.Errorf("%d records, want %d", len(records), events)
+	}
+}
+
+// A refused record aborts its transaction, which is written again with a dead
+// letter.
+func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
+	w := newWorld(t, options{
+		exactlyOnce: true,
+		topicConfig: map[string]string{"max.message.bytes": "50000"},
+		kafka:       "compression: none", // or they would fit
+		config:      "errors:\n  on_bad_event: dead_letter\n",
+	})
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 400))
+	c := w.start()
+	load := w.write(s, 8*time.Millisecond, 50_000)
+	for range 3 {
+		load.await(100 + random.IntN(300))
+		c.kill()
+		c = startConnector(t, w.config)
+	}
+	load.stop()
+	w.arrived()
+	c.stop()
+	_, report := w.verify()
+	w.wantNoneAgain(report, "to consumers that read what is committed")
+	if letters := w.ends()[deadLetter][0]; letters == 0 {
+		t.Error("no payload was over the limit")
+	}
+}
+
+// While a transaction of somebody else is open in the checkpoint topic, its last
+// checkpoint cannot be read, and an older one must not be taken for it.
+func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
+	w := newWorld(t, options{exactlyOnce: true})
+	c := w.start()
+	load := w.write(seed(t), 5*time.Millisecond, 0)
+	load.await(100)
+	other := w.broker.Client(t, kgo.TransactionalID("other"), kgo.TransactionTimeout(5*time.Minute), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	must.OK(t, other.BeginTransaction())
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	must.OK(t, other.ProduceSync(ctx, &kgo.Record{Topic: "cdc-outbox.checkpoints", Key: []byte("other"), Value: []byte("{}")}).FirstErr())
+	load.await(300)
+	c.kill()
+	c = startConnector(t, w.config)
+	c.awaitLog("a transaction is open in it")
+	must.OK(t, other.EndTransaction(ctx, kgo.TryCommit))
+	load.await(100)
+	load.stop()
+	w.arrived()
+	c.stop()
+	_, report := w.verify()
+	w.wantNoneAgain(report, "after a start beside another transaction")
+}
+
+// Transactions of version 1 do not change the producer's epoch. The cluster is
+// upgraded while the connector runs.
+func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
+	w := newWorld(t, options{
+		exactlyOnce: true,
+		topicConfig: map[string]string{"max.message.bytes": "50000"},
+		kafka:       "compression: none", // or bad events would fit
+		config:      "errors:\n  on_bad_event: dead_letter\n",
+	})
+	w.broker.SetFeature(t, "transaction.version", 1)
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 600))
+	c := w.start()
+	load := w.write(s, 8*time.Millisecond, 50_000)
+	disturb := func() {
+		load.await(100 + random.IntN(200))
+		for _, name := range []string{"killed", "walsender_killed", "answer_to_EndTxn_lost", "spare_takes_over"} {
+			load.await(20 + random.IntN(200))
+			c = disturbances[name](w, c, random)
+		}
+		load.await(100)
+	}
+	disturb()
+	before := w.ends()[deadLetter][0]
+	w.broker.SetFeature(t, "transaction.version", 2)
+	disturb()
+	load.stop()
+	w.arrived()
+	c.stop()
+	_, report := w.verify()
+	w.wantNoneAgain(report, "to consumers that read what is committed")
+	if after := w.ends()[deadLetter][0]; before == 0 || after == before {
+		t.Errorf("%d dead letters before the upgrade, %d after it: too few payloads were over the limit", before, after-before)
+	}
+}

@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+const (
+	// transactionTopic is where brokers keep what they know of transactions.
+	transactionTopic = "__transaction_state"
+	// transactionFeature is the version of transactions that a cluster runs. From
+	// 2 on, a late request of an aborted transaction cannot become part of the
+	// next one (KIP-890).
+	transactionFeature = "transaction.version"
+	safeTransactions   = 2
+)
+
+// transactions checks what exactly-once delivery needs of the cluster.
+func (d *doctor) transactions(ctx context.Context, c *cluster) {
+	const name = "kafka.transactions"
+	if d.cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
+		d.skip(name, "sink.kafka.delivery is "+d.cfg.Sink.Kafka.Delivery)
+		return
+	}
+	id, err := wiring.TransactionalID(d.cfg)
+	if err == nil {
+		err = c.coordinated(ctx, id)
+	}
+	if err != nil {
+		d.fail(name, err)
+		return
+	}
+	d.ok(name, "transactional id %q may be used", id)
+	d.transactionVersion(ctx, c)
+	d.transactionCopies(ctx, c)
+}
+
+// coordinated returns why the id has no coordinator, or nil. Brokers make their
+// topic when they are asked for the first time, so it asks for a while.
+func (c *cluster) coordinated(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	retry := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}}
+	for {
+		err := c.coordinator(ctx, id)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("find the coordinator of transactional id %q: %w", id, err)
+		switch {
+		case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+			return failure.Configf(sink.AllowTransactionsCommand(c.cfg, id), "%w", err)
+		case kerr.IsRetriable(err) && retry.Pause(ctx) == nil:
+			continue
+		}
+		return &failure.Error{
+			Class:  failure.Transient,
+			Remedy: "start as many brokers as transaction.state.log.replication.factor says, or lower it",
+			Err:    err,
+		}
+	}
+}
+
+func (c *cluster) coordinator(ctx context.Context, id string) error {
+	const transactional = 1
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = transactional, id, []string{id}
+	resp, err := req.RequestWith(ctx, c.client)
+	switch {
+	case err != nil:
+		return err
+	case len(resp.Coordinators) > 0:
+		return kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
+	}
+	return kerr.ErrorForCode(resp.ErrorCode)
+}
+
+func (d *doctor) transactionVersion(ctx context.Context, c *cluster) {
+	const name = "kafka.transaction_version"
+	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.client)
+	if err != nil {
+		d.fail(name, fmt.Errorf("ask for the cluster's features: %w", err))
+		return
+	}
+	level := int16(0)
+	for _, f := range resp.FinalizedFeatures {
+		if f.Name == transactionFeature {
+			level = f.MaxVersionLevel
+		}
+	}
+	if level < safeTransactions {
+		d.warn(name, "Apache Kafka 4.0 or later: "+sink.FeatureCommand(c.cfg, transactionFeature, safeTransactions),
+			"%s is %d: brokers may take a late request of an aborted transaction for a part of the next one", transactionFeature, level)
+		return
+	}
+	d.ok(name, "%s is %d", transactionFeature, level)
+}
+
+// transactionCopies looks at how many copies there are of what brokers know of
+// transactions. It skips a topic that is not there yet.
+func (d *doctor) transactionCopies(ctx context.Context, c *cluster) {
+	const name = "kafka.transaction_copies"
+	state, err := c.lookup(ctx, transactionTopic)
+	if err != nil {
+		d.skip(name, fmt.Sprintf("%s: %v", transactionTopic, err))
+		return
+	}
+	admin := kadm.NewClient(c.client)
+	least, err := c.setting(ctx, minInSync, func(ctx context.Context) (kadm.ResourceConfigs, error) {
+		return admin.DescribeTopicConfigs(ctx, transactionTopic)
+	})
+	if err != nil {
+		d.skip(name, err.Error())
+		return
+	}
+	if v := judgeCopies(state.replicas, least); v != enoughCopies {
+		d.warn(name, "three replicas and "+minInSync+" 2: kafka-reassign-partitions.sh, and "+sink.ConfigCommand(c.cfg, transactionTopic, minInSync+"=2"),
+			"%s has %d replicas and %s %d: with one broker's disk the outcome of transactions is lost, so that events may be lost or repeated",
+			transactionTopic, state.replicas, minInSync, least)
+		return
+	}
+	d.ok(name, "%s has %d replicas, of which %d must be in sync", transactionTopic, state.replicas, least)
+}

@@ -1,0 +1,152 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// openStates are the states of a transaction that holds consumers back.
+var openStates = []string{"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
+
+// Transaction is one that holds back consumers that read what is committed.
+type Transaction struct {
+	ID string `json:"id"`
+	// Ours is set for that of the configuration's pipeline.
+	Ours    bool          `json:"ours"`
+	State   string        `json:"state"`
+	Age     time.Duration `json:"-"` // 0 where the broker does not tell
+	Timeout time.Duration `json:"-"`
+	Topics  []string      `json:"topics"`
+	Aborted bool          `json:"aborted"`
+}
+
+// MarshalJSON writes durations in seconds.
+func (t Transaction) MarshalJSON() ([]byte, error) {
+	type plain Transaction
+	return json.Marshal(struct {
+		plain
+		Age     float64 `json:"age_seconds"`
+		Timeout float64 `json:"timeout_seconds"`
+	}{plain(t), t.Age.Seconds(), t.Timeout.Seconds()})
+}
+
+// Transactions are those of a cluster.
+type Transactions []Transaction
+
+// WriteText implements the report of a verb.
+func (ts Transactions) WriteText(w io.Writer) error {
+	if len(ts) == 0 {
+		_, err := fmt.Fprintln(w, "no transaction is open")
+		return err
+	}
+	for _, t := range ts {
+		whose, done := "another program's", ""
+		if t.Ours {
+			whose = "this pipeline's"
+		}
+		if t.Aborted {
+			done = "; aborted now"
+		}
+		if _, err := fmt.Fprintf(w, "%s (%s): %s for %s of at most %s, in %v%s\n",
+			t.ID, whose, t.State, t.Age.Round(time.Second), t.Timeout, t.Topics, done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OpenTransactions returns the transactions of the cluster that are not finished,
+// as far as the brokers show them to us.
+func OpenTransactions(ctx context.Context, cfg *config.Config) (Transactions, error) {
+	c, id, err := transactional(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer c.client.Close()
+	return c.open(ctx, id)
+}
+
+// AbortTransaction aborts the pipeline's own transaction if it is open; without
+// yes it only says so. A connector that runs begins anew then; it loses nothing.
+func AbortTransaction(ctx context.Context, cfg *config.Config, yes bool) (Transactions, error) {
+	c, id, err := transactional(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer c.client.Close()
+	all, err := c.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	ours := slices.DeleteFunc(all, func(t Transaction) bool { return !t.Ours })
+	if len(ours) == 0 {
+		return ours, nil
+	}
+	if !yes {
+		return ours, failure.Configf("cdc-outbox txn abort --yes", "nothing was aborted")
+	}
+	out, err := sink.NewTransactions(*cfg.Sink.Kafka, id)
+	if err != nil {
+		return ours, err
+	}
+	defer out.Close()
+	if err := out.Claim(ctx); err != nil {
+		return ours, err
+	}
+	ours[0].Aborted = true
+	return ours, nil
+}
+
+// transactional connects to the cluster of a pipeline that has a transactional id.
+func transactional(ctx context.Context, cfg *config.Config) (c *cluster, id string, err error) {
+	if cfg.Sink.Kafka == nil || cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
+		return nil, "", failure.Configf("name the configuration of a connector with sink.kafka.delivery: exactly_once", "this one has no transactions")
+	}
+	if id, err = wiring.TransactionalID(cfg); err != nil {
+		return nil, "", err
+	}
+	c = newCluster(cfg)
+	return c, id, c.connect(ctx)
+}
+
+func (c *cluster) open(ctx context.Context, ours string) (Transactions, error) {
+	admin := kadm.NewClient(c.client)
+	listed, err := admin.ListTransactions(ctx, nil, openStates)
+	if err != nil {
+		return nil, fmt.Errorf("list transactions: %w", err)
+	}
+	ids := listed.TransactionalIDs()
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	described, err := admin.DescribeTransactions(ctx, ids...)
+	if err != nil {
+		return nil, fmt.Errorf("describe transactions: %w", err)
+	}
+	var all Transactions
+	for _, d := range described.Sorted() {
+		if d.Err != nil || !slices.Contains(openStates, d.State) {
+			continue // it has ended meanwhile
+		}
+		t := Transaction{
+			ID: d.TxnID, Ours: d.TxnID == ours, State: d.State,
+			Timeout: time.Duration(d.TimeoutMillis) * time.Millisecond, Topics: d.Topics.Topics(),
+		}
+		if d.StartTimestamp > 0 {
+			t.Age = max(0, time.Since(time.UnixMilli(d.StartTimestamp)))
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}

@@ -1,0 +1,58 @@
+package admin
+
+import (
+	"context"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+)
+
+func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
+	b := kafkatest.Start(t, kafkatest.Apache())
+	b.CreateTopic(t, "t", 1, nil)
+	cfg := config.Default()
+	cfg.Source.URL, cfg.Source.Slot = "postgres://cdc@localhost/app", "s"
+	cfg.Sink.Kafka.Brokers = b.Brokers
+	if _, err := OpenTransactions(t.Context(), &cfg); failure.ClassOf(err) != failure.Config {
+		t.Errorf("with at_least_once: %v", err)
+	}
+	cfg.Sink.Kafka.Delivery = "exactly_once"
+	list := func() (ids []string) {
+		t.Helper()
+		for _, tx := range must.Get(OpenTransactions(t.Context(), &cfg))(t) {
+			ids = append(ids, tx.ID)
+			if tx.State != "Ongoing" || tx.Topics[0] != "t" || tx.Ours != (tx.ID != "other") {
+				t.Errorf("%+v", tx)
+			}
+		}
+		return ids
+	}
+	if got := list(); len(got) > 0 {
+		t.Errorf("%v are open before any", got)
+	}
+	ours := must.Get(wiring.TransactionalID(&cfg))(t)
+	for _, id := range []string{ours, "other"} {
+		client := b.Client(t, kgo.TransactionalID(id))
+		must.OK(t, client.BeginTransaction())
+		must.OK(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr())
+	}
+	if got := list(); len(got) != 2 {
+		t.Errorf("%v are open, want both", got)
+	}
+	if _, err := AbortTransaction(t.Context(), &cfg, false); failure.RemedyOf(err) != "cdc-outbox txn abort --yes" {
+		t.Errorf("abort without yes: %v", err)
+	}
+	aborted := must.Get(AbortTransaction(context.Background(), &cfg, true))(t)
+	if len(aborted) != 1 || !aborted[0].Aborted || aborted[0].ID != ours {
+		t.Errorf("aborted %+v", aborted)
+	}
+	if got := list(); len(got) != 1 || got[0] != "other" {
+		t.Errorf("%v are open, want the other's", got)
+	}
+}

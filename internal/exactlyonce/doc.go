@@ -1,0 +1,12 @@
+// Package exactlyonce has no code of its own. Its tests are a model of the
+// protocol by which a pipeline writes each event once into Kafka, explored
+// exhaustively in a small world: two instances, three events, and every order in
+// which steps and faults can happen. docs/DESIGN.md has the protocol's states
+// and its numbered invariants.
+//
+// The model is proved in turn: each of the mistakes that the protocol avoids is
+// planted, and the search must find what it does (see mistake).
+//
+// Non-goals: what a real broker does. The tests of package sink and the campaign
+// show that.
+package exactlyonce

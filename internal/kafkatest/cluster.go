@@ -1,0 +1,182 @@
+package kafkatest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+)
+
+// Cluster is several brokers of Apache Kafka, each of them a controller, too.
+// Topics have a replica on each, of which two must be in sync for a write. Its
+// brokers are numbered from 0.
+type Cluster struct {
+	*Broker
+	// Fronts are listeners beside Brokers, for what a proxy hides: each
+	// advertises the address that StartCluster was given for it.
+	Fronts []string
+
+	nodes []*apache
+}
+
+// StartCluster starts a cluster that ends with the test, one broker for each of
+// the addresses that their fronts advertise. Where none runs, the test is skipped.
+func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
+	t.Helper()
+	if !Real() && !apacheRuns() {
+		t.Skip(errNoApache)
+	}
+	o := options{settings: map[string]string{}}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	c := &Cluster{Broker: &Broker{replicas: int16(len(advertised))}}
+	script, err := child.Script("kafka.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var voters []string
+	for n := range advertised {
+		a := &apache{script: script, dir: t.TempDir()}
+		var front int
+		for _, port := range []*int{&a.port, &a.controller, &front} {
+			if *port, err = freeport.Take(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a.log, err = os.Create(filepath.Join(a.dir, "log")); err != nil {
+			t.Fatal(err)
+		}
+		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", n, a.controller))
+		c.nodes = append(c.nodes, a)
+		c.Brokers = append(c.Brokers, a.Addr())
+		c.Fronts = append(c.Fronts, net.JoinHostPort("127.0.0.1", strconv.Itoa(front)))
+	}
+	for n, a := range c.nodes {
+		a.settings = clusterSettings(n, a, c.Fronts[n], advertised[n], voters, &o)
+		testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
+	}
+	testserver.Do(t, "start the cluster", c.awaitReady)
+	return c
+}
+
+func clusterSettings(n int, a *apache, front, advertised string, voters []string, o *options) []string {
+	size, inSync := len(voters), (len(voters)+1)/2
+	all := []string{
+		fmt.Sprintf("node.id=%d", n),
+		"controller.quorum.voters=" + strings.Join(voters, ","),
+		fmt.Sprintf("listeners=PLAINTEXT://%s,FRONT://%s,CONTROLLER://127.0.0.1:%d", a.Addr(), front, a.controller),
+		fmt.Sprintf("advertised.listeners=PLAINTEXT://%s,FRONT://%s", a.Addr(), advertised),
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,FRONT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name=PLAINTEXT",
+		fmt.Sprintf("offsets.topic.replication.factor=%d", size),
+		fmt.Sprintf("default.replication.factor=%d", size),
+		fmt.Sprintf("min.insync.replicas=%d", inSync),
+		fmt.Sprintf("transaction.state.log.replication.factor=%d", size),
+		fmt.Sprintf("transaction.state.log.min.isr=%d", inSync),
+		// A test waits for what these decide.
+		"broker.session.timeout.ms=3000",
+		"broker.heartbeat.interval.ms=500",
+		"replica.lag.time.max.ms=3000",
+		"transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
+	}
+	for name, value := range o.settings {
+		all = append(all, name+"="+value)
+	}
+	return all
+}
+
+// KillNode ends a broker without giving it time to do anything.
+func (c *Cluster) KillNode(t testing.TB, n int) {
+	t.Helper()
+	testserver.Do(t, "kill a broker", func(ctx context.Context) error { return c.nodes[n].Stop(ctx, syscall.SIGKILL) })
+}
+
+// ResumeNode starts a killed broker again. It does not wait for it.
+func (c *Cluster) ResumeNode(t testing.TB, n int) {
+	t.Helper()
+	testserver.Do(t, "start a broker again", c.nodes[n].Resume)
+}
+
+// PauseNode suspends a broker, or lets it go on.
+func (c *Cluster) PauseNode(t testing.TB, n int, pause bool) {
+	t.Helper()
+	sig := syscall.SIGCONT
+	if pause {
+		sig = syscall.SIGSTOP
+	}
+	if err := c.nodes[n].process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AwaitInSync returns once every partition of the topics has all of its replicas
+// in sync.
+func (c *Cluster) AwaitInSync(t testing.TB, topics ...string) {
+	t.Helper()
+	client := c.Client(t)
+	defer client.Close()
+	testserver.Do(t, "replicate what was missed", func(ctx context.Context) error {
+		return await.Ready(ctx, nil, func(ctx context.Context) error {
+			details, err := kadm.NewClient(client).ListTopics(ctx, topics...)
+			for _, topic := range details {
+				for _, p := range topic.Partitions {
+					if err == nil && len(p.ISR) < len(p.Replicas) {
+						err = fmt.Errorf("partition %d of %s has %d of %d replicas in sync", p.Partition, topic.Topic, len(p.ISR), len(p.Replicas))
+					}
+				}
+			}
+			return err
+		})
+	})
+}
+
+// Leader is the broker that leads a partition of the topic.
+func (c *Cluster) Leader(t testing.TB, topic string, partition int32) (node int) {
+	t.Helper()
+	client := c.Client(t)
+	defer client.Close()
+	testserver.Do(t, "find the leader of "+topic, func(ctx context.Context) error {
+		topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
+		if err == nil {
+			node = int(topics[topic].Partitions[partition].Leader)
+		}
+		return err
+	})
+	return node
+}
+
+// Coordinator is the broker that coordinates the transactions of the id, or -1
+// if none does now.
+func (c *Cluster) Coordinator(t testing.TB, id string) (node int) {
+	t.Helper()
+	client := c.Client(t)
+	defer client.Close()
+	testserver.Do(t, "find the coordinator of "+id, func(ctx context.Context) error {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.CoordinatorType, req.CoordinatorKeys, req.CoordinatorKey = 1, []string{id}, id
+		resp, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		node = int(resp.NodeID)
+		if len(resp.Coordinators) > 0 {
+			node = int(resp.Coordinators[0].NodeID)
+		}
+		return nil
+	})
+	return node
+}

@@ -1,0 +1,84 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// Transact writes n items in one transaction, each bad one as errors.on_bad_event
+// says. mark makes the record that counts the first of them; it goes into the
+// transaction, too. Transact returns how many items are dealt with, from the
+// front: all of them, or those before a bad event that stops the pipeline. After
+// an error that is no such stop, done is 0, and nobody knows what counts.
+func (d *Delivery) Transact(ctx context.Context, out sink.Transactor, n int, at func(i int) *Item, mark func(done int) (*kgo.Record, error)) (done int, err error) {
+	for {
+		entries, index, done, stop := d.entries(n, at)
+		if done == 0 {
+			return 0, stop
+		}
+		record, err := mark(done)
+		if err != nil {
+			return 0, err
+		}
+		refused, err := out.Transact(ctx, entries, record)
+		if err != nil {
+			return 0, fmt.Errorf("deliver: %w", err)
+		}
+		if len(refused) == 0 {
+			d.settled(done, at)
+			return done, stop
+		}
+		for _, r := range refused {
+			at(index[r.Index]).Bad = r.Bad
+		}
+	}
+}
+
+// Await returns once the topics exist that the items go to.
+func (d *Delivery) Await(ctx context.Context, out sink.Transactor, n int, at func(i int) *Item) error {
+	entries, _, _, _ := d.entries(n, at)
+	return out.Await(ctx, entries)
+}
+
+// entries are what is to be written of the items, with the index of each one's
+// item: all, or those before a bad event that stops the pipeline, with the
+// reason.
+func (d *Delivery) entries(n int, at func(i int) *Item) (entries []sink.Entry, index []int, done int, stop error) {
+	for i := range n {
+		it := at(i)
+		switch {
+		case it.Bad == nil:
+		case it.Bad.Reason == transform.ReasonPassedOver, d.opts.Policy == transform.BadEventSkip:
+			continue
+		case d.opts.Policy != transform.BadEventDeadLetter:
+			return entries, index, i, d.stopped(it.Event, it.Bad)
+		}
+		entries, index = append(entries, sink.Entry{Event: it.Event, Bad: it.Bad}), append(index, i)
+	}
+	return entries, index, n, nil
+}
+
+// settled counts and logs what became of the first n items, in runs of good
+// ones.
+func (d *Delivery) settled(n int, at func(i int) *Item) {
+	defer func() {
+		clear(d.run)
+		d.run = d.run[:0]
+	}()
+	for i := range n {
+		it := at(i)
+		if it.Bad == nil {
+			d.run = append(d.run, it.Event)
+			continue
+		}
+		d.published(d.run)
+		d.run = d.run[:0]
+		d.rejected(it.Event, it.Bad)
+	}
+	d.published(d.run)
+}

@@ -1,0 +1,164 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// Transactions are what a pipeline delivers exactly once with: the events and
+// the checkpoint that counts them are one Kafka transaction. docs/DESIGN.md has
+// the protocol.
+type Transactions struct {
+	Sink   sink.Transactor
+	Marker store.Marker
+}
+
+// inTransactions is a store of which every save is a transaction. Only the note
+// before a first start is none: nobody holds the slot then.
+type inTransactions struct {
+	checkpoint.Store
+	*Transactions
+}
+
+// Save implements checkpoint.Store.
+func (s inTransactions) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
+	if cp.Creating {
+		return s.Store.Save(ctx, cp)
+	}
+	record, err := s.Marker.Mark(cp)
+	if err != nil {
+		return err
+	}
+	_, err = s.Sink.Transact(ctx, nil, record)
+	return anew(err)
+}
+
+// anew is the error of a transactor. If it may pass, it takes a new pipeline to
+// go on: this one does not know what counts.
+func anew(err error) error {
+	if err == nil || failure.ClassOf(err) != failure.Transient {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrBeginAnew, err)
+}
+
+// transact delivers the batch in one transaction, with the checkpoint that counts
+// it, and then has that confirmed. It returns how many items are dealt with.
+func (d *deliverer) transact(ctx context.Context, batch []item) (done int, err error) {
+	k, at := d.checkpointer, func(i int) *delivery.Item { return &batch[i].Item }
+	// Not while it has the checkpoint: a session may have to save one.
+	if err := d.delivery.Await(ctx, d.transactions.Sink, len(batch), at); err != nil {
+		return 0, anew(err)
+	}
+	err = k.exclusive(ctx, func() (err error) {
+		var cp checkpoint.Checkpoint
+		began := time.Now()
+		mark := func(n int) (*kgo.Record, error) {
+			cp = k.next(d.reached(batch[:n]))
+			return d.transactions.Marker.Mark(cp)
+		}
+		done, err = d.delivery.Transact(ctx, d.transactions.Sink, len(batch), at, mark)
+		if done > 0 {
+			k.committed(cp, began)
+		}
+		return err
+	})
+	return done, anew(err)
+}
+
+// reached is how far the log is dealt with once these items are, which are the
+// next ones in order.
+func (d *deliverer) reached(batch []item) (lsn pg.LSN, landmark checkpoint.Landmark, cut checkpoint.Cut) {
+	last := &batch[len(batch)-1]
+	n := 0
+	for i := len(batch) - 1; i >= 0 && batch[i].ticket == last.ticket; i-- {
+		n++
+	}
+	lsn, landmark, whole := d.tracker.After(last.ticket, n)
+	ev := last.Event
+	switch {
+	case whole:
+	case ev.XID == 0: // a message of no transaction, whose position is its end
+		lsn = max(lsn, ev.Position.CommitLSN)
+	default:
+		cut = checkpoint.Cut{
+			Landmark: checkpoint.Landmark{Commit: ev.Position.CommitLSN, XID: ev.XID, Time: ev.CommitTime},
+			Seq:      ev.Position.Seq,
+		}
+	}
+	return lsn, landmark, cut
+}
+
+// next is the checkpoint of a transaction that reaches so far.
+func (k *checkpointer) next(lsn pg.LSN, landmark checkpoint.Landmark, cut checkpoint.Cut) checkpoint.Checkpoint {
+	cp := k.last().Reached(lsn, landmark, cut)
+	cp.SavedAt, cp.Publication = time.Now(), k.publication()
+	return cp
+}
+
+// committed notes that the transaction with cp is known to be committed, and
+// confirms it.
+func (k *checkpointer) committed(cp checkpoint.Checkpoint, began time.Time) {
+	k.mu.Lock()
+	k.current = cp
+	k.mu.Unlock()
+	k.saved.Store(uint64(cp.LSN))
+	k.progress.succeeded(began)
+	k.metrics.CheckpointSaved(nil)
+	k.confirm()
+}
+
+// claim gets the transactional id for this pipeline, once, while it holds the
+// slot.
+func (s *source) claim(ctx context.Context) error {
+	if s.transactions == nil || s.claimed {
+		return nil
+	}
+	if err := s.transactions.Sink.Claim(ctx); err != nil {
+		return anew(err)
+	}
+	s.claimed = true
+	return nil
+}
+
+// errEnded ends a session that ended what a former holder had left open.
+var errEnded = errors.New("ended a Kafka transaction that a former holder of the slot may have left open; looking again")
+
+// endOpen ends a transaction that may be a former holder's, and hides the last
+// checkpoint. Only the slot's holder may do that, so it takes the slot.
+func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.Slot) error {
+	held, err := s.open(ctx, repl, slot.ConfirmedFlush, slot.ConfirmedFlush)
+	if err != nil {
+		return err
+	}
+	err = s.claim(ctx)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = held.Close(closing) // nothing was read
+	if err != nil {
+		return err
+	}
+	return errEnded
+}
+
+// fitsTransactions refuses what exactly-once delivery cannot go on from.
+func (s *source) fitsTransactions(cp *checkpoint.Checkpoint) error {
+	if s.transactions == nil || !cp.Snapshot {
+		return nil
+	}
+	return failure.Configf("publish the snapshot with sink.kafka.delivery: at_least_once first; once it is published, stop, and set exactly_once",
+		"the rows that are in the outbox tables have to be published, and a crash meanwhile would publish some of them twice")
+}

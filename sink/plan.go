@@ -1,0 +1,91 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// plan puts the entries into rounds, in each of which a partition has at most one
+// batch. It returns those that must not be sent. It may wait for topics.
+func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]placed, refused []Refusal, err error) {
+	k := x.k
+	k.rounds++
+	var round []placed
+	var t *topic
+	for i := range entries {
+		p := placed{Event: entries[i].Event, entry: i, wanted: entries[i].Event.Record.Partition}
+		if entries[i].Bad != nil {
+			if p, err = x.letter(ctx, i, entries[i]); err != nil {
+				return nil, nil, err
+			}
+		}
+		size := p.Size()
+		if !p.letter && size > int64(k.cfg.MaxRecordBytes) {
+			refused = append(refused, Refusal{i, tooLarge(size, k.cfg.MaxRecordBytes)})
+			continue
+		}
+		t, err = x.open(ctx, t, p.Event)
+		if bad, ok := errors.AsType[*transform.BadEvent](err); ok && !p.letter {
+			refused = append(refused, Refusal{i, bad})
+			t = nil
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		partition := t.choose(&p.Record)
+		if !t.reserve(partition, recordSize(p.Event, size), x.limit) {
+			rounds, round = append(rounds, round), nil
+			k.rounds++
+			t.begin(k.rounds)
+			t.reserve(partition, recordSize(p.Event, size), x.limit)
+		}
+		p.Record.Partition = partition
+		round = append(round, p)
+	}
+	if len(refused) > 0 {
+		for _, round := range append(rounds, round) {
+			eventsOf(round)
+		}
+		return nil, refused, nil
+	}
+	if len(round) > 0 {
+		rounds = append(rounds, round)
+	}
+	return rounds, nil, nil
+}
+
+// open returns the topic of the record, with the partition that it asks for.
+// before is that of the record before it, or nil.
+func (x *Transactions) open(ctx context.Context, before *topic, ev *transform.Event) (*topic, error) {
+	k, t := x.k, before
+	if t == nil || t.name != ev.Record.Topic {
+		var err error
+		if t, err = k.open(ctx, k.topics[ev.Record.Topic], ev.Record.Topic); err != nil {
+			return nil, err
+		}
+	}
+	wanted := ev.Record.Partition
+	if wanted == transform.PartitionByKey || wanted >= 0 && wanted < t.partitions {
+		return t, nil
+	}
+	return k.extend(ctx, t, wanted)
+}
+
+// letter is the dead letter of an entry, in its topic.
+func (x *Transactions) letter(ctx context.Context, i int, e Entry) (placed, error) {
+	if x.k.deadLetter == "" {
+		return placed{}, failure.Configf("set errors.dead_letter_topic", "no dead-letter topic is set")
+	}
+	t, err := x.k.deadLetters(ctx)
+	if err != nil {
+		return placed{}, err
+	}
+	ev := &transform.Event{Record: deadLetter(e.Event, e.Bad, time.Now())}
+	ev.Record.Topic, ev.Record.Partition = t.name, transform.PartitionByKey
+	return placed{Event: ev, entry: i, wanted: transform.PartitionByKey, letter: true}, nil
+}

@@ -1,0 +1,88 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// judge decides what follows from what brokers did not take of a transaction,
+// which is aborted.
+func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Record) (again bool, refused []Refusal, err error) {
+	for _, b := range failed {
+		switch verdict := judge(b.err); {
+		case verdict == topicGone && b.topic() != mark.Topic:
+			x.k.forget(b.topic(), b.err)
+			again = true
+		case verdict == misconfigured, verdict == closed:
+			return false, nil, fatal(b.err, x.k.cfg, b.topic())
+		case verdict != badRecord || b.topic() == mark.Topic:
+			return false, nil, unsettled(fmt.Errorf("write to topic %q: %w", b.topic(), b.err))
+		case len(b.events) > 1 && badEvent(b.err).Reason == transform.ReasonRecordTooLarge:
+			x.limit = min(x.limit, b.bytes()) / 2
+			again = true
+		default:
+			bad, err := x.isolate(ctx, b)
+			if err != nil {
+				return false, nil, err
+			}
+			refused = append(refused, bad...)
+			again = again || len(bad) == 0 // it was not refused again
+		}
+	}
+	if len(refused) > 0 {
+		return false, refused, nil
+	}
+	x.k.complain("Kafka did not take a transaction, writing it again", zap.Error(failed[0].err))
+	return again, nil, nil
+}
+
+// isolate finds the events that brokers refuse among those of a batch, by
+// writing halves of it in transactions that are aborted.
+func (x *Transactions) isolate(ctx context.Context, b batch) ([]Refusal, error) {
+	if len(b.events) == 1 && b.proven() {
+		p := b.events[0]
+		if p.letter {
+			return nil, failure.Configf(x.k.refusedLetterRemedy(b.err), "the broker refuses the dead letter for topic %q: %w", b.topic(), b.err)
+		}
+		return []Refusal{{p.entry, badEvent(b.err)}}, nil
+	}
+	var found []Refusal
+	middle := (len(b.events) + 1) / 2
+	for _, half := range [][]placed{b.events[:middle], b.events[middle:]} {
+		if len(half) == 0 {
+			continue
+		}
+		failed, err := x.write(ctx, [][]placed{half})
+		if err == nil {
+			err = x.abort(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range failed { // at most one: they are all in one partition
+			if judge(f.err) != badRecord {
+				return nil, unsettled(fmt.Errorf("write to topic %q: %w", f.topic(), f.err))
+			}
+			bad, err := x.isolate(ctx, f)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, bad...)
+		}
+	}
+	return found, nil
+}
+
+// bytes are those of the batch's records, before compression.
+func (s *batch) bytes() (n int) {
+	for _, p := range s.events {
+		n += recordSize(p.Event, p.Size())
+	}
+	return n
+}

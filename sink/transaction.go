@@ -1,0 +1,331 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// transactionTimeout is how long brokers keep a transaction open whose owner is
+// silent. It holds consumers back for that long.
+const transactionTimeout = 10 * time.Second
+
+// endPatience bounds the wait for the answer to EndTxn. By then brokers have ended
+// the transaction in one way or the other.
+const endPatience = transactionTimeout + 2*time.Second
+
+// breath is the least time between two transactions. Brokers answer for a new one
+// only once the markers of the last are written, and ask about that every 20 ms;
+// who comes a few milliseconds later does not wait for them.
+const breath = 6 * time.Millisecond
+
+// claimPatience bounds a claim: what an earlier owner left open is aborted first.
+const claimPatience = 30 * time.Second
+
+// ErrUnsettled is wrapped by the errors of a Transactor after which nobody knows
+// what counts: only the checkpoint tells, after a new claim. It has no class.
+var ErrUnsettled = errors.New("the Kafka transaction did not end as it should, so that only the checkpoint tells what counts")
+
+// ErrFenced is the ErrUnsettled of a transactor whose transactional id another
+// one has claimed, or whose transaction took too long for the brokers.
+var ErrFenced = fmt.Errorf("another producer has the transactional id, or the transaction took too long: %w", ErrUnsettled)
+
+// Entry is an event to be written; with Bad, its dead letter is.
+type Entry struct {
+	Event *transform.Event
+	Bad   *transform.BadEvent
+}
+
+// Refusal is an entry that can never be written as it is.
+type Refusal struct {
+	Index int // of the entry
+	Bad   *transform.BadEvent
+}
+
+// Transactor writes events in Kafka transactions. Its methods are called from
+// one goroutine at a time. After an error only Close may be called.
+type Transactor interface {
+	// Claim gets the transactional id, and ends what an earlier owner of it left
+	// open. It is called first, and once.
+	Claim(ctx context.Context) error
+	// Await returns once the topics of the entries exist, which may take an
+	// operator. Transact does not wait for them as a rule.
+	Await(ctx context.Context, entries []Entry) error
+	// Transact writes the entries, in order within a partition, and the mark, all
+	// in one transaction, and returns once that is known to be committed. If
+	// entries are refused, it returns these, and nothing counts. After an error
+	// that wraps ErrUnsettled all may count, or nothing.
+	Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error)
+	// Close releases the resources. It does not wait for anything.
+	Close()
+}
+
+// Transactions is the Transactor of a Kafka cluster.
+//
+// Invariants:
+//
+//  1. Only the answer to EndTxn that says so makes a transaction count. No error
+//     is taken for an abort, nor for a commit.
+//  2. A transaction is committed only if each of its records was acknowledged,
+//     all under one producer id and epoch: the client may get itself another
+//     epoch in between, which aborts what it had written before.
+//  3. Nothing waits for an operator while a transaction is open: topics are
+//     resolved before it begins.
+type Transactions struct {
+	k     *Kafka
+	ended time.Time // of the last transaction
+	// limit is how much a batch may have. It shrinks while brokers find batches
+	// too large.
+	limit int
+}
+
+var _ Transactor = (*Transactions)(nil)
+
+// TransactionObserver is told how transactions go. It must not block.
+type TransactionObserver interface {
+	// TransactionOpen is told when a transaction begins, and, with the zero time,
+	// when it has ended.
+	TransactionOpen(since time.Time)
+	// TransactionCommitted is told of a commit: of how many records, and how long
+	// brokers took for the answer to EndTxn.
+	TransactionCommitted(records int, took time.Duration)
+	// TransactionAborted is told of an abort.
+	TransactionAborted()
+}
+
+// unobserved is the TransactionObserver by default.
+type unobserved struct{}
+
+func (unobserved) TransactionOpen(time.Time)               {}
+func (unobserved) TransactionCommitted(int, time.Duration) {}
+func (unobserved) TransactionAborted()                     {}
+
+// WithTransactionObserver reports transactions to o.
+func WithTransactionObserver(o TransactionObserver) Option {
+	return func(k *Kafka) { k.transactions = o }
+}
+
+// NewTransactions returns a Transactor with the transactional id; see NewKafka.
+func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, error) {
+	k, err := newProducer(cfg, opts, kgo.TransactionalID(id), kgo.TransactionTimeout(transactionTimeout))
+	if err != nil {
+		return nil, err
+	}
+	return &Transactions{k: k, limit: batchLimit(k)}, nil
+}
+
+func batchLimit(k *Kafka) int { return int(k.cfg.MaxRecordBytes) - batchOverhead }
+
+// Close implements Transactor. Brokers abort an open transaction when its time
+// is over, or at the next claim.
+func (x *Transactions) Close() {
+	x.k.Close()
+	x.k.transactions.TransactionOpen(time.Time{})
+}
+
+// Claim implements Transactor.
+func (x *Transactions) Claim(ctx context.Context) error {
+	ctx, release := x.k.connections.guard(ctx)
+	defer release()
+	limited, cancel := context.WithTimeout(ctx, claimPatience)
+	defer cancel()
+	retry := backoff.Series{Range: waits}
+	for refused := 1; ; refused++ {
+		_, _, err := x.k.client.ProducerID(limited)
+		if err == nil {
+			return nil
+		}
+		if refusal, ok := errors.AsType[*kerr.Error](err); !ok || refusal.Retriable || refused == producerid.Refusals {
+			return x.k.stop(ctx, x.unclaimed(err))
+		}
+		// The client keeps a refusal, so that only a new one asks again.
+		client, err := kgo.NewClient(x.k.clientOpts...)
+		if err != nil {
+			return fmt.Errorf("renew the Kafka client: %w", err)
+		}
+		x.k.client.Close()
+		x.k.client = client
+		if err := retry.Pause(limited); err != nil {
+			return x.k.stop(ctx, err)
+		}
+	}
+}
+
+// unclaimed is the error of a claim that failed.
+func (x *Transactions) unclaimed(err error) error {
+	switch {
+	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+		err = failure.Configf(AllowTransactionsCommand(x.k.cfg, x.id()), "%w", err)
+	case errors.Is(err, kerr.InvalidTransactionTimeout):
+		err = failure.Configf(fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %d", transactionTimeout.Milliseconds()), "%w", err)
+	}
+	return fmt.Errorf("claim transactional id %q: %w", x.id(), err)
+}
+
+func (x *Transactions) id() string {
+	id, _ := x.k.client.OptValue(kgo.TransactionalID).(*string)
+	if id == nil {
+		return ""
+	}
+	return *id
+}
+
+// Await implements Transactor. An event that can never be written is left to
+// Transact.
+func (x *Transactions) Await(ctx context.Context, entries []Entry) error {
+	if err := x.k.check(); err != nil {
+		return err
+	}
+	ctx, release := x.k.connections.guard(ctx)
+	defer release()
+	for i := range entries {
+		if entries[i].Bad != nil || x.k.topics[entries[i].Event.Record.Topic] != nil {
+			continue
+		}
+		_, err := x.k.open(ctx, nil, entries[i].Event.Record.Topic)
+		if _, bad := errors.AsType[*transform.BadEvent](err); err != nil && !bad {
+			return x.k.stop(ctx, err)
+		}
+	}
+	return nil
+}
+
+// Transact implements Transactor.
+func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error) {
+	if err := x.k.check(); err != nil {
+		return nil, err
+	}
+	ctx, release := x.k.connections.guard(ctx)
+	defer release()
+	for {
+		again, refused, err := x.try(ctx, entries, mark)
+		if err != nil {
+			return nil, x.k.stop(ctx, err)
+		}
+		if !again {
+			return refused, nil
+		}
+	}
+}
+
+// try writes one transaction. again says that it was aborted and may succeed
+// when it is written again.
+func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Record) (again bool, refused []Refusal, err error) {
+	rounds, refused, err := x.plan(ctx, entries)
+	if err != nil || len(refused) > 0 {
+		return false, refused, err
+	}
+	rounds = withMark(rounds, mark)
+	defer func() { // the record of an event that is written again says where it wants to go
+		for _, round := range rounds {
+			eventsOf(round)
+		}
+	}()
+	failed, err := x.write(ctx, rounds)
+	if err != nil {
+		return false, nil, err
+	}
+	if len(failed) == 0 {
+		x.limit = batchLimit(x.k)
+		return false, nil, x.commit(ctx, rounds)
+	}
+	if err := x.abort(ctx); err != nil {
+		return false, nil, err
+	}
+	return x.judge(ctx, failed, mark)
+}
+
+// write sends all records. It stops early at the first round of which brokers did
+// not take all, and returns what they did not take, by partition.
+func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, error) {
+	if wait := time.Until(x.ended.Add(breath)); wait > 0 {
+		if err := backoff.Sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.k.client.BeginTransaction(); err != nil {
+		return nil, unsettled(fmt.Errorf("begin a transaction: %w", err))
+	}
+	x.k.transactions.TransactionOpen(time.Now())
+	for _, round := range rounds {
+		if err := x.k.send(ctx, round); err != nil {
+			return nil, unsettled(err)
+		}
+		if len(x.k.failed) > 0 {
+			return x.k.batches(round), nil
+		}
+	}
+	return nil, nil
+}
+
+// withMark puts the mark into the last round.
+func withMark(rounds [][]placed, mark *kgo.Record) [][]placed {
+	marked := placed{Event: &transform.Event{Record: *mark}, wanted: mark.Partition}
+	if n := len(rounds); n > 0 {
+		return append(rounds[:n-1:n-1], append(rounds[n-1], marked))
+	}
+	return [][]placed{{marked}}
+}
+
+// commit returns nil only if the broker says that the transaction is committed.
+func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
+	id, epoch, err := x.k.client.ProducerID(ctx)
+	if err != nil {
+		return unsettled(err)
+	}
+	records := 0
+	for _, round := range rounds {
+		records += len(round)
+		for _, p := range round {
+			if p.Record.ProducerID != id || p.Record.ProducerEpoch != epoch {
+				return unsettled(fmt.Errorf("a record was written by producer %d/%d, but the producer is %d/%d by now: what it wrote before is aborted",
+					p.Record.ProducerID, p.Record.ProducerEpoch, id, epoch))
+			}
+		}
+	}
+	asked := time.Now()
+	if err := x.end(ctx, kgo.TryCommit); err != nil {
+		return unsettled(fmt.Errorf("commit the transaction: %w", err))
+	}
+	x.k.transactions.TransactionCommitted(records, time.Since(asked))
+	x.k.transactions.TransactionOpen(time.Time{})
+	return nil
+}
+
+// abort ends the transaction so that nothing of it counts.
+func (x *Transactions) abort(ctx context.Context) error {
+	if err := x.end(ctx, kgo.TryAbort); err != nil {
+		return unsettled(fmt.Errorf("abort the transaction: %w", err))
+	}
+	x.k.transactions.TransactionAborted()
+	x.k.transactions.TransactionOpen(time.Time{})
+	return nil
+}
+
+// end asks for the end of the transaction.
+func (x *Transactions) end(ctx context.Context, how kgo.TransactionEndTry) error {
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	defer func() { x.ended = time.Now() }()
+	return x.k.client.EndTransaction(ctx, how)
+}
+
+// unsettled is the error of a transaction that has no known end.
+func unsettled(err error) error {
+	kind := ErrUnsettled
+	for _, fenced := range []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState} {
+		if errors.Is(err, fenced) {
+			kind = ErrFenced
+		}
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}

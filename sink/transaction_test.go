@@ -1,0 +1,231 @@
+package sink
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+const marks = "marks"
+
+// startTransactions returns a cluster with the topics t, dead and marks, and a
+// transactor that has claimed its id.
+func startTransactions(t *testing.T, partitions int32) (*cluster, *Transactions) {
+	t.Helper()
+	c := startCluster(t)
+	c.createTopic(t, "t", partitions)
+	c.createTopic(t, "dead", 1)
+	c.createTopic(t, marks, 1)
+	return c, c.transactions(t)
+}
+
+func (c *cluster) transactions(t *testing.T) *Transactions {
+	t.Helper()
+	x := must.Get(NewTransactions(c.config(), "tx", WithDeadLetterTopic("dead")))(t)
+	t.Cleanup(x.Close)
+	must.OK(t, x.Claim(deadline(t)))
+	return x
+}
+
+func entriesOf(events []*transform.Event) []Entry {
+	entries := make([]Entry, len(events))
+	for i, ev := range events {
+		entries[i].Event = ev
+	}
+	return entries
+}
+
+func mark(text string) *kgo.Record {
+	return &kgo.Record{Topic: marks, Key: []byte("p"), Value: []byte(text)}
+}
+
+// committed are the values that consumers read who read what is committed.
+func (c *cluster) committed(t *testing.T, topic string) (values []string) {
+	t.Helper()
+	ctx := deadline(t)
+	left := map[int32]int64{}
+	must.Get(c.admin(t).ListEndOffsets(ctx, topic))(t).Each(func(end kadm.ListedOffset) { left[end.Partition] = end.Offset })
+	cl := c.client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	for len(left) > 0 {
+		for p, end := range left {
+			if end == 0 {
+				delete(left, p)
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+		fetches := cl.PollFetches(ctx)
+		must.OK(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			if r.Offset+1 == left[r.Partition] {
+				delete(left, r.Partition)
+			}
+			if !r.Attrs.IsControl() {
+				values = append(values, string(r.Value))
+			}
+		})
+	}
+	return values
+}
+
+func (c *cluster) wantCommitted(t *testing.T, topic string, want ...string) {
+	t.Helper()
+	if got := c.committed(t, topic); !slices.Equal(got, want) {
+		t.Errorf("committed in %s: %v, want %v", topic, got, want)
+	}
+}
+
+func TestTransactionHasEventsAndMark(t *testing.T) {
+	c, x := startTransactions(t, 1)
+	for n := range 3 {
+		evs := []*transform.Event{event("t", "a", transform.PartitionByKey, 2*n), event("t", "b", transform.PartitionByKey, 2*n+1)}
+		refused, err := x.Transact(deadline(t), entriesOf(evs), mark(strconv.Itoa(n)))
+		if err != nil || len(refused) > 0 {
+			t.Fatal(refused, err)
+		}
+	}
+	c.wantCommitted(t, "t", "0", "1", "2", "3", "4", "5")
+	c.wantCommitted(t, marks, "0", "1", "2")
+}
+
+// Failure mode 30: the refused record is found, nothing of its transaction counts,
+// and the whole is written with its dead letter.
+func TestRefusedRecordAbortsItsTransaction(t *testing.T) {
+	c, x := startTransactions(t, 1)
+	const n, bad = 40, 23
+	evs := make([]*transform.Event, n)
+	var want []string
+	for i := range evs {
+		evs[i] = event("t", "a", transform.PartitionByKey, i)
+		if i != bad {
+			want = append(want, strconv.Itoa(i))
+		}
+	}
+	evs[bad].Record.Value = []byte("poison")
+	c.refuse(1, "t", []byte("poison"), kerr.InvalidRecord)
+
+	entries := entriesOf(evs)
+	refused, err := x.Transact(deadline(t), entries, mark("1"))
+	if err != nil || len(refused) != 1 || refused[0].Index != bad || refused[0].Bad.Reason != transform.ReasonRejectedByBroker {
+		t.Fatalf("refused %v, %v, want entry %d", refused, err, bad)
+	}
+	c.wantCommitted(t, "t")
+	c.wantCommitted(t, marks)
+	entries[bad].Bad = refused[0].Bad
+	if refused, err = x.Transact(deadline(t), entries, mark("2")); err != nil || len(refused) > 0 {
+		t.Fatal(refused, err)
+	}
+	c.wantCommitted(t, "t", want...)
+	c.wantCommitted(t, "dead", "poison")
+	c.wantCommitted(t, marks, "2")
+}
+
+func TestBatchThatIsTooLargeAsAWholeIsSplit(t *testing.T) {
+	c, x := startTransactions(t, 1)
+	var calls int
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Topic: "t", Err: kerr.MessageTooLarge, Count: -1, When: func(req kmsg.Request) bool {
+		for _, topic := range req.(*kmsg.ProduceRequest).Topics {
+			for _, p := range topic.Partitions {
+				if topic.Topic != marks && len(p.Records) > 1000 {
+					calls++
+					return true
+				}
+			}
+		}
+		return false
+	}})
+	evs := events("t", 60)
+	if refused, err := x.Transact(deadline(t), entriesOf(evs), mark("1")); err != nil || len(refused) > 0 {
+		t.Fatal(refused, err)
+	}
+	var want []string
+	for i := range evs {
+		want = append(want, strconv.Itoa(i))
+	}
+	if calls == 0 {
+		t.Fatal("nothing was refused")
+	}
+	c.wantCommitted(t, "t", want...)
+	c.wantCommitted(t, marks, "1")
+}
+
+// Failure modes 35 and 42: the newer one has the id. The older one does not claim
+// it again, whatever it tries.
+func TestFencedTransactorStopsForGood(t *testing.T) {
+	c, old := startTransactions(t, 1)
+	if _, err := old.Transact(deadline(t), entriesOf(events("t", 1)), mark("1")); err != nil {
+		t.Fatal(err)
+	}
+	fresh := c.transactions(t)
+	for range 2 {
+		_, err := old.Transact(deadline(t), entriesOf(events("t", 3)), mark("2"))
+		if !errors.Is(err, ErrFenced) || failure.ClassOf(err) != failure.Transient {
+			t.Fatalf("Transact after another claim = %v, want ErrFenced", err)
+		}
+	}
+	if _, err := fresh.Transact(deadline(t), entriesOf([]*transform.Event{event("t", "a", 0, 9)}), mark("3")); err != nil {
+		t.Fatalf("the one that has the id: %v", err)
+	}
+	c.wantCommitted(t, "t", "0", "9")
+	c.wantCommitted(t, marks, "1", "3")
+}
+
+// Failure mode 35: an error of EndTxn is neither a commit nor an abort.
+func TestEndTxnThatFailsIsUnsettled(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.UnknownServerError, kerr.InvalidTxnState, kerr.ProducerFenced, kerr.TransactionAbortable} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			c, x := startTransactions(t, 1)
+			c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Err: refusal})
+			_, err := x.Transact(deadline(t), entriesOf(events("t", 3)), mark("1"))
+			if !errors.Is(err, ErrUnsettled) {
+				t.Errorf("Transact = %v, want ErrUnsettled", err)
+			}
+		})
+	}
+}
+
+// A client that gets itself another epoch within a transaction aborts what it has
+// written. The rest must not be committed.
+func TestTransactionUnderTwoEpochsIsNotCommitted(t *testing.T) {
+	c, x := startTransactions(t, 1)
+	evs := events("t", 2)
+	rounds, _, err := x.plan(deadline(t), entriesOf(evs))
+	must.OK(t, err)
+	rounds = withMark(rounds, mark("1"))
+	failed, err := x.write(deadline(t), rounds)
+	if err != nil || len(failed) > 0 {
+		t.Fatal(failed, err)
+	}
+	evs[0].Record.ProducerEpoch--
+	if err := x.commit(deadline(t), rounds); !errors.Is(err, ErrUnsettled) {
+		t.Errorf("commit = %v, want ErrUnsettled", err)
+	}
+	x.Close()
+	c.transactions(t) // ends what the other left open
+	c.wantCommitted(t, "t")
+}
+
+// Failure mode 32.
+func TestClaimThatIsDeniedIsConfiguration(t *testing.T) {
+	c := startCluster(t)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.TransactionalIDAuthorizationFailed, Count: -1})
+	x := must.Get(NewTransactions(c.config(), "tx"))(t)
+	t.Cleanup(x.Close)
+	err := x.Claim(deadline(t))
+	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+		t.Errorf("Claim = %v, %q", err, failure.RemedyOf(err))
+	}
+}
