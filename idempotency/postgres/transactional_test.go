@@ -173,8 +173,8 @@ func TestRunOnce(t *testing.T) {
 // What the handler's context and transaction offer.
 func TestHandlerContext(t *testing.T) {
 	r := newRunner(t, postgres.TransactionalOptions{IdleTimeout: 90 * time.Second, Isolation: pgx.RepeatableRead})
-	if postgres.Tx(t.Context()) != nil {
-		t.Error("a transaction outside of a handler")
+	if _, err := postgres.Tx(t.Context()).Exec(t.Context(), `SELECT 1`); !errors.Is(err, postgres.ErrNoTransaction) {
+		t.Errorf("outside of a handler: %v; want %v", err, postgres.ErrNoTransaction)
 	}
 	r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
 		lease, ok := idempotency.LeaseFrom(ctx)
