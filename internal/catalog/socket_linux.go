@@ -95,10 +95,11 @@ func makeBlocking(fd int) error {
 func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.bell.read(b)
 	switch {
-	case err != nil && s.closed.Load(): // the poller's error for it has no name
-		return n, net.ErrClosed
-	case err == nil && n == 0 && len(b) > 0:
-		return 0, io.EOF
+	case n > 0:
+	case s.closed.Load(): // the poller's error for it has no name
+		err = net.ErrClosed
+	case err == nil && len(b) > 0:
+		err = io.EOF
 	}
 	return n, err
 }
