@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -69,8 +71,30 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 		a.settings = clusterSettings(n, a, c.Fronts[n], advertised[n], voters, &o)
 		testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
 	}
-	testserver.Do(t, "start the cluster", c.awaitReady)
+	testserver.Do(t, "start the cluster", c.gather)
 	return c
+}
+
+// gathering is how long the brokers have to come together before they are
+// started again.
+const gathering = 40 * time.Second
+
+// gather returns once all brokers are in the cluster. On a busy machine one of
+// them may end, or miss the others, while they start: they are started again.
+func (c *Cluster) gather(ctx context.Context) error {
+	for {
+		some, cancel := context.WithTimeout(ctx, gathering)
+		err := c.awaitReady(some)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		for _, a := range c.nodes {
+			if err := errors.Join(a.Stop(ctx, syscall.SIGKILL), a.Resume(ctx)); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 func clusterSettings(n int, a *apache, front, advertised string, voters []string, o *options) []string {
