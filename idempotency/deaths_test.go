@@ -194,17 +194,25 @@ func TestOnlyTheKillerIsBuried(t *testing.T) {
 	}
 }
 
+// vanish lets a process claim the keys, and die.
+func (f *fixture) vanish(keys ...idempotency.Key) {
+	f.Helper()
+	for _, k := range keys {
+		_, err := f.memory.Claim(f.Context(), k, idempotency.ClaimRequest{
+			Owner: idempotency.NewOwner(), Lease: time.Second, Retention: time.Hour,
+		})
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	wait(time.Second)
+}
+
 // A handler that is stuck does not keep those that run alone, nor the others,
 // for ever.
 func TestAloneIsNotForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		_, err := f.memory.Claim(t.Context(), f.message.Key, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: time.Second, Retention: time.Hour,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		wait(time.Second)
+		f.vanish(f.message.Key)
 		p, err := idempotency.NewProcessor(f.options)
 		if err != nil {
 			t.Fatal(err)
@@ -232,15 +240,7 @@ func TestAloneIsNotForEver(t *testing.T) {
 func TestARunWithinARun(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		inner := idempotency.Key{Scope: "test", ID: "inner"}
-		for _, k := range []idempotency.Key{f.message.Key, inner} {
-			_, err := f.memory.Claim(t.Context(), k, idempotency.ClaimRequest{
-				Owner: idempotency.NewOwner(), Lease: time.Second, Retention: time.Hour,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		wait(time.Second)
+		f.vanish(f.message.Key, inner)
 		p, err := idempotency.NewProcessor(f.options)
 		if err != nil {
 			t.Fatal(err)
@@ -260,17 +260,11 @@ func TestARunWithinARun(t *testing.T) {
 // next Run asks for the same claim, not for one more.
 func TestAClaimThatIsNotGivenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		_, err := f.memory.Claim(t.Context(), f.message.Key, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: time.Second, Retention: time.Hour,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		wait(time.Second)
+		f.vanish(f.message.Key)
 		f.store.fail(always(idempotency.OpFail), nil)
 		r := f.becomes(idempotency.Unavailable, unreachable(t))
 		f.store.fail(nil, nil)
-		r, err = f.runWith(idempotency.ContextWithPending(t.Context(), r.Pending), succeed)
+		r, err := f.runWith(idempotency.ContextWithPending(t.Context(), r.Pending), succeed)
 		if r.Disposition != idempotency.Handled || r.Attempt != 2 || f.record().Vanished != 1 {
 			t.Errorf("%+v, %v, %+v", r, err, f.record())
 		}

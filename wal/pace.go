@@ -74,9 +74,10 @@ func (p *pacedReader) pause() pause {
 	switch {
 	case p.encrypted || p.lastRead == 0:
 		return none
-	case p.gather > 0 && p.between() && p.lastWait >= 2*p.gather:
-		return none // nothing is likely to come soon
 	case p.gather > 0 && p.between() && p.trickles():
+		if p.lastWait >= 2*p.gather {
+			return none // nothing is likely to come soon
+		}
 		return resting
 	case p.lastRead < smallRead:
 		return napping

@@ -229,8 +229,7 @@ func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error 
 func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.acked.Store(false) // before the position is read, so that an ack in between is left for the next save
 	position, landmark := k.tracker.Progress()
-	cp = cp.Reached(position, landmark, k.last().Cut)
-	cp.SavedAt, cp.Publication = time.Now(), k.publication()
+	cp = k.dated(cp.Reached(position, landmark, k.last().Cut))
 	k.enter(cp.Epoch)
 	err := k.store.Save(ctx, cp)
 	k.metrics.CheckpointSaved(err)
@@ -238,12 +237,23 @@ func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error
 		k.acked.Store(true)
 		return err
 	}
+	k.durable(cp)
+	return nil
+}
+
+// dated returns cp as of now: with the time, and the publication of the last look.
+func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
+	cp.SavedAt, cp.Publication = time.Now(), k.publication()
+	return cp
+}
+
+// durable notes that cp is, and confirms it.
+func (k *checkpointer) durable(cp checkpoint.Checkpoint) {
 	k.mu.Lock()
 	k.current = cp
 	k.mu.Unlock()
 	k.saved.Store(uint64(cp.LSN))
 	k.confirm()
-	return nil
 }
 
 // enter makes epoch that of all later checkpoints, even before its first save

@@ -104,21 +104,15 @@ func (d *deliverer) reached(batch []item) (lsn pg.LSN, landmark checkpoint.Landm
 
 // next is the checkpoint of a transaction that reaches so far.
 func (k *checkpointer) next(lsn pg.LSN, landmark checkpoint.Landmark, cut checkpoint.Cut) checkpoint.Checkpoint {
-	cp := k.last().Reached(lsn, landmark, cut)
-	cp.SavedAt, cp.Publication = time.Now(), k.publication()
-	return cp
+	return k.dated(k.last().Reached(lsn, landmark, cut))
 }
 
 // committed notes that the transaction with cp is known to be committed, and
 // confirms it.
 func (k *checkpointer) committed(cp checkpoint.Checkpoint, began time.Time) {
-	k.mu.Lock()
-	k.current = cp
-	k.mu.Unlock()
-	k.saved.Store(uint64(cp.LSN))
-	k.progress.succeeded(began)
 	k.metrics.CheckpointSaved(nil)
-	k.confirm()
+	k.durable(cp)
+	k.progress.succeeded(began)
 }
 
 // claim gets the transactional id for this pipeline, once, while it holds the
