@@ -1,235 +1,219 @@
 package e2e
 
 import (
-	"fmt"
+	"context"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// TestE2ECampaign disturbs connector, brokers and PostgreSQL at random, alone and
-// two at a time, on a cluster of three brokers. `make campaign` runs it for as
-// many disturbances as one likes.
+// TestE2ECampaign kills and disturbs connector, brokers and PostgreSQL at random,
+// alone and two at a time, on a cluster of three brokers, with two spares.
+// `make campaign` runs it for as many kills as one likes.
 func TestE2ECampaign(t *testing.T) {
 	s := seed(t)
 	server := pgtest.Start(t)
 	k := &campaign{
-		world:  newWorld(t, options{exactlyOnce: true, brokers: 3, server: server, config: os.Getenv(campaignConfigEnv)}),
+		world: newWorld(t, options{exactlyOnce: true, brokers: 3, server: server, config: os.Getenv(campaignConfigEnv),
+			sampling: 10 * sampling}),
 		server: server,
 		random: rand.New(rand.NewPCG(s, 500)),
-		done:   map[string]*outcome{},
+		calm:   true,
+		report: report{began: time.Now(), kills: map[string]int{}, done: map[string]*outcome{}},
 	}
-	k.c = k.start()
 	k.awaitCalm()
-	load := k.write(s, 10*time.Millisecond, 0)
-	total, began := number(t, campaignEnv, 6), time.Now()
-	for n := range total {
-		name := k.disturb()
-		k.progress(load, name)
-		t.Logf("campaign: %d of %d after %s: %s; %d events committed", n+1, total, time.Since(began).Round(time.Second), name, len(k.committed()))
+	k.upgrade(0)
+	goal := number(t, campaignEnv, 6)
+	if goal >= wearing { // so that the producer id is worn out about halfway
+		k.broker.Wear(t, k.transactionalID(), int16(max(0, kafkatest.LastEpoch-2*goal)))
 	}
-	load.stop()
+	k.connectors = []*connector{k.start()}
+	k.add()
+	k.add()
+	k.load = k.write(s, 30*time.Millisecond, 0)
+	until := k.limit()
+	k.report.began = time.Now()
+	for k.killed() < goal && time.Now().Before(until) {
+		k.upgrade(k.killed() * 100 / goal)
+		name := k.disturb()
+		k.progress(name)
+		t.Logf("campaign: %d of %d kills after %s: %s; %d events committed", k.killed(), goal,
+			time.Since(k.report.began).Round(time.Second), name, k.ledger.Committed())
+	}
+	k.awaitCalm()
+	k.load.stop()
 	k.arrived()
 	k.allRead()
-	k.c.stop()
-	h, report := k.verify()
-	k.wantNoneAgain(report, "to consumers that read what is committed")
+	took := time.Since(k.report.began)
+	for _, c := range k.connectors {
+		c.stop()
+	}
+	h, committed := k.verify()
+	k.wantNoneAgain(committed, "to consumers that read what is committed")
 	k.verifyAll(h)
-	k.report(total, time.Since(began))
+	t.Log(k.report.text(took, k.all.Producers()))
 }
+
+// wearing is the number of kills from which on the producer id is worn before.
+const wearing = 200
 
 // campaign is a world with what disturbs it.
 type campaign struct {
 	*world
-	server *pgtest.Server
-	c      *connector
-	random *rand.Rand
-	done   map[string]*outcome
+	server     *pgtest.Server
+	connectors []*connector // one has the slot, the others stand by
+	load       *load
+	random     *rand.Rand
+	calm       bool // the brokers were not disturbed since awaitCalm
+	version    int16
+	noted      int // transactions of the ledger that are known to be published
+	report     report
 }
 
-// outcome is what became of the disturbances of one kind.
-type outcome struct {
-	times int
-	worst time.Duration // until everything committed before its end was published
+// limit is when no further disturbance begins.
+func (k *campaign) limit() time.Time {
+	k.t.Helper()
+	text := os.Getenv(campaignLimitEnv)
+	if text == "" {
+		return time.Now().Add(48 * time.Hour)
+	}
+	limit, err := time.ParseDuration(text)
+	if err != nil {
+		k.t.Fatalf("%s: %v", campaignLimitEnv, err)
+	}
+	return time.Now().Add(limit)
 }
 
-// disturbance begins something, and returns what ends it.
-type disturbance struct {
-	name  string
-	begin func(k *campaign) (end func())
-}
+// add starts one more instance.
+func (k *campaign) add() { k.connectors = append(k.connectors, startConnector(k.t, k.config)) }
 
-func nothing() {}
+// upgrades are the versions of transactions, from a part of the campaign on, in
+// per cent.
+var upgrades = []struct {
+	from    int
+	version int16
+}{{0, 1}, {25, 2}, {50, 1}, {60, 2}}
 
-var campaignDisturbances = []disturbance{
-	{"connector killed", func(k *campaign) func() {
-		k.c.kill()
-		return func() { k.c = startConnector(k.t, k.config) }
-	}},
-	{"connector paused", func(k *campaign) func() {
-		c := k.c
-		c.signal(syscall.SIGSTOP)
-		k.pause(3 * time.Second)
-		return func() { c.signal(syscall.SIGCONT) }
-	}},
-	{"connector paused beyond the transaction's timeout", func(k *campaign) func() {
-		c := k.c
-		c.signal(syscall.SIGSTOP)
-		k.pause(0)
-		<-time.After(11 * time.Second)
-		return func() { c.signal(syscall.SIGCONT) }
-	}},
-	{"connector paused, spare takes over", func(k *campaign) func() {
-		old := k.c
-		spare := startConnector(k.t, k.config)
-		old.signal(syscall.SIGSTOP)
-		k.endWalsender()
-		k.c = spare
-		return func() {
-			old.signal(syscall.SIGCONT)
-			k.pause(2 * time.Second)
-			old.kill()
+// upgrade sets the version of transactions that belongs to this part of the
+// campaign, while everything runs.
+func (k *campaign) upgrade(part int) {
+	k.t.Helper()
+	var version int16
+	for _, u := range upgrades {
+		if u.from <= part {
+			version = u.version
 		}
-	}},
-	{"coordinator killed", func(k *campaign) func() { return k.killNode(k.coordinator()) }},
-	{"coordinator paused", func(k *campaign) func() { return k.pauseNode(k.coordinator()) }},
-	{"leader killed", func(k *campaign) func() { return k.killNode(k.leader()) }},
-	{"leader paused", func(k *campaign) func() { return k.pauseNode(k.leader()) }},
-	{"PostgreSQL crashed", func(k *campaign) func() {
-		k.server.Stop(k.t, pgtest.Immediate)
-		return func() { k.server.Resume(k.t) }
-	}},
-	{"walsender ended", func(k *campaign) func() { k.endWalsender(); return nothing }},
-	{"answers to EndTxn lost", func(k *campaign) func() {
-		k.endTxn.answers.Store(1 + k.random.Int32N(3))
-		return nothing
-	}},
-	{"EndTxn lost", func(k *campaign) func() {
-		k.endTxn.requests.Store(1 + k.random.Int32N(3))
-		return nothing
-	}},
-	{"brokers out of reach", func(k *campaign) func() {
-		k.endTxn.part(true)
-		k.pause(4 * time.Second)
-		return func() { k.endTxn.part(false) }
-	}},
+	}
+	if version == k.version {
+		return
+	}
+	k.awaitCalm()
+	k.broker.SetFeature(k.t, "transaction.version", version)
+	k.version = version
+	k.t.Logf("campaign: transaction.version is %d", version)
+	k.report.upgrades++
 }
 
 // disturb does one thing, or two at a time, and returns what it was.
 func (k *campaign) disturb() string {
 	k.t.Helper()
-	one := campaignDisturbances[k.random.IntN(len(campaignDisturbances))]
-	names, ends := []string{one.name}, []func(){one.begin(k)}
-	if two := campaignDisturbances[k.random.IntN(len(campaignDisturbances))]; k.random.IntN(3) == 0 && k.compatible(one.name, two.name) {
-		k.pause(500 * time.Millisecond)
-		names, ends = append(names, two.name), append(ends, two.begin(k))
+	one, two := k.choose(), k.choose()
+	names, ends := []string{one.name}, []func(){one.start(k)}
+	if k.random.IntN(3) > 0 && compatible(one, two) {
+		k.pause(300 * time.Millisecond)
+		names, ends = append(names, two.name), append(ends, two.start(k))
 	}
-	k.pause(time.Second)
+	k.pause(500 * time.Millisecond)
 	for _, end := range ends {
 		end()
 	}
 	return strings.Join(names, " + ")
 }
 
-// compatible tells whether two disturbances are of different parts.
-func (k *campaign) compatible(one, two string) bool {
-	part := func(name string) string {
-		for _, p := range []string{"connector", "coordinator", "leader", "PostgreSQL", "walsender"} {
-			if strings.HasPrefix(name, p) {
-				return strings.NewReplacer("coordinator", "broker", "leader", "broker", "walsender", "PostgreSQL").Replace(p)
-			}
-		}
-		return name
+// choose takes a disturbance by its weight.
+func (k *campaign) choose() disturbance {
+	all := 0
+	for _, d := range campaignDisturbances {
+		all += d.weight
 	}
-	spare := strings.Contains(one+two, "spare") // it waits for PostgreSQL
-	return part(one) != part(two) && !(spare && strings.Contains(one+two, "PostgreSQL"))
+	n := k.random.IntN(all)
+	for _, d := range campaignDisturbances {
+		if n -= d.weight; n < 0 {
+			return d
+		}
+	}
+	panic("weights do not add up")
+}
+
+// compatible tells whether two disturbances can be had at once: they are of
+// different parts.
+func compatible(one, two disturbance) bool {
+	return one.part != two.part && (!one.needsServer || two.part != postgres) && (!two.needsServer || one.part != postgres)
 }
 
 // pause waits for a random time.
 func (k *campaign) pause(longest time.Duration) {
-	if longest > 0 {
-		<-time.After(time.Duration(k.random.Int64N(int64(longest))))
-	}
-}
-
-func (k *campaign) endWalsender() {
-	pgtest.Exec(k.t, k.url, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '"+k.slot+"' AND active")
-}
-
-func (k *campaign) transactionalID() string {
-	return "cdc-outbox/" + k.url[strings.LastIndex(k.url, "/")+1:] + "/" + k.slot
-}
-
-func (k *campaign) coordinator() int {
-	id, _, _ := strings.Cut(k.transactionalID(), "?")
-	return max(0, k.cluster.Coordinator(k.t, id))
-}
-
-func (k *campaign) leader() int {
-	topics := append(k.topics(), "cdc-outbox.checkpoints")
-	return max(0, k.cluster.Leader(k.t, topics[k.random.IntN(len(topics))], 0))
-}
-
-func (k *campaign) killNode(n int) (end func()) {
-	k.cluster.KillNode(k.t, n)
-	return func() {
-		k.pause(2 * time.Second)
-		k.cluster.ResumeNode(k.t, n)
-	}
-}
-
-func (k *campaign) pauseNode(n int) (end func()) {
-	k.cluster.PauseNode(k.t, n, true)
-	k.pause(6 * time.Second)
-	return func() { k.cluster.PauseNode(k.t, n, false) }
+	<-time.After(time.Duration(k.random.Int64N(int64(longest))))
 }
 
 // awaitCalm waits until brokers have replicated everything.
 func (k *campaign) awaitCalm() {
 	k.t.Helper()
 	k.cluster.AwaitInSync(k.t, append(k.topics(), "cdc-outbox.checkpoints", "__transaction_state")...)
+	k.calm = true
 }
 
-// progress returns once everything committed by now is published, and the
-// cluster is whole again.
-func (k *campaign) progress(load *load, name string) {
+// progress returns once everything committed by now is published.
+func (k *campaign) progress(name string) {
 	k.t.Helper()
 	began := time.Now()
-	load.await(20)
-	target := len(k.committed())
-	await.Until(k.t, "events after "+name, func() bool {
-		k.c.running()
-		return len(k.reader.Records()) >= target
-	})
-	o := k.done[name]
-	if o == nil {
-		o = &outcome{}
-		k.done[name] = o
+	k.load.await(10)
+	txs := k.ledger.Transactions()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := k.reader.AwaitEvents(ctx, eventsOf(txs[k.noted:])); err != nil {
+		k.t.Fatalf("after %s: %v", name, err)
 	}
-	o.times++
-	o.worst = max(o.worst, time.Since(began))
-	k.awaitCalm()
+	k.noted = len(txs)
+	for _, c := range k.connectors {
+		c.running()
+	}
+	k.report.add(name, time.Since(began))
 }
 
-// report prints what was done, by kind.
-func (k *campaign) report(total int, took time.Duration) {
-	var names []string
-	for name := range k.done {
-		names = append(names, name)
+// holder is the index of the instance that has the slot, or had it last.
+func (k *campaign) holder() (n int) {
+	var latest time.Time
+	for i, c := range k.connectors {
+		if at, ok := c.lastLog(k.started()); ok && at.After(latest) {
+			n, latest = i, at
+		}
 	}
-	slices.Sort(names)
-	var b strings.Builder
-	fmt.Fprintf(&b, "campaign: %d disturbances in %s\n", total, took.Round(time.Second))
-	for _, name := range names {
-		o := k.done[name]
-		fmt.Fprintf(&b, "%5d  %-70s all published %s after its end at the latest\n", o.times, name, o.worst.Round(100*time.Millisecond))
+	return n
+}
+
+// killed is the number of kills so far.
+func (k *campaign) killed() (n int) {
+	for _, kills := range k.report.kills {
+		n += kills
 	}
-	k.t.Log(b.String())
+	return n
+}
+
+// within waits for something that another disturbance may prevent.
+func within(limit time.Duration, met func() bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_ = await.Ready(ctx, nil, func(context.Context) error {
+		if met() {
+			return nil
+		}
+		return context.DeadlineExceeded
+	})
 }

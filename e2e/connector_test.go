@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -114,6 +115,22 @@ func (c *connector) awaitLog(text string) {
 		log, err := os.ReadFile(c.log)
 		return err == nil && bytes.Contains(log, []byte(text))
 	})
+}
+
+// lastLog is when the process has last logged the text.
+func (c *connector) lastLog(text string) (at time.Time, ok bool) {
+	log, err := os.ReadFile(c.log)
+	if err != nil {
+		return at, false
+	}
+	end := bytes.LastIndex(log, []byte(text))
+	if end < 0 {
+		return at, false
+	}
+	line, _, _ := bytes.Cut(log[bytes.LastIndexByte(log[:end], '\n')+1:], []byte("\n"))
+	var entry struct{ Time time.Time }
+	err = json.Unmarshal(line, &entry)
+	return entry.Time, err == nil
 }
 
 func (c *connector) lastLines(n int) string {

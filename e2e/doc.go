@@ -9,7 +9,8 @@
 //
 //	CDC_OUTBOX_E2E_BINARY   the program to test, instead of building it
 //	CDC_OUTBOX_E2E_KILLS    how often TestE2EKilled kills it
-//	CDC_OUTBOX_CAMPAIGN     how often TestE2ECampaign disturbs what runs
+//	CDC_OUTBOX_CAMPAIGN     how often TestE2ECampaign kills something
+//	CDC_OUTBOX_CAMPAIGN_LIMIT    after which time it begins no more of that
 //	CDC_OUTBOX_CAMPAIGN_CONFIG   more of the connector's configuration there
 //	CDC_OUTBOX_SOAK=1       the outage test in full: 10 minutes, 1,000,000 rows
 //	CDC_OUTBOX_SOAK_OUTAGE, CDC_OUTBOX_SOAK_ROWS   the same in other sizes

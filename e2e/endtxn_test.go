@@ -4,6 +4,7 @@ import (
 	bytesorder "encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,24 +20,27 @@ import (
 type endTxns struct {
 	t        testing.TB
 	fronts   []net.Listener
+	targets  []string     // the brokers behind them
 	requests atomic.Int32 // that are to be lost
 	answers  atomic.Int32
 	lost     atomic.Int32 // both, so far
 	running  sync.WaitGroup
 
+	silent atomic.Bool // what is sent does not arrive
+
 	mu    sync.Mutex
-	conns map[net.Conn]bool
-	away  bool // no connection is passed on
+	conns map[net.Conn]string // by the broker's address
+	away  map[string]bool     // brokers to which no connection is passed on
 }
 
 // watchEndTxns returns ways that end with the test. There are none yet.
 func watchEndTxns(t testing.TB) *endTxns {
-	e := &endTxns{t: t, conns: map[net.Conn]bool{}}
+	e := &endTxns{t: t, conns: map[net.Conn]string{}, away: map[string]bool{}}
 	t.Cleanup(func() {
 		for _, front := range e.fronts {
 			front.Close()
 		}
-		e.part(true)
+		e.part(true, e.targets...)
 		e.running.Wait()
 	})
 	return e
@@ -46,7 +50,7 @@ func watchEndTxns(t testing.TB) *endTxns {
 func (e *endTxns) listen(address, target string) {
 	e.t.Helper()
 	front := must.Get(net.Listen("tcp", address))(e.t)
-	e.fronts = append(e.fronts, front)
+	e.fronts, e.targets = append(e.fronts, front), append(e.targets, target)
 	e.running.Go(func() {
 		for {
 			client, err := front.Accept()
@@ -67,13 +71,17 @@ func (e *endTxns) addresses() string {
 	return strings.Join(all, ", ")
 }
 
-// part ends all connections, and lets no new ones through while away.
-func (e *endTxns) part(away bool) {
+// part ends the connections to brokers, and lets no new ones through while away.
+func (e *endTxns) part(away bool, targets ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.away = away
-	for c := range e.conns {
-		c.Close()
+	for _, target := range targets {
+		e.away[target] = away
+	}
+	for c, target := range e.conns {
+		if slices.Contains(targets, target) {
+			c.Close()
+		}
 	}
 }
 
@@ -84,11 +92,11 @@ func (e *endTxns) pass(client net.Conn, target string) {
 		return
 	}
 	e.mu.Lock()
-	if e.away {
+	if e.away[target] {
 		client.Close()
 		server.Close()
 	}
-	e.conns[client], e.conns[server] = true, true
+	e.conns[client], e.conns[server] = target, target
 	e.mu.Unlock()
 	e.join(client, server)
 }
@@ -110,6 +118,9 @@ func (e *endTxns) join(client, server net.Conn) {
 			if err != nil {
 				return
 			}
+			if e.silent.Load() {
+				continue
+			}
 			if kmsg.Key(bytesorder.BigEndian.Uint16(request[4:])) == kmsg.EndTxn {
 				if take(&e.requests) {
 					e.lost.Add(1)
@@ -130,6 +141,9 @@ func (e *endTxns) join(client, server net.Conn) {
 			answer, err := frame(server)
 			if err != nil {
 				return
+			}
+			if e.silent.Load() {
+				continue
 			}
 			if swallow.Load() { // a client has one such request at a time on its connection
 				e.lost.Add(1)

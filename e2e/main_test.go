@@ -22,9 +22,10 @@ const (
 	seedEnv    = "CDC_OUTBOX_SEED"
 	soakEnv    = "CDC_OUTBOX_SOAK"
 	mutantsEnv = "CDC_OUTBOX_MUTANTS"
-	// campaignEnv is the number of disturbances, campaignConfigEnv more of the
-	// connector's configuration.
+	// campaignEnv is the number of kills, campaignLimitEnv how long disturbances
+	// may begin, campaignConfigEnv more of the connector's configuration.
 	campaignEnv       = "CDC_OUTBOX_CAMPAIGN"
+	campaignLimitEnv  = "CDC_OUTBOX_CAMPAIGN_LIMIT"
 	campaignConfigEnv = "CDC_OUTBOX_CAMPAIGN_CONFIG"
 )
 

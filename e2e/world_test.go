@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -74,7 +75,8 @@ type options struct {
 	// exactlyOnce: delivery is that, into Apache Kafka, and only what is committed
 	// is read.
 	exactlyOnce bool
-	brokers     int // with exactlyOnce: so many, if more than one
+	brokers     int           // with exactlyOnce: so many, if more than one
+	sampling    time.Duration // between two looks at slot and topics; 0: sampling
 }
 
 // worlds numbers the slots, which all databases of a server share.
@@ -163,6 +165,12 @@ func listen(t testing.TB, address, target string) *proxy.Proxy {
 	return p
 }
 
+// transactionalID is the connector's.
+func (w *world) transactionalID() string {
+	database, _, _ := strings.Cut(w.url[strings.LastIndex(w.url, "/")+1:], "?")
+	return "cdc-outbox/" + database + "/" + w.slot
+}
+
 // address is the PostgreSQL server's.
 func (w *world) address() string { return hostOf(w.t, w.url) }
 
@@ -228,7 +236,7 @@ func (w *world) watch(o options) {
 		w.reader = read(kgo.ReadUncommitted())
 	}
 	if !w.polled { // or there is no slot to look at
-		w.watcher = &checker.Watcher{URL: w.url, Slot: w.slot, Kafka: w.admin, Topics: topics, Interval: sampling}
+		w.watcher = &checker.Watcher{URL: w.url, Slot: w.slot, Kafka: w.admin, Topics: topics, Interval: cmp.Or(o.sampling, sampling)}
 		running.Go(func() { w.watcher.Run(ctx) })
 	}
 	w.settle = func() {

@@ -241,9 +241,9 @@ func (l *load) stop() {
 // await returns once so many more events were committed.
 func (l *load) await(events int) {
 	l.world.t.Helper()
-	from := len(l.world.committed())
+	from := l.world.ledger.Committed()
 	await.Until(l.world.t, fmt.Sprintf("%d more events", events), func() bool {
-		return len(l.world.committed()) >= from+events
+		return l.world.ledger.Committed() >= from+events
 	})
 }
 
@@ -257,9 +257,12 @@ func (l *load) during(d time.Duration, goOn func() bool) {
 }
 
 // committed are the ids of the events that must arrive.
-func (w *world) committed() []string {
+func (w *world) committed() []string { return eventsOf(w.ledger.Transactions()) }
+
+// eventsOf are the ids of the events that transactions must publish.
+func eventsOf(txs []checker.Transaction) []string {
 	var ids []string
-	for _, tx := range w.ledger.Transactions() {
+	for _, tx := range txs {
 		if tx.Outcome == checker.Committed {
 			for _, ev := range tx.Events {
 				ids = append(ids, ev.ID)

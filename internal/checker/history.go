@@ -69,6 +69,7 @@ type Ledger struct {
 	mu           sync.Mutex
 	clock        uint64
 	transactions []Transaction
+	committed    int // events
 }
 
 // Now reads the clock, a counter that no two readings share. A writer calls it
@@ -87,6 +88,17 @@ func (l *Ledger) Add(tx Transaction) {
 	l.clock++
 	tx.Ended = l.clock
 	l.transactions = append(l.transactions, tx)
+	if tx.Outcome == Committed {
+		l.committed += len(tx.Events)
+	}
+}
+
+// Committed is the number of events of the transactions that are known to be
+// committed.
+func (l *Ledger) Committed() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.committed
 }
 
 // Transactions returns those noted so far.

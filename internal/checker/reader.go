@@ -3,6 +3,7 @@ package checker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,6 +18,7 @@ type Reader struct {
 	records []Record
 	seen    map[string]bool            // ids
 	next    map[string]map[int32]int64 // offsets
+	epochs  map[int64]int16            // the highest, by producer id
 	grown   chan struct{}              // closed and replaced when records arrive
 }
 
@@ -27,6 +29,7 @@ func NewReader(client *kgo.Client) *Reader {
 		client: client,
 		seen:   map[string]bool{},
 		next:   map[string]map[int32]int64{},
+		epochs: map[int64]int16{},
 		grown:  make(chan struct{}),
 	}
 }
@@ -49,6 +52,7 @@ func (r *Reader) add(fetches kgo.Fetches) {
 		if !kr.Attrs.IsControl() { // the marker of a transaction only counts as read
 			r.records = append(r.records, rec)
 			r.seen[rec.id()] = true
+			r.epochs[kr.ProducerID] = max(r.epochs[kr.ProducerID], kr.ProducerEpoch)
 		}
 		if r.next[rec.Topic] == nil {
 			r.next[rec.Topic] = map[int32]int64{}
@@ -75,6 +79,13 @@ func (r *Reader) Records() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.records[:len(r.records):len(r.records)]
+}
+
+// Producers returns the highest epoch that wrote, for each producer id.
+func (r *Reader) Producers() map[int64]int16 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.epochs)
 }
 
 // AwaitEvents returns once a record of each event was read. The error says how

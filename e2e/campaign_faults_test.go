@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+// part is what a disturbance concerns.
+type part string
+
+const (
+	instance part = "connector"
+	brokers  part = "brokers"
+	postgres part = "PostgreSQL"
+	network  part = "the way to brokers"
+)
+
+// disturbance begins something, and returns what ends it.
+type disturbance struct {
+	name        string
+	weight      int // how often it is chosen
+	part        part
+	victim      string // that is killed; "" for none
+	needsServer bool   // asks PostgreSQL
+	begin       func(k *campaign) (end func())
+}
+
+func nothing() {}
+
+var campaignDisturbances = []disturbance{
+	{"connector killed", 26, instance, "connector", false, func(k *campaign) func() {
+		k.kill(k.holder())
+		return k.add
+	}},
+	{"connector killed at the end of a transaction", 6, instance, "connector", false, func(k *campaign) func() {
+		n, before := k.holder(), k.endTxn.lost.Load()
+		if k.random.IntN(3) == 0 {
+			k.endTxn.requests.Store(1)
+		} else {
+			k.endTxn.answers.Store(1)
+		}
+		within(2*time.Second, func() bool { return k.endTxn.lost.Load() > before })
+		k.kill(n)
+		return k.add
+	}},
+	{"instances killed one after the other", 8, instance, "", false, func(k *campaign) func() {
+		for range 2 + k.random.IntN(3) {
+			k.kill(k.random.IntN(len(k.connectors)))
+			k.report.kills["connector"]++
+			k.pause(800 * time.Millisecond)
+			k.add()
+		}
+		return nothing
+	}},
+	{"all instances killed", 3, instance, "connector", false, func(k *campaign) func() {
+		for range 3 {
+			k.kill(0)
+		}
+		return func() { k.add(); k.add(); k.add() }
+	}},
+	{"connector paused", 2, instance, "", false, func(k *campaign) func() {
+		c := k.connectors[k.holder()]
+		c.signal(syscall.SIGSTOP)
+		k.pause(3 * time.Second)
+		return func() { c.signal(syscall.SIGCONT) }
+	}},
+	{"connector paused beyond the transaction's timeout", 1, instance, "", false, func(k *campaign) func() {
+		c := k.connectors[k.holder()]
+		c.signal(syscall.SIGSTOP)
+		<-time.After(11 * time.Second)
+		return func() { c.signal(syscall.SIGCONT) }
+	}},
+	{"connector paused, spare takes over", 4, instance, "", true, func(k *campaign) func() {
+		c := k.connectors[k.holder()]
+		c.signal(syscall.SIGSTOP)
+		k.endWalsender()
+		k.pause(3 * time.Second)
+		return func() { c.signal(syscall.SIGCONT) }
+	}},
+	{"coordinator killed", 10, brokers, "coordinator", false, func(k *campaign) func() { return k.killNode(k.coordinator()) }},
+	{"coordinator paused", 2, brokers, "", false, func(k *campaign) func() { return k.pauseNode(k.coordinator()) }},
+	{"leader killed", 8, brokers, "leader", false, func(k *campaign) func() { return k.killNode(k.leader()) }},
+	{"leader paused", 2, brokers, "", false, func(k *campaign) func() { return k.pauseNode(k.leader()) }},
+	{"PostgreSQL crashed", 18, postgres, "PostgreSQL", false, func(k *campaign) func() {
+		k.server.Stop(k.t, pgtest.Immediate)
+		return func() { k.server.Resume(k.t) }
+	}},
+	{"PostgreSQL crashed twice", 4, postgres, "PostgreSQL", false, func(k *campaign) func() {
+		k.server.Restart(k.t, pgtest.Immediate)
+		k.pause(500 * time.Millisecond)
+		k.report.kills["PostgreSQL"]++
+		k.server.Stop(k.t, pgtest.Immediate)
+		return func() { k.server.Resume(k.t) }
+	}},
+	{"PostgreSQL out of reach", 2, postgres, "", false, func(k *campaign) func() {
+		k.postgres.Set(proxy.Up, proxy.Fault{Swallow: true})
+		k.postgres.Set(proxy.Down, proxy.Fault{Swallow: true})
+		k.pause(3 * time.Second)
+		return func() {
+			k.postgres.Set(proxy.Up, proxy.Fault{})
+			k.postgres.Set(proxy.Down, proxy.Fault{})
+			k.postgres.Cut()
+		}
+	}},
+	{"walsender ended", 3, postgres, "", false, func(k *campaign) func() { k.endWalsender(); return nothing }},
+	{"answers to EndTxn lost", 4, network, "", false, func(k *campaign) func() {
+		k.endTxn.answers.Store(1 + k.random.Int32N(3))
+		return nothing
+	}},
+	{"EndTxn lost", 3, network, "", false, func(k *campaign) func() {
+		k.endTxn.requests.Store(1 + k.random.Int32N(3))
+		return nothing
+	}},
+	{"brokers out of reach", 2, network, "", false, func(k *campaign) func() { return k.part(k.cluster.Fronts...) }},
+	{"one broker out of reach", 2, network, "", false, func(k *campaign) func() {
+		return k.part(k.cluster.Fronts[k.random.IntN(len(k.cluster.Fronts))])
+	}},
+	{"brokers silent", 1, network, "", false, func(k *campaign) func() {
+		k.endTxn.silent.Store(true)
+		k.pause(3 * time.Second)
+		return func() {
+			k.endTxn.silent.Store(false)
+			k.endTxn.part(false, k.cluster.Fronts...)
+		}
+	}},
+	{"transactional id claimed by a stranger", 2, network, "", false, func(k *campaign) func() { k.claim(); return nothing }},
+}
+
+// start begins the disturbance.
+func (d *disturbance) start(k *campaign) (end func()) {
+	k.t.Helper()
+	if d.part == brokers {
+		if !k.calm {
+			k.awaitCalm()
+		}
+		k.calm = false
+	}
+	if d.victim != "" {
+		k.report.kills[d.victim]++
+	}
+	return d.begin(k)
+}
+
+// kill kills an instance.
+func (k *campaign) kill(n int) {
+	k.connectors[n].kill()
+	k.connectors = slices.Delete(k.connectors, n, n+1)
+}
+
+func (k *campaign) endWalsender() {
+	pgtest.Exec(k.t, k.url, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '"+k.slot+"' AND active")
+}
+
+// part has nothing pass between connector and brokers.
+func (k *campaign) part(fronts ...string) (end func()) {
+	k.endTxn.part(true, fronts...)
+	k.pause(4 * time.Second)
+	return func() { k.endTxn.part(false, fronts...) }
+}
+
+// claim fences the connector off, as an operator's mistake would.
+func (k *campaign) claim() {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_, _, _ = k.broker.Claim(ctx, k.t, k.transactionalID()) // brokers may be disturbed, too
+}
+
+func (k *campaign) coordinator() int { return max(0, k.cluster.Coordinator(k.t, k.transactionalID())) }
+
+func (k *campaign) leader() int {
+	topics := append(k.topics(), "cdc-outbox.checkpoints")
+	return max(0, k.cluster.Leader(k.t, topics[k.random.IntN(len(topics))], 0))
+}
+
+func (k *campaign) killNode(n int) (end func()) {
+	k.cluster.KillNode(k.t, n)
+	return func() {
+		k.pause(2 * time.Second)
+		k.cluster.ResumeNode(k.t, n)
+	}
+}
+
+func (k *campaign) pauseNode(n int) (end func()) {
+	k.cluster.PauseNode(k.t, n, true)
+	k.pause(6 * time.Second)
+	return func() { k.cluster.PauseNode(k.t, n, false) }
+}
