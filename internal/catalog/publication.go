@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgerrcode"
@@ -50,73 +51,56 @@ type PublishedSchema struct {
 }
 
 // ReadPublication reads a publication as it was at one time; ok is false where
-// there is none. It runs a transaction of its own.
+// there is none.
 func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Publication, ok bool, err error) {
-	// With one snapshot for each part, a membership that ended and one that
-	// came later would look as if they had been there together.
-	at := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, conn, at, func(tx pgx.Tx) error {
-		p, ok, err = publicationIn(ctx, tx, name)
-		return err
-	})
-	if err != nil {
+	err = conn.QueryRow(ctx, publicationSQL(conn), name).Scan(&p.OID, &p.Name, &p.Owner, &p.AllTables,
+		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &p.Tables, &p.Schemas)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Publication{}, false, nil
+	case err != nil:
 		return Publication{}, false, fmt.Errorf("read publication %q: %w", name, err)
 	}
-	return p, ok, nil
+	return p, true, nil
 }
 
-func publicationIn(ctx context.Context, tx pgx.Tx, name string) (p Publication, ok bool, err error) {
-	var version int
-	err = tx.QueryRow(ctx, `
-		SELECT oid, pubname::text, pg_get_userbyid(pubowner)::text, puballtables,
-		       pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot,
-		       current_setting('server_version_num')::int
-		  FROM pg_publication WHERE pubname = $1`, name,
-	).Scan(&p.OID, &p.Name, &p.Owner, &p.AllTables,
-		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &version)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Publication{}, false, nil
+// publicationSQL reads a publication in one statement, and so in one snapshot:
+// with one for each part, a membership that ended and one that came later would
+// look as if they had been there together.
+func publicationSQL(conn *pgx.Conn) string {
+	filters, schemas := ``, `'[]'::jsonb`
+	if majorVersion(conn) >= 15 {
+		filters = `,
+		         'RowFilter', COALESCE(pg_get_expr(pr.prqual, pr.prrelid), ''),
+		         'Columns', (SELECT jsonb_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+		                      WHERE a.attrelid = pr.prrelid AND a.attnum = ANY (pr.prattrs::int2[]))`
+		schemas = `(SELECT COALESCE(jsonb_agg(jsonb_build_object('Name', n.nspname::text, 'MemberOID', pn.oid::int8)
+		                                       ORDER BY n.nspname::text), '[]')
+		          FROM pg_publication_namespace pn JOIN pg_namespace n ON n.oid = pn.pnnspid
+		         WHERE pn.pnpubid = p.oid)`
 	}
-	if err == nil {
-		p.Tables, err = readPublishedTables(ctx, tx, p.OID, version)
-	}
-	if err == nil && version >= 150000 {
-		p.Schemas, err = readPublishedSchemas(ctx, tx, p.OID)
-	}
-	return p, err == nil, err
+	return `
+		SELECT p.oid, p.pubname::text, pg_get_userbyid(p.pubowner)::text, p.puballtables,
+		       p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.pubviaroot,
+		       (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+		         'Schema', n.nspname::text, 'Name', c.relname::text,
+		         'RelID', c.oid::int8, 'MemberOID', pr.oid::int8` + filters + `)
+		                                  ORDER BY n.nspname::text, c.relname::text), '[]')
+		          FROM pg_publication_rel pr
+		          JOIN pg_class c ON c.oid = pr.prrelid
+		          JOIN pg_namespace n ON n.oid = c.relnamespace
+		         WHERE pr.prpubid = p.oid),
+		       ` + schemas + `
+		  FROM pg_publication p WHERE p.pubname = $1`
 }
 
-func readPublishedTables(ctx context.Context, tx pgx.Tx, pub uint32, version int) ([]PublishedTable, error) {
-	filters := `''::text, NULL::text[]`
-	if version >= 150000 {
-		filters = `COALESCE(pg_get_expr(pr.prqual, pr.prrelid), ''),
-		       (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-		         WHERE a.attrelid = pr.prrelid AND a.attnum = ANY (pr.prattrs::int2[]))`
-	}
-	rows, err := tx.Query(ctx, `
-		SELECT n.nspname::text, c.relname::text, c.oid, pr.oid, `+filters+`
-		  FROM pg_publication_rel pr
-		  JOIN pg_class c ON c.oid = pr.prrelid
-		  JOIN pg_namespace n ON n.oid = c.relnamespace
-		 WHERE pr.prpubid = $1 ORDER BY 1, 2`, pub)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (t PublishedTable, err error) {
-		err = row.Scan(&t.Schema, &t.Name, &t.RelID, &t.MemberOID, &t.RowFilter, &t.Columns)
-		return t, err
-	})
-}
-
-func readPublishedSchemas(ctx context.Context, tx pgx.Tx, pub uint32) ([]PublishedSchema, error) {
-	rows, err := tx.Query(ctx, `
-		SELECT n.nspname::text, pn.oid
-		  FROM pg_publication_namespace pn JOIN pg_namespace n ON n.oid = pn.pnnspid
-		 WHERE pn.pnpubid = $1 ORDER BY 1`, pub)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[PublishedSchema])
+// majorVersion is the server's, as it says when a connection is opened: "15.4
+// (Debian 15.4-2)", "18beta1".
+func majorVersion(conn *pgx.Conn) int {
+	version := conn.PgConn().ParameterStatus("server_version")
+	digits := strings.IndexFunc(version+" ", func(r rune) bool { return r < '0' || r > '9' })
+	major, _ := strconv.Atoi(version[:digits])
+	return major
 }
 
 // Publishes reports whether the table is published, by name, schema or all.
