@@ -110,6 +110,10 @@ bench-retention: ## what deleting published rows costs those who wait for events
 bench-debezium: postgres ## against Debezium on Kafka Connect, with a real broker (15 minutes; needs Java 17, Maven); ARGS="-rounds 1 -rows 20000"
 	@go run -buildvcs=false ./bench/debezium $(ARGS)
 
+.PHONY: bench-delivery
+bench-delivery: postgres ## exactly_once beside at_least_once, on one broker; ARGS="-brokers 3" (8 minutes; needs Java 17, Maven)
+	@go run -buildvcs=false ./bench/debezium -modes delivery $(ARGS)
+
 .PHONY: bench-idempotency
 bench-idempotency: ## what each store of the idempotency library costs, against its bare client
 	@go run -buildvcs=false ./bench/idempotency $(ARGS)

@@ -129,6 +129,17 @@ func Undecided(slot catalog.Slot) error {
 		slot.Name, slot.ConfirmedFlush)
 }
 
+// Unknown is the error of a slot where each event is to be delivered once, and
+// nothing tells whether what lies behind its confirmed position was delivered.
+func Unknown(slot catalog.Slot) error {
+	return failure.Configf(
+		"if the checkpoint is under another checkpoint.key or checkpoint.topic, name that; "+
+			"or, to go on from there although events behind it may have been delivered already: `cdc-outbox setup --accept-gap --yes`",
+		"sink.kafka.delivery is exactly_once, and slot %q exists, confirmed up to %s, but there is no checkpoint: "+
+			"it was lost or is looked for in the wrong place, or somebody else created the slot",
+		slot.Name, slot.ConfirmedFlush)
+}
+
 // Landmark is a transaction by which a log is known again. Positions alone are
 // not enough: another log may have begun as a copy of this one, as after a
 // failover or when a disk was put back. The LSN of the commit record, the

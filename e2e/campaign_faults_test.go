@@ -173,7 +173,7 @@ func (k *campaign) claim() {
 func (k *campaign) coordinator() int { return max(0, k.cluster.Coordinator(k.t, k.transactionalID())) }
 
 func (k *campaign) leader() int {
-	topics := append(k.topics(), "cdc-outbox.checkpoints")
+	topics := append(k.topics(), k.checkpoints())
 	return max(0, k.cluster.Leader(k.t, topics[k.random.IntN(len(topics))], 0))
 }
 

@@ -26,7 +26,13 @@ type endTxns struct {
 	lost     atomic.Int32 // both, so far
 	running  sync.WaitGroup
 
-	silent atomic.Bool // what is sent does not arrive
+	// repeatedly: of each two requests the first has its answer lost, so that
+	// each end of a transaction is asked for twice.
+	repeatedly atomic.Bool
+	odd        atomic.Bool  // the next request is the second of two
+	held       atomic.Int32 // requests that reached the gate
+	gate       sync.RWMutex // before requests; hold has it
+	silent     atomic.Bool  // what is sent does not arrive
 
 	mu    sync.Mutex
 	conns map[net.Conn]string // by the broker's address
@@ -101,6 +107,20 @@ func (e *endTxns) pass(client net.Conn, target string) {
 	e.join(client, server)
 }
 
+// hold keeps requests for the end of a transaction back until they may go on.
+func (e *endTxns) hold() (goOn func()) {
+	e.gate.Lock()
+	goOn = sync.OnceFunc(e.gate.Unlock)
+	e.t.Cleanup(goOn)
+	return goOn
+}
+
+func (e *endTxns) wait() {
+	e.held.Add(1)
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+}
+
 func (e *endTxns) join(client, server net.Conn) {
 	var swallow atomic.Bool // the next answer is to be lost
 	end := func() {
@@ -126,9 +146,12 @@ func (e *endTxns) join(client, server net.Conn) {
 					e.lost.Add(1)
 					return
 				}
-				if take(&e.answers) {
+				if take(&e.answers) || e.repeatedly.Load() && e.odd.CompareAndSwap(false, true) {
 					swallow.Store(true)
+				} else {
+					e.odd.Store(false)
 				}
+				e.wait()
 			}
 			if _, err := server.Write(request); err != nil {
 				return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -84,6 +85,14 @@ var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *c
 		c.kill()
 		return spare
 	},
+}
+
+// sharedCheckpoints is the topic of pipelines that deliver at least once.
+const sharedCheckpoints = "cdc-outbox.checkpoints"
+
+// checkpoints is the topic of the connector alone.
+func (w *world) checkpoints() string {
+	return store.OwnTopic(sharedCheckpoints, strings.TrimPrefix(w.transactionalID(), "cdc-outbox/"))
 }
 
 // beganAnew is in the log of a connector that does not know what counts.
@@ -227,17 +236,29 @@ func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 }
 
 // While a transaction of somebody else is open in the checkpoint topic, its last
-// checkpoint cannot be read, and an older one must not be taken for it.
+// checkpoint cannot be read, and an older one must not be taken for it. One that
+// is open in the topic of other pipelines keeps nobody waiting.
 func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
+	w.broker.CreateTopic(t, sharedCheckpoints, 1, map[string]string{"cleanup.policy": "compact"})
 	c := w.start()
 	load := w.write(seed(t), 5*time.Millisecond, 0)
 	load.await(100)
-	other := w.broker.Client(t, kgo.TransactionalID("other"), kgo.TransactionTimeout(5*time.Minute), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	must.OK(t, other.BeginTransaction())
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	must.OK(t, other.ProduceSync(ctx, &kgo.Record{Topic: "cdc-outbox.checkpoints", Key: []byte("other"), Value: []byte("{}")}).FirstErr())
+	begin := func(topic string) *kgo.Client {
+		other := w.broker.Client(t, kgo.TransactionalID("other in "+topic), kgo.TransactionTimeout(5*time.Minute), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		must.OK(t, other.BeginTransaction())
+		must.OK(t, other.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: []byte("other"), Value: []byte("{}")}).FirstErr())
+		return other
+	}
+	begin(sharedCheckpoints) // for the rest of the test
+	load.await(300)
+	c.kill()
+	c = w.start()
+	must.OK(t, w.reader.AwaitEvents(ctx, w.committed()))
+
+	other := begin(w.checkpoints())
 	load.await(300)
 	c.kill()
 	c = startConnector(t, w.config)
@@ -249,6 +270,46 @@ func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	c.stop()
 	_, report := w.verify()
 	w.wantNoneAgain(report, "after a start beside another transaction")
+}
+
+// A connector goes from at least once to exactly once and back without a gap,
+// though its checkpoint goes to a topic of its own; and a checkpoint that is gone
+// is not taken for a first start.
+func TestE2EExactlyOnceTakesTheCheckpointOver(t *testing.T) {
+	w := newWorld(t, options{exactlyOnce: true})
+	text := string(must.Get(os.ReadFile(w.config))(t))
+	deliver := func(how string) *connector {
+		must.OK(t, os.WriteFile(w.config, []byte(strings.Replace(text, "delivery: exactly_once", "delivery: "+how, 1)), 0o600))
+		return w.start()
+	}
+	c := deliver("at_least_once")
+	load := w.write(seed(t), 5*time.Millisecond, 0)
+	for _, how := range []string{"exactly_once", "at_least_once", "exactly_once"} {
+		load.await(200)
+		c.stop()
+		load.await(200) // nobody is there
+		c = deliver(how)
+	}
+	load.await(200)
+	load.stop()
+	w.arrived()
+	c.stop()
+	_, report := w.verify()
+	w.wantNoneAgain(report, "though each instance was stopped in order")
+
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	must.OK(t, os.WriteFile(w.config, []byte(text+"checkpoint:\n  key: another\n"), 0o600))
+	other := startConnector(t, w.config)
+	if code := other.wait(); code != 2 || !strings.Contains(other.lastLines(30), "but there is no checkpoint") {
+		t.Errorf("exit code %d under another key, want 2", code)
+	}
+	must.OK(t, os.WriteFile(w.config, []byte(text), 0o600))
+	must.Get(w.admin.DeleteTopic(ctx, w.checkpoints()))(t)
+	gone := startConnector(t, w.config)
+	if code := gone.wait(); code != 3 || !strings.Contains(gone.lastLines(30), "says that the checkpoint is in topic") {
+		t.Errorf("exit code %d after the checkpoint's topic was deleted, want 3", code)
+	}
 }
 
 // Transactions of version 1 do not change the producer's epoch. The cluster is

@@ -150,6 +150,7 @@ func (k *Kafka) open(ctx context.Context, t *topic, name string) (*topic, error)
 		if t, err = k.resolve(ctx, name, missingPolicy(k.cfg)); err != nil {
 			return nil, err
 		}
+		k.observer.topicOpened(name)
 	}
 	if t.round != k.rounds {
 		if n := t.known.n.Load(); n > t.partitions {

@@ -80,6 +80,12 @@ func AllowTransactionsCommand(cfg Options, id string) string {
 		fmt.Sprintf("--add --allow-principal '%s' --operation Write --operation Describe --transactional-id '%s'", Principal(cfg), id))
 }
 
+// AbortCommand returns the command of Kafka's own tools that ends a transaction
+// of which no coordinator knows.
+func AbortCommand(cfg Options, topic string, partition int32, from int64) string {
+	return command("kafka-transactions", cfg, fmt.Sprintf("abort --topic '%s' --partition %d --start-offset %d", topic, partition, from))
+}
+
 // FeatureCommand returns the command of Kafka's own tools that raises a feature of
 // the cluster to a version.
 func FeatureCommand(cfg Options, feature string, version int) string {

@@ -76,6 +76,9 @@ type Observer struct {
 	// TopicWaiting is called with true when a delivery stops for a topic that
 	// does not exist, and with false when it goes on.
 	TopicWaiting func(topic string, waiting bool)
+	// TopicOpened is called when events are to be written to a topic for the first
+	// time, or again after it was gone.
+	TopicOpened func(topic string)
 	// Answered is called for each answer of a broker about events that were sent
 	// to it; see Probe.
 	Answered func()
@@ -84,6 +87,12 @@ type Observer struct {
 func (o *Observer) answered() {
 	if o.Answered != nil {
 		o.Answered()
+	}
+}
+
+func (o *Observer) topicOpened(topic string) {
+	if o.TopicOpened != nil {
+		o.TopicOpened(topic)
 	}
 }
 

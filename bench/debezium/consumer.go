@@ -21,7 +21,7 @@ type consumer struct {
 // startConsumer reads a topic from its beginning until closed.
 func startConsumer(ctx context.Context, k *rig.Broker, topic string, log *journal) (*consumer, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.Addr), kgo.ConsumeTopics(topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMinBytes(1))
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMinBytes(1), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		return nil, err
 	}

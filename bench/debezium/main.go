@@ -5,6 +5,9 @@
 //
 //	go run ./bench/debezium [-modes drain,steady,idle] [-rounds N] [-json FILE] …
 //
+// With -modes delivery it compares our two ways to deliver instead, without
+// Debezium.
+//
 // docs/BENCHMARKS.md says what is measured, and how it is kept fair. Linux only:
 // processor time and memory are read from the kernel. Needs Java 17 and, once,
 // Maven.
@@ -28,11 +31,14 @@ const (
 	modeDrain  = "drain"
 	modeSteady = "steady"
 	modeIdle   = "idle"
+	// modeDelivery has our two ways to deliver beside each other, without Debezium.
+	modeDelivery = "delivery"
 )
 
 type options struct {
 	modes              rig.List
 	rounds, partitions int
+	brokers            int
 	rows, perTx        int
 	payload            int
 	warmDrains         int
@@ -49,7 +55,8 @@ func main() { rig.Main("debezium", start) }
 
 func start(ctx context.Context) error {
 	o := options{modes: rig.List{modeDrain, modeSteady, modeIdle}, rates: rig.List{"1000"}}
-	flag.Var(&o.modes, "modes", "what to measure: drain, steady, idle")
+	flag.Var(&o.modes, "modes", "what to measure: drain, steady, idle; delivery")
+	flag.IntVar(&o.brokers, "brokers", 1, "of Kafka: 1, or 3 with three replicas")
 	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds of each mode")
 	flag.IntVar(&o.partitions, "partitions", 6, "partitions of a topic")
 	flag.IntVar(&o.payload, "payload", 490, "bytes of payload; a row is about 100 more")
@@ -75,7 +82,7 @@ func start(ctx context.Context) error {
 
 func (o options) check() error {
 	for _, mode := range o.modes {
-		if !slices.Contains(rig.List{modeDrain, modeSteady, modeIdle}, mode) {
+		if !slices.Contains(rig.List{modeDrain, modeSteady, modeIdle, modeDelivery}, mode) {
 			return fmt.Errorf("-modes: there is no %q", mode)
 		}
 	}
@@ -101,12 +108,20 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	modes := map[string]func(context.Context) error{modeDrain: s.drains, modeSteady: s.steadies, modeIdle: s.idles}
+	modes := map[string]func(context.Context) error{modeDrain: s.drains, modeSteady: s.steadies, modeIdle: s.idles, modeDelivery: s.deliveries}
 	for _, mode := range o.modes {
 		if err := modes[mode](ctx); err != nil {
 			// What was measured before is still worth a look.
-			return errors.Join(fmt.Errorf("%s: %w", mode, err), s.results.Finish(os.Stdout, oursName, s.json))
+			return errors.Join(fmt.Errorf("%s: %w", mode, err), s.results.Finish(os.Stdout, o.base(), s.json))
 		}
 	}
-	return s.results.Finish(os.Stdout, oursName, s.json)
+	return s.results.Finish(os.Stdout, o.base(), s.json)
+}
+
+// base is the subject that others are compared with.
+func (o options) base() string {
+	if slices.Contains(o.modes, modeDelivery) {
+		return onceOrMore
+	}
+	return oursName
 }

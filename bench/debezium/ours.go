@@ -15,9 +15,10 @@ type ours struct {
 	db        *rig.Database
 	kafka     *rig.Broker
 	set       rig.Settings
+	title     string
 }
 
-func (s ours) name() string    { return oursName }
+func (s ours) name() string    { return s.title }
 func (s ours) staysWarm() bool { return false }
 func (s ours) close() error    { return nil }
 

@@ -36,12 +36,8 @@ func newStage(ctx context.Context, o options, connector *rig.Connector) (*stage,
 }
 
 func (s *stage) start(ctx context.Context) error {
-	script, err := child.Script("debezium.sh")
-	if err != nil {
-		return err
-	}
-	fmt.Println("getting Debezium, Kafka and PostgreSQL ready")
-	debezium, err := child.Output(ctx, "", script, "fetch")
+	fmt.Println("getting Kafka and PostgreSQL ready, and Debezium if it takes part")
+	debezium, err := s.fetch(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,7 +47,7 @@ func (s *stage) start(ctx context.Context) error {
 	if err := s.db.CreateOutbox(ctx); err != nil {
 		return err
 	}
-	if s.kafka, err = rig.StartKafka(ctx); err != nil {
+	if s.kafka, err = rig.StartKafkaCluster(ctx, s.brokers); err != nil {
 		return err
 	}
 	s.results = figures.New("debezium", metrics, map[string]string{
@@ -59,6 +55,18 @@ func (s *stage) start(ctx context.Context) error {
 	})
 	fmt.Printf("PostgreSQL %s, Apache Kafka %s, %s; %s\n", s.db.Version, s.kafka.Version, lastLine(debezium), s.results.Machine)
 	return nil
+}
+
+// fetch gets Debezium, unless only we are compared.
+func (s *stage) fetch(ctx context.Context) (version string, err error) {
+	if len(s.modes) == 1 && s.modes[0] == modeDelivery {
+		return "none", nil
+	}
+	script, err := child.Script("debezium.sh")
+	if err != nil {
+		return "", err
+	}
+	return child.Output(ctx, "", script, "fetch")
 }
 
 func lastLine(text string) string {
@@ -91,7 +99,7 @@ func (s *stage) finish(t task) error {
 
 // The subjects.
 
-func (s *stage) ours() subject { return ours{s.connector, s.db, s.kafka, s.set} }
+func (s *stage) ours() subject { return ours{s.connector, s.db, s.kafka, s.set, oursName} }
 
 // tuned is Debezium as it is at its best for one of the two ends.
 func (s *stage) tuned(title string, end properties, keep bool) *debezium {

@@ -16,12 +16,34 @@ import (
 // formatVersion is the version of the stored form. It is raised when an older
 // reader would misread a newer checkpoint, and not for a new field that an
 // older reader may ignore. What an older reader understands keeps the older
-// version: cutVersion is only for a checkpoint with a Cut.
+// version: cutVersion is only for a checkpoint with a Cut, movedVersion for a
+// note that says where the checkpoint is, which older readers refuse.
 const (
 	plainVersion  = 1
 	cutVersion    = 2
-	formatVersion = cutVersion
+	movedVersion  = 3
+	formatVersion = movedVersion
 )
+
+// movedDocument is the note that the checkpoint is in another topic.
+type movedDocument struct {
+	Version int    `json:"version"`
+	Moved   string `json:"moved"` // the topic
+}
+
+func encodeMoved(topic string) ([]byte, error) {
+	return json.Marshal(movedDocument{Version: movedVersion, Moved: topic})
+}
+
+// movedTo is the topic that a record's value says the checkpoint is in; "" where
+// it is no such note.
+func movedTo(value []byte) string {
+	var doc movedDocument
+	if json.Unmarshal(value, &doc) != nil || doc.Version != movedVersion {
+		return ""
+	}
+	return doc.Moved
+}
 
 // document is a checkpoint as it is stored. Its LSN hides that of the
 // Checkpoint, so that an operator sees PostgreSQL's own notation.

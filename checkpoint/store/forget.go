@@ -26,13 +26,19 @@ func Forget(ctx context.Context, s checkpoint.Store) error {
 	return nil
 }
 
-// forget writes a record without a value, which compaction removes together
-// with those before it.
+// forget writes records without a value, which compaction removes together
+// with those before them.
 func (k *kafka) forget(ctx context.Context) error {
-	if err := k.write(ctx, nil); err != nil {
-		return fmt.Errorf("topic %s: %w", k.topic, err)
+	topics, err := k.places(ctx)
+	for _, topic := range topics {
+		if err == nil {
+			err = k.write(ctx, topic, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("topic %s: %w", topic, err)
+		}
 	}
-	return nil
+	return err
 }
 
 func (p *postgres) forget(ctx context.Context) error {

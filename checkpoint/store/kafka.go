@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -24,9 +25,12 @@ type kafka struct {
 	opts   []kgo.Opt
 	admin  *kadm.Client
 	topic  string
+	former string // the shared topic that may have the checkpoint from before; "": none
 	key    string
 	who    string // our name at the brokers, for ACL commands
 	link   *link
+	moved  atomic.Pointer[string] // where the checkpoint is, if a note in topic says so
+	left   atomic.Bool            // former has a note that leads here
 }
 
 // metadataAge is how old the client's knowledge of the topic may be. After that
@@ -54,6 +58,17 @@ const saveRetries = 20
 // the name of that client at the brokers, for remedies. NewKafka blocks until a
 // broker answers, the client gives up or ctx ends.
 func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key, principal string) (checkpoint.Store, error) {
+	return newKafka(ctx, opts, topic, "", key, principal)
+}
+
+// NewOwnKafka returns a store like NewKafka's with a topic of its own, OwnTopic
+// of the shared one. A checkpoint that is still in the shared topic counts until
+// there is one in the store's own.
+func NewOwnKafka(ctx context.Context, opts []kgo.Opt, shared, key, principal string) (checkpoint.Store, error) {
+	return newKafka(ctx, opts, OwnTopic(shared, key), shared, key, principal)
+}
+
+func newKafka(ctx context.Context, opts []kgo.Opt, topic, former, key, principal string) (*kafka, error) {
 	link := new(link)
 	opts = append(append([]kgo.Opt(nil), opts...),
 		kgo.WithHooks(link),
@@ -73,7 +88,7 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key, principal string)
 	if err != nil {
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
 	}
-	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, key: key, who: principal, link: link}
+	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, former: former, key: key, who: principal, link: link}
 	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
 	if err != nil {
 		client.Close()
@@ -83,9 +98,15 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key, principal string)
 }
 
 func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
+	found, err := k.locate(ctx)
+	return found.Checkpoint, found.ok, err
+}
+
+// read returns what is under the key in the topic.
+func (k *kafka) read(ctx context.Context, topic string) (found, error) {
 	records, err := await.Answer(ctx, func() (records []*kgo.Record, err error) {
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
-			log, err := k.openLog(ctx)
+			log, err := k.openLog(ctx, topic)
 			if err == nil {
 				records, err = settled(ctx, func() ([]*kgo.Record, error) { return newest(ctx, log, k.key) })
 			}
@@ -94,35 +115,44 @@ func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, er
 		return records, err
 	})
 	if err != nil {
-		return checkpoint.Checkpoint{}, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
+		return found{}, fmt.Errorf("checkpoint topic %s: %w", topic, k.classify(topic, err, "Read"))
 	}
 	return pick(records)
 }
 
-// pick returns the checkpoint that counts among the newest records of one key,
-// given in the order of the log: the furthest one of the highest epoch. Records
-// before one without a value do not count, nor do unreadable ones that were
-// overwritten.
-func pick(records []*kgo.Record) (cp checkpoint.Checkpoint, ok bool, err error) {
+// found is what is under a key: a checkpoint, if ok, or the topic it was moved to.
+type found struct {
+	checkpoint.Checkpoint
+	ok      bool
+	moved   string
+	nothing bool // there is no record, not even one without a value
+}
+
+// pick returns what counts among the newest records of one key, given in the
+// order of the log: the furthest checkpoint of the highest epoch. Records before
+// one without a value do not count, nor do those before a note that it was
+// moved, nor unreadable ones that were overwritten.
+func pick(records []*kgo.Record) (f found, err error) {
+	f.nothing = len(records) == 0
 	for _, r := range records {
-		if r.Value == nil {
-			cp, ok, err = checkpoint.Checkpoint{}, false, nil
+		if moved := movedTo(r.Value); r.Value == nil || moved != "" {
+			f, err = found{moved: moved}, nil
 			continue
 		}
 		next, bad := decode(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
 		switch {
 		case bad != nil:
-			cp, ok, err = checkpoint.Checkpoint{}, false, bad
-		case !ok || next.Replaces(&cp):
-			cp, ok, err = next, true, nil
+			f, err = found{}, bad
+		case !f.ok || next.Replaces(&f.Checkpoint):
+			f, err = found{Checkpoint: next, ok: true}, nil
 		}
 	}
-	return cp, ok, err
+	return f, err
 }
 
 // classify adds class and remedy to the broker errors that only an operator can
 // fix.
-func (k *kafka) classify(err error, operation string) error {
+func (k *kafka) classify(topic string, err error, operation string) error {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return failure.Lossf(
@@ -131,7 +161,7 @@ func (k *kafka) classify(err error, operation string) error {
 	case errors.Is(err, kerr.InvalidTopicException):
 		return failure.Configf("set checkpoint.topic to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return failure.Configf(k.allow(topicOperations, "--topic '"+k.topic+"'"),
+		return failure.Configf(k.allow(topicOperations, "--topic '"+topic+"'"),
 			"not allowed to %s it: %w", operation, err)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return failure.Configf(k.allow(operation, "--cluster"),

@@ -74,18 +74,18 @@ type kafkaLog struct {
 	start, end int64
 }
 
-// openLog finds the partition's leader and bounds.
-func (k *kafka) openLog(ctx context.Context) (*kafkaLog, error) {
-	detail, err := k.describe(ctx)
+// openLog finds leader and bounds of the topic's partition.
+func (k *kafka) openLog(ctx context.Context, topic string) (*kafkaLog, error) {
+	detail, err := k.describe(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
 	l := &kafkaLog{client: k.client, detail: detail}
-	starts, err := k.admin.ListStartOffsets(ctx, k.topic)
+	starts, err := k.admin.ListStartOffsets(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	ends, err := k.admin.ListEndOffsets(ctx, k.topic)
+	ends, err := k.admin.ListEndOffsets(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (k *kafka) openLog(ctx context.Context) (*kafkaLog, error) {
 		offsets kadm.ListedOffsets
 		to      *int64
 	}{{starts, &l.start}, {ends, &l.end}} {
-		listed, ok := bound.offsets.Lookup(k.topic, 0)
+		listed, ok := bound.offsets.Lookup(topic, 0)
 		if !ok {
 			return nil, kerr.UnknownTopicOrPartition
 		}

@@ -37,26 +37,29 @@ const leastAsked = 10
 
 // ensureTopic checks the topic or creates it.
 func (k *kafka) ensureTopic(ctx context.Context) error {
-	detail, err := k.describe(ctx)
+	detail, err := k.describe(ctx, k.topic)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return k.createTopic(ctx)
 	}
 	if err != nil {
-		return k.classify(err, "Describe")
+		return k.classify(k.topic, err, "Describe")
 	}
 	return k.checkTopic(ctx, detail)
 }
 
-// describe returns the topic's metadata; a topic that cannot be used now is an
+// describe returns a topic's metadata; a topic that cannot be used now is an
 // error.
-func (k *kafka) describe(ctx context.Context) (kadm.TopicDetail, error) {
-	topics, err := k.admin.ListTopics(ctx, k.topic)
+func (k *kafka) describe(ctx context.Context, topic string) (kadm.TopicDetail, error) {
+	topics, err := k.admin.ListTopics(ctx, topic)
 	if err != nil {
 		return kadm.TopicDetail{}, err
 	}
-	detail, ok := topics[k.topic]
+	return usable(topics[topic])
+}
+
+func usable(detail kadm.TopicDetail) (kadm.TopicDetail, error) {
 	switch {
-	case !ok:
+	case detail.Topic == "":
 		return detail, kerr.UnknownTopicOrPartition
 	case detail.Err != nil:
 		return detail, detail.Err
@@ -72,7 +75,7 @@ func (k *kafka) createTopic(ctx context.Context) error {
 	}
 	var detail kadm.TopicDetail
 	err = untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
-		detail, err = k.describe(ctx)
+		detail, err = k.describe(ctx, k.topic)
 		return err
 	})
 	if err != nil {
@@ -88,7 +91,7 @@ func (k *kafka) classifyCreate(err error) error {
 				k.command("kafka-topics", "--create --topic '"+k.topic+"' --partitions 1 --config cleanup.policy=compact"), "%w", err)
 		}
 	}
-	return k.classify(err, "Create")
+	return k.classify(k.topic, err, "Create")
 }
 
 // untilKnown repeats f, for patience, while brokers say that they do not know
@@ -120,7 +123,7 @@ func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read its configuration: %w", k.classify(err, "DescribeConfigs"))
+		return fmt.Errorf("read its configuration: %w", k.classify(k.topic, err, "DescribeConfigs"))
 	}
 	if policy != "compact" {
 		return failure.Lossf(k.command("kafka-configs", "--alter --entity-type topics --entity-name '"+k.topic+"' --add-config cleanup.policy=compact"),

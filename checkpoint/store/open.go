@@ -26,6 +26,9 @@ func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, princip
 	}
 	switch cfg.Store {
 	case StoreKafka:
+		if cfg.Own {
+			return NewOwnKafka(ctx, kafka, cfg.Topic, key, principal)
+		}
 		return NewKafka(ctx, kafka, cfg.Topic, key, principal)
 	case StorePostgres:
 		return NewPostgres(ctx, url, cfg.Table, key)
@@ -51,6 +54,10 @@ type Options struct {
 	// Interval is the longest time between an ack and its checkpoint and
 	// confirmation.
 	Interval time.Duration `yaml:"interval"`
+
+	// Own keeps the checkpoint in a topic of its own: OwnTopic of Topic. Package
+	// wiring sets it for exactly-once delivery.
+	Own bool `yaml:"-"`
 }
 
 // Values of Options.Store.

@@ -130,8 +130,8 @@ var conformance = []struct {
 		}
 	}},
 	{"newer format", func(t *testing.T, p place) {
-		p.write(t, "a", `{"version": 3, "lsn": {"shape": "unknown"}}`)
-		wantRefusal(t, p.store(t, "a"), "format version 3")
+		p.write(t, "a", `{"version": 4, "lsn": {"shape": "unknown"}}`)
+		wantRefusal(t, p.store(t, "a"), "format version 4")
 	}},
 	{"unknown fields are ignored", func(t *testing.T, p place) {
 		p.write(t, "a", strings.Replace(mustEncode(t, sample(1)), `{`, `{"shard": 3, `, 1))

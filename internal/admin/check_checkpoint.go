@@ -47,6 +47,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	switch {
 	case d.undecided(v) != nil:
 		d.fail(name, d.undecided(v))
+	case v.gone != nil:
+		d.fail(name, v.gone)
 	case v.stored == nil && v.Slot.Active && !v.owed:
 		d.warn(name, store.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
 	case v.stored == nil:
@@ -63,7 +65,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 // storeWritable tests whether a checkpoint could be saved, if there is a place
 // for it already. It leaves nothing behind.
 func (d *doctor) storeWritable(ctx context.Context) error {
-	exists, err := storeExists(ctx, d.cfg)
+	_, exists, err := storeExists(ctx, d.cfg)
 	if err != nil || !exists || d.cfg.Checkpoint.Store == store.StoreKafka { // which checkpointTopic asks for
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -31,9 +32,10 @@ const (
 // Topics of one verdict share a line.
 func (d *doctor) copies(ctx context.Context, c *cluster) {
 	topics := make(map[verdict][]string)
+	checkpoints, _ := wiring.CheckpointTopic(d.cfg)
 	for _, topic := range d.knownTopics() {
 		v := unknown
-		replicas, least, err := c.copies(ctx, topic, topic == d.cfg.Checkpoint.Topic)
+		replicas, least, err := c.copies(ctx, topic, topic == checkpoints)
 		if err != nil {
 			v.text = err.Error()
 		} else {
@@ -61,7 +63,8 @@ func (d *doctor) knownTopics() []string {
 		topics = append(topics, d.cfg.Errors.DeadLetterTopic)
 	}
 	if d.cfg.Checkpoint.Store == store.StoreKafka && d.cfg.Source.Mode != config.ModePoll {
-		topics = append(topics, d.cfg.Checkpoint.Topic)
+		checkpoints, _ := wiring.CheckpointTopic(d.cfg)
+		topics = append(topics, checkpoints)
 	}
 	slices.Sort(topics)
 	return slices.Compact(topics)

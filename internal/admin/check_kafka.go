@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -102,9 +103,14 @@ func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 // keeps a checkpoint for good is for the store to judge, see checkpoint.
 func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	const name = "kafka.checkpoint_topic"
-	topic := d.cfg.Checkpoint.Topic
+	topic, shared := wiring.CheckpointTopic(d.cfg)
 	before := d.report.count(Fail)
 	defer func() { d.refused = d.report.count(Fail) > before }()
+	if shared != "" && c.denied(ctx, shared) {
+		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, shared),
+			"the broker does not allow to read and write topic %q, in which a checkpoint from before exactly_once may be", shared))
+		return
+	}
 	state, err := c.lookup(ctx, topic)
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
@@ -122,6 +128,15 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	default:
 		d.ok(name, "topic %q may be read and written to", topic)
 	}
+}
+
+// denied tells whether the topic may not be read and written to, if it exists.
+func (c *cluster) denied(ctx context.Context, topic string) bool {
+	state, err := c.lookup(ctx, topic)
+	if err != nil {
+		return errors.Is(err, kerr.TopicAuthorizationFailed)
+	}
+	return !state.may(kmsg.ACLOperationWrite) || !state.may(kmsg.ACLOperationRead)
 }
 
 // cluster asks a Kafka cluster.

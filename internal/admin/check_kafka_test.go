@@ -114,6 +114,8 @@ func TestCheckTransactionsOfApacheKafka(t *testing.T) {
 	exactlyOnce(f)
 	f.wantCheck("kafka.transaction_version", OK, "transaction.version is 2")
 	f.wantCheck("kafka.transaction_copies", Warn, "1 replicas and min.insync.replicas 1")
+	f.wantCheck("kafka.open_transactions", OK, "no transaction has been open")
+	f.wantCheck("checkpoint", Fail, "sink.kafka.delivery is exactly_once, and slot")
 	b.SetFeature(t, "transaction.version", 1)
 	f.wantCheck("kafka.transaction_version", Warn, "transaction.version is 1")
 }

@@ -44,6 +44,36 @@ func (d *doctor) transactions(ctx context.Context, c *cluster) {
 	d.ok(name, "transactional id %q may be used", id)
 	d.transactionVersion(ctx, c)
 	d.transactionCopies(ctx, c)
+	d.heldBack(ctx, c, id)
+}
+
+// heldBack warns of transactions that hold consumers back for longer than any of
+// ours may last.
+func (d *doctor) heldBack(ctx context.Context, c *cluster, ours string) {
+	const name = "kafka.open_transactions"
+	open, err := c.open(ctx, ours)
+	if err != nil {
+		d.skip(name, err.Error())
+		return
+	}
+	long := 0
+	for _, t := range open {
+		if t.Age < settled {
+			continue
+		}
+		long++
+		remedy := "find out whose it is; its owner's next start ends it, and so do brokers after its timeout"
+		switch {
+		case t.Remedy != "":
+			remedy = t.Remedy
+		case t.Ours:
+			remedy = "cdc-outbox txn abort --yes"
+		}
+		d.warn(name, remedy, "%s has held consumers back for %s, in %v", t.ID, t.Age.Round(time.Second), t.Topics)
+	}
+	if long == 0 {
+		d.ok(name, "no transaction has been open for a minute")
+	}
 }
 
 // coordinated returns why the id has no coordinator, or nil. Brokers make their

@@ -16,6 +16,7 @@ type decision struct {
 	*view
 	*session
 	store checkpoint.Store // nil: none is there, so that nothing is in it
+	at    *config.Config   // of the store
 }
 
 // openDecision looks at everything and changes nothing. It refuses while the slot
@@ -38,9 +39,9 @@ func openDecision(ctx context.Context, cfg *config.Config) (d *decision, err err
 func (d *decision) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
-	exists, err := storeExists(ctx, d.cfg)
-	if err == nil && exists {
-		d.store, err = wiring.OpenStore(ctx, d.cfg)
+	at, exists, err := storeExists(ctx, d.cfg)
+	if d.at = at; err == nil && exists {
+		d.store, err = wiring.OpenStore(ctx, at)
 	}
 	if err != nil {
 		return err
@@ -62,11 +63,11 @@ func (d *decision) close() {
 // it. It creates what the store lacks.
 func (d *decision) ready(ctx context.Context) (err error) {
 	if d.store == nil {
-		if d.store, err = wiring.OpenStore(ctx, d.cfg); err != nil {
+		if d.store, err = wiring.OpenStore(ctx, d.at); err != nil {
 			return err
 		}
 	}
-	return storeWritable(ctx, d.cfg, d.store, store.Writable)
+	return storeWritable(ctx, d.at, d.store, store.Writable)
 }
 
 // save stores what was decided.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,12 @@ type Transaction struct {
 	Timeout time.Duration `json:"-"`
 	Topics  []string      `json:"topics"`
 	Aborted bool          `json:"aborted"`
+	// Remedy ends one that nothing else ends: no coordinator knows of it.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+func (t Transaction) compare(o Transaction) int {
+	return cmp.Or(cmp.Compare(t.Topics[0], o.Topics[0]), cmp.Compare(t.ID, o.ID), cmp.Compare(t.Remedy, o.Remedy))
 }
 
 // MarshalJSON writes durations in seconds.
@@ -57,6 +64,13 @@ func (ts Transactions) WriteText(w io.Writer) error {
 		}
 		if t.Aborted {
 			done = "; aborted now"
+		}
+		if t.Remedy != "" {
+			if _, err := fmt.Fprintf(w, "%s (nobody's: no coordinator knows it): silent for %s, in %v; to end it: %s\n",
+				t.ID, t.Age.Round(time.Second), t.Topics, t.Remedy); err != nil {
+				return err
+			}
+			continue
 		}
 		if _, err := fmt.Fprintf(w, "%s (%s): %s for %s of at most %s, in %v%s\n",
 			t.ID, whose, t.State, t.Age.Round(time.Second), t.Timeout, t.Topics, done); err != nil {
@@ -126,15 +140,19 @@ func (c *cluster) open(ctx context.Context, ours string) (Transactions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list transactions: %w", err)
 	}
+	var all Transactions
+	var known []int64
+	for _, l := range listed {
+		known = append(known, l.ProducerID)
+	}
 	ids := listed.TransactionalIDs()
 	if len(ids) == 0 {
-		return nil, nil
+		return c.hanging(ctx, known, settled)
 	}
 	described, err := admin.DescribeTransactions(ctx, ids...)
 	if err != nil {
 		return nil, fmt.Errorf("describe transactions: %w", err)
 	}
-	var all Transactions
 	for _, d := range described.Sorted() {
 		if d.Err != nil || !slices.Contains(openStates, d.State) {
 			continue // it has ended meanwhile
@@ -148,5 +166,6 @@ func (c *cluster) open(ctx context.Context, ours string) (Transactions, error) {
 		}
 		all = append(all, t)
 	}
-	return all, nil
+	hanging, err := c.hanging(ctx, known, settled)
+	return append(all, hanging...), err
 }

@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -45,6 +47,7 @@ func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
 	if got := list(); len(got) != 2 {
 		t.Errorf("%v are open, want both", got)
 	}
+	wantHanging(t, &cfg)
 	if _, err := AbortTransaction(t.Context(), &cfg, false); failure.RemedyOf(err) != "cdc-outbox txn abort --yes" {
 		t.Errorf("abort without yes: %v", err)
 	}
@@ -54,5 +57,29 @@ func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
 	}
 	if got := list(); len(got) != 1 || got[0] != "other" {
 		t.Errorf("%v are open, want the other's", got)
+	}
+}
+
+// wantHanging wants what is open to be a hanging transaction to who does not know
+// it from a coordinator, but not while it may just have begun.
+func wantHanging(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	c, _, err := transactional(t.Context(), cfg)
+	must.OK(t, err)
+	defer c.client.Close()
+	hanging := must.Get(c.hanging(t.Context(), nil, 0))(t)
+	if len(hanging) != 2 || hanging[0].State != "Hanging" || !strings.Contains(hanging[0].Remedy, "abort --topic 't' --partition 0 --start-offset 0") {
+		t.Fatalf("%+v hang, want two in topic t", hanging)
+	}
+	var out strings.Builder
+	must.OK(t, hanging.WriteText(&out))
+	if !strings.Contains(out.String(), hanging[1].Remedy) {
+		t.Errorf("the report does not say what ends it: %s", &out)
+	}
+	if young := must.Get(c.hanging(t.Context(), nil, time.Hour))(t); len(young) > 0 {
+		t.Errorf("%+v hang, though they have just begun", young)
+	}
+	if known := must.Get(c.hanging(t.Context(), []int64{0, 1, 2, 3}, 0))(t); len(known) > 0 {
+		t.Errorf("%+v hang, though coordinators know them", known)
 	}
 }

@@ -210,11 +210,11 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	return nil
 }
 
-// promiseSnapshot notes that the first run is to publish a snapshot. It does so
-// before there is a slot: nobody can tell later whether a slot without a
-// checkpoint was read.
+// promiseSnapshot notes that the first run is to publish a snapshot, or that
+// nothing was delivered yet. It does so before there is a slot: nobody can tell
+// later whether a slot without a checkpoint was read.
 func (s *setup) promiseSnapshot(ctx context.Context, server catalog.Server) error {
-	if s.cfg.Source.Snapshot != config.SnapshotInitial {
+	if _, shared := wiring.CheckpointTopic(s.cfg); s.cfg.Source.Snapshot != config.SnapshotInitial && shared == "" {
 		return nil
 	}
 	if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(server, s.cfg.Source.Slot)); err != nil {

@@ -22,12 +22,12 @@ import (
 func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
-	exists, err := storeExists(ctx, cfg)
+	at, exists, err := storeExists(ctx, cfg)
 	if err != nil || !exists {
 		v.looked = err == nil
 		return err
 	}
-	store, err := wiring.OpenStore(ctx, cfg)
+	store, err := wiring.OpenStore(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -55,32 +55,37 @@ func saveCheckpoint(ctx context.Context, store checkpoint.Store, cp checkpoint.C
 	return written(ctx, func(ctx context.Context) error { return store.Save(ctx, cp) })
 }
 
-// storeExists tells whether there is a topic or table to look into.
-func storeExists(ctx context.Context, cfg *config.Config) (bool, error) {
+// storeExists tells whether there is a topic or table to look into, and with which
+// configuration: the checkpoint may still be in the topic that pipelines share.
+func storeExists(ctx context.Context, cfg *config.Config) (at *config.Config, exists bool, err error) {
 	switch cfg.Checkpoint.Store {
 	case store.StoreKafka:
 		c := newCluster(cfg)
 		if err := c.connect(ctx); err != nil {
-			return false, err
+			return cfg, false, err
 		}
 		defer c.client.Close()
-		_, err := c.lookup(ctx, cfg.Checkpoint.Topic)
-		// Any other error is better explained by the store itself.
-		return !errors.Is(err, kerr.UnknownTopicOrPartition), nil
+		for _, at := range []*config.Config{cfg, wiring.SharedCheckpoint(cfg)} {
+			topic, _ := wiring.CheckpointTopic(at)
+			// Any other error is better explained by the store itself.
+			if _, err := c.lookup(ctx, topic); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+				return at, true, nil
+			}
+		}
+		return cfg, false, nil
 	case store.StorePostgres:
 		s, err := open(ctx, cfg)
 		if err != nil {
-			return false, err
+			return cfg, false, err
 		}
 		defer s.close()
-		var exists bool
 		err = s.conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, cfg.Checkpoint.Table).Scan(&exists)
 		if err != nil {
-			return false, fmt.Errorf("look up checkpoint table: %w", err)
+			return cfg, false, fmt.Errorf("look up checkpoint table: %w", err)
 		}
-		return exists, nil
+		return cfg, exists, nil
 	}
-	return true, nil
+	return cfg, true, nil
 }
 
 // storeWritable makes sure that the store can be written to, as far as that can be
@@ -94,7 +99,7 @@ func storeWritable(ctx context.Context, cfg *config.Config, opened checkpoint.St
 		return err
 	}
 	defer c.client.Close()
-	topic := cfg.Checkpoint.Topic
+	topic, _ := wiring.CheckpointTopic(cfg)
 	state, err := c.lookup(ctx, topic)
 	if err != nil {
 		return fmt.Errorf("topic %q: %w", topic, err)
@@ -116,7 +121,8 @@ func storeName(cfg *config.Config) string {
 	}
 	switch c := cfg.Checkpoint; c.Store {
 	case store.StoreKafka:
-		return "Kafka topic " + c.Topic
+		topic, _ := wiring.CheckpointTopic(cfg)
+		return "Kafka topic " + topic
 	case store.StorePostgres:
 		return "table " + c.Table
 	case store.StoreFile:

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -9,6 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
 // view is the state of checkpoint and database. Its parts are read in the order
@@ -18,6 +20,7 @@ type view struct {
 	catalog.View
 	stored *checkpoint.Checkpoint // nil: none
 	looked bool                   // for a checkpoint, without an error
+	gone   error                  // why the checkpoint that there was is not there
 	owed   bool                   // the store says that nobody has read the slot yet
 	server catalog.Server
 	// mismatch is why the connector cannot go on from the checkpoint, if so.
@@ -38,8 +41,12 @@ func (s *session) view(ctx context.Context, store checkpoint.Store) (*view, erro
 	return v, s.readServer(ctx, v)
 }
 
-func (v *view) load(ctx context.Context, store checkpoint.Store) error {
-	cp, ok, err := store.Load(ctx)
+func (v *view) load(ctx context.Context, opened checkpoint.Store) error {
+	cp, ok, err := opened.Load(ctx)
+	if errors.Is(err, store.ErrGone) {
+		v.gone, v.looked = err, true
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("load checkpoint: %w", err)
 	}
@@ -79,6 +86,9 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 
 // compare is nil before a first start: no slot and no checkpoint.
 func (s *session) compare(v *view, seen checkpoint.Server) error {
+	if v.gone != nil {
+		return v.gone
+	}
 	if v.stored == nil && !v.Exists {
 		return nil
 	}
@@ -95,10 +105,13 @@ func (s *session) compare(v *view, seen checkpoint.Server) error {
 }
 
 // undecided is the error of a slot where nobody knows whether the snapshot that
-// is asked for was published.
+// is asked for was published, or what was delivered that must not be again.
 func (s *session) undecided(v *view) error {
 	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.looked && v.stored == nil && !v.owed {
 		return checkpoint.Undecided(v.Slot)
+	}
+	if _, shared := wiring.CheckpointTopic(s.cfg); shared != "" && v.Exists && v.looked && v.stored == nil && !v.owed {
+		return checkpoint.Unknown(v.Slot)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
@@ -181,6 +182,40 @@ func (c *Cluster) Leader(t testing.TB, topic string, partition int32) (node int)
 		return err
 	})
 	return node
+}
+
+// MoveLeader makes another broker the leader of a partition of the topic, which
+// has a replica on each.
+func (c *Cluster) MoveLeader(t testing.TB, topic string, partition int32) {
+	t.Helper()
+	leader := c.Leader(t, topic, partition)
+	var order kadm.AlterPartitionAssignmentsReq
+	var replicas []int32
+	for n := range c.nodes {
+		replicas = append(replicas, int32((leader+1+n)%len(c.nodes)))
+	}
+	order.Assign(topic, partition, replicas)
+	var which kadm.TopicsSet
+	which.Add(topic, partition)
+	client := c.Client(t)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	testserver.Do(t, "move the leader of "+topic, func(ctx context.Context) error {
+		ordered, err := admin.AlterPartitionAssignments(ctx, order)
+		if err := errors.Join(err, ordered.Error()); err != nil {
+			return err
+		}
+		return await.Ready(ctx, nil, func(ctx context.Context) error {
+			elected, err := admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, which)
+			if err == nil {
+				err = elected[topic][partition].Err
+			}
+			if errors.Is(err, kerr.ElectionNotNeeded) {
+				return nil
+			}
+			return err
+		})
+	})
 }
 
 // Coordinator is the broker that coordinates the transactions of the id, or -1

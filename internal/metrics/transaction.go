@@ -15,6 +15,8 @@ type transactionMetrics struct {
 	aborts  prometheus.Counter
 	anew    prometheus.Counter
 	fenced  prometheus.Counter
+	behind  prometheus.Gauge // records
+	held    prometheus.Gauge // seconds
 }
 
 func (m *Metrics) registerTransactions() {
@@ -39,7 +41,15 @@ func (m *Metrics) registerTransactions() {
 		Help:    "Records in a committed Kafka transaction, its checkpoint included.",
 		Buckets: prometheus.ExponentialBuckets(1, 4, 9),
 	})
-	m.registry.MustRegister(t.commits, t.records)
+	t.behind = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "stable_offset_lag_records",
+		Help: "Records, at most of a partition written to, that consumers of what is committed cannot read yet, because a Kafka transaction of anybody is open before them.",
+	})
+	t.held = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "stable_offset_held_seconds",
+		Help: "How long the last stable offset of such a partition has not moved, at most; 0 while none is behind.",
+	})
+	m.registry.MustRegister(t.commits, t.records, t.behind, t.held)
 	t.aborts = m.counter("transactions_aborted_total", "Kafka transactions aborted because brokers did not take a record; they are written again.")
 	t.anew = m.counter("begun_anew_total", "Times that everything in flight was dropped, because another instance had the slot or a Kafka transaction had no known end. Nothing is lost.")
 	t.fenced = m.counter("fenced_total", "Those of begun_anew_total in which another instance had the transactional id, or a Kafka transaction took longer than its timeout.")
@@ -53,6 +63,12 @@ func (m *Metrics) TransactionOpen(since time.Time) {
 		return
 	}
 	m.kafkaTxns.since.Store(since.UnixNano())
+}
+
+// HeldBack sets how far consumers of what is committed are held back.
+func (m *Metrics) HeldBack(records int64, stands time.Duration) {
+	m.kafkaTxns.behind.Set(float64(records))
+	m.kafkaTxns.held.Set(stands.Seconds())
 }
 
 // TransactionCommitted counts a committed Kafka transaction.

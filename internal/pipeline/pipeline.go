@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -150,12 +151,40 @@ func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, 
 	if err != nil {
 		return nil, err
 	}
-	out, err := sink.NewTransactions(*kafka, id, append(p.sinkOptions(down, probe), sink.WithTransactionObserver(p.metrics))...)
+	stable, stop, err := p.watchStable()
 	if err != nil {
 		return nil, err
 	}
+	out, err := sink.NewTransactions(*kafka, id, append(p.sinkOptions(down, probe, stable.Add), sink.WithTransactionObserver(p.metrics))...)
+	if err != nil {
+		stop()
+		return nil, err
+	}
 	parts.Transactions = &stream.Transactions{Sink: out}
-	return out.Close, nil
+	return func() { out.Close(); stop() }, nil
+}
+
+// stableEvery is how often last stable offsets are looked at.
+const stableEvery = 5 * time.Second
+
+// watchStable watches the last stable offsets of the topics written to until the
+// returned function is called, which joins the goroutine.
+func (p *pipeline) watchStable() (watch *sink.StableOffsets, stop func(), err error) {
+	checkpoints, _ := wiring.CheckpointTopic(p.cfg)
+	if watch, err = sink.NewStableOffsets(*p.cfg.Sink.Kafka, checkpoints); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		watch.Run(ctx, stableEvery, func(back sink.HeldBack) { p.metrics.HeldBack(back.Records, back.For) })
+	})
+	return watch, func() {
+		cancel()
+		watching.Wait()
+		watch.Close()
+		p.metrics.HeldBack(0, 0)
+	}, nil
 }
 
 // openSink opens a sink. The sink tells down which topics it waits for, and the
@@ -166,14 +195,15 @@ func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe) (sink.
 	if kafka == nil {
 		return sink.NewStdout(p.stdout), nil
 	}
-	return sink.NewKafka(*kafka, p.sinkOptions(down, probe)...)
+	return sink.NewKafka(*kafka, p.sinkOptions(down, probe, nil)...)
 }
 
-func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe) []sink.Option {
+func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, opened func(topic string)) []sink.Option {
 	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
 		Reconnect:         func() { p.metrics.Reconnected("kafka") },
 		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
 		TopicWaiting:      down.TopicWaiting,
+		TopicOpened:       opened,
 		Answered:          probe.Answered,
 	})}
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {

@@ -36,8 +36,12 @@ type Broker struct {
 	Version string
 	Admin   *kadm.Client
 	process *Process
+	others  []*Process // of a cluster: all
 	client  *kgo.Client
 	dir     string
+
+	replicas int16 // of topics; 0: one
+	brokers  int   // of a cluster
 }
 
 // StartKafka starts Apache Kafka, in a JVM that has what Kafka's own
@@ -126,7 +130,7 @@ func (b *Broker) connect(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		meta, err := b.Admin.BrokerMetadata(ctx)
-		if err == nil && (len(meta.Brokers) == 0 || meta.Controller < 0) {
+		if err == nil && (len(meta.Brokers) < max(1, b.brokers) || meta.Controller < 0) {
 			err = errors.New("there is no controller")
 		}
 		return err
@@ -138,8 +142,10 @@ func (b *Broker) Stop() {
 	if b.client != nil {
 		b.client.Close()
 	}
-	if b.process != nil {
-		b.process.Kill()
+	for _, p := range append(b.others, b.process) {
+		if p != nil {
+			p.Kill()
+		}
 	}
 	_ = os.RemoveAll(b.dir) // a temporary directory
 }
@@ -151,7 +157,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int) e
 	stamp := "LogAppendTime"
 	ctx, cancel := context.WithTimeout(ctx, KafkaTimeout)
 	defer cancel()
-	_, err := b.Admin.CreateTopic(ctx, int32(partitions), 1, map[string]*string{"message.timestamp.type": &stamp}, name)
+	_, err := b.Admin.CreateTopic(ctx, int32(partitions), max(1, b.replicas), map[string]*string{"message.timestamp.type": &stamp}, name)
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}

@@ -55,6 +55,18 @@ func (c *Connector) Run(settings ...string) (*Program, error) {
 	return &Program{p}, err
 }
 
+// Do runs another verb of the program, to its end.
+func (c *Connector) Do(ctx context.Context, verb []string, settings ...string) error {
+	args := verb
+	for _, set := range settings {
+		args = append(args, "--set", set)
+	}
+	if out, err := exec.CommandContext(ctx, c.path, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cdc-outbox %s: %w\n%s", verb[0], err, out)
+	}
+	return nil
+}
+
 // Wiring are the settings for where the connector reads and writes.
 func Wiring(url, slot, brokers, topic string) []string {
 	return []string{

@@ -49,6 +49,9 @@ func (s *source) undecided(seen checkpoint.Server) error {
 	if s.opts.Snapshot && !s.owed {
 		return checkpoint.Undecided(seen.Slot)
 	}
+	if s.transactions != nil && !s.owed {
+		return checkpoint.Unknown(seen.Slot)
+	}
 	s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
 		zap.String("slot", seen.Slot.Name), zap.Stringer("confirmed", seen.Slot.ConfirmedFlush))
 	return nil
@@ -56,9 +59,9 @@ func (s *source) undecided(seen checkpoint.Server) error {
 
 // create makes publication and slot for a first start, in this order: a slot's
 // position must not lie before its publication. It returns the snapshot at the
-// slot's position if the configuration asks for one. In that case it first
-// notes in the store, before the slot exists, that a snapshot has to be
-// published.
+// slot's position if the configuration asks for one. In that case, and where each event
+// is to be delivered once, it first notes in the store, before the slot exists,
+// that nobody has read it.
 func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*catalog.HeldSnapshot, error) {
 	opts := s.opts
 	if !opts.Create {
@@ -76,7 +79,7 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 		return nil, err
 	}
 	snapshot := opts.Snapshot
-	if snapshot {
+	if snapshot || s.transactions != nil {
 		if err := s.checkpointer.store.Save(ctx, checkpoint.Beginning(server, opts.Slot)); err != nil {
 			return nil, fmt.Errorf("note that a slot is created: %w", err)
 		}

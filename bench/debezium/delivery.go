@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+)
+
+const (
+	onceOrMore  = "at_least_once"
+	exactlyOnce = "exactly_once"
+)
+
+// delivered is cdc-outbox with one of its two ways to deliver.
+type delivered struct{ ours }
+
+func (s *stage) delivered(how string) subject {
+	return delivered{ours{s.connector, s.db, s.kafka, append(rig.Settings{"sink.kafka.delivery=" + how}, s.set...), how}}
+}
+
+// start implements subject. Exactly once does not begin with a slot of which
+// nothing tells what was delivered, so it is told.
+func (d delivered) start(ctx context.Context, t task) (running, error) {
+	if d.name() == exactlyOnce {
+		settings := append(rig.Wiring(d.db.URL, t.slot, d.kafka.Addr, t.topic), d.set...)
+		if err := d.connector.Do(ctx, []string{"setup", "--accept-gap", "--yes"}, settings...); err != nil {
+			return nil, err
+		}
+	}
+	return d.ours.start(ctx, t)
+}
+
+// deliveries compares the two ways to deliver, for a consumer that reads what is
+// committed: how fast a backlog becomes visible, and how late events are.
+func (s *stage) deliveries(ctx context.Context) error {
+	subjects := []subject{s.delivered(onceOrMore), s.delivered(exactlyOnce)}
+	rows := rig.Load{Rows: s.rows, PerTx: s.perTx, Payload: s.payload}
+	where := fmt.Sprintf(", brokers: %d", s.brokers)
+	load := "drain of " + rows.String() + where
+	fmt.Println("committing the backlog:", load)
+	b, err := s.db.Fill(ctx, "bench_backlog", rows)
+	if err != nil {
+		return fmt.Errorf("fill the backlog: %w", err)
+	}
+	err = s.play(ctx, game{load: load, subjects: subjects, take: func(ctx context.Context, who subject) (map[string]float64, error) {
+		return s.on(ctx, who, func(ctx context.Context, t task) error { return s.db.CopySlot(ctx, b.Slot, t.slot) },
+			func(ctx context.Context, t task, r running) (map[string]float64, error) {
+				return s.visible(ctx, t, r, b.Events())
+			})
+	}})
+	if err := errors.Join(err, s.db.DropSlot(b.Slot)); err != nil {
+		return err
+	}
+	for _, text := range s.rates {
+		rate, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
+		err = s.play(ctx, game{
+			load:     fmt.Sprintf("steady, %d commits/s of one row of %d+100 bytes%s", rate, s.payload, where),
+			subjects: subjects,
+			take: func(ctx context.Context, who subject) (map[string]float64, error) {
+				return s.steadyOn(ctx, who, rate, s.settle, s.window)
+			},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visible measures from the first event that a consumer sees to the last.
+func (s *stage) visible(ctx context.Context, t task, r running, events int) (map[string]float64, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.kafka.Addr), kgo.ConsumeTopics(t.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var first, last time.Time
+	seen, atFirst := 0, 0
+	for seen < events {
+		some, cancel := context.WithTimeout(ctx, stalled)
+		fetches := client.PollFetches(some)
+		cancel()
+		if err := errors.Join(fetches.Err(), r.Alive(ctx)); err != nil {
+			return nil, fmt.Errorf("after %d of %d events: %w", seen, events, err)
+		}
+		last = time.Now()
+		seen += fetches.NumRecords()
+		if first.IsZero() && seen > 0 {
+			first, atFirst = last, seen
+		}
+	}
+	now, err := r.Usage()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]float64{
+		metricRate: float64(seen-atFirst) / last.Sub(first).Seconds(),
+		metricCPU:  micros(now.CPU) / float64(events),
+		metricPeak: now.Peak,
+	}, nil
+}

@@ -1,0 +1,77 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+)
+
+// StartKafkaCluster starts so many brokers of Apache Kafka, each of them a
+// controller, too. Topics have a replica on each, of which more than half must
+// be in sync for a write. Addr is that of one of them.
+func StartKafkaCluster(ctx context.Context, size int) (*Broker, error) {
+	if size == 1 {
+		return StartKafka(ctx)
+	}
+	script, err := child.Script("kafka.sh")
+	if err != nil {
+		return nil, err
+	}
+	jars, err := child.Output(ctx, "", script, "fetch")
+	if err != nil {
+		return nil, err
+	}
+	ports := make([]int, 2*size)
+	var voters []string
+	for n := range ports {
+		if ports[n], err = freeport.Take(); err != nil {
+			return nil, err
+		}
+		if n%2 == 1 {
+			voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", n/2, ports[n]))
+		}
+	}
+	b := &Broker{
+		Addr: "127.0.0.1:" + strconv.Itoa(ports[0]), Name: "Apache Kafka", replicas: int16(size), brokers: size,
+		Version: strings.TrimSpace(jars[strings.LastIndex(jars, "-")+1:]),
+	}
+	if b.dir, err = os.MkdirTemp("", "cdc-outbox-bench-"); err != nil {
+		return nil, err
+	}
+	for n := range size {
+		dir, port, controller := filepath.Join(b.dir, strconv.Itoa(n)), strconv.Itoa(ports[2*n]), strconv.Itoa(ports[2*n+1])
+		cmd := exec.Command(script, append([]string{"run", dir, port, controller}, clusterSettings(n, size, voters)...)...)
+		cmd.Env = append(os.Environ(), "KAFKA_JVM=-Xms512m -Xmx512m "+JVMOptions)
+		p, failed := Start("broker", cmd)
+		if failed != nil {
+			b.Stop()
+			return nil, failed
+		}
+		b.process, b.others = p, append(b.others, p)
+	}
+	if err := b.process.Explain(b.connect(ctx)); err != nil {
+		b.Stop()
+		return nil, errors.Join(errors.New("start Apache Kafka"), err)
+	}
+	return b, nil
+}
+
+func clusterSettings(n, size int, voters []string) []string {
+	inSync := size/2 + 1
+	return []string{
+		fmt.Sprintf("node.id=%d", n),
+		"controller.quorum.voters=" + strings.Join(voters, ","),
+		fmt.Sprintf("default.replication.factor=%d", size),
+		fmt.Sprintf("min.insync.replicas=%d", inSync),
+		fmt.Sprintf("transaction.state.log.replication.factor=%d", size),
+		fmt.Sprintf("transaction.state.log.min.isr=%d", inSync),
+	}
+}

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// two are a pipeline's stores at a time: as it was, in the shared topic, and with
+// a topic of its own.
+type two struct {
+	opts []kgo.Opt
+}
+
+func (p two) shared(t *testing.T) checkpoint.Store { return kafkaAt(p.opts).store(t, "a") }
+
+func (p two) own(t *testing.T) *kafka {
+	t.Helper()
+	s := must.Get(NewOwnKafka(limited(t), p.opts, testTopic, "a", "User:cdc"))(t)
+	t.Cleanup(s.Close)
+	return s.(*kafka)
+}
+
+func startTwo(t *testing.T) two {
+	_, opts := startKafka(t)
+	return two{opts}
+}
+
+func TestOwnTopicGoesOnFromTheSharedOne(t *testing.T) {
+	p := startTwo(t)
+	save(t, p.shared(t), sample(1))
+	own := p.own(t)
+	wantLoad(t, own, sample(1))
+	save(t, own, sample(1))
+	wantLoad(t, p.shared(t), sample(1)) // a crash here leaves the same position in both
+	must.OK(t, own.Leave(limited(t)))
+	save(t, own, sample(2))
+	wantLoad(t, p.own(t), sample(2))
+
+	before := p.shared(t) // another delivery, or an instance that was not told
+	wantLoad(t, before, sample(2))
+	save(t, before, sample(3))
+	wantLoad(t, p.own(t), sample(3))
+	must.OK(t, p.own(t).Leave(limited(t)))
+	wantLoad(t, p.shared(t), sample(3))
+}
+
+// What an instance that lost the slot still writes to the shared topic counts for
+// nothing, and is covered by another note.
+func TestLateCheckpointInTheSharedTopic(t *testing.T) {
+	p := startTwo(t)
+	save(t, p.shared(t), sample(1))
+	own := p.own(t)
+	save(t, own, sample(1))
+	must.OK(t, own.Leave(limited(t)))
+	produce(t, p.opts, "a", must.Get(encode(sample(9)))(t))
+	wantLoad(t, p.own(t), sample(1))
+	must.OK(t, p.own(t).Leave(limited(t)))
+	wantLoad(t, p.shared(t), sample(1))
+}
+
+// A program from before knows format versions up to that of a cut.
+func TestOlderProgramsRefuseTheNote(t *testing.T) {
+	p := startTwo(t)
+	save(t, p.shared(t), sample(1))
+	own := p.own(t)
+	save(t, own, sample(1))
+	must.OK(t, own.Leave(limited(t)))
+	log := must.Get(own.openLog(limited(t), testTopic))(t)
+	records := must.Get(newest(limited(t), log, "a"))(t)
+	if last := string(records[len(records)-1].Value); !strings.Contains(last, `"version":3`) || cutVersion >= movedVersion {
+		t.Errorf("the last record is %s, which older programs would read", last)
+	}
+}
+
+func TestNoteWithoutACheckpointIsALoss(t *testing.T) {
+	p := startTwo(t)
+	save(t, p.shared(t), sample(1))
+	produce(t, p.opts, "a", must.Get(encodeMoved(OwnTopic(testTopic, "a")))(t))
+	own := p.own(t)
+	for name, s := range map[string]checkpoint.Store{"own": own, "shared": p.shared(t)} {
+		if _, _, err := s.Load(limited(t)); failure.ClassOf(err) != failure.Loss || !errors.Is(err, ErrGone) || failure.RemedyOf(err) == "" {
+			t.Errorf("%s: %v, want a loss", name, err)
+		}
+	}
+	save(t, own, sample(2)) // as an operator who accepts it
+	wantLoad(t, p.own(t), sample(2))
+}
+
+func TestForgetOwnTopic(t *testing.T) {
+	p := startTwo(t)
+	save(t, p.shared(t), sample(1))
+	own := p.own(t)
+	save(t, own, sample(2))
+	must.OK(t, own.Leave(limited(t)))
+	must.OK(t, Forget(limited(t), p.own(t)))
+	wantNone(t, p.own(t))
+	wantNone(t, p.shared(t))
+}
+
+func TestOwnTopicWithoutASharedOne(t *testing.T) {
+	p := startTwo(t)
+	own := p.own(t)
+	wantNone(t, own)
+	save(t, own, sample(1))
+	must.OK(t, own.Leave(limited(t)))
+	wantLoad(t, p.own(t), sample(1))
+}
+
+func TestOwnTopicsDiffer(t *testing.T) {
+	if got := OwnTopic("checkpoints", "shop/cdc_outbox"); got != "checkpoints.shop-cdc_outbox" {
+		t.Errorf("topic %q", got)
+	}
+	taken := map[string]string{}
+	for _, key := range []string{"a/b", "a-b", "a.b", "a b", "a_b", "ä/b", "a/b/c", "a-b/c", strings.Repeat("x", 300), strings.Repeat("x", 301), ""} {
+		topic := OwnTopic("checkpoints", key)
+		same := strings.ReplaceAll(topic, ".", "_") // to brokers
+		if before, ok := taken[same]; ok {
+			t.Errorf("keys %q and %q have topic %s", before, key, topic)
+		}
+		taken[same] = key
+		if len(topic) > longestTopic || strings.Trim(topic, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
+			t.Errorf("topic %q is not legal", topic)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+)
+
+// A producer id has 32,767 epochs. With transactions of version 2 each takes one,
+// so that it is used up within the hour; with version 1 each claim takes one.
+func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
+	for _, version := range []int16{1, 2} {
+		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
+			w := newWorld(t, options{exactlyOnce: true})
+			w.broker.SetFeature(t, "transaction.version", version)
+			w.broker.Wear(t, w.transactionalID(), kafkatest.LastEpoch-12)
+			c := w.start()
+			load := w.write(seed(t), 5*time.Millisecond, 0)
+			w.endTxn.repeatedly.Store(true) // also of the one that brings the next id
+			await.Until(t, "another producer id", func() bool {
+				c.running()
+				if version == 1 {
+					before := len(w.all.Records())
+					await.Until(t, "a record", func() bool { return len(w.all.Records()) > before })
+					c.kill()
+					c = w.start() // which claims
+				}
+				return len(w.all.Producers()) > 1
+			})
+			load.await(300)
+			w.endTxn.repeatedly.Store(false)
+			load.stop()
+			w.arrived()
+			c.stop()
+			w.allRead()
+			h, report := w.verify()
+			w.wantNoneAgain(report, "with a new producer id")
+			w.verifyAll(h)
+			t.Logf("highest epochs by producer id: %v", w.all.Producers())
+			if log, _ := os.ReadFile(c.log); bytes.Contains(log, []byte(beganAnew)) {
+				t.Error("the connector had to begin anew")
+			}
+		})
+	}
+}
+
+// The connector is suspended while its request for the end of a transaction is on
+// the way, until brokers have aborted that: they then refuse the request.
+func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
+	for _, version := range []int16{1, 2} {
+		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
+			w := newWorld(t, options{exactlyOnce: true})
+			w.broker.SetFeature(t, "transaction.version", version)
+			c := w.start()
+			load := w.write(seed(t), 5*time.Millisecond, 0)
+			load.await(100)
+			goOn := w.endTxn.hold()
+			before := w.endTxn.held.Load()
+			await.Until(t, "an EndTxn", func() bool { return w.endTxn.held.Load() > before })
+			c.signal(syscall.SIGSTOP)
+			await.Until(t, "the abort by brokers", func() bool { return w.transactionState() == "CompleteAbort" })
+			c.signal(syscall.SIGCONT)
+			goOn()
+			c.awaitLog(beganAnew)
+			load.await(100)
+			load.stop()
+			w.arrived()
+			c.stop()
+			w.allRead()
+			h, report := w.verify()
+			w.wantNoneAgain(report, "after an abort by brokers")
+			w.verifyAll(h)
+		})
+	}
+}
+
+// transactionState is what brokers say of the connector's transaction.
+func (w *world) transactionState() string {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	described, err := w.admin.DescribeTransactions(ctx, w.transactionalID())
+	if err != nil {
+		return err.Error()
+	}
+	return described[w.transactionalID()].State
+}
+
+// The coordinator of the connector's transactions moves from broker to broker,
+// without any of them ending.
+func TestE2EExactlyOnceWhileTheCoordinatorMoves(t *testing.T) {
+	w := newWorld(t, options{exactlyOnce: true, brokers: 3})
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 700))
+	c := w.start()
+	load := w.write(s, 10*time.Millisecond, 0)
+	for range 8 {
+		load.await(50 + random.IntN(200))
+		from := w.cluster.Coordinator(t, w.transactionalID())
+		w.cluster.MoveLeader(t, "__transaction_state", 0)
+		await.Until(t, "another coordinator", func() bool {
+			to := w.cluster.Coordinator(t, w.transactionalID())
+			return to >= 0 && to != from
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		if err := w.reader.AwaitEvents(ctx, w.committed()); err != nil {
+			t.Errorf("after a move: %v", err)
+		}
+		cancel()
+		c.running()
+	}
+	load.stop()
+	w.arrived()
+	c.stop()
+	w.allRead()
+	h, report := w.verify()
+	w.wantNoneAgain(report, "after moves of the coordinator")
+	w.verifyAll(h)
+}

@@ -1,0 +1,77 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// hanging returns the transactions that hold consumers back in a partition and of
+// which no coordinator knows, so that nothing ends them but an operator (KIP-664).
+// known are the producer ids of those that coordinators have open. Its producer
+// has been silent for a while.
+func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Duration) (Transactions, error) {
+	admin := kadm.NewClient(c.client)
+	held, err := heldPartitions(ctx, admin)
+	if err != nil || len(held) == 0 {
+		return nil, err
+	}
+	described, err := admin.DescribeProducers(ctx, held)
+	if err != nil {
+		return nil, fmt.Errorf("describe producers: %w", err)
+	}
+	var all Transactions
+	described.EachPartition(func(p kadm.DescribedProducersPartition) {
+		for _, producer := range p.ActiveProducers.Sorted() {
+			if t, ok := c.hangs(producer, known, silent); ok {
+				all = append(all, t)
+			}
+		}
+	})
+	slices.SortFunc(all, func(a, b Transaction) int { return a.compare(b) })
+	return all, nil
+}
+
+// hangs is the transaction of a producer in a partition, if there is one that no
+// coordinator knows. One that has just begun, or has just ended, is none yet.
+func (c *cluster) hangs(p kadm.DescribedProducer, known []int64, silent time.Duration) (Transaction, bool) {
+	age := time.Since(time.UnixMilli(p.LastTimestamp))
+	if p.CurrentTxnStartOffset < 0 || age < silent || slices.Contains(known, p.ProducerID) {
+		return Transaction{}, false
+	}
+	return Transaction{
+		ID:     fmt.Sprintf("producer %d/%d", p.ProducerID, p.ProducerEpoch),
+		State:  "Hanging",
+		Age:    age,
+		Topics: []string{p.Topic},
+		Remedy: sink.AbortCommand(c.cfg, p.Topic, p.Partition, p.CurrentTxnStartOffset),
+	}, true
+}
+
+// settled is how long a producer must have been silent: between the answers of
+// coordinators and partitions a transaction may begin or end.
+const settled = time.Minute
+
+// heldPartitions are the partitions of the cluster with an open transaction.
+func heldPartitions(ctx context.Context, admin *kadm.Client) (kadm.TopicsSet, error) {
+	stable, err := admin.ListCommittedOffsets(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the last stable offsets: %w", err)
+	}
+	ends, err := admin.ListEndOffsets(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the ends of topics: %w", err)
+	}
+	var set kadm.TopicsSet
+	ends.Each(func(end kadm.ListedOffset) {
+		if low, ok := stable.Lookup(end.Topic, end.Partition); ok && low.Err == nil && end.Err == nil && low.Offset < end.Offset {
+			set.Add(end.Topic, end.Partition)
+		}
+	})
+	return set, nil
+}

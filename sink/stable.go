@@ -1,0 +1,124 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+)
+
+// StableOffsets watches how far consumers that read what is committed are held
+// back in the topics written to, by an open transaction of anybody. It has a
+// client of its own. Add may be called from any goroutine; Run is called once.
+type StableOffsets struct {
+	cluster *asker
+
+	mu     sync.Mutex
+	topics map[string]bool
+	held   map[partition]hold // those with an open transaction at the last look
+}
+
+// partition is one of a topic.
+type partition struct {
+	topic  string
+	number int32
+}
+
+// hold is since when the last stable offset of a partition stands where it does.
+type hold struct {
+	at    int64 // the offset
+	since time.Time
+}
+
+// HeldBack is how far consumers are held back, at worst.
+type HeldBack struct {
+	Records int64         // between last stable offset and high watermark
+	For     time.Duration // for which the last stable offset has not moved
+}
+
+// NewStableOffsets returns a watch of the cluster that cfg describes, over the
+// topics given and added.
+func NewStableOffsets(cfg Options, topics ...string) (*StableOffsets, error) {
+	cluster, err := newAsker(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &StableOffsets{cluster: cluster, topics: map[string]bool{}, held: map[partition]hold{}}
+	for _, topic := range topics {
+		s.Add(topic)
+	}
+	return s, nil
+}
+
+// Add has the topic watched, too.
+func (s *StableOffsets) Add(topic string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.topics[topic] = true
+}
+
+// Close gives the client up, after Run has returned.
+func (s *StableOffsets) Close() { s.cluster.client.Close() }
+
+// Run looks until ctx ends, and reports what it saw. While brokers do not answer
+// it reports nothing.
+func (s *StableOffsets) Run(ctx context.Context, every time.Duration, report func(HeldBack)) {
+	for {
+		if back, err := s.look(ctx, every); err == nil {
+			report(back)
+		}
+		if backoff.Sleep(ctx, every) != nil {
+			return
+		}
+	}
+}
+
+func (s *StableOffsets) look(ctx context.Context, limit time.Duration) (HeldBack, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	s.mu.Lock()
+	topics := make([]string, 0, len(s.topics))
+	for topic := range s.topics {
+		topics = append(topics, topic)
+	}
+	s.mu.Unlock()
+	if len(topics) == 0 {
+		return HeldBack{}, nil
+	}
+	admin := kadm.NewClient(s.cluster.client)
+	stable, err := admin.ListCommittedOffsets(ctx, topics...)
+	if err != nil {
+		return HeldBack{}, fmt.Errorf("list the last stable offsets: %w", err)
+	}
+	ends, err := admin.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return HeldBack{}, fmt.Errorf("list the ends of topics: %w", err)
+	}
+	return s.judge(time.Now(), stable, ends), nil
+}
+
+// judge compares a look with those before. A transaction that began between the
+// two questions of a look shows as one that is open.
+func (s *StableOffsets) judge(now time.Time, stable, ends kadm.ListedOffsets) (worst HeldBack) {
+	held := map[partition]hold{}
+	ends.Each(func(end kadm.ListedOffset) {
+		low, ok := stable.Lookup(end.Topic, end.Partition)
+		if !ok || low.Err != nil || end.Err != nil || low.Offset >= end.Offset {
+			return
+		}
+		p := partition{end.Topic, end.Partition}
+		h, open := s.held[p]
+		if !open || h.at != low.Offset {
+			h = hold{low.Offset, now}
+		}
+		held[p] = h
+		worst.Records = max(worst.Records, end.Offset-low.Offset)
+		worst.For = max(worst.For, now.Sub(h.since))
+	})
+	s.held = held
+	return worst
+}
