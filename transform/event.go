@@ -70,11 +70,11 @@ func (e *Event) Size() int64 {
 // SetTotal makes text, which is kept, the last header of the record,
 // cdc-tx-total. It is not for a record that is on its way to a broker.
 func (e *Event) SetTotal(text []byte) {
-	headers := e.Record.Headers
-	if last := len(headers) - 1; last >= 0 && headers[last].Key == headerTotal {
-		headers = headers[:last]
+	if last := len(e.Record.Headers) - 1; last >= 0 && e.Record.Headers[last].Key == headerTotal {
+		e.Record.Headers[last].Value = text
+		return
 	}
-	e.Record.Headers = append(headers, kgo.RecordHeader{Key: headerTotal, Value: text})
+	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: headerTotal, Value: text})
 }
 
 // nameBytes is how much of an id is shown: a column may hold anything.
