@@ -141,6 +141,12 @@ var mutants = []mutant{
 		finds:   "comes|records, want|ended by itself",
 	},
 	{
+		mistake: "cuts a transaction where a batch is full",
+		patches: []patch{{"internal/pipeline/stream/hold.go", "if !q.items[end].Joined {", "if true {"}},
+		test:    "TestE2EExactlyOnceTransactionBoundaries",
+		finds:   "records of |another record of its transaction",
+	},
+	{
 		mistake: "marks rows as published that were not delivered",
 		patches: []patch{{"internal/pipeline/poll/batch.go", "done, failed := w.publish(items)", "_, failed := w.publish(items)\n\tdone := len(items)"}},
 		test:    "TestE2EPollMode/silent_broker",

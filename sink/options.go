@@ -16,7 +16,14 @@ import (
 type Options struct {
 	Brokers []string `yaml:"brokers"`
 	// Delivery is DeliveryAtLeastOnce or DeliveryExactlyOnce.
-	Delivery    string `yaml:"delivery"`
+	Delivery string `yaml:"delivery"`
+	// TransactionBoundaries keeps each transaction of the database in one Kafka
+	// transaction. It takes DeliveryExactlyOnce.
+	TransactionBoundaries bool `yaml:"transaction_boundaries"`
+	// OnOversizedTransaction is OversizedStop or OversizedSplit (publish it in
+	// parts): what is done with one that has more than MaxBufferedBytes.
+	OnOversizedTransaction string `yaml:"on_oversized_transaction"`
+
 	ClientID    string `yaml:"client_id"`
 	Compression string `yaml:"compression"`
 	// Linger is the least time between two batches that are not full. The first
@@ -47,6 +54,9 @@ type Options struct {
 const (
 	DeliveryAtLeastOnce = "at_least_once"
 	DeliveryExactlyOnce = "exactly_once"
+
+	OversizedStop  = "stop"
+	OversizedSplit = "split"
 
 	MissingTopicWait     = "wait"
 	MissingTopicBadEvent = "bad_event"
@@ -85,8 +95,11 @@ type SASL struct {
 // DefaultOptions are what an empty configuration means.
 func DefaultOptions() *Options {
 	return &Options{
-		Brokers:           []string{"localhost:9092"},
-		Delivery:          DeliveryAtLeastOnce,
+		Brokers:  []string{"localhost:9092"},
+		Delivery: DeliveryAtLeastOnce,
+
+		OnOversizedTransaction: OversizedStop,
+
 		ClientID:          "cdc-outbox",
 		Compression:       "snappy",
 		Linger:            4 * time.Millisecond,
@@ -102,6 +115,7 @@ func DefaultOptions() *Options {
 func (o *Options) Validate(report setting.Report) {
 	o.validateBrokers(report)
 	report.OneOf("sink.kafka.delivery", o.Delivery, DeliveryAtLeastOnce, DeliveryExactlyOnce)
+	o.validateBoundaries(report)
 	report.OneOf("sink.kafka.compression", o.Compression, slices.Sorted(maps.Keys(codecs))...)
 	report.Between("sink.kafka.linger", o.Linger, 0, time.Minute)
 	report.OneOf("sink.kafka.missing_topic", o.MissingTopic, MissingTopicWait, MissingTopicBadEvent)
@@ -121,6 +135,18 @@ func (o *Options) validateBrokers(report setting.Report) {
 		if err != nil || portErr != nil || port == 0 || host == "" {
 			report(setting.Fault{Key: key, Item: i + 1, Text: "is not host:port", Remedy: "write for example [kafka-1:9092, kafka-2:9092], without kafka://"})
 		}
+	}
+}
+
+func (o *Options) validateBoundaries(report setting.Report) {
+	const key, oversized = "sink.kafka.transaction_boundaries", "sink.kafka.on_oversized_transaction"
+	report.OneOf(oversized, o.OnOversizedTransaction, OversizedStop, OversizedSplit)
+	switch {
+	case o.TransactionBoundaries && o.Delivery != DeliveryExactlyOnce:
+		report.Problem(key, "needs sink.kafka.delivery: exactly_once: without Kafka transactions consumers see each event as it comes",
+			"set sink.kafka.delivery to exactly_once, or remove it")
+	case !o.TransactionBoundaries && o.OnOversizedTransaction == OversizedSplit:
+		report.Problem(oversized, "has no effect without "+key+": transactions are split wherever a batch ends", "remove it, or set "+key+" to true")
 	}
 }
 

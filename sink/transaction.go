@@ -19,9 +19,13 @@ import (
 // silent. It holds consumers back for that long.
 const transactionTimeout = 10 * time.Second
 
-// endPatience bounds the wait for the answer to EndTxn. By then brokers have ended
-// the transaction in one way or the other.
-const endPatience = transactionTimeout + 2*time.Second
+// slowest is how many bytes per second a cluster is expected to take at least. A
+// transaction that may be large has more time, or it would never be committed.
+const slowest = 4 << 20
+
+// endPatience bounds the wait for the answer to EndTxn, beyond the timeout. By then
+// brokers have ended the transaction in one way or the other.
+const endPatience = 2 * time.Second
 
 // breath is the least time between two transactions. Brokers answer for a new one
 // only once the markers of the last are written, and ask about that every 20 ms;
@@ -81,8 +85,9 @@ type Transactor interface {
 //  3. Nothing waits for an operator while a transaction is open: topics are
 //     resolved before it begins.
 type Transactions struct {
-	k     *Kafka
-	ended time.Time // of the last transaction
+	k       *Kafka
+	timeout time.Duration // of a transaction, at the brokers
+	ended   time.Time     // of the last transaction
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large.
 	limit int
@@ -116,11 +121,21 @@ func WithTransactionObserver(o TransactionObserver) Option {
 
 // NewTransactions returns a Transactor with the transactional id; see NewKafka.
 func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, error) {
-	k, err := newProducer(cfg, opts, kgo.TransactionalID(id), kgo.TransactionTimeout(transactionTimeout))
+	timeout := timeoutOf(cfg)
+	k, err := newProducer(cfg, opts, kgo.TransactionalID(id), kgo.TransactionTimeout(timeout))
 	if err != nil {
 		return nil, err
 	}
-	return &Transactions{k: k, limit: batchLimit(k)}, nil
+	return &Transactions{k: k, timeout: timeout, limit: batchLimit(k)}, nil
+}
+
+// timeoutOf is the timeout of transactions. With transaction boundaries, one may
+// have all that is buffered.
+func timeoutOf(cfg Options) time.Duration {
+	if !cfg.TransactionBoundaries {
+		return transactionTimeout
+	}
+	return transactionTimeout + time.Duration(cfg.MaxBufferedBytes/slowest)*time.Second
 }
 
 func batchLimit(k *Kafka) int { return int(k.cfg.MaxRecordBytes) - batchOverhead }
@@ -166,7 +181,7 @@ func (x *Transactions) unclaimed(err error) error {
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 		err = failure.Configf(AllowTransactionsCommand(x.k.cfg, x.id()), "%w", err)
 	case errors.Is(err, kerr.InvalidTransactionTimeout):
-		err = failure.Configf(fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %d", transactionTimeout.Milliseconds()), "%w", err)
+		err = failure.Configf(fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %d", x.timeout.Milliseconds()), "%w", err)
 	}
 	return fmt.Errorf("claim transactional id %q: %w", x.id(), err)
 }
@@ -313,7 +328,7 @@ func (x *Transactions) abort(ctx context.Context) error {
 
 // end asks for the end of the transaction.
 func (x *Transactions) end(ctx context.Context, how kgo.TransactionEndTry) error {
-	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	ctx, cancel := context.WithTimeout(ctx, x.timeout+endPatience)
 	defer cancel()
 	defer func() { x.ended = time.Now() }()
 	return x.k.client.EndTransaction(ctx, how)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -227,5 +228,28 @@ func TestClaimThatIsDeniedIsConfiguration(t *testing.T) {
 	err := x.Claim(deadline(t))
 	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
 		t.Errorf("Claim = %v, %q", err, failure.RemedyOf(err))
+	}
+}
+
+// A transaction that may have all that is buffered has the time to be written.
+func TestTimeoutOfTransactions(t *testing.T) {
+	for name, c := range map[string]struct {
+		boundaries bool
+		buffered   int64
+		want       time.Duration
+	}{
+		"batches":            {false, 1 << 30, 10 * time.Second},
+		"the usual bound":    {true, 8 << 20, 12 * time.Second},
+		"a gibibyte at once": {true, 1 << 30, 266 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := *DefaultOptions()
+			cfg.TransactionBoundaries, cfg.MaxBufferedBytes = c.boundaries, c.buffered
+			x := must.Get(NewTransactions(cfg, "tx"))(t)
+			t.Cleanup(x.Close)
+			if got := x.k.client.OptValue(kgo.TransactionTimeout); got != c.want || x.timeout != c.want {
+				t.Errorf("timeout %v, and %v of the client, want %v", x.timeout, got, c.want)
+			}
+		})
 	}
 }

@@ -30,7 +30,8 @@ const (
 
 // Event is an outbox row on its way to Kafka: the record, and where the row
 // came from. It is written by Router.Route and read-only afterwards, except
-// for the fields that franz-go sets on the record when it is produced.
+// for SetTotal, and the fields that franz-go sets on the record when it is
+// produced.
 type Event struct {
 	Record     kgo.Record
 	Table      string // schema.table, each quoted where SQL needs it
@@ -64,6 +65,16 @@ func (e *Event) Size() int64 {
 		n += len(h.Key) + len(h.Value)
 	}
 	return int64(n)
+}
+
+// SetTotal makes text, which is kept, the last header of the record,
+// cdc-tx-total. It is not for a record that is on its way to a broker.
+func (e *Event) SetTotal(text []byte) {
+	if last := len(e.Record.Headers) - 1; last >= 0 && e.Record.Headers[last].Key == headerTotal {
+		e.Record.Headers[last].Value = text
+		return
+	}
+	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: headerTotal, Value: text})
 }
 
 // nameBytes is how much of an id is shown: a column may hold anything.

@@ -17,13 +17,14 @@ const (
 	headerLSN           = "cdc-lsn"
 	headerSeq           = "cdc-seq"
 	headerXID           = "cdc-xid"
+	headerTotal         = "cdc-tx-total"
 )
 
 // builtInHeaders is how many those are, at most.
-const builtInHeaders = 7
+const builtInHeaders = 8
 
 func isPositionHeader(name string) bool {
-	return name == headerLSN || name == headerSeq || name == headerXID
+	return name == headerLSN || name == headerSeq || name == headerXID || name == headerTotal
 }
 
 // maxHeaderBytes bounds a record's headers, names and values together. Kafka

@@ -44,7 +44,8 @@ type EventOptions struct {
 	// OnUpdate is what an UPDATE of an outbox row means: warn, error or fatal.
 	// All drop it, only fatal stops.
 	OnUpdate string `yaml:"on_update"`
-	// PositionHeaders turns the headers cdc-lsn, cdc-seq and cdc-xid on.
+	// PositionHeaders turns the headers cdc-lsn, cdc-seq and cdc-xid on, and keeps
+	// their names and cdc-tx-total for the connector.
 	PositionHeaders bool `yaml:"position_headers"`
 	// TypeHeader is the header that carries the event type; empty means no
 	// such header.

@@ -2,6 +2,7 @@ package exactlyonce
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,10 +12,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // violation is what must not be in a state; "" for nothing.
-func (w *world) violation() string {
+func (m *model) violation(w *world) string {
 	switch {
 	case w.wrong:
 		return "a consumer reads an event again, too early, or as it was refused"
+	case m.whole && w.published != endOf(w.published):
+		return "a consumer reads a part of a transaction"
 	case w.confirmed > w.published:
 		return fmt.Sprintf("confirmed up to %d with %d published", w.confirmed, w.published)
 	}
@@ -28,61 +31,60 @@ func (w *world) finished() bool { return w.published == events && w.confirmed ==
 // the way there; "" for nothing. A state from which no way without further
 // faults leads to the end is wrong, too.
 func (m *model) search(faults int8) (wrong string, states int) {
-	type origin struct {
-		from int
-		step string
-	}
 	start := first(faults)
-	index := map[world]int{start: 0}
-	worlds, origins := []world{start}, []origin{{-1, ""}}
-	way := func(n int) string {
-		var steps []string
-		for ; n > 0; n = origins[n].from {
-			steps = append([]string{origins[n].step}, steps...)
-		}
-		return strings.Join(steps, "; ")
-	}
-	before := [][]int{nil} // by steps that are no faults
+	start.order()
+	index := map[world]int32{start: 0}
+	worlds, origins := []world{start}, []int32{-1}
+	var ways edges // by steps that are no faults
+	var steps []step
 	for n := 0; n < len(worlds); n++ {
-		if v := worlds[n].violation(); v != "" {
-			return v + " after: " + way(n), len(worlds)
+		if v := m.violation(&worlds[n]); v != "" {
+			return v + " after: " + m.way(worlds, origins, n), len(worlds)
 		}
-		for _, s := range m.steps(worlds[n]) {
+		steps = m.steps(&worlds[n], steps[:0])
+		for i := range steps {
+			s := &steps[i]
 			k, known := index[s.next]
 			if !known {
-				k = len(worlds)
+				k = int32(len(worlds))
 				index[s.next] = k
-				worlds, origins, before = append(worlds, s.next), append(origins, origin{n, s.name}), append(before, nil)
+				worlds, origins = append(worlds, s.next), append(origins, int32(n))
 			}
 			if !s.fault {
-				before[k] = append(before[k], n)
+				ways.add(int32(n), k)
 			}
 		}
 	}
-	ends := make([]bool, len(worlds)) // a way leads to the end
-	var todo []int
-	for n := range worlds {
-		if worlds[n].finished() {
-			ends[n] = true
-			todo = append(todo, n)
-		}
-	}
-	for len(todo) > 0 {
-		n := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		for _, k := range before[n] {
-			if !ends[k] {
-				ends[k] = true
-				todo = append(todo, k)
-			}
-		}
-	}
-	for n := range worlds {
-		if !ends[n] {
-			return fmt.Sprintf("no end can be reached, published %d, confirmed %d, after: %s", worlds[n].published, worlds[n].confirmed, way(n)), len(worlds)
+	for n, ends := range ways.leadTo(len(worlds), func(n int) bool { return worlds[n].finished() }) {
+		if !ends {
+			return fmt.Sprintf("no end can be reached, published %d, confirmed %d, after: %s",
+				worlds[n].published, worlds[n].confirmed, m.way(worlds, origins, n)), len(worlds)
 		}
 	}
 	return "", len(worlds)
+}
+
+// way names the steps to a state.
+func (m *model) way(worlds []world, origins []int32, n int) string {
+	var path []int
+	for ; n >= 0; n = int(origins[n]) {
+		path = append(path, n)
+	}
+	var names []string
+	turned := int8(0) // 1: the instances have changed places
+	for i := len(path) - 1; i > 0; i-- {
+		steps := m.steps(&worlds[path[i]], nil)
+		s := steps[slices.IndexFunc(steps, func(s step) bool { return s.next == worlds[path[i-1]] })]
+		name := s.name
+		if s.of != nobody {
+			name = fmt.Sprintf("%c %s", 'A'+(s.of^turned), name)
+		}
+		names = append(names, name)
+		if s.swapped {
+			turned ^= 1
+		}
+	}
+	return strings.Join(names, "; ")
 }
 
 func TestProtocolIsRightInEveryState(t *testing.T) { wantRight(t, 2) }
@@ -92,21 +94,20 @@ func TestE2EProtocolIsRightInEveryStateOfALargerWorld(t *testing.T) { wantRight(
 
 func wantRight(t *testing.T, faults int8) {
 	t.Helper()
-	for _, refused := range []bool{false, true} {
-		m := model{refused: refused}
+	for _, m := range []model{{}, {refused: true}, {whole: true}, {whole: true, refused: true}} {
 		wrong, states := m.search(faults)
 		if wrong != "" {
-			t.Fatalf("event 2 is refused: %t: %s", refused, wrong)
+			t.Fatalf("event 2 is refused: %t, transactions are whole: %t: %s", m.refused, m.whole, wrong)
 		}
-		t.Logf("event 2 is refused: %t: %d states with up to %d faults", refused, states, faults)
+		t.Logf("event 2 is refused: %t, transactions are whole: %t: %d states with up to %d faults", m.refused, m.whole, states, faults)
 	}
 }
 
 // TestEveryMistakeIsFound proves the search.
 func TestEveryMistakeIsFound(t *testing.T) {
-	for m := commitRetriedAsSuccess; m <= checkpointBesideTransaction; m++ {
+	for m := commitRetriedAsSuccess; m <= partBeforeRefused; m++ {
 		t.Run(strings.ReplaceAll(m.String(), " ", "_"), func(t *testing.T) {
-			found := model{mistake: m, refused: m == refusedRecordDropped}
+			found := model{mistake: m, refused: m == refusedRecordDropped || m == partBeforeRefused, whole: m == partBeforeRefused}
 			wrong, states := found.search(2)
 			if wrong == "" {
 				t.Fatalf("not found in %d states", states)

@@ -1,11 +1,10 @@
 package exactlyonce
 
-import "fmt"
-
 // model is a protocol, right or with a mistake, in one scenario.
 type model struct {
 	mistake mistake
 	refused bool // brokers refuse event 2
+	whole   bool // transactions of the database are not split
 }
 
 // mistake is one that an implementation could make.
@@ -22,44 +21,48 @@ const (
 	readBeforeClaim
 	resumedAtTransactionEnd
 	checkpointBesideTransaction
+	partBeforeRefused
 )
 
 func (m mistake) String() string {
 	return [...]string{
 		"right", "commit retried as success", "timeout taken for abort", "read to last stable offset",
 		"confirmed before commit", "fencing answered by fencing", "refused record dropped",
-		"read before claim", "resumed at transaction end", "checkpoint beside transaction",
+		"read before claim", "resumed at transaction end", "checkpoint beside transaction", "part before refused",
 	}[m]
 }
 
 // step is a state that may follow.
 type step struct {
 	name  string
+	of    int8 // the instance, or nobody
 	fault bool
-	next  world
+	// swapped: the instances have changed places in next.
+	swapped bool
+	next    world
 }
 
-// steps are all that may happen next.
-func (m *model) steps(w world) (all []step) {
-	add := func(name string, change func(*world)) {
-		next := w
-		change(&next)
-		next.forget()
-		all = append(all, step{name: name, next: next})
+// steps appends all that may happen next.
+func (m *model) steps(w *world, all []step) []step {
+	of := int8(nobody)
+	take := func(name string, change func(*world), faults int8) {
+		all = append(all, step{name: name, of: of, fault: faults > 0, next: *w})
+		s := &all[len(all)-1]
+		s.next.faults -= faults
+		change(&s.next)
+		s.next.forget()
+		s.swapped = s.next.order()
 	}
+	add := func(name string, change func(*world)) { take(name, change, 0) }
 	fault := func(name string, change func(*world)) {
 		if w.faults > 0 {
-			add(name, func(w *world) { w.faults--; change(w) })
-			all[len(all)-1].fault = true
+			take(name, change, 1)
 		}
 	}
-	m.broker(&w, add, fault)
-	for i := range int8(2) {
-		name := func(what string) string { return fmt.Sprintf("%c %s", 'A'+i, what) }
-		m.network(&w, i, func(what string, change func(*world)) { add(name(what), change) },
-			func(what string, change func(*world)) { fault(name(what), change) })
-		m.instance(&w, i, func(what string, change func(*world)) { add(name(what), change) },
-			func(what string, change func(*world)) { fault(name(what), change) })
+	m.broker(w, add, fault)
+	for of = range int8(2) {
+		m.network(w, of, add, fault)
+		m.instance(w, of, add, fault)
 	}
 	return all
 }
@@ -171,7 +174,10 @@ func (m *model) begin(w *world, i int8, add adder) {
 		return // CONCURRENT_TRANSACTIONS
 	}
 	for to := in.done + 1; to <= min(in.done+2, events); to++ {
-		add(fmt.Sprintf("events up to %d written", to), func(w *world) { m.write(w, i, to) })
+		if m.whole && to != endOf(to) && !(m.mistake == partBeforeRefused && in.bad) {
+			continue
+		}
+		add([...]string{1: "first event written", 2: "events up to 2 written", 3: "events up to 3 written"}[to], func(w *world) { m.write(w, i, to) })
 	}
 }
 

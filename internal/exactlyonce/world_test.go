@@ -1,5 +1,7 @@
 package exactlyonce
 
+import "slices"
+
 // events are in the log of the database, numbered from 1. The first two are one
 // transaction of the database, the third is another.
 const events = 3
@@ -226,6 +228,34 @@ func (w *world) forget() {
 			*e = rank + 1
 		}
 	}
+}
+
+// order puts the instances in an order, as which of them is which makes no
+// difference. It reports whether they have changed places.
+func (w *world) order() (swapped bool) {
+	a, b := w.rank(0), w.rank(1)
+	if slices.Compare(a[:], b[:]) <= 0 {
+		return false
+	}
+	w.instances[0], w.instances[1] = w.instances[1], w.instances[0]
+	w.requests[0], w.requests[1] = w.requests[1], w.requests[0]
+	if w.holder != nobody {
+		w.holder = 1 - w.holder
+	}
+	return true
+}
+
+// rank is all that a world has of an instance.
+func (w *world) rank(i int8) [11]int8 {
+	in, q := &w.instances[i], &w.requests[i]
+	flag := func(b bool) int8 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	return [...]int8{flag(w.holder == i), int8(in.phase), in.epoch, in.txn, in.done, in.to, flag(in.bad),
+		int8(q.answer), q.epoch, q.txn, flag(q.stale)}
 }
 
 // unused names a new transaction.

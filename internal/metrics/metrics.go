@@ -42,6 +42,7 @@ type Metrics struct {
 	connected       *prometheus.GaugeVec
 	lastEvent       prometheus.Gauge
 	transactions    prometheus.Counter
+	split           prometheus.Counter
 	capacity        prometheus.Gauge
 	snapshotRunning prometheus.Gauge
 	snapshotRows    prometheus.Counter
@@ -72,6 +73,7 @@ func (m *Metrics) registerEvents() {
 	m.registry.MustRegister(m.publishLatency)
 	m.lastEvent = m.gauge("last_event_timestamp_seconds", "When the last event that the broker acknowledged was committed, in Unix time: of a snapshot's row, when that began; of a polled row, what the row says; where nothing is known, when it was acknowledged. 0 before the first one of this process.")
 	m.transactions = m.counter("transactions_total", "Transactions with events that were read to their end.")
+	m.split = m.counter("transactions_split_total", "Transactions that were larger than sink.kafka.max_buffered_bytes, and were published in parts although sink.kafka.transaction_boundaries is on.")
 	m.deadLettered = m.counterVec("events_dead_lettered_total", "Bad events written to the dead-letter topic.", "reason")
 	m.skipped = m.counterVec("events_skipped_total", "Bad events dropped because errors.on_bad_event says skip.", "reason")
 	m.warned = m.counterVec("events_warned_total", "Events that are published, but not as one would expect.", "warning")
@@ -150,6 +152,9 @@ func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).
 
 // Transaction counts a transaction with events that was read to its end.
 func (m *Metrics) Transaction() { m.transactions.Inc() }
+
+// Split counts a transaction that is published in parts.
+func (m *Metrics) Split() { m.split.Inc() }
 
 // Capacity sets how many bytes may be in flight.
 func (m *Metrics) Capacity(bytes int64) { m.capacity.Set(float64(bytes)) }

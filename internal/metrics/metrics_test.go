@@ -54,6 +54,7 @@ func TestExposition(t *testing.T) {
 
 	m.Connected("kafka", true)
 	m.Transaction()
+	m.Split()
 	m.Capacity(8 << 20)
 	m.Snapshot(true)
 	m.SnapshotRow()

@@ -132,6 +132,7 @@ func (p *pipeline) streamOptions() stream.Options {
 		DrainTimeout:     p.cfg.Errors.DrainTimeout,
 		MaxBufferedBytes: limit,
 		Linger:           linger,
+		Boundaries:       p.boundaries(),
 		Checkpoint:       p.cfg.Checkpoint,
 		Retention:        p.cfg.Retention,
 	}
@@ -222,6 +223,19 @@ func (p *pipeline) bounds() (limit int64, linger time.Duration) {
 		return kafka.MaxBufferedBytes, kafka.Linger
 	}
 	return stdoutBuffer, 0
+}
+
+// boundaries are those of transactions.
+func (p *pipeline) boundaries() stream.Boundaries {
+	kafka := p.cfg.Sink.Kafka
+	if kafka == nil || !kafka.TransactionBoundaries {
+		return stream.Boundaries{}
+	}
+	return stream.Boundaries{
+		Keep:   true,
+		Split:  kafka.OnOversizedTransaction == sink.OversizedSplit,
+		Totals: p.cfg.Event.PositionHeaders,
+	}
 }
 
 // storeWaits are those between attempts to reach the checkpoint store.

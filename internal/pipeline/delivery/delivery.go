@@ -36,6 +36,10 @@ type Item struct {
 	Event *transform.Event
 	Bad   *transform.BadEvent
 	Size  int64 // of the record, in bytes
+	// Joined to the next item: Transact deals with both, or with none.
+	Joined bool
+	// Whole is set where all events of its transaction are joined.
+	Whole bool
 }
 
 // Metrics is told what became of events. It must not block.
@@ -49,7 +53,7 @@ type Metrics interface {
 	Warned(w transform.Warning)
 }
 
-// Options are those of a Delivery. All but Dealt are required.
+// Options are those of a Delivery. All but Totals and Dealt are required.
 type Options struct {
 	// Policy is errors.on_bad_event.
 	Policy string
@@ -57,6 +61,8 @@ type Options struct {
 	Remedy  func(*transform.Event, *transform.BadEvent) string
 	Metrics Metrics
 	Digest  *digest.Log
+	// Totals has Transact write how many records a whole transaction has.
+	Totals bool
 	// Dealt is called from Deliver, each time that some more events are dealt
 	// with.
 	Dealt func(n int)
@@ -155,11 +161,21 @@ func (d *Delivery) published(events []*transform.Event) {
 // Last is the last event that was published, or nil.
 func (d *Delivery) Last() *Last { return d.last.Load() }
 
+// skips and buries tell what is done with a bad event. If it is neither, it stops
+// the pipeline.
+func (d *Delivery) skips(bad *transform.BadEvent) bool {
+	return bad.Reason == transform.ReasonPassedOver || d.opts.Policy == transform.BadEventSkip
+}
+
+func (d *Delivery) buries(bad *transform.BadEvent) bool {
+	return d.opts.Policy == transform.BadEventDeadLetter && !d.skips(bad)
+}
+
 // reject carries out errors.on_bad_event.
 func (d *Delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Event, bad *transform.BadEvent) error {
 	switch {
-	case bad.Reason == transform.ReasonPassedOver, d.opts.Policy == transform.BadEventSkip:
-	case d.opts.Policy == transform.BadEventDeadLetter:
+	case d.skips(bad):
+	case d.buries(bad):
 		if err := out.DeadLetter(ctx, ev, bad); err != nil {
 			return fmt.Errorf("event %s: %w", ev.Name(), err)
 		}

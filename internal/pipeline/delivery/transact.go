@@ -3,18 +3,19 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/sink"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Transact writes n items in one transaction, each bad one as errors.on_bad_event
 // says. mark makes the record that counts the first of them; it goes into the
 // transaction, too. Transact returns how many items are dealt with, from the
-// front: all of them, or those before a bad event that stops the pipeline. After
-// an error that is no such stop, done is 0, and nobody knows what counts.
+// front: all of them, or those before a bad event that stops the pipeline and
+// what is joined to it. After an error that is no such stop, done is 0, and nobody
+// knows what counts.
 func (d *Delivery) Transact(ctx context.Context, out sink.Transactor, n int, at func(i int) *Item, mark func(done int) (*kgo.Record, error)) (done int, err error) {
 	for {
 		entries, index, done, stop := d.entries(n, at)
@@ -49,18 +50,32 @@ func (d *Delivery) Await(ctx context.Context, out sink.Transactor, n int, at fun
 // item: all, or those before a bad event that stops the pipeline, with the
 // reason.
 func (d *Delivery) entries(n int, at func(i int) *Item) (entries []sink.Entry, index []int, done int, stop error) {
+	begin := 0 // of the entries that are joined
 	for i := range n {
 		it := at(i)
 		switch {
-		case it.Bad == nil:
-		case it.Bad.Reason == transform.ReasonPassedOver, d.opts.Policy == transform.BadEventSkip:
-			continue
-		case d.opts.Policy != transform.BadEventDeadLetter:
-			return entries, index, i, d.stopped(it.Event, it.Bad)
+		case it.Bad == nil, d.buries(it.Bad):
+			entries, index = append(entries, sink.Entry{Event: it.Event, Bad: it.Bad}), append(index, i)
+		case !d.skips(it.Bad):
+			return entries[:begin], index[:begin], done, d.stopped(it.Event, it.Bad)
 		}
-		entries, index = append(entries, sink.Entry{Event: it.Event, Bad: it.Bad}), append(index, i)
+		if it.Joined {
+			continue
+		}
+		if it.Whole && d.opts.Totals {
+			total(entries[begin:])
+		}
+		begin, done = len(entries), i+1
 	}
 	return entries, index, n, nil
+}
+
+// total tells each record of a transaction how many they are.
+func total(entries []sink.Entry) {
+	text := strconv.AppendInt(nil, int64(len(entries)), 10)
+	for _, e := range entries {
+		e.Event.SetTotal(text)
+	}
 }
 
 // settled counts and logs what became of the first n items, in runs of good

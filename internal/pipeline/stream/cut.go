@@ -26,6 +26,7 @@ func (s *source) recallCut(h *acquired) error {
 func (in *intake) recall(cut checkpoint.Cut) {
 	if !cut.IsZero() && in.cut.IsZero() && cut.Commit >= in.end {
 		in.cut, in.cutMark, in.recalled = cut.Position(), cut.Landmark, true
+		in.bounds.parted = cut.Commit
 	}
 }
 

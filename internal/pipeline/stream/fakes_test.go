@@ -30,6 +30,7 @@ type counts struct {
 	reconnects int
 
 	transactions int
+	split        int
 	snapshots    []bool
 	rows         int
 
@@ -59,6 +60,7 @@ func (c *counts) Role(role string)                { c.locked(func() { c.roles = 
 func (c *counts) TopicsMissing(int)               {}
 func (c *counts) Connected(string, bool)          {}
 func (c *counts) Transaction()                    { c.locked(func() { c.transactions++ }) }
+func (c *counts) Split()                          { c.locked(func() { c.split++ }) }
 func (c *counts) Snapshot(running bool) {
 	c.locked(func() { c.snapshots = append(c.snapshots, running) })
 }

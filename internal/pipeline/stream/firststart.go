@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -11,8 +12,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
@@ -151,3 +155,47 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	cp.Snapshot = false
 	return s.checkpointer.begin(ctx, cp)
 }
+
+// snapshot takes in the rows that are in the tables now, as one transaction
+// that ends at lsn, and waits until all of them are acked. It returns their
+// number.
+func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, name string, lsn pg.LSN) (int, error) {
+	defer in.queue.offer() // what there is when it fails
+	next := pg.Position{CommitLSN: lsn}
+	for _, t := range tables {
+		rel, ok, err := catalog.ReadColumns(ctx, sql, t)
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
+			return 0, fmt.Errorf("table %s does not exist", t)
+		}
+		from := catalog.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
+		err = catalog.ReadSnapshot(ctx, sql, from, func(row *pg.Row) error {
+			next.Seq++
+			in.metrics.SnapshotRow()
+			ev, err := in.router.Route(row)
+			return in.take(ctx, item{Item: delivery.Item{Event: ev}, memory: row.Size()}, err, nil)
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if err := in.tracker.Seal(lsn, checkpoint.Landmark{}); err != nil {
+		return 0, err
+	}
+	in.queue.offer()
+	return int(next.Seq), in.acked(ctx)
+}
+
+// settled waits until everything taken in is acked.
+func (in *intake) acked(ctx context.Context) error {
+	for in.tracker.InFlight() > 0 {
+		if err := backoff.Sleep(ctx, ackPoll); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const ackPoll = 20 * time.Millisecond

@@ -6,13 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -50,6 +45,8 @@ type intake struct {
 
 	skip checkpoint.Landmark // the transaction that is passed over; zero: none
 
+	bounds boundaries
+
 	replay     *checkpoint.Replay // judges the stream until it shows something new; then nil
 	recognised func()             // called once the log is known to be the same
 }
@@ -58,6 +55,7 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 	in := &intake{
 		router: p.Router, queue: q, tracker: t, checkpointer: k, tables: make(map[pg.Table]bool, len(p.Tables)),
 		onUpdate: p.OnUpdate, metrics: p.Metrics, digest: lines,
+		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
 	}
 	for _, t := range p.Tables {
 		in.tables[t] = true
@@ -110,7 +108,10 @@ func (in *intake) commit(msg *wal.Message) error {
 	if in.recalled {
 		return in.cutLost()
 	}
-	if err := in.tracker.Seal(msg.End, in.cutMark); err != nil {
+	if err := in.oversized(); err != nil {
+		return err
+	}
+	if err := in.sealed(msg.End, in.cutMark); err != nil {
 		return fmt.Errorf("end of transaction %d: %w", msg.Row.XID, err)
 	}
 	in.end = msg.End
@@ -143,6 +144,9 @@ func (in *intake) idle(pos pg.LSN) error {
 // certain that the stream is of the same log. The events up to cut were published.
 func (in *intake) resume(past checkpoint.Past, cut checkpoint.Cut, fn func()) error {
 	if !in.cut.IsZero() && in.cut.CommitLSN < past.Known { // another instance has read the rest of it
+		if err := in.overtaken(past.Known); err != nil {
+			return err
+		}
 		if err := in.tracker.Seal(past.Known, checkpoint.Landmark{}); err != nil {
 			return fmt.Errorf("transaction at %s, which is over: %w", in.cut.CommitLSN, err)
 		}
@@ -281,7 +285,7 @@ func (in *intake) took(row *pg.Row) {
 // record, so that a stream from there on begins with what follows it; that may
 // be the record of a commit, whose rows therefore do not count as taken in.
 func (in *intake) endNonTransactional(end pg.LSN) error {
-	if err := in.tracker.Seal(end, checkpoint.Landmark{}); err != nil {
+	if err := in.sealed(end, checkpoint.Landmark{}); err != nil {
 		return fmt.Errorf("message of no transaction: %w", err)
 	}
 	in.end = end
@@ -301,55 +305,5 @@ func (in *intake) take(ctx context.Context, it item, routed error, msg *wal.Mess
 		it.chunk = msg.Chunk
 		it.memory += msg.Retain() // the deliverer releases it
 	}
-	if err := in.queue.room(ctx, it.memory); err != nil {
-		it.chunk.Release(1)
-		return err
-	}
-	it.ticket = in.tracker.Add() // not earlier: an event that found no memory may never come again
-	in.queue.push(it)
-	return nil
+	return in.enter(ctx, it)
 }
-
-// snapshot takes in the rows that are in the tables now, as one transaction
-// that ends at lsn, and waits until all of them are acked. It returns their
-// number.
-func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, name string, lsn pg.LSN) (int, error) {
-	defer in.queue.offer() // what there is when it fails
-	next := pg.Position{CommitLSN: lsn}
-	for _, t := range tables {
-		rel, ok, err := catalog.ReadColumns(ctx, sql, t)
-		if err != nil {
-			return 0, err
-		}
-		if !ok {
-			return 0, fmt.Errorf("table %s does not exist", t)
-		}
-		from := catalog.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
-		err = catalog.ReadSnapshot(ctx, sql, from, func(row *pg.Row) error {
-			next.Seq++
-			in.metrics.SnapshotRow()
-			ev, err := in.router.Route(row)
-			return in.take(ctx, item{Item: delivery.Item{Event: ev}, memory: row.Size()}, err, nil)
-		})
-		if err != nil {
-			return 0, err
-		}
-	}
-	if err := in.tracker.Seal(lsn, checkpoint.Landmark{}); err != nil {
-		return 0, err
-	}
-	in.queue.offer()
-	return int(next.Seq), in.acked(ctx)
-}
-
-// settled waits until everything taken in is acked.
-func (in *intake) acked(ctx context.Context) error {
-	for in.tracker.InFlight() > 0 {
-		if err := backoff.Sleep(ctx, ackPoll); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-const ackPoll = 20 * time.Millisecond

@@ -28,6 +28,9 @@ type intakeMetrics interface {
 	Ignored(operation string)
 	// Transaction counts a transaction that was read to its end and has events.
 	Transaction()
+	// Split counts a transaction that is published in parts, as it is larger than
+	// MaxBufferedBytes.
+	Split()
 	// Snapshot is told when the publication of the tables' rows begins and ends,
 	// SnapshotRow of each row.
 	Snapshot(running bool)

@@ -32,6 +32,7 @@ type Options struct {
 	// least time between two batches that are not full.
 	MaxBufferedBytes int64
 	Linger           time.Duration
+	Boundaries       Boundaries
 	Checkpoint       store.Options
 	Retention        retention.Options
 }

@@ -30,7 +30,8 @@
 //
 //  6. With Transactions, events and the checkpoint that counts them are one Kafka
 //     transaction. If its outcome is not known, the pipeline ends as in 5, with
-//     ErrBeginAnew.
+//     ErrBeginAnew. With Boundaries, a transaction of the database is in one of
+//     Kafka as a whole.
 //
 // Non-goals: several pipelines in one process.
 package stream

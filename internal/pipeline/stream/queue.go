@@ -33,7 +33,9 @@ type queue struct {
 	mu       sync.Mutex
 	items    []item
 	head     int       // items[:head] are taken
-	queued   int64     // size of items[head:]
+	held     int       // so many at the end the taker does not see yet
+	holding  int64     // memory of those
+	queued   int64     // size of what the taker sees
 	inFlight int64     // memory of what was pushed and not released
 	full     bool      // push waits for memory
 	offered  bool      // the taker knows that there are items
@@ -49,10 +51,14 @@ func newQueue(limit int64) *queue {
 }
 
 // room returns nil once so much memory is free. It does not take the memory;
-// push does. If ctx ends first, it returns ctx's cause.
+// push does. If ctx ends first, it returns ctx's cause. If it would not fit beside
+// what is held, which nothing can free, it returns errOversized.
 func (q *queue) room(ctx context.Context, memory int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.held > 0 && q.holding+memory > q.limit {
+		return errOversized
+	}
 	for q.inFlight > 0 && q.inFlight+memory > q.limit {
 		q.full = true
 		q.mu.Unlock()
@@ -74,6 +80,17 @@ func (q *queue) room(ctx context.Context, memory int64) error {
 // before offer is called.
 func (q *queue) push(it item) {
 	q.mu.Lock()
+	q.append(it)
+	q.queued += it.Size
+	full := q.fill()
+	q.mu.Unlock()
+	if full {
+		session.Wake(q.arrived)
+	}
+}
+
+// append is push. The caller holds mu.
+func (q *queue) append(it item) {
 	if q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 	}
@@ -83,20 +100,21 @@ func (q *queue) push(it item) {
 		q.items, q.head = q.items[:n], 0
 	}
 	q.items = append(q.items, it)
-	q.queued += it.Size
 	q.inFlight += it.memory
-	full := q.queued >= delivery.BatchBytes
+}
+
+// fill offers what there is if it is enough for a batch, which it reports. The
+// caller holds mu.
+func (q *queue) fill() (full bool) {
+	full = q.queued >= delivery.BatchBytes
 	q.offered = q.offered || full
-	q.mu.Unlock()
-	if full {
-		session.Wake(q.arrived)
-	}
+	return full
 }
 
 // offer shows the taker what was pushed: nothing more comes at once.
 func (q *queue) offer() {
 	q.mu.Lock()
-	wake := !q.offered && q.head < len(q.items)
+	wake := !q.offered && q.head < q.seen()
 	q.offered = q.offered || wake
 	q.mu.Unlock()
 	if wake {
@@ -104,8 +122,8 @@ func (q *queue) offer() {
 	}
 }
 
-// take moves the next batch into dst[:0]: up to delivery.BatchBytes, at least one item.
-// It waits for items to be offered, and then until a batch is full, or the bound
+// take moves the next batch into dst[:0]: up to delivery.BatchBytes, at least one
+// item, and all that are joined to it. It waits for items to be offered, and then until a batch is full, or the bound
 // is reached, or it is linger after the last batch was taken. So a first item
 // goes at once, and a batch forms while the one before is on its way. It returns
 // no items once the queue is closed and empty.
@@ -144,7 +162,7 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 		return 0, true
 	}
 	switch {
-	case q.head == len(q.items):
+	case q.head == q.seen():
 		return 0, false
 	case q.full:
 		return 0, true
@@ -159,18 +177,18 @@ func (q *queue) cut(dst []item) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var bytes int64
-	for q.head < len(q.items) {
-		next := &q.items[q.head]
-		if len(dst) > 0 && bytes+next.Size > delivery.BatchBytes {
+	for q.head < q.seen() {
+		unit, size := q.unit()
+		if len(dst) > 0 && bytes+size > delivery.BatchBytes {
 			break
 		}
-		bytes += next.Size
-		dst = append(dst, *next)
-		*next = item{} // the queue must not keep the event alive
-		q.head++
+		bytes += size
+		dst = append(dst, unit...)
+		clear(unit) // the queue must not keep the events alive
+		q.head += len(unit)
 	}
 	q.queued -= bytes
-	q.offered = q.head < len(q.items)
+	q.offered = q.head < q.seen()
 	q.taken = time.Now()
 	return dst
 }

@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+)
+
+// whole is what a record says of its transaction of the database, and in which
+// Kafka transaction it is: each one has an epoch of its own, by
+// transaction.version 2.
+type whole struct {
+	lsn, xid, total string
+	producer        int64
+	epoch           int16
+}
+
+func wholeOf(r *kgo.Record) whole {
+	w := whole{producer: r.ProducerID, epoch: r.ProducerEpoch}
+	for _, h := range r.Headers {
+		switch h.Key {
+		case "cdc-lsn":
+			w.lsn = string(h.Value)
+		case "cdc-xid":
+			w.xid = string(h.Value)
+		case "cdc-tx-total":
+			w.total = string(h.Value)
+		}
+	}
+	return w
+}
+
+// wantWhole checks that each transaction of the database is in one Kafka
+// transaction, with as many records as each of them says. It returns the numbers
+// of both.
+func (w *world) wantWhole() (transactions, kafka int) {
+	w.t.Helper()
+	records := map[whole]int{}
+	in := map[string]whole{} // by transaction of the database
+	commits := map[[2]int64]bool{}
+	for _, r := range w.broker.Consume(w.t, w.topics(), func(have []*kgo.Record) bool { return len(have) >= len(w.reader.Records()) }) {
+		is := wholeOf(r)
+		records[is]++
+		if was, known := in[is.lsn+is.xid]; known && was != is {
+			w.t.Errorf("%s[%d]@%d is %+v, and another record of its transaction is %+v", r.Topic, r.Partition, r.Offset, is, was)
+		}
+		in[is.lsn+is.xid] = is
+		commits[[2]int64{is.producer, int64(is.epoch)}] = true
+	}
+	for is, n := range records {
+		if strconv.Itoa(n) != is.total {
+			w.t.Errorf("%d records of %+v", n, is)
+		}
+	}
+	return len(in), len(commits)
+}
+
+// Transactions of all sizes over all topics, some with a refused record, through
+// kills in their middle: consumers see each of them as a whole.
+func TestE2EExactlyOnceTransactionBoundaries(t *testing.T) {
+	w := newWorld(t, options{
+		exactlyOnce: true,
+		topicConfig: map[string]string{"max.message.bytes": "50000"},
+		kafka:       "transaction_boundaries: true\n    max_buffered_bytes: 32MiB\n    compression: none", // or refused records would fit
+		config:      "errors:\n  on_bad_event: dead_letter\n",
+	})
+	s := seed(t)
+	random := rand.New(rand.NewPCG(s, 700))
+	c := w.start()
+	load := w.write(s, 5*time.Millisecond, 50_000)
+	disturbed := []string{"killed", "walsender_killed", "killed", "answer_to_EndTxn_lost", "spare_takes_over", "killed"}
+	for _, name := range disturbed {
+		load.await(50 + random.IntN(300))
+		// Several batches: a kill soon afterwards finds it half written.
+		w.exec(fmt.Sprintf(`INSERT INTO outbox SELECT gen_random_uuid(), (ARRAY['order', 'payment', 'customer'])[1 + n %% 3], 'large', 'Placed', repeat('.', 300), ''
+			FROM generate_series(1, %d) n`, 4000+random.IntN(2000)))
+		load.await(random.IntN(10))
+		c = disturbances[name](w, c, random)
+	}
+	load.stop()
+	w.arrived()
+	large := w.count(`SELECT count(*) FROM outbox WHERE aggregateid = 'large'`)
+	await.Until(t, "the large transactions", func() bool {
+		c.running()
+		n := 0
+		for _, r := range w.reader.Records() {
+			if r.Key == "large" {
+				n++
+			}
+		}
+		return n >= large
+	})
+	c.stop()
+	w.allRead()
+	transactions, kafka := w.wantWhole()
+	t.Logf("%d transactions in %d of Kafka", transactions, kafka)
+	if kafka >= transactions {
+		t.Error("no two transactions shared one of Kafka")
+	}
+	for _, r := range w.reader.Records() {
+		if r.Key == "large" {
+			large--
+		}
+	}
+	if large != 0 {
+		t.Errorf("%d events of large transactions are missing; less than 0: came again", large)
+	}
+	if w.ends()[deadLetter][0] == 0 {
+		t.Error("no payload was over the limit")
+	}
+}
+
+// A transaction that is larger than the bound is not published in parts unless
+// the configuration says so.
+func TestE2EExactlyOnceOversizedTransaction(t *testing.T) {
+	w := newWorld(t, options{exactlyOnce: true, kafka: "transaction_boundaries: true\n    max_buffered_bytes: 1MiB"})
+	c := w.start()
+	w.exec(`INSERT INTO outbox VALUES (gen_random_uuid(), 'order', 'small', 'Placed', '{}')`,
+		`INSERT INTO outbox SELECT gen_random_uuid(), 'payment', 'large', 'Placed', repeat('.', 300) FROM generate_series(1, 5000)`,
+		`INSERT INTO outbox VALUES (gen_random_uuid(), 'order', 'small', 'Placed', '{}')`)
+	if code := c.wait(); code != 2 {
+		t.Errorf("exit code %d, want 2", code)
+	}
+	log, err := os.ReadFile(c.log)
+	if err != nil || !strings.Contains(string(log), "has 5000 events") || !strings.Contains(string(log), "--skip-to") {
+		t.Errorf("the log has neither size nor remedy: %v", err)
+	}
+	await.Until(t, "the event before it", func() bool { return len(w.reader.Records()) > 0 })
+	for _, r := range w.reader.Records() {
+		if r.Key == "large" {
+			t.Fatal("a part of it was published")
+		}
+	}
+
+	w.rewriteConfig("transaction_boundaries: true", "transaction_boundaries: true\n    on_oversized_transaction: split")
+	c = w.start()
+	await.Until(t, "all of it, and the event behind it", func() bool { c.running(); return len(w.reader.Records()) >= 5002 })
+	c.stop()
+	w.allRead()
+	totals := map[string]int{}
+	for _, r := range w.broker.Consume(t, w.topics(), func(have []*kgo.Record) bool { return len(have) >= len(w.reader.Records()) }) {
+		totals[string(r.Key)+" of "+wholeOf(r).total]++
+	}
+	if totals["small of 1"] != 2 || totals["large of "] != 5000 || len(totals) != 2 {
+		t.Errorf("%v, want 2 of 1, and 5000 without a total", totals)
+	}
+}

@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// Boundaries keep each transaction of the database in one Kafka transaction. The
+// intake holds its events in the queue until its commit has come, so that the
+// deliverer sees whole transactions only.
+type Boundaries struct {
+	// Keep turns them on. It takes Transactions.
+	Keep bool
+	// Split publishes a transaction in parts that has more than MaxBufferedBytes.
+	// Without it, such a one is an error.
+	Split bool
+	// Totals writes the header cdc-tx-total into the records of a transaction that
+	// is published as a whole.
+	Totals bool
+}
+
+// boundaries are what the intake knows of them. It is the intake's own.
+type boundaries struct {
+	Boundaries
+	limit int64
+	// parted is the commit of the transaction that is published in parts: it is
+	// too large, or a part of it was published before.
+	parted pg.LSN
+	// A transaction that is refused as too large: only its size is of interest
+	// until its commit comes.
+	refused bool
+	events  int
+	memory  int64
+}
+
+// parts reports whether the item does not wait for its transaction's commit.
+// What is passed over nobody sees, so it may have any size.
+func (b *boundaries) parts(it *item) bool {
+	return !b.Keep || it.Event.XID != 0 && it.Event.Position.CommitLSN == b.parted ||
+		it.Bad != nil && it.Bad.Reason == transform.ReasonPassedOver
+}
+
+// enter puts the item into the queue once there is room.
+func (in *intake) enter(ctx context.Context, it item) error {
+	if in.bounds.refused {
+		in.measure(it)
+		return nil
+	}
+	err := in.queue.room(ctx, it.memory)
+	if errors.Is(err, errOversized) {
+		if !in.bounds.Split {
+			in.bounds.refused = true
+			in.bounds.events, in.bounds.memory = in.queue.holds()
+			in.measure(it)
+			return nil
+		}
+		in.split(it.Event)
+		err = in.queue.room(ctx, it.memory)
+	}
+	if err != nil {
+		it.chunk.Release(1)
+		return err
+	}
+	it.ticket = in.tracker.Add() // not earlier: an event that found no memory may never come again
+	if in.bounds.parts(&it) {
+		in.queue.push(it)
+	} else {
+		in.queue.hold(it)
+	}
+	return nil
+}
+
+// split goes on with a transaction in parts.
+func (in *intake) split(ev *transform.Event) {
+	in.bounds.parted = ev.Position.CommitLSN
+	in.queue.part()
+	in.metrics.Split()
+	in.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a transaction is larger than sink.kafka.max_buffered_bytes, so consumers may see a part of it"},
+		zap.Stringer("lsn", in.bounds.parted), zap.Uint32("xid", ev.XID))
+}
+
+// measure counts an event of a transaction that is refused.
+func (in *intake) measure(it item) {
+	in.bounds.events++
+	in.bounds.memory += it.memory
+	it.Event.Release()
+	it.chunk.Release(1)
+}
+
+// oversized is the error of a transaction that is refused, at its end.
+func (in *intake) oversized() error {
+	if !in.bounds.refused {
+		return nil
+	}
+	enough := in.bounds.memory + in.bounds.memory/8 // it is never quite the same
+	return failure.Configf(fmt.Sprintf("raise sink.kafka.max_buffered_bytes to %d or more; or set sink.kafka.on_oversized_transaction: split, so that consumers may see a part of it; "+
+		"or pass over it: `cdc-outbox setup --accept-gap --skip-to %s --yes`", enough, in.cutMark.Commit),
+		"transaction %s has %d events that take %d bytes, more than sink.kafka.max_buffered_bytes, %d, so sink.kafka.transaction_boundaries cannot keep it whole",
+		in.cutMark, in.bounds.events, in.bounds.memory, in.bounds.limit)
+}
+
+// overtaken is the error of a transaction that is held, and that the checkpoint
+// has passed: only another instance can have published it.
+func (in *intake) overtaken(known pg.LSN) error {
+	n, _ := in.queue.holds()
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("the checkpoint is at %s, and %d events of transaction %s are not published yet: %w", known, n, in.cutMark, ErrTakenOver)
+}
+
+// sealed hands over the transaction that has ended.
+func (in *intake) sealed(end pg.LSN, landmark checkpoint.Landmark) error {
+	if err := in.tracker.Seal(end, landmark); err != nil { // first: its checkpoint must name its end
+		return err
+	}
+	in.queue.seal()
+	return nil
+}

@@ -1,0 +1,62 @@
+package stream
+
+import (
+	"errors"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
+)
+
+// errOversized says that what is held would be more than the queue's bound.
+var errOversized = errors.New("what is held does not fit the queue")
+
+// hold is push of an item that the taker must not see before seal or part.
+func (q *queue) hold(it item) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.append(it)
+	q.held++
+	q.holding += it.memory
+}
+
+// holds reports whether anything is held, and how much memory it has.
+func (q *queue) holds() (items int, memory int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.held, q.holding
+}
+
+// seal shows the taker what is held, which is a whole transaction of the database:
+// it is taken at once.
+func (q *queue) seal() { q.show(true) }
+
+// part shows the taker what is held, to be taken as it comes.
+func (q *queue) part() { q.show(false) }
+
+func (q *queue) show(whole bool) {
+	q.mu.Lock()
+	held := q.items[q.seen():]
+	for i := range held {
+		held[i].Whole, held[i].Joined = whole, whole && i < len(held)-1
+		q.queued += held[i].Size
+	}
+	q.held, q.holding = 0, 0
+	full := q.fill()
+	q.mu.Unlock()
+	if full {
+		session.Wake(q.arrived)
+	}
+}
+
+// seen is the end of the items that the taker sees. The caller holds mu.
+func (q *queue) seen() int { return len(q.items) - q.held }
+
+// unit is what has to be taken at once: the next item, and those joined to it.
+// The caller holds mu.
+func (q *queue) unit() (items []item, size int64) {
+	for end := q.head; ; end++ {
+		size += q.items[end].Size
+		if !q.items[end].Joined {
+			return q.items[q.head : end+1], size
+		}
+	}
+}
