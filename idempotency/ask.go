@@ -21,22 +21,46 @@ const tries = 3
 // between are the waits before a call is repeated.
 var between = backoff.Range{First: 20 * time.Millisecond, Longest: time.Second}
 
-func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim Claim, err error) {
+// claim asks for the key. The work is a Transactor's, if the claim is granted.
+func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim Claim, work Work, err error) {
 	req := ClaimRequest{
 		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
 	}
-	if p.outage != nil {
+	switch {
+	case p.transactor != nil:
+		claim, work, err = p.claimWork(ctx, m.Key, req)
+	case p.outage != nil:
 		claim, err = p.claimOnce(ctx, m, req)
-	} else {
+	default:
 		err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
 			claim, err = p.store.Claim(ctx, m.Key, req)
 			return err
 		})
 	}
 	if err != nil {
-		return Claim{}, fmt.Errorf("claim key: %w", err)
+		return Claim{}, nil, fmt.Errorf("claim key: %w", err)
 	}
-	return claim, nil
+	return claim, work, nil
+}
+
+// claimWork asks for the key with what the message takes already reserved: so a
+// Run that waits for a connection holds no lease.
+func (p *Processor) claimWork(ctx context.Context, key Key, req ClaimRequest) (claim Claim, work Work, err error) {
+	work, err = p.transactor.Reserve(ctx)
+	if err != nil {
+		return Claim{}, nil, err
+	}
+	err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
+		begun := time.Now()
+		claim, err = work.Claim(ctx, key, req)
+		p.options.Observer.storeCall(OpClaim, begun, err)
+		return err
+	})
+	if err != nil || claim.Outcome != Claimed {
+		work.Release(ctx)
+		work = nil
+	}
+	return claim, work, err
 }
 
 // ask repeats a call until it is answered: at most most times, if most is above

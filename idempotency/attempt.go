@@ -16,6 +16,7 @@ type attempt struct {
 	ctx     context.Context // the caller's
 	message Message
 	claim   Claim
+	work    Work      // nil unless the store is a Transactor; then until it is released
 	asked   time.Time // before the claim was
 	ran     bool      // the handler was called
 	failure error     // the handler's
@@ -35,26 +36,41 @@ func (a *attempt) result(d Disposition, wait time.Duration) Result {
 }
 
 func (a *attempt) run(handler Handler) (Result, error) {
+	if a.work != nil {
+		return a.transact(handler)
+	}
 	h := newHold(a.ctx, a.store, a.claim.Lease, a.asked, a.options)
 	defer func() { _ = h.release() }()           // also when the handler panics
 	if err := context.Cause(h.ctx); err != nil { // the claim took too long
 		return a.interrupted(h, err)
 	}
-	if a.pending.GivenUp() {
-		return a.giveUp(h, a.pending.Reason)
-	}
-	if err := a.options.exhausted(a.claim); err != nil {
-		return a.giveUp(h, err)
+	if reason := a.hopeless(); reason != nil {
+		return a.giveUp(h, reason)
 	}
 	a.ran = true
 	value, err := a.call(h.ctx, handler)
+	if err == nil {
+		return a.complete(h, value)
+	}
+	return a.failed(h, h.ctx.Err() != nil, err)
+}
+
+// hopeless says why the handler is not to be called any more, or nil.
+func (a *attempt) hopeless() error {
+	if a.pending.GivenUp() {
+		return a.pending.Reason
+	}
+	return a.options.exhausted(a.claim)
+}
+
+// failed settles an attempt whose handler, or commit, failed. It was interrupted
+// if its context had ended. There is no hold after a transaction.
+func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 	a.failure = err
 	switch {
-	case err == nil:
-		return a.complete(h, value)
-	case h.ctx.Err() != nil:
+	case interrupted:
 		return a.interrupted(h, err)
-	case IsTerminal(err) && a.options.DeadLetter != nil:
+	case (IsTerminal(err) || errors.Is(err, ErrEscaped)) && a.options.DeadLetter != nil:
 		return a.giveUp(h, err)
 	case IsNotItsFault(err):
 		return a.excuse(h, err)
@@ -92,6 +108,7 @@ func call(ctx context.Context, handler Handler) (value []byte, err error) {
 
 // standAside gives the claim back, unused.
 func (a *attempt) standAside() (Result, error) {
+	a.release()
 	err := a.settleFailure(nil, Failure{Unrun: true, Reason: a.claim.Reason, Retention: a.options.Retention})
 	if err != nil {
 		a.pending = a.pending.Claimed(a.message.Key, a.claim.Lease.Owner, err)
@@ -161,6 +178,13 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 	d := DeadLetter{Message: a.message, Attempts: a.claim.Attempts - 1, Reason: reason}
 	if a.ran {
 		a.pending = &Pending{Key: a.message.Key, Attempt: a.claim.Attempts, Reason: reason}
+	}
+	if h == nil {
+		var err error
+		if h, err = a.holdAgain(); err != nil {
+			return a.unsettled(err, reason, nil)
+		}
+		defer func() { _ = h.release() }()
 	}
 	if a.pending != nil {
 		d.Attempts = a.pending.Attempt

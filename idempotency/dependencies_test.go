@@ -30,7 +30,6 @@ var dependencies = map[string][]string{
 	"idempotency/storetest": nil,
 	"idempotency/guard":     {module + "internal/sqltext"},
 	"idempotency/memory":    {"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2/"},
-	"idempotency/breaker":   nil,
 	"idempotency/redis":     {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
 	"idempotency/postgres":  {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/", module + "internal/sqlstate"},
 	"idempotency/dynamodb":  {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/breaker"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
@@ -32,9 +31,8 @@ func TestDefaultsAreDocumented(t *testing.T) {
 			"Lease": idempotency.DefaultLease, "Retention": idempotency.DefaultRetention, "MaxAttempts": idempotency.DefaultMaxAttempts,
 			"FirstRetry": idempotency.DefaultFirstRetry, "LastRetry": idempotency.DefaultLastRetry,
 		},
-		"postgres.TransactionalOptions": {
-			"Lease": postgres.DefaultLease, "Timeout": postgres.DefaultTimeout, "IdleTimeout": postgres.DefaultIdleTimeout,
-			"MaxResultBytes": postgres.DefaultMaxResultBytes,
+		"postgres.Options": {
+			"IdleTimeout": postgres.DefaultIdleTimeout, "MaxResultBytes": postgres.DefaultMaxResultBytes,
 		},
 		"redis.Options": {
 			"Prefix": redis.DefaultPrefix, "MaxResultBytes": redis.DefaultMaxResultBytes, "WaitTimeout": redis.DefaultWaitTimeout,
@@ -44,7 +42,6 @@ func TestDefaultsAreDocumented(t *testing.T) {
 		"memory.WindowOptions": {
 			"Exact": memory.DefaultExact, "Filtered": memory.DefaultFiltered, "FalsePositives": memory.DefaultFalsePositives,
 		},
-		"breaker.Options": {"Failures": breaker.DefaultFailures, "Open": breaker.DefaultOpen},
 		"consumer.Config": {
 			"Concurrency": consumer.DefaultConcurrency, "MaxBufferedRecords": consumer.DefaultMaxBufferedRecords,
 			"MaxBufferedBytes": consumer.DefaultMaxBufferedBytes, "CommitInterval": consumer.DefaultCommitInterval,

@@ -22,6 +22,12 @@ var (
 	ErrResultTooLarge = errors.New("result too large for the store")
 	// ErrCompleted: the operator's request does not apply to a completed key.
 	ErrCompleted = errors.New("key is completed")
+	// ErrInDoubt: a Transactor's commit was not answered.
+	ErrInDoubt = errors.New("whether the transaction is committed is not known")
+	// ErrEscaped: the handler ended a Transactor's transaction by itself. What
+	// it wrote may be committed although its key is not completed, so that each
+	// further attempt would write it once more.
+	ErrEscaped = errors.New("the handler ended the transaction by itself")
 )
 
 // The errors that only a Runner returns, wrapped, beside those of its store and

@@ -10,7 +10,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/breaker"
 	dynamostore "github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
@@ -28,14 +27,13 @@ func TestNothingIsMadeOfNil(t *testing.T) {
 	for name, open := range map[string]func() (any, error){
 		"redis":         func() (any, error) { return redis.New(noRedis, redis.Options{}) },
 		"redis, nil":    func() (any, error) { return redis.New(nil, redis.Options{}) },
-		"postgres":      func() (any, error) { return postgres.NewStore(noPool, postgres.StoreOptions{}) },
-		"postgres, nil": func() (any, error) { return postgres.NewStore(nil, postgres.StoreOptions{}) },
+		"postgres":      func() (any, error) { return postgres.New(noPool, postgres.Options{}) },
+		"postgres, nil": func() (any, error) { return postgres.New(nil, postgres.Options{}) },
 		"transactional": func() (any, error) {
-			return postgres.NewTransactional(noPool, postgres.TransactionalOptions{MaxAttempts: -1})
+			return postgres.NewTransactional(noPool, postgres.Options{})
 		},
 		"dynamodb":           func() (any, error) { return dynamostore.New(noDynamo, "keys", dynamostore.Options{}) },
 		"dynamodb, no table": func() (any, error) { return dynamostore.New(&dynamodb.Client{}, "", dynamostore.Options{}) },
-		"breaker":            func() (any, error) { return breaker.New(noStore, breaker.Options{}) },
 		"window's store": func() (any, error) {
 			return memory.Layer(noStore, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{})
 		},

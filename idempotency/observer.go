@@ -77,6 +77,12 @@ func (o Observer) failOpen(m Message, err error) {
 	}
 }
 
+func (o Observer) storeCall(op Operation, begun time.Time, err error) {
+	if o.StoreCall != nil {
+		o.StoreCall(op, time.Since(begun), err)
+	}
+}
+
 // observed reports the calls that a Processor makes of a store.
 type observed struct {
 	Store

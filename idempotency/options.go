@@ -27,7 +27,8 @@ type Options struct {
 	Store Store
 	// Lease is how long a claim excludes others; the Processor extends it while
 	// the handler runs. After it another process can take over from one that
-	// died. DefaultLease if 0.
+	// died. DefaultLease if 0; 10 s with a Transactor, whose transaction keeps
+	// others away instead.
 	Lease time.Duration
 	// Heartbeat is how often the lease is extended; a third of Lease if 0.
 	Heartbeat time.Duration
@@ -36,7 +37,7 @@ type Options struct {
 	Margin time.Duration
 	// Timeout bounds the asking of the store: how long a claim or a settlement
 	// is repeated before the store counts as unavailable, and by how much Run
-	// may outlive its context. A third of Lease if 0.
+	// may outlive its context. A third of Lease if 0, 10 s with a Transactor.
 	Timeout time.Duration
 	// HandlerTimeout bounds a call of the handler: its context ends after it,
 	// and if the handler then returns an error, the attempt has failed. No bound
@@ -93,7 +94,19 @@ const (
 	FailOpen
 )
 
+// What a Transactor needs instead: its transaction keeps others away, also
+// while it is completed, so the lease only says how long a message waits after
+// a crash.
+const (
+	transactionLease   = 10 * time.Second
+	transactionTimeout = 10 * time.Second
+)
+
 func (o Options) withDefaults() Options {
+	if o.transactional() {
+		o.Lease = cmp.Or(o.Lease, transactionLease)
+		o.Timeout = cmp.Or(o.Timeout, transactionTimeout)
+	}
 	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	o.Heartbeat = cmp.Or(o.Heartbeat, o.Lease/3)
 	o.Margin = cmp.Or(o.Margin, o.Lease/10)
@@ -104,6 +117,11 @@ func (o Options) withDefaults() Options {
 	o.MaxAttempts = cmp.Or(o.MaxAttempts, DefaultMaxAttempts)
 	o.MaxVanished = cmp.Or(o.MaxVanished, DefaultMaxVanished)
 	return o
+}
+
+func (o Options) transactional() bool {
+	_, ok := o.Store.(Transactor)
+	return ok
 }
 
 // validate names what cannot work.
@@ -126,7 +144,9 @@ func (o Options) validate() error {
 		return errors.New("Store is missing")
 	case o.Heartbeat+o.Margin >= o.Lease:
 		return fmt.Errorf("Heartbeat, %s, and Margin, %s, leave no time within Lease, %s", o.Heartbeat, o.Margin, o.Lease)
-	case o.Timeout+o.Margin >= o.Lease:
+	case o.transactional() && o.OnUnavailable == FailOpen:
+		return errors.New("OnUnavailable is FailOpen, but without the store there is no transaction for the handler")
+	case o.Timeout+o.Margin >= o.Lease && !o.transactional():
 		return fmt.Errorf("Timeout, %s, and Margin, %s, leave no time within Lease, %s", o.Timeout, o.Margin, o.Lease)
 	case o.Retention < o.Lease:
 		return fmt.Errorf("Retention, %s, is shorter than Lease, %s", o.Retention, o.Lease)

@@ -13,6 +13,12 @@ import (
 // Processor is the Runner around a Store. Make one with NewProcessor. It is safe
 // for concurrent use.
 //
+// Around a Transactor, what the handler writes in its transaction is committed
+// together with the key's completion, or not at all: success is never Pending,
+// and Lost leaves nothing behind there. If a commit is not answered, Run asks
+// what became of it; if that cannot be told, the result is Unavailable, and the
+// next Run finds out.
+//
 // A panic of the handler is recovered, and is an error like any other; its stack
 // is had by errors.As of an interface with the method Stack() []byte.
 //
@@ -27,6 +33,8 @@ type Processor struct {
 	store   Store
 	gate    solo.Gate
 	outage  *outage // nil unless it fails open
+	// transactor is the store, if it is one.
+	transactor Transactor
 }
 
 var _ Runner = (*Processor)(nil)
@@ -39,6 +47,7 @@ func NewProcessor(o Options) (*Processor, error) {
 		return nil, fmt.Errorf("configure processor: %w", err)
 	}
 	p := &Processor{options: o, store: observe(o.Store, o.Observer)}
+	p.transactor, _ = o.Store.(Transactor)
 	if o.OnUnavailable == FailOpen {
 		p.outage = newOutage()
 	}
@@ -125,7 +134,7 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 		return p.settlePending(ctx, m, pending)
 	}
 	asked, owner := time.Now(), pending.Claiming()
-	claim, err := p.claim(ctx, m, owner)
+	claim, work, err := p.claim(ctx, m, owner)
 	pending = pending.Claimed(m.Key, owner, err)
 	switch {
 	case errors.Is(err, ErrMismatch), errors.Is(err, ErrBadKey):
@@ -143,7 +152,8 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	r := Result{Layer: claim.Layer, Wait: claim.Wait}
 	switch claim.Outcome {
 	case Claimed:
-		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked, pending: pending}
+		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, work: work, asked: asked, pending: pending}
+		defer a.release()
 		if claim.Vanished > 0 && !alone && !pending.GivenUp() && p.options.exhausted(claim) == nil {
 			return a.standAside()
 		}

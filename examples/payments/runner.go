@@ -39,12 +39,7 @@ const lease = 3 * time.Second
 
 // newRunner returns what handles a message once.
 func newRunner(o options, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc) (idempotency.Runner, error) {
-	if o.store == inPostgres {
-		// The claim is a row in the service's own database. What the handler
-		// writes commits with it: nothing can come between the two.
-		return postgres.NewTransactional(pool, postgres.TransactionalOptions{Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
-	}
-	store, err := newStore(o)
+	store, err := newStore(o, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +49,12 @@ func newRunner(o options, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc
 // attempts is generous: here each kill costs the message in hand one.
 const attempts = 1000
 
-func newStore(o options) (idempotency.Store, error) {
+func newStore(o options, pool *pgxpool.Pool) (idempotency.Store, error) {
 	switch o.store {
+	case inPostgres:
+		// The claim is a row in the service's own database. What the handler
+		// writes commits with it: nothing can come between the two.
+		return postgres.NewTransactional(pool, postgres.Options{})
 	case inRedis:
 		return redis.New(goredis.NewClient(&goredis.Options{Addr: o.storeURL}), redis.Options{})
 	case inDynamoDB:

@@ -62,6 +62,9 @@ func Layer(s idempotency.Store, w *Window, o LayerOptions) (*Layered, error) {
 	case w == nil:
 		return nil, errors.New("put a window in front of a store: the window is missing")
 	}
+	if _, ok := s.(idempotency.Transactor); ok {
+		return nil, errors.New("put a window in front of a store: behind one, handlers have no transaction")
+	}
 	if o.MaxResultBytes <= 0 {
 		o.MaxResultBytes = DefaultMaxResultBytes
 	}

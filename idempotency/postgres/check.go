@@ -94,7 +94,7 @@ func (s *Store) checkColumns(ctx context.Context) error {
 	if s.options.Partitioned {
 		want = append(want, slotColumn)
 	} else if slices.Contains(present, slotColumn) {
-		return errors.New("it is partitioned: set StoreOptions.Partitioned")
+		return errors.New("it is partitioned: set Options.Partitioned")
 	}
 	for _, column := range want {
 		if !slices.Contains(present, column) {

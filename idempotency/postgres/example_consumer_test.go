@@ -18,7 +18,11 @@ import (
 
 // consumePayments makes orders PAID, and announces it, once per payment.
 func consumePayments(ctx context.Context, brokers []string, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc) error {
-	runner, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{DeadLetter: deadLetter})
+	store, err := postgres.NewTransactional(pool, postgres.Options{})
+	if err != nil {
+		return err
+	}
+	runner, err := idempotency.NewProcessor(idempotency.Options{Store: store, DeadLetter: deadLetter})
 	if err != nil {
 		return err
 	}

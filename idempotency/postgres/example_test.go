@@ -41,7 +41,13 @@ func ExampleTransactional() {
 		fmt.Println(err)
 		return
 	}
-	runner, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{
+	store, err := postgres.NewTransactional(pool, postgres.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	runner, err := idempotency.NewProcessor(idempotency.Options{
+		Store: store,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("given up:", d.Message.Key, d.Reason) // in earnest: a topic's ack
 			return nil
@@ -89,7 +95,7 @@ func ExampleStore() {
 	pool := exampleDatabase(`CREATE SCHEMA app`, ddl)
 	defer pool.Close()
 
-	store, err := postgres.NewStore(pool, postgres.StoreOptions{Table: "app.keys", Partitioned: true})
+	store, err := postgres.New(pool, postgres.Options{Table: "app.keys", Partitioned: true})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -14,14 +14,14 @@ import (
 
 // An error of the server says what to do, and is no answer about the key.
 func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
-	plain, partitioned := postgres.StoreOptions{}, postgres.StoreOptions{Partitioned: true}
+	plain, partitioned := postgres.Options{}, postgres.Options{Partitioned: true}
 	for name, c := range map[string]struct {
-		table, store postgres.StoreOptions
+		table, store postgres.Options
 		before       string
 		want         string
 	}{
-		"no table":        {table: postgres.StoreOptions{Table: "another"}, want: "make the table by DDL"},
-		"partitioned":     {table: partitioned, store: plain, want: "set StoreOptions.Partitioned"},
+		"no table":        {table: postgres.Options{Table: "another"}, want: "make the table by DDL"},
+		"partitioned":     {table: partitioned, store: plain, want: "set Options.Partitioned"},
 		"not partitioned": {table: plain, store: partitioned, want: "other columns"},
 		"another table":   {before: `ALTER TABLE idempotency_keys DROP COLUMN fence`, want: "other columns"},
 		"no rights":       {before: `CREATE ROLE keys_stranger; SET ROLE keys_stranger`, want: "grant the role"},
@@ -50,8 +50,8 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 
 // Every method that asks the server explains its errors.
 func TestEveryMethodExplains(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{Table: "another"})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{Table: "another"})
+	s := newStore(t, pool, postgres.Options{})
 	ctx, k := limited(t), key("1")
 	lease := idempotency.Lease{Key: k, Owner: "owner", Fence: 1}
 	for method, call := range map[string]func() error{

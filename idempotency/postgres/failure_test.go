@@ -18,7 +18,7 @@ func TestFailedAttempts(t *testing.T) {
 	broken := errors.New("the handler fails")
 	var letters []idempotency.DeadLetter
 	var r runner
-	r = newRunner(t, postgres.TransactionalOptions{
+	r = newRunner(t, idempotency.Options{
 		MaxAttempts: 3, FirstRetry: time.Minute, LastRetry: time.Hour,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 			// Its key is not given up before this returns.
@@ -75,7 +75,7 @@ func TestFailedAttempts(t *testing.T) {
 
 func TestTerminalError(t *testing.T) {
 	letters := 0
-	r := newRunner(t, postgres.TransactionalOptions{DeadLetter: func(context.Context, idempotency.DeadLetter) error {
+	r := newRunner(t, idempotency.Options{DeadLetter: func(context.Context, idempotency.DeadLetter) error {
 		letters++
 		return nil
 	}})
@@ -92,7 +92,7 @@ func TestTerminalError(t *testing.T) {
 // letter cannot be kept.
 func TestVerdictStands(t *testing.T) {
 	var letters []idempotency.DeadLetter
-	r := newRunner(t, postgres.TransactionalOptions{MaxAttempts: 2, DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
+	r := newRunner(t, idempotency.Options{MaxAttempts: 2, DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 		if letters = append(letters, l); len(letters) <= 4 {
 			return errors.New("the dead-letter topic is down")
 		}
@@ -120,9 +120,9 @@ func TestVerdictStands(t *testing.T) {
 // A claim whose answer was lost is asked for once more by the next Run: it is no
 // second attempt, nor somebody else's.
 func TestClaimInDoubt(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
+	r := newRunner(t, idempotency.Options{})
 	owner := idempotency.NewOwner()
-	_, err := r.Store().Claim(limited(t), key("a"), idempotency.ClaimRequest{Owner: owner, Lease: time.Hour, Retention: time.Hour})
+	_, err := r.store.Claim(limited(t), key("a"), idempotency.ClaimRequest{Owner: owner, Lease: time.Hour, Retention: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestClaimInDoubt(t *testing.T) {
 
 // Without a place for dead letters nothing is given up.
 func TestNoDeadLetter(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
+	r := newRunner(t, idempotency.Options{})
 	attempts := 0
 	result := r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
 		if attempts++; attempts < 4 {
@@ -169,7 +169,7 @@ func TestRefusedMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var letters []idempotency.DeadLetter
-			o := postgres.TransactionalOptions{DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
+			o := idempotency.Options{DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 				letters = append(letters, l)
 				return c.err
 			}}
@@ -200,7 +200,7 @@ func TestRefusedMessages(t *testing.T) {
 
 // A handler that mistreats its transaction fails, and says how.
 func TestMistreatedTransaction(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
+	r := newRunner(t, idempotency.Options{})
 	for name, c := range map[string]struct {
 		do        func(ctx context.Context, tx pgx.Tx)
 		want      error
@@ -230,7 +230,7 @@ func TestMistreatedTransaction(t *testing.T) {
 
 // A constraint that is checked at the commit fails the attempt.
 func TestCommitRefused(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
+	r := newRunner(t, idempotency.Options{})
 	_, err := r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
 		if _, err := effect("a")(ctx); err != nil {
 			return nil, err
@@ -247,7 +247,7 @@ func TestCommitRefused(t *testing.T) {
 
 // A handler whose context ends is tried again at once, and excused.
 func TestCancelled(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{MaxAttempts: 1, DeadLetter: func(context.Context, idempotency.DeadLetter) error {
+	r := newRunner(t, idempotency.Options{MaxAttempts: 1, DeadLetter: func(context.Context, idempotency.DeadLetter) error {
 		t.Error("a dead letter")
 		return nil
 	}})

@@ -53,7 +53,7 @@ func connect(t testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool
 }
 
 // database returns a pool on a new database that has the table.
-func database(t testing.TB, o postgres.StoreOptions, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+func database(t testing.TB, o postgres.Options, change ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	pool := connect(t, pgtest.Shared(t).NewDatabase(t), change...)
 	create(t, pool, o)
@@ -61,7 +61,7 @@ func database(t testing.TB, o postgres.StoreOptions, change ...func(*pgxpool.Con
 }
 
 // create creates the table.
-func create(t testing.TB, pool *pgxpool.Pool, o postgres.StoreOptions) {
+func create(t testing.TB, pool *pgxpool.Pool, o postgres.Options) {
 	t.Helper()
 	ddl, err := postgres.DDL(o.Table, o.Partitioned)
 	if err != nil {
@@ -102,9 +102,9 @@ func query[V any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) V {
 	return v
 }
 
-func newStore(t testing.TB, db postgres.DB, o postgres.StoreOptions) *postgres.Store {
+func newStore(t testing.TB, db postgres.DB, o postgres.Options) *postgres.Store {
 	t.Helper()
-	s, err := postgres.NewStore(db, o)
+	s, err := postgres.New(db, o)
 	if err != nil {
 		t.Fatal(err)
 	}

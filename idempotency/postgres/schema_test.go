@@ -17,14 +17,14 @@ func TestTableNames(t *testing.T) {
 		if ddl, err := postgres.DDL(bad, false); err == nil {
 			t.Errorf("DDL(%q): %s", bad, ddl)
 		}
-		if _, err := postgres.NewStore(nil, postgres.StoreOptions{Table: bad}); err == nil {
-			t.Errorf("NewStore with table %q: no error", bad)
+		if _, err := postgres.New(nil, postgres.Options{Table: bad}); err == nil {
+			t.Errorf("New with table %q: no error", bad)
 		}
 	}
 }
 
 func TestDDLCanBeRepeated(t *testing.T) {
-	for _, o := range []postgres.StoreOptions{{}, {Table: "Other", Partitioned: true}} {
+	for _, o := range []postgres.Options{{}, {Table: "Other", Partitioned: true}} {
 		pool := database(t, o)
 		create(t, pool, o)
 		if warnings, err := newStore(t, pool, o).Check(limited(t)); err != nil {
@@ -43,7 +43,7 @@ func FuzzSlot(f *testing.F) {
 	} {
 		f.Add(id)
 	}
-	o := postgres.StoreOptions{Partitioned: true}
+	o := postgres.Options{Partitioned: true}
 	pool := database(f, o)
 	s := newStore(f, pool, o)
 	f.Fuzz(func(t *testing.T, id string) {
@@ -61,7 +61,7 @@ func FuzzSlot(f *testing.F) {
 
 // The table refuses a key in a partition that is not its own.
 func TestWrongPartition(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{Partitioned: true})
+	pool := database(t, postgres.Options{Partitioned: true})
 	_, err := pool.Exec(limited(t), `INSERT INTO idempotency_keys
 		(slot, scope, id, state, fingerprint, owner, fence, attempts, reason, updated_at, expires_at)
 		VALUES (3, 'test', 'order-1', 'processing', '', '', 1, 1, '', now(), now())`)
@@ -73,7 +73,7 @@ func TestWrongPartition(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
-		options postgres.StoreOptions
+		options postgres.Options
 		before  string
 		want    string // in the error, or the warnings
 	}{
@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 		"column":          {before: `ALTER TABLE idempotency_keys DROP COLUMN reason`, want: "no column reason text"},
 		"type":            {before: `ALTER TABLE idempotency_keys ALTER attempts TYPE bigint`, want: "no column attempts integer"},
 		"key":             {before: `ALTER TABLE idempotency_keys DROP CONSTRAINT idempotency_keys_pkey`, want: "its primary key is ()"},
-		"not partitioned": {options: postgres.StoreOptions{Partitioned: true}, want: "no column slot smallint"},
+		"not partitioned": {options: postgres.Options{Partitioned: true}, want: "no column slot smallint"},
 		"rights": {before: `DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'keys_reader')
 			THEN CREATE ROLE keys_reader; END IF; END $$; GRANT SELECT ON idempotency_keys TO keys_reader;
 			ALTER ROLE postgres IN DATABASE {db} SET role = 'keys_reader'`, want: "GRANT INSERT, UPDATE ON"},
@@ -92,7 +92,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := newDatabase(t)
 			first := connect(t, url)
-			create(t, first, postgres.StoreOptions{})
+			create(t, first, postgres.Options{})
 			if c.before != "" {
 				exec(t, first, strings.ReplaceAll(c.before, "{db}", query[string](t, first, `SELECT current_database()::text`)))
 			}
@@ -106,9 +106,9 @@ func TestCheck(t *testing.T) {
 		})
 	}
 	t.Run("partitioned", func(t *testing.T) {
-		pool := database(t, postgres.StoreOptions{Partitioned: true})
-		_, err := newStore(t, pool, postgres.StoreOptions{}).Check(limited(t))
-		if err == nil || !strings.Contains(err.Error(), "set StoreOptions.Partitioned") {
+		pool := database(t, postgres.Options{Partitioned: true})
+		_, err := newStore(t, pool, postgres.Options{}).Check(limited(t))
+		if err == nil || !strings.Contains(err.Error(), "set Options.Partitioned") {
 			t.Errorf("%v", err)
 		}
 	})

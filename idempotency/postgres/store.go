@@ -27,8 +27,8 @@ type DB interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// StoreOptions are those of NewStore. The zero value is valid.
-type StoreOptions struct {
+// Options of New and NewTransactional. The zero value is valid.
+type Options struct {
 	// Table is table or schema.table, taken as it is; DefaultTable if empty.
 	Table string
 	// Partitioned says that the table was made by DDL(Table, true). It is a
@@ -39,6 +39,15 @@ type StoreOptions struct {
 	// SweepEvery lets Maintain sweep so often; not at all if 0. A consumer calls
 	// Maintain by itself.
 	SweepEvery time.Duration
+	// Isolation of a Transactional's transactions; the server's default if
+	// empty. Serialization failures are failed attempts.
+	Isolation pgx.TxIsoLevel
+	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
+	// Transactional's transactions: when a client's machine vanishes, the server
+	// frees the key, and everything else that was locked, after it. It also ends
+	// a handler that does without the database for so long. DefaultIdleTimeout
+	// if 0; negative leaves the server's own.
+	IdleTimeout time.Duration
 }
 
 // Store is an idempotency.Store and Operator on a table. Its methods block for
@@ -48,7 +57,7 @@ type StoreOptions struct {
 type Store struct {
 	db      DB
 	table   tableName
-	options StoreOptions
+	options Options
 	// texts by slot; otherSlot is the first. One if not partitioned.
 	texts []statements
 	scope string // purgeScopeSQL
@@ -59,9 +68,16 @@ var (
 	_ idempotency.Operator = (*Store)(nil)
 )
 
-// NewStore returns a store on a table that DDL made. The DB stays the caller's.
+// New returns a store on a table that DDL made. The DB stays the caller's.
 // It asks the server nothing; see Check.
-func NewStore(db DB, o StoreOptions) (*Store, error) {
+func New(db DB, o Options) (*Store, error) {
+	if o.Isolation != "" || o.IdleTimeout != 0 {
+		return nil, errors.New("make idempotency store: Isolation and IdleTimeout are NewTransactional's")
+	}
+	return newStore(db, o)
+}
+
+func newStore(db DB, o Options) (*Store, error) {
 	if isnil.Value(db) {
 		return nil, errors.New("make idempotency store: a pool of PostgreSQL is required")
 	}

@@ -16,8 +16,8 @@ import (
 // A refused claim reads: it neither writes a row version nor takes a
 // transaction id, which would cost a flush of the log.
 func TestRefusalsWriteNothing(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
 	c := claim(t, s, key("a"), request())
 	version := func() string {
 		return query[string](t, pool, `SELECT xmin::text || xmax || ctid FROM idempotency_keys`)
@@ -44,8 +44,8 @@ func TestRefusalsWriteNothing(t *testing.T) {
 
 // Changes of a row touch no index, so that a key costs one index entry.
 func TestChangesAreHOT(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	s := newStore(t, pool, postgres.Options{})
 	c := claim(t, s, key("a"), request())
 	const changes = 100
 	for range changes {
@@ -65,10 +65,10 @@ func TestChangesAreHOT(t *testing.T) {
 // So does that of a claim which began before the forgotten one, and had to wait
 // for it.
 func TestFenceOfAClaimThatWaited(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
 	tx := begin(t, pool)
-	in := newStore(t, sameTransaction{tx}, postgres.StoreOptions{})
+	in := newStore(t, sameTransaction{tx}, postgres.Options{})
 	first := claim(t, in, key("a"), request())
 
 	var running sync.WaitGroup
@@ -103,8 +103,8 @@ func TestFenceOfAClaimThatWaited(t *testing.T) {
 
 // A claim that waits for a row ends with its context, and its error is no answer.
 func TestClaimHonoursContext(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
 	claim(t, s, key("a"), request())
 	exec(t, pool, `UPDATE idempotency_keys SET blocked_until = clock_timestamp()`)
 	tx := begin(t, pool)

@@ -49,7 +49,7 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 )
 
 // Maintain implements idempotency.Maintainer: it sweeps each
-// StoreOptions.SweepEvery, the first time after a part of it that is drawn, so
+// Options.SweepEvery, the first time after a part of it that is drawn, so
 // that processes do not sweep all at once.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	if s.options.SweepEvery == 0 {
@@ -66,7 +66,7 @@ func (s *Store) Maintain(ctx context.Context, report func(error)) {
 // effect; they only take room. It reads the whole table once and deletes at
 // most batch rows in one statement (DefaultSweepBatch if 0). It waits for
 // nobody, and makes nobody wait for longer than such a statement. Have it
-// called (StoreOptions.SweepEvery, or the program's verb sweep) from one process
+// called (Options.SweepEvery, or the program's verb sweep) from one process
 // or several; hourly is enough for most. When it
 // fails it returns how many were deleted by then.
 //

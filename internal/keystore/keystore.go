@@ -143,7 +143,7 @@ func openPostgres(ctx context.Context, from, table string) (Store, error) {
 	if err != nil {
 		return nil, failure.Configf("correct the URL", "open the PostgreSQL store: %w", err)
 	}
-	store, err := postgres.NewStore(pool, postgres.StoreOptions{Table: table, Partitioned: partitioned})
+	store, err := postgres.New(pool, postgres.Options{Table: table, Partitioned: partitioned})
 	if err != nil {
 		pool.Close()
 		return nil, failure.Configf("correct the option", "open the PostgreSQL store: %w", err)
