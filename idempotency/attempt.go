@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/internal/stuck"
 )
@@ -15,12 +16,12 @@ type attempt struct {
 	*Processor
 	ctx     context.Context // the caller's
 	message Message
-	claim   Claim
-	work    Work      // nil unless the store is a Transactor; then until it is released
-	asked   time.Time // before the claim was
-	ran     bool      // the handler was called
-	failure error     // the handler's
-	pending *Pending  // what an earlier Run left or, once there is something, this one leaves
+	claim   storage.Claim
+	work    storage.Work // nil unless the store is a Transactor; then until it is released
+	asked   time.Time    // before the claim was
+	ran     bool         // the handler was called
+	failure error        // the handler's
+	pending *Pending     // what an earlier Run left or, once there is something, this one leaves
 }
 
 // result returns the Result of this attempt.
@@ -70,7 +71,7 @@ func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 	switch {
 	case interrupted:
 		return a.interrupted(h, err)
-	case (IsTerminal(err) || errors.Is(err, ErrEscaped)) && a.options.DeadLetter != nil:
+	case (IsTerminal(err) || errors.Is(err, storage.ErrEscaped)) && a.options.DeadLetter != nil:
 		return a.giveUp(h, err)
 	case IsNotItsFault(err):
 		return a.excuse(h, err)
@@ -109,7 +110,7 @@ func call(ctx context.Context, handler Handler) (value []byte, err error) {
 // standAside gives the claim back, unused.
 func (a *attempt) standAside() (Result, error) {
 	a.release()
-	err := a.settleFailure(nil, Failure{Unrun: true, Reason: a.claim.Reason, Retention: a.options.Retention})
+	err := a.settleFailure(nil, storage.Failure{Unrun: true, Reason: a.claim.Reason, Retention: a.options.Retention})
 	if err != nil {
 		a.pending = a.pending.Claimed(a.message.Key, a.claim.Lease.Owner, err)
 		return a.unsettled(err, nil, nil)
@@ -127,7 +128,7 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 	err := a.settle(h, "complete key", func(ctx context.Context) error {
 		return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
 	})
-	if errors.Is(err, ErrResultTooLarge) {
+	if errors.Is(err, storage.ErrResultTooLarge) {
 		a.options.Observer.resultDropped(a.message, len(value))
 		err = a.settle(h, "complete key", func(ctx context.Context) error {
 			return a.store.Complete(ctx, a.claim.Lease, nil, a.options.Retention)
@@ -144,27 +145,27 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 // retry leaves the message for a later attempt, because of err.
 func (a *attempt) retry(h *hold, err error) (Result, error) {
 	wait := a.options.retryAfter(a.claim.Failures() + 1)
-	return a.fail(h, Failure{RetryAfter: wait, Reason: err.Error()}, err)
+	return a.fail(h, storage.Failure{RetryAfter: wait, Reason: err.Error()}, err)
 }
 
 // excuse leaves the message for a later attempt, however often.
 func (a *attempt) excuse(h *hold, err error) (Result, error) {
 	wait := a.options.retryAfter(a.claim.Excused + 1)
-	return a.fail(h, Failure{Excused: true, RetryAfter: wait, Reason: err.Error()}, err)
+	return a.fail(h, storage.Failure{Excused: true, RetryAfter: wait, Reason: err.Error()}, err)
 }
 
 // interrupted leaves the message for the next consumer that gets it. The reason
 // is the consumer or the store, not the message.
 func (a *attempt) interrupted(h *hold, err error) (Result, error) {
 	err = fmt.Errorf("interrupted: %w", err)
-	f := Failure{Excused: true, Reason: err.Error()}
+	f := storage.Failure{Excused: true, Reason: err.Error()}
 	if !a.ran { // the last failure is still that of an attempt
-		f = Failure{Unrun: true, Reason: a.claim.Reason}
+		f = storage.Failure{Unrun: true, Reason: a.claim.Reason}
 	}
 	return a.fail(h, f, err)
 }
 
-func (a *attempt) fail(h *hold, f Failure, err error) (Result, error) {
+func (a *attempt) fail(h *hold, f storage.Failure, err error) (Result, error) {
 	f.Retention = a.options.Retention
 	if settleErr := a.settleFailure(h, f); settleErr != nil {
 		return a.unsettled(settleErr, err, nil)
@@ -200,7 +201,7 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 
 // settleBuried settles the key of a message whose dead letter is durable.
 func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
-	f := Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
+	f := storage.Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
 	if err := a.settleFailure(h, f); err != nil {
 		return a.unsettled(err, reason, nil)
 	}
@@ -214,7 +215,7 @@ func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
 // only interrupted. If the handler did not run, the record stays as it was.
 func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	all := errors.Join(reason, err)
-	f, tries := Failure{Reason: all.Error()}, a.claim.Attempts
+	f, tries := storage.Failure{Reason: all.Error()}, a.claim.Attempts
 	if !a.ran {
 		f.Unrun, f.Reason = true, a.claim.Reason
 	}
@@ -228,7 +229,7 @@ func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	return a.fail(h, f, all)
 }
 
-func (a *attempt) settleFailure(h *hold, f Failure) error {
+func (a *attempt) settleFailure(h *hold, f storage.Failure) error {
 	return a.settle(h, "fail key", func(ctx context.Context) error { return a.store.Fail(ctx, a.claim.Lease, f) })
 }
 
@@ -256,7 +257,7 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 // unsettled returns the Result for a settlement that ended in an error.
 func (a *attempt) unsettled(err, reason error, value []byte) (Result, error) {
 	all := errors.Join(err, reason)
-	if !errors.Is(err, ErrLeaseLost) {
+	if !errors.Is(err, storage.ErrLeaseLost) {
 		if a.outage != nil {
 			return a.unsettledOpen(err, reason, value)
 		}
@@ -276,7 +277,7 @@ func (a *attempt) compensate(loss Loss) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.options.Timeout)
 	defer cancel()
-	err := recovered.Call(func() error { a.options.Compensate(ContextWithLease(ctx, loss.Lease), loss); return nil })
+	err := recovered.Call(func() error { a.options.Compensate(storage.ContextWithLease(ctx, loss.Lease), loss); return nil })
 	if err != nil {
 		return fmt.Errorf("compensate: %w", err)
 	}

@@ -12,37 +12,38 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // mortal is a process's way to a store that all processes share. A dead process
 // asks for nothing any more.
 type mortal struct {
-	idempotency.Store
+	storage.Store
 	dead atomic.Bool
 }
 
-func (s *mortal) Claim(ctx context.Context, k idempotency.Key, r idempotency.ClaimRequest) (idempotency.Claim, error) {
+func (s *mortal) Claim(ctx context.Context, k storage.Key, r storage.ClaimRequest) (storage.Claim, error) {
 	if s.dead.Load() {
-		return idempotency.Claim{}, errDown
+		return storage.Claim{}, errDown
 	}
 	return s.Store.Claim(ctx, k, r)
 }
 
-func (s *mortal) Extend(ctx context.Context, l idempotency.Lease, d time.Duration) error {
+func (s *mortal) Extend(ctx context.Context, l storage.Lease, d time.Duration) error {
 	if s.dead.Load() {
 		return errDown
 	}
 	return s.Store.Extend(ctx, l, d)
 }
 
-func (s *mortal) Complete(ctx context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
+func (s *mortal) Complete(ctx context.Context, l storage.Lease, result []byte, retention time.Duration) error {
 	if s.dead.Load() {
 		return errDown
 	}
 	return s.Store.Complete(ctx, l, result, retention)
 }
 
-func (s *mortal) Fail(ctx context.Context, l idempotency.Lease, f idempotency.Failure) error {
+func (s *mortal) Fail(ctx context.Context, l storage.Lease, f storage.Failure) error {
 	if s.dead.Load() {
 		return errDown
 	}
@@ -93,7 +94,7 @@ func (v *village) live(ids []string, handle func(ctx context.Context, id string,
 	var workers sync.WaitGroup
 	for _, id := range ids {
 		workers.Go(func() {
-			m := idempotency.Message{Key: idempotency.Key{Scope: "village", ID: id}}
+			m := idempotency.Message{Key: storage.Key{Scope: "village", ID: id}}
 			for !store.dead.Load() {
 				r, _ := p.Run(ctx, m, func(ctx context.Context) ([]byte, error) {
 					if store.dead.Load() {
@@ -195,11 +196,11 @@ func TestOnlyTheKillerIsBuried(t *testing.T) {
 }
 
 // vanish lets a process claim the keys, and die.
-func (f *fixture) vanish(keys ...idempotency.Key) {
+func (f *fixture) vanish(keys ...storage.Key) {
 	f.Helper()
 	for _, k := range keys {
-		_, err := f.memory.Claim(f.Context(), k, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: time.Second, Retention: time.Hour,
+		_, err := f.memory.Claim(f.Context(), k, storage.ClaimRequest{
+			Owner: storage.NewOwner(), Lease: time.Second, Retention: time.Hour,
 		})
 		if err != nil {
 			f.Fatal(err)
@@ -220,7 +221,7 @@ func TestAloneIsNotForEver(t *testing.T) {
 		stuck, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)
-			m := idempotency.Message{Key: idempotency.Key{Scope: "test", ID: "stuck"}}
+			m := idempotency.Message{Key: storage.Key{Scope: "test", ID: "stuck"}}
 			_, _ = p.Run(t.Context(), m, func(context.Context) ([]byte, error) { <-stuck; return nil, nil })
 		}()
 		synctest.Wait()
@@ -239,7 +240,7 @@ func TestAloneIsNotForEver(t *testing.T) {
 // A handler that uses the same Processor does not wait for itself.
 func TestARunWithinARun(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		inner := idempotency.Key{Scope: "test", ID: "inner"}
+		inner := storage.Key{Scope: "test", ID: "inner"}
 		f.vanish(f.message.Key, inner)
 		p, err := idempotency.NewProcessor(f.options)
 		if err != nil {
@@ -261,7 +262,7 @@ func TestARunWithinARun(t *testing.T) {
 func TestAClaimThatIsNotGivenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.vanish(f.message.Key)
-		f.store.fail(always(idempotency.OpFail), nil)
+		f.store.fail(always(storage.OpFail), nil)
 		r := f.becomes(idempotency.Unavailable, unreachable(t))
 		f.store.fail(nil, nil)
 		r, err := f.runWith(idempotency.ContextWithPending(t.Context(), r.Pending), succeed)
@@ -280,7 +281,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 		if !errors.Is(err, errHandler) || !errors.As(err, &stack) || !strings.Contains(string(stack.Stack()), "TestAPanicIsAFailedAttempt") {
 			t.Fatal(err)
 		}
-		if got := f.record(); got.State != idempotency.Retryable || got.Attempts != 1 || got.Reason != "panic: handler failed" {
+		if got := f.record(); got.State != storage.Retryable || got.Attempts != 1 || got.Reason != "panic: handler failed" {
 			t.Errorf("%+v", got)
 		}
 		wait(r.Wait)
@@ -308,7 +309,7 @@ func TestPanicsOfHooks(t *testing.T) {
 				_, err := f.memory.Release(t.Context(), f.message.Key)
 				return nil, err
 			})
-			if !errors.Is(err, idempotency.ErrLeaseLost) || !strings.Contains(err.Error(), "panic: no way back") {
+			if !errors.Is(err, storage.ErrLeaseLost) || !strings.Contains(err.Error(), "panic: no way back") {
 				t.Error(err)
 			}
 		})
@@ -316,7 +317,7 @@ func TestPanicsOfHooks(t *testing.T) {
 	t.Run("unclaimed handler", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fixture) {
 			f.options.OnUnavailable = idempotency.FailOpen
-			f.store.fail(always(idempotency.OpClaim), nil)
+			f.store.fail(always(storage.OpClaim), nil)
 			if _, err := f.tries(idempotency.Retry, func(context.Context) ([]byte, error) { panic(errHandler) }); !errors.Is(err, errHandler) {
 				t.Error(err)
 			}

@@ -20,13 +20,14 @@ var (
 )
 
 // core is what each package of this library may pull in.
-var core = []string{module + "idempotency", module + "internal/backoff", module + "internal/circuit", module + "internal/isnil", module + "internal/recovered", module + "internal/solo", module + "internal/stuck"}
+var core = []string{module + "idempotency", module + "idempotency/storage", module + "internal/backoff", module + "internal/circuit", module + "internal/isnil", module + "internal/recovered", module + "internal/solo", module + "internal/stuck"}
 
 // dependencies says what importing a package of the two libraries may pull in
 // beside the standard library and the core: modules, or packages of this module,
 // by the beginnings of their paths. A new package needs a line here.
 var dependencies = map[string][]string{
 	"idempotency":           nil,
+	"idempotency/storage":   nil,
 	"idempotency/storetest": nil,
 	"idempotency/guard":     {module + "internal/sqltext"},
 	"idempotency/memory":    {"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2/"},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // stubborn returns a handler that goes on for d whatever becomes of its context.
@@ -56,7 +57,7 @@ func TestALeaseIsTakenUpAgainAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		outcome := f.background(t.Context(), stubborn(10*time.Minute, nil))
 		wait(time.Second)
-		f.store.fail(always(idempotency.OpExtend), nil)
+		f.store.fail(always(storage.OpExtend), nil)
 		wait(time.Minute)
 		f.store.fail(nil, nil)
 		for range 20 {
@@ -73,7 +74,7 @@ func TestALeaseIsTakenUpAgainAfterAnOutage(t *testing.T) {
 func TestFailOpenLetsHandlersEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.OnUnavailable = idempotency.FailOpen
-		f.store.fail(always(idempotency.OpExtend, idempotency.OpComplete), nil)
+		f.store.fail(always(storage.OpExtend, storage.OpComplete), nil)
 		f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
 			wait(10 * time.Minute)
 			return nil, ctx.Err()

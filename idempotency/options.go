@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
@@ -24,7 +25,7 @@ const (
 // Options of a Processor.
 type Options struct {
 	// Store is required.
-	Store Store
+	Store storage.Store
 	// Lease is how long a claim excludes others; the Processor extends it while
 	// the handler runs. After it another process can take over from one that
 	// died. DefaultLease if 0; 10 s with a Transactor, whose transaction keeps
@@ -120,7 +121,7 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) transactional() bool {
-	_, ok := o.Store.(Transactor)
+	_, ok := o.Store.(storage.Transactor)
 	return ok
 }
 
@@ -162,7 +163,19 @@ func (o Options) validate() error {
 	return nil
 }
 
-func (o Options) exhausted(c Claim) error { return c.Exhausted(o.MaxAttempts, o.MaxVanished) }
+// exhausted returns an error that wraps ErrExhausted if the message has failed or
+// vanished as often as it may.
+func (o Options) exhausted(c storage.Claim) error {
+	switch {
+	case o.MaxAttempts <= 0:
+		return nil
+	case c.Failures() >= o.MaxAttempts:
+		return fmt.Errorf("%w: %d attempts failed, the last one with: %q", ErrExhausted, c.Failures(), c.Reason)
+	case o.MaxVanished > 0 && c.Vanished >= o.MaxVanished:
+		return fmt.Errorf("%w: %d attempts vanished: their processes died, or were paused beyond the lease", ErrExhausted, c.Vanished)
+	}
+	return nil
+}
 
 func (o Options) retryAfter(attempt int) time.Duration {
 	return backoff.Range{First: o.FirstRetry, Longest: o.LastRetry}.Wait(max(attempt, 1))

@@ -1,6 +1,10 @@
 package idempotency
 
-import "context"
+import (
+	"context"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+)
 
 // Pending is what a Run could not finish: a claim that was not answered, a
 // handler's success that the store did not confirm, or a given-up message whose
@@ -14,7 +18,7 @@ import "context"
 // two that ask for the same claim would both be granted it.
 type Pending struct {
 	// Key is the message's.
-	Key Key
+	Key storage.Key
 	// Owner asked for a claim that may have been granted; empty if none is in
 	// doubt.
 	Owner string
@@ -22,7 +26,7 @@ type Pending struct {
 	// The fields below are about that run.
 	Attempt int
 	// Lease is to be settled, if the handler succeeded or the message is buried.
-	Lease Lease
+	Lease storage.Lease
 	// Value is the handler's result, if it succeeded.
 	Value []byte
 	// Reason says why the message is given up; nil if the handler succeeded.
@@ -50,7 +54,7 @@ func HasPending(ctx context.Context) bool { return ctx.Value(pendingKey{}) != ni
 // PendingOn returns what is pending on the message of that key, or nil. It is
 // for Runners: the contexts of hooks may hold what is pending on another
 // message.
-func PendingOn(ctx context.Context, key Key) *Pending {
+func PendingOn(ctx context.Context, key storage.Key) *Pending {
 	if p, _ := ctx.Value(pendingKey{}).(*Pending); p != nil && p.Key == key {
 		return p
 	}
@@ -65,15 +69,15 @@ func (p *Pending) GivenUp() bool { return p != nil && p.Reason != nil }
 // one. It may be called on nil.
 func (p *Pending) Claiming() string {
 	if p == nil || p.Owner == "" {
-		return NewOwner()
+		return storage.NewOwner()
 	}
 	return p.Owner
 }
 
 // Claimed returns what is pending, nil if nothing is, after a claim for the
 // owner that came back with this error, if any. It may be called on nil.
-func (p *Pending) Claimed(key Key, owner string, err error) *Pending {
-	if Answered(err) {
+func (p *Pending) Claimed(key storage.Key, owner string, err error) *Pending {
+	if storage.Answered(err) {
 		owner = ""
 	}
 	switch {
@@ -96,7 +100,7 @@ func (p Pending) unburied() *Pending {
 }
 
 // buried is p after its dead letter was written. lease is still to be settled.
-func (p Pending) buried(lease Lease) *Pending {
+func (p Pending) buried(lease storage.Lease) *Pending {
 	p.Buried, p.Lease = true, lease
 	return &p
 }
@@ -110,7 +114,7 @@ func (p *Pending) toSettle() bool {
 // may be over: the key can be settled as long as nobody else has claimed it.
 func (p *Processor) settlePending(ctx context.Context, m Message, before *Pending) (Result, error) {
 	a := &attempt{
-		Processor: p, ctx: ctx, message: m, claim: Claim{Lease: before.Lease},
+		Processor: p, ctx: ctx, message: m, claim: storage.Claim{Lease: before.Lease},
 		ran: true, failure: before.Reason, pending: before,
 	}
 	if before.Buried {

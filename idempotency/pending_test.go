@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func terminal(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) }
@@ -39,7 +40,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 				f.options.MaxAttempts = test.attempts
 				keep := f.options.DeadLetter
 				f.options.DeadLetter = func(ctx context.Context, d idempotency.DeadLetter) error {
-					if s := f.record().State; s != idempotency.Processing || d.Attempts != 1 || !errors.Is(d.Reason, errHandler) {
+					if s := f.record().State; s != storage.Processing || d.Attempts != 1 || !errors.Is(d.Reason, errHandler) {
 						t.Errorf("the key is %s when %+v is kept", s, d)
 					}
 					wait(2 * idempotency.DefaultLease) // which is extended
@@ -67,7 +68,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 				f.options.DeadLetter = keep
 				wait(r.Wait)
 				r, _ = f.recalls(idempotency.DeadLettered, r.Pending)
-				if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Pending != nil || r.Reason != f.dead[0].Reason.Error() || f.record().State != idempotency.Failed {
+				if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Pending != nil || r.Reason != f.dead[0].Reason.Error() || f.record().State != storage.Failed {
 					t.Errorf("%+v, %+v, %s", r, f.dead, f.record().State)
 				}
 			})
@@ -79,13 +80,13 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 // though it is over, and without a second dead letter.
 func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 	for name, test := range map[string]struct {
-		op      idempotency.Operation
+		op      storage.Operation
 		handler idempotency.Handler
 		want    idempotency.Disposition
-		state   idempotency.State
+		state   storage.State
 	}{
-		"success":          {idempotency.OpComplete, succeed, idempotency.Handled, idempotency.Completed},
-		"a terminal error": {idempotency.OpFail, terminal, idempotency.DeadLettered, idempotency.Failed},
+		"success":          {storage.OpComplete, succeed, idempotency.Handled, storage.Completed},
+		"a terminal error": {storage.OpFail, terminal, idempotency.DeadLettered, storage.Failed},
 	} {
 		for _, carriedOut := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, carried out %t", name, carriedOut), func(t *testing.T) {
@@ -117,14 +118,14 @@ func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 // Somebody else claimed the key meanwhile: the effects of both may be there.
 func TestAVerdictThatComesTooLateIsCompensated(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.store.fail(always(idempotency.OpComplete), nil)
+		f.store.fail(always(storage.OpComplete), nil)
 		r := f.becomes(idempotency.Unavailable, succeed)
 		f.store.fail(nil, nil)
 		if _, err := f.memory.Release(t.Context(), f.message.Key); err != nil {
 			t.Fatal(err)
 		}
 		lost, err := f.recalls(idempotency.Lost, r.Pending)
-		if !errors.Is(err, idempotency.ErrLeaseLost) || lost.Pending != nil {
+		if !errors.Is(err, storage.ErrLeaseLost) || lost.Pending != nil {
 			t.Errorf("%+v, %v", lost, err)
 		}
 		if len(f.losses) != 1 || f.losses[0].Lease != r.Pending.Lease || string(f.losses[0].Result) != "result" {
@@ -139,9 +140,9 @@ func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 		opened := 0
 		f.options.OnUnavailable = idempotency.FailOpen
 		f.options.Observer.FailOpen = func(idempotency.Message, error) { opened++ }
-		f.store.fail(always(idempotency.OpComplete, idempotency.OpClaim), nil)
+		f.store.fail(always(storage.OpComplete, storage.OpClaim), nil)
 		handled := &idempotency.Pending{
-			Key: f.message.Key, Attempt: 1, Lease: idempotency.Lease{Key: f.message.Key, Owner: "owner"}, Value: []byte("result"),
+			Key: f.message.Key, Attempt: 1, Lease: storage.Lease{Key: f.message.Key, Owner: "owner"}, Value: []byte("result"),
 		}
 		if r, _ := f.recalls(idempotency.Handled, handled); string(r.Value) != "result" || opened != 1 {
 			t.Errorf("%+v, %d", r, opened)
@@ -162,7 +163,7 @@ func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 // its replicas have it. That must not use up attempts of which none was made.
 func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.store.fail(nil, always(idempotency.OpClaim))
+		f.store.fail(nil, always(storage.OpClaim))
 		r := f.becomes(idempotency.Unavailable, unreachable(t))
 		for range 2 * idempotency.DefaultMaxAttempts {
 			wait(2 * idempotency.DefaultLease)
@@ -187,7 +188,7 @@ func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 		f.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
 		r := f.becomes(idempotency.Retry, terminal)
 		f.options.DeadLetter = keep
-		f.store.fail(nil, always(idempotency.OpClaim))
+		f.store.fail(nil, always(storage.OpClaim))
 		wait(r.Wait)
 		r, _ = f.recalls(idempotency.Unavailable, r.Pending)
 		f.store.fail(nil, nil)
@@ -201,7 +202,7 @@ func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 // The contexts of hooks and handlers pass it on.
 func TestWhatIsPendingIsOfOneMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		other := &idempotency.Pending{Key: idempotency.Key{Scope: "test", ID: "other"}, Attempt: 1, Reason: errHandler}
+		other := &idempotency.Pending{Key: storage.Key{Scope: "test", ID: "other"}, Attempt: 1, Reason: errHandler}
 		ctx := idempotency.ContextWithPending(t.Context(), other)
 		ran := false
 		r, _ := f.runWith(ctx, func(context.Context) ([]byte, error) { ran = true; return nil, errHandler })
@@ -230,7 +231,7 @@ func ExampleContextWithPending() {
 		fmt.Println(err)
 		return
 	}
-	m := idempotency.Message{Key: idempotency.Key{Scope: "shipping", ID: "1"}}
+	m := idempotency.Message{Key: storage.Key{Scope: "shipping", ID: "1"}}
 	handler := func(context.Context) ([]byte, error) {
 		fmt.Println("the handler runs")
 		return nil, idempotency.Terminal(errors.New("no such address"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/internal/solo"
 )
@@ -30,11 +31,11 @@ import (
 // MaxVanished. Consumers of one process should share a Processor for that.
 type Processor struct {
 	options Options
-	store   Store
+	store   storage.Store
 	gate    solo.Gate
 	outage  *outage // nil unless it fails open
 	// transactor is the store, if it is one.
-	transactor Transactor
+	transactor storage.Transactor
 }
 
 var _ Runner = (*Processor)(nil)
@@ -47,7 +48,7 @@ func NewProcessor(o Options) (*Processor, error) {
 		return nil, fmt.Errorf("configure processor: %w", err)
 	}
 	p := &Processor{options: o, store: observe(o.Store, o.Observer)}
-	p.transactor, _ = o.Store.(Transactor)
+	p.transactor, _ = o.Store.(storage.Transactor)
 	if o.OnUnavailable == FailOpen {
 		p.outage = newOutage()
 	}
@@ -59,7 +60,7 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 
 // Maintain implements Maintainer for the store.
 func (p *Processor) Maintain(ctx context.Context, report func(error)) {
-	if m, ok := p.options.Store.(Maintainer); ok {
+	if m, ok := p.options.Store.(storage.Maintainer); ok {
 		m.Maintain(ctx, report)
 	}
 }
@@ -137,13 +138,13 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	claim, work, err := p.claim(ctx, m, owner)
 	pending = pending.Claimed(m.Key, owner, err)
 	switch {
-	case errors.Is(err, ErrMismatch), errors.Is(err, ErrBadKey):
+	case errors.Is(err, storage.ErrMismatch), errors.Is(err, storage.ErrBadKey):
 		return p.refuse(ctx, DeadLetter{Message: m, Reason: err})
 	case err != nil && ctx.Err() != nil:
 		return Result{Disposition: Unavailable, Pending: pending}, err
-	case !Answered(err) && p.options.OnUnavailable == FailOpen:
+	case !storage.Answered(err) && p.options.OnUnavailable == FailOpen:
 		return p.runUnclaimed(ctx, m, pending, handler, err)
-	case !Answered(err):
+	case !storage.Answered(err):
 		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending}, err
 	case err != nil: // a mistake in the program, about this message
 		return Result{Disposition: Retry, Wait: p.options.retryAfter(1), Pending: pending}, err
@@ -151,23 +152,23 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	p.options.Observer.claim(m, claim)
 	r := Result{Layer: claim.Layer, Wait: claim.Wait}
 	switch claim.Outcome {
-	case Claimed:
+	case storage.Claimed:
 		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, work: work, asked: asked, pending: pending}
 		defer a.release()
 		if claim.Vanished > 0 && !alone && !pending.GivenUp() && p.options.exhausted(claim) == nil {
 			return a.standAside()
 		}
 		return a.run(handler)
-	case Duplicate:
+	case storage.Duplicate:
 		r.Disposition, r.Value = Skipped, claim.Result
 		return r, nil
-	case GivenUp:
+	case storage.GivenUp:
 		r.Disposition, r.Reason = DeadLettered, claim.Reason
 		return r, nil
-	case InProgress:
+	case storage.InProgress:
 		r.Disposition, r.Pending = Elsewhere, pending
 		return r, ErrInProgress
-	case NotDue:
+	case storage.NotDue:
 		r.Disposition, r.Pending = Retry, pending
 		return r, ErrNotDue
 	default:

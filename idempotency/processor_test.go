@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // inBubble runs a test on a clock that jumps ahead while all wait.
@@ -21,7 +22,7 @@ func inBubble(t *testing.T, f func(t *testing.T, f *fixture)) {
 func TestAMessageIsHandledOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		r := f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
-			lease, ok := idempotency.LeaseFrom(ctx)
+			lease, ok := storage.LeaseFrom(ctx)
 			if !ok || lease.Key != f.message.Key || lease.Fence != f.record().Fence {
 				t.Errorf("lease %+v, %t", lease, ok)
 			}
@@ -30,7 +31,7 @@ func TestAMessageIsHandledOnce(t *testing.T) {
 			}
 			return []byte("result"), nil
 		})
-		if r.Attempt != 1 || string(r.Value) != "result" || r.Layer != idempotency.LayerStore {
+		if r.Attempt != 1 || string(r.Value) != "result" || r.Layer != storage.LayerStore {
 			t.Errorf("%+v", r)
 		}
 		for range 3 {
@@ -137,7 +138,7 @@ func TestTheLastAttemptEndsInTheDeadLetter(t *testing.T) {
 			t.Fatalf("%+v", f.dead)
 		}
 		f.becomes(idempotency.DeadLettered, unreachable(t))
-		if r := f.record(); len(f.dead) != 1 || r.State != idempotency.Failed {
+		if r := f.record(); len(f.dead) != 1 || r.State != storage.Failed {
 			t.Errorf("%d dead letters, %+v", len(f.dead), r)
 		}
 	})
@@ -157,13 +158,13 @@ func TestTheKeyFailsOnlyBehindItsDeadLetter(t *testing.T) {
 		f.options.MaxAttempts = 1
 		keep := f.options.DeadLetter
 		f.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error {
-			if s := f.record().State; s != idempotency.Processing {
+			if s := f.record().State; s != storage.Processing {
 				t.Errorf("the key is %s when its dead letter is kept", s)
 			}
 			return errDown
 		}
 		r, err := f.tries(idempotency.Retry, failing)
-		if !errors.Is(err, errDown) || !errors.Is(err, errHandler) || f.record().State != idempotency.Retryable {
+		if !errors.Is(err, errDown) || !errors.Is(err, errHandler) || f.record().State != storage.Retryable {
 			t.Fatalf("%v, %s", err, f.record().State)
 		}
 		f.options.DeadLetter = keep
@@ -228,8 +229,8 @@ func TestAMessageThatContradictsItsKeyIsDeadLettered(t *testing.T) {
 		alter func(m *idempotency.Message)
 		want  error
 	}{
-		"another payload": {func(m *idempotency.Message) { m.Fingerprint = idempotency.FingerprintBytes(nil) }, idempotency.ErrMismatch},
-		"a bad key":       {func(m *idempotency.Message) { m.Key.ID = "\x00" }, idempotency.ErrBadKey},
+		"another payload": {func(m *idempotency.Message) { m.Fingerprint = idempotency.FingerprintBytes(nil) }, storage.ErrMismatch},
+		"a bad key":       {func(m *idempotency.Message) { m.Key.ID = "\x00" }, storage.ErrBadKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {

@@ -3,12 +3,14 @@ package idempotency
 import (
 	"context"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // Message is one delivery of a message.
 type Message struct {
-	Key         Key
-	Fingerprint Fingerprint
+	Key         storage.Key
+	Fingerprint storage.Fingerprint
 }
 
 // Handler does the work of one message. Its result, which may be nil, is kept
@@ -53,7 +55,7 @@ type Result struct {
 	// Wait is how long not to try again, where the message is not done.
 	Wait time.Duration
 	// Layer is that of the claim.
-	Layer Layer
+	Layer storage.Layer
 	// Pending is what the next Run of this message needs to know, or nil.
 	Pending *Pending
 }
@@ -103,7 +105,7 @@ type DeadLetter struct {
 // effects may have happened, and somebody else may do the same work too.
 type Loss struct {
 	Message Message
-	Lease   Lease
+	Lease   storage.Lease
 	// Result and Err are the handler's.
 	Result []byte
 	Err    error

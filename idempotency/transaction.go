@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // transact runs the handler in the transaction that completes the key. While it
@@ -14,11 +16,11 @@ func (a *attempt) transact(handler Handler) (Result, error) {
 		a.release()
 		return a.giveUp(nil, reason)
 	}
-	ctx, err := a.work.Begin(ContextWithLease(a.ctx, a.claim.Lease))
+	ctx, err := a.work.Begin(storage.ContextWithLease(a.ctx, a.claim.Lease))
 	if err != nil {
 		a.release()
 		err = fmt.Errorf("begin: %w", err)
-		return a.fail(nil, Failure{Unrun: true, RetryAfter: a.options.retryAfter(1), Reason: a.claim.Reason}, err)
+		return a.fail(nil, storage.Failure{Unrun: true, RetryAfter: a.options.retryAfter(1), Reason: a.claim.Reason}, err)
 	}
 	a.ran = true
 	value, err := a.call(ctx, handler)
@@ -33,12 +35,12 @@ func (a *attempt) transact(handler Handler) (Result, error) {
 		r := a.result(Handled, 0)
 		r.Value = value
 		return r, nil
-	case errors.Is(err, ErrLeaseLost):
+	case errors.Is(err, storage.ErrLeaseLost):
 		return a.unsettled(err, nil, value)
-	case errors.Is(err, ErrInDoubt):
+	case errors.Is(err, storage.ErrInDoubt):
 		return a.doubted(err, value)
 	default:
-		return a.failed(nil, a.ctx.Err() != nil && !errors.Is(err, ErrEscaped), err)
+		return a.failed(nil, a.ctx.Err() != nil && !errors.Is(err, storage.ErrEscaped), err)
 	}
 }
 
@@ -57,11 +59,11 @@ func (a *attempt) commit(value []byte) error {
 	defer cancel()
 	begun := time.Now()
 	err := a.work.Commit(ctx, value, a.options.Retention)
-	if errors.Is(err, ErrResultTooLarge) {
+	if errors.Is(err, storage.ErrResultTooLarge) {
 		a.options.Observer.resultDropped(a.message, len(value))
 		err = a.work.Commit(ctx, nil, a.options.Retention)
 	}
-	a.options.Observer.storeCall(OpComplete, begun, err)
+	a.options.Observer.storeCall(storage.OpComplete, begun, err)
 	if err != nil {
 		return fmt.Errorf("complete key: %w", err)
 	}
@@ -75,17 +77,17 @@ func (a *attempt) commit(value []byte) error {
 func (a *attempt) doubted(err error, value []byte) (Result, error) {
 	a.failure = err
 	wait := a.options.retryAfter(a.claim.Failures() + 1)
-	settleErr := a.settleFailure(nil, Failure{RetryAfter: wait, Reason: err.Error(), Retention: a.options.Retention})
+	settleErr := a.settleFailure(nil, storage.Failure{RetryAfter: wait, Reason: err.Error(), Retention: a.options.Retention})
 	if settleErr == nil {
 		return a.result(Retry, wait), err
 	}
-	if errors.Is(settleErr, ErrLeaseLost) {
+	if errors.Is(settleErr, storage.ErrLeaseLost) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.options.Timeout)
 		defer cancel()
 		record, inspectErr := a.store.Inspect(ctx, a.message.Key)
 		if inspectErr != nil {
 			settleErr = inspectErr
-		} else if record.State == Completed && record.HeldBy(a.claim.Lease) {
+		} else if record.State == storage.Completed && record.HeldBy(a.claim.Lease) {
 			r := a.result(Handled, 0)
 			r.Value = value
 			return r, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 )
 
@@ -190,7 +191,7 @@ func (b *backlog) bare(ctx context.Context, group string) error {
 }
 
 func (b *backlog) bareOnce(ctx context.Context, scope string, r *kgo.Record) error {
-	key, owner := []string{scope + "/" + string(r.Headers[0].Value)}, idempotency.NewOwner()
+	key, owner := []string{scope + "/" + string(r.Headers[0].Value)}, storage.NewOwner()
 	answer, err := bareClaim.Run(ctx, b.redis, key, owner, lease.Milliseconds()).Text()
 	if err != nil || answer != "claimed" {
 		return fmt.Errorf("claim: %s, %w", answer, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 )
 
@@ -49,7 +50,7 @@ func newRunner(o options, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc
 // attempts is generous: here each kill costs the message in hand one.
 const attempts = 1000
 
-func newStore(o options, pool *pgxpool.Pool) (idempotency.Store, error) {
+func newStore(o options, pool *pgxpool.Pool) (storage.Store, error) {
 	switch o.store {
 	case inPostgres:
 		// The claim is a row in the service's own database. What the handler

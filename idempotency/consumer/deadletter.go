@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // The headers that a dead letter has after the original ones. Values are text.
@@ -124,7 +125,7 @@ func deadLetter(topic string, r *kgo.Record, letter idempotency.DeadLetter) *kgo
 	explanation := ""
 	if letter.Reason != nil {
 		explanation = letter.Reason.Error()
-		explanation = strings.ToValidUTF8(explanation[:min(len(explanation), idempotency.MaxReasonBytes)], "")
+		explanation = strings.ToValidUTF8(explanation[:min(len(explanation), storage.MaxReasonBytes)], "")
 	}
 	return &kgo.Record{
 		Topic:     topic,
@@ -146,9 +147,9 @@ func deadLetter(topic string, r *kgo.Record, letter idempotency.DeadLetter) *kgo
 
 func reasonOf(err error) string {
 	switch {
-	case errors.Is(err, idempotency.ErrBadKey):
+	case errors.Is(err, storage.ErrBadKey):
 		return ReasonBadKey
-	case errors.Is(err, idempotency.ErrMismatch):
+	case errors.Is(err, storage.ErrMismatch):
 		return ReasonMismatch
 	default:
 		return ReasonFailed

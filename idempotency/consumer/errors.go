@@ -8,7 +8,7 @@ import (
 )
 
 // The causes with which a handler's context ends (context.Cause). Beside them
-// there is idempotency.ErrLeaseLost.
+// there is storage.ErrLeaseLost.
 var (
 	// ErrRevoked: the group gives the partition to another member, and the
 	// handler did not end within Config.RevokeTimeout.

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
@@ -17,22 +18,22 @@ type DeadLetterFunc func(ctx context.Context, letter idempotency.DeadLetter) err
 
 // FingerprintFunc returns the fingerprint of a record's payload; the empty one
 // is not compared. It must be pure, and may be called concurrently.
-type FingerprintFunc func(r *kgo.Record) idempotency.Fingerprint
+type FingerprintFunc func(r *kgo.Record) storage.Fingerprint
 
 // ValueBytes is the fingerprint of the record's value as it is.
-func ValueBytes(r *kgo.Record) idempotency.Fingerprint {
+func ValueBytes(r *kgo.Record) storage.Fingerprint {
 	return idempotency.FingerprintBytes(r.Value)
 }
 
 // CanonicalJSON is the fingerprint of the record's value as a JSON document: its
 // form (spaces, the order of members) does not count.
-func CanonicalJSON(r *kgo.Record) idempotency.Fingerprint {
+func CanonicalJSON(r *kgo.Record) storage.Fingerprint {
 	return idempotency.FingerprintJSON(r.Value)
 }
 
 // Guard says how a Handler is made idempotent.
 type Guard struct {
-	// Scope names the consumer in the store: see idempotency.Key. Required,
+	// Scope names the consumer in the store: see storage.Key. Required,
 	// except in a Config, where it is the group's name if empty. Set it before
 	// the group is renamed: renaming the group must not rename the scope.
 	Scope string
@@ -64,7 +65,7 @@ func (g Guard) Protect(h Handler) (Process, error) {
 	case isnil.Value(g.Runner):
 		return nil, errors.New("the guard's runner is missing")
 	}
-	if err := (idempotency.Key{Scope: g.Scope, ID: "any"}).Validate(); err != nil {
+	if err := (storage.Key{Scope: g.Scope, ID: "any"}).Validate(); err != nil {
 		return nil, fmt.Errorf("check the guard's scope: %w", err)
 	}
 	if err := checkKey(g.Key); err != nil {
@@ -80,10 +81,10 @@ func (g *Guard) process(ctx context.Context, r *kgo.Record, h Handler) (idempote
 		ctx = withDelivery(ctx, d)
 	}
 	id, err := g.Key(r)
-	m := idempotency.Message{Key: idempotency.Key{Scope: g.Scope, ID: id}}
+	m := idempotency.Message{Key: storage.Key{Scope: g.Scope, ID: id}}
 	switch {
-	case err != nil && !errors.Is(err, idempotency.ErrBadKey):
-		err = fmt.Errorf("%w: %w", idempotency.ErrBadKey, err)
+	case err != nil && !errors.Is(err, storage.ErrBadKey):
+		err = fmt.Errorf("%w: %w", storage.ErrBadKey, err)
 	case err == nil:
 		err = m.Key.Validate()
 	}
@@ -102,7 +103,7 @@ func (g *Guard) process(ctx context.Context, r *kgo.Record, h Handler) (idempote
 		err := h(ctx, r)
 		return d.result, err
 	})
-	if !ran && !result.Done() && (errors.Is(err, idempotency.ErrMismatch) || errors.Is(err, idempotency.ErrBadKey)) {
+	if !ran && !result.Done() && (errors.Is(err, storage.ErrMismatch) || errors.Is(err, storage.ErrBadKey)) {
 		return g.bury(ctx, m, err)
 	}
 	return result, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func TestKeys(t *testing.T) {
@@ -46,12 +47,12 @@ func TestKeys(t *testing.T) {
 			if got != test.want || (err == nil) != (test.want != "") {
 				t.Errorf("got %q, %v; want %q", got, err, test.want)
 			}
-			if err != nil && !errors.Is(err, idempotency.ErrBadKey) {
+			if err != nil && !errors.Is(err, storage.ErrBadKey) {
 				t.Errorf("the error %v is not ErrBadKey", err)
 			}
 		})
 	}
-	if _, err := consumer.JSONPointer("/id")(&kgo.Record{Value: []byte("not JSON")}); !errors.Is(err, idempotency.ErrBadKey) {
+	if _, err := consumer.JSONPointer("/id")(&kgo.Record{Value: []byte("not JSON")}); !errors.Is(err, storage.ErrBadKey) {
 		t.Errorf("a value that is not JSON gives %v", err)
 	}
 }
@@ -60,18 +61,18 @@ func TestKeys(t *testing.T) {
 func TestWhatCannotRunIsBuried(t *testing.T) {
 	t.Parallel()
 	mismatch := runnerFunc(func(context.Context, idempotency.Message, idempotency.Handler) (idempotency.Result, error) {
-		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("claim: %w", idempotency.ErrMismatch)
+		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("claim: %w", storage.ErrMismatch)
 	})
 	for name, test := range map[string]struct {
 		runner idempotency.Runner
 		key    consumer.KeyFunc
 		reason error
 	}{
-		"no id":               {newLedger(), consumer.Header("missing"), idempotency.ErrBadKey},
-		"empty id":            {newLedger(), func(*kgo.Record) (string, error) { return "", nil }, idempotency.ErrBadKey},
-		"endless id":          {newLedger(), func(*kgo.Record) (string, error) { return strings.Repeat("x", 5000), nil }, idempotency.ErrBadKey},
+		"no id":               {newLedger(), consumer.Header("missing"), storage.ErrBadKey},
+		"empty id":            {newLedger(), func(*kgo.Record) (string, error) { return "", nil }, storage.ErrBadKey},
+		"endless id":          {newLedger(), func(*kgo.Record) (string, error) { return strings.Repeat("x", 5000), nil }, storage.ErrBadKey},
 		"extractor's error":   {newLedger(), func(*kgo.Record) (string, error) { return "", errDown }, errDown},
-		"id known as another": {mismatch, nil, idempotency.ErrMismatch},
+		"id known as another": {mismatch, nil, storage.ErrMismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := record(0, "k", "id")
@@ -118,13 +119,13 @@ func TestHandlersOwnErrorIsNoMismatch(t *testing.T) {
 		t.Error("the record was buried")
 		return nil
 	}}
-	handle, err := guard.Idempotent(func(context.Context, *kgo.Record) error { return idempotency.ErrMismatch })
+	handle, err := guard.Idempotent(func(context.Context, *kgo.Record) error { return storage.ErrMismatch })
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = handle(t.Context(), record(0, "k", "id"))
 	var notDone *consumer.NotDone
-	if !errors.As(err, &notDone) || notDone.Result.Disposition != idempotency.Retry || !errors.Is(err, idempotency.ErrMismatch) {
+	if !errors.As(err, &notDone) || notDone.Result.Disposition != idempotency.Retry || !errors.Is(err, storage.ErrMismatch) {
 		t.Errorf("the handler returned %v", err)
 	}
 }

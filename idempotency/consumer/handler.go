@@ -15,7 +15,7 @@ import (
 //
 // It must heed its context, which ends, with one of this package's errors as
 // its cause, when the partition is taken away or the consumer stops, and with
-// idempotency.ErrLeaseLost before the lease can be lost. A panic is an error.
+// storage.ErrLeaseLost before the lease can be lost. A panic is an error.
 type Handler func(ctx context.Context, r *kgo.Record) error
 
 // Process is one attempt at a record: claim, handle, settle. The record is

@@ -11,7 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 )
 
@@ -33,7 +33,7 @@ func Header(name string) KeyFunc {
 				return string(r.Headers[i].Value), nil
 			}
 		}
-		return "", fmt.Errorf("%w: the record has no header %q", idempotency.ErrBadKey, name)
+		return "", fmt.Errorf("%w: the record has no header %q", storage.ErrBadKey, name)
 	}
 }
 
@@ -75,7 +75,7 @@ func JSONPointer(pointer string) KeyFunc {
 		decoder.UseNumber()
 		var value any
 		if err := decoder.Decode(&value); err != nil {
-			return "", fmt.Errorf("%w: the value is not JSON: %w", idempotency.ErrBadKey, err)
+			return "", fmt.Errorf("%w: the value is not JSON: %w", storage.ErrBadKey, err)
 		}
 		for _, token := range tokens {
 			value = child(value, token)
@@ -86,13 +86,13 @@ func JSONPointer(pointer string) KeyFunc {
 		case json.Number:
 			return id.String(), nil
 		default:
-			return "", fmt.Errorf("%w: the value has no string or number at %q", idempotency.ErrBadKey, pointer)
+			return "", fmt.Errorf("%w: the value has no string or number at %q", storage.ErrBadKey, pointer)
 		}
 	}
 }
 
 // errUseless is the error of a KeyFunc that gives no record an id.
-var errUseless = fmt.Errorf("%w: no record has one", idempotency.ErrBadKey)
+var errUseless = fmt.Errorf("%w: no record has one", storage.ErrBadKey)
 
 // notEscape matches what RFC 6901 does not allow in a pointer.
 var notEscape = regexp.MustCompile(`~([^01]|$)`)

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
@@ -43,7 +43,7 @@ func (s *session) watchRetention(ctx context.Context) {
 
 // maintain lets the Runner do what it must from time to time.
 func (s *session) maintain(ctx context.Context) {
-	if m, ok := s.cfg.Guard.Runner.(idempotency.Maintainer); ok {
+	if m, ok := s.cfg.Guard.Runner.(storage.Maintainer); ok {
 		m.Maintain(ctx, func(err error) { s.cfg.Logger.Warn("the idempotency store needs a look", "error", err) })
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
 )
 
@@ -168,7 +169,7 @@ func TestAProberThatIsCutOffMakesWay(t *testing.T) {
 
 func TestWhatIsPendingIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		key := idempotency.Key{Scope: "s", ID: "id"}
+		key := storage.Key{Scope: "s", ID: "id"}
 		pending := &idempotency.Pending{Key: key}
 		s := newScheduler(t.Context(), &Config{
 			MaxBufferedRecords: 10, MaxBufferedBytes: 10_000, BackoffFirst: time.Second, BackoffLongest: time.Minute,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
@@ -32,7 +33,7 @@ type scopeWatch struct {
 // tells nothing.
 func (w *scopeWatch) look(ctx context.Context) (answered bool, err error) {
 	ran := false
-	m := idempotency.Message{Key: idempotency.Key{Scope: w.cfg.Guard.Scope, ID: scopeID}}
+	m := idempotency.Message{Key: storage.Key{Scope: w.cfg.Guard.Scope, ID: scopeID}}
 	result, err := w.cfg.Guard.Runner.Run(ctx, m, func(context.Context) ([]byte, error) {
 		ran = true
 		return []byte(w.cfg.Group), nil

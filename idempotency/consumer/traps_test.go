@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
@@ -77,11 +78,11 @@ func TestRetentionsThatContradict(t *testing.T) {
 
 // outage is a store that does not settle while it is down.
 type outage struct {
-	idempotency.Store
+	storage.Store
 	down bool
 }
 
-func (s *outage) Complete(ctx context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
+func (s *outage) Complete(ctx context.Context, l storage.Lease, result []byte, retention time.Duration) error {
 	if s.down {
 		return errDown
 	}
@@ -210,7 +211,7 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	consumer.SetScopeInterval(&cfg, time.Millisecond)
 	start(t, cfg)
 	await.Until(t, "the scope to be known", func() bool {
-		n, err := store.Purge(t.Context(), idempotency.Filter{Scope: group, ID: consumer.ScopeID})
+		n, err := store.Purge(t.Context(), storage.Filter{Scope: group, ID: consumer.ScopeID})
 		return n == 1 && err == nil
 	})
 	for {
@@ -254,7 +255,7 @@ func TestTheRunnersDeadLettersTakeWhatCannotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, err := process(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("no id")})
-	if result.Disposition != idempotency.DeadLettered || err != nil || len(buried) != 1 || !errors.Is(buried[0].Reason, idempotency.ErrBadKey) {
+	if result.Disposition != idempotency.DeadLettered || err != nil || len(buried) != 1 || !errors.Is(buried[0].Reason, storage.ErrBadKey) {
 		t.Errorf("%+v, %v, %+v", result, err, buried)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
@@ -71,7 +71,7 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 	} {
 		client := offline(func(r *http.Request) (*http.Response, error) { return refusal(r, code), nil })
 		_, err := must.Get(dynamodb.New(client, "keys", dynamodb.Options{}))(t).Claim(t.Context(), key("1"), request("a"))
-		if err == nil || idempotency.Answered(err) {
+		if err == nil || storage.Answered(err) {
 			t.Errorf("%s: %v; want an error that is no answer", code, err)
 			continue
 		}

@@ -8,8 +8,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 )
 
@@ -29,16 +29,16 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	key := idempotency.Key{Scope: "shipping", ID: "0199a0c2-7e57-7bbb-8000-000000000001"}
+	key := storage.Key{Scope: "shipping", ID: "0199a0c2-7e57-7bbb-8000-000000000001"}
 	for range 2 { // the message is delivered twice
-		claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
+		claim, err := store.Claim(ctx, key, storage.ClaimRequest{
+			Owner: storage.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
 		})
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Printf("%s, attempt %d, result %q\n", claim.Outcome, claim.Attempts, claim.Result)
-		if claim.Outcome == idempotency.Claimed {
+		if claim.Outcome == storage.Claimed {
 			if err := store.Complete(ctx, claim.Lease, []byte("parcel 7"), 14*24*time.Hour); err != nil {
 				log.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 const namespace = "idempotency"
@@ -70,17 +71,17 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 
 // announce makes the series known whose labels are.
 func (m *Metrics) announce() {
-	for o := idempotency.Claimed; o <= idempotency.GivenUp; o++ {
+	for o := storage.Claimed; o <= storage.GivenUp; o++ {
 		m.claims.WithLabelValues(o.String())
 	}
-	for _, l := range []idempotency.Layer{idempotency.LayerStore, idempotency.LayerMemory} {
+	for _, l := range []storage.Layer{storage.LayerStore, storage.LayerMemory} {
 		m.duplicates.WithLabelValues(string(l))
 	}
 	for d := idempotency.Handled; d <= idempotency.Unavailable; d++ {
 		m.runs.WithLabelValues(d.String())
 	}
-	for _, op := range []idempotency.Operation{
-		idempotency.OpClaim, idempotency.OpExtend, idempotency.OpComplete, idempotency.OpFail,
+	for _, op := range []storage.Operation{
+		storage.OpClaim, storage.OpExtend, storage.OpComplete, storage.OpFail,
 	} {
 		m.storeDuration.WithLabelValues(string(op))
 		m.storeErrors.WithLabelValues(string(op))
@@ -108,12 +109,12 @@ func (m *Metrics) handlerStuck(_ idempotency.Message, stuck bool) {
 	}
 }
 
-func (m *Metrics) claim(_ idempotency.Message, c idempotency.Claim) {
+func (m *Metrics) claim(_ idempotency.Message, c storage.Claim) {
 	m.claims.WithLabelValues(c.Outcome.String()).Inc()
-	if c.Outcome == idempotency.Duplicate {
+	if c.Outcome == storage.Duplicate {
 		layer := c.Layer
 		if layer == "" {
-			layer = idempotency.LayerStore
+			layer = storage.LayerStore
 		}
 		m.duplicates.WithLabelValues(string(layer)).Inc()
 	}
@@ -130,9 +131,9 @@ func (m *Metrics) run(_ idempotency.Message, r idempotency.Result, err error, el
 	}
 }
 
-func (m *Metrics) storeCall(op idempotency.Operation, elapsed time.Duration, err error) {
+func (m *Metrics) storeCall(op storage.Operation, elapsed time.Duration, err error) {
 	m.storeDuration.WithLabelValues(string(op)).Observe(elapsed.Seconds())
-	if !idempotency.Answered(err) {
+	if !storage.Answered(err) {
 		m.storeErrors.WithLabelValues(string(op)).Inc()
 	}
 }

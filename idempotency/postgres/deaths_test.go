@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
@@ -79,7 +80,7 @@ func TestWhatVanishedIsRunAlone(t *testing.T) {
 	}()
 	await.Until(t, "the claim to be given back", func() bool {
 		record, err := r.store.Inspect(t.Context(), message("a").Key)
-		return err == nil && record.State == idempotency.Retryable && record.Vanished == 1 && record.Attempts == 1
+		return err == nil && record.State == storage.Retryable && record.Vanished == 1 && record.Attempts == 1
 	})
 	close(end)
 	<-ended
@@ -122,7 +123,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	}
 	r.wantEffects(t, "a", 0)
 	record, err := r.store.Inspect(t.Context(), message("a").Key)
-	if err != nil || record.State != idempotency.Retryable || record.Vanished != 0 || record.Attempts != 1 {
+	if err != nil || record.State != storage.Retryable || record.Vanished != 0 || record.Attempts != 1 {
 		t.Errorf("%+v, %v", record, err)
 	}
 }
@@ -141,7 +142,7 @@ func TestHandlerTimeout(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 	record, err := r.store.Inspect(t.Context(), message("a").Key)
-	if err != nil || record.State != idempotency.Retryable || record.Excused != 0 || record.Attempts != 1 {
+	if err != nil || record.State != storage.Retryable || record.Excused != 0 || record.Attempts != 1 {
 		t.Errorf("%+v, %v", record, err)
 	}
 	r.wantEffects(t, "a", 0)

@@ -1,9 +1,9 @@
 // Package postgres keeps idempotency keys in PostgreSQL (14 or later), through
 // pgx.
 //
-// There are two ways to use it. Store is an idempotency.Store for a Processor,
+// There are two ways to use it. Store is an storage.Store for a Processor,
 // like those for Redis and DynamoDB. Transactional is one, too, and an
-// idempotency.Transactor beside: claim first, then the handler's writes, outgoing
+// storage.Transactor beside: claim first, then the handler's writes, outgoing
 // events of package outbox and the completion in one transaction. It is exactly
 // once in effect, for everything that is written through Tx, and the only store
 // that is. The business tables must therefore be in the same database as the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
@@ -69,7 +70,7 @@ func ExampleTransactional() {
 		return []byte("paid"), err
 	}
 	for range 3 {
-		m := idempotency.Message{Key: idempotency.Key{Scope: "orders", ID: "payment-7"}}
+		m := idempotency.Message{Key: storage.Key{Scope: "orders", ID: "payment-7"}}
 		result, err := runner.Run(ctx, m, markPaid)
 		fmt.Println(result.Disposition, string(result.Value), err)
 	}
@@ -109,7 +110,7 @@ func ExampleStore() {
 		fmt.Println(err)
 		return
 	}
-	m := idempotency.Message{Key: idempotency.Key{Scope: "mails", ID: "0190163d-8694-739b-aea5-966c26f8ad90"}}
+	m := idempotency.Message{Key: storage.Key{Scope: "mails", ID: "0190163d-8694-739b-aea5-966c26f8ad90"}}
 	for range 2 {
 		result, err := processor.Run(ctx, m, func(context.Context) ([]byte, error) { return []byte("sent"), nil })
 		fmt.Println(result.Disposition, string(result.Value), err)

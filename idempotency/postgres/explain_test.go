@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // An error of the server says what to do, and is no answer about the key.
@@ -41,7 +41,7 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 			}
 			s := newStore(t, pool, c.store)
 			_, err := s.Claim(limited(t), key("1"), request())
-			if err == nil || !strings.Contains(err.Error(), c.want) || idempotency.Answered(err) {
+			if err == nil || !strings.Contains(err.Error(), c.want) || storage.Answered(err) {
 				t.Errorf("claim: %v, want %q", err, c.want)
 			}
 		})
@@ -53,19 +53,19 @@ func TestEveryMethodExplains(t *testing.T) {
 	pool := database(t, postgres.Options{Table: "another"})
 	s := newStore(t, pool, postgres.Options{})
 	ctx, k := limited(t), key("1")
-	lease := idempotency.Lease{Key: k, Owner: "owner", Fence: 1}
+	lease := storage.Lease{Key: k, Owner: "owner", Fence: 1}
 	for method, call := range map[string]func() error{
 		"extend":   func() error { return s.Extend(ctx, lease, long) },
 		"complete": func() error { return s.Complete(ctx, lease, nil, retention) },
-		"fail":     func() error { return s.Fail(ctx, lease, idempotency.Failure{Retention: retention}) },
+		"fail":     func() error { return s.Fail(ctx, lease, storage.Failure{Retention: retention}) },
 		"inspect":  func() error { return second(s.Inspect(ctx, k)) },
 		"release":  func() error { return second(s.Release(ctx, k)) },
-		"purge":    func() error { return second(s.Purge(ctx, idempotency.Filter{Scope: k.Scope, ID: k.ID})) },
+		"purge":    func() error { return second(s.Purge(ctx, storage.Filter{Scope: k.Scope, ID: k.ID})) },
 		"purge of a scope": func() error {
-			return second(s.Purge(ctx, idempotency.Filter{Scope: k.Scope}))
+			return second(s.Purge(ctx, storage.Filter{Scope: k.Scope}))
 		},
 	} {
-		if err := call(); err == nil || !strings.Contains(err.Error(), "make the table by DDL") || errors.Is(err, idempotency.ErrLeaseLost) {
+		if err := call(); err == nil || !strings.Contains(err.Error(), "make the table by DDL") || errors.Is(err, storage.ErrLeaseLost) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func TestFailedAttempts(t *testing.T) {
@@ -22,7 +23,7 @@ func TestFailedAttempts(t *testing.T) {
 		MaxAttempts: 3, FirstRetry: time.Minute, LastRetry: time.Hour,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 			// Its key is not given up before this returns.
-			r.wantState(t, l.Message.Key.ID, idempotency.Processing, min(3+len(letters), 4))
+			r.wantState(t, l.Message.Key.ID, storage.Processing, min(3+len(letters), 4))
 			letters = append(letters, l)
 			if len(letters) <= 2 {
 				return errors.New("the dead-letter topic is down")
@@ -63,7 +64,7 @@ func TestFailedAttempts(t *testing.T) {
 	if result, _ = r.want(t, message("a"), never(t), idempotency.DeadLettered).parts(); !strings.Contains(result.Reason, broken.Error()) {
 		t.Errorf("given up before: %+v", result)
 	}
-	if record := r.wantState(t, "a", idempotency.Failed, 4); !strings.Contains(record.Reason, broken.Error()) {
+	if record := r.wantState(t, "a", storage.Failed, 4); !strings.Contains(record.Reason, broken.Error()) {
 		t.Errorf("reason %q", record.Reason)
 	}
 	if len(letters) != 3 || !errors.Is(letters[0].Reason, broken) || letters[0].Attempts != 3 || letters[1].Attempts != 3 ||
@@ -85,7 +86,7 @@ func TestTerminalError(t *testing.T) {
 	if result.Attempt != 1 || letters != 1 {
 		t.Errorf("%+v with %d dead letters", result, letters)
 	}
-	r.wantState(t, "a", idempotency.Failed, 1)
+	r.wantState(t, "a", storage.Failed, 1)
 }
 
 // A handler that gave its message up is not asked again, however often the dead
@@ -105,7 +106,7 @@ func TestVerdictStands(t *testing.T) {
 	}, idempotency.Retry).parts()
 	ctx := limited(t)
 	for !result.Done() && ctx.Err() == nil {
-		if result.Pending == nil || r.wantState(t, "a", idempotency.Retryable, 1).State == idempotency.Failed {
+		if result.Pending == nil || r.wantState(t, "a", storage.Retryable, 1).State == storage.Failed {
 			t.Fatalf("%+v", result)
 		}
 		pause(ctx, result.Wait)
@@ -121,8 +122,8 @@ func TestVerdictStands(t *testing.T) {
 // second attempt, nor somebody else's.
 func TestClaimInDoubt(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
-	owner := idempotency.NewOwner()
-	_, err := r.store.Claim(limited(t), key("a"), idempotency.ClaimRequest{Owner: owner, Lease: time.Hour, Retention: time.Hour})
+	owner := storage.NewOwner()
+	_, err := r.store.Claim(limited(t), key("a"), storage.ClaimRequest{Owner: owner, Lease: time.Hour, Retention: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,17 +184,17 @@ func TestRefusedMessages(t *testing.T) {
 
 			m.Fingerprint = idempotency.FingerprintBytes([]byte("another"))
 			result, err := r.want(t, m, never(t), c.want).parts()
-			if !result.Done() && (!errors.Is(err, idempotency.ErrMismatch) || result.Wait == 0) {
+			if !result.Done() && (!errors.Is(err, storage.ErrMismatch) || result.Wait == 0) {
 				t.Errorf("another payload: %+v, %v", result, err)
 			}
 			result, err = r.want(t, idempotency.Message{}, never(t), c.want).parts()
-			if !result.Done() && !errors.Is(err, idempotency.ErrBadKey) {
+			if !result.Done() && !errors.Is(err, storage.ErrBadKey) {
 				t.Errorf("no key: %+v, %v", result, err)
 			}
-			if !c.none && (len(letters) != 2 || letters[0].Message != m || !errors.Is(letters[0].Reason, idempotency.ErrMismatch)) {
+			if !c.none && (len(letters) != 2 || letters[0].Message != m || !errors.Is(letters[0].Reason, storage.ErrMismatch)) {
 				t.Errorf("dead letters: %+v", letters)
 			}
-			r.wantState(t, "a", idempotency.Completed, 1)
+			r.wantState(t, "a", storage.Completed, 1)
 		})
 	}
 }
@@ -223,7 +224,7 @@ func TestMistreatedTransaction(t *testing.T) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 			r.wantEffects(t, name, c.committed)
-			r.wantState(t, name, idempotency.Retryable, 1)
+			r.wantState(t, name, storage.Retryable, 1)
 		})
 	}
 }
@@ -242,7 +243,7 @@ func TestCommitRefused(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantEffects(t, "a", 0)
-	r.wantState(t, "a", idempotency.Retryable, 1)
+	r.wantState(t, "a", storage.Retryable, 1)
 }
 
 // A handler whose context ends is tried again at once, and excused.

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
@@ -111,21 +111,21 @@ func newStore(t testing.TB, db postgres.DB, o postgres.Options) *postgres.Store 
 	return s
 }
 
-func key(id string) idempotency.Key { return idempotency.Key{Scope: "test", ID: id} }
+func key(id string) storage.Key { return storage.Key{Scope: "test", ID: id} }
 
 // request is a claim that outlives the test.
-func request() idempotency.ClaimRequest {
-	return idempotency.ClaimRequest{Owner: idempotency.NewOwner(), Lease: long, Retention: retention}
+func request() storage.ClaimRequest {
+	return storage.ClaimRequest{Owner: storage.NewOwner(), Lease: long, Retention: retention}
 }
 
 // claim claims a key that is to be had.
-func claim(t testing.TB, s *postgres.Store, k idempotency.Key, r idempotency.ClaimRequest) idempotency.Claim {
+func claim(t testing.TB, s *postgres.Store, k storage.Key, r storage.ClaimRequest) storage.Claim {
 	t.Helper()
 	c, err := s.Claim(limited(t), k, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Outcome != idempotency.Claimed {
+	if c.Outcome != storage.Claimed {
 		t.Fatalf("claim of %s: %s, want claimed", k, c.Outcome)
 	}
 	return c

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func TestTableNames(t *testing.T) {
@@ -51,9 +51,9 @@ func FuzzSlot(f *testing.F) {
 		if k.Validate() != nil {
 			return
 		}
-		states := []idempotency.State{idempotency.Processing}
+		states := []storage.State{storage.Processing}
 		claim(t, s, k, request())
-		if n, err := s.Purge(limited(t), idempotency.Filter{Scope: k.Scope, ID: id, States: states}); n != 1 || err != nil {
+		if n, err := s.Purge(limited(t), storage.Filter{Scope: k.Scope, ID: id, States: states}); n != 1 || err != nil {
 			t.Errorf("purge %q: %d, %v", id, n, err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
@@ -50,7 +50,7 @@ type Options struct {
 	IdleTimeout time.Duration
 }
 
-// Store is an idempotency.Store and Operator on a table. Its methods block for
+// Store is an storage.Store and Operator on a table. Its methods block for
 // one round trip (two where somebody else was faster in between), retry by
 // themselves what PostgreSQL asks to be retried, and may be called concurrently
 // if those of the DB may.
@@ -64,8 +64,8 @@ type Store struct {
 }
 
 var (
-	_ idempotency.Store    = (*Store)(nil)
-	_ idempotency.Operator = (*Store)(nil)
+	_ storage.Store    = (*Store)(nil)
+	_ storage.Operator = (*Store)(nil)
 )
 
 // New returns a store on a table that DDL made. The DB stays the caller's.
@@ -104,15 +104,15 @@ func newStore(db DB, o Options) (*Store, error) {
 }
 
 // sql returns the statements for a key.
-func (s *Store) sql(key idempotency.Key) *statements {
+func (s *Store) sql(key storage.Key) *statements {
 	if !s.options.Partitioned {
 		return &s.texts[0]
 	}
 	return &s.texts[slotOf(key.ID)-otherSlot]
 }
 
-// Claim implements idempotency.Store.
-func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+// Claim implements storage.Store.
+func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	claim, _, err := s.claim(ctx, s.db, key, req, nil)
 	return claim, err
 }
@@ -125,12 +125,12 @@ type rowQuerier interface {
 // claim claims through db, in turn with others who claim the key; if lock is not
 // nil, only while nobody has that advisory lock. locked tells that somebody has,
 // so that the key was not claimed.
-func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, req idempotency.ClaimRequest, lock *int64) (_ idempotency.Claim, locked bool, err error) {
+func (s *Store) claim(ctx context.Context, db rowQuerier, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Claim{}, false, err
+		return storage.Claim{}, false, err
 	}
 	if err := req.Validate(); err != nil {
-		return idempotency.Claim{}, false, err
+		return storage.Claim{}, false, err
 	}
 	sql := s.sql(key).claim
 	args := []any{key.Scope, key.ID, string(req.Fingerprint), req.Owner, micros(req.Lease), micros(req.Retention)}
@@ -145,10 +145,10 @@ func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, r
 			Scan(&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait)
 	})
 	if err != nil {
-		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))
+		return storage.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))
 	}
 	if a.mismatch {
-		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, idempotency.ErrMismatch)
+		return storage.Claim{}, false, fmt.Errorf("claim %s: %w", key, storage.ErrMismatch)
 	}
 	return a.claim(key, req.Owner), a.state == "locked", nil
 }
@@ -166,21 +166,21 @@ type claimAnswer struct {
 	wait     int64 // µs; meaningless for states that do not wait
 }
 
-func (a claimAnswer) claim(key idempotency.Key, owner string) idempotency.Claim {
-	c := idempotency.Claim{Attempts: a.attempts, Reason: a.reason, Layer: idempotency.LayerStore}
+func (a claimAnswer) claim(key storage.Key, owner string) storage.Claim {
+	c := storage.Claim{Attempts: a.attempts, Reason: a.reason, Layer: storage.LayerStore}
 	switch a.state {
 	case "claimed":
-		c.Outcome = idempotency.Claimed
-		c.Lease = idempotency.Lease{Key: key, Owner: owner, Fence: a.fence}
+		c.Outcome = storage.Claimed
+		c.Lease = storage.Lease{Key: key, Owner: owner, Fence: a.fence}
 		c.Vanished, c.Excused = a.vanished, a.excused
 	case "completed":
-		c.Outcome, c.Result = idempotency.Duplicate, a.result
+		c.Outcome, c.Result = storage.Duplicate, a.result
 	case "processing":
-		c.Outcome, c.Wait = idempotency.InProgress, time.Duration(a.wait)*time.Microsecond
+		c.Outcome, c.Wait = storage.InProgress, time.Duration(a.wait)*time.Microsecond
 	case "retryable":
-		c.Outcome, c.Wait = idempotency.NotDue, time.Duration(a.wait)*time.Microsecond
+		c.Outcome, c.Wait = storage.NotDue, time.Duration(a.wait)*time.Microsecond
 	case "failed":
-		c.Outcome = idempotency.GivenUp
+		c.Outcome = storage.GivenUp
 	}
 	return c
 }

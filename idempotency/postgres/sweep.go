@@ -48,7 +48,7 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 	liveSQL = `SELECT count(*), count(*) FILTER (WHERE expires_at > clock_timestamp()) FROM {part}`
 )
 
-// Maintain implements idempotency.Maintainer: it sweeps each
+// Maintain implements storage.Maintainer: it sweeps each
 // Options.SweepEvery, the first time after a part of it that is drawn, so
 // that processes do not sweep all at once.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {

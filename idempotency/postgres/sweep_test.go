@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
@@ -248,13 +249,13 @@ func TestPurge(t *testing.T) {
 				jsonb_build_object('id', 'id-' || n`+map[bool]string{true: `, 'slot', -1`}[partitioned]+`)) AS k
 				FROM idempotency_keys, generate_series(1, $1) AS n) AS more`, keys)
 			claim(t, s, key("running"), request())
-			claim(t, s, idempotency.Key{Scope: "another", ID: "id"}, request())
+			claim(t, s, storage.Key{Scope: "another", ID: "id"}, request())
 
-			n, err := s.Purge(limited(t), idempotency.Filter{Scope: "test", UnchangedFor: time.Hour})
+			n, err := s.Purge(limited(t), storage.Filter{Scope: "test", UnchangedFor: time.Hour})
 			if n != 0 || err != nil {
 				t.Errorf("unchanged for an hour: purged %d, %v", n, err)
 			}
-			n, err = s.Purge(limited(t), idempotency.Filter{Scope: "test"})
+			n, err = s.Purge(limited(t), storage.Filter{Scope: "test"})
 			if n != keys+1 || err != nil {
 				t.Errorf("purged %d, %v; want %d", n, err, keys+1)
 			}

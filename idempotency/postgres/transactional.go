@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
@@ -28,7 +28,7 @@ type Transactional struct {
 	begin string // the SQL before the lock
 }
 
-var _ idempotency.Transactor = (*Transactional)(nil)
+var _ storage.Transactor = (*Transactional)(nil)
 
 // NewTransactional returns a store on a table that DDL made, in the database of
 // the business tables, or an error that names the option that cannot work. The
@@ -59,8 +59,8 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	return &Transactional{Store: store, pool: pool, begin: begin}, nil
 }
 
-// Reserve implements idempotency.Transactor. It waits for a connection.
-func (x *Transactional) Reserve(ctx context.Context) (idempotency.Work, error) {
+// Reserve implements storage.Transactor. It waits for a connection.
+func (x *Transactional) Reserve(ctx context.Context) (storage.Work, error) {
 	conn, err := x.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err

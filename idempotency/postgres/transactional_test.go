@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
@@ -99,7 +100,7 @@ func (r runner) wantEffects(t testing.TB, id string, want int) {
 }
 
 // wantState asserts where a key stands.
-func (r runner) wantState(t testing.TB, id string, state idempotency.State, attempts int) idempotency.Record {
+func (r runner) wantState(t testing.TB, id string, state storage.State, attempts int) storage.Record {
 	t.Helper()
 	record, err := r.store.Inspect(limited(t), key(id))
 	if err != nil || record.State != state || record.Attempts != attempts {
@@ -179,7 +180,7 @@ func TestRunOnce(t *testing.T) {
 				t.Errorf("second: %+v", result)
 			}
 			r.wantEffects(t, "a", 1)
-			r.wantState(t, "a", idempotency.Completed, 1)
+			r.wantState(t, "a", storage.Completed, 1)
 		})
 	}
 }
@@ -191,9 +192,9 @@ func TestHandlerContext(t *testing.T) {
 		t.Errorf("outside of a handler: %v; want %v", err, postgres.ErrNoTransaction)
 	}
 	r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
-		lease, ok := idempotency.LeaseFrom(ctx)
+		lease, ok := storage.LeaseFrom(ctx)
 		record, err := r.store.Inspect(ctx, key("a"))
-		if !ok || err != nil || !record.HeldBy(lease) || record.State != idempotency.Processing {
+		if !ok || err != nil || !record.HeldBy(lease) || record.State != storage.Processing {
 			t.Errorf("lease %+v of record %+v, %v", lease, record, err)
 		}
 		var idle, isolation string
@@ -246,7 +247,7 @@ func TestTwoAtOnce(t *testing.T) {
 	close(end)
 	running.Wait()
 	r.want(t, message("a"), never(t), idempotency.Skipped)
-	r.wantState(t, "a", idempotency.Completed, 1)
+	r.wantState(t, "a", storage.Completed, 1)
 	r.wantEffects(t, "a", 1)
 }
 
@@ -265,7 +266,7 @@ func TestReleasedMeanwhile(t *testing.T) {
 				}
 				return effect("a")(ctx)
 			}, idempotency.Lost).parts()
-			if !errors.Is(err, idempotency.ErrLeaseLost) || len(losses) != 1 {
+			if !errors.Is(err, storage.ErrLeaseLost) || len(losses) != 1 {
 				t.Errorf("%v with %d losses", err, len(losses))
 			}
 			r.wantEffects(t, "a", 0)
@@ -280,12 +281,12 @@ func TestObserver(t *testing.T) {
 	note := func(format string, a ...any) { seen = append(seen, fmt.Sprintf(format, a...)) }
 	r := newRunnerWith(t, postgres.Options{MaxResultBytes: 5}, idempotency.Options{
 		Observer: idempotency.Observer{
-			Claim: func(_ idempotency.Message, c idempotency.Claim) { note("%s", c.Outcome) },
+			Claim: func(_ idempotency.Message, c storage.Claim) { note("%s", c.Outcome) },
 			Run: func(_ idempotency.Message, r idempotency.Result, err error, _ time.Duration) {
 				note("%s %v", r.Disposition, err)
 			},
 			ResultDropped: func(_ idempotency.Message, size int) { note("dropped %d", size) },
-			StoreCall:     func(op idempotency.Operation, _ time.Duration, err error) { note("%s %v", op, err) },
+			StoreCall:     func(op storage.Operation, _ time.Duration, err error) { note("%s %v", op, err) },
 		},
 	})
 	r.want(t, message("a"), effect("a"), idempotency.Handled)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // The errors of a handler that mistreats its transaction.
@@ -20,7 +20,7 @@ var (
 	ErrTxControl = errors.New("the transaction is Transactional's: return nil to commit it, an error to roll it back, and use its Begin for a part of it")
 	// ErrTxEnded: a handler ended the transaction by SQL of its own. What it
 	// wrote may be committed although its key is not completed.
-	ErrTxEnded = fmt.Errorf("%w, by SQL", idempotency.ErrEscaped)
+	ErrTxEnded = fmt.Errorf("%w, by SQL", storage.ErrEscaped)
 	// ErrTxFailed: a handler returned nil although one of its statements had
 	// failed, after which PostgreSQL commits nothing. Nothing was committed.
 	ErrTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")

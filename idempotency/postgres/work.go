@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
@@ -30,35 +30,35 @@ const (
 type work struct {
 	*Transactional
 	conn  *pgxpool.Conn // nil once released
-	lease idempotency.Lease
+	lease storage.Lease
 	lock  int64
 	tx    *lentTx // nil before Begin
 }
 
-var _ idempotency.Work = (*work)(nil)
+var _ storage.Work = (*work)(nil)
 
-// Claim implements idempotency.Work. The attempt is counted in a transaction of
+// Claim implements storage.Work. The attempt is counted in a transaction of
 // its own, so that one that takes the process down counts too. After a claim
 // that was not answered, the next is made on another connection.
-func (w *work) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (claim idempotency.Claim, err error) {
+func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.conn == nil {
 		if w.conn, err = w.pool.Acquire(ctx); err != nil {
-			return idempotency.Claim{}, err
+			return storage.Claim{}, err
 		}
 	}
 	w.lock = lockHash(handlerLock, w.table, key)
 	claim, locked, err := w.claim(ctx, w.conn, key, req, &w.lock)
 	switch {
-	case !idempotency.Answered(err):
+	case !storage.Answered(err):
 		w.giveBack()
 	case locked:
-		claim = idempotency.Claim{Outcome: idempotency.InProgress, Wait: lockedWait, Layer: idempotency.LayerStore}
+		claim = storage.Claim{Outcome: storage.InProgress, Wait: lockedWait, Layer: storage.LayerStore}
 	}
 	w.lease = claim.Lease
 	return claim, err
 }
 
-// Begin implements idempotency.Work.
+// Begin implements storage.Work.
 func (w *work) Begin(ctx context.Context) (context.Context, error) {
 	inner, err := w.conn.BeginTx(ctx, pgx.TxOptions{
 		BeginQuery: fmt.Sprintf("%s; select pg_try_advisory_xact_lock(%d)", w.begin, w.lock),
@@ -70,7 +70,7 @@ func (w *work) Begin(ctx context.Context) (context.Context, error) {
 	return context.WithValue(ctx, txKey{}, pgx.Tx(w.tx)), nil
 }
 
-// Commit implements idempotency.Work.
+// Commit implements storage.Work.
 func (w *work) Commit(ctx context.Context, result []byte, retention time.Duration) error {
 	if err := w.tx.check(); err != nil {
 		return err
@@ -84,15 +84,15 @@ func (w *work) Commit(ctx context.Context, result []byte, retention time.Duratio
 		return explain(err)
 	}
 	if tag.RowsAffected() != 1 {
-		return idempotency.ErrLeaseLost
+		return storage.ErrLeaseLost
 	}
 	if err = w.tx.Tx.Commit(ctx); err != nil && !rolledBack(err) {
-		return fmt.Errorf("%w: %w", idempotency.ErrInDoubt, err)
+		return fmt.Errorf("%w: %w", storage.ErrInDoubt, err)
 	}
 	return err
 }
 
-// Release implements idempotency.Work. A connection that cannot roll back is
+// Release implements storage.Work. A connection that cannot roll back is
 // closed, to the same end.
 func (w *work) Release(ctx context.Context) {
 	if w.conn != nil && w.tx != nil {

@@ -9,8 +9,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
 
@@ -151,7 +151,7 @@ func TestEvictionsAreNoticed(t *testing.T) {
 	}()
 	deadline := time.After(patience)
 	for n := 0; ; n++ {
-		_, _ = s.Claim(ctx, idempotency.Key{Scope: "shipping", ID: strconv.Itoa(n)}, request()) // it may be too full
+		_, _ = s.Claim(ctx, storage.Key{Scope: "shipping", ID: strconv.Itoa(n)}, request()) // it may be too full
 		if n == 100 {
 			if err := client.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
 				t.Fatal(err)

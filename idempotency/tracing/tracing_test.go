@@ -18,6 +18,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/tracing"
 )
 
@@ -66,7 +67,7 @@ func returns(result idempotency.Result, err error) consumer.Process {
 
 func TestSpanIsLinkedToTheProducers(t *testing.T) {
 	span := attempt(t, tracing.Options{Group: "shipping"}, record(),
-		returns(idempotency.Result{Disposition: idempotency.Handled, Attempt: 2, Layer: idempotency.LayerStore}, nil))
+		returns(idempotency.Result{Disposition: idempotency.Handled, Attempt: 2, Layer: storage.LayerStore}, nil))
 	if span.Name() != "process orders" || span.SpanKind() != trace.SpanKindConsumer {
 		t.Errorf("the span is %q of kind %v", span.Name(), span.SpanKind())
 	}
@@ -148,7 +149,7 @@ func TestErrors(t *testing.T) {
 		"elsewhere":     {idempotency.Elsewhere, idempotency.ErrInProgress, codes.Unset, 0},
 		"skipped":       {idempotency.Skipped, nil, codes.Unset, 0},
 		"dead-lettered": {idempotency.DeadLettered, nil, codes.Error, 0},
-		"lost":          {idempotency.Lost, idempotency.ErrLeaseLost, codes.Error, 1},
+		"lost":          {idempotency.Lost, storage.ErrLeaseLost, codes.Error, 1},
 		"unavailable":   {idempotency.Unavailable, errDown, codes.Error, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,17 +19,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // Store is what an operator works on. Close it after use.
 type Store interface {
-	idempotency.Store
-	idempotency.Operator
+	storage.Store
+	storage.Operator
 	Close()
 }
 
@@ -58,8 +58,8 @@ func Open(ctx context.Context, from, name string) (Store, error) {
 
 // opened is a store with its client.
 type opened struct {
-	idempotency.Store
-	idempotency.Operator
+	storage.Store
+	storage.Operator
 	close func()
 }
 

@@ -1,8 +1,7 @@
-package idempotency
+package storage
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -158,21 +157,6 @@ type Claim struct {
 // Failures returns how many attempts before this one failed through a fault of
 // the message.
 func (c Claim) Failures() int { return c.Attempts - 1 - c.Vanished - c.Excused }
-
-// Exhausted returns an error that wraps ErrExhausted if the message has failed
-// or vanished as often as it may. It is for Runners. A bound that is not
-// positive is none, for vanished attempts also if there is none for failures.
-func (c Claim) Exhausted(maxAttempts, maxVanished int) error {
-	switch {
-	case maxAttempts <= 0:
-		return nil
-	case c.Failures() >= maxAttempts:
-		return fmt.Errorf("%w: %d attempts failed, the last one with: %q", ErrExhausted, c.Failures(), c.Reason)
-	case maxVanished > 0 && c.Vanished >= maxVanished:
-		return fmt.Errorf("%w: %d attempts vanished: their processes died, or were paused beyond the lease", ErrExhausted, c.Vanished)
-	}
-	return nil
-}
 
 // Layer names the part of a layered store that gave an answer.
 type Layer string
