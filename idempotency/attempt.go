@@ -58,7 +58,7 @@ func (a *attempt) run(handler Handler) (Result, error) {
 
 // hopeless says why the handler is not to be called any more, or nil.
 func (a *attempt) hopeless() error {
-	if a.pending.GivenUp() {
+	if a.pending.givenUp() {
 		return a.pending.Reason
 	}
 	return a.options.exhausted(a.claim)
@@ -71,12 +71,12 @@ func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 	switch {
 	case interrupted:
 		return a.interrupted(h, err)
-	case (IsTerminal(err) || errors.Is(err, storage.ErrEscaped)) && a.options.DeadLetter != nil:
+	case (isTerminal(err) || errors.Is(err, storage.ErrEscaped)) && a.options.DeadLetter != nil:
 		return a.giveUp(h, err)
-	case IsNotItsFault(err):
+	case isNotItsFault(err) || a.options.Shadow: // what fails in a trial is not held against the message
 		return a.excuse(h, err)
 	case a.options.MaxAttempts > 0 && a.claim.Failures()+1 >= a.options.MaxAttempts:
-		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", ErrExhausted, a.claim.Attempts, err))
+		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", storage.ErrExhausted, a.claim.Attempts, err))
 	default:
 		return a.retry(h, err)
 	}
@@ -86,13 +86,13 @@ func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
 	if a.options.HandlerTimeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, ErrHandlerTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, storage.ErrHandlerTimeout)
 		defer cancel()
 	}
 	stop := stuck.Watch(ctx, a.options.Margin, func(stuck bool) { a.options.Observer.handlerStuck(a.message, stuck) })
 	defer stop()
 	value, err := call(ctx, handler)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrHandlerTimeout) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, storage.ErrHandlerTimeout) {
 		err = fmt.Errorf("%w, %s: %w", cause, a.options.HandlerTimeout, err)
 	}
 	return value, err
@@ -112,7 +112,7 @@ func (a *attempt) standAside() (Result, error) {
 	a.release()
 	err := a.settleFailure(nil, storage.Failure{Unrun: true, Reason: a.claim.Reason, Retention: a.options.Retention})
 	if err != nil {
-		a.pending = a.pending.Claimed(a.message.Key, a.claim.Lease.Owner, err)
+		a.pending = a.pending.claimed(a.message.Key, a.claim.Lease.Owner, err)
 		return a.unsettled(err, nil, nil)
 	}
 	return a.result(Retry, 0), errAlone

@@ -33,11 +33,11 @@ func NotItsFault(err error) error {
 	return excusedError{err}
 }
 
-// IsNotItsFault tells whether the error was wrapped by NotItsFault, at any
+// isNotItsFault tells whether the error was wrapped by NotItsFault, at any
 // depth, and not by Terminal.
-func IsNotItsFault(err error) bool {
+func isNotItsFault(err error) bool {
 	var e excusedError
-	return errors.As(err, &e) && !IsTerminal(err)
+	return errors.As(err, &e) && !isTerminal(err)
 }
 
 type terminalError struct{ error }
@@ -54,8 +54,8 @@ func Terminal(err error) error {
 	return terminalError{err}
 }
 
-// IsTerminal tells whether the error was wrapped by Terminal, at any depth.
-func IsTerminal(err error) bool {
+// isTerminal tells whether the error was wrapped by Terminal, at any depth.
+func isTerminal(err error) bool {
 	var t terminalError
 	return errors.As(err, &t)
 }

@@ -64,7 +64,7 @@ type village struct {
 
 func newVillage(t *testing.T) *village {
 	return &village{
-		T: t, store: memory.NewStore(memory.StoreOptions{}), done: map[string]idempotency.Disposition{},
+		T: t, store: memory.New(memory.Options{}), done: map[string]idempotency.Disposition{},
 		runs: map[string]int{}, dead: map[string]idempotency.DeadLetter{},
 	}
 }
@@ -73,7 +73,7 @@ func newVillage(t *testing.T) *village {
 // are.
 func (v *village) live(ids []string, handle func(ctx context.Context, id string, die func())) {
 	store := &mortal{Store: v.store}
-	p, err := idempotency.NewProcessor(idempotency.Options{
+	p, err := idempotency.New(idempotency.Options{
 		Store: store,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			if store.dead.Load() {
@@ -182,8 +182,8 @@ func TestOnlyTheKillerIsBuried(t *testing.T) {
 				}
 				for _, id := range killers {
 					d := v.dead[id]
-					if v.done[id] != idempotency.DeadLettered || !errors.Is(d.Reason, idempotency.ErrExhausted) ||
-						v.runs[id] != idempotency.DefaultMaxVanished || d.Attempts != v.runs[id] {
+					if v.done[id] != idempotency.DeadLettered || !errors.Is(d.Reason, storage.ErrExhausted) ||
+						v.runs[id] != 10 || d.Attempts != v.runs[id] {
 						t.Errorf("%s: %s after %d runs, %+v", id, v.done[id], v.runs[id], d)
 					}
 				}
@@ -214,7 +214,7 @@ func (f *fixture) vanish(keys ...storage.Key) {
 func TestAloneIsNotForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.vanish(f.message.Key)
-		p, err := idempotency.NewProcessor(f.options)
+		p, err := idempotency.New(f.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestAloneIsNotForEver(t *testing.T) {
 		if r, err := p.Run(t.Context(), f.message, succeed); r.Disposition != idempotency.Handled || r.Attempt != 2 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if took := time.Since(begun); took != idempotency.DefaultLease {
+		if took := time.Since(begun); took != 30*time.Second {
 			t.Errorf("it waited for %s", took)
 		}
 		close(stuck)
@@ -242,7 +242,7 @@ func TestARunWithinARun(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		inner := storage.Key{Scope: "test", ID: "inner"}
 		f.vanish(f.message.Key, inner)
-		p, err := idempotency.NewProcessor(f.options)
+		p, err := idempotency.New(f.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func TestAClaimThatIsNotGivenBack(t *testing.T) {
 		f.store.fail(always(storage.OpFail), nil)
 		r := f.becomes(idempotency.Unavailable, unreachable(t))
 		f.store.fail(nil, nil)
-		r, err := f.runWith(idempotency.ContextWithPending(t.Context(), r.Pending), succeed)
+		r, err := f.runAfter(t.Context(), r.Pending, succeed)
 		if r.Disposition != idempotency.Handled || r.Attempt != 2 || f.record().Vanished != 1 {
 			t.Errorf("%+v, %v, %+v", r, err, f.record())
 		}
@@ -316,7 +316,7 @@ func TestPanicsOfHooks(t *testing.T) {
 	})
 	t.Run("unclaimed handler", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fixture) {
-			f.options.OnUnavailable = idempotency.FailOpen
+			f.options.FailOpen = true
 			f.store.fail(always(storage.OpClaim), nil)
 			if _, err := f.tries(idempotency.Retry, func(context.Context) ([]byte, error) { panic(errHandler) }); !errors.Is(err, errHandler) {
 				t.Error(err)

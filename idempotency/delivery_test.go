@@ -50,7 +50,7 @@ func flaky(s storage.Store, random *rand.Rand) storage.Store {
 }
 
 func (d *deliveries) processor(store storage.Store) *idempotency.Processor {
-	p, err := idempotency.NewProcessor(idempotency.Options{
+	p, err := idempotency.New(idempotency.Options{
 		Store: store, MaxAttempts: 3,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 			d.mu.Lock()
@@ -70,13 +70,12 @@ func (d *deliveries) processor(store storage.Store) *idempotency.Processor {
 func (d *deliveries) consume(p *idempotency.Processor, random *rand.Rand) {
 	for _, n := range random.Perm(d.messages) {
 		m := idempotency.Message{Key: storage.Key{Scope: "test", ID: strconv.Itoa(n)}}
-		ctx := d.Context()
 		for {
-			r, err := p.Run(ctx, m, d.handler(m.Key.ID, random))
+			r, err := p.Run(d.Context(), m, d.handler(m.Key.ID, random))
 			if r.Done() {
 				break
 			}
-			ctx = idempotency.ContextWithPending(d.Context(), r.Pending)
+			m.Pending = r.Pending
 			if err == nil || r.Disposition == idempotency.Lost {
 				d.Errorf("seed %d: %+v, %v", d.seed, r, err)
 				return
@@ -93,7 +92,7 @@ func (d *deliveries) consume(p *idempotency.Processor, random *rand.Rand) {
 func (d *deliveries) handler(id string, random *rand.Rand) idempotency.Handler {
 	return func(ctx context.Context) ([]byte, error) {
 		select {
-		case <-time.After(time.Duration(random.Int64N(int64(3 * idempotency.DefaultLease)))):
+		case <-time.After(time.Duration(random.Int64N(int64(3 * 30 * time.Second)))):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -116,7 +115,7 @@ func TestEveryMessageIsHandledOnceOrDeadLettered(t *testing.T) {
 				T: t, seed: rand.Uint64(), consumers: 4, messages: 30,
 				succeeded: map[string]int{}, dead: map[string]int{}, done: map[string]int{},
 			}
-			inner := memory.NewStore(memory.StoreOptions{})
+			inner := memory.New(memory.Options{})
 			var consumers sync.WaitGroup
 			for n := range d.consumers {
 				random := rand.New(rand.NewPCG(d.seed, uint64(n)))

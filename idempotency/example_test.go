@@ -14,8 +14,8 @@ import (
 // A message that is delivered twice is handled once; the duplicate gets the
 // first one's result.
 func ExampleProcessor() {
-	processor, err := idempotency.NewProcessor(idempotency.Options{
-		Store: memory.NewStore(memory.StoreOptions{}), // in earnest one that others share
+	processor, err := idempotency.New(idempotency.Options{
+		Store: memory.New(memory.Options{}), // in earnest one that others share
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("dead letter:", d.Message.Key, d.Reason)
 			return nil
@@ -51,8 +51,8 @@ func ExampleProcessor() {
 }
 
 func ExampleTerminal() {
-	processor, err := idempotency.NewProcessor(idempotency.Options{
-		Store: memory.NewStore(memory.StoreOptions{}),
+	processor, err := idempotency.New(idempotency.Options{
+		Store: memory.New(memory.Options{}),
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("dead letter after", d.Attempts, "attempt:", d.Reason)
 			return nil
@@ -74,7 +74,7 @@ func ExampleTerminal() {
 
 // The store can be used without a Processor.
 func ExampleStore() {
-	var store storage.Store = memory.NewStore(memory.StoreOptions{})
+	var store storage.Store = memory.New(memory.Options{})
 	ctx, key := context.Background(), storage.Key{Scope: "shipping", ID: "1"}
 
 	claim, err := store.Claim(ctx, key, storage.ClaimRequest{
@@ -95,7 +95,7 @@ func ExampleStore() {
 }
 
 func ExampleOperator() {
-	store := memory.NewStore(memory.StoreOptions{})
+	store := memory.New(memory.Options{})
 	var operator storage.Operator = store
 	ctx, key := context.Background(), storage.Key{Scope: "shipping", ID: "1"}
 	claim, err := store.Claim(ctx, key, storage.ClaimRequest{Owner: "crashed", Lease: time.Hour, Retention: time.Hour})

@@ -149,8 +149,8 @@ func (a *attempt) unsettledOpen(err, reason error, value []byte) (Result, error)
 		r.Reason = reason.Error()
 		return r, nil
 	}
-	if !a.pending.GivenUp() { // the claim may still be ours: the next Run asks for it
-		a.pending = a.pending.Claimed(a.message.Key, a.claim.Lease.Owner, err)
+	if !a.pending.givenUp() { // the claim may still be ours: the next Run asks for it
+		a.pending = a.pending.claimed(a.message.Key, a.claim.Lease.Owner, err)
 	}
 	return a.result(Retry, a.options.retryAfter(1)), errors.Join(err, reason)
 }
@@ -161,7 +161,7 @@ func (p *Processor) runUnclaimed(ctx context.Context, m Message, pending *Pendin
 	if pending == nil {
 		pending = &Pending{Key: m.Key}
 	}
-	if pending.GivenUp() {
+	if pending.givenUp() {
 		return p.giveUpUnclaimed(ctx, m, *pending)
 	}
 	value, err := call(ctx, handler)
@@ -170,7 +170,7 @@ func (p *Processor) runUnclaimed(ctx context.Context, m Message, pending *Pendin
 		return Result{Disposition: Handled, Value: value}, nil
 	case ctx.Err() != nil:
 		return Result{Disposition: Retry, Pending: pending}, err
-	case IsTerminal(err) && p.options.DeadLetter != nil:
+	case isTerminal(err) && p.options.DeadLetter != nil:
 		givenUp := *pending
 		givenUp.Attempt, givenUp.Reason = 1, err
 		return p.giveUpUnclaimed(ctx, m, givenUp)

@@ -24,15 +24,15 @@ func inOpenBubble(t *testing.T, f func(o *open)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, fixture *fixture) {
 		o := &open{fixture: fixture}
-		o.options.OnUnavailable = idempotency.FailOpen
+		o.options.FailOpen = true
 		o.options.Observer.FailOpen = func(idempotency.Message, error) { o.opened++ }
-		p, err := idempotency.NewProcessor(o.options)
+		p, err := idempotency.New(o.options)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.processor = p
 		f(o)
-		wait(idempotency.DefaultLease) // for what goes on in the background
+		wait(30 * time.Second) // for what goes on in the background
 	})
 }
 
@@ -122,7 +122,7 @@ func TestFailOpenEndsWhatItClaimed(t *testing.T) {
 				o.next(succeed) // looks for the store
 				synctest.Wait()
 				o.message.Key.ID = "message 1"
-				r, err := o.processor.Run(idempotency.ContextWithPending(o.Context(), r.Pending), o.message, succeed)
+				r, err := o.processor.Run(o.Context(), after(o.message, r.Pending), succeed)
 				if r.Disposition != idempotency.Handled || o.record().State != storage.Completed {
 					t.Errorf("%+v, %v, %+v", r, err, o.record())
 				}
@@ -173,7 +173,7 @@ func TestFailOpenWithoutDeadLetters(t *testing.T) {
 		}
 		keep := o.options.DeadLetter
 		o.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
-		p, err := idempotency.NewProcessor(o.options)
+		p, err := idempotency.New(o.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,10 +182,10 @@ func TestFailOpenWithoutDeadLetters(t *testing.T) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		o.options.DeadLetter = keep
-		if p, err = idempotency.NewProcessor(o.options); err != nil {
+		if p, err = idempotency.New(o.options); err != nil {
 			t.Fatal(err)
 		}
-		r, err = p.Run(idempotency.ContextWithPending(o.Context(), r.Pending), o.message, unreachable(t))
+		r, err = p.Run(o.Context(), after(o.message, r.Pending), unreachable(t))
 		if r.Disposition != idempotency.DeadLettered || len(o.dead) != 1 || o.dead[0].Attempts != 1 {
 			t.Errorf("%+v, %v, %+v", r, err, o.dead)
 		}

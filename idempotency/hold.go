@@ -48,7 +48,7 @@ func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked ti
 	h.ctx, h.cancel = context.WithCancelCause(storage.ContextWithLease(ctx, lease))
 	h.held, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	h.expiry = time.AfterFunc(time.Until(asked.Add(o.Lease-o.Margin)), func() {
-		if o.OnUnavailable != FailOpen {
+		if !o.FailOpen {
 			h.cancel(errLeaseEnds)
 		}
 	})

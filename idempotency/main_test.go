@@ -129,7 +129,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
-	m := memory.NewStore(memory.StoreOptions{})
+	m := memory.New(memory.Options{})
 	f := &fixture{T: t, memory: m, store: &faulty{Store: m}}
 	f.message = idempotency.Message{
 		Key: storage.Key{Scope: "test", ID: "message"}, Fingerprint: idempotency.FingerprintBytes([]byte("payload")),
@@ -153,7 +153,7 @@ func (f *fixture) run(h idempotency.Handler) (idempotency.Result, error) {
 
 func (f *fixture) runWith(ctx context.Context, h idempotency.Handler) (idempotency.Result, error) {
 	f.Helper()
-	p, err := idempotency.NewProcessor(f.options)
+	p, err := idempotency.New(f.options)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -162,6 +162,21 @@ func (f *fixture) runWith(ctx context.Context, h idempotency.Handler) (idempoten
 		f.Fatalf("%s and error %v", r.Disposition, err)
 	}
 	return r, err
+}
+
+// runAfter handles the message once, with what an earlier Run left.
+func (f *fixture) runAfter(ctx context.Context, p *idempotency.Pending, h idempotency.Handler) (idempotency.Result, error) {
+	f.Helper()
+	m := f.message
+	defer func() { f.message = m }()
+	f.message.Pending = p
+	return f.runWith(ctx, h)
+}
+
+// after returns the message as it is run again.
+func after(m idempotency.Message, p *idempotency.Pending) idempotency.Message {
+	m.Pending = p
+	return m
 }
 
 // tries handles the message once and checks what becomes of it.

@@ -1,8 +1,6 @@
 package idempotency_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -32,43 +30,20 @@ func TestNothingIsMadeOfNil(t *testing.T) {
 		"transactional": func() (any, error) {
 			return postgres.NewTransactional(noPool, postgres.Options{})
 		},
-		"dynamodb":           func() (any, error) { return dynamostore.New(noDynamo, "keys", dynamostore.Options{}) },
-		"dynamodb, no table": func() (any, error) { return dynamostore.New(&dynamodb.Client{}, "", dynamostore.Options{}) },
+		"dynamodb":           func() (any, error) { return dynamostore.New(noDynamo, dynamostore.Options{Table: "keys"}) },
+		"dynamodb, no table": func() (any, error) { return dynamostore.New(&dynamodb.Client{}, dynamostore.Options{Table: ""}) },
 		"window's store": func() (any, error) {
 			return memory.Layer(noStore, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{})
 		},
 		"window": func() (any, error) {
-			return memory.Layer(memory.NewStore(memory.StoreOptions{}), nil, memory.LayerOptions{})
+			return memory.Layer(memory.New(memory.Options{}), nil, memory.LayerOptions{})
 		},
 		"processor": func() (any, error) {
-			return idempotency.NewProcessor(idempotency.Options{Store: noStore, MaxAttempts: -1})
+			return idempotency.New(idempotency.Options{Store: noStore, MaxAttempts: -1})
 		},
 	} {
 		if _, err := open(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-	}
-}
-
-// A handler that was given to another Runner says what is wrong, instead of
-// panicking.
-func TestThereIsNoTransactionWithoutTransactional(t *testing.T) {
-	ctx := context.Background()
-	tx := postgres.Tx(ctx)
-	_, execErr := tx.Exec(ctx, "SELECT 1")
-	_, queryErr := tx.Query(ctx, "SELECT 1")
-	_, beginErr := tx.Begin(ctx)
-	var n int
-	for name, err := range map[string]error{
-		"exec": execErr, "query": queryErr, "begin": beginErr,
-		"row":   tx.QueryRow(ctx, "SELECT 1").Scan(&n),
-		"batch": tx.SendBatch(ctx, nil).Close(), "commit": tx.Commit(ctx), "rollback": tx.Rollback(ctx),
-	} {
-		if !errors.Is(err, postgres.ErrNoTransaction) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if tx.Conn() != nil {
-		t.Error("it has a connection")
 	}
 }

@@ -27,6 +27,9 @@ type Observer struct {
 	HandlerStuck func(m Message, stuck bool)
 	// FailOpen: the handler is about to run unclaimed, because of err.
 	FailOpen func(m Message, err error)
+	// Shadow: the message would have had this result and error, had
+	// Options.Shadow not been set.
+	Shadow func(m Message, would Result, err error)
 	// StoreCall: a call of the store took so long, with this error. Tell answers
 	// from failures by Answered.
 	StoreCall func(op storage.Operation, elapsed time.Duration, err error)

@@ -46,13 +46,13 @@ func TestTheObserverIsTold(t *testing.T) {
 		f.becomes(idempotency.Skipped, unreachable(t))
 		f.message.Key.ID = "another"
 		f.becomes(idempotency.Retry, failing)
-		f.becomes(idempotency.Retry, failing)
+		f.becomes(idempotency.NotDue, failing)
 		f.store.fail(always(storage.OpClaim), nil)
 		f.becomes(idempotency.Unavailable, unreachable(t))
 
 		wantOutcomes := []storage.Outcome{storage.Claimed, storage.Duplicate, storage.Claimed, storage.NotDue}
 		wantEnds := []idempotency.Disposition{
-			idempotency.Handled, idempotency.Skipped, idempotency.Retry, idempotency.Retry, idempotency.Unavailable,
+			idempotency.Handled, idempotency.Skipped, idempotency.Retry, idempotency.NotDue, idempotency.Unavailable,
 		}
 		wantCalls := []storage.Operation{
 			storage.OpClaim, storage.OpExtend, storage.OpComplete, storage.OpClaim, storage.OpClaim,

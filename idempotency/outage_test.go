@@ -46,7 +46,7 @@ func TestTheHandlerIsToldBeforeTheLeaseCanBeLost(t *testing.T) {
 				begun := time.Now()
 				r := f.becomes(idempotency.Retry, func(ctx context.Context) ([]byte, error) {
 					v, err := until(&cause)(ctx)
-					if took := time.Since(begun); took != idempotency.DefaultLease*9/10 {
+					if took := time.Since(begun); took != 30*time.Second*9/10 {
 						t.Errorf("told after %s", took)
 					}
 					return v, err
@@ -66,7 +66,7 @@ func TestOneLostExtensionDoesNoHarm(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store.fail(once(storage.OpExtend), nil)
 		f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
-			wait(2 * idempotency.DefaultLease)
+			wait(2 * 30 * time.Second)
 			return nil, ctx.Err()
 		})
 	})
@@ -125,7 +125,7 @@ func TestALateHandlerMayStillComplete(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store.fail(always(storage.OpExtend), nil)
 		f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) {
-			wait(2 * idempotency.DefaultLease) // its context has ended, but nobody else came
+			wait(2 * 30 * time.Second) // its context has ended, but nobody else came
 			return nil, nil
 		})
 		if len(f.losses) != 0 {
@@ -156,7 +156,7 @@ func TestACallWhoseAnswerIsLostIsRepeated(t *testing.T) {
 
 func TestAClaimThatCannotBeAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.options.OnUnavailable = idempotency.FailClosed
+		f.options.FailOpen = false
 		f.store.fail(always(storage.OpClaim), nil)
 		r, err := f.tries(idempotency.Unavailable, unreachable(t))
 		if !errors.Is(err, errDown) || r.Wait <= 0 || f.store.count(storage.OpClaim) != 2 {
@@ -168,7 +168,7 @@ func TestAClaimThatCannotBeAsked(t *testing.T) {
 func TestFailOpenRunsUnclaimed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		opened := 0
-		f.options.OnUnavailable = idempotency.FailOpen
+		f.options.FailOpen = true
 		f.options.Observer.FailOpen = func(_ idempotency.Message, err error) {
 			if errors.Is(err, errDown) {
 				opened++
@@ -211,11 +211,11 @@ func TestAnUnknownCompletionIsFoundOutLater(t *testing.T) {
 				if !errors.Is(err, errDown) || r.Value != nil || len(f.losses) != 0 {
 					t.Errorf("%+v, %v, %d losses", r, err, len(f.losses))
 				}
-				if took := time.Since(begun); took > idempotency.DefaultLease/3 || f.store.count(storage.OpComplete) < 3 {
+				if took := time.Since(begun); took > 30*time.Second/3 || f.store.count(storage.OpComplete) < 3 {
 					t.Errorf("%d calls in %s", f.store.count(storage.OpComplete), took)
 				}
 				f.store.fail(nil, nil)
-				wait(idempotency.DefaultLease)
+				wait(30 * time.Second)
 				f.becomes(faults.want, succeed)
 			})
 		})
@@ -269,7 +269,7 @@ func TestShutdown(t *testing.T) {
 	})
 	t.Run("many times over, nothing is given up", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fixture) {
-			for range 3 * idempotency.DefaultMaxAttempts {
+			for range 3 * 12 {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				var cause error
 				time.AfterFunc(time.Second, func() { cancel(stopped) })
@@ -288,7 +288,7 @@ func TestShutdown(t *testing.T) {
 			time.AfterFunc(time.Second, func() { cancel(stopped) })
 			begun := time.Now()
 			r, _ := f.runWith(ctx, until(&cause))
-			if took := time.Since(begun); r.Disposition != idempotency.Unavailable || took > time.Second+idempotency.DefaultLease/3 {
+			if took := time.Since(begun); r.Disposition != idempotency.Unavailable || took > time.Second+30*time.Second/3 {
 				t.Errorf("%+v after %s", r, took)
 			}
 		})

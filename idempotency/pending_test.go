@@ -18,7 +18,7 @@ func terminal(context.Context) ([]byte, error) { return nil, idempotency.Termina
 // recalls handles the message once more, with what the last Run left.
 func (f *fixture) recalls(want idempotency.Disposition, p *idempotency.Pending) (idempotency.Result, error) {
 	f.Helper()
-	r, err := f.runWith(idempotency.ContextWithPending(f.Context(), p), unreachable(f.T))
+	r, err := f.runAfter(f.Context(), p, unreachable(f.T))
 	if r.Disposition != want {
 		f.Fatalf("%s (%v), want %s", r.Disposition, err, want)
 	}
@@ -32,7 +32,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 		handler  idempotency.Handler
 		attempts int
 	}{
-		"a terminal error": {terminal, idempotency.DefaultMaxAttempts},
+		"a terminal error": {terminal, 12},
 		"the last attempt": {failing, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 					if s := f.record().State; s != storage.Processing || d.Attempts != 1 || !errors.Is(d.Reason, errHandler) {
 						t.Errorf("the key is %s when %+v is kept", s, d)
 					}
-					wait(2 * idempotency.DefaultLease) // which is extended
+					wait(2 * 30 * time.Second) // which is extended
 					if ctx.Err() != nil {
 						t.Error(context.Cause(ctx))
 					}
@@ -56,7 +56,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 						t.Fatalf("%+v, %v, %+v", r, err, f.record())
 					}
 					waits = append(waits, r.Wait)
-					if early, err := f.recalls(idempotency.Retry, r.Pending); !errors.Is(err, idempotency.ErrNotDue) || early.Pending != r.Pending {
+					if early, err := f.recalls(idempotency.NotDue, r.Pending); err == nil || early.Pending != r.Pending {
 						t.Fatalf("%+v, %v", early, err)
 					}
 					wait(r.Wait)
@@ -98,7 +98,7 @@ func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 					}
 					r := f.becomes(idempotency.Unavailable, test.handler)
 					for range 3 {
-						wait(idempotency.DefaultLease)
+						wait(30 * time.Second)
 						r, _ = f.recalls(idempotency.Unavailable, r.Pending)
 					}
 					f.store.fail(nil, nil)
@@ -138,7 +138,7 @@ func TestAVerdictThatComesTooLateIsCompensated(t *testing.T) {
 func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		opened := 0
-		f.options.OnUnavailable = idempotency.FailOpen
+		f.options.FailOpen = true
 		f.options.Observer.FailOpen = func(idempotency.Message, error) { opened++ }
 		f.store.fail(always(storage.OpComplete, storage.OpClaim), nil)
 		handled := &idempotency.Pending{
@@ -165,12 +165,12 @@ func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store.fail(nil, always(storage.OpClaim))
 		r := f.becomes(idempotency.Unavailable, unreachable(t))
-		for range 2 * idempotency.DefaultMaxAttempts {
-			wait(2 * idempotency.DefaultLease)
+		for range 2 * 12 {
+			wait(2 * 30 * time.Second)
 			r, _ = f.recalls(idempotency.Unavailable, r.Pending)
 		}
 		f.store.fail(nil, nil)
-		r, err := f.runWith(idempotency.ContextWithPending(t.Context(), r.Pending), failing)
+		r, err := f.runAfter(t.Context(), r.Pending, failing)
 		if r.Disposition != idempotency.Retry || r.Attempt != 1 || r.Pending != nil {
 			t.Fatalf("%+v, %v, %d dead letters", r, err, len(f.dead))
 		}
@@ -199,26 +199,22 @@ func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 	})
 }
 
-// The contexts of hooks and handlers pass it on.
+// What was pending on another message is not taken for this one's.
 func TestWhatIsPendingIsOfOneMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		other := &idempotency.Pending{Key: storage.Key{Scope: "test", ID: "other"}, Attempt: 1, Reason: errHandler}
-		ctx := idempotency.ContextWithPending(t.Context(), other)
 		ran := false
-		r, _ := f.runWith(ctx, func(context.Context) ([]byte, error) { ran = true; return nil, errHandler })
+		r, _ := f.runAfter(t.Context(), other, func(context.Context) ([]byte, error) { ran = true; return nil, errHandler })
 		if !ran || r.Pending != nil {
 			t.Errorf("ran %t, %+v", ran, r)
-		}
-		if idempotency.ContextWithPending(ctx, nil) != ctx || idempotency.PendingOn(ctx, other.Key) != other {
-			t.Error("what is pending is not in the context")
 		}
 	})
 }
 
-func ExampleContextWithPending() {
+func ExamplePending() {
 	topicIsThere := false
-	processor, err := idempotency.NewProcessor(idempotency.Options{
-		Store: memory.NewStore(memory.StoreOptions{}), FirstRetry: time.Millisecond,
+	processor, err := idempotency.New(idempotency.Options{
+		Store: memory.New(memory.Options{}), FirstRetry: time.Millisecond,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			if !topicIsThere {
 				return errors.New("there is no topic for dead letters")
@@ -239,8 +235,8 @@ func ExampleContextWithPending() {
 	r, _ := processor.Run(context.Background(), m, handler)
 	for !r.Done() {
 		<-time.After(r.Wait)
-		topicIsThere = true
-		r, _ = processor.Run(idempotency.ContextWithPending(context.Background(), r.Pending), m, handler)
+		topicIsThere, m.Pending = true, r.Pending
+		r, _ = processor.Run(context.Background(), m, handler)
 	}
 	fmt.Println(r.Disposition)
 	// Output:

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/solo"
 )
 
-// Processor is the Runner around a Store. Make one with NewProcessor. It is safe
+// Processor is the Runner around a Store. Make one with New. It is safe
 // for concurrent use.
 //
 // Around a Transactor, what the handler writes in its transaction is committed
@@ -40,16 +40,16 @@ type Processor struct {
 
 var _ Runner = (*Processor)(nil)
 
-// NewProcessor returns a Processor, or an error that names the option that
+// New returns a Processor, or an error that names the option that
 // cannot work.
-func NewProcessor(o Options) (*Processor, error) {
+func New(o Options) (*Processor, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("configure processor: %w", err)
 	}
 	p := &Processor{options: o, store: observe(o.Store, o.Observer)}
 	p.transactor, _ = o.Store.(storage.Transactor)
-	if o.OnUnavailable == FailOpen {
+	if o.FailOpen {
 		p.outage = newOutage()
 	}
 	return p, nil
@@ -69,7 +69,7 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 //
 //	claimed before and completed          → Skipped
 //	claimed before and given up           → DeadLettered
-//	somebody else's, or not due           → Elsewhere, Retry
+//	somebody else's, or not due           → Elsewhere, NotDue
 //	failed MaxAttempts times, or vanished
 //	MaxVanished times                     → DeadLettered, without a run
 //	another payload, bad key              → DeadLettered, the key is left alone
@@ -89,15 +89,24 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 // When ctx ends, the handler's context does, and Run returns after the handler
 // did and Timeout at most.
 func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result, error) {
-	begun := time.Now()
-	r, err := p.together(ctx, m, PendingOn(ctx, m.Key), handler)
-	if errors.Is(err, errAlone) {
-		r, err = p.alone(ctx, m, r.Pending, handler)
-	}
+	begun, pending := time.Now(), m.Pending.of(m.Key)
+	m.Pending = nil
+	r, err := p.decide(ctx, m, pending, handler)
 	if err != nil {
 		err = fmt.Errorf("message %q: %w", m.Key, err)
 	}
 	p.options.Observer.run(m, r, err, time.Since(begun))
+	return r, err
+}
+
+func (p *Processor) decide(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+	if p.options.Shadow {
+		return p.shadow(ctx, m, handler)
+	}
+	r, err := p.together(ctx, m, pending, handler)
+	if errors.Is(err, errAlone) {
+		r, err = p.alone(ctx, m, r.Pending, handler)
+	}
 	return r, err
 }
 
@@ -134,15 +143,15 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	if pending.toSettle() {
 		return p.settlePending(ctx, m, pending)
 	}
-	asked, owner := time.Now(), pending.Claiming()
+	asked, owner := time.Now(), pending.claiming()
 	claim, work, err := p.claim(ctx, m, owner)
-	pending = pending.Claimed(m.Key, owner, err)
+	pending = pending.claimed(m.Key, owner, err)
 	switch {
 	case errors.Is(err, storage.ErrMismatch), errors.Is(err, storage.ErrBadKey):
 		return p.refuse(ctx, DeadLetter{Message: m, Reason: err})
 	case err != nil && ctx.Err() != nil:
 		return Result{Disposition: Unavailable, Pending: pending}, err
-	case !storage.Answered(err) && p.options.OnUnavailable == FailOpen:
+	case !storage.Answered(err) && p.options.FailOpen:
 		return p.runUnclaimed(ctx, m, pending, handler, err)
 	case !storage.Answered(err):
 		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending}, err
@@ -155,7 +164,7 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	case storage.Claimed:
 		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, work: work, asked: asked, pending: pending}
 		defer a.release()
-		if claim.Vanished > 0 && !alone && !pending.GivenUp() && p.options.exhausted(claim) == nil {
+		if claim.Vanished > 0 && !alone && !pending.givenUp() && p.options.exhausted(claim) == nil {
 			return a.standAside()
 		}
 		return a.run(handler)
@@ -167,17 +176,19 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 		return r, nil
 	case storage.InProgress:
 		r.Disposition, r.Pending = Elsewhere, pending
-		return r, ErrInProgress
+		return r, errInProgress
 	case storage.NotDue:
-		r.Disposition, r.Pending = Retry, pending
-		return r, ErrNotDue
+		r.Disposition, r.Pending = NotDue, pending
+		return r, errNotDue
 	default:
 		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending},
 			fmt.Errorf("store answered a claim with the outcome %d", claim.Outcome)
 	}
 }
 
-// Refuse implements Refuser, by Options.DeadLetter.
+// Refuse gives up a message that cannot be run, such as one without an id, by
+// Options.DeadLetter, and leaves its key alone. The Result is Done once the
+// message is durable.
 func (p *Processor) Refuse(ctx context.Context, m Message, reason error) (Result, error) {
 	return p.refuse(ctx, DeadLetter{Message: m, Reason: reason})
 }

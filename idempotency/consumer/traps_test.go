@@ -27,16 +27,16 @@ import (
 func TestAGuardRefusesAPointerThatIsNone(t *testing.T) {
 	t.Parallel()
 	for pointer, fine := range map[string]bool{"/id": true, "": true, "/a~1b/~0": true, "id": false, "/a~2": false, "/a~": false} {
-		_, err := consumer.Guard{Scope: "s", Runner: newLedger(), Key: consumer.JSONPointer(pointer)}.
-			Protect(func(context.Context, *kgo.Record) error { return nil })
+		_, err := consumer.Once{Scope: "s", Runner: newLedger(), ID: consumer.JSONPointer(pointer)}.
+			Wrap(func(context.Context, *kgo.Record) error { return nil })
 		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), pointer) {
 			t.Errorf("%q: %v", pointer, err)
 		}
 	}
 	// Somebody else's function may not like an empty record.
 	greedy := func(r *kgo.Record) (string, error) { return string(r.Headers[0].Value), nil }
-	if _, err := (consumer.Guard{Scope: "s", Runner: newLedger(), Key: greedy}).
-		Protect(func(context.Context, *kgo.Record) error { return nil }); err != nil {
+	if _, err := (consumer.Once{Scope: "s", Runner: newLedger(), ID: greedy}).
+		Wrap(func(context.Context, *kgo.Record) error { return nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -53,26 +53,12 @@ func TestTheScopeIsTheGroupUnlessItIsGiven(t *testing.T) {
 			}
 			return idempotency.Result{Disposition: idempotency.Handled}, nil
 		}), func(context.Context, *kgo.Record) error { return nil })
-		cfg.Guard.Scope = given
+		cfg.Once.Scope = given
 		start(t, cfg)
 		produce(t, b, record(0, "k", "1"))
 		if got := receive(t, "a record", scopes); got != want {
 			t.Errorf("scope %q, want %q", got, want)
 		}
-	}
-}
-
-func TestRetentionsThatContradict(t *testing.T) {
-	t.Parallel()
-	cfg := consumer.Config{Brokers: []string{"localhost:1"}, Group: "g", Topics: []string{"t"},
-		Guard:   consumer.Guard{Runner: processor(t, func(o *idempotency.Options) { o.Retention = time.Hour })},
-		Handler: func(context.Context, *kgo.Record) error { return nil }, Retention: 2 * time.Hour}
-	if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), "contradicts") {
-		t.Error(err)
-	}
-	cfg.Retention = time.Hour
-	if _, err := consumer.New(cfg); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -91,24 +77,23 @@ func (s *outage) Complete(ctx context.Context, l storage.Lease, result []byte, r
 
 // A handler of one's own poll loop is not called again for a record whose
 // completion could not be recorded.
-func TestIdempotentKeepsWhatIsPending(t *testing.T) {
+func TestWrapKeepsWhatIsPending(t *testing.T) {
 	t.Parallel()
-	store := &outage{Store: memory.NewStore(memory.StoreOptions{}), down: true}
+	store := &outage{Store: memory.New(memory.Options{}), down: true}
 	p := processor(t, func(o *idempotency.Options) { o.Store, o.Lease, o.Timeout = store, time.Second, 10*time.Millisecond })
 	calls := 0
-	handle, err := consumer.Guard{Scope: "s", Runner: p}.Idempotent(func(context.Context, *kgo.Record) error { calls++; return nil })
+	process, err := consumer.Once{Scope: "s", Runner: p}.Wrap(func(context.Context, *kgo.Record) error { calls++; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := record(0, "k", "1")
 	for range 3 {
-		var notDone *consumer.NotDone
-		if err := handle(t.Context(), r); !errors.As(err, &notDone) || notDone.Result.Disposition != idempotency.Unavailable {
-			t.Fatal(err)
+		if result, err := process(t.Context(), r); result.Disposition != idempotency.Unavailable || err == nil {
+			t.Fatal(result, err)
 		}
 	}
 	store.down = false
-	if err := handle(t.Context(), r); err != nil || calls != 1 {
+	if _, err := process(t.Context(), r); err != nil || calls != 1 {
 		t.Errorf("%v, %d calls", err, calls)
 	}
 }
@@ -144,7 +129,7 @@ func TestPausedPartitionsAddUp(t *testing.T) {
 		p := processor(t, func(o *idempotency.Options) { o.MaxAttempts, o.FirstRetry, o.LastRetry = -1, time.Hour, time.Hour })
 		cfg := config(b, p, failing)
 		cfg.Topics, cfg.Group, cfg.Observer = []string{topic}, topic, m.ConsumerObserver()
-		cfg.Guard.Scope = topic
+		cfg.Once.Scope = topic
 		members = append(members, start(t, cfg))
 	}
 	for want := 2.0; want >= 0; want-- {
@@ -197,7 +182,7 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
 	b.CreateTopic(t, "orders", 1, nil)
-	store := memory.NewStore(memory.StoreOptions{})
+	store := memory.New(memory.Options{})
 	p := processor(t, func(o *idempotency.Options) { o.Store = store })
 	logged := make(chan string, 100)
 	cfg := config(b, p, func(context.Context, *kgo.Record) error { return nil })
@@ -250,7 +235,7 @@ func TestTheRunnersDeadLettersTakeWhatCannotRun(t *testing.T) {
 			return nil
 		}
 	})
-	process, err := consumer.Guard{Scope: "s", Runner: p}.Protect(func(context.Context, *kgo.Record) error { t.Error("the handler ran"); return nil })
+	process, err := consumer.Once{Scope: "s", Runner: p}.Wrap(func(context.Context, *kgo.Record) error { t.Error("the handler ran"); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,8 +78,8 @@ func TestE2EHistoriesInRealTime(t *testing.T) {
 	server := dynamotest.Shared(t)
 	client, table := server.Client(t, preciseDate()), server.Table(t)
 	skewed := func(offset time.Duration) *dynamodb.Store {
-		s := must.Get(dynamodb.New(client, table, dynamodb.Options{
-			Margin: -1, Now: func() time.Time { return time.Now().Add(offset) },
+		s := must.Get(dynamodb.New(client, dynamodb.Options{
+			Table: table, Margin: -1, Now: func() time.Time { return time.Now().Add(offset) },
 		}))(t).Exactly() // the Date is the local clock's
 		learnTime(t, s)
 		return s

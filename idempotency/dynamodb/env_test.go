@@ -75,9 +75,9 @@ func newFixture(t testing.TB) *fixture {
 // store returns a client of the table that knows the server's clock exactly,
 // with a local clock that is off.
 func (f *fixture) store(offset time.Duration) *dynamodb.Store {
-	return must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{
-		Margin: -1,
-		Now:    func() time.Time { return f.clock.now().Add(offset) },
+	return must.Get(dynamodb.New(f.client, dynamodb.Options{
+		Table: f.table, Margin: -1,
+		Now: func() time.Time { return f.clock.now().Add(offset) },
 	}))(f.t).Exactly()
 }
 

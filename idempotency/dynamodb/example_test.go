@@ -22,11 +22,11 @@ func connect() *sdk.Client {
 
 func Example() {
 	ctx, client := context.Background(), connect()
-	if err := dynamodb.CreateTable(ctx, client, "idempotency"); err != nil {
+	store, err := dynamodb.New(client, dynamodb.Options{Table: "idempotency"})
+	if err != nil {
 		log.Fatal(err)
 	}
-	store, err := dynamodb.New(client, "idempotency", dynamodb.Options{})
-	if err != nil {
+	if err := store.CreateTable(ctx); err != nil {
 		log.Fatal(err)
 	}
 	key := storage.Key{Scope: "shipping", ID: "0199a0c2-7e57-7bbb-8000-000000000001"}
@@ -49,8 +49,12 @@ func Example() {
 	// duplicate, attempt 1, result "parcel 7"
 }
 
-func ExampleCheck() {
-	problems, err := dynamodb.Check(context.Background(), connect(), "not-there")
+func ExampleStore_Check() {
+	store, err := dynamodb.New(connect(), dynamodb.Options{Table: "not-there"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	problems, err := store.Check(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,8 +64,12 @@ func ExampleCheck() {
 	// Output: the table does not exist in this account and region
 }
 
-func ExampleSetupCommands() {
-	fmt.Print(dynamodb.SetupCommands("idempotency"))
+func ExampleSchema() {
+	commands, err := dynamodb.Schema(dynamodb.Options{Table: "idempotency"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(commands)
 	// Output:
 	// aws dynamodb create-table --table-name 'idempotency' --billing-mode PAY_PER_REQUEST \
 	//   --attribute-definitions AttributeName=pk,AttributeType=S \

@@ -100,8 +100,8 @@ func TestAnswersLostOnTheWay(t *testing.T) {
 		}
 		return next(r)
 	}))
-	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
-	witness := must.Get(dynamodb.New(server.Client(t), table, dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
+	witness := must.Get(dynamodb.New(server.Client(t), dynamodb.Options{Table: table}))(t)
 	k := key("1")
 	for _, st := range lostAnswers(t, k) {
 		left.Store(st.writes)
@@ -136,7 +136,7 @@ func TestAnswersLostToTheSDK(t *testing.T) {
 		}
 		return resp, err
 	}))
-	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
 	k := key("1")
 	for _, st := range lostAnswers(t, k) {
 		got, err := st.do(s)
@@ -164,7 +164,7 @@ func TestThrottling(t *testing.T) {
 		}
 		return next(r)
 	}))
-	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
 	refusals.Store(2)
 	lease := claimed(t, s, key("1"), "a").Lease
 	refusals.Store(1 << 30)
@@ -185,7 +185,7 @@ func TestConnectionRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	s := must.Get(dynamodb.New((&dynamotest.Server{Address: p.Addr()}).Client(t, never), server.Table(t), dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New((&dynamotest.Server{Address: p.Addr()}).Client(t, never), dynamodb.Options{Table: server.Table(t)}))(t)
 	p.Refuse(true)
 	if _, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || storage.Answered(err) {
 		t.Errorf("%v; want an error that is no answer", err)

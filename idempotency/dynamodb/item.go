@@ -36,9 +36,9 @@ const (
 // is known to a client whose estimate of the time is late.
 const ttlSlack = time.Minute
 
-// MaxResultBytes bounds a result: DynamoDB's limit for an item, 400 KB with the
+// maxResultBytes bounds a result: DynamoDB's limit for an item, 400 KB with the
 // names of its attributes, less what the rest of an item can come to.
-const MaxResultBytes = 400<<10 - maxRestBytes
+const maxResultBytes = 400<<10 - maxRestBytes
 
 // maxRestBytes is more than all attributes but result, with the longest key,
 // owner, fingerprint and reason.

@@ -44,7 +44,7 @@ func TestPurgeTakesWhatWasJustWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.clock.advance(-time.Second)
-	purger := must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{Now: f.clock.now}))(t)
+	purger := must.Get(dynamodb.New(f.client, dynamodb.Options{Table: f.table, Now: f.clock.now}))(t)
 	if n, err := purger.Purge(t.Context(), storage.Filter{Scope: "shipping", UnchangedFor: time.Minute}); err != nil || n != 0 {
 		t.Errorf("purged %d, %v; want none that is a minute old", n, err)
 	}
@@ -67,7 +67,7 @@ func TestPurgeLooksAgainBeforeItWrites(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	purger := must.Get(dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now}))(t)
+	purger := must.Get(dynamodb.New(r, dynamodb.Options{Table: f.table, Now: f.clock.now}))(t)
 	if n, err := purger.Purge(t.Context(), storage.Filter{Scope: "shipping"}); err != nil || n != 1 {
 		t.Errorf("purged %d, %v; want the one that is still failed", n, err)
 	}

@@ -23,15 +23,24 @@ type Client interface {
 	UpdateItem(context.Context, *sdk.UpdateItemInput, ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error)
 	// Scan is used by Purge only.
 	Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error)
+	// The others are used by Check and CreateTable only.
+	DescribeTable(context.Context, *sdk.DescribeTableInput, ...func(*sdk.Options)) (*sdk.DescribeTableOutput, error)
+	DescribeTimeToLive(context.Context, *sdk.DescribeTimeToLiveInput, ...func(*sdk.Options)) (*sdk.DescribeTimeToLiveOutput, error)
+	CreateTable(context.Context, *sdk.CreateTableInput, ...func(*sdk.Options)) (*sdk.CreateTableOutput, error)
+	UpdateTimeToLive(context.Context, *sdk.UpdateTimeToLiveInput, ...func(*sdk.Options)) (*sdk.UpdateTimeToLiveOutput, error)
 }
 
-// DefaultMargin is Options.Margin unless that is set.
-const DefaultMargin = time.Second
+// defaultMargin is Options.Margin unless that is set.
+const defaultMargin = time.Second
 
-// Options are all optional.
+var errNoTable = errors.New("make idempotency store: the name of the table is missing")
+
+// Options of New and Schema.
 type Options struct {
+	// Table is the table's name. Required.
+	Table string
 	// Margin is how far the clocks of DynamoDB's own servers may be apart: all
-	// times that end somebody's right are put off by so much. DefaultMargin if
+	// times that end somebody's right are put off by so much. A second if
 	// 0, none if negative.
 	Margin time.Duration
 	// Now is the local clock, of which only differences are used; time.Now if
@@ -52,24 +61,25 @@ type Store struct {
 var (
 	_ storage.Store    = (*Store)(nil)
 	_ storage.Operator = (*Store)(nil)
+	_ storage.Checker  = (*Store)(nil)
 )
 
 // New returns a store in the table, which must be as CreateTable makes it; Check
 // tells whether it is. It makes no call yet. The client stays the caller's; it
 // must not be that of DAX, which caches.
-func New(client Client, table string, o Options) (*Store, error) {
+func New(client Client, o Options) (*Store, error) {
 	switch {
 	case isnil.Value(client):
 		return nil, errors.New("make idempotency store: a DynamoDB client is required")
-	case table == "":
-		return nil, errors.New("make idempotency store: the name of the table is missing")
+	case o.Table == "":
+		return nil, errNoTable
 	}
-	o.Margin = cmp.Or(o.Margin, DefaultMargin)
+	o.Margin = cmp.Or(o.Margin, defaultMargin)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return &Store{
-		client: client, table: table, margin: max(o.Margin, 0),
+		client: client, table: o.Table, margin: max(o.Margin, 0),
 		clock: clock{local: readings(o.Now), resolution: dateResolution, drift: maxDrift},
 	}, nil
 }

@@ -69,7 +69,7 @@ func (r *recorder) Scan(ctx context.Context, in *sdk.ScanInput, o ...func(*sdk.O
 func TestCallsPerMethod(t *testing.T) {
 	f := newFixture(t)
 	r := &recorder{Client: f.client}
-	s := must.Get(dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now}))(t)
+	s := must.Get(dynamodb.New(r, dynamodb.Options{Table: f.table, Now: f.clock.now}))(t)
 	k := key("1")
 	var lease storage.Lease
 	claim := func(owner string) func() error {

@@ -18,8 +18,8 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 	server, clock := dynamotest.Shared(t), newTicker()
 	table, client := server.Table(t), server.Client(t, clock.stamp(http.TimeFormat))
 	skewed := func(offset time.Duration) *dynamodb.Store {
-		return must.Get(dynamodb.New(client, table, dynamodb.Options{
-			Margin: -1, Now: func() time.Time { return clock.now().Add(offset) },
+		return must.Get(dynamodb.New(client, dynamodb.Options{
+			Table: table, Margin: -1, Now: func() time.Time { return clock.now().Add(offset) },
 		}))(t)
 	}
 	const (
@@ -76,11 +76,11 @@ func TestWithoutDateNothingIsClaimed(t *testing.T) {
 		return resp, err
 	}))
 	table := server.Table(t)
-	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
 	if c, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || storage.Answered(err) {
 		t.Errorf("%s, %v; want an error", c.Outcome, err)
 	}
-	plain := must.Get(dynamodb.New(server.Client(t), table, dynamodb.Options{}))(t)
+	plain := must.Get(dynamodb.New(server.Client(t), dynamodb.Options{Table: table}))(t)
 	if r, err := plain.Inspect(t.Context(), key("1")); err != nil || r.State != storage.Absent {
 		t.Errorf("the key is %s, %v", r.State, err)
 	}
@@ -89,8 +89,8 @@ func TestWithoutDateNothingIsClaimed(t *testing.T) {
 // The clocks of DynamoDB's servers may be apart: leases end later by as much.
 func TestMarginPutsOffTheEnd(t *testing.T) {
 	f := newFixture(t)
-	for margin, want := range map[time.Duration]time.Duration{-1: 0, 0: dynamodb.DefaultMargin, 3 * time.Second: 3 * time.Second} {
-		s := must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{Margin: margin, Now: f.clock.now}))(t).Exactly()
+	for margin, want := range map[time.Duration]time.Duration{-1: 0, 0: time.Second, 3 * time.Second: 3 * time.Second} {
+		s := must.Get(dynamodb.New(f.client, dynamodb.Options{Table: f.table, Margin: margin, Now: f.clock.now}))(t).Exactly()
 		k := storage.Key{Scope: "margin", ID: want.String()}
 		lease := claimed(t, s, k, "a").Lease
 		c, err := s.Claim(t.Context(), k, request("b"))

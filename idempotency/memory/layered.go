@@ -24,7 +24,7 @@ type LayerOptions struct {
 	// then not seen until the Window forgets it.
 	Trust bool
 	// MaxResultBytes bounds the results that are kept for Trust: a duplicate of
-	// a message with a larger one asks the store. DefaultMaxResultBytes if 0.
+	// a message with a larger one asks the store. 4 KiB if 0.
 	MaxResultBytes int
 	// Now is the clock by which Trust ends with the retention; time.Now if nil.
 	Now func() time.Time
@@ -67,7 +67,7 @@ func Layer(s storage.Store, w *Window, o LayerOptions) (*Layered, error) {
 		return nil, errors.New("put a window in front of a store: behind one, handlers have no transaction")
 	}
 	if o.MaxResultBytes <= 0 {
-		o.MaxResultBytes = DefaultMaxResultBytes
+		o.MaxResultBytes = defaultMaxResultBytes
 	}
 	if o.Now == nil {
 		o.Now = time.Now

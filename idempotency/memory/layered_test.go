@@ -22,9 +22,9 @@ var small = memory.WindowOptions{Exact: 4, Filtered: 8, FalsePositives: 0.3}
 
 func layered(t testing.TB, trust bool) storetest.Subject {
 	clock := newFakeClock()
-	s := memory.NewStore(memory.StoreOptions{Now: clock.Now})
+	s := memory.New(memory.Options{Now: clock.Now})
 	l := must.Get(memory.Layer(s, memory.NewWindow(small), memory.LayerOptions{Trust: trust, Now: clock.Now}))(t)
-	subject := storetest.Subject{Store: l, Operator: s, Advance: clock.Advance, MaxResultBytes: memory.DefaultMaxResultBytes}
+	subject := storetest.Subject{Store: l, Operator: s, Advance: clock.Advance, MaxResultBytes: 4096}
 	if trust {
 		subject.Operator = nil // it is the price of Trust that one is not noticed
 	}
@@ -69,7 +69,7 @@ func (s *counted) expect(t *testing.T, claims, inspects int) {
 }
 
 func TestAHitIsConfirmedByTheStore(t *testing.T) {
-	inner := memory.NewStore(memory.StoreOptions{})
+	inner := memory.New(memory.Options{})
 	s := &counted{Store: inner}
 	l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))(t)
 	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
@@ -90,7 +90,7 @@ func TestAHitIsConfirmedByTheStore(t *testing.T) {
 }
 
 func TestAHitThatCannotBeConfirmedIsNoAnswer(t *testing.T) {
-	s := &counted{Store: memory.NewStore(memory.StoreOptions{})}
+	s := &counted{Store: memory.New(memory.Options{})}
 	l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))(t)
 	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
 	s.err = errors.New("store is down")
@@ -103,7 +103,7 @@ func TestAHitThatCannotBeConfirmedIsNoAnswer(t *testing.T) {
 }
 
 func TestADuplicateFoundInTheStoreIsRemembered(t *testing.T) {
-	s := &counted{Store: memory.NewStore(memory.StoreOptions{})}
+	s := &counted{Store: memory.New(memory.Options{})}
 	mustComplete(t, s, mustClaim(t, s, key(1)).Lease)
 	for _, trust := range []bool{false, true} {
 		s.claims = 0
@@ -119,7 +119,7 @@ func TestADuplicateFoundInTheStoreIsRemembered(t *testing.T) {
 
 func TestTrustAnswersForWhatThisProcessCompleted(t *testing.T) {
 	clock := newFakeClock()
-	s := &counted{Store: memory.NewStore(memory.StoreOptions{Now: clock.Now})}
+	s := &counted{Store: memory.New(memory.Options{Now: clock.Now})}
 	w := memory.NewWindow(memory.WindowOptions{Exact: 2})
 	l := must.Get(memory.Layer(s, w, memory.LayerOptions{Trust: true, MaxResultBytes: 5, Now: clock.Now}))(t)
 	complete := func(id int, result string) {
@@ -226,13 +226,13 @@ func BenchmarkWindowHitRate(b *testing.B) {
 }
 
 func ExampleLayer() {
-	store := memory.NewStore(memory.StoreOptions{}) // in earnest one that others share
+	store := memory.New(memory.Options{}) // in earnest one that others share
 	layered, err := memory.Layer(store, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	processor, err := idempotency.NewProcessor(idempotency.Options{Store: layered, MaxAttempts: -1})
+	processor, err := idempotency.New(idempotency.Options{Store: layered, MaxAttempts: -1})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -261,8 +261,8 @@ func ExampleWindow() {
 	// probable
 }
 
-func ExampleNewStore() {
-	store := memory.NewStore(memory.StoreOptions{Records: 10_000})
+func ExampleNew() {
+	store := memory.New(memory.Options{Records: 10_000})
 	k := storage.Key{Scope: "shipping", ID: "1"}
 	ctx := context.Background()
 	for range 2 {

@@ -13,22 +13,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The defaults of StoreOptions.
+// The defaults of Options.
 const (
-	DefaultRecords        = 100_000
-	DefaultMaxResultBytes = 4096
+	defaultRecords        = 100_000
+	defaultMaxResultBytes = 4096
 )
 
 // evictionTries bounds how many records a claim looks at to make room.
 const evictionTries = 16
 
-// StoreOptions are all optional.
-type StoreOptions struct {
-	// Records bounds how many are kept; DefaultRecords if 0. Beyond it the
+// Options are all optional.
+type Options struct {
+	// Records bounds how many are kept; 100,000 if 0. Beyond it the
 	// least recently used is forgotten, unless its lease is live: those are
 	// bounded by how many messages the process works on at a time.
 	Records int
-	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0.
+	// MaxResultBytes bounds a result; 4 KiB if 0.
 	MaxResultBytes int
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
@@ -37,9 +37,9 @@ type StoreOptions struct {
 // Store is an storage.Store and Operator in the memory of one process. It
 // does not survive a restart and forgets the least recently used keys: a
 // duplicate that arrives later is run again. Its methods do not block and
-// ignore the context. Make one with NewStore.
+// ignore the context. Make one with New.
 type Store struct {
-	options StoreOptions
+	options Options
 
 	mu      sync.Mutex
 	records *simplelru.LRU[storage.Key, storage.Record]
@@ -52,13 +52,13 @@ var (
 	_ storage.Operator = (*Store)(nil)
 )
 
-// NewStore returns an empty store.
-func NewStore(o StoreOptions) *Store {
+// New returns an empty store.
+func New(o Options) *Store {
 	if o.Records <= 0 {
-		o.Records = DefaultRecords
+		o.Records = defaultRecords
 	}
 	if o.MaxResultBytes <= 0 {
-		o.MaxResultBytes = DefaultMaxResultBytes
+		o.MaxResultBytes = defaultMaxResultBytes
 	}
 	if o.Now == nil {
 		o.Now = time.Now

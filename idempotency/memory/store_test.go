@@ -25,8 +25,8 @@ func (c *fakeClock) Advance(d time.Duration) { c.now = c.now.Add(d) }
 // withFakeClock returns a subject that is judged exactly.
 func withFakeClock() storetest.Subject {
 	clock := newFakeClock()
-	s := memory.NewStore(memory.StoreOptions{Now: clock.Now})
-	return storetest.Subject{Store: s, Operator: s, Advance: clock.Advance, MaxResultBytes: memory.DefaultMaxResultBytes}
+	s := memory.New(memory.Options{Now: clock.Now})
+	return storetest.Subject{Store: s, Operator: s, Advance: clock.Advance, MaxResultBytes: 4096}
 }
 
 func TestStoreKeepsTheContract(t *testing.T) {
@@ -38,7 +38,7 @@ func TestHistories(t *testing.T) {
 }
 
 func TestHistoriesOfClientsAtOnce(t *testing.T) {
-	s := memory.NewStore(memory.StoreOptions{})
+	s := memory.New(memory.Options{})
 	storetest.Histories(t, storetest.Subject{Store: s, Operator: s}, storetest.Options{})
 }
 
@@ -63,7 +63,7 @@ func mustComplete(t *testing.T, s storage.Store, lease storage.Lease) {
 }
 
 func TestStoreForgetsTheLeastRecentlyUsed(t *testing.T) {
-	s := memory.NewStore(memory.StoreOptions{Records: 3})
+	s := memory.New(memory.Options{Records: 3})
 	leases := make([]storage.Lease, 5)
 	for i := range 3 {
 		leases[i] = mustClaim(t, s, key(i)).Lease
@@ -84,7 +84,7 @@ func TestStoreForgetsTheLeastRecentlyUsed(t *testing.T) {
 
 func TestStoreNeverForgetsALiveLease(t *testing.T) {
 	clock := newFakeClock()
-	s := memory.NewStore(memory.StoreOptions{Records: 2, Now: clock.Now})
+	s := memory.New(memory.Options{Records: 2, Now: clock.Now})
 	var leases []storage.Lease
 	for i := range 100 {
 		leases = append(leases, mustClaim(t, s, key(i)).Lease)
@@ -105,7 +105,7 @@ func TestStoreNeverForgetsALiveLease(t *testing.T) {
 
 func TestStoreForgetsAbandonedLeases(t *testing.T) {
 	clock := newFakeClock()
-	s := memory.NewStore(memory.StoreOptions{Records: 2, Now: clock.Now})
+	s := memory.New(memory.Options{Records: 2, Now: clock.Now})
 	for i := range 10 {
 		mustClaim(t, s, key(i))
 		clock.Advance(time.Minute)

@@ -31,6 +31,7 @@ type Metrics struct {
 	lost          prometheus.Counter
 	dropped       prometheus.Counter
 	failOpen      prometheus.Counter
+	shadow        *prometheus.CounterVec
 	stuck         prometheus.Gauge
 	storeDuration *prometheus.HistogramVec
 	storeErrors   *prometheus.CounterVec
@@ -50,6 +51,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		lost:        counter("leases_lost_total", "Leases lost while, or after, the handler ran."),
 		dropped:     counter("results_dropped_total", "Results that were not stored because they are too large."),
 		failOpen:    counter("fail_open_runs_total", "Handlers that ran without a claim because the store was unavailable."),
+		shadow:      counters("shadow_decisions_total", "What would have become of messages, while Options.Shadow is set.", "disposition"),
 		stuck: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "handlers_stuck",
 			Help: "Handlers that still run though their context ended a while ago."}),
 		storeDuration: histograms("store_operation_duration_seconds", "Time of an operation of the store.", storeBuckets, "operation"),
@@ -59,7 +61,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	m.announce()
 	var errs []error
 	for _, c := range append([]prometheus.Collector{
-		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.failOpen, m.stuck, m.storeDuration, m.storeErrors,
+		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.failOpen, m.shadow, m.stuck, m.storeDuration, m.storeErrors,
 	}, m.consumer.all()...) {
 		errs = append(errs, registry.Register(c))
 	}
@@ -97,7 +99,10 @@ func (m *Metrics) Observer() idempotency.Observer {
 		ResultDropped: func(idempotency.Message, int) { m.dropped.Inc() },
 		FailOpen:      func(idempotency.Message, error) { m.failOpen.Inc() },
 		HandlerStuck:  m.handlerStuck,
-		StoreCall:     m.storeCall,
+		Shadow: func(_ idempotency.Message, would idempotency.Result, _ error) {
+			m.shadow.WithLabelValues(would.Disposition.String()).Inc()
+		},
+		StoreCall: m.storeCall,
 	}
 }
 

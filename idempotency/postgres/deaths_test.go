@@ -44,7 +44,7 @@ func TestE2ECrashLoop(t *testing.T) {
 			})
 		})
 	}
-	if crashes != 3 || len(letters) != 1 || letters[0].Attempts != 3 || !errors.Is(letters[0].Reason, idempotency.ErrExhausted) {
+	if crashes != 3 || len(letters) != 1 || letters[0].Attempts != 3 || !errors.Is(letters[0].Reason, storage.ErrExhausted) {
 		t.Errorf("%d crashes and dead letters %+v", crashes, letters)
 	}
 	r.wantEffects(t, "a", 0)
@@ -133,12 +133,12 @@ func TestHandlerTimeout(t *testing.T) {
 	r := newRunner(t, idempotency.Options{HandlerTimeout: time.Millisecond})
 	result, err := r.Run(limited(t), message("a"), func(ctx context.Context) ([]byte, error) {
 		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrHandlerTimeout) {
+		if cause := context.Cause(ctx); !errors.Is(cause, storage.ErrHandlerTimeout) {
 			t.Error(cause)
 		}
 		return effect("a")(ctx)
 	})
-	if result.Disposition != idempotency.Retry || !errors.Is(err, idempotency.ErrHandlerTimeout) {
+	if result.Disposition != idempotency.Retry || !errors.Is(err, storage.ErrHandlerTimeout) {
 		t.Errorf("%+v, %v", result, err)
 	}
 	record, err := r.store.Inspect(t.Context(), message("a").Key)

@@ -95,5 +95,5 @@
 // forgotten together with the completion, so that it is still there once.
 //
 // Non-goals: work outside of the database; other clients than pgx, whose
-// transactions package guard can still protect; running DDL by itself.
+// transactions package guard can still protect; running Schema by itself.
 package postgres

@@ -33,7 +33,7 @@ func ExampleTransactional() {
 	pool := exampleDatabase(outbox.Schema, `CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status`)
 	defer pool.Close()
 
-	ddl, err := postgres.DDL(postgres.DefaultTable, false)
+	ddl, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -47,7 +47,7 @@ func ExampleTransactional() {
 		fmt.Println(err)
 		return
 	}
-	runner, err := idempotency.NewProcessor(idempotency.Options{
+	runner, err := idempotency.New(idempotency.Options{
 		Store: store,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("given up:", d.Message.Key, d.Reason) // in earnest: a topic's ack
@@ -88,7 +88,7 @@ func ExampleTransactional() {
 // somebody must do from time to time.
 func ExampleStore() {
 	ctx := context.Background()
-	ddl, err := postgres.DDL("app.keys", true)
+	ddl, err := postgres.Schema(postgres.Options{Table: "app.keys", Partitioned: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -105,7 +105,7 @@ func ExampleStore() {
 		fmt.Println(err)
 		return
 	}
-	processor, err := idempotency.NewProcessor(idempotency.Options{Store: store, MaxAttempts: -1})
+	processor, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -115,7 +115,7 @@ func ExampleStore() {
 		result, err := processor.Run(ctx, m, func(context.Context) ([]byte, error) { return []byte("sent"), nil })
 		fmt.Println(result.Disposition, string(result.Value), err)
 	}
-	fmt.Println(store.Sweep(ctx, postgres.DefaultSweepBatch))
+	fmt.Println(store.Sweep(ctx, 0))
 	// Output:
 	// handled sent <nil>
 	// skipped sent <nil>

@@ -20,7 +20,7 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 		before       string
 		want         string
 	}{
-		"no table":        {table: postgres.Options{Table: "another"}, want: "make the table by DDL"},
+		"no table":        {table: postgres.Options{Table: "another"}, want: "make the table by Schema"},
 		"partitioned":     {table: partitioned, store: plain, want: "set Options.Partitioned"},
 		"not partitioned": {table: plain, store: partitioned, want: "other columns"},
 		"another table":   {before: `ALTER TABLE idempotency_keys DROP COLUMN fence`, want: "other columns"},
@@ -65,7 +65,7 @@ func TestEveryMethodExplains(t *testing.T) {
 			return second(s.Purge(ctx, storage.Filter{Scope: k.Scope}))
 		},
 	} {
-		if err := call(); err == nil || !strings.Contains(err.Error(), "make the table by DDL") || errors.Is(err, storage.ErrLeaseLost) {
+		if err := call(); err == nil || !strings.Contains(err.Error(), "make the table by Schema") || errors.Is(err, storage.ErrLeaseLost) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

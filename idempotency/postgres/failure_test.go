@@ -43,8 +43,8 @@ func TestFailedAttempts(t *testing.T) {
 	if !errors.Is(err, broken) || result.Attempt != 1 || result.Wait < 30*time.Second || result.Wait > time.Minute {
 		t.Errorf("first attempt: %+v, %v", result, err)
 	}
-	result, err = r.want(t, message("a"), never(t), idempotency.Retry).parts()
-	if !errors.Is(err, idempotency.ErrNotDue) || result.Attempt != 0 || result.Wait <= 0 {
+	result, err = r.want(t, message("a"), never(t), idempotency.NotDue).parts()
+	if err == nil || result.Attempt != 0 || result.Wait <= 0 {
 		t.Errorf("not due: %+v, %v", result, err)
 	}
 	due()
@@ -68,7 +68,7 @@ func TestFailedAttempts(t *testing.T) {
 		t.Errorf("reason %q", record.Reason)
 	}
 	if len(letters) != 3 || !errors.Is(letters[0].Reason, broken) || letters[0].Attempts != 3 || letters[1].Attempts != 3 ||
-		letters[2].Attempts != 3 || !errors.Is(letters[2].Reason, idempotency.ErrExhausted) {
+		letters[2].Attempts != 3 || !errors.Is(letters[2].Reason, storage.ErrExhausted) {
 		t.Errorf("dead letters: %+v", letters)
 	}
 	r.wantEffects(t, "a", 0)
@@ -110,7 +110,7 @@ func TestVerdictStands(t *testing.T) {
 			t.Fatalf("%+v", result)
 		}
 		pause(ctx, result.Wait)
-		result, _ = r.Run(idempotency.ContextWithPending(ctx, result.Pending), message("a"), never(t))
+		result, _ = r.Run(ctx, after(message("a"), result.Pending), never(t))
 	}
 	if len(letters) != 5 || letters[4].Attempts != 1 || !errors.Is(letters[4].Reason, hopeless) || result.Pending != nil {
 		t.Errorf("%+v, dead letters %+v", result, letters)
@@ -130,11 +130,11 @@ func TestClaimInDoubt(t *testing.T) {
 	gone, cancel := context.WithCancel(limited(t))
 	cancel()
 	pending := &idempotency.Pending{Key: key("a"), Owner: owner}
-	result, err := r.Run(idempotency.ContextWithPending(gone, pending), message("a"), never(t))
+	result, err := r.Run(gone, after(message("a"), pending), never(t))
 	if result.Disposition != idempotency.Unavailable || result.Pending == nil || result.Pending.Owner != owner {
 		t.Errorf("%+v, %v", result, err)
 	}
-	result, err = r.Run(idempotency.ContextWithPending(limited(t), result.Pending), message("a"), effect("a"))
+	result, err = r.Run(limited(t), after(message("a"), result.Pending), effect("a"))
 	if result.Disposition != idempotency.Handled || result.Attempt != 1 || result.Pending != nil {
 		t.Errorf("%+v, %v", result, err)
 	}

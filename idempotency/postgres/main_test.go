@@ -63,7 +63,7 @@ func database(t testing.TB, o postgres.Options, change ...func(*pgxpool.Config))
 // create creates the table.
 func create(t testing.TB, pool *pgxpool.Pool, o postgres.Options) {
 	t.Helper()
-	ddl, err := postgres.DDL(o.Table, o.Partitioned)
+	ddl, err := postgres.Schema(o)
 	if err != nil {
 		t.Fatal(err)
 	}

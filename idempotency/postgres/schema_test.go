@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,10 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
+func fatal(p storage.Problem) bool { return p.Fatal }
+
 func TestTableNames(t *testing.T) {
 	for _, bad := range []string{".", "a.", ".a", "a.b.c", strings.Repeat("x", 51)} {
-		if ddl, err := postgres.DDL(bad, false); err == nil {
-			t.Errorf("DDL(%q): %s", bad, ddl)
+		if ddl, err := postgres.Schema(postgres.Options{Table: bad}); err == nil {
+			t.Errorf("Schema(%q): %s", bad, ddl)
 		}
 		if _, err := postgres.New(nil, postgres.Options{Table: bad}); err == nil {
 			t.Errorf("New with table %q: no error", bad)
@@ -27,8 +30,8 @@ func TestDDLCanBeRepeated(t *testing.T) {
 	for _, o := range []postgres.Options{{}, {Table: "Other", Partitioned: true}} {
 		pool := database(t, o)
 		create(t, pool, o)
-		if warnings, err := newStore(t, pool, o).Check(limited(t)); err != nil {
-			t.Errorf("%+v: %v, %v", o, warnings, err)
+		if problems, err := newStore(t, pool, o).Check(limited(t)); err != nil || slices.ContainsFunc(problems, fatal) {
+			t.Errorf("%+v: %v, %v", o, problems, err)
 		}
 	}
 }
@@ -75,13 +78,13 @@ func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		options postgres.Options
 		before  string
-		want    string // in the error, or the warnings
+		want    string // in a problem
 	}{
 		"fine":            {},
-		"missing":         {before: `DROP TABLE idempotency_keys`, want: `apply DDL("", false)`},
+		"missing":         {before: `DROP TABLE idempotency_keys`, want: `apply Schema(Options{Table: "", Partitioned: false})`},
 		"column":          {before: `ALTER TABLE idempotency_keys DROP COLUMN reason`, want: "no column reason text"},
 		"type":            {before: `ALTER TABLE idempotency_keys ALTER attempts TYPE bigint`, want: "no column attempts integer"},
-		"key":             {before: `ALTER TABLE idempotency_keys DROP CONSTRAINT idempotency_keys_pkey`, want: "its primary key is ()"},
+		"key":             {before: `ALTER TABLE idempotency_keys DROP CONSTRAINT idempotency_keys_pkey`, want: "is (), not (id, scope)"},
 		"not partitioned": {options: postgres.Options{Partitioned: true}, want: "no column slot smallint"},
 		"rights": {before: `DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'keys_reader')
 			THEN CREATE ROLE keys_reader; END IF; END $$; GRANT SELECT ON idempotency_keys TO keys_reader;
@@ -96,20 +99,20 @@ func TestCheck(t *testing.T) {
 			if c.before != "" {
 				exec(t, first, strings.ReplaceAll(c.before, "{db}", query[string](t, first, `SELECT current_database()::text`)))
 			}
-			warnings, err := newStore(t, connect(t, url), c.options).Check(limited(t))
-			if got := fmt.Sprint(err, warnings); !strings.Contains(got, c.want) {
-				t.Errorf("%s, want %q", got, c.want)
+			problems, err := newStore(t, connect(t, url), c.options).Check(limited(t))
+			if got := fmt.Sprint(problems); err != nil || !strings.Contains(got, c.want) {
+				t.Errorf("%s, %v; want %q", got, err, c.want)
 			}
-			if wantError := c.want != "" && name != "not durable"; wantError != (err != nil) {
-				t.Errorf("error: %v", err)
+			if want := c.want != "" && name != "not durable"; want != slices.ContainsFunc(problems, fatal) {
+				t.Errorf("fatal: %v", problems)
 			}
 		})
 	}
 	t.Run("partitioned", func(t *testing.T) {
 		pool := database(t, postgres.Options{Partitioned: true})
-		_, err := newStore(t, pool, postgres.Options{}).Check(limited(t))
-		if err == nil || !strings.Contains(err.Error(), "set Options.Partitioned") {
-			t.Errorf("%v", err)
+		problems, err := newStore(t, pool, postgres.Options{}).Check(limited(t))
+		if err != nil || !slices.ContainsFunc(problems, fatal) || !strings.Contains(fmt.Sprint(problems), "set Options.Partitioned") {
+			t.Errorf("%v, %v", problems, err)
 		}
 	})
 }

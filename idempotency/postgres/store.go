@@ -13,14 +13,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
-// DefaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
+// defaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
 // larger one elsewhere, and its address in the result.
-const DefaultMaxResultBytes = 1 << 20
+const defaultMaxResultBytes = 1 << 20
 
-// DB is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by one
+// database is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by one
 // goroutine at a time. Not a transaction: what the store answers must be
 // committed.
-type DB interface {
+type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
@@ -29,12 +29,12 @@ type DB interface {
 
 // Options of New and NewTransactional. The zero value is valid.
 type Options struct {
-	// Table is table or schema.table, taken as it is; DefaultTable if empty.
+	// Table is table or schema.table, taken as it is; idempotency_keys if empty.
 	Table string
-	// Partitioned says that the table was made by DDL(Table, true). It is a
+	// Partitioned says that the table was made by the Schema of such Options. It is a
 	// property of the table: a store that is told wrong fails at once.
 	Partitioned bool
-	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0.
+	// MaxResultBytes bounds a result; 1 MiB if 0.
 	MaxResultBytes int
 	// SweepEvery lets Maintain sweep so often; not at all if 0. A consumer calls
 	// Maintain by itself.
@@ -45,7 +45,7 @@ type Options struct {
 	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
 	// Transactional's transactions: when a client's machine vanishes, the server
 	// frees the key, and everything else that was locked, after it. It also ends
-	// a handler that does without the database for so long. DefaultIdleTimeout
+	// a handler that does without the database for so long. A minute
 	// if 0; negative leaves the server's own.
 	IdleTimeout time.Duration
 }
@@ -53,9 +53,9 @@ type Options struct {
 // Store is an storage.Store and Operator on a table. Its methods block for
 // one round trip (two where somebody else was faster in between), retry by
 // themselves what PostgreSQL asks to be retried, and may be called concurrently
-// if those of the DB may.
+// if those of the database may.
 type Store struct {
-	db      DB
+	db      database
 	table   tableName
 	options Options
 	// texts by slot; otherSlot is the first. One if not partitioned.
@@ -68,16 +68,16 @@ var (
 	_ storage.Operator = (*Store)(nil)
 )
 
-// New returns a store on a table that DDL made. The DB stays the caller's.
+// New returns a store on a table that Schema made. The database stays the caller's.
 // It asks the server nothing; see Check.
-func New(db DB, o Options) (*Store, error) {
+func New(db database, o Options) (*Store, error) {
 	if o.Isolation != "" || o.IdleTimeout != 0 {
 		return nil, errors.New("make idempotency store: Isolation and IdleTimeout are NewTransactional's")
 	}
 	return newStore(db, o)
 }
 
-func newStore(db DB, o Options) (*Store, error) {
+func newStore(db database, o Options) (*Store, error) {
 	if isnil.Value(db) {
 		return nil, errors.New("make idempotency store: a pool of PostgreSQL is required")
 	}
@@ -86,7 +86,7 @@ func newStore(db DB, o Options) (*Store, error) {
 		return nil, err
 	}
 	if o.MaxResultBytes <= 0 {
-		o.MaxResultBytes = DefaultMaxResultBytes
+		o.MaxResultBytes = defaultMaxResultBytes
 	}
 	if o.SweepEvery < 0 {
 		return nil, fmt.Errorf("SweepEvery, %s, is negative", o.SweepEvery)
@@ -117,7 +117,7 @@ func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimReq
 	return claim, err
 }
 
-// rowQuerier is a DB or a connection of its pool.
+// rowQuerier is a database or a connection of its pool.
 type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }

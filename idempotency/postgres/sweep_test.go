@@ -274,7 +274,7 @@ func TestMaintainSweeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner, err := idempotency.NewProcessor(idempotency.Options{Store: store, MaxAttempts: -1})
+	runner, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

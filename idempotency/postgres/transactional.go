@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
-// DefaultIdleTimeout is that of Options.
-const DefaultIdleTimeout = time.Minute
+// defaultIdleTimeout is that of Options.
+const defaultIdleTimeout = time.Minute
 
 // Transactional is a Store in whose handlers everything written through Tx
 // commits together with the key's completion, or not at all.
@@ -30,7 +30,7 @@ type Transactional struct {
 
 var _ storage.Transactor = (*Transactional)(nil)
 
-// NewTransactional returns a store on a table that DDL made, in the database of
+// NewTransactional returns a store on a table that Schema made, in the database of
 // the business tables, or an error that names the option that cannot work. The
 // pool stays the caller's; handlers must not wait for another of its
 // connections, or all of them may wait for each other.
@@ -51,7 +51,7 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 		return nil, fmt.Errorf("make transactional store: Isolation is %q, which is no isolation level", o.Isolation)
 	}
 	if o.IdleTimeout == 0 {
-		o.IdleTimeout = DefaultIdleTimeout
+		o.IdleTimeout = defaultIdleTimeout
 	}
 	if o.IdleTimeout > 0 {
 		begin += fmt.Sprintf("; set local idle_in_transaction_session_timeout = %d", max(1, o.IdleTimeout.Milliseconds()))

@@ -9,9 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// ErrTooFewReplicas says that the master did as asked, but that fewer than WaitReplicas had it
+// errTooFewReplicas says that the master did as asked, but that fewer than WaitReplicas had it
 // within WaitTimeout. What was written stays; the call may be repeated.
-var ErrTooFewReplicas = errors.New("too few replicas have the write")
+var errTooFewReplicas = errors.New("too few replicas have the write")
 
 // hints tell an operator what to do about an error of the server, by the word
 // that it begins with.

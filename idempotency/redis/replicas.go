@@ -85,7 +85,7 @@ func (s *Store) runAndWait(ctx context.Context, client goredis.UniversalClient, 
 // enough returns an error if fewer replicas than asked for have the write.
 func (s *Store) enough(replicas int64) error {
 	if replicas < int64(s.options.WaitReplicas) {
-		return fmt.Errorf("%w: %d of %d after %s", ErrTooFewReplicas, replicas, s.options.WaitReplicas, s.options.WaitTimeout)
+		return fmt.Errorf("%w: %d of %d after %s", errTooFewReplicas, replicas, s.options.WaitReplicas, s.options.WaitTimeout)
 	}
 	return nil
 }

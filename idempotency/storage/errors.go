@@ -30,6 +30,16 @@ var (
 	ErrEscaped = errors.New("the handler ended the transaction by itself")
 )
 
+// The reasons, wrapped, for which a Processor gives a message up, or fails an
+// attempt, beside ErrBadKey, ErrMismatch, ErrEscaped and the handler's own error.
+var (
+	// ErrHandlerTimeout: the handler took longer than it may. It is the cause of
+	// its context's end, and part of the attempt's error.
+	ErrHandlerTimeout = errors.New("the handler took longer than it may")
+	// ErrExhausted: the message failed, or vanished, as often as it may.
+	ErrExhausted = errors.New("attempts exhausted")
+)
+
 // Answered tells whether a store's error, or nil, is an answer: what it says
 // about the key is certain. Otherwise the store could not be asked, or what it
 // did is unknown.

@@ -175,7 +175,7 @@ func openDynamoDB(ctx context.Context, from, table string) (Store, error) {
 			o.BaseEndpoint = aws.String(endpoint)
 		}
 	})
-	store, err := dynamodb.New(client, table, dynamodb.Options{})
+	store, err := dynamodb.New(client, dynamodb.Options{Table: table})
 	if err != nil {
 		return nil, failure.Configf("correct the option", "open the DynamoDB store: %w", err)
 	}

@@ -31,7 +31,7 @@ func TestVerbsSayWhatToFix(t *testing.T) {
 		"redis, wrong password": {"redis://:xyzzy@" + redisServer, "give the client the right user name and password"},
 		"redis, no password":    {"redis://" + redisServer, "give the client a password"},
 		"redis, not a cluster":  {"redis://:right@" + redisServer + "?cluster=true", "cluster support disabled"},
-		"postgres, no table":    {database, "make the table by DDL"},
+		"postgres, no table":    {database, "make the table by Schema"},
 		"postgres, no database": {u.String(), `database "nowhere" does not exist`},
 		"dynamodb, no table":    {dynamo, "table"},
 	} {
@@ -54,7 +54,7 @@ func TestVerbs(t *testing.T) {
 		},
 		"postgres": func(t *testing.T) (string, string) {
 			url := pgtest.Shared(t).NewDatabase(t)
-			ddl, err := postgres.DDL("keys", false)
+			ddl, err := postgres.Schema(postgres.Options{Table: "keys"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func operate(t *testing.T, url, table string) {
 
 func TestSweep(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
-	ddl, err := postgres.DDL("", false)
+	ddl, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSweep(t *testing.T) {
 	if got := run("sweep --json"); got.code != 0 || !strings.Contains(got.stdout, `"swept": 0`) {
 		t.Errorf("%+v", got)
 	}
-	if got := run("sweep --name missing"); got.code != 2 || !strings.Contains(got.stderr, "make the table by DDL") {
+	if got := run("sweep --name missing"); got.code != 2 || !strings.Contains(got.stderr, "make the table by Schema") {
 		t.Errorf("%+v", got)
 	}
 }
