@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -76,7 +77,8 @@ func ExampleStore_Check() {
 		fmt.Println(err)
 	}
 	for _, p := range problems {
-		fmt.Println(p.Text)
+		_, text, _ := strings.Cut(p.Text, ": ") // after the server's address
+		fmt.Println(text)
 		fmt.Println("remedy:", p.Remedy)
 	}
 	// Output:

@@ -47,7 +47,7 @@ func heldAndCompleted(t *testing.T, s *redis.Store) (held, completed storage.Lea
 	return held, completed
 }
 
-// warns asserts that Check has a problem whose text begins so.
+// warns asserts that Check has such a problem.
 func warns(t *testing.T, s *redis.Store, text string) {
 	t.Helper()
 	problems, err := s.Check(t.Context())
@@ -55,7 +55,7 @@ func warns(t *testing.T, s *redis.Store, text string) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		if strings.HasPrefix(p.Text, text) {
+		if strings.Contains(p.Text, ": "+text) {
 			return
 		}
 	}
