@@ -136,7 +136,7 @@ func TestNames(t *testing.T) {
 	}
 	want := "[absent processing completed retryable failed unknown " +
 		"unknown claimed duplicate in_progress not_due given_up unknown " +
-		"unknown handled skipped dead_lettered elsewhere retry lost unavailable unknown]"
+		"unknown handled skipped dead_lettered elsewhere not_due retry lost unavailable unknown]"
 	if fmt.Sprint(got) != want {
 		t.Error(got)
 	}
