@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
@@ -21,22 +22,46 @@ const tries = 3
 // between are the waits before a call is repeated.
 var between = backoff.Range{First: 20 * time.Millisecond, Longest: time.Second}
 
-func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim Claim, err error) {
-	req := ClaimRequest{
+// claim asks for the key. The work is a Transactor's, if the claim is granted.
+func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim storage.Claim, work storage.Work, err error) {
+	req := storage.ClaimRequest{
 		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
 	}
-	if p.outage != nil {
+	switch {
+	case p.transactor != nil:
+		claim, work, err = p.claimWork(ctx, m.Key, req)
+	case p.outage != nil:
 		claim, err = p.claimOnce(ctx, m, req)
-	} else {
+	default:
 		err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
 			claim, err = p.store.Claim(ctx, m.Key, req)
 			return err
 		})
 	}
 	if err != nil {
-		return Claim{}, fmt.Errorf("claim key: %w", err)
+		return storage.Claim{}, nil, fmt.Errorf("claim key: %w", err)
 	}
-	return claim, nil
+	return claim, work, nil
+}
+
+// claimWork asks for the key with what the message takes already reserved: so a
+// Run that waits for a connection holds no lease.
+func (p *Processor) claimWork(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, work storage.Work, err error) {
+	work, err = p.transactor.Reserve(ctx)
+	if err != nil {
+		return storage.Claim{}, nil, err
+	}
+	err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
+		begun := time.Now()
+		claim, err = work.Claim(ctx, key, req)
+		p.options.Observer.storeCall(storage.OpClaim, begun, err)
+		return err
+	})
+	if err != nil || claim.Outcome != storage.Claimed {
+		work.Release(ctx)
+		work = nil
+	}
+	return claim, work, err
 }
 
 // ask repeats a call until it is answered: at most most times, if most is above
@@ -44,7 +69,7 @@ func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim C
 func (p *Processor) ask(ctx context.Context, most int, call func(ctx context.Context) error) error {
 	deadline := time.Now().Add(p.options.Timeout)
 	err := p.try(ctx, call)
-	if Answered(err) { // as nearly always
+	if storage.Answered(err) { // as nearly always
 		return err
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
@@ -53,7 +78,7 @@ func (p *Processor) ask(ctx context.Context, most int, call func(ctx context.Con
 		if backoff.Sleep(ctx, between.Wait(n)) != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
-		if err = p.try(ctx, call); Answered(err) {
+		if err = p.try(ctx, call); storage.Answered(err) {
 			return err
 		}
 	}

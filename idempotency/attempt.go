@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/internal/stuck"
 )
@@ -15,11 +16,12 @@ type attempt struct {
 	*Processor
 	ctx     context.Context // the caller's
 	message Message
-	claim   Claim
-	asked   time.Time // before the claim was
-	ran     bool      // the handler was called
-	failure error     // the handler's
-	pending *Pending  // what an earlier Run left or, once there is something, this one leaves
+	claim   storage.Claim
+	work    storage.Work // nil unless the store is a Transactor; then until it is released
+	asked   time.Time    // before the claim was
+	ran     bool         // the handler was called
+	failure error        // the handler's
+	pending *Pending     // what an earlier Run left or, once there is something, this one leaves
 }
 
 // result returns the Result of this attempt.
@@ -35,31 +37,46 @@ func (a *attempt) result(d Disposition, wait time.Duration) Result {
 }
 
 func (a *attempt) run(handler Handler) (Result, error) {
+	if a.work != nil {
+		return a.transact(handler)
+	}
 	h := newHold(a.ctx, a.store, a.claim.Lease, a.asked, a.options)
 	defer func() { _ = h.release() }()           // also when the handler panics
 	if err := context.Cause(h.ctx); err != nil { // the claim took too long
 		return a.interrupted(h, err)
 	}
-	if a.pending.GivenUp() {
-		return a.giveUp(h, a.pending.Reason)
-	}
-	if err := a.options.exhausted(a.claim); err != nil {
-		return a.giveUp(h, err)
+	if reason := a.hopeless(); reason != nil {
+		return a.giveUp(h, reason)
 	}
 	a.ran = true
 	value, err := a.call(h.ctx, handler)
+	if err == nil {
+		return a.complete(h, value)
+	}
+	return a.failed(h, h.ctx.Err() != nil, err)
+}
+
+// hopeless says why the handler is not to be called any more, or nil.
+func (a *attempt) hopeless() error {
+	if a.pending.givenUp() {
+		return a.pending.Reason
+	}
+	return a.options.exhausted(a.claim)
+}
+
+// failed settles an attempt whose handler, or commit, failed. It was interrupted
+// if its context had ended. There is no hold after a transaction.
+func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 	a.failure = err
 	switch {
-	case err == nil:
-		return a.complete(h, value)
-	case h.ctx.Err() != nil:
+	case interrupted:
 		return a.interrupted(h, err)
-	case IsTerminal(err) && a.options.DeadLetter != nil:
+	case (isTerminal(err) || errors.Is(err, storage.ErrEscaped)) && a.options.DeadLetter != nil:
 		return a.giveUp(h, err)
-	case IsNotItsFault(err):
+	case isNotItsFault(err) || a.options.Shadow: // what fails in a trial is not held against the message
 		return a.excuse(h, err)
 	case a.options.MaxAttempts > 0 && a.claim.Failures()+1 >= a.options.MaxAttempts:
-		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", ErrExhausted, a.claim.Attempts, err))
+		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", storage.ErrExhausted, a.claim.Attempts, err))
 	default:
 		return a.retry(h, err)
 	}
@@ -69,13 +86,13 @@ func (a *attempt) run(handler Handler) (Result, error) {
 func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
 	if a.options.HandlerTimeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, ErrHandlerTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, storage.ErrHandlerTimeout)
 		defer cancel()
 	}
 	stop := stuck.Watch(ctx, a.options.Margin, func(stuck bool) { a.options.Observer.handlerStuck(a.message, stuck) })
 	defer stop()
 	value, err := call(ctx, handler)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrHandlerTimeout) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, storage.ErrHandlerTimeout) {
 		err = fmt.Errorf("%w, %s: %w", cause, a.options.HandlerTimeout, err)
 	}
 	return value, err
@@ -92,9 +109,10 @@ func call(ctx context.Context, handler Handler) (value []byte, err error) {
 
 // standAside gives the claim back, unused.
 func (a *attempt) standAside() (Result, error) {
-	err := a.settleFailure(nil, Failure{Unrun: true, Reason: a.claim.Reason, Retention: a.options.Retention})
+	a.release()
+	err := a.settleFailure(nil, storage.Failure{Unrun: true, Reason: a.claim.Reason, Retention: a.options.Retention})
 	if err != nil {
-		a.pending = a.pending.Claimed(a.message.Key, a.claim.Lease.Owner, err)
+		a.pending = a.pending.claimed(a.message.Key, a.claim.Lease.Owner, err)
 		return a.unsettled(err, nil, nil)
 	}
 	return a.result(Retry, 0), errAlone
@@ -110,7 +128,7 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 	err := a.settle(h, "complete key", func(ctx context.Context) error {
 		return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
 	})
-	if errors.Is(err, ErrResultTooLarge) {
+	if errors.Is(err, storage.ErrResultTooLarge) {
 		a.options.Observer.resultDropped(a.message, len(value))
 		err = a.settle(h, "complete key", func(ctx context.Context) error {
 			return a.store.Complete(ctx, a.claim.Lease, nil, a.options.Retention)
@@ -127,27 +145,27 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 // retry leaves the message for a later attempt, because of err.
 func (a *attempt) retry(h *hold, err error) (Result, error) {
 	wait := a.options.retryAfter(a.claim.Failures() + 1)
-	return a.fail(h, Failure{RetryAfter: wait, Reason: err.Error()}, err)
+	return a.fail(h, storage.Failure{RetryAfter: wait, Reason: err.Error()}, err)
 }
 
 // excuse leaves the message for a later attempt, however often.
 func (a *attempt) excuse(h *hold, err error) (Result, error) {
 	wait := a.options.retryAfter(a.claim.Excused + 1)
-	return a.fail(h, Failure{Excused: true, RetryAfter: wait, Reason: err.Error()}, err)
+	return a.fail(h, storage.Failure{Excused: true, RetryAfter: wait, Reason: err.Error()}, err)
 }
 
 // interrupted leaves the message for the next consumer that gets it. The reason
 // is the consumer or the store, not the message.
 func (a *attempt) interrupted(h *hold, err error) (Result, error) {
 	err = fmt.Errorf("interrupted: %w", err)
-	f := Failure{Excused: true, Reason: err.Error()}
+	f := storage.Failure{Excused: true, Reason: err.Error()}
 	if !a.ran { // the last failure is still that of an attempt
-		f = Failure{Unrun: true, Reason: a.claim.Reason}
+		f = storage.Failure{Unrun: true, Reason: a.claim.Reason}
 	}
 	return a.fail(h, f, err)
 }
 
-func (a *attempt) fail(h *hold, f Failure, err error) (Result, error) {
+func (a *attempt) fail(h *hold, f storage.Failure, err error) (Result, error) {
 	f.Retention = a.options.Retention
 	if settleErr := a.settleFailure(h, f); settleErr != nil {
 		return a.unsettled(settleErr, err, nil)
@@ -161,6 +179,13 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 	d := DeadLetter{Message: a.message, Attempts: a.claim.Attempts - 1, Reason: reason}
 	if a.ran {
 		a.pending = &Pending{Key: a.message.Key, Attempt: a.claim.Attempts, Reason: reason}
+	}
+	if h == nil {
+		var err error
+		if h, err = a.holdAgain(); err != nil {
+			return a.unsettled(err, reason, nil)
+		}
+		defer func() { _ = h.release() }()
 	}
 	if a.pending != nil {
 		d.Attempts = a.pending.Attempt
@@ -176,7 +201,7 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 
 // settleBuried settles the key of a message whose dead letter is durable.
 func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
-	f := Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
+	f := storage.Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
 	if err := a.settleFailure(h, f); err != nil {
 		return a.unsettled(err, reason, nil)
 	}
@@ -190,7 +215,7 @@ func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
 // only interrupted. If the handler did not run, the record stays as it was.
 func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	all := errors.Join(reason, err)
-	f, tries := Failure{Reason: all.Error()}, a.claim.Attempts
+	f, tries := storage.Failure{Reason: all.Error()}, a.claim.Attempts
 	if !a.ran {
 		f.Unrun, f.Reason = true, a.claim.Reason
 	}
@@ -204,7 +229,7 @@ func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	return a.fail(h, f, all)
 }
 
-func (a *attempt) settleFailure(h *hold, f Failure) error {
+func (a *attempt) settleFailure(h *hold, f storage.Failure) error {
 	return a.settle(h, "fail key", func(ctx context.Context) error { return a.store.Fail(ctx, a.claim.Lease, f) })
 }
 
@@ -232,7 +257,7 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 // unsettled returns the Result for a settlement that ended in an error.
 func (a *attempt) unsettled(err, reason error, value []byte) (Result, error) {
 	all := errors.Join(err, reason)
-	if !errors.Is(err, ErrLeaseLost) {
+	if !errors.Is(err, storage.ErrLeaseLost) {
 		if a.outage != nil {
 			return a.unsettledOpen(err, reason, value)
 		}
@@ -252,7 +277,7 @@ func (a *attempt) compensate(loss Loss) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.options.Timeout)
 	defer cancel()
-	err := recovered.Call(func() error { a.options.Compensate(ContextWithLease(ctx, loss.Lease), loss); return nil })
+	err := recovered.Call(func() error { a.options.Compensate(storage.ContextWithLease(ctx, loss.Lease), loss); return nil })
 	if err != nil {
 		return fmt.Errorf("compensate: %w", err)
 	}

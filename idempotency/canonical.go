@@ -10,7 +10,15 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
+
+// FingerprintBytes is version b1: SHA-256 over the payload as it is.
+func FingerprintBytes(payload []byte) storage.Fingerprint {
+	sum := sha256.Sum256(payload)
+	return storage.Fingerprint("b1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
+}
 
 // FingerprintJSON is version j1: SHA-256 over a canonical form of the JSON
 // document, so that the order of members, white space, escapes and the way a
@@ -22,13 +30,13 @@ import (
 // named twice, unpaired surrogates, nesting beyond 1000 levels. Its fingerprint
 // is that of its bytes, also of version j1, so that it still differs from all
 // others.
-func FingerprintJSON(payload []byte) Fingerprint {
+func FingerprintJSON(payload []byte) storage.Fingerprint {
 	text, err := canonicalJSON(payload)
 	if err != nil {
 		text = append([]byte("bytes "), payload...) // no canonical form begins so
 	}
 	sum := sha256.Sum256(text)
-	return Fingerprint("j1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
+	return storage.Fingerprint("j1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
 }
 
 // errNotCanonical: the payload has no canonical form.

@@ -3,28 +3,15 @@ package idempotency
 import (
 	"context"
 	"errors"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
-
-type leaseKey struct{}
-
-// ContextWithLease returns a context for which LeaseFrom returns the lease. A
-// Runner gives such a context to its handler.
-func ContextWithLease(ctx context.Context, lease Lease) context.Context {
-	return context.WithValue(ctx, leaseKey{}, lease)
-}
-
-// LeaseFrom returns the lease under which the handler with this context runs.
-// There is none where it runs unclaimed (FailOpen).
-func LeaseFrom(ctx context.Context) (Lease, bool) {
-	lease, ok := ctx.Value(leaseKey{}).(Lease)
-	return lease, ok
-}
 
 // FenceFrom returns the fencing token of the lease under which the handler with
 // this context runs: to be stored with what the handler writes elsewhere, and
 // compared there.
 func FenceFrom(ctx context.Context) (int64, bool) {
-	lease, ok := LeaseFrom(ctx)
+	lease, ok := storage.LeaseFrom(ctx)
 	return lease.Fence, ok
 }
 
@@ -46,11 +33,11 @@ func NotItsFault(err error) error {
 	return excusedError{err}
 }
 
-// IsNotItsFault tells whether the error was wrapped by NotItsFault, at any
+// isNotItsFault tells whether the error was wrapped by NotItsFault, at any
 // depth, and not by Terminal.
-func IsNotItsFault(err error) bool {
+func isNotItsFault(err error) bool {
 	var e excusedError
-	return errors.As(err, &e) && !IsTerminal(err)
+	return errors.As(err, &e) && !isTerminal(err)
 }
 
 type terminalError struct{ error }
@@ -67,8 +54,8 @@ func Terminal(err error) error {
 	return terminalError{err}
 }
 
-// IsTerminal tells whether the error was wrapped by Terminal, at any depth.
-func IsTerminal(err error) bool {
+// isTerminal tells whether the error was wrapped by Terminal, at any depth.
+func isTerminal(err error) bool {
 	var t terminalError
 	return errors.As(err, &t)
 }

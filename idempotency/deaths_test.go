@@ -12,37 +12,38 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // mortal is a process's way to a store that all processes share. A dead process
 // asks for nothing any more.
 type mortal struct {
-	idempotency.Store
+	storage.Store
 	dead atomic.Bool
 }
 
-func (s *mortal) Claim(ctx context.Context, k idempotency.Key, r idempotency.ClaimRequest) (idempotency.Claim, error) {
+func (s *mortal) Claim(ctx context.Context, k storage.Key, r storage.ClaimRequest) (storage.Claim, error) {
 	if s.dead.Load() {
-		return idempotency.Claim{}, errDown
+		return storage.Claim{}, errDown
 	}
 	return s.Store.Claim(ctx, k, r)
 }
 
-func (s *mortal) Extend(ctx context.Context, l idempotency.Lease, d time.Duration) error {
+func (s *mortal) Extend(ctx context.Context, l storage.Lease, d time.Duration) error {
 	if s.dead.Load() {
 		return errDown
 	}
 	return s.Store.Extend(ctx, l, d)
 }
 
-func (s *mortal) Complete(ctx context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
+func (s *mortal) Complete(ctx context.Context, l storage.Lease, result []byte, retention time.Duration) error {
 	if s.dead.Load() {
 		return errDown
 	}
 	return s.Store.Complete(ctx, l, result, retention)
 }
 
-func (s *mortal) Fail(ctx context.Context, l idempotency.Lease, f idempotency.Failure) error {
+func (s *mortal) Fail(ctx context.Context, l storage.Lease, f storage.Failure) error {
 	if s.dead.Load() {
 		return errDown
 	}
@@ -63,7 +64,7 @@ type village struct {
 
 func newVillage(t *testing.T) *village {
 	return &village{
-		T: t, store: memory.NewStore(memory.StoreOptions{}), done: map[string]idempotency.Disposition{},
+		T: t, store: memory.New(memory.Options{}), done: map[string]idempotency.Disposition{},
 		runs: map[string]int{}, dead: map[string]idempotency.DeadLetter{},
 	}
 }
@@ -72,7 +73,7 @@ func newVillage(t *testing.T) *village {
 // are.
 func (v *village) live(ids []string, handle func(ctx context.Context, id string, die func())) {
 	store := &mortal{Store: v.store}
-	p, err := idempotency.NewProcessor(idempotency.Options{
+	p, err := idempotency.New(idempotency.Options{
 		Store: store,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			if store.dead.Load() {
@@ -93,7 +94,7 @@ func (v *village) live(ids []string, handle func(ctx context.Context, id string,
 	var workers sync.WaitGroup
 	for _, id := range ids {
 		workers.Go(func() {
-			m := idempotency.Message{Key: idempotency.Key{Scope: "village", ID: id}}
+			m := idempotency.Message{Key: storage.Key{Scope: "village", ID: id}}
 			for !store.dead.Load() {
 				r, _ := p.Run(ctx, m, func(ctx context.Context) ([]byte, error) {
 					if store.dead.Load() {
@@ -181,8 +182,8 @@ func TestOnlyTheKillerIsBuried(t *testing.T) {
 				}
 				for _, id := range killers {
 					d := v.dead[id]
-					if v.done[id] != idempotency.DeadLettered || !errors.Is(d.Reason, idempotency.ErrExhausted) ||
-						v.runs[id] != idempotency.DefaultMaxVanished || d.Attempts != v.runs[id] {
+					if v.done[id] != idempotency.DeadLettered || !errors.Is(d.Reason, storage.ErrExhausted) ||
+						v.runs[id] != 10 || d.Attempts != v.runs[id] {
 						t.Errorf("%s: %s after %d runs, %+v", id, v.done[id], v.runs[id], d)
 					}
 				}
@@ -195,11 +196,11 @@ func TestOnlyTheKillerIsBuried(t *testing.T) {
 }
 
 // vanish lets a process claim the keys, and die.
-func (f *fixture) vanish(keys ...idempotency.Key) {
+func (f *fixture) vanish(keys ...storage.Key) {
 	f.Helper()
 	for _, k := range keys {
-		_, err := f.memory.Claim(f.Context(), k, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: time.Second, Retention: time.Hour,
+		_, err := f.memory.Claim(f.Context(), k, storage.ClaimRequest{
+			Owner: storage.NewOwner(), Lease: time.Second, Retention: time.Hour,
 		})
 		if err != nil {
 			f.Fatal(err)
@@ -213,14 +214,14 @@ func (f *fixture) vanish(keys ...idempotency.Key) {
 func TestAloneIsNotForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.vanish(f.message.Key)
-		p, err := idempotency.NewProcessor(f.options)
+		p, err := idempotency.New(f.options)
 		if err != nil {
 			t.Fatal(err)
 		}
 		stuck, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)
-			m := idempotency.Message{Key: idempotency.Key{Scope: "test", ID: "stuck"}}
+			m := idempotency.Message{Key: storage.Key{Scope: "test", ID: "stuck"}}
 			_, _ = p.Run(t.Context(), m, func(context.Context) ([]byte, error) { <-stuck; return nil, nil })
 		}()
 		synctest.Wait()
@@ -228,7 +229,7 @@ func TestAloneIsNotForEver(t *testing.T) {
 		if r, err := p.Run(t.Context(), f.message, succeed); r.Disposition != idempotency.Handled || r.Attempt != 2 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if took := time.Since(begun); took != idempotency.DefaultLease {
+		if took := time.Since(begun); took != 30*time.Second {
 			t.Errorf("it waited for %s", took)
 		}
 		close(stuck)
@@ -239,9 +240,9 @@ func TestAloneIsNotForEver(t *testing.T) {
 // A handler that uses the same Processor does not wait for itself.
 func TestARunWithinARun(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		inner := idempotency.Key{Scope: "test", ID: "inner"}
+		inner := storage.Key{Scope: "test", ID: "inner"}
 		f.vanish(f.message.Key, inner)
-		p, err := idempotency.NewProcessor(f.options)
+		p, err := idempotency.New(f.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,10 +262,10 @@ func TestARunWithinARun(t *testing.T) {
 func TestAClaimThatIsNotGivenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.vanish(f.message.Key)
-		f.store.fail(always(idempotency.OpFail), nil)
+		f.store.fail(always(storage.OpFail), nil)
 		r := f.becomes(idempotency.Unavailable, unreachable(t))
 		f.store.fail(nil, nil)
-		r, err := f.runWith(idempotency.ContextWithPending(t.Context(), r.Pending), succeed)
+		r, err := f.runAfter(t.Context(), r.Pending, succeed)
 		if r.Disposition != idempotency.Handled || r.Attempt != 2 || f.record().Vanished != 1 {
 			t.Errorf("%+v, %v, %+v", r, err, f.record())
 		}
@@ -280,7 +281,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 		if !errors.Is(err, errHandler) || !errors.As(err, &stack) || !strings.Contains(string(stack.Stack()), "TestAPanicIsAFailedAttempt") {
 			t.Fatal(err)
 		}
-		if got := f.record(); got.State != idempotency.Retryable || got.Attempts != 1 || got.Reason != "panic: handler failed" {
+		if got := f.record(); got.State != storage.Retryable || got.Attempts != 1 || got.Reason != "panic: handler failed" {
 			t.Errorf("%+v", got)
 		}
 		wait(r.Wait)
@@ -308,15 +309,15 @@ func TestPanicsOfHooks(t *testing.T) {
 				_, err := f.memory.Release(t.Context(), f.message.Key)
 				return nil, err
 			})
-			if !errors.Is(err, idempotency.ErrLeaseLost) || !strings.Contains(err.Error(), "panic: no way back") {
+			if !errors.Is(err, storage.ErrLeaseLost) || !strings.Contains(err.Error(), "panic: no way back") {
 				t.Error(err)
 			}
 		})
 	})
 	t.Run("unclaimed handler", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fixture) {
-			f.options.OnUnavailable = idempotency.FailOpen
-			f.store.fail(always(idempotency.OpClaim), nil)
+			f.options.FailOpen = true
+			f.store.fail(always(storage.OpClaim), nil)
 			if _, err := f.tries(idempotency.Retry, func(context.Context) ([]byte, error) { panic(errHandler) }); !errors.Is(err, errHandler) {
 				t.Error(err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // deliveries are consumers that share a store of which every fourth call fails,
@@ -30,14 +31,14 @@ type deliveries struct {
 }
 
 // flaky is a store whose calls fail now and then.
-func flaky(s idempotency.Store, random *rand.Rand) idempotency.Store {
+func flaky(s storage.Store, random *rand.Rand) storage.Store {
 	var mu sync.Mutex
 	now := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return random.IntN(8) == 0
 	}
-	sometimes := func(idempotency.Operation) error {
+	sometimes := func(storage.Operation) error {
 		if now() {
 			return errDown
 		}
@@ -48,8 +49,8 @@ func flaky(s idempotency.Store, random *rand.Rand) idempotency.Store {
 	return f
 }
 
-func (d *deliveries) processor(store idempotency.Store) *idempotency.Processor {
-	p, err := idempotency.NewProcessor(idempotency.Options{
+func (d *deliveries) processor(store storage.Store) *idempotency.Processor {
+	p, err := idempotency.New(idempotency.Options{
 		Store: store, MaxAttempts: 3,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 			d.mu.Lock()
@@ -68,14 +69,13 @@ func (d *deliveries) processor(store idempotency.Store) *idempotency.Processor {
 // consume gives every message to a Processor until it is done.
 func (d *deliveries) consume(p *idempotency.Processor, random *rand.Rand) {
 	for _, n := range random.Perm(d.messages) {
-		m := idempotency.Message{Key: idempotency.Key{Scope: "test", ID: strconv.Itoa(n)}}
-		ctx := d.Context()
+		m := idempotency.Message{Key: storage.Key{Scope: "test", ID: strconv.Itoa(n)}}
 		for {
-			r, err := p.Run(ctx, m, d.handler(m.Key.ID, random))
+			r, err := p.Run(d.Context(), m, d.handler(m.Key.ID, random))
 			if r.Done() {
 				break
 			}
-			ctx = idempotency.ContextWithPending(d.Context(), r.Pending)
+			m.Pending = r.Pending
 			if err == nil || r.Disposition == idempotency.Lost {
 				d.Errorf("seed %d: %+v, %v", d.seed, r, err)
 				return
@@ -92,7 +92,7 @@ func (d *deliveries) consume(p *idempotency.Processor, random *rand.Rand) {
 func (d *deliveries) handler(id string, random *rand.Rand) idempotency.Handler {
 	return func(ctx context.Context) ([]byte, error) {
 		select {
-		case <-time.After(time.Duration(random.Int64N(int64(3 * idempotency.DefaultLease)))):
+		case <-time.After(time.Duration(random.Int64N(int64(3 * 30 * time.Second)))):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -115,7 +115,7 @@ func TestEveryMessageIsHandledOnceOrDeadLettered(t *testing.T) {
 				T: t, seed: rand.Uint64(), consumers: 4, messages: 30,
 				succeeded: map[string]int{}, dead: map[string]int{}, done: map[string]int{},
 			}
-			inner := memory.NewStore(memory.StoreOptions{})
+			inner := memory.New(memory.Options{})
 			var consumers sync.WaitGroup
 			for n := range d.consumers {
 				random := rand.New(rand.NewPCG(d.seed, uint64(n)))
@@ -131,16 +131,16 @@ func TestEveryMessageIsHandledOnceOrDeadLettered(t *testing.T) {
 }
 
 func (d *deliveries) check(s *memory.Store, id string) {
-	r, err := s.Inspect(d.Context(), idempotency.Key{Scope: "test", ID: id})
+	r, err := s.Inspect(d.Context(), storage.Key{Scope: "test", ID: id})
 	if err != nil {
 		d.Fatal(err)
 	}
 	switch {
 	case d.done[id] != d.consumers:
 		d.Errorf("seed %d: message %s was done by %d consumers of %d", d.seed, id, d.done[id], d.consumers)
-	case r.State == idempotency.Completed && d.succeeded[id] == 0,
-		r.State == idempotency.Failed && d.dead[id] == 0,
-		r.State != idempotency.Completed && r.State != idempotency.Failed:
+	case r.State == storage.Completed && d.succeeded[id] == 0,
+		r.State == storage.Failed && d.dead[id] == 0,
+		r.State != storage.Completed && r.State != storage.Failed:
 		d.Errorf("seed %d: message %s is %s after %d successes and %d dead letters", d.seed, id, r.State, d.succeeded[id], d.dead[id])
 	case d.succeeded[id] > 1:
 		d.Errorf("seed %d: message %s was handled %d times", d.seed, id, d.succeeded[id])
@@ -160,14 +160,14 @@ func TestErrorsAreTold(t *testing.T) {
 		t.Error(err)
 	}
 	for _, err := range []error{
-		nil, idempotency.ErrBadKey, idempotency.ErrBadRequest, idempotency.ErrMismatch, idempotency.ErrLeaseLost,
-		idempotency.ErrResultTooLarge, idempotency.ErrCompleted, errors.Join(inner, idempotency.ErrLeaseLost),
+		nil, storage.ErrBadKey, storage.ErrBadRequest, storage.ErrMismatch, storage.ErrLeaseLost,
+		storage.ErrResultTooLarge, storage.ErrCompleted, errors.Join(inner, storage.ErrLeaseLost),
 	} {
-		if !idempotency.Answered(err) {
+		if !storage.Answered(err) {
 			t.Errorf("%v is an answer", err)
 		}
 	}
-	if idempotency.Answered(errDown) || idempotency.Answered(context.Canceled) {
+	if storage.Answered(errDown) || storage.Answered(context.Canceled) {
 		t.Error("no answer was taken for one")
 	}
 }

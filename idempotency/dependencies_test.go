@@ -20,25 +20,26 @@ var (
 )
 
 // core is what each package of this library may pull in.
-var core = []string{module + "idempotency", module + "internal/backoff", module + "internal/circuit", module + "internal/isnil", module + "internal/recovered", module + "internal/solo", module + "internal/stuck"}
+var core = []string{module + "idempotency", module + "idempotency/storage", module + "idempotency/deadletter", module + "internal/backoff", module + "internal/circuit", module + "internal/isnil", module + "internal/recovered", module + "internal/solo", module + "internal/stuck"}
 
 // dependencies says what importing a package of the two libraries may pull in
 // beside the standard library and the core: modules, or packages of this module,
 // by the beginnings of their paths. A new package needs a line here.
 var dependencies = map[string][]string{
-	"idempotency":           nil,
-	"idempotency/storetest": nil,
-	"idempotency/guard":     {module + "internal/sqltext"},
-	"idempotency/memory":    {"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2/"},
-	"idempotency/breaker":   nil,
-	"idempotency/redis":     {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
-	"idempotency/postgres":  {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/", module + "internal/sqlstate"},
-	"idempotency/dynamodb":  {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},
-	"idempotency/metrics":   slices.Concat(prometheus, kafka, []string{module + "idempotency/consumer"}),
-	"idempotency/tracing":   slices.Concat(kafka, otel, []string{module + "idempotency/consumer", "go.opentelemetry.io/auto/sdk", "github.com/go-logr/"}),
-	"idempotency/consumer":  kafka,
-	"outbox":                {"github.com/google/uuid", module + "internal/envelope", module + "internal/sqltext", module + "internal/validjson"},
-	"outbox/tracing":        otel,
+	"idempotency":            nil,
+	"idempotency/storage":    nil,
+	"idempotency/deadletter": nil,
+	"idempotency/storetest":  nil,
+	"idempotency/guard":      {module + "internal/sqltext"},
+	"idempotency/memory":     {"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2/"},
+	"idempotency/redis":      {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
+	"idempotency/postgres":   {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/", module + "internal/sqlstate"},
+	"idempotency/dynamodb":   {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},
+	"idempotency/metrics":    slices.Concat(prometheus, kafka, []string{module + "idempotency/consumer"}),
+	"idempotency/tracing":    slices.Concat(kafka, otel, []string{module + "idempotency/consumer", "go.opentelemetry.io/auto/sdk", "github.com/go-logr/"}),
+	"idempotency/consumer":   kafka,
+	"outbox":                 {"github.com/google/uuid", module + "internal/envelope", module + "internal/sqltext", module + "internal/validjson"},
+	"outbox/tracing":         otel,
 }
 
 // Whoever takes the core or one store gets that store's client and no other's,

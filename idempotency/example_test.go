@@ -8,13 +8,14 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // A message that is delivered twice is handled once; the duplicate gets the
 // first one's result.
 func ExampleProcessor() {
-	processor, err := idempotency.NewProcessor(idempotency.Options{
-		Store: memory.NewStore(memory.StoreOptions{}), // in earnest one that others share
+	processor, err := idempotency.New(idempotency.Options{
+		Store: memory.New(memory.Options{}), // in earnest one that others share
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("dead letter:", d.Message.Key, d.Reason)
 			return nil
@@ -27,7 +28,7 @@ func ExampleProcessor() {
 	}
 	payload := []byte(`{"order":17}`)
 	message := idempotency.Message{
-		Key:         idempotency.Key{Scope: "shipping", ID: "018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f"},
+		Key:         storage.Key{Scope: "shipping", ID: "018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f"},
 		Fingerprint: idempotency.FingerprintJSON(payload),
 	}
 	ship := func(context.Context) ([]byte, error) {
@@ -50,8 +51,8 @@ func ExampleProcessor() {
 }
 
 func ExampleTerminal() {
-	processor, err := idempotency.NewProcessor(idempotency.Options{
-		Store: memory.NewStore(memory.StoreOptions{}),
+	processor, err := idempotency.New(idempotency.Options{
+		Store: memory.New(memory.Options{}),
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("dead letter after", d.Attempts, "attempt:", d.Reason)
 			return nil
@@ -61,7 +62,7 @@ func ExampleTerminal() {
 		fmt.Println(err)
 		return
 	}
-	message := idempotency.Message{Key: idempotency.Key{Scope: "shipping", ID: "1"}}
+	message := idempotency.Message{Key: storage.Key{Scope: "shipping", ID: "1"}}
 	result, err := processor.Run(context.Background(), message, func(context.Context) ([]byte, error) {
 		return nil, idempotency.Terminal(errors.New("no such address"))
 	})
@@ -73,15 +74,15 @@ func ExampleTerminal() {
 
 // The store can be used without a Processor.
 func ExampleStore() {
-	var store idempotency.Store = memory.NewStore(memory.StoreOptions{})
-	ctx, key := context.Background(), idempotency.Key{Scope: "shipping", ID: "1"}
+	var store storage.Store = memory.New(memory.Options{})
+	ctx, key := context.Background(), storage.Key{Scope: "shipping", ID: "1"}
 
-	claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{
-		Owner: idempotency.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
+	claim, err := store.Claim(ctx, key, storage.ClaimRequest{
+		Owner: storage.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
 	})
 	fmt.Println(claim.Outcome, claim.Attempts, err)
 	fmt.Println(store.Extend(ctx, claim.Lease, time.Minute))
-	fmt.Println(store.Fail(ctx, claim.Lease, idempotency.Failure{
+	fmt.Println(store.Fail(ctx, claim.Lease, storage.Failure{
 		Reason: "no parcels left", RetryAfter: time.Hour, Retention: 24 * time.Hour,
 	}))
 	record, err := store.Inspect(ctx, key)
@@ -94,18 +95,18 @@ func ExampleStore() {
 }
 
 func ExampleOperator() {
-	store := memory.NewStore(memory.StoreOptions{})
-	var operator idempotency.Operator = store
-	ctx, key := context.Background(), idempotency.Key{Scope: "shipping", ID: "1"}
-	claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{Owner: "crashed", Lease: time.Hour, Retention: time.Hour})
+	store := memory.New(memory.Options{})
+	var operator storage.Operator = store
+	ctx, key := context.Background(), storage.Key{Scope: "shipping", ID: "1"}
+	claim, err := store.Claim(ctx, key, storage.ClaimRequest{Owner: "crashed", Lease: time.Hour, Retention: time.Hour})
 	fmt.Println(claim.Outcome, err)
 
 	before, err := operator.Release(ctx, key)
 	fmt.Println("was", before.State, "by", before.Owner, err)
 	fmt.Println(store.Complete(ctx, claim.Lease, nil, time.Hour))
 
-	n, err := operator.Purge(ctx, idempotency.Filter{
-		Scope: "shipping", States: []idempotency.State{idempotency.Retryable},
+	n, err := operator.Purge(ctx, storage.Filter{
+		Scope: "shipping", States: []storage.State{storage.Retryable},
 	})
 	fmt.Println("purged", n, err)
 	// Output:
@@ -118,13 +119,13 @@ func ExampleOperator() {
 // A handler hands its fence to what it writes to, which can then refuse a
 // handler that was paused beyond its lease.
 func ExampleFenceFrom() {
-	lease := idempotency.Lease{Key: idempotency.Key{Scope: "shipping", ID: "1"}, Owner: "a", Fence: 42}
+	lease := storage.Lease{Key: storage.Key{Scope: "shipping", ID: "1"}, Owner: "a", Fence: 42}
 	handler := func(ctx context.Context) ([]byte, error) {
 		fence, ok := idempotency.FenceFrom(ctx)
 		fmt.Println(fence, ok)
 		return nil, nil
 	}
-	_, _ = handler(idempotency.ContextWithLease(context.Background(), lease))
+	_, _ = handler(storage.ContextWithLease(context.Background(), lease))
 	_, _ = handler(context.Background())
 	// Output:
 	// 42 true
@@ -144,8 +145,8 @@ func ExampleFingerprintJSON() {
 }
 
 func ExampleKey_Validate() {
-	fmt.Println(idempotency.Key{Scope: "shipping", ID: "1"}.Validate())
-	fmt.Println(idempotency.Key{Scope: "shipping"}.Validate())
+	fmt.Println(storage.Key{Scope: "shipping", ID: "1"}.Validate())
+	fmt.Println(storage.Key{Scope: "shipping"}.Validate())
 	// Output:
 	// <nil>
 	// bad idempotency key: the id is empty
@@ -154,10 +155,10 @@ func ExampleKey_Validate() {
 // A filter without states means those that are neither running nor still to be
 // run.
 func ExampleFilter() {
-	for _, state := range (idempotency.Filter{Scope: "shipping"}).StatesOrDefault() {
+	for _, state := range (storage.Filter{Scope: "shipping"}).StatesOrDefault() {
 		fmt.Println(state)
 	}
-	fmt.Println(idempotency.Filter{UnchangedFor: time.Hour}.Validate())
+	fmt.Println(storage.Filter{UnchangedFor: time.Hour}.Validate())
 	// Output:
 	// completed
 	// failed

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
 )
@@ -31,12 +32,12 @@ var errSilent = errors.New("the store has not answered lately")
 // outage is what a Processor that fails open knows of its store.
 type outage struct {
 	mu      sync.Mutex
-	breaker *circuit.Breaker[int, Key]
+	breaker *circuit.Breaker[int, storage.Key]
 	calls   int
 }
 
 func newOutage() *outage {
-	return &outage{breaker: circuit.New[int, Key](silentKeys, silentWaits.Wait)}
+	return &outage{breaker: circuit.New[int, storage.Key](silentKeys, silentWaits.Wait)}
 }
 
 // claiming tells whether a claim may be asked for, as the call of that number. If
@@ -70,11 +71,11 @@ func (o *outage) begin() int {
 }
 
 // end takes the outcome of a call. One that its caller cancelled tells nothing.
-func (o *outage) end(ctx context.Context, call int, key Key, err error) {
+func (o *outage) end(ctx context.Context, call int, key storage.Key, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case Answered(err):
+	case storage.Answered(err):
 		o.breaker.Passes(call)
 	case ctx.Err() != nil:
 		o.breaker.Cancelled(call)
@@ -84,13 +85,13 @@ func (o *outage) end(ctx context.Context, call int, key Key, err error) {
 }
 
 // claimOnce asks for the claim with one short call, or not at all.
-func (p *Processor) claimOnce(ctx context.Context, m Message, req ClaimRequest) (claim Claim, err error) {
+func (p *Processor) claimOnce(ctx context.Context, m Message, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	ask, n := p.outage.claiming()
 	if !ask {
 		if n != 0 {
 			p.lookForStore(ctx, n, m.Key.Scope)
 		}
-		return Claim{}, errSilent
+		return storage.Claim{}, errSilent
 	}
 	err = p.short(ctx, openPatience, func(ctx context.Context) (err error) {
 		claim, err = p.store.Claim(ctx, m.Key, req)
@@ -101,7 +102,7 @@ func (p *Processor) claimOnce(ctx context.Context, m Message, req ClaimRequest) 
 }
 
 // settleOnce settles the key with one short call.
-func (p *Processor) settleOnce(ctx context.Context, key Key, call func(ctx context.Context) error) error {
+func (p *Processor) settleOnce(ctx context.Context, key storage.Key, call func(ctx context.Context) error) error {
 	patience, n := p.outage.settling()
 	err := p.short(ctx, patience, call)
 	if n != 0 {
@@ -123,8 +124,8 @@ func (p *Processor) short(ctx context.Context, patience time.Duration, call func
 func (p *Processor) lookForStore(ctx context.Context, call int, scope string) {
 	ctx = context.WithoutCancel(ctx)
 	// Some keys, as one may be on a shard that is down.
-	key := Key{Scope: scope, ID: fmt.Sprintf("cdc-outbox-probe-%d", call%16)}
-	req := ClaimRequest{Owner: NewOwner(), Lease: MinLease, Retention: MinLease}
+	key := storage.Key{Scope: scope, ID: fmt.Sprintf("cdc-outbox-probe-%d", call%16)}
+	req := storage.ClaimRequest{Owner: storage.NewOwner(), Lease: storage.MinLease, Retention: storage.MinLease}
 	go func() {
 		err := p.short(ctx, p.options.Timeout, func(ctx context.Context) error {
 			_, err := p.options.Store.Claim(ctx, key, req)
@@ -148,8 +149,8 @@ func (a *attempt) unsettledOpen(err, reason error, value []byte) (Result, error)
 		r.Reason = reason.Error()
 		return r, nil
 	}
-	if !a.pending.GivenUp() { // the claim may still be ours: the next Run asks for it
-		a.pending = a.pending.Claimed(a.message.Key, a.claim.Lease.Owner, err)
+	if !a.pending.givenUp() { // the claim may still be ours: the next Run asks for it
+		a.pending = a.pending.claimed(a.message.Key, a.claim.Lease.Owner, err)
 	}
 	return a.result(Retry, a.options.retryAfter(1)), errors.Join(err, reason)
 }
@@ -160,7 +161,7 @@ func (p *Processor) runUnclaimed(ctx context.Context, m Message, pending *Pendin
 	if pending == nil {
 		pending = &Pending{Key: m.Key}
 	}
-	if pending.GivenUp() {
+	if pending.givenUp() {
 		return p.giveUpUnclaimed(ctx, m, *pending)
 	}
 	value, err := call(ctx, handler)
@@ -169,7 +170,7 @@ func (p *Processor) runUnclaimed(ctx context.Context, m Message, pending *Pendin
 		return Result{Disposition: Handled, Value: value}, nil
 	case ctx.Err() != nil:
 		return Result{Disposition: Retry, Pending: pending}, err
-	case IsTerminal(err) && p.options.DeadLetter != nil:
+	case isTerminal(err) && p.options.DeadLetter != nil:
 		givenUp := *pending
 		givenUp.Attempt, givenUp.Reason = 1, err
 		return p.giveUpUnclaimed(ctx, m, givenUp)

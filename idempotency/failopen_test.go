@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // open is a Processor that fails open, and counts how often it did.
@@ -23,15 +24,15 @@ func inOpenBubble(t *testing.T, f func(o *open)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, fixture *fixture) {
 		o := &open{fixture: fixture}
-		o.options.OnUnavailable = idempotency.FailOpen
+		o.options.FailOpen = true
 		o.options.Observer.FailOpen = func(idempotency.Message, error) { o.opened++ }
-		p, err := idempotency.NewProcessor(o.options)
+		p, err := idempotency.New(o.options)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.processor = p
 		f(o)
-		wait(idempotency.DefaultLease) // for what goes on in the background
+		wait(30 * time.Second) // for what goes on in the background
 	})
 }
 
@@ -48,7 +49,7 @@ func (o *open) next(h idempotency.Handler) (idempotency.Result, time.Duration) {
 // A store that is silent costs a message next to nothing after the first second,
 // and one that refuses nothing at all.
 func TestFailOpenDoesNotWaitForTheStore(t *testing.T) {
-	all := always(idempotency.OpClaim, idempotency.OpComplete, idempotency.OpFail, idempotency.OpExtend)
+	all := always(storage.OpClaim, storage.OpComplete, storage.OpFail, storage.OpExtend)
 	for name, test := range map[string]struct {
 		breaks      func(o *open)
 		first, then time.Duration
@@ -75,7 +76,7 @@ func TestFailOpenDoesNotWaitForTheStore(t *testing.T) {
 				if o.opened != 1001 {
 					t.Errorf("%d of 1001 are reported", o.opened)
 				}
-				if n := o.store.count(idempotency.OpClaim); n > 20 { // in the background
+				if n := o.store.count(storage.OpClaim); n > 20 { // in the background
 					t.Errorf("%d claims", n)
 				}
 			})
@@ -98,7 +99,7 @@ func TestFailOpenEndsWhatItClaimed(t *testing.T) {
 				var begun time.Time
 				r, _ := o.next(func(ctx context.Context) ([]byte, error) {
 					claimed := o.message
-					o.store.hang = always(idempotency.OpClaim, idempotency.OpComplete, idempotency.OpFail)
+					o.store.hang = always(storage.OpClaim, storage.OpComplete, storage.OpFail)
 					for range 3 {
 						o.next(succeed)
 					}
@@ -121,8 +122,8 @@ func TestFailOpenEndsWhatItClaimed(t *testing.T) {
 				o.next(succeed) // looks for the store
 				synctest.Wait()
 				o.message.Key.ID = "message 1"
-				r, err := o.processor.Run(idempotency.ContextWithPending(o.Context(), r.Pending), o.message, succeed)
-				if r.Disposition != idempotency.Handled || o.record().State != idempotency.Completed {
+				r, err := o.processor.Run(o.Context(), after(o.message, r.Pending), succeed)
+				if r.Disposition != idempotency.Handled || o.record().State != storage.Completed {
 					t.Errorf("%+v, %v, %+v", r, err, o.record())
 				}
 			})
@@ -132,13 +133,13 @@ func TestFailOpenEndsWhatItClaimed(t *testing.T) {
 
 func TestFailOpenFindsTheStoreAgain(t *testing.T) {
 	inOpenBubble(t, func(o *open) {
-		o.store.fail(always(idempotency.OpClaim), nil)
+		o.store.fail(always(storage.OpClaim), nil)
 		for range 10 {
 			o.next(succeed)
 		}
 		o.store.fail(nil, nil)
 		back, before := time.Now(), o.opened
-		for o.record().State != idempotency.Completed {
+		for o.record().State != storage.Completed {
 			if _, took := o.next(succeed); took > 0 {
 				t.Fatalf("a message waited for %s", took)
 			}
@@ -153,7 +154,7 @@ func TestFailOpenFindsTheStoreAgain(t *testing.T) {
 		}
 		before = o.opened
 		for range 100 {
-			if r, _ := o.next(succeed); r.Disposition != idempotency.Handled || o.record().State != idempotency.Completed {
+			if r, _ := o.next(succeed); r.Disposition != idempotency.Handled || o.record().State != storage.Completed {
 				t.Fatalf("%+v", r)
 			}
 		}
@@ -166,13 +167,13 @@ func TestFailOpenFindsTheStoreAgain(t *testing.T) {
 // A message whose dead letter cannot be written stays given up.
 func TestFailOpenWithoutDeadLetters(t *testing.T) {
 	inOpenBubble(t, func(o *open) {
-		o.store.fail(always(idempotency.OpClaim), nil)
+		o.store.fail(always(storage.OpClaim), nil)
 		for range 5 {
 			o.next(succeed)
 		}
 		keep := o.options.DeadLetter
 		o.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
-		p, err := idempotency.NewProcessor(o.options)
+		p, err := idempotency.New(o.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,10 +182,10 @@ func TestFailOpenWithoutDeadLetters(t *testing.T) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		o.options.DeadLetter = keep
-		if p, err = idempotency.NewProcessor(o.options); err != nil {
+		if p, err = idempotency.New(o.options); err != nil {
 			t.Fatal(err)
 		}
-		r, err = p.Run(idempotency.ContextWithPending(o.Context(), r.Pending), o.message, unreachable(t))
+		r, err = p.Run(o.Context(), after(o.message, r.Pending), unreachable(t))
 		if r.Disposition != idempotency.DeadLettered || len(o.dead) != 1 || o.dead[0].Attempts != 1 {
 			t.Errorf("%+v, %v, %+v", r, err, o.dead)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func TestFingerprintsOfOneDocument(t *testing.T) {
@@ -35,7 +36,7 @@ func TestFingerprintsOfOneDocument(t *testing.T) {
 }
 
 func TestFingerprintsOfDifferentPayloads(t *testing.T) {
-	seen := make(map[idempotency.Fingerprint]string)
+	seen := make(map[storage.Fingerprint]string)
 	for _, doc := range []string{
 		``, ` `, `null`, `"null"`, `0`, `"0"`, `false`, `{}`, `[]`, `[[]]`, `[{}]`, `""`, `[""]`, `[null]`, `-1`, `1`, `10`, `0.1`, `1e1000`,
 		`9007199254740992`, `9007199254740993`, `0.1000000000000000055511151231257827`, `1e99999999999`, `1e99999999998`,
@@ -57,7 +58,7 @@ func TestFingerprintsOfDifferentPayloads(t *testing.T) {
 
 func TestConflicts(t *testing.T) {
 	for _, test := range []struct {
-		a, b idempotency.Fingerprint
+		a, b storage.Fingerprint
 		want bool
 	}{
 		{"", "", false}, {"b1:x", "", false}, {"", "b1:x", false}, {"b1:x", "b1:x", false}, {"b1:x", "b1:y", true},
@@ -235,7 +236,7 @@ func numeral(fraction string, random *rand.Rand) string {
 
 func BenchmarkFingerprint(b *testing.B) {
 	doc := []byte(`{"order_id":"018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f","amount":129.90,"currency":"EUR","lines":[{"sku":"A-1","n":2},{"sku":"B-7","n":1}]}`)
-	for name, f := range map[string]func([]byte) idempotency.Fingerprint{"b1": idempotency.FingerprintBytes, "j1": idempotency.FingerprintJSON} {
+	for name, f := range map[string]func([]byte) storage.Fingerprint{"b1": idempotency.FingerprintBytes, "j1": idempotency.FingerprintJSON} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(doc)))
 			b.ReportAllocs()

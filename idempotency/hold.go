@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // hold extends a lease while work is done under it: until release is called, in
@@ -22,8 +24,8 @@ type hold struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	store   Store
-	lease   Lease
+	store   storage.Store
+	lease   storage.Lease
 	options Options
 
 	expiry *time.Timer
@@ -36,17 +38,17 @@ type hold struct {
 }
 
 // errLeaseEnds is the cause when no extension was acknowledged in time.
-var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", ErrLeaseLost)
+var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", storage.ErrLeaseLost)
 
 // newHold sees to it that the lease is extended, by a goroutine that starts when
 // that is due, which it is not for most work. It ends when release is called, or
 // when the lease is lost.
-func newHold(ctx context.Context, s Store, lease Lease, asked time.Time, o Options) *hold {
+func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked time.Time, o Options) *hold {
 	h := &hold{store: s, lease: lease, options: o, ended: make(chan struct{})}
-	h.ctx, h.cancel = context.WithCancelCause(ContextWithLease(ctx, lease))
+	h.ctx, h.cancel = context.WithCancelCause(storage.ContextWithLease(ctx, lease))
 	h.held, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	h.expiry = time.AfterFunc(time.Until(asked.Add(o.Lease-o.Margin)), func() {
-		if o.OnUnavailable != FailOpen {
+		if !o.FailOpen {
 			h.cancel(errLeaseEnds)
 		}
 	})
@@ -91,7 +93,7 @@ func (h *hold) extend() {
 				h.expiry.Reset(time.Until(now.Add(h.options.Lease - h.options.Margin)))
 			}
 			wait.Reset(time.Until(now.Add(h.options.Heartbeat)))
-		case errors.Is(err, ErrLeaseLost):
+		case errors.Is(err, storage.ErrLeaseLost):
 			h.err = err
 			h.cancel(err)
 			return

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // stubborn returns a handler that goes on for d whatever becomes of its context.
@@ -19,7 +20,7 @@ func stubborn(d time.Duration, err error) idempotency.Handler {
 
 // background runs the handler on a goroutine and returns its outcome there.
 func (f *fixture) background(ctx context.Context, h idempotency.Handler) (outcome func() (idempotency.Result, error)) {
-	p, err := idempotency.NewProcessor(f.options)
+	p, err := idempotency.New(f.options)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestALeaseIsTakenUpAgainAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		outcome := f.background(t.Context(), stubborn(10*time.Minute, nil))
 		wait(time.Second)
-		f.store.fail(always(idempotency.OpExtend), nil)
+		f.store.fail(always(storage.OpExtend), nil)
 		wait(time.Minute)
 		f.store.fail(nil, nil)
 		for range 20 {
@@ -72,8 +73,8 @@ func TestALeaseIsTakenUpAgainAfterAnOutage(t *testing.T) {
 // Failing open, an outage of the store is no reason to end a handler.
 func TestFailOpenLetsHandlersEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.options.OnUnavailable = idempotency.FailOpen
-		f.store.fail(always(idempotency.OpExtend, idempotency.OpComplete), nil)
+		f.options.FailOpen = true
+		f.store.fail(always(storage.OpExtend, storage.OpComplete), nil)
 		f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
 			wait(10 * time.Minute)
 			return nil, ctx.Err()
@@ -99,7 +100,7 @@ func TestHandlerTimeout(t *testing.T) {
 		var cause error
 		begun := time.Now()
 		r, err := f.tries(idempotency.Retry, until(&cause))
-		if !errors.Is(cause, idempotency.ErrHandlerTimeout) || !errors.Is(err, idempotency.ErrHandlerTimeout) || time.Since(begun) != time.Minute {
+		if !errors.Is(cause, storage.ErrHandlerTimeout) || !errors.Is(err, storage.ErrHandlerTimeout) || time.Since(begun) != time.Minute {
 			t.Fatalf("cause %v, error %v, after %s", cause, err, time.Since(begun))
 		}
 		if got := f.record(); got.Attempts != 1 || got.Excused != 0 || r.Wait <= 0 || len(told()) != 0 {
@@ -115,7 +116,7 @@ func TestHandlerTimeout(t *testing.T) {
 		}
 		r, err = outcome()
 		synctest.Wait()
-		if r.Disposition != idempotency.DeadLettered || len(f.dead) != 1 || !errors.Is(f.dead[0].Reason, idempotency.ErrHandlerTimeout) {
+		if r.Disposition != idempotency.DeadLettered || len(f.dead) != 1 || !errors.Is(f.dead[0].Reason, storage.ErrHandlerTimeout) {
 			t.Errorf("%+v, %v, %+v", r, err, f.dead)
 		}
 		if !slices.Equal(told(), []bool{true, false}) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,21 +21,21 @@ var errDown = errors.New("store is down")
 // faulty is a store whose calls can be made to fail before they are carried
 // out, or after, which loses the answer.
 type faulty struct {
-	idempotency.Store
+	storage.Store
 	mu            sync.Mutex
-	before, after func(op idempotency.Operation) error
-	hang          func(op idempotency.Operation) error // an error is not returned: the call lasts as long as it may
-	calls         []idempotency.Operation
+	before, after func(op storage.Operation) error
+	hang          func(op storage.Operation) error // an error is not returned: the call lasts as long as it may
+	calls         []storage.Operation
 }
 
-func (s *faulty) fail(before, after func(op idempotency.Operation) error) {
+func (s *faulty) fail(before, after func(op storage.Operation) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before, s.after = before, after
 }
 
 // count returns how often the operation was asked for.
-func (s *faulty) count(op idempotency.Operation) (n int) {
+func (s *faulty) count(op storage.Operation) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.calls {
@@ -45,7 +46,7 @@ func (s *faulty) count(op idempotency.Operation) (n int) {
 	return n
 }
 
-func (s *faulty) do(ctx context.Context, op idempotency.Operation, call func() error) error {
+func (s *faulty) do(ctx context.Context, op storage.Operation, call func() error) error {
 	s.mu.Lock()
 	s.calls = append(s.calls, op)
 	before, after := s.before, s.after
@@ -70,32 +71,32 @@ func (s *faulty) do(ctx context.Context, op idempotency.Operation, call func() e
 	return err
 }
 
-func (s *faulty) Claim(ctx context.Context, k idempotency.Key, r idempotency.ClaimRequest) (c idempotency.Claim, err error) {
-	err = s.do(ctx, idempotency.OpClaim, func() (err error) {
+func (s *faulty) Claim(ctx context.Context, k storage.Key, r storage.ClaimRequest) (c storage.Claim, err error) {
+	err = s.do(ctx, storage.OpClaim, func() (err error) {
 		c, err = s.Store.Claim(ctx, k, r)
 		return err
 	})
 	if err != nil {
-		c = idempotency.Claim{}
+		c = storage.Claim{}
 	}
 	return c, err
 }
 
-func (s *faulty) Extend(ctx context.Context, l idempotency.Lease, d time.Duration) error {
-	return s.do(ctx, idempotency.OpExtend, func() error { return s.Store.Extend(ctx, l, d) })
+func (s *faulty) Extend(ctx context.Context, l storage.Lease, d time.Duration) error {
+	return s.do(ctx, storage.OpExtend, func() error { return s.Store.Extend(ctx, l, d) })
 }
 
-func (s *faulty) Complete(ctx context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
-	return s.do(ctx, idempotency.OpComplete, func() error { return s.Store.Complete(ctx, l, result, retention) })
+func (s *faulty) Complete(ctx context.Context, l storage.Lease, result []byte, retention time.Duration) error {
+	return s.do(ctx, storage.OpComplete, func() error { return s.Store.Complete(ctx, l, result, retention) })
 }
 
-func (s *faulty) Fail(ctx context.Context, l idempotency.Lease, f idempotency.Failure) error {
-	return s.do(ctx, idempotency.OpFail, func() error { return s.Store.Fail(ctx, l, f) })
+func (s *faulty) Fail(ctx context.Context, l storage.Lease, f storage.Failure) error {
+	return s.do(ctx, storage.OpFail, func() error { return s.Store.Fail(ctx, l, f) })
 }
 
 // always fails the operations named.
-func always(ops ...idempotency.Operation) func(op idempotency.Operation) error {
-	return func(op idempotency.Operation) error {
+func always(ops ...storage.Operation) func(op storage.Operation) error {
+	return func(op storage.Operation) error {
 		for _, o := range ops {
 			if o == op {
 				return errDown
@@ -106,9 +107,9 @@ func always(ops ...idempotency.Operation) func(op idempotency.Operation) error {
 }
 
 // once fails the first call of the operation.
-func once(op idempotency.Operation) func(op idempotency.Operation) error {
+func once(op storage.Operation) func(op storage.Operation) error {
 	var done sync.Once
-	return func(got idempotency.Operation) (err error) {
+	return func(got storage.Operation) (err error) {
 		if got == op {
 			done.Do(func() { err = errDown })
 		}
@@ -128,10 +129,10 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
-	m := memory.NewStore(memory.StoreOptions{})
+	m := memory.New(memory.Options{})
 	f := &fixture{T: t, memory: m, store: &faulty{Store: m}}
 	f.message = idempotency.Message{
-		Key: idempotency.Key{Scope: "test", ID: "message"}, Fingerprint: idempotency.FingerprintBytes([]byte("payload")),
+		Key: storage.Key{Scope: "test", ID: "message"}, Fingerprint: idempotency.FingerprintBytes([]byte("payload")),
 	}
 	f.options = idempotency.Options{
 		Store: f.store,
@@ -152,7 +153,7 @@ func (f *fixture) run(h idempotency.Handler) (idempotency.Result, error) {
 
 func (f *fixture) runWith(ctx context.Context, h idempotency.Handler) (idempotency.Result, error) {
 	f.Helper()
-	p, err := idempotency.NewProcessor(f.options)
+	p, err := idempotency.New(f.options)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -161,6 +162,21 @@ func (f *fixture) runWith(ctx context.Context, h idempotency.Handler) (idempoten
 		f.Fatalf("%s and error %v", r.Disposition, err)
 	}
 	return r, err
+}
+
+// runAfter handles the message once, with what an earlier Run left.
+func (f *fixture) runAfter(ctx context.Context, p *idempotency.Pending, h idempotency.Handler) (idempotency.Result, error) {
+	f.Helper()
+	m := f.message
+	defer func() { f.message = m }()
+	f.message.Pending = p
+	return f.runWith(ctx, h)
+}
+
+// after returns the message as it is run again.
+func after(m idempotency.Message, p *idempotency.Pending) idempotency.Message {
+	m.Pending = p
+	return m
 }
 
 // tries handles the message once and checks what becomes of it.
@@ -180,7 +196,7 @@ func (f *fixture) becomes(want idempotency.Disposition, h idempotency.Handler) i
 	return r
 }
 
-func (f *fixture) record() idempotency.Record {
+func (f *fixture) record() storage.Record {
 	f.Helper()
 	r, err := f.memory.Inspect(context.Background(), f.message.Key)
 	if err != nil {

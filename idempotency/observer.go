@@ -3,17 +3,8 @@ package idempotency
 import (
 	"context"
 	"time"
-)
 
-// Operation names a method of Store that a Processor calls, as metrics show it.
-type Operation string
-
-// The operations.
-const (
-	OpClaim    Operation = "claim"
-	OpExtend   Operation = "extend"
-	OpComplete Operation = "complete"
-	OpFail     Operation = "fail"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // Observer is told what a Processor does. Each function is optional. They are
@@ -21,7 +12,7 @@ const (
 // lease, and concurrently for concurrent Runs; they must not block.
 type Observer struct {
 	// Claim: the store answered a claim.
-	Claim func(m Message, c Claim)
+	Claim func(m Message, c storage.Claim)
 	// Run: a Run ends with this result and error after elapsed.
 	Run func(m Message, r Result, err error, elapsed time.Duration)
 	// LeaseLost: the lease was lost while, or after, the handler ran. It comes
@@ -36,12 +27,15 @@ type Observer struct {
 	HandlerStuck func(m Message, stuck bool)
 	// FailOpen: the handler is about to run unclaimed, because of err.
 	FailOpen func(m Message, err error)
+	// Shadow: the message would have had this result and error, had
+	// Options.Shadow not been set.
+	Shadow func(m Message, would Result, err error)
 	// StoreCall: a call of the store took so long, with this error. Tell answers
 	// from failures by Answered.
-	StoreCall func(op Operation, elapsed time.Duration, err error)
+	StoreCall func(op storage.Operation, elapsed time.Duration, err error)
 }
 
-func (o Observer) claim(m Message, c Claim) {
+func (o Observer) claim(m Message, c storage.Claim) {
 	if o.Claim != nil {
 		o.Claim(m, c)
 	}
@@ -77,44 +71,50 @@ func (o Observer) failOpen(m Message, err error) {
 	}
 }
 
+func (o Observer) storeCall(op storage.Operation, begun time.Time, err error) {
+	if o.StoreCall != nil {
+		o.StoreCall(op, time.Since(begun), err)
+	}
+}
+
 // observed reports the calls that a Processor makes of a store.
 type observed struct {
-	Store
-	call func(op Operation, elapsed time.Duration, err error)
+	storage.Store
+	call func(op storage.Operation, elapsed time.Duration, err error)
 }
 
 // observe returns the store itself if nobody wants to know.
-func observe(s Store, o Observer) Store {
+func observe(s storage.Store, o Observer) storage.Store {
 	if o.StoreCall == nil {
 		return s
 	}
 	return observed{Store: s, call: o.StoreCall}
 }
 
-func (s observed) Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error) {
+func (s observed) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	begun := time.Now()
 	c, err := s.Store.Claim(ctx, key, req)
-	s.call(OpClaim, time.Since(begun), err)
+	s.call(storage.OpClaim, time.Since(begun), err)
 	return c, err
 }
 
-func (s observed) Extend(ctx context.Context, lease Lease, d time.Duration) error {
+func (s observed) Extend(ctx context.Context, lease storage.Lease, d time.Duration) error {
 	begun := time.Now()
 	err := s.Store.Extend(ctx, lease, d)
-	s.call(OpExtend, time.Since(begun), err)
+	s.call(storage.OpExtend, time.Since(begun), err)
 	return err
 }
 
-func (s observed) Complete(ctx context.Context, lease Lease, result []byte, retention time.Duration) error {
+func (s observed) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
 	begun := time.Now()
 	err := s.Store.Complete(ctx, lease, result, retention)
-	s.call(OpComplete, time.Since(begun), err)
+	s.call(storage.OpComplete, time.Since(begun), err)
 	return err
 }
 
-func (s observed) Fail(ctx context.Context, lease Lease, f Failure) error {
+func (s observed) Fail(ctx context.Context, lease storage.Lease, f storage.Failure) error {
 	begun := time.Now()
 	err := s.Store.Fail(ctx, lease, f)
-	s.call(OpFail, time.Since(begun), err)
+	s.call(storage.OpFail, time.Since(begun), err)
 	return err
 }

@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func TestTheObserverIsTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		var outcomes []idempotency.Outcome
+		var outcomes []storage.Outcome
 		var ends []idempotency.Disposition
-		var calls []idempotency.Operation
+		var calls []storage.Operation
 		f.options.Observer = idempotency.Observer{
-			Claim: func(m idempotency.Message, c idempotency.Claim) {
+			Claim: func(m idempotency.Message, c storage.Claim) {
 				if m != f.message {
 					t.Errorf("%+v", m)
 				}
@@ -31,7 +32,7 @@ func TestTheObserverIsTold(t *testing.T) {
 				}
 				ends = append(ends, r.Disposition)
 			},
-			StoreCall: func(op idempotency.Operation, elapsed time.Duration, err error) {
+			StoreCall: func(op storage.Operation, elapsed time.Duration, err error) {
 				if elapsed != 0 || err != nil && !errors.Is(err, errDown) {
 					t.Errorf("%s took %s: %v", op, elapsed, err)
 				}
@@ -45,17 +46,17 @@ func TestTheObserverIsTold(t *testing.T) {
 		f.becomes(idempotency.Skipped, unreachable(t))
 		f.message.Key.ID = "another"
 		f.becomes(idempotency.Retry, failing)
-		f.becomes(idempotency.Retry, failing)
-		f.store.fail(always(idempotency.OpClaim), nil)
+		f.becomes(idempotency.NotDue, failing)
+		f.store.fail(always(storage.OpClaim), nil)
 		f.becomes(idempotency.Unavailable, unreachable(t))
 
-		wantOutcomes := []idempotency.Outcome{idempotency.Claimed, idempotency.Duplicate, idempotency.Claimed, idempotency.NotDue}
+		wantOutcomes := []storage.Outcome{storage.Claimed, storage.Duplicate, storage.Claimed, storage.NotDue}
 		wantEnds := []idempotency.Disposition{
-			idempotency.Handled, idempotency.Skipped, idempotency.Retry, idempotency.Retry, idempotency.Unavailable,
+			idempotency.Handled, idempotency.Skipped, idempotency.Retry, idempotency.NotDue, idempotency.Unavailable,
 		}
-		wantCalls := []idempotency.Operation{
-			idempotency.OpClaim, idempotency.OpExtend, idempotency.OpComplete, idempotency.OpClaim, idempotency.OpClaim,
-			idempotency.OpFail, idempotency.OpClaim, idempotency.OpClaim, idempotency.OpClaim,
+		wantCalls := []storage.Operation{
+			storage.OpClaim, storage.OpExtend, storage.OpComplete, storage.OpClaim, storage.OpClaim,
+			storage.OpFail, storage.OpClaim, storage.OpClaim, storage.OpClaim,
 		}
 		if !slices.Equal(outcomes, wantOutcomes) || !slices.Equal(ends, wantEnds) || !slices.Equal(calls, wantCalls) {
 			t.Errorf("%v\n%v\n%v", outcomes, ends, calls)

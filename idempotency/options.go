@@ -7,27 +7,29 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // The defaults of Options.
 const (
-	DefaultLease       = 30 * time.Second
-	DefaultRetention   = 7 * 24 * time.Hour
-	DefaultMaxAttempts = 12
-	DefaultMaxVanished = 10
-	DefaultFirstRetry  = time.Second
-	DefaultLastRetry   = time.Minute
+	defaultLease       = 30 * time.Second
+	defaultRetention   = 7 * 24 * time.Hour
+	defaultMaxAttempts = 12
+	defaultMaxVanished = 10
+	defaultFirstRetry  = time.Second
+	defaultLastRetry   = time.Minute
 )
 
 // Options of a Processor.
 type Options struct {
 	// Store is required.
-	Store Store
+	Store storage.Store
 	// Lease is how long a claim excludes others; the Processor extends it while
 	// the handler runs. After it another process can take over from one that
-	// died. DefaultLease if 0.
+	// died. 30 s if 0; 10 s with a Transactor, whose transaction keeps
+	// others away instead.
 	Lease time.Duration
 	// Heartbeat is how often the lease is extended; a third of Lease if 0.
 	Heartbeat time.Duration
@@ -36,7 +38,7 @@ type Options struct {
 	Margin time.Duration
 	// Timeout bounds the asking of the store: how long a claim or a settlement
 	// is repeated before the store counts as unavailable, and by how much Run
-	// may outlive its context. A third of Lease if 0.
+	// may outlive its context. A third of Lease if 0, 10 s with a Transactor.
 	Timeout time.Duration
 	// HandlerTimeout bounds a call of the handler: its context ends after it,
 	// and if the handler then returns an error, the attempt has failed. No bound
@@ -45,18 +47,17 @@ type Options struct {
 	HandlerTimeout time.Duration
 	// Retention is how long a settled key is kept. It must be longer than a
 	// message can be delivered again: the topic's retention, if its offsets may
-	// be reset. DefaultRetention if 0.
+	// be reset. A week if 0.
 	Retention time.Duration
 	// MaxAttempts is how often a message may fail before it is given up;
-	// DefaultMaxAttempts if 0, no bound if negative.
+	// 12 if 0, no bound if negative.
 	MaxAttempts int
 	// MaxVanished is how many attempts at a message may end without an outcome,
-	// because their process died, before it is given up; DefaultMaxVanished if
-	// 0, no bound if negative, or if MaxAttempts is.
+	// because their process died, before it is given up; 10 if 0, no bound if negative, or if MaxAttempts is.
 	MaxVanished int
 	// FirstRetry is the wait after the first failed attempt; it doubles up to
-	// LastRetry and is drawn from the upper half. DefaultFirstRetry and
-	// DefaultLastRetry if 0. With the defaults a message is given up after
+	// LastRetry and is drawn from the upper half. A second and a
+	// minute if 0. With the defaults a message is given up after
 	// three to six minutes.
 	FirstRetry, LastRetry time.Duration
 	// DeadLetter makes a message that is given up durable elsewhere. It returns
@@ -69,41 +70,59 @@ type Options struct {
 	// Compensate is called when the lease was lost while, or after, the handler
 	// ran. Optional. ctx does not end with Run's, but after Timeout.
 	Compensate func(ctx context.Context, l Loss)
-	// OnUnavailable says what to do when a claim cannot be asked for.
-	OnUnavailable Unavailability
-	// Observer is told what happens.
-	Observer Observer
-}
-
-// Unavailability is what to do with messages while the store cannot be asked.
-type Unavailability uint8
-
-const (
-	// FailClosed leaves the message for later: Result.Disposition is
-	// Unavailable.
-	FailClosed Unavailability = iota
-	// FailOpen runs the handler without a claim: there is no lease in its
+	// FailOpen says what to do when a claim cannot be asked for. By default the
+	// message is left for later: Result.Disposition is Unavailable. With
+	// FailOpen the handler runs without a claim: there is no lease in its
 	// context, no heartbeat and no count of attempts, and the message may be
 	// handled twice, also at the same time. What was claimed and cannot be
 	// settled counts as handled. Calls of the store are made once, and for a
 	// quarter of a second at most; after three keys without an answer none is
-	// made, except in the background, until the store answers again. So a
-	// message waits for a store that is silent for 40 ms at most, after the
-	// first second.
-	FailOpen
+	// made, except in the background, until the store answers again. So a message
+	// waits for a store that is silent for 40 ms at most, after the first second.
+	FailOpen bool
+	// Shadow is for a trial beside what there is already. Each message is claimed
+	// and settled, and Observer.Shadow told what would become of it; but its
+	// handler runs whatever that is, and neither waits for the store (FailOpen)
+	// nor ends with its lease. Nothing is given up: DeadLetter and Compensate are
+	// not called. The keys that are completed meanwhile are known when Shadow is
+	// taken away. Not with a Transactor.
+	Shadow bool
+	// Observer is told what happens.
+	Observer Observer
+}
+
+// What a Transactor needs instead: its transaction keeps others away, also
+// while it is completed, so the lease only says how long a message waits after
+// a crash.
+const (
+	transactionLease   = 10 * time.Second
+	transactionTimeout = 10 * time.Second
 )
 
 func (o Options) withDefaults() Options {
-	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	if o.Shadow {
+		o.FailOpen, o.MaxAttempts, o.DeadLetter, o.Compensate = true, -1, nil, nil
+		o.FirstRetry, o.LastRetry = time.Millisecond, time.Millisecond // who waits is not the handler
+	}
+	if o.transactional() {
+		o.Lease = cmp.Or(o.Lease, transactionLease)
+		o.Timeout = cmp.Or(o.Timeout, transactionTimeout)
+	}
+	o.Lease = cmp.Or(o.Lease, defaultLease)
 	o.Heartbeat = cmp.Or(o.Heartbeat, o.Lease/3)
 	o.Margin = cmp.Or(o.Margin, o.Lease/10)
 	o.Timeout = cmp.Or(o.Timeout, o.Lease/3)
-	o.Retention = cmp.Or(o.Retention, DefaultRetention)
-	o.FirstRetry = cmp.Or(o.FirstRetry, DefaultFirstRetry)
-	o.LastRetry = cmp.Or(o.LastRetry, max(DefaultLastRetry, o.FirstRetry))
-	o.MaxAttempts = cmp.Or(o.MaxAttempts, DefaultMaxAttempts)
-	o.MaxVanished = cmp.Or(o.MaxVanished, DefaultMaxVanished)
+	o.Retention = cmp.Or(o.Retention, defaultRetention)
+	o.FirstRetry = cmp.Or(o.FirstRetry, defaultFirstRetry)
+	o.LastRetry = cmp.Or(o.LastRetry, max(defaultLastRetry, o.FirstRetry))
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, defaultMaxAttempts)
+	o.MaxVanished = cmp.Or(o.MaxVanished, defaultMaxVanished)
 	return o
+}
+
+func (o Options) transactional() bool {
+	_, ok := o.Store.(storage.Transactor)
+	return ok
 }
 
 // validate names what cannot work.
@@ -126,7 +145,9 @@ func (o Options) validate() error {
 		return errors.New("Store is missing")
 	case o.Heartbeat+o.Margin >= o.Lease:
 		return fmt.Errorf("Heartbeat, %s, and Margin, %s, leave no time within Lease, %s", o.Heartbeat, o.Margin, o.Lease)
-	case o.Timeout+o.Margin >= o.Lease:
+	case o.transactional() && o.FailOpen:
+		return errors.New("FailOpen and Shadow cannot be: without the store there is no transaction for the handler")
+	case o.Timeout+o.Margin >= o.Lease && !o.transactional():
 		return fmt.Errorf("Timeout, %s, and Margin, %s, leave no time within Lease, %s", o.Timeout, o.Margin, o.Lease)
 	case o.Retention < o.Lease:
 		return fmt.Errorf("Retention, %s, is shorter than Lease, %s", o.Retention, o.Lease)
@@ -136,13 +157,23 @@ func (o Options) validate() error {
 		return fmt.Errorf("Retention, %s, forgets a message before its retry, after LastRetry, %s", o.Retention, o.LastRetry)
 	case o.DeadLetter == nil && o.MaxAttempts > 0:
 		return errors.New("DeadLetter is missing: give one, or a negative MaxAttempts to give up no message")
-	case o.OnUnavailable > FailOpen:
-		return fmt.Errorf("OnUnavailable is %d, neither FailClosed nor FailOpen", o.OnUnavailable)
 	}
 	return nil
 }
 
-func (o Options) exhausted(c Claim) error { return c.Exhausted(o.MaxAttempts, o.MaxVanished) }
+// exhausted returns an error that wraps ErrExhausted if the message has failed or
+// vanished as often as it may.
+func (o Options) exhausted(c storage.Claim) error {
+	switch {
+	case o.MaxAttempts <= 0:
+		return nil
+	case c.Failures() >= o.MaxAttempts:
+		return fmt.Errorf("%w: %d attempts failed, the last one with: %q", storage.ErrExhausted, c.Failures(), c.Reason)
+	case o.MaxVanished > 0 && c.Vanished >= o.MaxVanished:
+		return fmt.Errorf("%w: %d attempts vanished: their processes died, or were paused beyond the lease", storage.ErrExhausted, c.Vanished)
+	}
+	return nil
+}
 
 func (o Options) retryAfter(attempt int) time.Duration {
 	return backoff.Range{First: o.FirstRetry, Longest: o.LastRetry}.Wait(max(attempt, 1))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func TestTheLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
@@ -21,17 +22,17 @@ func TestTheLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 			}
 			return nil, nil
 		})
-		if n := f.store.count(idempotency.OpExtend); n < 29 || n > 31 {
+		if n := f.store.count(storage.OpExtend); n < 29 || n > 31 {
 			t.Errorf("%d extensions in 300 s", n)
 		}
 	})
 }
 
 func TestTheHandlerIsToldBeforeTheLeaseCanBeLost(t *testing.T) {
-	for name, before := range map[string]func(idempotency.Operation) error{
-		"the store fails": always(idempotency.OpExtend),
-		"the store hangs": func(op idempotency.Operation) error {
-			if op == idempotency.OpExtend {
+	for name, before := range map[string]func(storage.Operation) error{
+		"the store fails": always(storage.OpExtend),
+		"the store hangs": func(op storage.Operation) error {
+			if op == storage.OpExtend {
 				wait(20 * time.Second) // longer than it was allowed to
 				return errDown
 			}
@@ -45,12 +46,12 @@ func TestTheHandlerIsToldBeforeTheLeaseCanBeLost(t *testing.T) {
 				begun := time.Now()
 				r := f.becomes(idempotency.Retry, func(ctx context.Context) ([]byte, error) {
 					v, err := until(&cause)(ctx)
-					if took := time.Since(begun); took != idempotency.DefaultLease*9/10 {
+					if took := time.Since(begun); took != 30*time.Second*9/10 {
 						t.Errorf("told after %s", took)
 					}
 					return v, err
 				})
-				if !errors.Is(cause, idempotency.ErrLeaseLost) {
+				if !errors.Is(cause, storage.ErrLeaseLost) {
 					t.Error(cause)
 				}
 				if r.Wait != 0 || f.record().Excused != 1 || len(f.losses) != 0 {
@@ -63,9 +64,9 @@ func TestTheHandlerIsToldBeforeTheLeaseCanBeLost(t *testing.T) {
 
 func TestOneLostExtensionDoesNoHarm(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.store.fail(once(idempotency.OpExtend), nil)
+		f.store.fail(once(storage.OpExtend), nil)
 		f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
-			wait(2 * idempotency.DefaultLease)
+			wait(2 * 30 * time.Second)
 			return nil, ctx.Err()
 		})
 	})
@@ -77,19 +78,19 @@ func TestALostLeaseIsCompensatedAndItsResultDiscarded(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
 				var seen []idempotency.Loss
 				f.options.Observer.LeaseLost = func(l idempotency.Loss) { seen = append(seen, l) }
-				var lease idempotency.Lease
+				var lease storage.Lease
 				r, err := f.tries(idempotency.Lost, func(ctx context.Context) ([]byte, error) {
-					lease, _ = idempotency.LeaseFrom(ctx)
+					lease, _ = storage.LeaseFrom(ctx)
 					if _, err := f.memory.Release(ctx, f.message.Key); err != nil {
 						t.Fatal(err)
 					}
 					<-ctx.Done()
-					if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrLeaseLost) {
+					if cause := context.Cause(ctx); !errors.Is(cause, storage.ErrLeaseLost) {
 						t.Error(cause)
 					}
 					return []byte("late"), result
 				})
-				if !errors.Is(err, idempotency.ErrLeaseLost) || r.Value != nil {
+				if !errors.Is(err, storage.ErrLeaseLost) || r.Value != nil {
 					t.Errorf("%+v, %v", r, err)
 				}
 				if len(f.losses) != 1 || len(seen) != 1 || f.losses[0].Lease != lease || f.losses[0].Err != result || f.losses[0].Message != f.message {
@@ -98,7 +99,7 @@ func TestALostLeaseIsCompensatedAndItsResultDiscarded(t *testing.T) {
 				if result == nil && string(f.losses[0].Result) != "late" {
 					t.Errorf("%+v", f.losses)
 				}
-				if n := f.store.count(idempotency.OpComplete) + f.store.count(idempotency.OpFail); n != 0 {
+				if n := f.store.count(storage.OpComplete) + f.store.count(storage.OpFail); n != 0 {
 					t.Errorf("%d settlements of a lost lease", n)
 				}
 				f.becomes(idempotency.Handled, succeed)
@@ -114,7 +115,7 @@ func TestALeaseLostAtTheLastMomentIsCompensated(t *testing.T) {
 			_, err := f.memory.Release(ctx, f.message.Key)
 			return []byte("late"), err
 		})
-		if len(f.losses) != 1 || f.record().State != idempotency.Retryable {
+		if len(f.losses) != 1 || f.record().State != storage.Retryable {
 			t.Errorf("%+v, %s", f.losses, f.record().State)
 		}
 	})
@@ -122,9 +123,9 @@ func TestALeaseLostAtTheLastMomentIsCompensated(t *testing.T) {
 
 func TestALateHandlerMayStillComplete(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.store.fail(always(idempotency.OpExtend), nil)
+		f.store.fail(always(storage.OpExtend), nil)
 		f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) {
-			wait(2 * idempotency.DefaultLease) // its context has ended, but nobody else came
+			wait(2 * 30 * time.Second) // its context has ended, but nobody else came
 			return nil, nil
 		})
 		if len(f.losses) != 0 {
@@ -134,12 +135,12 @@ func TestALateHandlerMayStillComplete(t *testing.T) {
 }
 
 func TestACallWhoseAnswerIsLostIsRepeated(t *testing.T) {
-	for _, op := range []idempotency.Operation{idempotency.OpClaim, idempotency.OpComplete, idempotency.OpFail} {
+	for _, op := range []storage.Operation{storage.OpClaim, storage.OpComplete, storage.OpFail} {
 		t.Run(string(op), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
 				f.store.fail(nil, once(op))
 				want, handler := idempotency.Handled, idempotency.Handler(succeed)
-				if op == idempotency.OpFail {
+				if op == storage.OpFail {
 					want, handler = idempotency.Retry, failing
 				}
 				if r := f.becomes(want, handler); r.Attempt != 1 {
@@ -155,11 +156,11 @@ func TestACallWhoseAnswerIsLostIsRepeated(t *testing.T) {
 
 func TestAClaimThatCannotBeAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.options.OnUnavailable = idempotency.FailClosed
-		f.store.fail(always(idempotency.OpClaim), nil)
+		f.options.FailOpen = false
+		f.store.fail(always(storage.OpClaim), nil)
 		r, err := f.tries(idempotency.Unavailable, unreachable(t))
-		if !errors.Is(err, errDown) || r.Wait <= 0 || f.store.count(idempotency.OpClaim) != 2 {
-			t.Errorf("%+v, %v, %d calls", r, err, f.store.count(idempotency.OpClaim))
+		if !errors.Is(err, errDown) || r.Wait <= 0 || f.store.count(storage.OpClaim) != 2 {
+			t.Errorf("%+v, %v, %d calls", r, err, f.store.count(storage.OpClaim))
 		}
 	})
 }
@@ -167,20 +168,20 @@ func TestAClaimThatCannotBeAsked(t *testing.T) {
 func TestFailOpenRunsUnclaimed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		opened := 0
-		f.options.OnUnavailable = idempotency.FailOpen
+		f.options.FailOpen = true
 		f.options.Observer.FailOpen = func(_ idempotency.Message, err error) {
 			if errors.Is(err, errDown) {
 				opened++
 			}
 		}
-		f.store.fail(always(idempotency.OpClaim), nil)
+		f.store.fail(always(storage.OpClaim), nil)
 		r := f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
-			if _, ok := idempotency.LeaseFrom(ctx); ok {
+			if _, ok := storage.LeaseFrom(ctx); ok {
 				t.Error("a lease without a claim")
 			}
 			return []byte("result"), nil
 		})
-		if string(r.Value) != "result" || opened != 1 || f.record().State != idempotency.Absent {
+		if string(r.Value) != "result" || opened != 1 || f.record().State != storage.Absent {
 			t.Errorf("%+v, %d", r, opened)
 		}
 		f.becomes(idempotency.Retry, failing)
@@ -196,11 +197,11 @@ func TestFailOpenRunsUnclaimed(t *testing.T) {
 
 func TestAnUnknownCompletionIsFoundOutLater(t *testing.T) {
 	for name, faults := range map[string]struct {
-		before, after func(idempotency.Operation) error
+		before, after func(storage.Operation) error
 		want          idempotency.Disposition
 	}{
-		"carried out":     {after: always(idempotency.OpComplete), want: idempotency.Skipped},
-		"not carried out": {before: always(idempotency.OpComplete), want: idempotency.Handled},
+		"carried out":     {after: always(storage.OpComplete), want: idempotency.Skipped},
+		"not carried out": {before: always(storage.OpComplete), want: idempotency.Handled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
@@ -210,11 +211,11 @@ func TestAnUnknownCompletionIsFoundOutLater(t *testing.T) {
 				if !errors.Is(err, errDown) || r.Value != nil || len(f.losses) != 0 {
 					t.Errorf("%+v, %v, %d losses", r, err, len(f.losses))
 				}
-				if took := time.Since(begun); took > idempotency.DefaultLease/3 || f.store.count(idempotency.OpComplete) < 3 {
-					t.Errorf("%d calls in %s", f.store.count(idempotency.OpComplete), took)
+				if took := time.Since(begun); took > 30*time.Second/3 || f.store.count(storage.OpComplete) < 3 {
+					t.Errorf("%d calls in %s", f.store.count(storage.OpComplete), took)
 				}
 				f.store.fail(nil, nil)
-				wait(idempotency.DefaultLease)
+				wait(30 * time.Second)
 				f.becomes(faults.want, succeed)
 			})
 		})
@@ -222,7 +223,7 @@ func TestAnUnknownCompletionIsFoundOutLater(t *testing.T) {
 }
 
 func TestACallThatHangsIsRepeated(t *testing.T) {
-	for _, op := range []idempotency.Operation{idempotency.OpClaim, idempotency.OpComplete} {
+	for _, op := range []storage.Operation{storage.OpClaim, storage.OpComplete} {
 		t.Run(string(op), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
 				f.store.hang = once(op)
@@ -246,7 +247,7 @@ func TestShutdown(t *testing.T) {
 			if r.Disposition != idempotency.Retry || r.Wait != 0 || !errors.Is(err, context.Canceled) || cause != stopped {
 				t.Errorf("%+v, %v, cause %v", r, err, cause)
 			}
-			if r := f.record(); r.State != idempotency.Retryable || r.Attempts != 1 || r.Excused != 1 {
+			if r := f.record(); r.State != storage.Retryable || r.Attempts != 1 || r.Excused != 1 {
 				t.Errorf("%+v", r)
 			}
 			if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 2 {
@@ -268,7 +269,7 @@ func TestShutdown(t *testing.T) {
 	})
 	t.Run("many times over, nothing is given up", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fixture) {
-			for range 3 * idempotency.DefaultMaxAttempts {
+			for range 3 * 12 {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				var cause error
 				time.AfterFunc(time.Second, func() { cancel(stopped) })
@@ -282,12 +283,12 @@ func TestShutdown(t *testing.T) {
 	t.Run("while the store is down", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fixture) {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			f.store.fail(always(idempotency.OpFail), nil)
+			f.store.fail(always(storage.OpFail), nil)
 			var cause error
 			time.AfterFunc(time.Second, func() { cancel(stopped) })
 			begun := time.Now()
 			r, _ := f.runWith(ctx, until(&cause))
-			if took := time.Since(begun); r.Disposition != idempotency.Unavailable || took > time.Second+idempotency.DefaultLease/3 {
+			if took := time.Since(begun); r.Disposition != idempotency.Unavailable || took > time.Second+30*time.Second/3 {
 				t.Errorf("%+v after %s", r, took)
 			}
 		})

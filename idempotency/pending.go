@@ -1,20 +1,23 @@
 package idempotency
 
-import "context"
+import (
+	"context"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+)
 
 // Pending is what a Run could not finish: a claim that was not answered, a
 // handler's success that the store did not confirm, or a given-up message whose
 // dead letter could not be written. It is Result.Pending. The message's next
-// Run goes on from there if it has the Pending in its context: it asks for the
-// same claim, not for one more, and does not call a handler again that has
-// ended. A Pending lives as long as the caller keeps it. Another process that
+// Run goes on from there if the Message has it: it asks for the same claim, not
+// for one more, and does not call a handler again that has ended. A Pending lives as long as the caller keeps it. Another process that
 // gets the message begins anew.
 //
 // A Pending is not changed once it is returned, and is for one Run at a time:
 // two that ask for the same claim would both be granted it.
 type Pending struct {
 	// Key is the message's.
-	Key Key
+	Key storage.Key
 	// Owner asked for a claim that may have been granted; empty if none is in
 	// doubt.
 	Owner string
@@ -22,7 +25,7 @@ type Pending struct {
 	// The fields below are about that run.
 	Attempt int
 	// Lease is to be settled, if the handler succeeded or the message is buried.
-	Lease Lease
+	Lease storage.Lease
 	// Value is the handler's result, if it succeeded.
 	Value []byte
 	// Reason says why the message is given up; nil if the handler succeeded.
@@ -33,47 +36,31 @@ type Pending struct {
 	Tries int
 }
 
-type pendingKey struct{}
-
-// ContextWithPending returns a context for a Run that goes on from where an
-// earlier one ended. A nil Pending changes nothing.
-func ContextWithPending(ctx context.Context, p *Pending) context.Context {
-	if p == nil {
-		return ctx
+// of returns what is pending on the message of that key, or nil.
+func (p *Pending) of(key Key) *Pending {
+	if p == nil || p.Key != key {
+		return nil
 	}
-	return context.WithValue(ctx, pendingKey{}, p)
+	return p
 }
 
-// HasPending tells whether the context has a Pending, on whatever message.
-func HasPending(ctx context.Context) bool { return ctx.Value(pendingKey{}) != nil }
-
-// PendingOn returns what is pending on the message of that key, or nil. It is
-// for Runners: the contexts of hooks may hold what is pending on another
-// message.
-func PendingOn(ctx context.Context, key Key) *Pending {
-	if p, _ := ctx.Value(pendingKey{}).(*Pending); p != nil && p.Key == key {
-		return p
-	}
-	return nil
-}
-
-// GivenUp tells whether the handler, or the number of attempts, gave the
+// givenUp tells whether the handler, or the number of attempts, gave the
 // message up. It may be called on nil.
-func (p *Pending) GivenUp() bool { return p != nil && p.Reason != nil }
+func (p *Pending) givenUp() bool { return p != nil && p.Reason != nil }
 
-// Claiming returns the owner to claim for: that of the claim in doubt, or a new
+// claiming returns the owner to claim for: that of the claim in doubt, or a new
 // one. It may be called on nil.
-func (p *Pending) Claiming() string {
+func (p *Pending) claiming() string {
 	if p == nil || p.Owner == "" {
-		return NewOwner()
+		return storage.NewOwner()
 	}
 	return p.Owner
 }
 
-// Claimed returns what is pending, nil if nothing is, after a claim for the
+// claimed returns what is pending, nil if nothing is, after a claim for the
 // owner that came back with this error, if any. It may be called on nil.
-func (p *Pending) Claimed(key Key, owner string, err error) *Pending {
-	if Answered(err) {
+func (p *Pending) claimed(key storage.Key, owner string, err error) *Pending {
+	if storage.Answered(err) {
 		owner = ""
 	}
 	switch {
@@ -96,7 +83,7 @@ func (p Pending) unburied() *Pending {
 }
 
 // buried is p after its dead letter was written. lease is still to be settled.
-func (p Pending) buried(lease Lease) *Pending {
+func (p Pending) buried(lease storage.Lease) *Pending {
 	p.Buried, p.Lease = true, lease
 	return &p
 }
@@ -110,7 +97,7 @@ func (p *Pending) toSettle() bool {
 // may be over: the key can be settled as long as nobody else has claimed it.
 func (p *Processor) settlePending(ctx context.Context, m Message, before *Pending) (Result, error) {
 	a := &attempt{
-		Processor: p, ctx: ctx, message: m, claim: Claim{Lease: before.Lease},
+		Processor: p, ctx: ctx, message: m, claim: storage.Claim{Lease: before.Lease},
 		ran: true, failure: before.Reason, pending: before,
 	}
 	if before.Buried {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func terminal(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) }
@@ -17,7 +18,7 @@ func terminal(context.Context) ([]byte, error) { return nil, idempotency.Termina
 // recalls handles the message once more, with what the last Run left.
 func (f *fixture) recalls(want idempotency.Disposition, p *idempotency.Pending) (idempotency.Result, error) {
 	f.Helper()
-	r, err := f.runWith(idempotency.ContextWithPending(f.Context(), p), unreachable(f.T))
+	r, err := f.runAfter(f.Context(), p, unreachable(f.T))
 	if r.Disposition != want {
 		f.Fatalf("%s (%v), want %s", r.Disposition, err, want)
 	}
@@ -31,7 +32,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 		handler  idempotency.Handler
 		attempts int
 	}{
-		"a terminal error": {terminal, idempotency.DefaultMaxAttempts},
+		"a terminal error": {terminal, 12},
 		"the last attempt": {failing, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,10 +40,10 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 				f.options.MaxAttempts = test.attempts
 				keep := f.options.DeadLetter
 				f.options.DeadLetter = func(ctx context.Context, d idempotency.DeadLetter) error {
-					if s := f.record().State; s != idempotency.Processing || d.Attempts != 1 || !errors.Is(d.Reason, errHandler) {
+					if s := f.record().State; s != storage.Processing || d.Attempts != 1 || !errors.Is(d.Reason, errHandler) {
 						t.Errorf("the key is %s when %+v is kept", s, d)
 					}
-					wait(2 * idempotency.DefaultLease) // which is extended
+					wait(2 * 30 * time.Second) // which is extended
 					if ctx.Err() != nil {
 						t.Error(context.Cause(ctx))
 					}
@@ -55,7 +56,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 						t.Fatalf("%+v, %v, %+v", r, err, f.record())
 					}
 					waits = append(waits, r.Wait)
-					if early, err := f.recalls(idempotency.Retry, r.Pending); !errors.Is(err, idempotency.ErrNotDue) || early.Pending != r.Pending {
+					if early, err := f.recalls(idempotency.NotDue, r.Pending); err == nil || early.Pending != r.Pending {
 						t.Fatalf("%+v, %v", early, err)
 					}
 					wait(r.Wait)
@@ -67,7 +68,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 				f.options.DeadLetter = keep
 				wait(r.Wait)
 				r, _ = f.recalls(idempotency.DeadLettered, r.Pending)
-				if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Pending != nil || r.Reason != f.dead[0].Reason.Error() || f.record().State != idempotency.Failed {
+				if len(f.dead) != 1 || f.dead[0].Attempts != 1 || r.Pending != nil || r.Reason != f.dead[0].Reason.Error() || f.record().State != storage.Failed {
 					t.Errorf("%+v, %+v, %s", r, f.dead, f.record().State)
 				}
 			})
@@ -79,13 +80,13 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 // though it is over, and without a second dead letter.
 func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 	for name, test := range map[string]struct {
-		op      idempotency.Operation
+		op      storage.Operation
 		handler idempotency.Handler
 		want    idempotency.Disposition
-		state   idempotency.State
+		state   storage.State
 	}{
-		"success":          {idempotency.OpComplete, succeed, idempotency.Handled, idempotency.Completed},
-		"a terminal error": {idempotency.OpFail, terminal, idempotency.DeadLettered, idempotency.Failed},
+		"success":          {storage.OpComplete, succeed, idempotency.Handled, storage.Completed},
+		"a terminal error": {storage.OpFail, terminal, idempotency.DeadLettered, storage.Failed},
 	} {
 		for _, carriedOut := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, carried out %t", name, carriedOut), func(t *testing.T) {
@@ -97,7 +98,7 @@ func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 					}
 					r := f.becomes(idempotency.Unavailable, test.handler)
 					for range 3 {
-						wait(idempotency.DefaultLease)
+						wait(30 * time.Second)
 						r, _ = f.recalls(idempotency.Unavailable, r.Pending)
 					}
 					f.store.fail(nil, nil)
@@ -117,14 +118,14 @@ func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 // Somebody else claimed the key meanwhile: the effects of both may be there.
 func TestAVerdictThatComesTooLateIsCompensated(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.store.fail(always(idempotency.OpComplete), nil)
+		f.store.fail(always(storage.OpComplete), nil)
 		r := f.becomes(idempotency.Unavailable, succeed)
 		f.store.fail(nil, nil)
 		if _, err := f.memory.Release(t.Context(), f.message.Key); err != nil {
 			t.Fatal(err)
 		}
 		lost, err := f.recalls(idempotency.Lost, r.Pending)
-		if !errors.Is(err, idempotency.ErrLeaseLost) || lost.Pending != nil {
+		if !errors.Is(err, storage.ErrLeaseLost) || lost.Pending != nil {
 			t.Errorf("%+v, %v", lost, err)
 		}
 		if len(f.losses) != 1 || f.losses[0].Lease != r.Pending.Lease || string(f.losses[0].Result) != "result" {
@@ -137,11 +138,11 @@ func TestAVerdictThatComesTooLateIsCompensated(t *testing.T) {
 func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		opened := 0
-		f.options.OnUnavailable = idempotency.FailOpen
+		f.options.FailOpen = true
 		f.options.Observer.FailOpen = func(idempotency.Message, error) { opened++ }
-		f.store.fail(always(idempotency.OpComplete, idempotency.OpClaim), nil)
+		f.store.fail(always(storage.OpComplete, storage.OpClaim), nil)
 		handled := &idempotency.Pending{
-			Key: f.message.Key, Attempt: 1, Lease: idempotency.Lease{Key: f.message.Key, Owner: "owner"}, Value: []byte("result"),
+			Key: f.message.Key, Attempt: 1, Lease: storage.Lease{Key: f.message.Key, Owner: "owner"}, Value: []byte("result"),
 		}
 		if r, _ := f.recalls(idempotency.Handled, handled); string(r.Value) != "result" || opened != 1 {
 			t.Errorf("%+v, %d", r, opened)
@@ -162,14 +163,14 @@ func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 // its replicas have it. That must not use up attempts of which none was made.
 func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.store.fail(nil, always(idempotency.OpClaim))
+		f.store.fail(nil, always(storage.OpClaim))
 		r := f.becomes(idempotency.Unavailable, unreachable(t))
-		for range 2 * idempotency.DefaultMaxAttempts {
-			wait(2 * idempotency.DefaultLease)
+		for range 2 * 12 {
+			wait(2 * 30 * time.Second)
 			r, _ = f.recalls(idempotency.Unavailable, r.Pending)
 		}
 		f.store.fail(nil, nil)
-		r, err := f.runWith(idempotency.ContextWithPending(t.Context(), r.Pending), failing)
+		r, err := f.runAfter(t.Context(), r.Pending, failing)
 		if r.Disposition != idempotency.Retry || r.Attempt != 1 || r.Pending != nil {
 			t.Fatalf("%+v, %v, %d dead letters", r, err, len(f.dead))
 		}
@@ -187,7 +188,7 @@ func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 		f.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
 		r := f.becomes(idempotency.Retry, terminal)
 		f.options.DeadLetter = keep
-		f.store.fail(nil, always(idempotency.OpClaim))
+		f.store.fail(nil, always(storage.OpClaim))
 		wait(r.Wait)
 		r, _ = f.recalls(idempotency.Unavailable, r.Pending)
 		f.store.fail(nil, nil)
@@ -198,26 +199,22 @@ func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 	})
 }
 
-// The contexts of hooks and handlers pass it on.
+// What was pending on another message is not taken for this one's.
 func TestWhatIsPendingIsOfOneMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		other := &idempotency.Pending{Key: idempotency.Key{Scope: "test", ID: "other"}, Attempt: 1, Reason: errHandler}
-		ctx := idempotency.ContextWithPending(t.Context(), other)
+		other := &idempotency.Pending{Key: storage.Key{Scope: "test", ID: "other"}, Attempt: 1, Reason: errHandler}
 		ran := false
-		r, _ := f.runWith(ctx, func(context.Context) ([]byte, error) { ran = true; return nil, errHandler })
+		r, _ := f.runAfter(t.Context(), other, func(context.Context) ([]byte, error) { ran = true; return nil, errHandler })
 		if !ran || r.Pending != nil {
 			t.Errorf("ran %t, %+v", ran, r)
-		}
-		if idempotency.ContextWithPending(ctx, nil) != ctx || idempotency.PendingOn(ctx, other.Key) != other {
-			t.Error("what is pending is not in the context")
 		}
 	})
 }
 
-func ExampleContextWithPending() {
+func ExamplePending() {
 	topicIsThere := false
-	processor, err := idempotency.NewProcessor(idempotency.Options{
-		Store: memory.NewStore(memory.StoreOptions{}), FirstRetry: time.Millisecond,
+	processor, err := idempotency.New(idempotency.Options{
+		Store: memory.New(memory.Options{}), FirstRetry: time.Millisecond,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			if !topicIsThere {
 				return errors.New("there is no topic for dead letters")
@@ -230,7 +227,7 @@ func ExampleContextWithPending() {
 		fmt.Println(err)
 		return
 	}
-	m := idempotency.Message{Key: idempotency.Key{Scope: "shipping", ID: "1"}}
+	m := idempotency.Message{Key: storage.Key{Scope: "shipping", ID: "1"}}
 	handler := func(context.Context) ([]byte, error) {
 		fmt.Println("the handler runs")
 		return nil, idempotency.Terminal(errors.New("no such address"))
@@ -238,8 +235,8 @@ func ExampleContextWithPending() {
 	r, _ := processor.Run(context.Background(), m, handler)
 	for !r.Done() {
 		<-time.After(r.Wait)
-		topicIsThere = true
-		r, _ = processor.Run(idempotency.ContextWithPending(context.Background(), r.Pending), m, handler)
+		topicIsThere, m.Pending = true, r.Pending
+		r, _ = processor.Run(context.Background(), m, handler)
 	}
 	fmt.Println(r.Disposition)
 	// Output:

@@ -6,12 +6,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/internal/solo"
 )
 
-// Processor is the Runner around a Store. Make one with NewProcessor. It is safe
+// Processor is the Runner around a Store. Make one with New. It is safe
 // for concurrent use.
+//
+// Around a Transactor, what the handler writes in its transaction is committed
+// together with the key's completion, or not at all: success is never Pending,
+// and Lost leaves nothing behind there. If a commit is not answered, Run asks
+// what became of it; if that cannot be told, the result is Unavailable, and the
+// next Run finds out.
 //
 // A panic of the handler is recovered, and is an error like any other; its stack
 // is had by errors.As of an interface with the method Stack() []byte.
@@ -24,22 +31,25 @@ import (
 // MaxVanished. Consumers of one process should share a Processor for that.
 type Processor struct {
 	options Options
-	store   Store
+	store   storage.Store
 	gate    solo.Gate
 	outage  *outage // nil unless it fails open
+	// transactor is the store, if it is one.
+	transactor storage.Transactor
 }
 
 var _ Runner = (*Processor)(nil)
 
-// NewProcessor returns a Processor, or an error that names the option that
+// New returns a Processor, or an error that names the option that
 // cannot work.
-func NewProcessor(o Options) (*Processor, error) {
+func New(o Options) (*Processor, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("configure processor: %w", err)
 	}
 	p := &Processor{options: o, store: observe(o.Store, o.Observer)}
-	if o.OnUnavailable == FailOpen {
+	p.transactor, _ = o.Store.(storage.Transactor)
+	if o.FailOpen {
 		p.outage = newOutage()
 	}
 	return p, nil
@@ -50,7 +60,7 @@ func (p *Processor) Retention() time.Duration { return p.options.Retention }
 
 // Maintain implements Maintainer for the store.
 func (p *Processor) Maintain(ctx context.Context, report func(error)) {
-	if m, ok := p.options.Store.(Maintainer); ok {
+	if m, ok := p.options.Store.(storage.Maintainer); ok {
 		m.Maintain(ctx, report)
 	}
 }
@@ -59,7 +69,7 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 //
 //	claimed before and completed          → Skipped
 //	claimed before and given up           → DeadLettered
-//	somebody else's, or not due           → Elsewhere, Retry
+//	somebody else's, or not due           → Elsewhere, NotDue
 //	failed MaxAttempts times, or vanished
 //	MaxVanished times                     → DeadLettered, without a run
 //	another payload, bad key              → DeadLettered, the key is left alone
@@ -79,15 +89,24 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 // When ctx ends, the handler's context does, and Run returns after the handler
 // did and Timeout at most.
 func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result, error) {
-	begun := time.Now()
-	r, err := p.together(ctx, m, PendingOn(ctx, m.Key), handler)
-	if errors.Is(err, errAlone) {
-		r, err = p.alone(ctx, m, r.Pending, handler)
-	}
+	begun, pending := time.Now(), m.Pending.of(m.Key)
+	m.Pending = nil
+	r, err := p.decide(ctx, m, pending, handler)
 	if err != nil {
 		err = fmt.Errorf("message %q: %w", m.Key, err)
 	}
 	p.options.Observer.run(m, r, err, time.Since(begun))
+	return r, err
+}
+
+func (p *Processor) decide(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
+	if p.options.Shadow {
+		return p.shadow(ctx, m, handler)
+	}
+	r, err := p.together(ctx, m, pending, handler)
+	if errors.Is(err, errAlone) {
+		r, err = p.alone(ctx, m, r.Pending, handler)
+	}
 	return r, err
 }
 
@@ -124,17 +143,17 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	if pending.toSettle() {
 		return p.settlePending(ctx, m, pending)
 	}
-	asked, owner := time.Now(), pending.Claiming()
-	claim, err := p.claim(ctx, m, owner)
-	pending = pending.Claimed(m.Key, owner, err)
+	asked, owner := time.Now(), pending.claiming()
+	claim, work, err := p.claim(ctx, m, owner)
+	pending = pending.claimed(m.Key, owner, err)
 	switch {
-	case errors.Is(err, ErrMismatch), errors.Is(err, ErrBadKey):
+	case errors.Is(err, storage.ErrMismatch), errors.Is(err, storage.ErrBadKey):
 		return p.refuse(ctx, DeadLetter{Message: m, Reason: err})
 	case err != nil && ctx.Err() != nil:
 		return Result{Disposition: Unavailable, Pending: pending}, err
-	case !Answered(err) && p.options.OnUnavailable == FailOpen:
+	case !storage.Answered(err) && p.options.FailOpen:
 		return p.runUnclaimed(ctx, m, pending, handler, err)
-	case !Answered(err):
+	case !storage.Answered(err):
 		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending}, err
 	case err != nil: // a mistake in the program, about this message
 		return Result{Disposition: Retry, Wait: p.options.retryAfter(1), Pending: pending}, err
@@ -142,31 +161,34 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	p.options.Observer.claim(m, claim)
 	r := Result{Layer: claim.Layer, Wait: claim.Wait}
 	switch claim.Outcome {
-	case Claimed:
-		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, asked: asked, pending: pending}
-		if claim.Vanished > 0 && !alone && !pending.GivenUp() && p.options.exhausted(claim) == nil {
+	case storage.Claimed:
+		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, work: work, asked: asked, pending: pending}
+		defer a.release()
+		if claim.Vanished > 0 && !alone && !pending.givenUp() && p.options.exhausted(claim) == nil {
 			return a.standAside()
 		}
 		return a.run(handler)
-	case Duplicate:
+	case storage.Duplicate:
 		r.Disposition, r.Value = Skipped, claim.Result
 		return r, nil
-	case GivenUp:
+	case storage.GivenUp:
 		r.Disposition, r.Reason = DeadLettered, claim.Reason
 		return r, nil
-	case InProgress:
+	case storage.InProgress:
 		r.Disposition, r.Pending = Elsewhere, pending
-		return r, ErrInProgress
-	case NotDue:
-		r.Disposition, r.Pending = Retry, pending
-		return r, ErrNotDue
+		return r, errInProgress
+	case storage.NotDue:
+		r.Disposition, r.Pending = NotDue, pending
+		return r, errNotDue
 	default:
 		return Result{Disposition: Unavailable, Wait: p.options.retryAfter(1), Pending: pending},
 			fmt.Errorf("store answered a claim with the outcome %d", claim.Outcome)
 	}
 }
 
-// Refuse implements Refuser, by Options.DeadLetter.
+// Refuse gives up a message that cannot be run, such as one without an id, by
+// Options.DeadLetter, and leaves its key alone. The Result is Done once the
+// message is durable.
 func (p *Processor) Refuse(ctx context.Context, m Message, reason error) (Result, error) {
 	return p.refuse(ctx, DeadLetter{Message: m, Reason: reason})
 }

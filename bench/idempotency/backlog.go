@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 )
 
@@ -66,8 +67,8 @@ func measureBacklog(ctx context.Context, records, rounds int, out io.Writer) err
 	defer closeAll()
 	contenders := []contender{
 		{"bare loop, two scripts a message", b.bare},
-		{"library, partition order", func(ctx context.Context, group string) error { return b.library(ctx, group, consumer.PartitionOrder) }},
-		{"library, key order", func(ctx context.Context, group string) error { return b.library(ctx, group, consumer.KeyOrder) }},
+		{"library, partition order", func(ctx context.Context, group string) error { return b.library(ctx, group, false) }},
+		{"library, key order", func(ctx context.Context, group string) error { return b.library(ctx, group, true) }},
 	}
 	rates := make([][]float64, len(contenders))
 	for round := range rounds + 1 {
@@ -190,7 +191,7 @@ func (b *backlog) bare(ctx context.Context, group string) error {
 }
 
 func (b *backlog) bareOnce(ctx context.Context, scope string, r *kgo.Record) error {
-	key, owner := []string{scope + "/" + string(r.Headers[0].Value)}, idempotency.NewOwner()
+	key, owner := []string{scope + "/" + string(r.Headers[0].Value)}, storage.NewOwner()
 	answer, err := bareClaim.Run(ctx, b.redis, key, owner, lease.Milliseconds()).Text()
 	if err != nil || answer != "claimed" {
 		return fmt.Errorf("claim: %s, %w", answer, err)
@@ -203,12 +204,12 @@ func (b *backlog) bareOnce(ctx context.Context, scope string, r *kgo.Record) err
 }
 
 // library is the consumer with its defaults.
-func (b *backlog) library(ctx context.Context, group string, order consumer.Order) error {
+func (b *backlog) library(ctx context.Context, group string, keyOrder bool) error {
 	store, err := redis.New(b.redis, redis.Options{})
 	if err != nil {
 		return err
 	}
-	processor, err := idempotency.NewProcessor(idempotency.Options{Store: store, MaxAttempts: -1})
+	processor, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
 	if err != nil {
 		return err
 	}
@@ -216,8 +217,8 @@ func (b *backlog) library(ctx context.Context, group string, order consumer.Orde
 	defer stop()
 	var handled atomic.Int64
 	c, err := consumer.New(consumer.Config{
-		Brokers: b.brokers, Group: group, Topics: []string{backlogTopic}, Order: order,
-		Guard: consumer.Guard{Runner: processor},
+		Brokers: b.brokers, Group: group, Topics: []string{backlogTopic}, KeyOrder: keyOrder,
+		Once: consumer.Once{Runner: processor},
 		Handler: func(context.Context, *kgo.Record) error {
 			if handled.Add(1) == int64(b.records) {
 				stop()

@@ -23,7 +23,11 @@ func startDynamoDB(ctx context.Context, s *stage, o options) error {
 	client := dynamoserver.NewClient(server.Addr(), transport)
 	const keys, others = "idempotency", "bare"
 	for _, table := range []string{keys, others} {
-		if err := dynamodb.CreateTable(ctx, client, table); err != nil {
+		made, err := dynamodb.New(client, dynamodb.Options{Table: table})
+		if err != nil {
+			return err
+		}
+		if err := made.CreateTable(ctx); err != nil {
 			return err
 		}
 	}
@@ -36,7 +40,7 @@ func startDynamoDB(ctx context.Context, s *stage, o options) error {
 		})
 		return err
 	}
-	store, err := dynamodb.New(client, keys, dynamodb.Options{})
+	store, err := dynamodb.New(client, dynamodb.Options{Table: keys})
 	if err != nil {
 		return err
 	}

@@ -34,12 +34,12 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 		return err
 	}
 	s.onClose(pool.Close)
-	keys, err := postgres.DDL("", false)
+	keys, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		return err
 	}
 	const byDay = "keys_by_day"
-	partitions, err := postgres.DDL(byDay, true)
+	partitions, err := postgres.Schema(postgres.Options{Table: byDay, Partitioned: true})
 	if err != nil {
 		return err
 	}
@@ -53,15 +53,19 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 	if err := pool.QueryRow(ctx, `SHOW server_version`).Scan(&version); err != nil {
 		return err
 	}
-	store, err := postgres.NewStore(pool, postgres.StoreOptions{})
+	store, err := postgres.New(pool, postgres.Options{})
 	if err != nil {
 		return err
 	}
-	partitioned, err := postgres.NewStore(pool, postgres.StoreOptions{Table: byDay, Partitioned: true})
+	partitioned, err := postgres.New(pool, postgres.Options{Table: byDay, Partitioned: true})
 	if err != nil {
 		return err
 	}
-	x, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{MaxAttempts: -1})
+	transactional, err := postgres.NewTransactional(pool, postgres.Options{})
+	if err != nil {
+		return err
+	}
+	x, err := idempotency.New(idempotency.Options{Store: transactional, MaxAttempts: -1})
 	if err != nil {
 		return err
 	}
@@ -148,7 +152,7 @@ func inserts(pool *pgxpool.Pool) call {
 
 // ofTransactional are the calls of the runner whose handler inserts a row,
 // beside a transaction that only does that.
-func ofTransactional(x *postgres.Transactional, pool *pgxpool.Pool) (calls [phases]call) {
+func ofTransactional(x *idempotency.Processor, pool *pgxpool.Pool) (calls [phases]call) {
 	run := func(ctx context.Context, m *message, want idempotency.Disposition) error {
 		r, err := x.Run(ctx, m.Message, func(ctx context.Context) ([]byte, error) {
 			return stored, insert(ctx, postgres.Tx(ctx), m)

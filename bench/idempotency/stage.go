@@ -46,7 +46,7 @@ func (s *stage) close() {
 }
 
 func (s *stage) addMemory() {
-	s.add("memory alone", nil, ofStore(memory.NewStore(memory.StoreOptions{})))
+	s.add("memory alone", nil, ofStore(memory.New(memory.Options{})))
 }
 
 func startRedis(ctx context.Context, s *stage, o options) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -28,7 +29,7 @@ const (
 // message is what the calls of one round are about.
 type message struct {
 	idempotency.Message
-	lease idempotency.Lease
+	lease storage.Lease
 }
 
 // call is carried out once per message and phase.
@@ -57,16 +58,16 @@ func newMessages(scope string, n int) ([]message, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[i].Key = idempotency.Key{Scope: scope, ID: id.String()}
+		all[i].Key = storage.Key{Scope: scope, ID: id.String()}
 		all[i].Fingerprint = idempotency.FingerprintBytes(id[:])
 	}
 	return all, nil
 }
 
 // ofStore are the calls of a store.
-func ofStore(s idempotency.Store) (calls [phases]call) {
+func ofStore(s storage.Store) (calls [phases]call) {
 	calls[claim] = func(ctx context.Context, m *message) error {
-		c, err := claimed(ctx, s, m, idempotency.Claimed)
+		c, err := claimed(ctx, s, m, storage.Claimed)
 		m.lease = c.Lease
 		return err
 	}
@@ -75,17 +76,17 @@ func ofStore(s idempotency.Store) (calls [phases]call) {
 	return calls
 }
 
-func claimDuplicate(s idempotency.Store) call {
+func claimDuplicate(s storage.Store) call {
 	return func(ctx context.Context, m *message) error {
-		_, err := claimed(ctx, s, m, idempotency.Duplicate)
+		_, err := claimed(ctx, s, m, storage.Duplicate)
 		return err
 	}
 }
 
 // claimed claims a message, with the outcome that must come of it.
-func claimed(ctx context.Context, s idempotency.Store, m *message, want idempotency.Outcome) (idempotency.Claim, error) {
-	c, err := s.Claim(ctx, m.Key, idempotency.ClaimRequest{
-		Owner: idempotency.NewOwner(), Fingerprint: m.Fingerprint, Lease: lease, Retention: retention,
+func claimed(ctx context.Context, s storage.Store, m *message, want storage.Outcome) (storage.Claim, error) {
+	c, err := s.Claim(ctx, m.Key, storage.ClaimRequest{
+		Owner: storage.NewOwner(), Fingerprint: m.Fingerprint, Lease: lease, Retention: retention,
 	})
 	if err == nil && c.Outcome != want {
 		err = fmt.Errorf("claim %s: %s instead of %s", m.Key, c.Outcome, want)
@@ -95,7 +96,7 @@ func claimed(ctx context.Context, s idempotency.Store, m *message, want idempote
 
 // behindWindow are the calls of a store with a window in front. The two layers
 // share the window: one trusts it, the other has the store confirm.
-func behindWindow(s idempotency.Store) ([phases]call, error) {
+func behindWindow(s storage.Store) ([phases]call, error) {
 	window := memory.NewWindow(memory.WindowOptions{})
 	trusting, err := memory.Layer(s, window, memory.LayerOptions{Trust: true})
 	if err != nil {

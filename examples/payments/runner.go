@@ -11,11 +11,11 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 )
 
@@ -38,32 +38,31 @@ func (k storeKind) known() bool {
 const lease = 3 * time.Second
 
 // newRunner returns what handles a message once.
-func newRunner(o options, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc) (idempotency.Runner, error) {
-	if o.store == inPostgres {
-		// The claim is a row in the service's own database. What the handler
-		// writes commits with it: nothing can come between the two.
-		return postgres.NewTransactional(pool, postgres.TransactionalOptions{Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
-	}
-	store, err := newStore(o)
+func newRunner(o options, pool *pgxpool.Pool, deadLetter func(context.Context, idempotency.DeadLetter) error) (idempotency.Runner, error) {
+	store, err := newStore(o, pool)
 	if err != nil {
 		return nil, err
 	}
-	return idempotency.NewProcessor(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
+	return idempotency.New(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
 }
 
 // attempts is generous: here each kill costs the message in hand one.
 const attempts = 1000
 
-func newStore(o options) (idempotency.Store, error) {
+func newStore(o options, pool *pgxpool.Pool) (storage.Store, error) {
 	switch o.store {
+	case inPostgres:
+		// The claim is a row in the service's own database. What the handler
+		// writes commits with it: nothing can come between the two.
+		return postgres.NewTransactional(pool, postgres.Options{})
 	case inRedis:
 		return redis.New(goredis.NewClient(&goredis.Options{Addr: o.storeURL}), redis.Options{})
 	case inDynamoDB:
-		return dynamodb.New(dynamoClient(o.storeURL), dynamoTable, dynamodb.Options{})
+		return dynamodb.New(dynamoClient(o.storeURL), dynamodb.Options{Table: dynamoTable})
 	case inMemory:
 		// Forgotten whenever the process dies: the guard in the database is all
 		// there is then.
-		return memory.NewStore(memory.StoreOptions{}), nil
+		return memory.New(memory.Options{}), nil
 	default:
 		return nil, fmt.Errorf("no store %q", o.store)
 	}

@@ -64,7 +64,7 @@ func (s service) run(ctx context.Context, o options) error {
 		// A static member (KIP-345): the process that follows a killed one has
 		// its partitions at once, not only after the session timeout.
 		Options: []kgo.Opt{kgo.InstanceID(s.name + "-1")},
-		Guard:   consumer.Guard{Scope: s.name, Runner: runner, DeadLetter: deadLetter},
+		Once:    consumer.Once{Scope: s.name, Runner: runner},
 		Handler: s.handle(pool),
 	})
 	if err != nil {

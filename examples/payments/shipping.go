@@ -18,7 +18,7 @@ func runShipping(ctx context.Context, o options) error {
 }
 
 func handleReady(pool *pgxpool.Pool) consumer.Handler {
-	id := consumer.Header(consumer.DefaultIDHeader)
+	id := consumer.Header("id")
 	return func(ctx context.Context, r *kgo.Record) error {
 		ready, err := decode[OrderReadyForShipment](r)
 		if err != nil {

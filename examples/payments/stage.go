@@ -92,7 +92,7 @@ const shipmentsTable = `CREATE TABLE shipments (order_id int NOT NULL, shipped_a
 
 // createTables makes a database for each service, as if they were apart.
 func (s *stage) createTables(ctx context.Context) error {
-	keys, err := postgres.DDL("", false)
+	keys, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,11 @@ func (s *stage) startDynamoDB(ctx context.Context) (err error) {
 	}
 	s.storeURL = s.dynamo.Addr()
 	s.say("DynamoDB Local, on %s", s.storeURL)
-	return dynamodb.CreateTable(ctx, dynamoClient(s.storeURL), dynamoTable)
+	store, err := dynamodb.New(dynamoClient(s.storeURL), dynamodb.Options{Table: dynamoTable})
+	if err != nil {
+		return err
+	}
+	return store.CreateTable(ctx)
 }
 
 // patience bounds each wait for something that must happen.

@@ -13,8 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 )
 
 // deliveries is how often every message is sent.
@@ -76,7 +74,7 @@ func (w *world) pay(ctx context.Context, killed <-chan struct{}) error {
 		if err != nil {
 			return err
 		}
-		headers := []kgo.RecordHeader{{Key: consumer.DefaultIDHeader, Value: []byte(uuid.NewString())}}
+		headers := []kgo.RecordHeader{{Key: "id", Value: []byte(uuid.NewString())}}
 		for range deliveries {
 			payments = append(payments, &kgo.Record{Topic: paymentsTopic, Key: []byte(strconv.Itoa(id)), Value: value, Headers: headers})
 		}

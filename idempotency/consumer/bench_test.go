@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
 
@@ -49,8 +49,8 @@ func BenchmarkConsumer(b *testing.B) {
 		"memory":    func() idempotency.Runner { return processor(b, nil) },
 	}
 	for _, name := range []string{"unguarded", "memory"} {
-		for _, order := range []consumer.Order{consumer.PartitionOrder, consumer.KeyOrder} {
-			b.Run(name+map[consumer.Order]string{consumer.PartitionOrder: "/partition order", consumer.KeyOrder: "/key order"}[order], func(b *testing.B) {
+		for _, keyOrder := range []bool{false, true} {
+			b.Run(name+map[bool]string{false: "/partition order", true: "/key order"}[keyOrder], func(b *testing.B) {
 				fill(b.N)
 				seen := make(chan struct{})
 				var handled atomic.Int64
@@ -60,8 +60,8 @@ func BenchmarkConsumer(b *testing.B) {
 					}
 					return nil
 				})
-				cfg.Group, cfg.Order = fmt.Sprint(b.Name(), b.N), order
-				cfg.CommitInterval = consumer.DefaultCommitInterval
+				cfg.Group, cfg.KeyOrder = fmt.Sprint(b.Name(), b.N), keyOrder
+				cfg.CommitInterval = time.Second
 				b.ResetTimer()
 				m := start(b, cfg)
 				<-seen

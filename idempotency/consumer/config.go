@@ -12,28 +12,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
-// Order says which records must be handled one after another.
-type Order uint8
-
-// The orders.
+// The defaults of Config.
 const (
-	// PartitionOrder: those of a partition.
-	PartitionOrder Order = iota
-	// KeyOrder: those of a partition that have the same Kafka key. Those
-	// without a key are of one.
-	KeyOrder
-)
-
-// Defaults.
-const (
-	DefaultConcurrency        = 8
-	DefaultMaxBufferedRecords = 1000
-	DefaultMaxBufferedBytes   = 8 << 20
-	DefaultCommitInterval     = time.Second
-	DefaultRevokeTimeout      = 20 * time.Second
-	DefaultDrainTimeout       = 20 * time.Second
-	DefaultBackoffFirst       = 100 * time.Millisecond
-	DefaultBackoffLongest     = 30 * time.Second
+	defaultConcurrency        = 8
+	defaultMaxBufferedRecords = 1000
+	defaultMaxBufferedBytes   = 8 << 20
+	defaultCommitInterval     = time.Second
+	defaultRevokeTimeout      = 20 * time.Second
+	defaultDrainTimeout       = 20 * time.Second
+	defaultBackoffFirst       = 100 * time.Millisecond
+	defaultBackoffLongest     = 30 * time.Second
 )
 
 // Config is what a Consumer is made of.
@@ -51,51 +39,48 @@ type Config struct {
 	// consumer's; options for these have no effect.
 	Options []kgo.Opt
 
-	// Guard makes Handler idempotent; both are required. Its Scope is Group if
-	// empty.
-	Guard   Guard
+	// Once makes Handler act once; its Runner is required, as is Handler. Its
+	// Scope is Group if empty.
+	Once    Once
 	Handler Handler
 	// Middleware wraps the guarded handler, the first one outermost.
 	Middleware []func(Process) Process
 
-	// Order is PartitionOrder by default.
-	Order Order
+	// KeyOrder: records of a partition that have the same Kafka key are handled
+	// one after another, and those without a key. Otherwise all of a partition
+	// are.
+	KeyOrder bool
 	// Concurrency is how many records are handled at once, of different
-	// partitions or, with KeyOrder, keys. Default: DefaultConcurrency.
+	// partitions or, with KeyOrder, keys. Default: 8.
 	Concurrency int
 	// MaxBufferedRecords and MaxBufferedBytes bound what is taken on of each
 	// partition before the first of it is finished. What a fetch brings beyond
 	// waits, and no more is fetched of the partition: a fetch of it is bounded
 	// by the client's option FetchMaxPartitionBytes, or by the size of one
 	// batch; what the client itself fetches ahead by FetchMaxBytes and
-	// MaxConcurrentFetches. Defaults: DefaultMaxBufferedRecords and
-	// DefaultMaxBufferedBytes.
+	// MaxConcurrentFetches. Defaults: 1000 and
+	// 8 MiB.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int
 
 	// CommitInterval is the time between commits. What was handled since the
-	// last one is delivered, and skipped, again after a crash. Default:
-	// DefaultCommitInterval.
+	// last one is delivered, and skipped, again after a crash. Default: a
+	// second.
 	CommitInterval time.Duration
 	// RevokeTimeout is how long handlers may go on when their partition is
 	// taken away, before their contexts end; then they are waited for as long
 	// again. The group's rebalance timeout is three times as long, so that
-	// there is a third for the commit. Default: DefaultRevokeTimeout.
+	// there is a third for the commit. Default: 20 s.
 	RevokeTimeout time.Duration
 	// DrainTimeout is how long handlers may go on when Run is to stop.
-	// Default: DefaultDrainTimeout.
+	// Default: 20 s.
 	DrainTimeout time.Duration
 	// BackoffFirst and BackoffLongest space the attempts at a record where the
 	// result has no Wait, and those at an unavailable store. Defaults:
-	// DefaultBackoffFirst and DefaultBackoffLongest.
+	// 100 ms and 30 s.
 	BackoffFirst   time.Duration
 	BackoffLongest time.Duration
 
-	// Retention is how long the Runner keeps completed keys. Topics whose
-	// records can be replayed for longer are warned of. Default: what the
-	// Runner's method Retention returns, if it has one, and no other value is
-	// taken then; none, no warnings.
-	Retention time.Duration
 	// RequireTopics makes a missing topic an error. Otherwise it is waited for.
 	RequireTopics bool
 
@@ -104,25 +89,24 @@ type Config struct {
 	// Observer is optional.
 	Observer Observer
 
+	retention     time.Duration // the Runner's, 0 if it does not say
 	scopeInterval time.Duration // between two looks at the scope
 }
 
 // complete fills in the defaults and checks the result.
 func (c *Config) complete() error {
-	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
-	c.MaxBufferedRecords = cmp.Or(c.MaxBufferedRecords, DefaultMaxBufferedRecords)
-	c.MaxBufferedBytes = cmp.Or(c.MaxBufferedBytes, DefaultMaxBufferedBytes)
-	c.CommitInterval = cmp.Or(c.CommitInterval, DefaultCommitInterval)
-	c.RevokeTimeout = cmp.Or(c.RevokeTimeout, DefaultRevokeTimeout)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
-	c.BackoffFirst = cmp.Or(c.BackoffFirst, DefaultBackoffFirst)
-	c.BackoffLongest = cmp.Or(c.BackoffLongest, max(c.BackoffFirst, DefaultBackoffLongest))
+	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
+	c.MaxBufferedRecords = cmp.Or(c.MaxBufferedRecords, defaultMaxBufferedRecords)
+	c.MaxBufferedBytes = cmp.Or(c.MaxBufferedBytes, defaultMaxBufferedBytes)
+	c.CommitInterval = cmp.Or(c.CommitInterval, defaultCommitInterval)
+	c.RevokeTimeout = cmp.Or(c.RevokeTimeout, defaultRevokeTimeout)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
+	c.BackoffFirst = cmp.Or(c.BackoffFirst, defaultBackoffFirst)
+	c.BackoffLongest = cmp.Or(c.BackoffLongest, max(c.BackoffFirst, defaultBackoffLongest))
 	c.scopeInterval = cmp.Or(c.scopeInterval, defaultScopeInterval)
-	c.Guard.Scope = cmp.Or(c.Guard.Scope, c.Group)
-	var kept time.Duration
-	if r, ok := c.Guard.Runner.(interface{ Retention() time.Duration }); ok && !isnil.Value(r) {
-		kept = r.Retention()
-		c.Retention = cmp.Or(c.Retention, kept)
+	c.Once.Scope = cmp.Or(c.Once.Scope, c.Group)
+	if r, ok := c.Once.Runner.(interface{ Retention() time.Duration }); ok && !isnil.Value(r) {
+		c.retention = r.Retention()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -136,7 +120,6 @@ func (c *Config) complete() error {
 	demand(len(c.Brokers) > 0, "Brokers is empty")
 	demand(c.Group != "", "Group is empty")
 	demand(len(c.Topics) > 0, "Topics is empty")
-	demand(c.Order <= KeyOrder, "Order %d is unknown", c.Order)
 	demand(c.Concurrency > 0, "Concurrency %d is not positive", c.Concurrency)
 	demand(c.MaxBufferedRecords > 0, "MaxBufferedRecords %d is not positive", c.MaxBufferedRecords)
 	demand(c.MaxBufferedBytes > 0, "MaxBufferedBytes %d is not positive", c.MaxBufferedBytes)
@@ -145,8 +128,6 @@ func (c *Config) complete() error {
 	demand(c.DrainTimeout > 0, "DrainTimeout %v is not positive", c.DrainTimeout)
 	demand(c.BackoffFirst > 0, "BackoffFirst %v is not positive", c.BackoffFirst)
 	demand(c.BackoffLongest >= c.BackoffFirst, "BackoffLongest %v is shorter than BackoffFirst %v", c.BackoffLongest, c.BackoffFirst)
-	demand(c.Retention >= 0, "Retention %v is negative", c.Retention)
-	demand(kept == 0 || c.Retention == kept, "Retention %v contradicts the Runner's, %v: leave it out", c.Retention, kept)
 	for i, m := range c.Middleware {
 		demand(m != nil, "Middleware[%d] is nil", i)
 	}
@@ -155,7 +136,7 @@ func (c *Config) complete() error {
 
 // process is the guarded handler within its middlewares.
 func (c *Config) process() (Process, error) {
-	process, err := c.Guard.Protect(c.Handler)
+	process, err := c.Once.protect(c.Handler)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func New(cfg Config) (*Consumer, error) {
 
 // Run consumes until ctx ends, and returns nil then, having stopped in order:
 // fetching ends, handlers may go on for Config.DrainTimeout, then their
-// contexts end with ErrStopping; what is finished is committed, and the group
+// contexts end with ErrCutOff; what is finished is committed, and the group
 // left. It returns earlier, in the same order, with an error that trying again
 // does not fix: missing authorization, a topic that Config.RequireTopics asks
 // for, a batch that is too large to decompress, a scope that is another group's.
@@ -75,7 +75,7 @@ func (c *Consumer) open(ctx context.Context) (*session, error) {
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, ids map[string][]int32) { <-ready; s.lost(ids) }),
 	)...)
 	if err != nil {
-		abandon(ErrStopping)
+		abandon(errStopping)
 		return nil, fmt.Errorf("start the Kafka client: %w", err)
 	}
 	s.client = client
@@ -100,7 +100,7 @@ func (s *session) run(ctx context.Context) error {
 	loops.Go(func() { s.maintain(loopCtx) })
 
 	err := s.awaitBrokers(loopCtx)
-	if err == nil {
+	if err == nil && !s.cfg.Once.shadow() {
 		// Before the first record: what another group has handled is skipped.
 		var answered bool
 		scope := &scopeWatch{session: s}
@@ -111,11 +111,11 @@ func (s *session) run(ctx context.Context) error {
 	if err == nil {
 		err = s.poll(loopCtx)
 	}
-	fail(ErrStopping)
+	fail(errStopping)
 	loops.Wait()
 	s.stop()
 	workers.Wait()
-	s.abandon(ErrStopping)
+	s.abandon(errStopping)
 	if ctx.Err() != nil && !fatal(err) {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (s *session) commitOnce(ctx context.Context) error {
 // stop ends what runs, commits and leaves the group.
 func (s *session) stop() {
 	parts := s.scheduler.closePartitions(nil)
-	_, stuck := s.scheduler.settleRunning(parts, s.cfg.DrainTimeout, s.cfg.RevokeTimeout, ErrStopping)
+	_, stuck := s.scheduler.settleRunning(parts, s.cfg.DrainTimeout, s.cfg.RevokeTimeout, errStopping)
 	if stuck > 0 {
 		s.cfg.Logger.Error("handlers do not heed their contexts", "handlers", stuck)
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -14,31 +12,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-)
-
-// The headers that a dead letter has after the original ones. Values are text.
-const (
-	HeaderReason    = "cdc-dlq-reason"    // a Reason
-	HeaderError     = "cdc-dlq-error"     // what went wrong, for people
-	HeaderScope     = "cdc-dlq-scope"     // the consumer that gave the record up
-	HeaderAttempts  = "cdc-dlq-attempts"  // how often the handler was called; 0 if never
-	HeaderTopic     = "cdc-dlq-topic"     // where the record was read
-	HeaderPartition = "cdc-dlq-partition" // likewise
-	HeaderOffset    = "cdc-dlq-offset"    // likewise
-	HeaderTimestamp = "cdc-dlq-timestamp" // the record's, RFC 3339
-)
-
-// The reasons of dead letters.
-const (
-	ReasonBadKey   = "bad_key"  // no usable id
-	ReasonMismatch = "mismatch" // the id is known with another payload
-	ReasonFailed   = "failed"   // the handler failed for good, or too often
+	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
 )
 
 // DeadLetterTopic returns a function that writes dead letters to the topic. It
-// is for Guard.DeadLetter and for the Runner's hook alike. A dead letter has
-// the original key, value and headers, then the headers HeaderReason and so on;
-// its timestamp is now, so that the topic's retention counts from here.
+// is for idempotency.Options. A dead letter has the original key, value and
+// headers, then those of package deadletter; its timestamp is now, so that the topic's retention counts from here.
 //
 // The function returns nil when all in-sync replicas have the dead letter. It
 // blocks until then, until its context ends, or for half a minute. An
@@ -50,7 +29,7 @@ const (
 // are 2 KiB larger, for the headers, than those of the topics consumed
 // (max.message.bytes, kgo.ProducerBatchMaxBytes) is up to the operator:
 // otherwise the largest wait.
-func DeadLetterTopic(client *kgo.Client, topic string) (DeadLetterFunc, error) {
+func DeadLetterTopic(client *kgo.Client, topic string) (func(ctx context.Context, letter idempotency.DeadLetter) error, error) {
 	return deadLetterTopic(client, topic, deadLetterTimeout)
 }
 
@@ -58,7 +37,7 @@ func DeadLetterTopic(client *kgo.Client, topic string) (DeadLetterFunc, error) {
 // would go on for ever in silence, and would hold up a worker.
 const deadLetterTimeout = 30 * time.Second
 
-func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (DeadLetterFunc, error) {
+func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (func(ctx context.Context, letter idempotency.DeadLetter) error, error) {
 	if topic == "" {
 		return nil, errors.New("the dead-letter topic has no name")
 	}
@@ -118,39 +97,11 @@ func produce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 }
 
 func deadLetter(topic string, r *kgo.Record, letter idempotency.DeadLetter) *kgo.Record {
-	text := func(key, value string) kgo.RecordHeader {
-		return kgo.RecordHeader{Key: key, Value: []byte(value)}
+	headers := slices.Clip(r.Headers)
+	for _, h := range deadletter.Headers(letter, deadletter.Origin{
+		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp,
+	}) {
+		headers = append(headers, kgo.RecordHeader{Key: h.Key, Value: []byte(h.Value)})
 	}
-	explanation := ""
-	if letter.Reason != nil {
-		explanation = letter.Reason.Error()
-		explanation = strings.ToValidUTF8(explanation[:min(len(explanation), idempotency.MaxReasonBytes)], "")
-	}
-	return &kgo.Record{
-		Topic:     topic,
-		Key:       r.Key,
-		Value:     r.Value,
-		Timestamp: time.Now(),
-		Headers: append(slices.Clip(r.Headers),
-			text(HeaderReason, reasonOf(letter.Reason)),
-			text(HeaderError, explanation),
-			text(HeaderScope, letter.Message.Key.Scope),
-			text(HeaderAttempts, strconv.Itoa(letter.Attempts)),
-			text(HeaderTopic, r.Topic),
-			text(HeaderPartition, strconv.FormatInt(int64(r.Partition), 10)),
-			text(HeaderOffset, strconv.FormatInt(r.Offset, 10)),
-			text(HeaderTimestamp, r.Timestamp.UTC().Format(time.RFC3339Nano)),
-		),
-	}
-}
-
-func reasonOf(err error) string {
-	switch {
-	case errors.Is(err, idempotency.ErrBadKey):
-		return ReasonBadKey
-	case errors.Is(err, idempotency.ErrMismatch):
-		return ReasonMismatch
-	default:
-		return ReasonFailed
-	}
+	return &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Timestamp: time.Now(), Headers: headers}
 }

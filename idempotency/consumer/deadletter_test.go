@@ -53,7 +53,7 @@ func TestStoppingCutsOffADeadLetter(t *testing.T) {
 	b := kafkatest.Start(t)
 	b.CreateTopic(t, "orders", 1, nil)
 	cfg := config(b, newLedger(), func(context.Context, *kgo.Record) error { return nil })
-	cfg.Guard.DeadLetter = bury
+	cfg.Once.Runner = burying{cfg.Once.Runner, bury}
 	cfg.DrainTimeout = 10 * time.Millisecond
 	m := start(t, cfg)
 	produce(t, b, &kgo.Record{Topic: "orders", Value: []byte("no id")})
@@ -68,8 +68,8 @@ func TestADeadLetterThatNobodyTakesFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := consumer.Guard{Scope: group, Runner: newLedger(), DeadLetter: bury}
-	process, err := guard.Protect(func(context.Context, *kgo.Record) error { return nil })
+	once := consumer.Once{Scope: group, Runner: burying{newLedger(), bury}}
+	process, err := once.Wrap(func(context.Context, *kgo.Record) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +81,8 @@ func TestADeadLetterThatNobodyTakesFails(t *testing.T) {
 
 // Who reads the log is told why a record is given up.
 func TestTheReasonOfADeadLetterIsTold(t *testing.T) {
-	guard := consumer.Guard{Scope: group, Runner: newLedger(), DeadLetter: func(context.Context, idempotency.DeadLetter) error { return nil }}
-	process, err := guard.Protect(func(context.Context, *kgo.Record) error { return nil })
+	once := consumer.Once{Scope: group, Runner: burying{newLedger(), func(context.Context, idempotency.DeadLetter) error { return nil }}}
+	process, err := once.Wrap(func(context.Context, *kgo.Record) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package consumer handles records of Kafka once, as a member of a consumer
-// group (Consumer) or within a poll loop of your own (Guard). It is built on
+// group (Consumer) or within a poll loop of your own (Once). It is built on
 // franz-go.
 //
 //	broker ⇄ kgo.Client      fetches, heartbeats, rebalances: its own goroutines
@@ -8,7 +8,7 @@
 //	         scheduler       partition → lanes (a partition's, or a key's) → ready
 //	            │ the first record of a lane, if no breaker holds it
 //	            ▼
-//	         worker          Concurrency of them: middlewares → Guard → Runner → Handler
+//	         worker          Concurrency of them: middlewares → Once → Runner → Handler
 //	            │ Done                      │ not Done
 //	            ▼                           ▼
 //	         progress        the lane waits (Wait, or a backoff) and tries the
@@ -20,9 +20,9 @@
 // A partition's life:
 //
 //	polled ─▶ open ──revoked──▶ closed: nothing starts ─▶ handlers end, or are
-//	            │                    cut off by ErrRevoked ─▶ commit ─▶ given up
-//	            ├──lost──▶ closed ─▶ cut off by ErrPartitionLost ─▶ given up
-//	            └──stop──▶ closed ─▶ handlers end, or are cut off by ErrStopping
+//	            │                    cut off by ErrCutOff ─▶ commit ─▶ given up
+//	            ├──lost──▶ closed ─▶ cut off by ErrCutOff ─▶ given up
+//	            └──stop──▶ closed ─▶ handlers end, or are cut off by ErrCutOff
 //	                                 ─▶ commit ─▶ group left
 //
 // Goroutines: the poller is Run's caller. Run starts and joins Concurrency
@@ -44,7 +44,7 @@
 //
 // Failing closed, as here, is the default; failing open is an option of the
 // Runner. A record without a usable id, and one whose id is known with another
-// payload, is never run: it goes to Guard.DeadLetter.
+// payload, is never run: it goes to the Runner's dead letters.
 //
 // # Slow handlers
 //

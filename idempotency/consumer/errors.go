@@ -2,23 +2,27 @@ package consumer
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The causes with which a handler's context ends (context.Cause). Beside them
-// there is idempotency.ErrLeaseLost.
+// ErrCutOff is the cause with which a handler's context ends before the handler
+// has (context.Cause), because of the group or of a stop. Its text says which.
+// Beside it there is idempotency.ErrLeaseLost.
+var ErrCutOff = errors.New("handling was cut off")
+
 var (
-	// ErrRevoked: the group gives the partition to another member, and the
+	// errRevoked: the group gives the partition to another member, and the
 	// handler did not end within Config.RevokeTimeout.
-	ErrRevoked = errors.New("partition revoked")
-	// ErrPartitionLost: the member was expelled from the group; another member
+	errRevoked = fmt.Errorf("%w: the partition is revoked", ErrCutOff)
+	// errPartitionLost: the member was expelled from the group; another member
 	// may have the partition already.
-	ErrPartitionLost = errors.New("partition lost")
-	// ErrStopping: the consumer stops, and the handler did not end within
+	errPartitionLost = fmt.Errorf("%w: the partition is lost", ErrCutOff)
+	// errStopping: the consumer stops, and the handler did not end within
 	// Config.DrainTimeout.
-	ErrStopping = errors.New("consumer is stopping")
+	errStopping = fmt.Errorf("%w: the consumer is stopping", ErrCutOff)
 )
 
 // hopeless lists answers of brokers that do not change when asked again.
@@ -39,5 +43,5 @@ func fatal(err error) bool {
 	}
 	// The client stops to fetch the partition, and would never say so again.
 	_, bomb := errors.AsType[*kgo.ErrDecompressTooLarge](err)
-	return bomb || errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, ErrScopeTaken)
+	return bomb || errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, errScopeTaken)
 }

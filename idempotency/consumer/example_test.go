@@ -38,8 +38,8 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	processor, err := idempotency.NewProcessor(idempotency.Options{
-		Store:      memory.NewStore(memory.StoreOptions{}), // redis.New, postgres.New, … in a service
+	processor, err := idempotency.New(idempotency.Options{
+		Store:      memory.New(memory.Options{}), // redis.New, postgres.New, … in a service
 		DeadLetter: bury,
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func ExampleNew() {
 	defer stop()
 	c, err := consumer.New(consumer.Config{
 		Brokers: brokers, Group: "orders", Topics: []string{"payments"},
-		Guard: consumer.Guard{Scope: "orders", Runner: processor, DeadLetter: bury},
+		Once: consumer.Once{Runner: processor},
 		Handler: func(_ context.Context, r *kgo.Record) error {
 			fmt.Printf("order %s: %s\n", r.Key, r.Value)
 			if string(r.Value) == "refunded" {
@@ -59,8 +59,7 @@ func ExampleNew() {
 			}
 			return nil
 		},
-		Retention: idempotency.DefaultRetention,
-		Logger:    slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -80,17 +79,17 @@ func ExampleNew() {
 }
 
 // For a poll loop of your own.
-func ExampleGuard_Idempotent() {
-	processor, err := idempotency.NewProcessor(idempotency.Options{
-		Store: memory.NewStore(memory.StoreOptions{}), MaxAttempts: -1, FirstRetry: time.Minute, LastRetry: time.Minute,
+func ExampleOnce_Wrap() {
+	processor, err := idempotency.New(idempotency.Options{
+		Store: memory.New(memory.Options{}), MaxAttempts: -1, FirstRetry: time.Minute, LastRetry: time.Minute,
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	guard := consumer.Guard{Scope: "shipping", Runner: processor, Key: consumer.JSONPointer("/id")}
-	handle, err := guard.Idempotent(func(_ context.Context, r *kgo.Record) error {
-		fmt.Printf("ship %s\n", r.Value)
+	once := consumer.Once{Scope: "shipping", Runner: processor, ID: consumer.JSONPointer("/id")}
+	process, err := once.Wrap(func(ctx context.Context, r *kgo.Record) error {
+		fmt.Printf("ship %s\n", consumer.RecordFrom(ctx).Value)
 		if r.Partition == 1 {
 			return errors.New("no box is large enough")
 		}
@@ -105,40 +104,14 @@ func ExampleGuard_Idempotent() {
 		{Value: []byte(`{"id": "a"}`)}, // skipped
 		{Value: []byte(`{"id": "b"}`), Partition: 1},
 	} {
-		var notDone *consumer.NotDone
-		if err := handle(context.Background(), r); errors.As(err, &notDone) {
-			fmt.Println("do not commit:", notDone.Result.Disposition, notDone.Result.Wait > time.Second)
+		if result, err := process(context.Background(), r); !result.Done() {
+			fmt.Println("do not commit:", result.Disposition, result.Wait > time.Second, err)
 		}
 	}
 	// Output:
 	// ship {"id": "a"}
 	// ship {"id": "b"}
-	// do not commit: retry true
-}
-
-func ExampleGuard_Protect() {
-	processor, err := idempotency.NewProcessor(idempotency.Options{Store: memory.NewStore(memory.StoreOptions{}), MaxAttempts: -1})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	process, err := consumer.Guard{Scope: "shipping", Runner: processor, Key: consumer.Position(), Fingerprint: consumer.ValueBytes}.
-		Protect(func(ctx context.Context, _ *kgo.Record) error {
-			fmt.Printf("ship %s\n", consumer.RecordFrom(ctx).Value)
-			return nil
-		})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for range 2 {
-		result, err := process(context.Background(), &kgo.Record{Topic: "orders", Value: []byte("o-1")})
-		fmt.Println(result.Disposition, err)
-	}
-	// Output:
-	// ship o-1
-	// handled <nil>
-	// skipped <nil>
+	// do not commit: retry true message "shipping/b": no box is large enough
 }
 
 // A handler that does not end its work when it is cut off loses the right to
@@ -153,9 +126,9 @@ func ExampleHandler() {
 		}
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(consumer.ErrRevoked)
+	cancel(consumer.ErrCutOff)
 	fmt.Println(handler(ctx, nil))
-	// Output: partition revoked
+	// Output: handling was cut off
 }
 
 func ExampleHeader() {
@@ -164,24 +137,19 @@ func ExampleHeader() {
 	// Output: m-1 <nil>
 }
 
-func ExampleRecordKey() {
-	fmt.Println(consumer.RecordKey()(&kgo.Record{Key: []byte("m-1")}))
-	// Output: m-1 <nil>
-}
-
 func ExamplePosition() {
-	fmt.Println(consumer.Position()(&kgo.Record{Topic: "orders", Partition: 3, Offset: 42}))
+	fmt.Println(consumer.Position(&kgo.Record{Topic: "orders", Partition: 3, Offset: 42}))
 	// Output: orders/3/42 <nil>
 }
 
 // A request that comes twice gets the answer that it got.
 func ExampleSetResult() {
-	processor, err := idempotency.NewProcessor(idempotency.Options{Store: memory.NewStore(memory.StoreOptions{}), MaxAttempts: -1})
+	processor, err := idempotency.New(idempotency.Options{Store: memory.New(memory.Options{}), MaxAttempts: -1})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	process, err := consumer.Guard{Scope: "pricing", Runner: processor}.Protect(func(ctx context.Context, r *kgo.Record) error {
+	process, err := consumer.Once{Scope: "pricing", Runner: processor}.Wrap(func(ctx context.Context, r *kgo.Record) error {
 		fmt.Printf("calculate %s\n", r.Value)
 		return consumer.SetResult(ctx, []byte("17.50"))
 	})
@@ -225,11 +193,4 @@ func ExampleDeadLetterTopic() {
 	_, err = consumer.DeadLetterTopic(client, "orders.dead")
 	fmt.Println(err)
 	// Output: the dead letters' client must require acks from all in-sync replicas (kgo.AllISRAcks, the default)
-}
-
-func ExampleCanonicalJSON() {
-	one := consumer.CanonicalJSON(&kgo.Record{Value: []byte(`{"a": 1, "b": 2}`)})
-	two := consumer.CanonicalJSON(&kgo.Record{Value: []byte(`{"b":2,"a":1}`)})
-	fmt.Println(one == two)
-	// Output: true
 }

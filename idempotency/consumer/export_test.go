@@ -2,6 +2,14 @@ package consumer
 
 import "time"
 
+// Why a handler was cut off.
+var (
+	ErrRevoked       = errRevoked
+	ErrPartitionLost = errPartitionLost
+	ErrStopping      = errStopping
+	ErrScopeTaken    = errScopeTaken
+)
+
 // DeadLetterTopicWithin is DeadLetterTopic with a timeout.
 var DeadLetterTopicWithin = deadLetterTopic
 

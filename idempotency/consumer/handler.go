@@ -15,18 +15,20 @@ import (
 //
 // It must heed its context, which ends, with one of this package's errors as
 // its cause, when the partition is taken away or the consumer stops, and with
-// idempotency.ErrLeaseLost before the lease can be lost. A panic is an error.
+// storage.ErrLeaseLost before the lease can be lost. A panic is an error.
 type Handler func(ctx context.Context, r *kgo.Record) error
 
 // Process is one attempt at a record: claim, handle, settle. The record is
 // finished if the result is Done; otherwise it must be given to Process again,
-// after the result's Wait, with its Pending in the context. Guard.Protect makes
-// one from a Handler; middlewares, such as that of package tracing, wrap one.
+// after the result's Wait. Once.Wrap makes one of a Handler; middlewares, such as
+// that of package tracing, wrap one.
 type Process func(ctx context.Context, r *kgo.Record) (idempotency.Result, error)
 
 // delivery is what the context knows of the record that is being processed.
 type delivery struct {
 	record *kgo.Record
+	// pending is what an earlier attempt left, or nil.
+	pending *idempotency.Pending
 	// started, which may be nil, is called when the handler is.
 	started func()
 	// handled says that the handler runs; result is what it has set.

@@ -94,6 +94,19 @@ func (f runnerFunc) Run(ctx context.Context, m idempotency.Message, h idempotenc
 	return f(ctx, m, h)
 }
 
+// burying is a Runner with dead letters.
+type burying struct {
+	idempotency.Runner
+	bury func(context.Context, idempotency.DeadLetter) error
+}
+
+func (b burying) Refuse(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error) {
+	if err := b.bury(ctx, idempotency.DeadLetter{Message: m, Reason: reason}); err != nil {
+		return idempotency.Result{Disposition: idempotency.Retry}, errors.Join(reason, err)
+	}
+	return idempotency.Result{Disposition: idempotency.DeadLettered, Reason: reason.Error()}, nil
+}
+
 // config returns one that is quick.
 func config(b *kafkatest.Broker, runner idempotency.Runner, h consumer.Handler) consumer.Config {
 	return consumer.Config{
@@ -103,7 +116,7 @@ func config(b *kafkatest.Broker, runner idempotency.Runner, h consumer.Handler) 
 			kgo.HeartbeatInterval(100 * time.Millisecond),
 			kgo.MetadataMinAge(50 * time.Millisecond),
 		},
-		Guard:          consumer.Guard{Scope: group, Runner: runner},
+		Once:           consumer.Once{Scope: group, Runner: runner},
 		Handler:        h,
 		CommitInterval: 10 * time.Millisecond,
 		RevokeTimeout:  30 * time.Second,

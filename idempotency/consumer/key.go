@@ -11,54 +11,41 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
 )
 
-// DefaultIDHeader is the header with the event id, as cdc-outbox and the
-// Debezium outbox event router write it.
-const DefaultIDHeader = "id"
-
-// KeyFunc returns the id of a record's message. An error means that the record
-// has none, now or ever: it becomes a dead letter. It must be pure, and may be
-// called concurrently.
-type KeyFunc func(r *kgo.Record) (string, error)
+// idHeader is the header with the event id, as cdc-outbox and the Debezium
+// outbox event router write it.
+const idHeader = "id"
 
 // Header takes the id from the header; from the last, if there are several of
 // that name.
-func Header(name string) KeyFunc {
+func Header(name string) func(r *kgo.Record) (string, error) {
 	return func(r *kgo.Record) (string, error) {
 		for i := len(r.Headers) - 1; i >= 0; i-- {
 			if r.Headers[i].Key == name {
 				return string(r.Headers[i].Value), nil
 			}
 		}
-		return "", fmt.Errorf("%w: the record has no header %q", idempotency.ErrBadKey, name)
+		return "", fmt.Errorf("%w: the record has no header %q", storage.ErrBadKey, name)
 	}
-}
-
-// RecordKey takes the record's key as the id: one message per key, ever. It
-// suits topics whose key is the message's own id, not the aggregate's.
-func RecordKey() KeyFunc {
-	return func(r *kgo.Record) (string, error) { return string(r.Key), nil }
 }
 
 // Position takes topic/partition/offset as the id. It recognises a record that
 // is consumed again, but not a message that was produced twice; and a topic
 // that is deleted and created anew begins with offsets that were seen.
-func Position() KeyFunc {
-	return func(r *kgo.Record) (string, error) {
-		id := make([]byte, 0, len(r.Topic)+len("/2147483647/9223372036854775807"))
-		id = append(append(id, r.Topic...), '/')
-		id = append(strconv.AppendInt(id, int64(r.Partition), 10), '/')
-		return string(strconv.AppendInt(id, r.Offset, 10)), nil
-	}
+func Position(r *kgo.Record) (string, error) {
+	id := make([]byte, 0, len(r.Topic)+len("/2147483647/9223372036854775807"))
+	id = append(append(id, r.Topic...), '/')
+	id = append(strconv.AppendInt(id, int64(r.Partition), 10), '/')
+	return string(strconv.AppendInt(id, r.Offset, 10)), nil
 }
 
 // JSONPointer takes the id from the value, a JSON document, at the pointer
 // (RFC 6901), e.g. "/payment/id". It must be a string or a number, which is
-// taken as it is written. A Guard refuses a pointer that is none.
-func JSONPointer(pointer string) KeyFunc {
+// taken as it is written. Once refuses a pointer that is none.
+func JSONPointer(pointer string) func(r *kgo.Record) (string, error) {
 	if err := checkPointer(pointer); err != nil {
 		return func(*kgo.Record) (string, error) { return "", err }
 	}
@@ -75,7 +62,7 @@ func JSONPointer(pointer string) KeyFunc {
 		decoder.UseNumber()
 		var value any
 		if err := decoder.Decode(&value); err != nil {
-			return "", fmt.Errorf("%w: the value is not JSON: %w", idempotency.ErrBadKey, err)
+			return "", fmt.Errorf("%w: the value is not JSON: %w", storage.ErrBadKey, err)
 		}
 		for _, token := range tokens {
 			value = child(value, token)
@@ -86,13 +73,13 @@ func JSONPointer(pointer string) KeyFunc {
 		case json.Number:
 			return id.String(), nil
 		default:
-			return "", fmt.Errorf("%w: the value has no string or number at %q", idempotency.ErrBadKey, pointer)
+			return "", fmt.Errorf("%w: the value has no string or number at %q", storage.ErrBadKey, pointer)
 		}
 	}
 }
 
-// errUseless is the error of a KeyFunc that gives no record an id.
-var errUseless = fmt.Errorf("%w: no record has one", idempotency.ErrBadKey)
+// errUseless is the error of a function that gives no record an id.
+var errUseless = fmt.Errorf("%w: no record has one", storage.ErrBadKey)
 
 // notEscape matches what RFC 6901 does not allow in a pointer.
 var notEscape = regexp.MustCompile(`~([^01]|$)`)
@@ -107,10 +94,10 @@ func checkPointer(pointer string) error {
 	return nil
 }
 
-// checkKey finds out whether the function can give any record an id.
-func checkKey(key KeyFunc) (err error) {
+// checkID finds out whether the function can give any record an id.
+func checkID(id func(r *kgo.Record) (string, error)) (err error) {
 	_ = recovered.Call(func() error { // somebody else's may expect what an empty record lacks
-		_, err = key(&kgo.Record{})
+		_, err = id(&kgo.Record{})
 		return nil
 	})
 	if errors.Is(err, errUseless) {

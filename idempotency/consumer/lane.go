@@ -85,8 +85,8 @@ type lane struct {
 }
 
 // laneKey says which lane of its partition a record belongs to.
-func (o Order) laneKey(r *kgo.Record) string {
-	if o == KeyOrder {
+func (s *scheduler) laneKey(r *kgo.Record) string {
+	if s.keyOrder {
 		return string(r.Key)
 	}
 	return ""

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
@@ -24,13 +25,13 @@ import (
 func processor(t testing.TB, change func(*idempotency.Options)) *idempotency.Processor {
 	t.Helper()
 	o := idempotency.Options{
-		Store: memory.NewStore(memory.StoreOptions{}), FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond, MaxAttempts: 3,
+		Store: memory.New(memory.Options{}), FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond, MaxAttempts: 3,
 		DeadLetter: func(context.Context, idempotency.DeadLetter) error { return nil },
 	}
 	if change != nil {
 		change(&o)
 	}
-	p, err := idempotency.NewProcessor(o)
+	p, err := idempotency.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestWithProcessor(t *testing.T) {
 		handled.Add(1)
 		return nil
 	})
-	cfg.Guard.DeadLetter, cfg.Observer = bury, m.ConsumerObserver()
+	cfg.Observer = m.ConsumerObserver()
 	start(t, cfg)
 	admin := kadm.NewClient(b.Client(t))
 	eventuallyCommitted(t, admin, 1, 2*n+1)
@@ -132,7 +133,7 @@ func TestWithProcessor(t *testing.T) {
 	reasons := map[string]string{}
 	for _, letter := range b.Consume(t, []string{"orders.dead"}, kafkatest.Count(2)) {
 		for _, h := range letter.Headers {
-			if h.Key == consumer.HeaderReason || h.Key == consumer.HeaderAttempts {
+			if h.Key == deadletter.HeaderReason || h.Key == deadletter.HeaderAttempts {
 				reasons[string(letter.Value)] += string(h.Value) + " "
 			}
 		}
@@ -180,7 +181,7 @@ func TestAHandlersVerdictStands(t *testing.T) {
 		t.Errorf("the poison was handled %d times, the good record %d times", poisoned.Load(), good.Load())
 	}
 	letter := b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))[0]
-	if attempts, err := consumer.Header(consumer.HeaderAttempts)(letter); attempts != "1" || err != nil {
+	if attempts, err := consumer.Header(deadletter.HeaderAttempts)(letter); attempts != "1" || err != nil {
 		t.Errorf("the dead letter tells of %q attempts, %v", attempts, err)
 	}
 }

@@ -10,7 +10,7 @@ func (s *session) revoked(ctx context.Context, ids map[string][]int32) {
 	if len(parts) == 0 {
 		return
 	}
-	abandoned, stuck := s.scheduler.settleRunning(parts, s.cfg.RevokeTimeout, s.cfg.RevokeTimeout, ErrRevoked)
+	abandoned, stuck := s.scheduler.settleRunning(parts, s.cfg.RevokeTimeout, s.cfg.RevokeTimeout, errRevoked)
 	s.report("partitions are given up before their handlers ended", abandoned, stuck)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RevokeTimeout)
 	defer cancel()
@@ -27,7 +27,7 @@ func (s *session) lost(ids map[string][]int32) {
 	if len(parts) == 0 {
 		return
 	}
-	abandoned, stuck := s.scheduler.settleRunning(parts, 0, s.cfg.RevokeTimeout, ErrPartitionLost)
+	abandoned, stuck := s.scheduler.settleRunning(parts, 0, s.cfg.RevokeTimeout, errPartitionLost)
 	s.report("partitions were lost while handlers ran", abandoned, stuck)
 	s.giveUp(parts)
 }

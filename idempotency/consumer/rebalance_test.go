@@ -37,7 +37,7 @@ func TestE2EMembersComeAndGo(t *testing.T) {
 			b := kafkatest.Start(t, shortSessions)
 			b.CreateTopic(t, "orders", partitions, nil)
 			records := load(t, b, partitions, n, keys)
-			l, check := newLedger(), newChecker(consumer.KeyOrder)
+			l, check := newLedger(), newChecker(true)
 			handler := func(ctx context.Context, r *kgo.Record) error {
 				defer check.begin(r)()
 				select {
@@ -124,7 +124,7 @@ func join(t *testing.T, b *kafkatest.Broker, l *ledger, balancer kgo.GroupBalanc
 	m := &hostage{id: fmt.Sprintf("member-%d", rand.Int64())}
 	cfg := config(b, l, h)
 	cfg.Concurrency = 4
-	cfg.Order = consumer.KeyOrder
+	cfg.KeyOrder = true
 	cfg.RevokeTimeout = time.Second // how long the others wait for one that was killed depends on it
 	cfg.Options = append(cfg.Options, kgo.Balancers(balancer), kgo.SessionTimeout(time.Second), kgo.Dialer(m.dial), kgo.ClientID(m.id),
 		kgo.RetryTimeout(time.Second), kgo.RequestRetries(3), kgo.RequestTimeoutOverhead(time.Second))

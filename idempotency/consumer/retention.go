@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
@@ -24,7 +24,7 @@ const (
 // watchRetention warns of topics whose records can be replayed after their keys
 // were forgotten: each time a topic's window has changed.
 func (s *session) watchRetention(ctx context.Context) {
-	if s.cfg.Retention == 0 {
+	if s.cfg.retention == 0 {
 		return
 	}
 	warned := map[string]time.Duration{}
@@ -43,7 +43,7 @@ func (s *session) watchRetention(ctx context.Context) {
 
 // maintain lets the Runner do what it must from time to time.
 func (s *session) maintain(ctx context.Context) {
-	if m, ok := s.cfg.Guard.Runner.(idempotency.Maintainer); ok {
+	if m, ok := s.cfg.Once.Runner.(storage.Maintainer); ok {
 		m.Maintain(ctx, func(err error) { s.cfg.Logger.Warn("the idempotency store needs a look", "error", err) })
 	}
 }
@@ -70,7 +70,7 @@ func (s *session) compareRetention(ctx context.Context, warned map[string]time.D
 		window := replayWindow(c)
 		age := oldest[c.Name]
 		// What is there may be older than the topic promises to keep.
-		if max(window, age) <= s.cfg.Retention {
+		if max(window, age) <= s.cfg.retention {
 			delete(warned, c.Name)
 			continue
 		}
@@ -80,7 +80,7 @@ func (s *session) compareRetention(ctx context.Context, warned map[string]time.D
 		warned[c.Name] = window
 		s.cfg.Logger.Warn("the topic can be replayed after its keys were forgotten: records would be handled again",
 			"topic", c.Name, "topic_retention", duration(window), "oldest_record_age", age.Round(time.Second).String(),
-			"idempotency_retention", s.cfg.Retention.String(),
+			"idempotency_retention", s.cfg.retention.String(),
 			"remedy", "keep keys longer (the runner's retention) or lower the topic's retention.ms, and reset no offsets beyond the shorter of the two")
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
@@ -26,7 +27,7 @@ import (
 // is committed all the while.
 func TestOrderAndCommits(t *testing.T) {
 	t.Parallel()
-	for name, order := range map[string]consumer.Order{"PartitionOrder": consumer.PartitionOrder, "KeyOrder": consumer.KeyOrder} {
+	for name, order := range map[string]bool{"PartitionOrder": false, "KeyOrder": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const partitions, n, keys = 3, 200, 5
@@ -42,7 +43,7 @@ func TestOrderAndCommits(t *testing.T) {
 				check.finish(r)
 				return nil
 			})
-			cfg.Order = order
+			cfg.KeyOrder = order
 			cfg.MaxBufferedRecords = 20
 			start(t, cfg)
 
@@ -67,7 +68,7 @@ func TestOrderAndCommits(t *testing.T) {
 // checker notes what goes against the order, and commits of what is not
 // finished.
 type checker struct {
-	order      consumer.Order
+	keyOrder   bool
 	mu         sync.Mutex
 	running    map[string]bool
 	last       map[string]int64
@@ -75,12 +76,12 @@ type checker struct {
 	violations []string
 }
 
-func newChecker(order consumer.Order) *checker {
-	return &checker{order: order, running: map[string]bool{}, last: map[string]int64{}, done: map[string]bool{}}
+func newChecker(keyOrder bool) *checker {
+	return &checker{keyOrder: keyOrder, running: map[string]bool{}, last: map[string]int64{}, done: map[string]bool{}}
 }
 
 func (c *checker) lane(r *kgo.Record) string {
-	if c.order == consumer.KeyOrder {
+	if c.keyOrder {
 		return fmt.Sprintf("%d %s", r.Partition, r.Key)
 	}
 	return fmt.Sprint(r.Partition)
@@ -152,7 +153,7 @@ func TestOneKeyThatWaitsHoldsUpNoOther(t *testing.T) {
 	var handled atomic.Int64
 	var paused atomic.Int64
 	cfg := config(b, l, func(context.Context, *kgo.Record) error { handled.Add(1); return nil })
-	cfg.Order, cfg.MaxBufferedRecords = consumer.KeyOrder, 100
+	cfg.KeyOrder, cfg.MaxBufferedRecords = true, 100
 	cfg.Observer.PausedPartitions = func(change int) { paused.Add(int64(change)) }
 	start(t, cfg)
 	await.Until(t, "the other key's records among those buffered", func() bool { return handled.Load() >= 50 })
@@ -278,7 +279,7 @@ func TestDeadLetterThatCannotBeWrittenIsNotCommitted(t *testing.T) {
 	}
 	var failures, handled atomic.Int64
 	cfg := config(b, newLedger(), func(context.Context, *kgo.Record) error { handled.Add(1); return nil })
-	cfg.Guard.DeadLetter = bury
+	cfg.Once.Runner = burying{cfg.Once.Runner, bury}
 	cfg.Observer.Processed = func(_ *kgo.Record, result idempotency.Result, _ error, _ time.Duration) {
 		if !result.Done() {
 			failures.Add(1)
@@ -298,8 +299,8 @@ func TestDeadLetterThatCannotBeWrittenIsNotCommitted(t *testing.T) {
 		headers[h.Key] = string(h.Value)
 	}
 	want := map[string]string{
-		consumer.HeaderReason: consumer.ReasonBadKey, consumer.HeaderScope: group, consumer.HeaderAttempts: "0",
-		consumer.HeaderTopic: "orders", consumer.HeaderPartition: "0", consumer.HeaderOffset: "0",
+		deadletter.HeaderReason: deadletter.ReasonBadKey, deadletter.HeaderScope: group, deadletter.HeaderAttempts: "0",
+		deadletter.HeaderTopic: "orders", deadletter.HeaderPartition: "0", deadletter.HeaderOffset: "0",
 	}
 	got := maps.Clone(headers)
 	maps.DeleteFunc(got, func(k, _ string) bool { _, ok := want[k]; return !ok })

@@ -17,7 +17,7 @@ import (
 // partitions and lanes hold; nothing blocks while it is held.
 type scheduler struct {
 	base     context.Context // of the handlers
-	order    Order
+	keyOrder bool
 	limit    limit
 	waits    backoff.Range
 	observer Observer
@@ -45,7 +45,7 @@ func newScheduler(base context.Context, cfg *Config) *scheduler {
 	waits := backoff.Range{First: cfg.BackoffFirst, Longest: cfg.BackoffLongest}
 	s := &scheduler{
 		base:     base,
-		order:    cfg.Order,
+		keyOrder: cfg.KeyOrder,
 		limit:    limit{records: cfg.MaxBufferedRecords, bytes: cfg.MaxBufferedBytes},
 		waits:    waits,
 		observer: cfg.Observer,
@@ -85,7 +85,7 @@ func (s *scheduler) takeOn(p *partition) {
 		p.inbox = nil
 	}
 	for i := range entries {
-		l := p.lane(s.order.laneKey(entries[i].record))
+		l := p.lane(s.laneKey(entries[i].record))
 		l.queue.push(&entries[i])
 		if l.state == laneEmpty {
 			s.makeReady(l)
@@ -102,9 +102,11 @@ func (s *scheduler) makeReady(l *lane) {
 // job is a record to be processed.
 type job struct {
 	lane   *lane
-	ctx    context.Context // with what is pending on the record
+	ctx    context.Context
 	record *kgo.Record
-	probe  bool // whether the store answers is not known
+	// pending is what the last attempt at the record left, or nil.
+	pending *idempotency.Pending
+	probe   bool // whether the store answers is not known
 }
 
 // next returns what to do, waiting for it, or false when the scheduler is
@@ -120,8 +122,10 @@ func (s *scheduler) next() (job, bool) {
 			l.state = laneRunning
 			l.partition.running++
 			s.breaker.Starts(l)
-			ctx := idempotency.ContextWithPending(l.partition.ctx, l.pending)
-			return job{lane: l, ctx: ctx, record: l.queue.first().record, probe: s.breaker.State() != circuit.Closed}, true
+			return job{
+				lane: l, ctx: l.partition.ctx, record: l.queue.first().record, pending: l.pending,
+				probe: s.breaker.State() != circuit.Closed,
+			}, true
 		}
 		s.work.Wait()
 	}

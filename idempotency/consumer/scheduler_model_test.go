@@ -41,7 +41,7 @@ type simulation struct {
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	random := rand.New(rand.NewPCG(seed, 0))
 	cfg := &Config{
-		Order: Order(random.IntN(2)), Concurrency: 1 + random.IntN(4), MaxBufferedRecords: 10, MaxBufferedBytes: 1 << 20,
+		KeyOrder: random.IntN(2) == 1, Concurrency: 1 + random.IntN(4), MaxBufferedRecords: 10, MaxBufferedBytes: 1 << 20,
 		BackoffFirst: time.Second, BackoffLongest: time.Minute,
 	}
 	s := &simulation{
@@ -100,7 +100,7 @@ func (s *simulation) assign(n int32) {
 func (s *simulation) revoke(n int32) {
 	ids := map[string][]int32{"orders": {n}}
 	parts := s.scheduler.closePartitions(ids)
-	if _, stuck := s.scheduler.settleRunning(parts, time.Second, time.Minute, ErrRevoked); stuck > 0 {
+	if _, stuck := s.scheduler.settleRunning(parts, time.Second, time.Minute, errRevoked); stuck > 0 {
 		s.Errorf("%d handlers are stuck", stuck)
 	}
 	if at, ok := s.scheduler.uncommitted(ids)["orders"][n]; ok {
@@ -146,7 +146,7 @@ func (s *simulation) begin(j job) {
 	}
 	s.running[s.lane(j)] = true
 	step := int64(1)
-	if s.scheduler.order == KeyOrder {
+	if s.scheduler.keyOrder {
 		step = 3
 	}
 	before := j.record.Offset - step

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
 )
 
@@ -41,7 +42,7 @@ func take(t *testing.T, s *scheduler) job {
 // revoke cuts off what runs in a partition.
 func revoke(s *scheduler, p *partition) {
 	s.closePartitions(map[string][]int32{p.topic: {p.number}})
-	p.abandon(ErrRevoked)
+	p.abandon(errRevoked)
 }
 
 // What the group or a stop takes away is left alone as long as it may last.
@@ -56,8 +57,8 @@ func TestWhatRunsIsCutOffWhenThePatienceEnds(t *testing.T) {
 			}
 			s.settle(j, unavailable)
 		})
-		abandoned, stuck := s.settleRunning(s.closePartitions(nil), time.Minute, time.Hour, ErrStopping)
-		if abandoned != 1 || stuck != 0 || context.Cause(j.ctx) != ErrStopping {
+		abandoned, stuck := s.settleRunning(s.closePartitions(nil), time.Minute, time.Hour, errStopping)
+		if abandoned != 1 || stuck != 0 || context.Cause(j.ctx) != errStopping {
 			t.Errorf("%d abandoned, %d stuck, cause %v", abandoned, stuck, context.Cause(j.ctx))
 		}
 	})
@@ -168,13 +169,12 @@ func TestAProberThatIsCutOffMakesWay(t *testing.T) {
 
 func TestWhatIsPendingIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		key := idempotency.Key{Scope: "s", ID: "id"}
+		key := storage.Key{Scope: "s", ID: "id"}
 		pending := &idempotency.Pending{Key: key}
 		s := newScheduler(t.Context(), &Config{
 			MaxBufferedRecords: 10, MaxBufferedBytes: 10_000, BackoffFirst: time.Second, BackoffLongest: time.Minute,
 		})
 		s.add(partitionID{"orders", 0}, []*kgo.Record{{Offset: 0}, {Offset: 1}})
-		on := func(ctx context.Context) *idempotency.Pending { return idempotency.PendingOn(ctx, key) }
 		for n, test := range []struct {
 			offset      int64
 			given, left *idempotency.Pending
@@ -188,8 +188,8 @@ func TestWhatIsPendingIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
 			{1, nil, nil, idempotency.Handled},
 		} {
 			j := take(t, s)
-			if j.record.Offset != test.offset || on(j.ctx) != test.given {
-				t.Fatalf("job %d: offset %d with %v pending", n, j.record.Offset, on(j.ctx))
+			if j.record.Offset != test.offset || j.pending != test.given {
+				t.Fatalf("job %d: offset %d with %v pending", n, j.record.Offset, j.pending)
 			}
 			s.settle(j, idempotency.Result{Disposition: test.disposition, Pending: test.left})
 		}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
-// ErrScopeTaken ends Run: another group handles records under the same scope.
+// errScopeTaken ends Run: another group handles records under the same scope.
 // What it has handled would be skipped here, and the other way round.
-var ErrScopeTaken = errors.New("another consumer group uses the same scope")
+var errScopeTaken = errors.New("another consumer group uses the same scope")
 
 const (
 	// scopeID is the id of the message by which a group makes its scope known.
@@ -28,12 +29,12 @@ type scopeWatch struct {
 	known time.Time // when the store did, first; zero if it never did
 }
 
-// look asks the store once. Only ErrScopeTaken is an error; without an answer it
+// look asks the store once. Only errScopeTaken is an error; without an answer it
 // tells nothing.
 func (w *scopeWatch) look(ctx context.Context) (answered bool, err error) {
 	ran := false
-	m := idempotency.Message{Key: idempotency.Key{Scope: w.cfg.Guard.Scope, ID: scopeID}}
-	result, err := w.cfg.Guard.Runner.Run(ctx, m, func(context.Context) ([]byte, error) {
+	m := idempotency.Message{Key: storage.Key{Scope: w.cfg.Once.Scope, ID: scopeID}}
+	result, err := w.cfg.Once.Runner.Run(ctx, m, func(context.Context) ([]byte, error) {
 		ran = true
 		return []byte(w.cfg.Group), nil
 	})
@@ -41,14 +42,14 @@ func (w *scopeWatch) look(ctx context.Context) (answered bool, err error) {
 	case err != nil || !result.Done():
 		return false, nil //nolint:nilerr // it is asked again; records tell of an outage
 	case len(result.Value) > 0 && string(result.Value) != w.cfg.Group:
-		return true, fmt.Errorf("%w: scope %q is that of group %q, not %q: give Guard.Scope another name; if the group was renamed, "+
+		return true, fmt.Errorf("%w: scope %q is that of group %q, not %q: give Once.Scope another name; if the group was renamed, "+
 			"have the old name forgotten: cdc-outbox-idempotency purge --scope %s --id %s --yes",
-			ErrScopeTaken, w.cfg.Guard.Scope, result.Value, w.cfg.Group, w.cfg.Guard.Scope, scopeID)
+			errScopeTaken, w.cfg.Once.Scope, result.Value, w.cfg.Group, w.cfg.Once.Scope, scopeID)
 	}
-	if ran && !w.known.IsZero() && (w.cfg.Retention == 0 || time.Since(w.known) < w.cfg.Retention) {
+	if ran && !w.known.IsZero() && (w.cfg.retention == 0 || time.Since(w.known) < w.cfg.retention) {
 		w.cfg.Logger.Error("the idempotency store has forgotten a key before its retention was over: "+
 			"it was emptied, or failed over; messages that come again are handled again",
-			"scope", w.cfg.Guard.Scope, "remedy", "see what happened to the store, and its check; reset no offsets")
+			"scope", w.cfg.Once.Scope, "remedy", "see what happened to the store, and its check; reset no offsets")
 	}
 	if ran || w.known.IsZero() {
 		w.known = time.Now()

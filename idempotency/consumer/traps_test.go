@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
@@ -26,16 +27,16 @@ import (
 func TestAGuardRefusesAPointerThatIsNone(t *testing.T) {
 	t.Parallel()
 	for pointer, fine := range map[string]bool{"/id": true, "": true, "/a~1b/~0": true, "id": false, "/a~2": false, "/a~": false} {
-		_, err := consumer.Guard{Scope: "s", Runner: newLedger(), Key: consumer.JSONPointer(pointer)}.
-			Protect(func(context.Context, *kgo.Record) error { return nil })
+		_, err := consumer.Once{Scope: "s", Runner: newLedger(), ID: consumer.JSONPointer(pointer)}.
+			Wrap(func(context.Context, *kgo.Record) error { return nil })
 		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), pointer) {
 			t.Errorf("%q: %v", pointer, err)
 		}
 	}
 	// Somebody else's function may not like an empty record.
 	greedy := func(r *kgo.Record) (string, error) { return string(r.Headers[0].Value), nil }
-	if _, err := (consumer.Guard{Scope: "s", Runner: newLedger(), Key: greedy}).
-		Protect(func(context.Context, *kgo.Record) error { return nil }); err != nil {
+	if _, err := (consumer.Once{Scope: "s", Runner: newLedger(), ID: greedy}).
+		Wrap(func(context.Context, *kgo.Record) error { return nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -52,7 +53,7 @@ func TestTheScopeIsTheGroupUnlessItIsGiven(t *testing.T) {
 			}
 			return idempotency.Result{Disposition: idempotency.Handled}, nil
 		}), func(context.Context, *kgo.Record) error { return nil })
-		cfg.Guard.Scope = given
+		cfg.Once.Scope = given
 		start(t, cfg)
 		produce(t, b, record(0, "k", "1"))
 		if got := receive(t, "a record", scopes); got != want {
@@ -61,27 +62,13 @@ func TestTheScopeIsTheGroupUnlessItIsGiven(t *testing.T) {
 	}
 }
 
-func TestRetentionsThatContradict(t *testing.T) {
-	t.Parallel()
-	cfg := consumer.Config{Brokers: []string{"localhost:1"}, Group: "g", Topics: []string{"t"},
-		Guard:   consumer.Guard{Runner: processor(t, func(o *idempotency.Options) { o.Retention = time.Hour })},
-		Handler: func(context.Context, *kgo.Record) error { return nil }, Retention: 2 * time.Hour}
-	if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), "contradicts") {
-		t.Error(err)
-	}
-	cfg.Retention = time.Hour
-	if _, err := consumer.New(cfg); err != nil {
-		t.Error(err)
-	}
-}
-
 // outage is a store that does not settle while it is down.
 type outage struct {
-	idempotency.Store
+	storage.Store
 	down bool
 }
 
-func (s *outage) Complete(ctx context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
+func (s *outage) Complete(ctx context.Context, l storage.Lease, result []byte, retention time.Duration) error {
 	if s.down {
 		return errDown
 	}
@@ -90,24 +77,23 @@ func (s *outage) Complete(ctx context.Context, l idempotency.Lease, result []byt
 
 // A handler of one's own poll loop is not called again for a record whose
 // completion could not be recorded.
-func TestIdempotentKeepsWhatIsPending(t *testing.T) {
+func TestWrapKeepsWhatIsPending(t *testing.T) {
 	t.Parallel()
-	store := &outage{Store: memory.NewStore(memory.StoreOptions{}), down: true}
+	store := &outage{Store: memory.New(memory.Options{}), down: true}
 	p := processor(t, func(o *idempotency.Options) { o.Store, o.Lease, o.Timeout = store, time.Second, 10*time.Millisecond })
 	calls := 0
-	handle, err := consumer.Guard{Scope: "s", Runner: p}.Idempotent(func(context.Context, *kgo.Record) error { calls++; return nil })
+	process, err := consumer.Once{Scope: "s", Runner: p}.Wrap(func(context.Context, *kgo.Record) error { calls++; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := record(0, "k", "1")
 	for range 3 {
-		var notDone *consumer.NotDone
-		if err := handle(t.Context(), r); !errors.As(err, &notDone) || notDone.Result.Disposition != idempotency.Unavailable {
-			t.Fatal(err)
+		if result, err := process(t.Context(), r); result.Disposition != idempotency.Unavailable || err == nil {
+			t.Fatal(result, err)
 		}
 	}
 	store.down = false
-	if err := handle(t.Context(), r); err != nil || calls != 1 {
+	if _, err := process(t.Context(), r); err != nil || calls != 1 {
 		t.Errorf("%v, %d calls", err, calls)
 	}
 }
@@ -143,7 +129,7 @@ func TestPausedPartitionsAddUp(t *testing.T) {
 		p := processor(t, func(o *idempotency.Options) { o.MaxAttempts, o.FirstRetry, o.LastRetry = -1, time.Hour, time.Hour })
 		cfg := config(b, p, failing)
 		cfg.Topics, cfg.Group, cfg.Observer = []string{topic}, topic, m.ConsumerObserver()
-		cfg.Guard.Scope = topic
+		cfg.Once.Scope = topic
 		members = append(members, start(t, cfg))
 	}
 	for want := 2.0; want >= 0; want-- {
@@ -196,7 +182,7 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
 	b.CreateTopic(t, "orders", 1, nil)
-	store := memory.NewStore(memory.StoreOptions{})
+	store := memory.New(memory.Options{})
 	p := processor(t, func(o *idempotency.Options) { o.Store = store })
 	logged := make(chan string, 100)
 	cfg := config(b, p, func(context.Context, *kgo.Record) error { return nil })
@@ -210,7 +196,7 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	consumer.SetScopeInterval(&cfg, time.Millisecond)
 	start(t, cfg)
 	await.Until(t, "the scope to be known", func() bool {
-		n, err := store.Purge(t.Context(), idempotency.Filter{Scope: group, ID: consumer.ScopeID})
+		n, err := store.Purge(t.Context(), storage.Filter{Scope: group, ID: consumer.ScopeID})
 		return n == 1 && err == nil
 	})
 	for {
@@ -249,12 +235,12 @@ func TestTheRunnersDeadLettersTakeWhatCannotRun(t *testing.T) {
 			return nil
 		}
 	})
-	process, err := consumer.Guard{Scope: "s", Runner: p}.Protect(func(context.Context, *kgo.Record) error { t.Error("the handler ran"); return nil })
+	process, err := consumer.Once{Scope: "s", Runner: p}.Wrap(func(context.Context, *kgo.Record) error { t.Error("the handler ran"); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	result, err := process(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("no id")})
-	if result.Disposition != idempotency.DeadLettered || err != nil || len(buried) != 1 || !errors.Is(buried[0].Reason, idempotency.ErrBadKey) {
+	if result.Disposition != idempotency.DeadLettered || err != nil || len(buried) != 1 || !errors.Is(buried[0].Reason, storage.ErrBadKey) {
 		t.Errorf("%+v, %v, %+v", result, err, buried)
 	}
 }

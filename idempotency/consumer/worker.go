@@ -18,7 +18,7 @@ func (s *session) work() {
 		if !ok {
 			return
 		}
-		d := &delivery{record: j.record}
+		d := &delivery{record: j.record, pending: j.pending}
 		if j.probe {
 			d.started = func() { s.reachable(s.scheduler.started(j)) }
 		}
@@ -75,7 +75,7 @@ func (s *session) tell(j job, result idempotency.Result, err error, done settlem
 		} else {
 			log.Warn("the idempotency store gives no answer about this record, it is asked again", "wait", done.wait, "error", err)
 		}
-	case errors.Is(err, idempotency.ErrNotDue):
+	case result.Disposition == idempotency.NotDue:
 		log.Info("record is not due yet", "wait", done.wait)
 	default:
 		log.Warn("record is not finished, it is tried again", "disposition", result.Disposition.String(),

@@ -9,25 +9,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Problem is something about a table that is not as a Store needs it.
-type Problem struct {
-	// Fatal: the store does not work. Otherwise it does, with the cost or the
-	// danger that Text names.
-	Fatal bool
-	Text  string
-	// Remedy is a command, or what to do.
-	Remedy string
+// Check implements storage.Checker for the table.
+func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
+	return check(ctx, s.client, s.table)
 }
 
-// Check looks for problems of the table. The error says that it could not.
-func Check(ctx context.Context, client TableClient, table string) ([]Problem, error) {
+func check(ctx context.Context, client Client, table string) ([]storage.Problem, error) {
 	out, err := client.DescribeTable(ctx, &sdk.DescribeTableInput{TableName: &table})
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return []Problem{{
+		return []storage.Problem{{
 			Fatal: true, Text: "the table does not exist in this account and region",
-			Remedy: SetupCommands(table),
+			Remedy: commands(table),
 		}}, nil
 	}
 	if err != nil {
@@ -37,8 +33,8 @@ func Check(ctx context.Context, client TableClient, table string) ([]Problem, er
 	if err != nil {
 		return nil, fmt.Errorf("check time to live of table %s: %w", table, explain(err, table))
 	}
-	var problems []Problem
-	for _, p := range []*Problem{
+	var problems []storage.Problem
+	for _, p := range []*storage.Problem{
 		checkStatus(out.Table), checkKey(out.Table, table), checkReplicas(out.Table), checkTTL(ttl.TimeToLiveDescription, table),
 	} {
 		if p != nil {
@@ -48,18 +44,18 @@ func Check(ctx context.Context, client TableClient, table string) ([]Problem, er
 	return problems, nil
 }
 
-func checkStatus(t *types.TableDescription) *Problem {
+func checkStatus(t *types.TableDescription) *storage.Problem {
 	switch t.TableStatus {
 	case types.TableStatusActive, types.TableStatusUpdating:
 		return nil
 	}
-	return &Problem{
+	return &storage.Problem{
 		Fatal: true, Text: fmt.Sprintf("the table's status is %s", t.TableStatus),
 		Remedy: "wait until it is ACTIVE; look at the key of its encryption if it does not become so",
 	}
 }
 
-func checkKey(t *types.TableDescription, table string) *Problem {
+func checkKey(t *types.TableDescription, table string) *storage.Problem {
 	var is []string
 	for _, k := range t.KeySchema {
 		typ := "?"
@@ -72,16 +68,16 @@ func checkKey(t *types.TableDescription, table string) *Problem {
 	}
 	const want = attrKey + " HASH (S)"
 	if has := strings.Join(is, ", "); has != want {
-		return &Problem{
+		return &storage.Problem{
 			Fatal: true, Text: fmt.Sprintf("the table's key is %s; it must be %s", has, want),
-			Remedy: "a table's key cannot be changed: make another table\n" + SetupCommands(table+"-2"),
+			Remedy: "a table's key cannot be changed: make another table\n" + commands(table+"-2"),
 		}
 	}
 	return nil
 }
 
 // checkReplicas warns of global tables of the usual kind.
-func checkReplicas(t *types.TableDescription) *Problem {
+func checkReplicas(t *types.TableDescription) *storage.Problem {
 	if len(t.Replicas) == 0 || t.MultiRegionConsistency == types.MultiRegionConsistencyStrong {
 		return nil
 	}
@@ -89,7 +85,7 @@ func checkReplicas(t *types.TableDescription) *Problem {
 	for _, r := range t.Replicas {
 		regions = append(regions, aws.ToString(r.RegionName))
 	}
-	return &Problem{
+	return &storage.Problem{
 		Text: fmt.Sprintf("the table has replicas (%s) that are written independently and reconciled later, "+
 			"the last writer winning: two regions can claim one key", strings.Join(regions, ", ")),
 		Remedy: "let all consumers of a scope, and those that take over from them, use one region; " +
@@ -97,11 +93,11 @@ func checkReplicas(t *types.TableDescription) *Problem {
 	}
 }
 
-func checkTTL(ttl *types.TimeToLiveDescription, table string) *Problem {
+func checkTTL(ttl *types.TimeToLiveDescription, table string) *storage.Problem {
 	name := quoted(table)
 	switch {
 	case ttl != nil && ttl.AttributeName != nil && *ttl.AttributeName != attrTTL:
-		return &Problem{
+		return &storage.Problem{
 			Text: fmt.Sprintf("time to live is by attribute %s instead of %s: forgotten keys stay and are paid for", *ttl.AttributeName, attrTTL),
 			Remedy: "aws dynamodb update-time-to-live --table-name " + name +
 				" --time-to-live-specification Enabled=false,AttributeName=" + *ttl.AttributeName +
@@ -110,7 +106,7 @@ func checkTTL(ttl *types.TimeToLiveDescription, table string) *Problem {
 	case ttl != nil && (ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabled || ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabling):
 		return nil
 	default:
-		return &Problem{
+		return &storage.Problem{
 			Text:   "time to live is off: forgotten keys stay and are paid for",
 			Remedy: ttlCommand(name),
 		}

@@ -8,8 +8,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -20,7 +20,7 @@ func (f *fixture) subject() storetest.Subject {
 	s := f.store(0)
 	return storetest.Subject{
 		Store: s, Operator: s, Advance: f.clock.advance,
-		Skewed:         func(offset time.Duration) idempotency.Store { return f.store(offset) },
+		Skewed:         func(offset time.Duration) storage.Store { return f.store(offset) },
 		MaxResultBytes: dynamodb.MaxResultBytes,
 	}
 }
@@ -78,8 +78,8 @@ func TestE2EHistoriesInRealTime(t *testing.T) {
 	server := dynamotest.Shared(t)
 	client, table := server.Client(t, preciseDate()), server.Table(t)
 	skewed := func(offset time.Duration) *dynamodb.Store {
-		s := must.Get(dynamodb.New(client, table, dynamodb.Options{
-			Margin: -1, Now: func() time.Time { return time.Now().Add(offset) },
+		s := must.Get(dynamodb.New(client, dynamodb.Options{
+			Table: table, Margin: -1, Now: func() time.Time { return time.Now().Add(offset) },
 		}))(t).Exactly() // the Date is the local clock's
 		learnTime(t, s)
 		return s
@@ -87,6 +87,6 @@ func TestE2EHistoriesInRealTime(t *testing.T) {
 	s := skewed(0)
 	storetest.Histories(t, storetest.Subject{
 		Store: s, Operator: s, Tolerance: liveTolerance, ReadsClockFirst: true,
-		Skewed: func(offset time.Duration) idempotency.Store { return skewed(offset) },
+		Skewed: func(offset time.Duration) storage.Store { return skewed(offset) },
 	}, storetest.Options{Skew: 5 * time.Hour, Lease: 300 * time.Millisecond})
 }

@@ -7,7 +7,7 @@
 // reads the table: a partition per scope would bound a consumer to 1000 claims
 // a second.
 //
-// Make the table by CreateTable, by SetupCommands, or in CloudFormation:
+// Make the table by CreateTable, by Schema, or in CloudFormation:
 //
 //	IdempotencyTable:
 //	  Type: AWS::DynamoDB::Table

@@ -8,8 +8,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
@@ -75,23 +75,23 @@ func newFixture(t testing.TB) *fixture {
 // store returns a client of the table that knows the server's clock exactly,
 // with a local clock that is off.
 func (f *fixture) store(offset time.Duration) *dynamodb.Store {
-	return must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{
-		Margin: -1,
-		Now:    func() time.Time { return f.clock.now().Add(offset) },
+	return must.Get(dynamodb.New(f.client, dynamodb.Options{
+		Table: f.table, Margin: -1,
+		Now: func() time.Time { return f.clock.now().Add(offset) },
 	}))(f.t).Exactly()
 }
 
-func key(id string) idempotency.Key { return idempotency.Key{Scope: "shipping", ID: id} }
+func key(id string) storage.Key { return storage.Key{Scope: "shipping", ID: id} }
 
-func request(owner string) idempotency.ClaimRequest {
-	return idempotency.ClaimRequest{Owner: owner, Lease: 30 * time.Second, Retention: time.Hour}
+func request(owner string) storage.ClaimRequest {
+	return storage.ClaimRequest{Owner: owner, Lease: 30 * time.Second, Retention: time.Hour}
 }
 
 // claimed claims a key that must be to be had.
-func claimed(t testing.TB, s idempotency.Store, k idempotency.Key, owner string) idempotency.Claim {
+func claimed(t testing.TB, s storage.Store, k storage.Key, owner string) storage.Claim {
 	t.Helper()
 	c, err := s.Claim(t.Context(), k, request(owner))
-	if err != nil || c.Outcome != idempotency.Claimed {
+	if err != nil || c.Outcome != storage.Claimed {
 		t.Fatalf("claim by %s: %s, %v; want claimed", owner, c.Outcome, err)
 	}
 	return c

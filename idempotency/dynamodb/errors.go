@@ -10,7 +10,7 @@ import (
 
 // hints tell an operator what to do about DynamoDB's errors, by their code.
 var hints = map[string]string{
-	"ResourceNotFoundException": "table %s is not there, in this account and region: create it, see package dynamodb's CreateTable and SetupCommands",
+	"ResourceNotFoundException": "table %s is not there, in this account and region: create it, see package dynamodb's CreateTable and Schema",
 	"ValidationException":       "table %s may have another key: see package dynamodb's Check",
 
 	"ProvisionedThroughputExceededException": "table %s has not enough capacity: switch it to on-demand, or provision more; the key will be tried again",

@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
@@ -70,8 +70,8 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 		"ReplicatedWriteConflictException":       "another region",
 	} {
 		client := offline(func(r *http.Request) (*http.Response, error) { return refusal(r, code), nil })
-		_, err := must.Get(dynamodb.New(client, "keys", dynamodb.Options{}))(t).Claim(t.Context(), key("1"), request("a"))
-		if err == nil || idempotency.Answered(err) {
+		_, err := must.Get(dynamodb.New(client, dynamodb.Options{Table: "keys"}))(t).Claim(t.Context(), key("1"), request("a"))
+		if err == nil || storage.Answered(err) {
 			t.Errorf("%s: %v; want an error that is no answer", code, err)
 			continue
 		}
@@ -88,7 +88,7 @@ func TestMissingCredentialsAreNamed(t *testing.T) {
 		return aws.Credentials{}, errors.New("nowhere to be found")
 	})
 	client := offline(nil, func(o *sdk.Options) { o.Credentials = none })
-	_, err := must.Get(dynamodb.New(client, "keys", dynamodb.Options{}))(t).Claim(t.Context(), key("1"), request("a"))
+	_, err := must.Get(dynamodb.New(client, dynamodb.Options{Table: "keys"}))(t).Claim(t.Context(), key("1"), request("a"))
 	if err == nil || !strings.Contains(err.Error(), "AWS_PROFILE") {
 		t.Errorf("%v; want a hint at AWS_PROFILE", err)
 	}
@@ -101,7 +101,7 @@ func TestContextEndsACall(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := must.Get(dynamodb.New(client, "keys", dynamodb.Options{}))(t).Claim(ctx, key("1"), request("a"))
+	_, err := must.Get(dynamodb.New(client, dynamodb.Options{Table: "keys"}))(t).Claim(ctx, key("1"), request("a"))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v; want context.Canceled", err)
 	}

@@ -8,8 +8,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 )
 
@@ -22,23 +22,23 @@ func connect() *sdk.Client {
 
 func Example() {
 	ctx, client := context.Background(), connect()
-	if err := dynamodb.CreateTable(ctx, client, "idempotency"); err != nil {
-		log.Fatal(err)
-	}
-	store, err := dynamodb.New(client, "idempotency", dynamodb.Options{})
+	store, err := dynamodb.New(client, dynamodb.Options{Table: "idempotency"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	key := idempotency.Key{Scope: "shipping", ID: "0199a0c2-7e57-7bbb-8000-000000000001"}
+	if err := store.CreateTable(ctx); err != nil {
+		log.Fatal(err)
+	}
+	key := storage.Key{Scope: "shipping", ID: "0199a0c2-7e57-7bbb-8000-000000000001"}
 	for range 2 { // the message is delivered twice
-		claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
+		claim, err := store.Claim(ctx, key, storage.ClaimRequest{
+			Owner: storage.NewOwner(), Lease: 30 * time.Second, Retention: 24 * time.Hour,
 		})
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Printf("%s, attempt %d, result %q\n", claim.Outcome, claim.Attempts, claim.Result)
-		if claim.Outcome == idempotency.Claimed {
+		if claim.Outcome == storage.Claimed {
 			if err := store.Complete(ctx, claim.Lease, []byte("parcel 7"), 14*24*time.Hour); err != nil {
 				log.Fatal(err)
 			}
@@ -49,8 +49,12 @@ func Example() {
 	// duplicate, attempt 1, result "parcel 7"
 }
 
-func ExampleCheck() {
-	problems, err := dynamodb.Check(context.Background(), connect(), "not-there")
+func ExampleStore_Check() {
+	store, err := dynamodb.New(connect(), dynamodb.Options{Table: "not-there"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	problems, err := store.Check(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,8 +64,12 @@ func ExampleCheck() {
 	// Output: the table does not exist in this account and region
 }
 
-func ExampleSetupCommands() {
-	fmt.Print(dynamodb.SetupCommands("idempotency"))
+func ExampleSchema() {
+	commands, err := dynamodb.Schema(dynamodb.Options{Table: "idempotency"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(commands)
 	// Output:
 	// aws dynamodb create-table --table-name 'idempotency' --billing-mode PAY_PER_REQUEST \
 	//   --attribute-definitions AttributeName=pk,AttributeType=S \

@@ -15,3 +15,6 @@ func (s *Store) Unknown() (time.Duration, bool) {
 	now, ok := s.clock.read()
 	return now.latest.Sub(now.earliest), ok
 }
+
+// MaxResultBytes bounds a result.
+const MaxResultBytes = maxResultBytes

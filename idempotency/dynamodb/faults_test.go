@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
@@ -29,12 +29,12 @@ type step struct {
 	// writes is how many it makes: a claim of a known key is refused first.
 	writes int64
 	// after is the state once it was carried out.
-	after idempotency.State
+	after storage.State
 }
 
 // lostAnswers are steps of which each follows the one before.
-func lostAnswers(t *testing.T, k idempotency.Key) []step {
-	var lease idempotency.Lease
+func lostAnswers(t *testing.T, k storage.Key) []step {
+	var lease storage.Lease
 	claim := func(owner string) func(*dynamodb.Store) (any, error) {
 		return func(s *dynamodb.Store) (any, error) {
 			c, err := s.Claim(t.Context(), k, request(owner))
@@ -44,28 +44,28 @@ func lostAnswers(t *testing.T, k idempotency.Key) []step {
 			return c, err
 		}
 	}
-	fail := func(f idempotency.Failure) func(*dynamodb.Store) (any, error) {
+	fail := func(f storage.Failure) func(*dynamodb.Store) (any, error) {
 		f.Retention = time.Hour
 		return func(s *dynamodb.Store) (any, error) { return nil, s.Fail(t.Context(), lease, f) }
 	}
 	return []step{
-		{"claim", claim("a"), 1, idempotency.Processing},
+		{"claim", claim("a"), 1, storage.Processing},
 		{"extend", func(s *dynamodb.Store) (any, error) {
 			return nil, s.Extend(t.Context(), lease, time.Minute)
-		}, 1, idempotency.Processing},
-		{"fail", fail(idempotency.Failure{Reason: "r"}), 1, idempotency.Retryable},
-		{"claim again", claim("b"), 2, idempotency.Processing},
-		{"fail unrun", fail(idempotency.Failure{Unrun: true}), 1, idempotency.Retryable},
-		{"claim once more", claim("c"), 2, idempotency.Processing},
-		{"fail for good", fail(idempotency.Failure{Terminal: true}), 1, idempotency.Failed},
+		}, 1, storage.Processing},
+		{"fail", fail(storage.Failure{Reason: "r"}), 1, storage.Retryable},
+		{"claim again", claim("b"), 2, storage.Processing},
+		{"fail unrun", fail(storage.Failure{Unrun: true}), 1, storage.Retryable},
+		{"claim once more", claim("c"), 2, storage.Processing},
+		{"fail for good", fail(storage.Failure{Terminal: true}), 1, storage.Failed},
 		{"release", func(s *dynamodb.Store) (any, error) {
 			_, err := s.Release(t.Context(), k)
 			return nil, err
-		}, 1, idempotency.Retryable},
-		{"last claim", claim("d"), 2, idempotency.Processing},
+		}, 1, storage.Retryable},
+		{"last claim", claim("d"), 2, storage.Processing},
 		{"complete", func(s *dynamodb.Store) (any, error) {
 			return nil, s.Complete(t.Context(), lease, []byte("result"), time.Hour)
-		}, 1, idempotency.Completed},
+		}, 1, storage.Completed},
 	}
 }
 
@@ -75,7 +75,7 @@ var attempts = map[string]int{
 	"release": 0, "last claim": 1, "complete": 1,
 }
 
-func check(t *testing.T, s *dynamodb.Store, k idempotency.Key, done step) {
+func check(t *testing.T, s *dynamodb.Store, k storage.Key, done step) {
 	t.Helper()
 	r, err := s.Inspect(t.Context(), k)
 	if err != nil || r.State != done.after || r.Attempts != attempts[done.name] {
@@ -100,12 +100,12 @@ func TestAnswersLostOnTheWay(t *testing.T) {
 		}
 		return next(r)
 	}))
-	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
-	witness := must.Get(dynamodb.New(server.Client(t), table, dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
+	witness := must.Get(dynamodb.New(server.Client(t), dynamodb.Options{Table: table}))(t)
 	k := key("1")
 	for _, st := range lostAnswers(t, k) {
 		left.Store(st.writes)
-		if _, err := st.do(s); err == nil || idempotency.Answered(err) {
+		if _, err := st.do(s); err == nil || storage.Answered(err) {
 			t.Fatalf("%s without an answer: %v", st.name, err)
 		}
 		p.Set(proxy.Down, proxy.Fault{})
@@ -136,14 +136,14 @@ func TestAnswersLostToTheSDK(t *testing.T) {
 		}
 		return resp, err
 	}))
-	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
 	k := key("1")
 	for _, st := range lostAnswers(t, k) {
 		got, err := st.do(s)
 		if err != nil {
 			t.Fatalf("%s: %v", st.name, err)
 		}
-		if c, ok := got.(idempotency.Claim); ok && c.Outcome != idempotency.Claimed {
+		if c, ok := got.(storage.Claim); ok && c.Outcome != storage.Claimed {
 			t.Fatalf("%s: %s", st.name, c.Outcome)
 		}
 		check(t, s, k, st)
@@ -164,12 +164,12 @@ func TestThrottling(t *testing.T) {
 		}
 		return next(r)
 	}))
-	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
 	refusals.Store(2)
 	lease := claimed(t, s, key("1"), "a").Lease
 	refusals.Store(1 << 30)
 	err := s.Complete(t.Context(), lease, nil, time.Hour)
-	if err == nil || idempotency.Answered(err) || !strings.Contains(err.Error(), "on-demand") {
+	if err == nil || storage.Answered(err) || !strings.Contains(err.Error(), "on-demand") {
 		t.Errorf("%v; want an error that tells what to do", err)
 	}
 	refusals.Store(0)
@@ -185,9 +185,9 @@ func TestConnectionRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	s := must.Get(dynamodb.New((&dynamotest.Server{Address: p.Addr()}).Client(t, never), server.Table(t), dynamodb.Options{}))(t)
+	s := must.Get(dynamodb.New((&dynamotest.Server{Address: p.Addr()}).Client(t, never), dynamodb.Options{Table: server.Table(t)}))(t)
 	p.Refuse(true)
-	if _, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || idempotency.Answered(err) {
+	if _, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || storage.Answered(err) {
 		t.Errorf("%v; want an error that is no answer", err)
 	}
 	p.Refuse(false)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // The attributes of an item. Times are microseconds since 1970, except ttl, for
@@ -36,9 +36,9 @@ const (
 // is known to a client whose estimate of the time is late.
 const ttlSlack = time.Minute
 
-// MaxResultBytes bounds a result: DynamoDB's limit for an item, 400 KB with the
+// maxResultBytes bounds a result: DynamoDB's limit for an item, 400 KB with the
 // names of its attributes, less what the rest of an item can come to.
-const MaxResultBytes = 400<<10 - maxRestBytes
+const maxResultBytes = 400<<10 - maxRestBytes
 
 // maxRestBytes is more than all attributes but result, with the longest key,
 // owner, fingerprint and reason.
@@ -48,12 +48,12 @@ type attributes = map[string]types.AttributeValue
 
 // item is a record as it was read. Without a version there was none.
 type item struct {
-	record  idempotency.Record
+	record  storage.Record
 	version string
 }
 
 // encode returns the item of a record; attributes without a value are left out.
-func encode(r idempotency.Record, version string) attributes {
+func encode(r storage.Record, version string) attributes {
 	a := attributes{
 		attrKey:       text(r.Key.String()),
 		attrState:     text(r.State.String()),
@@ -63,7 +63,7 @@ func encode(r idempotency.Record, version string) attributes {
 		attrExpiresAt: instantNumber(r.ExpiresAt),
 		attrTTL:       number(ttl(r.ExpiresAt)),
 	}
-	if r.State == idempotency.Absent {
+	if r.State == storage.Absent {
 		return a
 	}
 	a[attrAttempts] = number(int64(r.Attempts))
@@ -93,8 +93,8 @@ func ttl(expiresAt time.Time) int64 { return expiresAt.Add(ttlSlack).Unix() + 1 
 
 // decode is the inverse of encode. An item that lacks attributes, as a
 // projection's, gives a record that lacks them.
-func decode(key idempotency.Key, a attributes) (item, error) {
-	it := item{record: idempotency.Record{Key: key}}
+func decode(key storage.Key, a attributes) (item, error) {
+	it := item{record: storage.Record{Key: key}}
 	if len(a) == 0 {
 		return it, nil
 	}
@@ -105,7 +105,7 @@ func decode(key idempotency.Key, a attributes) (item, error) {
 	r.Fence = d.number(attrFence)
 	r.Attempts = int(d.number(attrAttempts))
 	r.Vanished, r.Excused = int(d.number(attrVanished)), int(d.number(attrExcused))
-	r.Fingerprint = idempotency.Fingerprint(d.text(attrFingerprint))
+	r.Fingerprint = storage.Fingerprint(d.text(attrFingerprint))
 	r.Owner, r.Reason = d.text(attrOwner), d.text(attrReason)
 	r.LeaseUntil, r.RetryAt = d.instant(attrLeaseUntil), d.instant(attrRetryAt)
 	r.UpdatedAt, r.ExpiresAt = d.instant(attrUpdatedAt), d.instant(attrExpiresAt)
@@ -120,13 +120,13 @@ func decode(key idempotency.Key, a attributes) (item, error) {
 }
 
 // keyOf returns the key that an item's partition key stands for.
-func keyOf(a attributes) (idempotency.Key, error) {
+func keyOf(a attributes) (storage.Key, error) {
 	s, ok := a[attrKey].(*types.AttributeValueMemberS)
 	if !ok {
-		return idempotency.Key{}, fmt.Errorf("attribute %s is not a string", attrKey)
+		return storage.Key{}, fmt.Errorf("attribute %s is not a string", attrKey)
 	}
 	scope, id, _ := strings.Cut(s.Value, "/") // no scope has a slash
-	key := idempotency.Key{Scope: scope, ID: id}
+	key := storage.Key{Scope: scope, ID: id}
 	return key, key.Validate()
 }
 
@@ -175,15 +175,15 @@ func (d *decoder) instant(name string) time.Time {
 	return time.UnixMicro(d.number(name))
 }
 
-func (d *decoder) state() idempotency.State {
+func (d *decoder) state() storage.State {
 	name := d.text(attrState)
-	for s := idempotency.Absent; s <= idempotency.Failed; s++ {
+	for s := storage.Absent; s <= storage.Failed; s++ {
 		if s.String() == name {
 			return s
 		}
 	}
 	d.fail(attrState, fmt.Errorf("unknown state %q", name))
-	return idempotency.Absent
+	return storage.Absent
 }
 
 func (d *decoder) fail(name string, err error) {

@@ -10,22 +10,22 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // purgeConcurrency is how many records are forgotten at a time.
 const purgeConcurrency = 16
 
-// Release implements idempotency.Operator, by a read and a write.
-func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+// Release implements storage.Operator, by a read and a write.
+func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Record{}, err
+		return storage.Record{}, err
 	}
 	current, now, err := s.look(ctx, key)
 	for err == nil {
 		before := current.record.At(now.earliest)
 		next, refusal := before.Release(now.earliest)
-		if refusal != nil || before.State == idempotency.Absent {
+		if refusal != nil || before.State == storage.Absent {
 			return before, refusal
 		}
 		var done bool
@@ -36,26 +36,26 @@ func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.R
 			now, err = s.now(ctx, key)
 		}
 	}
-	return idempotency.Record{}, fmt.Errorf("release %s: %w", key, err)
+	return storage.Record{}, fmt.Errorf("release %s: %w", key, err)
 }
 
-// Purge implements idempotency.Operator. Without an ID it reads the whole table,
+// Purge implements storage.Operator. Without an ID it reads the whole table,
 // other scopes included. What remains of a forgotten record, its key and fence,
 // is deleted by DynamoDB's time to live. A count with an error says how many
 // were forgotten before it.
-func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
+func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
 	}
 	if f.ID != "" {
-		found, _, err := s.look(ctx, idempotency.Key{Scope: f.Scope, ID: f.ID})
+		found, _, err := s.look(ctx, storage.Key{Scope: f.Scope, ID: f.ID})
 		if err != nil {
 			return 0, fmt.Errorf("purge %s/%s: %w", f.Scope, f.ID, err)
 		}
 		return s.forgetAll(ctx, f, []item{found})
 	}
 	// The first look is for the time.
-	if _, err := s.now(ctx, idempotency.Key{Scope: f.Scope, ID: "purge"}); err != nil {
+	if _, err := s.now(ctx, storage.Key{Scope: f.Scope, ID: "purge"}); err != nil {
 		return 0, fmt.Errorf("purge %s: %w", f.Scope, err)
 	}
 	pages, purged := sdk.NewScanPaginator(s.client, s.scan(f)), 0
@@ -78,7 +78,7 @@ func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
 }
 
 // scan returns a request for what the filter may match, without the results.
-func (s *Store) scan(f idempotency.Filter) *sdk.ScanInput {
+func (s *Store) scan(f storage.Filter) *sdk.ScanInput {
 	e := expression{}
 	condition := fmt.Sprintf("begins_with(%s, %s) AND %s IN (", e.name(attrKey), e.value("scope", text(f.Scope+"/")), e.name(attrState))
 	for i, state := range f.StatesOrDefault() {
@@ -115,7 +115,7 @@ func decodeAll(found []attributes) ([]item, error) {
 
 // forgetAll forgets those of the items that match, and returns how many. It
 // starts purgeConcurrency goroutines at most and waits for them.
-func (s *Store) forgetAll(ctx context.Context, f idempotency.Filter, items []item) (int, error) {
+func (s *Store) forgetAll(ctx context.Context, f storage.Filter, items []item) (int, error) {
 	var purged atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(purgeConcurrency)
@@ -138,7 +138,7 @@ func (s *Store) forgetAll(ctx context.Context, f idempotency.Filter, items []ite
 // forget forgets the record if it still matches when that is written. The key's
 // fence stays. If it were deleted, a client whose estimate of the time is too
 // early might give the same fence again.
-func (s *Store) forget(ctx context.Context, f idempotency.Filter, current item) (bool, error) {
+func (s *Store) forget(ctx context.Context, f storage.Filter, current item) (bool, error) {
 	key := current.record.Key
 	for {
 		now, err := s.now(ctx, key)
@@ -148,7 +148,7 @@ func (s *Store) forget(ctx context.Context, f idempotency.Filter, current item) 
 		if !f.Matches(aged(current.record, f), now.earliest) {
 			return false, nil
 		}
-		tombstone := idempotency.Record{
+		tombstone := storage.Record{
 			Key: key, Fence: current.record.Fence, UpdatedAt: now.earliest, ExpiresAt: now.earliest,
 		}
 		found, done, err := s.replace(ctx, current, tombstone, now)
@@ -162,7 +162,7 @@ func (s *Store) forget(ctx context.Context, f idempotency.Filter, current item) 
 // aged returns the record as the filter is to judge it: what may be of any age
 // is taken even if a client whose estimate of the time is later wrote it just
 // now.
-func aged(r idempotency.Record, f idempotency.Filter) idempotency.Record {
+func aged(r storage.Record, f storage.Filter) storage.Record {
 	if f.UnchangedFor == 0 {
 		r.UpdatedAt = time.Time{}
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
@@ -14,7 +14,7 @@ func TestPurgedKeysKeepTheirFence(t *testing.T) {
 	f := newFixture(t)
 	first := claimed(t, f.store(0), key("1"), "a")
 	f.clock.advance(-time.Minute)
-	s, all := f.store(0), idempotency.Filter{Scope: "shipping", States: []idempotency.State{idempotency.Processing}}
+	s, all := f.store(0), storage.Filter{Scope: "shipping", States: []storage.State{storage.Processing}}
 	if n, err := s.Purge(t.Context(), all); err != nil || n != 1 {
 		t.Fatalf("purged %d, %v", n, err)
 	}
@@ -44,11 +44,11 @@ func TestPurgeTakesWhatWasJustWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.clock.advance(-time.Second)
-	purger := must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{Now: f.clock.now}))(t)
-	if n, err := purger.Purge(t.Context(), idempotency.Filter{Scope: "shipping", UnchangedFor: time.Minute}); err != nil || n != 0 {
+	purger := must.Get(dynamodb.New(f.client, dynamodb.Options{Table: f.table, Now: f.clock.now}))(t)
+	if n, err := purger.Purge(t.Context(), storage.Filter{Scope: "shipping", UnchangedFor: time.Minute}); err != nil || n != 0 {
 		t.Errorf("purged %d, %v; want none that is a minute old", n, err)
 	}
-	if n, err := purger.Purge(t.Context(), idempotency.Filter{Scope: "shipping"}); err != nil || n != 1 {
+	if n, err := purger.Purge(t.Context(), storage.Filter{Scope: "shipping"}); err != nil || n != 1 {
 		t.Errorf("purged %d, %v; want the one there is", n, err)
 	}
 }
@@ -56,7 +56,7 @@ func TestPurgeTakesWhatWasJustWritten(t *testing.T) {
 func TestPurgeLooksAgainBeforeItWrites(t *testing.T) {
 	f := newFixture(t)
 	s := f.store(0)
-	fail := idempotency.Failure{Terminal: true, Retention: time.Hour}
+	fail := storage.Failure{Terminal: true, Retention: time.Hour}
 	for _, id := range []string{"revived", "failed"} {
 		if err := s.Fail(t.Context(), claimed(t, s, key(id), "a").Lease, fail); err != nil {
 			t.Fatal(err)
@@ -67,11 +67,11 @@ func TestPurgeLooksAgainBeforeItWrites(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	purger := must.Get(dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now}))(t)
-	if n, err := purger.Purge(t.Context(), idempotency.Filter{Scope: "shipping"}); err != nil || n != 1 {
+	purger := must.Get(dynamodb.New(r, dynamodb.Options{Table: f.table, Now: f.clock.now}))(t)
+	if n, err := purger.Purge(t.Context(), storage.Filter{Scope: "shipping"}); err != nil || n != 1 {
 		t.Errorf("purged %d, %v; want the one that is still failed", n, err)
 	}
-	if rec, err := s.Inspect(t.Context(), key("revived")); err != nil || rec.State != idempotency.Retryable {
+	if rec, err := s.Inspect(t.Context(), key("revived")); err != nil || rec.State != storage.Retryable {
 		t.Errorf("revived is %s, %v", rec.State, err)
 	}
 }
@@ -81,7 +81,7 @@ func TestPurgeLooksAgainBeforeItWrites(t *testing.T) {
 func TestDueAtOnceForEveryEstimate(t *testing.T) {
 	f := newFixture(t)
 	s := f.store(0)
-	if err := s.Fail(t.Context(), claimed(t, s, key("failed"), "a").Lease, idempotency.Failure{Retention: time.Hour}); err != nil {
+	if err := s.Fail(t.Context(), claimed(t, s, key("failed"), "a").Lease, storage.Failure{Retention: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	claimed(t, s, key("released"), "a")

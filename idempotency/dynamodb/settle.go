@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // farAway is beyond every lease.
@@ -20,53 +20,53 @@ var (
 
 // settlement is a transition by the holder of a lease.
 type settlement struct {
-	lease idempotency.Lease
-	apply func(r idempotency.Record, now instant) (idempotency.Record, error)
+	lease storage.Lease
+	apply func(r storage.Record, now instant) (storage.Record, error)
 	// changes are the attributes in which the transition may change a record
 	// that the lease holds and that needs not be read. None if it must be read.
 	changes []string
 }
 
-// Extend implements idempotency.Store.
-func (s *Store) Extend(ctx context.Context, lease idempotency.Lease, d time.Duration) error {
-	if err := idempotency.CheckLease(d); err != nil {
+// Extend implements storage.Store.
+func (s *Store) Extend(ctx context.Context, lease storage.Lease, d time.Duration) error {
+	if err := storage.CheckLease(d); err != nil {
 		return err
 	}
 	return s.settle(ctx, "extend", settlement{
 		lease: lease, changes: onExtend,
-		apply: func(r idempotency.Record, now instant) (idempotency.Record, error) {
+		apply: func(r storage.Record, now instant) (storage.Record, error) {
 			return r.Extend(now.earliest, lease, s.pad(d, now))
 		},
 	})
 }
 
-// Complete implements idempotency.Store. A result of more than MaxResultBytes is
+// Complete implements storage.Store. A result of more than maxResultBytes is
 // refused before anything is sent.
-func (s *Store) Complete(ctx context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
-	if err := idempotency.CheckRetention(retention); err != nil {
+func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
+	if err := storage.CheckRetention(retention); err != nil {
 		return err
 	}
-	if len(result) > MaxResultBytes {
+	if len(result) > maxResultBytes {
 		return fmt.Errorf("complete %s: %w: %d bytes, more than the %d that fit in an item of DynamoDB",
-			lease.Key, idempotency.ErrResultTooLarge, len(result), MaxResultBytes)
+			lease.Key, storage.ErrResultTooLarge, len(result), maxResultBytes)
 	}
 	return s.settle(ctx, "complete", settlement{
 		lease: lease, changes: onComplete,
-		apply: func(r idempotency.Record, now instant) (idempotency.Record, error) {
+		apply: func(r storage.Record, now instant) (storage.Record, error) {
 			return r.Complete(now.earliest, lease, result, s.pad(retention, now))
 		},
 	})
 }
 
-// Fail implements idempotency.Store. An excused or unrun
+// Fail implements storage.Store. An excused or unrun
 // one costs a read more.
-func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
 	how := settlement{
 		lease: lease, changes: onFail,
-		apply: func(r idempotency.Record, now instant) (idempotency.Record, error) {
+		apply: func(r storage.Record, now instant) (storage.Record, error) {
 			padded := f
 			padded.Retention = s.pad(f.Retention, now)
 			if f.RetryAfter > 0 {
@@ -95,7 +95,7 @@ func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
 			break
 		}
 		next, lost := how.apply(current.record, now)
-		if lost != nil || current.record.State != idempotency.Processing {
+		if lost != nil || current.record.State != storage.Processing {
 			return lost // or it is a repetition
 		}
 		current, done, err = s.replace(ctx, current, next, now)
@@ -119,8 +119,8 @@ func (s *Store) settleUnseen(ctx context.Context, how settlement) (found item, d
 	if err != nil {
 		return item{}, false, err
 	}
-	supposed := idempotency.Record{
-		Key: key, State: idempotency.Processing,
+	supposed := storage.Record{
+		Key: key, State: storage.Processing,
 		Owner: how.lease.Owner, Fence: how.lease.Fence, ExpiresAt: farAway,
 	}
 	next, err := how.apply(supposed, now)

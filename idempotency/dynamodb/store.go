@@ -10,7 +10,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
@@ -23,15 +23,24 @@ type Client interface {
 	UpdateItem(context.Context, *sdk.UpdateItemInput, ...func(*sdk.Options)) (*sdk.UpdateItemOutput, error)
 	// Scan is used by Purge only.
 	Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error)
+	// The others are used by Check and CreateTable only.
+	DescribeTable(context.Context, *sdk.DescribeTableInput, ...func(*sdk.Options)) (*sdk.DescribeTableOutput, error)
+	DescribeTimeToLive(context.Context, *sdk.DescribeTimeToLiveInput, ...func(*sdk.Options)) (*sdk.DescribeTimeToLiveOutput, error)
+	CreateTable(context.Context, *sdk.CreateTableInput, ...func(*sdk.Options)) (*sdk.CreateTableOutput, error)
+	UpdateTimeToLive(context.Context, *sdk.UpdateTimeToLiveInput, ...func(*sdk.Options)) (*sdk.UpdateTimeToLiveOutput, error)
 }
 
-// DefaultMargin is Options.Margin unless that is set.
-const DefaultMargin = time.Second
+// defaultMargin is Options.Margin unless that is set.
+const defaultMargin = time.Second
 
-// Options are all optional.
+var errNoTable = errors.New("make idempotency store: the name of the table is missing")
+
+// Options of New and Schema.
 type Options struct {
+	// Table is the table's name. Required.
+	Table string
 	// Margin is how far the clocks of DynamoDB's own servers may be apart: all
-	// times that end somebody's right are put off by so much. DefaultMargin if
+	// times that end somebody's right are put off by so much. A second if
 	// 0, none if negative.
 	Margin time.Duration
 	// Now is the local clock, of which only differences are used; time.Now if
@@ -39,7 +48,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an idempotency.Store and Operator in a table of DynamoDB. Its methods
+// Store is an storage.Store and Operator in a table of DynamoDB. Its methods
 // block for the calls they make, one unless their comment says otherwise, and
 // are safe for concurrent use. Make one with New.
 type Store struct {
@@ -50,58 +59,59 @@ type Store struct {
 }
 
 var (
-	_ idempotency.Store    = (*Store)(nil)
-	_ idempotency.Operator = (*Store)(nil)
+	_ storage.Store    = (*Store)(nil)
+	_ storage.Operator = (*Store)(nil)
+	_ storage.Checker  = (*Store)(nil)
 )
 
 // New returns a store in the table, which must be as CreateTable makes it; Check
 // tells whether it is. It makes no call yet. The client stays the caller's; it
 // must not be that of DAX, which caches.
-func New(client Client, table string, o Options) (*Store, error) {
+func New(client Client, o Options) (*Store, error) {
 	switch {
 	case isnil.Value(client):
 		return nil, errors.New("make idempotency store: a DynamoDB client is required")
-	case table == "":
-		return nil, errors.New("make idempotency store: the name of the table is missing")
+	case o.Table == "":
+		return nil, errNoTable
 	}
-	o.Margin = cmp.Or(o.Margin, DefaultMargin)
+	o.Margin = cmp.Or(o.Margin, defaultMargin)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return &Store{
-		client: client, table: table, margin: max(o.Margin, 0),
+		client: client, table: o.Table, margin: max(o.Margin, 0),
 		clock: clock{local: readings(o.Now), resolution: dateResolution, drift: maxDrift},
 	}, nil
 }
 
-// Claim implements idempotency.Store: one call for a new key and for a
+// Claim implements storage.Store: one call for a new key and for a
 // duplicate, two where a key is claimed again. A lease lasts longer for others
 // than for its holder: by Options.Margin, and by how little either knows of the
 // server's clock, a second and a round trip each at most.
-func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Claim{}, err
+		return storage.Claim{}, err
 	}
 	if err := req.Validate(); err != nil {
-		return idempotency.Claim{}, err
+		return storage.Claim{}, err
 	}
 	// Most keys are new: the others come back with the refusal.
-	current := item{record: idempotency.Record{Key: key}}
+	current := item{record: storage.Record{Key: key}}
 	for {
 		now, err := s.now(ctx, key)
 		if err != nil {
-			return idempotency.Claim{}, fmt.Errorf("claim %s: %w", key, err)
+			return storage.Claim{}, fmt.Errorf("claim %s: %w", key, err)
 		}
 		padded := req
 		padded.Lease, padded.Retention = s.pad(req.Lease, now), s.pad(req.Retention, now)
 		next, claim, err := due(current.record).Claim(now.earliest, padded)
-		if err != nil || claim.Outcome != idempotency.Claimed {
+		if err != nil || claim.Outcome != storage.Claimed {
 			return claim, err
 		}
 		found, done, err := s.replace(ctx, current, next, now)
 		switch {
 		case err != nil:
-			return idempotency.Claim{}, fmt.Errorf("claim %s: %w", key, err)
+			return storage.Claim{}, fmt.Errorf("claim %s: %w", key, err)
 		case done:
 			return claim, nil
 		}
@@ -109,14 +119,14 @@ func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.
 	}
 }
 
-// Inspect implements idempotency.Store, by a consistent read.
-func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+// Inspect implements storage.Store, by a consistent read.
+func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Record{}, err
+		return storage.Record{}, err
 	}
 	current, now, err := s.look(ctx, key)
 	if err != nil {
-		return idempotency.Record{}, fmt.Errorf("inspect %s: %w", key, err)
+		return storage.Record{}, fmt.Errorf("inspect %s: %w", key, err)
 	}
 	return current.record.At(now.earliest), nil
 }
@@ -133,8 +143,8 @@ func (s *Store) pad(d time.Duration, now instant) time.Duration {
 
 // due returns the record with a Retryable key that is due at once due by every
 // estimate of the time.
-func due(r idempotency.Record) idempotency.Record {
-	if r.State == idempotency.Retryable && !r.RetryAt.After(r.UpdatedAt) {
+func due(r storage.Record) storage.Record {
+	if r.State == storage.Retryable && !r.RetryAt.After(r.UpdatedAt) {
 		r.RetryAt = time.Time{}
 	}
 	return r

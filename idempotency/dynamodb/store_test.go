@@ -12,8 +12,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
@@ -69,9 +69,9 @@ func (r *recorder) Scan(ctx context.Context, in *sdk.ScanInput, o ...func(*sdk.O
 func TestCallsPerMethod(t *testing.T) {
 	f := newFixture(t)
 	r := &recorder{Client: f.client}
-	s := must.Get(dynamodb.New(r, f.table, dynamodb.Options{Now: f.clock.now}))(t)
+	s := must.Get(dynamodb.New(r, dynamodb.Options{Table: f.table, Now: f.clock.now}))(t)
 	k := key("1")
-	var lease idempotency.Lease
+	var lease storage.Lease
 	claim := func(owner string) func() error {
 		return func() error {
 			c, err := s.Claim(t.Context(), k, request(owner))
@@ -88,11 +88,11 @@ func TestCallsPerMethod(t *testing.T) {
 		{"repeated claim", claim("a"), "put put"},
 		{"extend", func() error { return s.Extend(t.Context(), lease, time.Minute) }, "update"},
 		{"extend beyond the retention", func() error { return s.Extend(t.Context(), lease, 2*time.Hour) }, "update put"},
-		{"fail", func() error { return s.Fail(t.Context(), lease, idempotency.Failure{Retention: time.Hour}) }, "update"},
-		{"failed again", func() error { return s.Fail(t.Context(), lease, idempotency.Failure{Retention: time.Hour}) }, "update"},
+		{"fail", func() error { return s.Fail(t.Context(), lease, storage.Failure{Retention: time.Hour}) }, "update"},
+		{"failed again", func() error { return s.Fail(t.Context(), lease, storage.Failure{Retention: time.Hour}) }, "update"},
 		{"next attempt", claim("b"), "put put"},
 		{"unrun attempt", func() error {
-			return s.Fail(t.Context(), lease, idempotency.Failure{Unrun: true, Retention: time.Hour})
+			return s.Fail(t.Context(), lease, storage.Failure{Unrun: true, Retention: time.Hour})
 		}, "get put"},
 		{"after that", claim("c"), "put put"},
 		{"complete", func() error { return s.Complete(t.Context(), lease, []byte("r"), time.Hour) }, "update"},
@@ -101,8 +101,8 @@ func TestCallsPerMethod(t *testing.T) {
 		{"new key", func() error { _, err := s.Claim(t.Context(), key("2"), request("e")); return err }, "put"},
 		{"inspect", func() error { _, err := s.Inspect(t.Context(), k); return err }, "get"},
 		{"release", func() error { _, err := s.Release(t.Context(), key("2")); return err }, "get put"},
-		{"purge one", func() error { _, err := s.Purge(t.Context(), idempotency.Filter{Scope: k.Scope, ID: k.ID}); return err }, "get put"},
-		{"purge of none", func() error { _, err := s.Purge(t.Context(), idempotency.Filter{Scope: k.Scope}); return err }, "scan"},
+		{"purge one", func() error { _, err := s.Purge(t.Context(), storage.Filter{Scope: k.Scope, ID: k.ID}); return err }, "get put"},
+		{"purge of none", func() error { _, err := s.Purge(t.Context(), storage.Filter{Scope: k.Scope}); return err }, "scan"},
 	} {
 		r.reset()
 		if err := step.do(); err != nil {
@@ -127,7 +127,7 @@ func TestForgottenRecordsNeedNotBeDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.clock.advance(time.Minute + time.Second)
-	if r, err := s.Inspect(t.Context(), key("1")); err != nil || r.State != idempotency.Absent {
+	if r, err := s.Inspect(t.Context(), key("1")); err != nil || r.State != storage.Absent {
 		t.Errorf("inspect: %s, %v; want absent", r.State, err)
 	}
 	if raw := f.raw(t, key("1")); raw["result"] == nil {
@@ -143,7 +143,7 @@ func TestForgottenRecordsNeedNotBeDeleted(t *testing.T) {
 }
 
 // raw returns the item as it is in the table.
-func (f *fixture) raw(t testing.TB, k idempotency.Key) map[string]types.AttributeValue {
+func (f *fixture) raw(t testing.TB, k storage.Key) map[string]types.AttributeValue {
 	t.Helper()
 	out, err := f.client.GetItem(t.Context(), &sdk.GetItemInput{
 		TableName: &f.table, ConsistentRead: aws.Bool(true),
@@ -175,32 +175,32 @@ func TestItemsOutliveTheirRecords(t *testing.T) {
 func TestLargestResultFits(t *testing.T) {
 	f := newFixture(t)
 	s := f.store(0)
-	k := idempotency.Key{Scope: strings.Repeat("s", 100), ID: strings.Repeat("i", idempotency.MaxIDBytes)}
-	owner := strings.Repeat("o", idempotency.MaxTokenBytes)
-	fingerprint := idempotency.Fingerprint(strings.Repeat("f", idempotency.MaxTokenBytes))
-	claim := func() idempotency.Lease {
+	k := storage.Key{Scope: strings.Repeat("s", 100), ID: strings.Repeat("i", storage.MaxIDBytes)}
+	owner := strings.Repeat("o", storage.MaxTokenBytes)
+	fingerprint := storage.Fingerprint(strings.Repeat("f", storage.MaxTokenBytes))
+	claim := func() storage.Lease {
 		req := request(owner)
 		req.Fingerprint = fingerprint
 		c, err := s.Claim(t.Context(), k, req)
-		if err != nil || c.Outcome != idempotency.Claimed {
+		if err != nil || c.Outcome != storage.Claimed {
 			t.Fatal(c.Outcome, err)
 		}
 		return c.Lease
 	}
-	failure := idempotency.Failure{Reason: strings.Repeat("r", idempotency.MaxReasonBytes), Retention: time.Hour}
+	failure := storage.Failure{Reason: strings.Repeat("r", storage.MaxReasonBytes), Retention: time.Hour}
 	if err := s.Fail(t.Context(), claim(), failure); err != nil {
 		t.Fatal(err)
 	}
 	lease := claim()
 	err := s.Complete(t.Context(), lease, make([]byte, dynamodb.MaxResultBytes+1), time.Hour)
-	if !errors.Is(err, idempotency.ErrResultTooLarge) {
+	if !errors.Is(err, storage.ErrResultTooLarge) {
 		t.Errorf("one byte too many: %v; want ErrResultTooLarge", err)
 	}
 	if err := s.Complete(t.Context(), lease, make([]byte, dynamodb.MaxResultBytes), time.Hour); err != nil {
 		t.Error(err)
 	}
 	c, err := s.Claim(t.Context(), k, request("b"))
-	if err != nil || c.Outcome != idempotency.Duplicate || len(c.Result) != dynamodb.MaxResultBytes {
+	if err != nil || c.Outcome != storage.Duplicate || len(c.Result) != dynamodb.MaxResultBytes {
 		t.Errorf("%s with %d bytes, %v", c.Outcome, len(c.Result), err)
 	}
 }
@@ -229,7 +229,7 @@ func TestForeignItemsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.store(0).Claim(t.Context(), key("1"), request("a"))
-	if err == nil || !strings.Contains(err.Error(), "INPROGRESS") || idempotency.Answered(err) {
+	if err == nil || !strings.Contains(err.Error(), "INPROGRESS") || storage.Answered(err) {
 		t.Errorf("%v; want an error that names the state", err)
 	}
 }

@@ -12,16 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// TableClient is what CreateTable and Check need of the AWS SDK's
-// *dynamodb.Client.
-type TableClient interface {
-	DescribeTable(context.Context, *sdk.DescribeTableInput, ...func(*sdk.Options)) (*sdk.DescribeTableOutput, error)
-	DescribeTimeToLive(context.Context, *sdk.DescribeTimeToLiveInput, ...func(*sdk.Options)) (*sdk.DescribeTimeToLiveOutput, error)
-	// CreateTable and UpdateTimeToLive are used by CreateTable only.
-	CreateTable(context.Context, *sdk.CreateTableInput, ...func(*sdk.Options)) (*sdk.CreateTableOutput, error)
-	UpdateTimeToLive(context.Context, *sdk.UpdateTimeToLiveInput, ...func(*sdk.Options)) (*sdk.UpdateTimeToLiveOutput, error)
-}
-
 // How long a table may take to come into being, and how often it is looked at.
 const (
 	createTimeout = 5 * time.Minute
@@ -31,8 +21,9 @@ const (
 
 // CreateTable creates the table, billed on demand, waits until it can be used
 // and switches its time to live on; what is there already stays. It fails if
-// the table then cannot be used. SetupCommands does the same by hand.
-func CreateTable(ctx context.Context, client TableClient, table string) error {
+// the table then cannot be used. Schema does the same by hand.
+func (s *Store) CreateTable(ctx context.Context) error {
+	client, table := s.client, s.table
 	_, err := client.CreateTable(ctx, &sdk.CreateTableInput{
 		TableName:            &table,
 		BillingMode:          types.BillingModePayPerRequest,
@@ -51,7 +42,7 @@ func CreateTable(ctx context.Context, client TableClient, table string) error {
 	if err := enableTTL(ctx, client, table); err != nil {
 		return fmt.Errorf("switch on time to live of table %s: %w", table, explain(err, table))
 	}
-	problems, err := Check(ctx, client, table)
+	problems, err := s.Check(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,7 +55,7 @@ func CreateTable(ctx context.Context, client TableClient, table string) error {
 }
 
 // enableTTL leaves another attribute's time to live alone: Check tells of it.
-func enableTTL(ctx context.Context, client TableClient, table string) error {
+func enableTTL(ctx context.Context, client Client, table string) error {
 	out, err := client.DescribeTimeToLive(ctx, &sdk.DescribeTimeToLiveInput{TableName: &table})
 	if err != nil {
 		return err
@@ -79,9 +70,16 @@ func enableTTL(ctx context.Context, client TableClient, table string) error {
 	return err
 }
 
-// SetupCommands returns the commands of the AWS CLI that make the table, for a
-// POSIX shell.
-func SetupCommands(table string) string {
+// Schema returns the commands of the AWS CLI that make the table, for a POSIX
+// shell.
+func Schema(o Options) (string, error) {
+	if o.Table == "" {
+		return "", errNoTable
+	}
+	return commands(o.Table), nil
+}
+
+func commands(table string) string {
 	name := quoted(table)
 	return strings.Join([]string{
 		"aws dynamodb create-table --table-name " + name + " --billing-mode PAY_PER_REQUEST \\",

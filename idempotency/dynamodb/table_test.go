@@ -18,15 +18,20 @@ func TestCreateTableLeavesNothingToCheck(t *testing.T) {
 	client := dynamotest.Shared(t).Client(t)
 	dropped(t, client, "created")
 	for range 2 { // also where it is there already
-		if err := dynamodb.CreateTable(t.Context(), client, "created"); err != nil {
+		if err := storeOf(t, client, "created").CreateTable(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	problems, err := dynamodb.Check(t.Context(), client, "created")
+	problems, err := storeOf(t, client, "created").Check(t.Context())
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%+v, %v", problems, err)
 	}
-	claimed(t, must.Get(dynamodb.New(client, "created", dynamodb.Options{}))(t), key("1"), "a")
+	claimed(t, must.Get(dynamodb.New(client, dynamodb.Options{Table: "created"}))(t), key("1"), "a")
+}
+
+func storeOf(t *testing.T, client dynamodb.Client, table string) *dynamodb.Store {
+	t.Helper()
+	return must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
 }
 
 // dropped drops the table when the test ends.
@@ -70,13 +75,13 @@ func TestCheckFindsProblems(t *testing.T) {
 		fatal        bool
 		text, remedy string
 	}{
-		"missing":    {true, "does not exist", dynamodb.SetupCommands("missing")},
+		"missing":    {true, "does not exist", "--table-name 'missing'"},
 		"other-name": {true, "id HASH (S)", "create-table"},
 		"other-type": {true, "pk HASH (B)", "create-table"},
 		"other-ttl":  {false, "expires instead of ttl", "Enabled=false,AttributeName=expires"},
 		"no-ttl":     {false, "is off", "Enabled=true,AttributeName=ttl"},
 	} {
-		problems, err := dynamodb.Check(t.Context(), client, table)
+		problems, err := storeOf(t, client, table).Check(t.Context())
 		if err != nil || len(problems) == 0 {
 			t.Errorf("%s: %v, %v", table, problems, err)
 			continue
@@ -86,7 +91,7 @@ func TestCheckFindsProblems(t *testing.T) {
 			t.Errorf("%s: %+v", table, p)
 		}
 	}
-	if err := dynamodb.CreateTable(t.Context(), client, "other-name"); err == nil || !strings.Contains(err.Error(), "id HASH (S)") {
+	if err := storeOf(t, client, "other-name").CreateTable(t.Context()); err == nil || !strings.Contains(err.Error(), "id HASH (S)") {
 		t.Errorf("CreateTable takes a table with another key: %v", err)
 	}
 }
@@ -123,7 +128,7 @@ func TestCheckKnowsKindsOfTables(t *testing.T) {
 			d.TableStatus = types.TableStatusInaccessibleEncryptionCredentials
 		}, "INACCESSIBLE_ENCRYPTION_CREDENTIALS", true},
 	} {
-		problems, err := dynamodb.Check(t.Context(), described{client, c.change}, table)
+		problems, err := storeOf(t, described{client, c.change}, table).Check(t.Context())
 		switch {
 		case err != nil:
 			t.Errorf("%s: %v", name, err)

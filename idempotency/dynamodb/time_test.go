@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
@@ -18,8 +18,8 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 	server, clock := dynamotest.Shared(t), newTicker()
 	table, client := server.Table(t), server.Client(t, clock.stamp(http.TimeFormat))
 	skewed := func(offset time.Duration) *dynamodb.Store {
-		return must.Get(dynamodb.New(client, table, dynamodb.Options{
-			Margin: -1, Now: func() time.Time { return clock.now().Add(offset) },
+		return must.Get(dynamodb.New(client, dynamodb.Options{
+			Table: table, Margin: -1, Now: func() time.Time { return clock.now().Add(offset) },
 		}))(t)
 	}
 	const (
@@ -38,9 +38,9 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 			}
 			clock.advance(poll)
 		}
-		k := idempotency.Key{Scope: "skew", ID: idempotency.NewOwner()}
-		req := idempotency.ClaimRequest{Owner: "holder", Lease: lease, Retention: time.Hour}
-		if c, err := holder.Claim(t.Context(), k, req); err != nil || c.Outcome != idempotency.Claimed {
+		k := storage.Key{Scope: "skew", ID: storage.NewOwner()}
+		req := storage.ClaimRequest{Owner: "holder", Lease: lease, Retention: time.Hour}
+		if c, err := holder.Claim(t.Context(), k, req); err != nil || c.Outcome != storage.Claimed {
 			t.Fatal(c.Outcome, err)
 		}
 		begun := clock.now()
@@ -55,10 +55,10 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			passed := clock.now().Sub(begun)
-			if c.Outcome == idempotency.Claimed && passed < lease || c.Outcome != idempotency.Claimed && passed > lease+late {
+			if c.Outcome == storage.Claimed && passed < lease || c.Outcome != storage.Claimed && passed > lease+late {
 				t.Fatalf("seed %d: %s after %s of a lease of %s", seed, c.Outcome, passed, lease)
 			}
-			if c.Outcome == idempotency.Claimed {
+			if c.Outcome == storage.Claimed {
 				break
 			}
 		}
@@ -76,12 +76,12 @@ func TestWithoutDateNothingIsClaimed(t *testing.T) {
 		return resp, err
 	}))
 	table := server.Table(t)
-	s := must.Get(dynamodb.New(client, table, dynamodb.Options{}))(t)
-	if c, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || idempotency.Answered(err) {
+	s := must.Get(dynamodb.New(client, dynamodb.Options{Table: table}))(t)
+	if c, err := s.Claim(t.Context(), key("1"), request("a")); err == nil || storage.Answered(err) {
 		t.Errorf("%s, %v; want an error", c.Outcome, err)
 	}
-	plain := must.Get(dynamodb.New(server.Client(t), table, dynamodb.Options{}))(t)
-	if r, err := plain.Inspect(t.Context(), key("1")); err != nil || r.State != idempotency.Absent {
+	plain := must.Get(dynamodb.New(server.Client(t), dynamodb.Options{Table: table}))(t)
+	if r, err := plain.Inspect(t.Context(), key("1")); err != nil || r.State != storage.Absent {
 		t.Errorf("the key is %s, %v", r.State, err)
 	}
 }
@@ -89,15 +89,15 @@ func TestWithoutDateNothingIsClaimed(t *testing.T) {
 // The clocks of DynamoDB's servers may be apart: leases end later by as much.
 func TestMarginPutsOffTheEnd(t *testing.T) {
 	f := newFixture(t)
-	for margin, want := range map[time.Duration]time.Duration{-1: 0, 0: dynamodb.DefaultMargin, 3 * time.Second: 3 * time.Second} {
-		s := must.Get(dynamodb.New(f.client, f.table, dynamodb.Options{Margin: margin, Now: f.clock.now}))(t).Exactly()
-		k := idempotency.Key{Scope: "margin", ID: want.String()}
+	for margin, want := range map[time.Duration]time.Duration{-1: 0, 0: time.Second, 3 * time.Second: 3 * time.Second} {
+		s := must.Get(dynamodb.New(f.client, dynamodb.Options{Table: f.table, Margin: margin, Now: f.clock.now}))(t).Exactly()
+		k := storage.Key{Scope: "margin", ID: want.String()}
 		lease := claimed(t, s, k, "a").Lease
 		c, err := s.Claim(t.Context(), k, request("b"))
 		if more := c.Wait - request("b").Lease; err != nil || more != want {
 			t.Errorf("margin %s: wait %s, %v; want %s more than the lease", margin, c.Wait, err, want)
 		}
-		if err := s.Fail(t.Context(), lease, idempotency.Failure{RetryAfter: time.Minute, Retention: time.Hour}); err != nil {
+		if err := s.Fail(t.Context(), lease, storage.Failure{RetryAfter: time.Minute, Retention: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		c, err = s.Claim(t.Context(), k, request("b"))

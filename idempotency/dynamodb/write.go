@@ -15,7 +15,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // errNoDate says that the server's time cannot be had.
@@ -24,7 +24,7 @@ var errNoDate = errors.New("the answers of DynamoDB carry no header Date, by whi
 
 // now returns the server's time. It makes a call, a read of the key, only if
 // there was no answer within maxAge.
-func (s *Store) now(ctx context.Context, key idempotency.Key) (instant, error) {
+func (s *Store) now(ctx context.Context, key storage.Key) (instant, error) {
 	if now, ok := s.clock.read(); ok {
 		return now, nil
 	}
@@ -33,7 +33,7 @@ func (s *Store) now(ctx context.Context, key idempotency.Key) (instant, error) {
 }
 
 // look reads the record, as it was written last, and the server's time.
-func (s *Store) look(ctx context.Context, key idempotency.Key) (item, instant, error) {
+func (s *Store) look(ctx context.Context, key storage.Key) (item, instant, error) {
 	sent := s.clock.local()
 	out, err := s.client.GetItem(ctx, &sdk.GetItemInput{
 		TableName:      &s.table,
@@ -54,8 +54,8 @@ func (s *Store) look(ctx context.Context, key idempotency.Key) (item, instant, e
 
 // replace writes next in place of current, unless something else was written
 // since current was read: then it is not done and returns what is there.
-func (s *Store) replace(ctx context.Context, current item, next idempotency.Record, now instant) (found item, done bool, err error) {
-	version := idempotency.NewOwner()
+func (s *Store) replace(ctx context.Context, current item, next storage.Record, now instant) (found item, done bool, err error) {
+	version := storage.NewOwner()
 	in := &sdk.PutItemInput{
 		TableName:                           &s.table,
 		Item:                                encode(next, version),
@@ -84,16 +84,16 @@ func (s *Store) replace(ctx context.Context, current item, next idempotency.Reco
 // update writes the named attributes of next, on the condition that next's owner
 // has the key: its last claim is the owner's, not settled and not forgotten.
 // Otherwise it is not done and returns what is there.
-func (s *Store) update(ctx context.Context, next idempotency.Record, changes []string, now instant) (found item, done bool, err error) {
-	version := idempotency.NewOwner()
+func (s *Store) update(ctx context.Context, next storage.Record, changes []string, now instant) (found item, done bool, err error) {
+	version := storage.NewOwner()
 	e := expression{}
 	conditions := []string{
-		e.equals(attrState, text(idempotency.Processing.String())),
+		e.equals(attrState, text(storage.Processing.String())),
 		e.equals(attrOwner, text(next.Owner)),
 		e.equals(attrFence, number(next.Fence)),
 		fmt.Sprintf("%s > %s", e.name(attrExpiresAt), e.value("now", instantNumber(now.earliest))),
 	}
-	if next.State == idempotency.Processing { // extended: no further than it is kept
+	if next.State == storage.Processing { // extended: no further than it is kept
 		conditions = append(conditions,
 			fmt.Sprintf("%s >= %s", e.name(attrExpiresAt), e.value("lease_end", instantNumber(next.LeaseUntil))))
 	}
@@ -129,7 +129,7 @@ func (s *Store) update(ctx context.Context, next idempotency.Record, changes []s
 
 // refused returns what is there when a condition failed. That may be what we
 // wrote: the SDK repeats a request whose answer was lost.
-func (s *Store) refused(err error, key idempotency.Key, version string, sent reading) (found item, done bool, _ error) {
+func (s *Store) refused(err error, key storage.Key, version string, sent reading) (found item, done bool, _ error) {
 	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
 	if !ok {
 		return item{}, false, s.explain(err)

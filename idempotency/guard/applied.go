@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Schema is the SQL that creates the table of Applied, under DefaultApplied,
+// Schema is the SQL that creates the table of Applied, under defaultApplied,
 // where it is missing: two statements, which drivers run at once when there are
 // no parameters.
 //
 //go:embed schema.sql
 var Schema string
 
-// DefaultApplied is the table's name unless Applied names another.
-const DefaultApplied = "applied_events"
+// defaultApplied is the table's name unless Applied names another.
+const defaultApplied = "applied_events"
 
 // Applied remembers which events were applied, in a table that is made by
 // Schema. Use it where a repetition leaves no trace to be recognised by:
 // balances, counters, appended rows. It is a value that may be used
 // concurrently.
 type Applied struct {
-	// Table is table or schema.table; DefaultApplied if empty. Names are taken
+	// Table is table or schema.table; defaultApplied if empty. Names are taken
 	// as they are.
 	Table string
 }
 
-func (a Applied) table() string { return table(cmp.Or(a.Table, DefaultApplied)) }
+func (a Applied) table() string { return table(cmp.Or(a.Table, defaultApplied)) }
 
 // First remembers the event and tells whether it is the first time within the
 // scope, which names the consumer: two that see the same event each apply it

@@ -145,7 +145,7 @@ func TestMark(t *testing.T) {
 }
 
 func TestApplied(t *testing.T) {
-	schema := strings.ReplaceAll(guard.Schema, guard.DefaultApplied, `"Applied Here"`)
+	schema := strings.ReplaceAll(guard.Schema, "applied_events", `"Applied Here"`)
 	schema = strings.ReplaceAll(schema, `"Applied Here"_applied_at`, "by_time")
 	statements := []string{guard.Schema, guard.Schema, schema, `CREATE TABLE balance AS SELECT 0 AS amount`}
 	each(t, statements, func(t *testing.T, pool *pgxpool.Pool, do do) {

@@ -39,7 +39,7 @@ func (m Mark) Advance(ctx context.Context, tx Tx, id any, version int64) (bool, 
 }
 
 // Fence raises the row's mark to a fencing number (see
-// idempotency.FenceFrom; 0 is none, and ErrUnusable), or returns ErrFenced if it
+// idempotency.FenceFrom; 0 is none, and errUnusable), or returns ErrFenced if it
 // is greater already. The
 // same number may come any number of times: its holder goes on. A row that does
 // not exist is ErrNoRow. After nil the row is locked until the transaction ends,
@@ -47,7 +47,7 @@ func (m Mark) Advance(ctx context.Context, tx Tx, id any, version int64) (bool, 
 func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 	if fence <= 0 {
 		return fmt.Errorf("fence row %v of %s: %w: %d is no fencing number: the handler runs without a claim (FenceFrom returned false)",
-			id, m.Table, ErrUnusable, fence)
+			id, m.Table, errUnusable, fence)
 	}
 	raised, err := m.raise(ctx, tx, id, fence, "<=")
 	if err == nil && !raised {
@@ -79,7 +79,7 @@ func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare str
 	case rows == 0:
 		return false, ErrNoRow
 	case due > 0:
-		return false, ErrSuppressed
+		return false, errSuppressed
 	}
 	return false, nil
 }

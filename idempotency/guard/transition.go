@@ -88,7 +88,7 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 			return false, &StateError{Table: t.Table, ID: id, Present: present, To: t.To}
 		}
 		if locked {
-			return fail(ErrSuppressed)
+			return fail(errSuppressed)
 		}
 		// Somebody changed it in between. Now that it is locked, it stays.
 	}
@@ -101,15 +101,15 @@ func (t Transition) validate() error {
 	}
 	switch {
 	case len(t.From) == 0:
-		return fmt.Errorf("%w: From is empty: no row would ever change", ErrUnusable)
+		return fmt.Errorf("%w: From is empty: no row would ever change", errUnusable)
 	case slices.Contains(t.From, t.To):
-		return fmt.Errorf("%w: To, %q, is among From: every repetition would count as a change", ErrUnusable, t.To)
+		return fmt.Errorf("%w: To, %q, is among From: every repetition would count as a change", errUnusable, t.To)
 	case slices.Contains(t.Beyond, t.To):
-		return fmt.Errorf("%w: To, %q, is among Beyond: that goes without saying", ErrUnusable, t.To)
+		return fmt.Errorf("%w: To, %q, is among Beyond: that goes without saying", errUnusable, t.To)
 	}
 	for _, state := range t.From {
 		if slices.Contains(t.Beyond, state) {
-			return fmt.Errorf("%w: %q is among From and Beyond: it cannot be both before the change and behind it", ErrUnusable, state)
+			return fmt.Errorf("%w: %q is among From and Beyond: it cannot be both before the change and behind it", errUnusable, state)
 		}
 	}
 	return nil

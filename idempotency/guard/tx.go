@@ -76,20 +76,20 @@ func SQL(tx SQLTx) Tx {
 // helps.
 var ErrNoRow = errors.New("there is no such row")
 
-// ErrSuppressed says that the row is there, and is as it should be, but that the
+// errSuppressed says that the row is there, and is as it should be, but that the
 // database did not change it: a trigger returned NULL, a rule did something else,
 // or a policy hides it.
-var ErrSuppressed = errors.New("the database did not change the row: look for a trigger that returns NULL, a rule or a row security policy")
+var errSuppressed = errors.New("the database did not change the row: look for a trigger that returns NULL, a rule or a row security policy")
 
-// ErrUnusable says that a guard cannot work as it was made. That is a mistake in
+// errUnusable says that a guard cannot work as it was made. That is a mistake in
 // the program; nothing was done.
-var ErrUnusable = errors.New("the guard cannot work")
+var errUnusable = errors.New("the guard cannot work")
 
 // named returns an error unless all names are there.
 func named(names map[string]string) error {
 	for _, field := range slices.Sorted(maps.Keys(names)) {
 		if names[field] == "" {
-			return fmt.Errorf("%w: %s is empty", ErrUnusable, field)
+			return fmt.Errorf("%w: %s is empty", errUnusable, field)
 		}
 	}
 	return nil

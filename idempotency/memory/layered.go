@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
@@ -23,7 +24,7 @@ type LayerOptions struct {
 	// then not seen until the Window forgets it.
 	Trust bool
 	// MaxResultBytes bounds the results that are kept for Trust: a duplicate of
-	// a message with a larger one asks the store. DefaultMaxResultBytes if 0.
+	// a message with a larger one asks the store. 4 KiB if 0.
 	MaxResultBytes int
 	// Now is the clock by which Trust ends with the retention; time.Now if nil.
 	Now func() time.Time
@@ -36,18 +37,18 @@ type LayerOptions struct {
 //
 // It is no Operator: an operator's requests go to the store itself.
 type Layered struct {
-	idempotency.Store // extends and inspects
-	window            *Window
-	options           LayerOptions
+	storage.Store // extends and inspects
+	window        *Window
+	options       LayerOptions
 
 	mu sync.Mutex
 	// claims are the granted ones, for when they are completed. Those that
 	// never are are dropped in time.
-	claims *simplelru.LRU[idempotency.Lease, granted]
+	claims *simplelru.LRU[storage.Lease, granted]
 }
 
 type granted struct {
-	fingerprint idempotency.Fingerprint
+	fingerprint storage.Fingerprint
 	attempts    int
 }
 
@@ -55,34 +56,37 @@ type granted struct {
 const maxClaims = 4096
 
 // Layer puts the window in front of the store. A window may serve several.
-func Layer(s idempotency.Store, w *Window, o LayerOptions) (*Layered, error) {
+func Layer(s storage.Store, w *Window, o LayerOptions) (*Layered, error) {
 	switch {
 	case isnil.Value(s):
 		return nil, errors.New("put a window in front of a store: the store is missing")
 	case w == nil:
 		return nil, errors.New("put a window in front of a store: the window is missing")
 	}
+	if _, ok := s.(storage.Transactor); ok {
+		return nil, errors.New("put a window in front of a store: behind one, handlers have no transaction")
+	}
 	if o.MaxResultBytes <= 0 {
-		o.MaxResultBytes = DefaultMaxResultBytes
+		o.MaxResultBytes = defaultMaxResultBytes
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	claims, err := simplelru.NewLRU[idempotency.Lease, granted](maxClaims, nil)
+	claims, err := simplelru.NewLRU[storage.Lease, granted](maxClaims, nil)
 	if err != nil {
 		panic(err) //nolint:forbidigo // only a size below 1 is refused
 	}
 	return &Layered{Store: s, window: w, options: o, claims: claims}, nil
 }
 
-// Claim implements idempotency.Store.
-func (l *Layered) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+// Claim implements storage.Store.
+func (l *Layered) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	m := idempotency.Message{Key: key, Fingerprint: req.Fingerprint}
 	hit, known := l.window.lookup(m)
 	if hit == Exact && l.vouches(known) && req.Validate() == nil {
-		return idempotency.Claim{
-			Outcome: idempotency.Duplicate, Attempts: known.attempts,
-			Result: slices.Clone(known.result), Layer: idempotency.LayerMemory,
+		return storage.Claim{
+			Outcome: storage.Duplicate, Attempts: known.attempts,
+			Result: slices.Clone(known.result), Layer: storage.LayerMemory,
 		}, nil
 	}
 	if hit != Unknown {
@@ -96,9 +100,9 @@ func (l *Layered) Claim(ctx context.Context, key idempotency.Key, req idempotenc
 		return c, err
 	}
 	switch c.Outcome {
-	case idempotency.Duplicate:
+	case storage.Duplicate:
 		l.window.Add(m)
-	case idempotency.Claimed:
+	case storage.Claimed:
 		l.mu.Lock()
 		l.claims.Add(c.Lease, granted{fingerprint: req.Fingerprint, attempts: c.Attempts})
 		l.mu.Unlock()
@@ -107,7 +111,7 @@ func (l *Layered) Claim(ctx context.Context, key idempotency.Key, req idempotenc
 }
 
 // confirm asks the store about a message that memory takes for completed.
-func (l *Layered) confirm(ctx context.Context, m idempotency.Message, req idempotency.ClaimRequest) (c idempotency.Claim, done bool, err error) {
+func (l *Layered) confirm(ctx context.Context, m idempotency.Message, req storage.ClaimRequest) (c storage.Claim, done bool, err error) {
 	if err := req.Validate(); err != nil {
 		return c, true, err
 	}
@@ -115,15 +119,15 @@ func (l *Layered) confirm(ctx context.Context, m idempotency.Message, req idempo
 	switch {
 	case err != nil:
 		return c, true, err
-	case r.State != idempotency.Completed:
+	case r.State != storage.Completed:
 		l.window.Forget(m)
 		return c, false, nil
 	case r.Fingerprint.Conflicts(m.Fingerprint):
-		return c, true, fmt.Errorf("claim %q: %w", m.Key, idempotency.ErrMismatch)
+		return c, true, fmt.Errorf("claim %q: %w", m.Key, storage.ErrMismatch)
 	}
 	l.window.Add(m)
-	return idempotency.Claim{
-		Outcome: idempotency.Duplicate, Attempts: r.Attempts, Result: r.Result, Layer: idempotency.LayerStore,
+	return storage.Claim{
+		Outcome: storage.Duplicate, Attempts: r.Attempts, Result: r.Result, Layer: storage.LayerStore,
 	}, true, nil
 }
 
@@ -132,8 +136,8 @@ func (l *Layered) vouches(e entry) bool {
 	return l.options.Trust && e.vouched && l.options.Now().Before(e.until)
 }
 
-// Complete implements idempotency.Store.
-func (l *Layered) Complete(ctx context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
+// Complete implements storage.Store.
+func (l *Layered) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
 	until := l.options.Now().Add(retention) // not later than the store forgets
 	if err := l.Store.Complete(ctx, lease, result, retention); err != nil {
 		return err
@@ -150,8 +154,8 @@ func (l *Layered) Complete(ctx context.Context, lease idempotency.Lease, result 
 	return nil
 }
 
-// Fail implements idempotency.Store.
-func (l *Layered) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+// Fail implements storage.Store.
+func (l *Layered) Fail(ctx context.Context, lease storage.Lease, f storage.Failure) error {
 	err := l.Store.Fail(ctx, lease, f)
 	if err == nil {
 		l.take(lease)
@@ -160,7 +164,7 @@ func (l *Layered) Fail(ctx context.Context, lease idempotency.Lease, f idempoten
 }
 
 // take returns what is known of a claim, once.
-func (l *Layered) take(lease idempotency.Lease) (granted, bool) {
+func (l *Layered) take(lease storage.Lease) (granted, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g, ok := l.claims.Peek(lease)
@@ -168,9 +172,9 @@ func (l *Layered) take(lease idempotency.Lease) (granted, bool) {
 	return g, ok
 }
 
-// Maintain implements idempotency.Maintainer for the store behind.
+// Maintain implements storage.Maintainer for the store behind.
 func (l *Layered) Maintain(ctx context.Context, report func(error)) {
-	if m, ok := l.Store.(idempotency.Maintainer); ok {
+	if m, ok := l.Store.(storage.Maintainer); ok {
 		m.Maintain(ctx, report)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
@@ -21,9 +22,9 @@ var small = memory.WindowOptions{Exact: 4, Filtered: 8, FalsePositives: 0.3}
 
 func layered(t testing.TB, trust bool) storetest.Subject {
 	clock := newFakeClock()
-	s := memory.NewStore(memory.StoreOptions{Now: clock.Now})
+	s := memory.New(memory.Options{Now: clock.Now})
 	l := must.Get(memory.Layer(s, memory.NewWindow(small), memory.LayerOptions{Trust: trust, Now: clock.Now}))(t)
-	subject := storetest.Subject{Store: l, Operator: s, Advance: clock.Advance, MaxResultBytes: memory.DefaultMaxResultBytes}
+	subject := storetest.Subject{Store: l, Operator: s, Advance: clock.Advance, MaxResultBytes: 4096}
 	if trust {
 		subject.Operator = nil // it is the price of Trust that one is not noticed
 	}
@@ -41,20 +42,20 @@ func TestATrustedLayerKeepsTheContractWithoutOperators(t *testing.T) {
 
 // counted is a store that counts its calls.
 type counted struct {
-	idempotency.Store
+	storage.Store
 	claims, inspects int
 	err              error
 }
 
-func (s *counted) Claim(ctx context.Context, k idempotency.Key, r idempotency.ClaimRequest) (idempotency.Claim, error) {
+func (s *counted) Claim(ctx context.Context, k storage.Key, r storage.ClaimRequest) (storage.Claim, error) {
 	s.claims++
 	return s.Store.Claim(ctx, k, r)
 }
 
-func (s *counted) Inspect(ctx context.Context, k idempotency.Key) (idempotency.Record, error) {
+func (s *counted) Inspect(ctx context.Context, k storage.Key) (storage.Record, error) {
 	s.inspects++
 	if s.err != nil {
-		return idempotency.Record{}, s.err
+		return storage.Record{}, s.err
 	}
 	return s.Store.Inspect(ctx, k)
 }
@@ -68,32 +69,32 @@ func (s *counted) expect(t *testing.T, claims, inspects int) {
 }
 
 func TestAHitIsConfirmedByTheStore(t *testing.T) {
-	inner := memory.NewStore(memory.StoreOptions{})
+	inner := memory.New(memory.Options{})
 	s := &counted{Store: inner}
 	l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))(t)
 	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
 	s.expect(t, 1, 0)
 
-	if c := mustClaim(t, l, key(1)); c.Outcome != idempotency.Duplicate || c.Layer != idempotency.LayerStore {
+	if c := mustClaim(t, l, key(1)); c.Outcome != storage.Duplicate || c.Layer != storage.LayerStore {
 		t.Errorf("%s by %s", c.Outcome, c.Layer)
 	}
 	s.expect(t, 0, 1)
 
-	if _, err := inner.Purge(t.Context(), idempotency.Filter{Scope: "test"}); err != nil {
+	if _, err := inner.Purge(t.Context(), storage.Filter{Scope: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if c := mustClaim(t, l, key(1)); c.Outcome != idempotency.Claimed {
+	if c := mustClaim(t, l, key(1)); c.Outcome != storage.Claimed {
 		t.Errorf("%s: a hit in memory skipped a message that the store does not know", c.Outcome)
 	}
 	s.expect(t, 1, 1)
 }
 
 func TestAHitThatCannotBeConfirmedIsNoAnswer(t *testing.T) {
-	s := &counted{Store: memory.NewStore(memory.StoreOptions{})}
+	s := &counted{Store: memory.New(memory.Options{})}
 	l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))(t)
 	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
 	s.err = errors.New("store is down")
-	_, err := l.Claim(t.Context(), key(1), idempotency.ClaimRequest{
+	_, err := l.Claim(t.Context(), key(1), storage.ClaimRequest{
 		Owner: "owner", Fingerprint: "b1:payload", Lease: time.Second, Retention: time.Second,
 	})
 	if !errors.Is(err, s.err) {
@@ -102,14 +103,14 @@ func TestAHitThatCannotBeConfirmedIsNoAnswer(t *testing.T) {
 }
 
 func TestADuplicateFoundInTheStoreIsRemembered(t *testing.T) {
-	s := &counted{Store: memory.NewStore(memory.StoreOptions{})}
+	s := &counted{Store: memory.New(memory.Options{})}
 	mustComplete(t, s, mustClaim(t, s, key(1)).Lease)
 	for _, trust := range []bool{false, true} {
 		s.claims = 0
 		l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: trust}))(t)
 		mustClaim(t, l, key(1))
 		s.expect(t, 1, 0)
-		if c := mustClaim(t, l, key(1)); c.Outcome != idempotency.Duplicate || c.Layer != idempotency.LayerStore {
+		if c := mustClaim(t, l, key(1)); c.Outcome != storage.Duplicate || c.Layer != storage.LayerStore {
 			t.Errorf("%s by %s", c.Outcome, c.Layer)
 		}
 		s.expect(t, 0, 1) // this process did not complete it
@@ -118,7 +119,7 @@ func TestADuplicateFoundInTheStoreIsRemembered(t *testing.T) {
 
 func TestTrustAnswersForWhatThisProcessCompleted(t *testing.T) {
 	clock := newFakeClock()
-	s := &counted{Store: memory.NewStore(memory.StoreOptions{Now: clock.Now})}
+	s := &counted{Store: memory.New(memory.Options{Now: clock.Now})}
 	w := memory.NewWindow(memory.WindowOptions{Exact: 2})
 	l := must.Get(memory.Layer(s, w, memory.LayerOptions{Trust: true, MaxResultBytes: 5, Now: clock.Now}))(t)
 	complete := func(id int, result string) {
@@ -127,10 +128,10 @@ func TestTrustAnswersForWhatThisProcessCompleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	duplicate := func(id int, layer idempotency.Layer, result string) {
+	duplicate := func(id int, layer storage.Layer, result string) {
 		t.Helper()
 		c := mustClaim(t, l, key(id))
-		if c.Outcome != idempotency.Duplicate || c.Layer != layer || string(c.Result) != result || c.Attempts != 1 {
+		if c.Outcome != storage.Duplicate || c.Layer != layer || string(c.Result) != result || c.Attempts != 1 {
 			t.Errorf("%+v", c)
 		}
 		clear(c.Result) // it is the caller's
@@ -138,28 +139,28 @@ func TestTrustAnswersForWhatThisProcessCompleted(t *testing.T) {
 
 	complete(1, "small")
 	s.expect(t, 1, 0)
-	duplicate(1, idempotency.LayerMemory, "small")
-	duplicate(1, idempotency.LayerMemory, "small")
+	duplicate(1, storage.LayerMemory, "small")
+	duplicate(1, storage.LayerMemory, "small")
 	s.expect(t, 0, 0)
 
 	complete(2, "too large")
-	duplicate(2, idempotency.LayerStore, "too large")
+	duplicate(2, storage.LayerStore, "too large")
 	s.expect(t, 1, 1)
 
 	complete(3, "") // 1 is now known to the filter only
 	s.expect(t, 1, 0)
-	duplicate(1, idempotency.LayerStore, "small")
+	duplicate(1, storage.LayerStore, "small")
 	s.expect(t, 0, 1)
 
-	_, err := l.Claim(t.Context(), key(3), idempotency.ClaimRequest{
+	_, err := l.Claim(t.Context(), key(3), storage.ClaimRequest{
 		Owner: "owner", Fingerprint: "b1:another", Lease: time.Second, Retention: time.Second,
 	})
-	if !errors.Is(err, idempotency.ErrMismatch) {
+	if !errors.Is(err, storage.ErrMismatch) {
 		t.Errorf("another payload: %v", err)
 	}
 
 	clock.Advance(time.Hour)
-	if c := mustClaim(t, l, key(3)); c.Outcome != idempotency.Claimed {
+	if c := mustClaim(t, l, key(3)); c.Outcome != storage.Claimed {
 		t.Errorf("after the retention: %s", c.Outcome)
 	}
 }
@@ -225,18 +226,18 @@ func BenchmarkWindowHitRate(b *testing.B) {
 }
 
 func ExampleLayer() {
-	store := memory.NewStore(memory.StoreOptions{}) // in earnest one that others share
+	store := memory.New(memory.Options{}) // in earnest one that others share
 	layered, err := memory.Layer(store, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	processor, err := idempotency.NewProcessor(idempotency.Options{Store: layered, MaxAttempts: -1})
+	processor, err := idempotency.New(idempotency.Options{Store: layered, MaxAttempts: -1})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	m := idempotency.Message{Key: idempotency.Key{Scope: "shipping", ID: "1"}}
+	m := idempotency.Message{Key: storage.Key{Scope: "shipping", ID: "1"}}
 	for range 2 {
 		r, err := processor.Run(context.Background(), m, func(context.Context) ([]byte, error) { return []byte("shipped"), nil })
 		fmt.Println(r.Disposition, r.Layer, strings.ToUpper(string(r.Value)), err)
@@ -248,7 +249,7 @@ func ExampleLayer() {
 
 func ExampleWindow() {
 	window := memory.NewWindow(memory.WindowOptions{Exact: 1000, Filtered: 100_000})
-	m := idempotency.Message{Key: idempotency.Key{Scope: "shipping", ID: "1"}}
+	m := idempotency.Message{Key: storage.Key{Scope: "shipping", ID: "1"}}
 	fmt.Println(window.Lookup(m))
 	window.Add(m)
 	fmt.Println(window.Lookup(m))
@@ -260,20 +261,20 @@ func ExampleWindow() {
 	// probable
 }
 
-func ExampleNewStore() {
-	store := memory.NewStore(memory.StoreOptions{Records: 10_000})
-	k := idempotency.Key{Scope: "shipping", ID: "1"}
+func ExampleNew() {
+	store := memory.New(memory.Options{Records: 10_000})
+	k := storage.Key{Scope: "shipping", ID: "1"}
 	ctx := context.Background()
 	for range 2 {
-		claim, err := store.Claim(ctx, k, idempotency.ClaimRequest{
-			Owner: idempotency.NewOwner(), Lease: time.Minute, Retention: time.Hour,
+		claim, err := store.Claim(ctx, k, storage.ClaimRequest{
+			Owner: storage.NewOwner(), Lease: time.Minute, Retention: time.Hour,
 		})
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		fmt.Println(claim.Outcome)
-		if claim.Outcome == idempotency.Claimed {
+		if claim.Outcome == storage.Claimed {
 			err = store.Complete(ctx, claim.Lease, nil, time.Hour)
 			fmt.Println("completed", err)
 		}

@@ -10,124 +10,124 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The defaults of StoreOptions.
+// The defaults of Options.
 const (
-	DefaultRecords        = 100_000
-	DefaultMaxResultBytes = 4096
+	defaultRecords        = 100_000
+	defaultMaxResultBytes = 4096
 )
 
 // evictionTries bounds how many records a claim looks at to make room.
 const evictionTries = 16
 
-// StoreOptions are all optional.
-type StoreOptions struct {
-	// Records bounds how many are kept; DefaultRecords if 0. Beyond it the
+// Options are all optional.
+type Options struct {
+	// Records bounds how many are kept; 100,000 if 0. Beyond it the
 	// least recently used is forgotten, unless its lease is live: those are
 	// bounded by how many messages the process works on at a time.
 	Records int
-	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0.
+	// MaxResultBytes bounds a result; 4 KiB if 0.
 	MaxResultBytes int
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
 
-// Store is an idempotency.Store and Operator in the memory of one process. It
+// Store is an storage.Store and Operator in the memory of one process. It
 // does not survive a restart and forgets the least recently used keys: a
 // duplicate that arrives later is run again. Its methods do not block and
-// ignore the context. Make one with NewStore.
+// ignore the context. Make one with New.
 type Store struct {
-	options StoreOptions
+	options Options
 
 	mu      sync.Mutex
-	records *simplelru.LRU[idempotency.Key, idempotency.Record]
+	records *simplelru.LRU[storage.Key, storage.Record]
 	// floor is the greatest fence of a record that was dropped.
 	floor int64
 }
 
 var (
-	_ idempotency.Store    = (*Store)(nil)
-	_ idempotency.Operator = (*Store)(nil)
+	_ storage.Store    = (*Store)(nil)
+	_ storage.Operator = (*Store)(nil)
 )
 
-// NewStore returns an empty store.
-func NewStore(o StoreOptions) *Store {
+// New returns an empty store.
+func New(o Options) *Store {
 	if o.Records <= 0 {
-		o.Records = DefaultRecords
+		o.Records = defaultRecords
 	}
 	if o.MaxResultBytes <= 0 {
-		o.MaxResultBytes = DefaultMaxResultBytes
+		o.MaxResultBytes = defaultMaxResultBytes
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	// The list's own bound would evict live leases.
-	records, err := simplelru.NewLRU[idempotency.Key, idempotency.Record](math.MaxInt, nil)
+	records, err := simplelru.NewLRU[storage.Key, storage.Record](math.MaxInt, nil)
 	if err != nil {
 		panic(err) //nolint:forbidigo // only a size below 1 is refused
 	}
 	return &Store{options: o, records: records}
 }
 
-// Claim implements idempotency.Store.
-func (s *Store) Claim(_ context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+// Claim implements storage.Store.
+func (s *Store) Claim(_ context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Claim{}, err
+		return storage.Claim{}, err
 	}
 	if err := req.Validate(); err != nil {
-		return idempotency.Claim{}, err
+		return storage.Claim{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.options.Now()
 	record, claim, err := s.record(key).Claim(now, req)
-	if err == nil && claim.Outcome == idempotency.Claimed {
+	if err == nil && claim.Outcome == storage.Claimed {
 		s.records.Add(key, record)
 		s.evict(now)
 	}
 	return claim, err
 }
 
-// Extend implements idempotency.Store.
-func (s *Store) Extend(_ context.Context, lease idempotency.Lease, d time.Duration) error {
-	if err := idempotency.CheckLease(d); err != nil {
+// Extend implements storage.Store.
+func (s *Store) Extend(_ context.Context, lease storage.Lease, d time.Duration) error {
+	if err := storage.CheckLease(d); err != nil {
 		return err
 	}
-	return s.change(lease, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+	return s.change(lease, func(r storage.Record, now time.Time) (storage.Record, error) {
 		return r.Extend(now, lease, d)
 	})
 }
 
-// Complete implements idempotency.Store.
-func (s *Store) Complete(_ context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
-	if err := idempotency.CheckRetention(retention); err != nil {
+// Complete implements storage.Store.
+func (s *Store) Complete(_ context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
+	if err := storage.CheckRetention(retention); err != nil {
 		return err
 	}
 	if len(result) > s.options.MaxResultBytes {
 		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
-			lease.Key, idempotency.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
+			lease.Key, storage.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
 	}
-	return s.change(lease, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+	return s.change(lease, func(r storage.Record, now time.Time) (storage.Record, error) {
 		return r.Complete(now, lease, result, retention)
 	})
 }
 
-// Fail implements idempotency.Store.
-func (s *Store) Fail(_ context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+// Fail implements storage.Store.
+func (s *Store) Fail(_ context.Context, lease storage.Lease, f storage.Failure) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	return s.change(lease, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+	return s.change(lease, func(r storage.Record, now time.Time) (storage.Record, error) {
 		return r.Fail(now, lease, f)
 	})
 }
 
-// Inspect implements idempotency.Store.
-func (s *Store) Inspect(_ context.Context, key idempotency.Key) (idempotency.Record, error) {
+// Inspect implements storage.Store.
+func (s *Store) Inspect(_ context.Context, key storage.Key) (storage.Record, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Record{}, err
+		return storage.Record{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Store) Len() int {
 }
 
 // change applies a transition of a lease's holder.
-func (s *Store) change(lease idempotency.Lease, transition func(idempotency.Record, time.Time) (idempotency.Record, error)) error {
+func (s *Store) change(lease storage.Lease, transition func(storage.Record, time.Time) (storage.Record, error)) error {
 	if err := lease.Validate(); err != nil {
 		return err
 	}
@@ -161,11 +161,11 @@ func (s *Store) change(lease idempotency.Lease, transition func(idempotency.Reco
 
 // record returns the key's record, or an absent one whose next fence is beyond
 // all that were dropped.
-func (s *Store) record(key idempotency.Key) idempotency.Record {
+func (s *Store) record(key storage.Key) storage.Record {
 	if r, ok := s.records.Get(key); ok {
 		return r
 	}
-	return idempotency.Record{Key: key, Fence: s.floor}
+	return storage.Record{Key: key, Fence: s.floor}
 }
 
 // evict drops the least recently used records beyond the bound. One with a live
@@ -177,7 +177,7 @@ func (s *Store) evict(now time.Time) {
 			return
 		}
 		key, r, _ := s.records.GetOldest()
-		if r.State == idempotency.Processing && now.Before(r.LeaseUntil) {
+		if r.State == storage.Processing && now.Before(r.LeaseUntil) {
 			s.records.Get(key) // now the most recently used
 			continue
 		}
@@ -185,7 +185,7 @@ func (s *Store) evict(now time.Time) {
 	}
 }
 
-func (s *Store) drop(key idempotency.Key, r idempotency.Record) {
+func (s *Store) drop(key storage.Key, r storage.Record) {
 	s.floor = max(s.floor, r.Fence)
 	s.records.Remove(key)
 }

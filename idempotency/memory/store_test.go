@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
 )
 
@@ -25,8 +25,8 @@ func (c *fakeClock) Advance(d time.Duration) { c.now = c.now.Add(d) }
 // withFakeClock returns a subject that is judged exactly.
 func withFakeClock() storetest.Subject {
 	clock := newFakeClock()
-	s := memory.NewStore(memory.StoreOptions{Now: clock.Now})
-	return storetest.Subject{Store: s, Operator: s, Advance: clock.Advance, MaxResultBytes: memory.DefaultMaxResultBytes}
+	s := memory.New(memory.Options{Now: clock.Now})
+	return storetest.Subject{Store: s, Operator: s, Advance: clock.Advance, MaxResultBytes: 4096}
 }
 
 func TestStoreKeepsTheContract(t *testing.T) {
@@ -38,16 +38,16 @@ func TestHistories(t *testing.T) {
 }
 
 func TestHistoriesOfClientsAtOnce(t *testing.T) {
-	s := memory.NewStore(memory.StoreOptions{})
+	s := memory.New(memory.Options{})
 	storetest.Histories(t, storetest.Subject{Store: s, Operator: s}, storetest.Options{})
 }
 
-func key(id int) idempotency.Key { return idempotency.Key{Scope: "test", ID: strconv.Itoa(id)} }
+func key(id int) storage.Key { return storage.Key{Scope: "test", ID: strconv.Itoa(id)} }
 
-func mustClaim(t *testing.T, s idempotency.Store, k idempotency.Key) idempotency.Claim {
+func mustClaim(t *testing.T, s storage.Store, k storage.Key) storage.Claim {
 	t.Helper()
-	c, err := s.Claim(t.Context(), k, idempotency.ClaimRequest{
-		Owner: idempotency.NewOwner(), Fingerprint: "b1:payload", Lease: time.Minute, Retention: time.Hour,
+	c, err := s.Claim(t.Context(), k, storage.ClaimRequest{
+		Owner: storage.NewOwner(), Fingerprint: "b1:payload", Lease: time.Minute, Retention: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func mustClaim(t *testing.T, s idempotency.Store, k idempotency.Key) idempotency
 	return c
 }
 
-func mustComplete(t *testing.T, s idempotency.Store, lease idempotency.Lease) {
+func mustComplete(t *testing.T, s storage.Store, lease storage.Lease) {
 	t.Helper()
 	if err := s.Complete(t.Context(), lease, nil, time.Hour); err != nil {
 		t.Fatal(err)
@@ -63,29 +63,29 @@ func mustComplete(t *testing.T, s idempotency.Store, lease idempotency.Lease) {
 }
 
 func TestStoreForgetsTheLeastRecentlyUsed(t *testing.T) {
-	s := memory.NewStore(memory.StoreOptions{Records: 3})
-	leases := make([]idempotency.Lease, 5)
+	s := memory.New(memory.Options{Records: 3})
+	leases := make([]storage.Lease, 5)
 	for i := range 3 {
 		leases[i] = mustClaim(t, s, key(i)).Lease
 		mustComplete(t, s, leases[i])
 	}
 	mustClaim(t, s, key(0)) // used again
 	mustClaim(t, s, key(3))
-	for i, want := range []idempotency.State{idempotency.Completed, idempotency.Absent, idempotency.Completed, idempotency.Processing} {
+	for i, want := range []storage.State{storage.Completed, storage.Absent, storage.Completed, storage.Processing} {
 		if r, err := s.Inspect(t.Context(), key(i)); err != nil || r.State != want {
 			t.Errorf("key %d: %s, %v, want %s", i, r.State, err, want)
 		}
 	}
 	again := mustClaim(t, s, key(1))
-	if again.Outcome != idempotency.Claimed || again.Lease.Fence <= leases[1].Fence {
+	if again.Outcome != storage.Claimed || again.Lease.Fence <= leases[1].Fence {
 		t.Errorf("%s with fence %d after %d", again.Outcome, again.Lease.Fence, leases[1].Fence)
 	}
 }
 
 func TestStoreNeverForgetsALiveLease(t *testing.T) {
 	clock := newFakeClock()
-	s := memory.NewStore(memory.StoreOptions{Records: 2, Now: clock.Now})
-	var leases []idempotency.Lease
+	s := memory.New(memory.Options{Records: 2, Now: clock.Now})
+	var leases []storage.Lease
 	for i := range 100 {
 		leases = append(leases, mustClaim(t, s, key(i)).Lease)
 	}
@@ -105,7 +105,7 @@ func TestStoreNeverForgetsALiveLease(t *testing.T) {
 
 func TestStoreForgetsAbandonedLeases(t *testing.T) {
 	clock := newFakeClock()
-	s := memory.NewStore(memory.StoreOptions{Records: 2, Now: clock.Now})
+	s := memory.New(memory.Options{Records: 2, Now: clock.Now})
 	for i := range 10 {
 		mustClaim(t, s, key(i))
 		clock.Advance(time.Minute)

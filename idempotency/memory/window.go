@@ -12,23 +12,23 @@ import (
 
 // The defaults of WindowOptions.
 const (
-	DefaultExact          = 10_000
-	DefaultFiltered       = 1_000_000
-	DefaultFalsePositives = 0.001
+	defaultExact          = 10_000
+	defaultFiltered       = 1_000_000
+	defaultFalsePositives = 0.001
 )
 
 // WindowOptions are all optional.
 type WindowOptions struct {
 	// Exact is how many keys are remembered for sure, with their results; the
-	// least recently used is dropped. DefaultExact if 0.
+	// least recently used is dropped. 10,000 if 0.
 	Exact int
 	// Filtered is how many keys a generation of the Bloom filter takes before a
 	// new one begins; a key is known for one to two generations. One costs 1.8
-	// bytes per key at the default rate. DefaultFiltered if 0.
+	// bytes per key at the default rate. A million if 0.
 	Filtered int
 	// FalsePositives is the rate at which a full generation takes an unknown key
 	// for a known one; each costs a read of the store.
-	// DefaultFalsePositives if 0.
+	// One in a thousand if 0.
 	FalsePositives float64
 }
 
@@ -78,13 +78,13 @@ type entry struct {
 // NewWindow returns an empty window.
 func NewWindow(o WindowOptions) *Window {
 	if o.Exact <= 0 {
-		o.Exact = DefaultExact
+		o.Exact = defaultExact
 	}
 	if o.Filtered <= 0 {
-		o.Filtered = DefaultFiltered
+		o.Filtered = defaultFiltered
 	}
 	if o.FalsePositives <= 0 {
-		o.FalsePositives = DefaultFalsePositives
+		o.FalsePositives = defaultFalsePositives
 	}
 	exact, err := simplelru.NewLRU[idempotency.Message, entry](o.Exact, nil)
 	if err != nil {
@@ -107,12 +107,14 @@ func (w *Window) Lookup(m idempotency.Message) Hit {
 // Forget drops a message that turned out not to be completed. The filter may
 // still find it Probable.
 func (w *Window) Forget(m idempotency.Message) {
+	m.Pending = nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.exact.Remove(m)
 }
 
 func (w *Window) add(m idempotency.Message, e entry) {
+	m.Pending = nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if known, ok := w.exact.Peek(m); ok && known.vouched && !e.vouched {
@@ -129,6 +131,7 @@ func (w *Window) add(m idempotency.Message, e entry) {
 }
 
 func (w *Window) lookup(m idempotency.Message) (Hit, entry) {
+	m.Pending = nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e, ok := w.exact.Get(m); ok {

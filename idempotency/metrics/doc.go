@@ -3,12 +3,13 @@
 //	name                                            type       labels
 //	idempotency_claims_total                        counter    outcome: claimed, duplicate, in_progress, not_due, given_up
 //	idempotency_duplicates_total                    counter    layer: store, memory
-//	idempotency_runs_total                          counter    disposition: handled, skipped, dead_lettered, elsewhere, retry, lost, unavailable
+//	idempotency_runs_total                          counter    disposition: handled, skipped, dead_lettered, elsewhere, not_due, retry, lost, unavailable
 //	idempotency_run_duration_seconds                histogram  of runs in which the handler ran
 //	idempotency_handler_failures_total              counter    attempts that ended in an error
 //	idempotency_leases_lost_total                   counter
 //	idempotency_results_dropped_total               counter    too large for the store
 //	idempotency_fail_open_runs_total                counter    without a claim, the store being unavailable
+//	idempotency_shadow_decisions_total              counter    disposition: what would have become of messages, with Options.Shadow
 //	idempotency_handlers_stuck                      gauge      that run though their context ended a while ago
 //	idempotency_store_operation_duration_seconds    histogram  operation: claim, extend, complete, fail
 //	idempotency_store_errors_total                  counter    operation: that gave no answer

@@ -17,7 +17,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	_ = idempotency.Options{Observer: m.Observer()}     // for NewProcessor
+	_ = idempotency.Options{Observer: m.Observer()}     // for New
 	_ = consumer.Config{Observer: m.ConsumerObserver()} // for consumer.New
 	fmt.Println("counting")
 	// Output: counting

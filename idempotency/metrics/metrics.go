@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 const namespace = "idempotency"
@@ -30,6 +31,7 @@ type Metrics struct {
 	lost          prometheus.Counter
 	dropped       prometheus.Counter
 	failOpen      prometheus.Counter
+	shadow        *prometheus.CounterVec
 	stuck         prometheus.Gauge
 	storeDuration *prometheus.HistogramVec
 	storeErrors   *prometheus.CounterVec
@@ -49,6 +51,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		lost:        counter("leases_lost_total", "Leases lost while, or after, the handler ran."),
 		dropped:     counter("results_dropped_total", "Results that were not stored because they are too large."),
 		failOpen:    counter("fail_open_runs_total", "Handlers that ran without a claim because the store was unavailable."),
+		shadow:      counters("shadow_decisions_total", "What would have become of messages, while Options.Shadow is set.", "disposition"),
 		stuck: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "handlers_stuck",
 			Help: "Handlers that still run though their context ended a while ago."}),
 		storeDuration: histograms("store_operation_duration_seconds", "Time of an operation of the store.", storeBuckets, "operation"),
@@ -58,7 +61,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	m.announce()
 	var errs []error
 	for _, c := range append([]prometheus.Collector{
-		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.failOpen, m.stuck, m.storeDuration, m.storeErrors,
+		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.failOpen, m.shadow, m.stuck, m.storeDuration, m.storeErrors,
 	}, m.consumer.all()...) {
 		errs = append(errs, registry.Register(c))
 	}
@@ -70,17 +73,17 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 
 // announce makes the series known whose labels are.
 func (m *Metrics) announce() {
-	for o := idempotency.Claimed; o <= idempotency.GivenUp; o++ {
+	for o := storage.Claimed; o <= storage.GivenUp; o++ {
 		m.claims.WithLabelValues(o.String())
 	}
-	for _, l := range []idempotency.Layer{idempotency.LayerStore, idempotency.LayerMemory} {
+	for _, l := range []storage.Layer{storage.LayerStore, storage.LayerMemory} {
 		m.duplicates.WithLabelValues(string(l))
 	}
 	for d := idempotency.Handled; d <= idempotency.Unavailable; d++ {
 		m.runs.WithLabelValues(d.String())
 	}
-	for _, op := range []idempotency.Operation{
-		idempotency.OpClaim, idempotency.OpExtend, idempotency.OpComplete, idempotency.OpFail,
+	for _, op := range []storage.Operation{
+		storage.OpClaim, storage.OpExtend, storage.OpComplete, storage.OpFail,
 	} {
 		m.storeDuration.WithLabelValues(string(op))
 		m.storeErrors.WithLabelValues(string(op))
@@ -96,7 +99,10 @@ func (m *Metrics) Observer() idempotency.Observer {
 		ResultDropped: func(idempotency.Message, int) { m.dropped.Inc() },
 		FailOpen:      func(idempotency.Message, error) { m.failOpen.Inc() },
 		HandlerStuck:  m.handlerStuck,
-		StoreCall:     m.storeCall,
+		Shadow: func(_ idempotency.Message, would idempotency.Result, _ error) {
+			m.shadow.WithLabelValues(would.Disposition.String()).Inc()
+		},
+		StoreCall: m.storeCall,
 	}
 }
 
@@ -108,12 +114,12 @@ func (m *Metrics) handlerStuck(_ idempotency.Message, stuck bool) {
 	}
 }
 
-func (m *Metrics) claim(_ idempotency.Message, c idempotency.Claim) {
+func (m *Metrics) claim(_ idempotency.Message, c storage.Claim) {
 	m.claims.WithLabelValues(c.Outcome.String()).Inc()
-	if c.Outcome == idempotency.Duplicate {
+	if c.Outcome == storage.Duplicate {
 		layer := c.Layer
 		if layer == "" {
-			layer = idempotency.LayerStore
+			layer = storage.LayerStore
 		}
 		m.duplicates.WithLabelValues(string(layer)).Inc()
 	}
@@ -130,9 +136,9 @@ func (m *Metrics) run(_ idempotency.Message, r idempotency.Result, err error, el
 	}
 }
 
-func (m *Metrics) storeCall(op idempotency.Operation, elapsed time.Duration, err error) {
+func (m *Metrics) storeCall(op storage.Operation, elapsed time.Duration, err error) {
 	m.storeDuration.WithLabelValues(string(op)).Observe(elapsed.Seconds())
-	if !idempotency.Answered(err) {
+	if !storage.Answered(err) {
 		m.storeErrors.WithLabelValues(string(op)).Inc()
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -26,24 +27,25 @@ var errDown = errors.New("connection refused")
 // observe tells the metrics of one of each thing that can happen.
 func observe(m *metrics.Metrics) {
 	o, msg := m.Observer(), idempotency.Message{}
-	for outcome := idempotency.Claimed; outcome <= idempotency.GivenUp; outcome++ {
-		o.Claim(msg, idempotency.Claim{Outcome: outcome})
+	for outcome := storage.Claimed; outcome <= storage.GivenUp; outcome++ {
+		o.Claim(msg, storage.Claim{Outcome: outcome})
 	}
-	o.Claim(msg, idempotency.Claim{Outcome: idempotency.Duplicate, Layer: idempotency.LayerMemory})
+	o.Claim(msg, storage.Claim{Outcome: storage.Duplicate, Layer: storage.LayerMemory})
 	o.Run(msg, idempotency.Result{Disposition: idempotency.Handled, Attempt: 1}, nil, 20*time.Millisecond)
 	o.Run(msg, idempotency.Result{Disposition: idempotency.Skipped}, nil, time.Millisecond)
 	o.Run(msg, idempotency.Result{Disposition: idempotency.Retry, Attempt: 2}, errDown, time.Second)
 	o.Run(msg, idempotency.Result{Disposition: idempotency.DeadLettered, Attempt: 3}, nil, time.Second)
-	o.Run(msg, idempotency.Result{Disposition: idempotency.Elsewhere}, idempotency.ErrInProgress, time.Millisecond)
+	o.Run(msg, idempotency.Result{Disposition: idempotency.Elsewhere}, errDown, time.Millisecond)
 	o.LeaseLost(idempotency.Loss{})
 	o.ResultDropped(msg, 1<<20)
 	o.FailOpen(msg, errDown)
+	o.Shadow(msg, idempotency.Result{Disposition: idempotency.Skipped}, nil)
 	o.HandlerStuck(msg, true)
 	o.HandlerStuck(msg, true)
 	o.HandlerStuck(msg, false)
-	o.StoreCall(idempotency.OpClaim, 300*time.Microsecond, nil)
-	o.StoreCall(idempotency.OpExtend, 300*time.Microsecond, idempotency.ErrLeaseLost) // an answer
-	o.StoreCall(idempotency.OpComplete, 3*time.Second, errDown)
+	o.StoreCall(storage.OpClaim, 300*time.Microsecond, nil)
+	o.StoreCall(storage.OpExtend, 300*time.Microsecond, storage.ErrLeaseLost) // an answer
+	o.StoreCall(storage.OpComplete, 3*time.Second, errDown)
 
 	c := m.ConsumerObserver()
 	c.Processed(&kgo.Record{Topic: "orders"}, idempotency.Result{Disposition: idempotency.Handled}, nil, 30*time.Millisecond)

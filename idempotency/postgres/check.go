@@ -2,12 +2,13 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // columns are the table's, in the order of their names, with their types; the
@@ -35,12 +36,12 @@ SELECT
 		JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
 		WHERE indrelid = to_regclass($1) AND indisprimary), '{}')`
 
-// Check asks the server whether the store can work: the table with its columns
-// and key, the rights of the role, a server that accepts writes. An error says
-// what to do. A warning is something that works, until the server crashes.
-func (s *Store) Check(ctx context.Context) (warnings []string, err error) {
-	if err := s.checkColumns(ctx); err != nil {
-		return nil, fmt.Errorf("check table %s: %w", s.table, err)
+// Check implements storage.Checker: the table with its columns and key, the
+// rights of the role, a server that accepts writes and keeps them.
+func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
+	problems, err := s.checkColumns(ctx)
+	if err != nil || len(problems) > 0 {
+		return problems, explainCheck(s.table, err)
 	}
 	var (
 		missing, key    []string
@@ -48,26 +49,37 @@ func (s *Store) Check(ctx context.Context) (warnings []string, err error) {
 		commit          string
 	)
 	err = s.db.QueryRow(ctx, factsSQL, s.table.String()).Scan(&missing, &readOnly, &commit, &fsync, &key)
-	switch {
-	case err != nil:
-	case !slices.Equal(key, s.primaryKey()):
-		err = fmt.Errorf("its primary key is (%s), not (%s): without it two may claim a key at once; create it",
-			strings.Join(key, ", "), strings.Join(s.primaryKey(), ", "))
-	case readOnly:
-		err = errors.New("the server accepts no writes: connect to the primary, with default_transaction_read_only off")
-	case len(missing) > 0:
-		err = fmt.Errorf("rights are missing: GRANT %s ON %s to the role that connects", strings.Join(missing, ", "), s.table)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("check table %s: %w", s.table, err)
+		return nil, explainCheck(s.table, err)
+	}
+	add := func(fatal bool, text, remedy string) {
+		problems = append(problems, storage.Problem{Fatal: fatal, Text: text, Remedy: remedy})
+	}
+	if want := s.primaryKey(); !slices.Equal(key, want) {
+		add(true, fmt.Sprintf("the primary key of table %s is (%s), not (%s): without it two may claim a key at once",
+			s.table, strings.Join(key, ", "), strings.Join(want, ", ")), "create it")
+	}
+	if readOnly {
+		add(true, "the server accepts no writes", "connect to the primary, with default_transaction_read_only off")
+	}
+	if len(missing) > 0 {
+		add(true, "rights are missing", fmt.Sprintf("GRANT %s ON %s to the role that connects", strings.Join(missing, ", "), s.table))
 	}
 	if commit == "off" {
-		warnings = append(warnings, "synchronous_commit is off: a crash of the server forgets the last completions, whose messages are then handled again; set it to on for the store's connections")
+		add(false, "synchronous_commit is off: a crash of the server forgets the last completions, whose messages are then handled again",
+			"set it to on for the store's connections")
 	}
 	if !fsync {
-		warnings = append(warnings, "fsync is off: a crash of the server's machine may lose or corrupt everything; set it to on")
+		add(false, "fsync is off: a crash of the server's machine may lose or corrupt everything", "set it to on")
 	}
-	return warnings, nil
+	return problems, nil
+}
+
+func explainCheck(table tableName, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("check table %s: %w", table, err)
 }
 
 func (s *Store) primaryKey() []string {
@@ -77,29 +89,33 @@ func (s *Store) primaryKey() []string {
 	return []string{"id", "scope"}
 }
 
-func (s *Store) checkColumns(ctx context.Context) error {
+// checkColumns finds at most one problem: the others follow from it.
+func (s *Store) checkColumns(ctx context.Context) ([]storage.Problem, error) {
 	rows, err := s.db.Query(ctx, columnsSQL, s.table.String())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	present, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	hint := fmt.Sprintf("apply DDL(%q, %t)", s.options.Table, s.options.Partitioned)
+	found := func(text, remedy string) ([]storage.Problem, error) {
+		return []storage.Problem{{Fatal: true, Text: text, Remedy: remedy}}, nil
+	}
+	remedy := fmt.Sprintf("apply Schema(Options{Table: %q, Partitioned: %t})", s.options.Table, s.options.Partitioned)
 	if len(present) == 0 {
-		return errors.New("there is no such table: " + hint)
+		return found(fmt.Sprintf("there is no table %s", s.table), remedy)
 	}
 	want := slices.Clone(columns)
 	if s.options.Partitioned {
 		want = append(want, slotColumn)
 	} else if slices.Contains(present, slotColumn) {
-		return errors.New("it is partitioned: set StoreOptions.Partitioned")
+		return found(fmt.Sprintf("table %s is partitioned", s.table), "set Options.Partitioned")
 	}
 	for _, column := range want {
 		if !slices.Contains(present, column) {
-			return fmt.Errorf("it has no column %s: rename it and %s", column, hint)
+			return found(fmt.Sprintf("table %s has no column %s", s.table, column), "rename the table, and "+remedy)
 		}
 	}
-	return nil
+	return nil, nil
 }

@@ -16,7 +16,7 @@ import (
 const tolerance = 100 * time.Millisecond
 
 func TestContract(t *testing.T) {
-	o := postgres.StoreOptions{MaxResultBytes: 1 << 16}
+	o := postgres.Options{MaxResultBytes: 1 << 16}
 	s := newStore(t, database(t, o), o)
 	storetest.Run(t, func(*testing.T) storetest.Subject {
 		return storetest.Subject{Store: s, Operator: s, Tolerance: tolerance, MaxResultBytes: o.MaxResultBytes}
@@ -30,13 +30,13 @@ func TestContract(t *testing.T) {
 func TestHistories(t *testing.T) {
 	const oddSchema = `Odd "Schema"`
 	for name, v := range map[string]struct {
-		options postgres.StoreOptions
+		options postgres.Options
 		change  []func(*pgxpool.Config)
 	}{
 		"plain":       {},
-		"partitioned": {options: postgres.StoreOptions{Partitioned: true}},
+		"partitioned": {options: postgres.Options{Partitioned: true}},
 		"odd table, serializable, simple protocol": {
-			options: postgres.StoreOptions{Table: oddSchema + ".The Keys"},
+			options: postgres.Options{Table: oddSchema + ".The Keys"},
 			change:  connection("serializable", pgx.QueryExecModeSimpleProtocol),
 		},
 		"repeatable read, unnamed statements": {change: connection("repeatable read", pgx.QueryExecModeExec)},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
@@ -29,8 +29,8 @@ func die(run func()) {
 // end.
 func TestE2ECrashLoop(t *testing.T) {
 	var letters []idempotency.DeadLetter
-	r := newRunner(t, postgres.TransactionalOptions{
-		Lease: time.Millisecond, MaxAttempts: 1, MaxVanished: 3,
+	r := newRunner(t, idempotency.Options{
+		Lease: 10 * time.Millisecond, MaxAttempts: 1, MaxVanished: 3,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error { letters = append(letters, d); return nil },
 	})
 	crashes := 0
@@ -44,7 +44,7 @@ func TestE2ECrashLoop(t *testing.T) {
 			})
 		})
 	}
-	if crashes != 3 || len(letters) != 1 || letters[0].Attempts != 3 || !errors.Is(letters[0].Reason, idempotency.ErrExhausted) {
+	if crashes != 3 || len(letters) != 1 || letters[0].Attempts != 3 || !errors.Is(letters[0].Reason, storage.ErrExhausted) {
 		t.Errorf("%d crashes and dead letters %+v", crashes, letters)
 	}
 	r.wantEffects(t, "a", 0)
@@ -52,7 +52,7 @@ func TestE2ECrashLoop(t *testing.T) {
 
 // A message whose process died is handled alone: not while another is.
 func TestWhatVanishedIsRunAlone(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{Lease: time.Millisecond})
+	r := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
 	die(func() {
 		_, _ = r.Run(t.Context(), message("a"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
 	})
@@ -79,8 +79,8 @@ func TestWhatVanishedIsRunAlone(t *testing.T) {
 		})
 	}()
 	await.Until(t, "the claim to be given back", func() bool {
-		record, err := r.Store().Inspect(t.Context(), message("a").Key)
-		return err == nil && record.State == idempotency.Retryable && record.Vanished == 1 && record.Attempts == 1
+		record, err := r.store.Inspect(t.Context(), message("a").Key)
+		return err == nil && record.State == storage.Retryable && record.Vanished == 1 && record.Attempts == 1
 	})
 	close(end)
 	<-ended
@@ -94,7 +94,7 @@ func TestWhatVanishedIsRunAlone(t *testing.T) {
 // What the handler says is not the message's fault is tried again beyond
 // MaxAttempts.
 func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{
+	r := newRunner(t, idempotency.Options{
 		MaxAttempts: 1, FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond,
 		DeadLetter: func(context.Context, idempotency.DeadLetter) error { t.Error("a dead letter"); return nil },
 	})
@@ -113,7 +113,7 @@ func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 
 // A panic rolls back, and is a failed attempt.
 func TestAPanicIsAFailedAttempt(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
+	r := newRunner(t, idempotency.Options{})
 	result, err := r.Run(t.Context(), message("a"), func(ctx context.Context) ([]byte, error) {
 		_, _ = effect("a")(ctx)
 		panic("no such order")
@@ -122,27 +122,27 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	r.wantEffects(t, "a", 0)
-	record, err := r.Store().Inspect(t.Context(), message("a").Key)
-	if err != nil || record.State != idempotency.Retryable || record.Vanished != 0 || record.Attempts != 1 {
+	record, err := r.store.Inspect(t.Context(), message("a").Key)
+	if err != nil || record.State != storage.Retryable || record.Vanished != 0 || record.Attempts != 1 {
 		t.Errorf("%+v, %v", record, err)
 	}
 }
 
 // A handler that takes longer than it may has failed; its context says why.
 func TestHandlerTimeout(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{HandlerTimeout: time.Millisecond})
+	r := newRunner(t, idempotency.Options{HandlerTimeout: time.Millisecond})
 	result, err := r.Run(limited(t), message("a"), func(ctx context.Context) ([]byte, error) {
 		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrHandlerTimeout) {
+		if cause := context.Cause(ctx); !errors.Is(cause, storage.ErrHandlerTimeout) {
 			t.Error(cause)
 		}
 		return effect("a")(ctx)
 	})
-	if result.Disposition != idempotency.Retry || !errors.Is(err, idempotency.ErrHandlerTimeout) {
+	if result.Disposition != idempotency.Retry || !errors.Is(err, storage.ErrHandlerTimeout) {
 		t.Errorf("%+v, %v", result, err)
 	}
-	record, err := r.Store().Inspect(t.Context(), message("a").Key)
-	if err != nil || record.State != idempotency.Retryable || record.Excused != 0 || record.Attempts != 1 {
+	record, err := r.store.Inspect(t.Context(), message("a").Key)
+	if err != nil || record.State != storage.Retryable || record.Excused != 0 || record.Attempts != 1 {
 		t.Errorf("%+v, %v", record, err)
 	}
 	r.wantEffects(t, "a", 0)

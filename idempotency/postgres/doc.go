@@ -1,12 +1,13 @@
 // Package postgres keeps idempotency keys in PostgreSQL (14 or later), through
 // pgx.
 //
-// There are two ways to use it. Store is an idempotency.Store for a Processor,
-// like those for Redis and DynamoDB. Transactional is a Runner of its own: claim
-// first, then the handler's writes, outgoing events of package outbox and the
-// completion in one transaction. It is exactly once in effect, for everything
-// that is written through Tx, and the only Runner that is. The business tables
-// must therefore be in the same database as the table of keys.
+// There are two ways to use it. Store is an storage.Store for a Processor,
+// like those for Redis and DynamoDB. Transactional is one, too, and an
+// storage.Transactor beside: claim first, then the handler's writes, outgoing
+// events of package outbox and the completion in one transaction. It is exactly
+// once in effect, for everything that is written through Tx, and the only store
+// that is. The business tables must therefore be in the same database as the
+// table of keys.
 //
 //	Run ─▶ claim: one statement, committed by itself     counts the attempt
 //	    ─▶ begin, pg_try_advisory_xact_lock              keeps others away from now on
@@ -50,13 +51,13 @@
 // once. The transaction of a handler that dies is rolled back by the server,
 // which frees the lock; the key can be claimed again once the short lease, too,
 // is over. If the client's machine vanishes, the server frees it after
-// TransactionalOptions.IdleTimeout, a server in the middle of a statement after
+// Options.IdleTimeout, a server in the middle of a statement after
 // its tcp_keepalives or tcp_user_timeout.
 //
 // Two keys with one hash exclude each other while they run: one is Elsewhere for
 // so long. Nothing else can come of it.
 //
-// A Processor on the same scope does not know of the lock. Both may be mixed, as
+// A Processor around a plain Store, on the same scope, does not know of the lock. Both may be mixed, as
 // in a change from one to the other: the fence decides, and the one that is too
 // late has Lost.
 //
@@ -69,7 +70,7 @@
 // row, and no change would be a HOT update any more. A sweep of ten million rows
 // reads two to three gigabytes.
 //
-// The partitioned table (StoreOptions.Partitioned) is for more than that. Its
+// The partitioned table (Options.Partitioned) is for more than that. Its
 // partitions are 32 slots of a day, by the time within UUIDv7 ids, and one for
 // other ids; schema_partitioned.sql says why. Sweep truncates a slot when its
 // last row has expired. Its limits:
@@ -94,5 +95,5 @@
 // forgotten together with the completion, so that it is still there once.
 //
 // Non-goals: work outside of the database; other clients than pgx, whose
-// transactions package guard can still protect; running DDL by itself.
+// transactions package guard can still protect; running Schema by itself.
 package postgres

@@ -17,14 +17,18 @@ import (
 )
 
 // consumePayments makes orders PAID, and announces it, once per payment.
-func consumePayments(ctx context.Context, brokers []string, pool *pgxpool.Pool, deadLetter consumer.DeadLetterFunc) error {
-	runner, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{DeadLetter: deadLetter})
+func consumePayments(ctx context.Context, brokers []string, pool *pgxpool.Pool, deadLetter func(context.Context, idempotency.DeadLetter) error) error {
+	store, err := postgres.NewTransactional(pool, postgres.Options{})
+	if err != nil {
+		return err
+	}
+	runner, err := idempotency.New(idempotency.Options{Store: store, DeadLetter: deadLetter})
 	if err != nil {
 		return err
 	}
 	c, err := consumer.New(consumer.Config{
 		Brokers: brokers, Group: "orders", Topics: []string{"payments"},
-		Guard:   consumer.Guard{Scope: "orders", Runner: runner, DeadLetter: deadLetter},
+		Once:    consumer.Once{Scope: "orders", Runner: runner},
 		Handler: markPaid,
 	})
 	if err != nil {
@@ -66,7 +70,7 @@ func markPaidGuarded(ctx context.Context, tx pgx.Tx, orderID string) error {
 func Example_consumer() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	ddl, err := postgres.DDL(postgres.DefaultTable, false)
+	ddl, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -118,7 +122,7 @@ func Example_consumer() {
 }
 
 // lastDeadLetter ends the example with the record that has no id.
-func lastDeadLetter(next consumer.DeadLetterFunc, stop func()) consumer.DeadLetterFunc {
+func lastDeadLetter(next func(context.Context, idempotency.DeadLetter) error, stop func()) func(context.Context, idempotency.DeadLetter) error {
 	return func(ctx context.Context, d idempotency.DeadLetter) error {
 		fmt.Println("dead letter:", d.Reason)
 		defer stop()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
@@ -32,7 +33,7 @@ func ExampleTransactional() {
 	pool := exampleDatabase(outbox.Schema, `CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status`)
 	defer pool.Close()
 
-	ddl, err := postgres.DDL(postgres.DefaultTable, false)
+	ddl, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -41,7 +42,13 @@ func ExampleTransactional() {
 		fmt.Println(err)
 		return
 	}
-	runner, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{
+	store, err := postgres.NewTransactional(pool, postgres.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	runner, err := idempotency.New(idempotency.Options{
+		Store: store,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("given up:", d.Message.Key, d.Reason) // in earnest: a topic's ack
 			return nil
@@ -63,7 +70,7 @@ func ExampleTransactional() {
 		return []byte("paid"), err
 	}
 	for range 3 {
-		m := idempotency.Message{Key: idempotency.Key{Scope: "orders", ID: "payment-7"}}
+		m := idempotency.Message{Key: storage.Key{Scope: "orders", ID: "payment-7"}}
 		result, err := runner.Run(ctx, m, markPaid)
 		fmt.Println(result.Disposition, string(result.Value), err)
 	}
@@ -81,7 +88,7 @@ func ExampleTransactional() {
 // somebody must do from time to time.
 func ExampleStore() {
 	ctx := context.Background()
-	ddl, err := postgres.DDL("app.keys", true)
+	ddl, err := postgres.Schema(postgres.Options{Table: "app.keys", Partitioned: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -89,7 +96,7 @@ func ExampleStore() {
 	pool := exampleDatabase(`CREATE SCHEMA app`, ddl)
 	defer pool.Close()
 
-	store, err := postgres.NewStore(pool, postgres.StoreOptions{Table: "app.keys", Partitioned: true})
+	store, err := postgres.New(pool, postgres.Options{Table: "app.keys", Partitioned: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -98,17 +105,17 @@ func ExampleStore() {
 		fmt.Println(err)
 		return
 	}
-	processor, err := idempotency.NewProcessor(idempotency.Options{Store: store, MaxAttempts: -1})
+	processor, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	m := idempotency.Message{Key: idempotency.Key{Scope: "mails", ID: "0190163d-8694-739b-aea5-966c26f8ad90"}}
+	m := idempotency.Message{Key: storage.Key{Scope: "mails", ID: "0190163d-8694-739b-aea5-966c26f8ad90"}}
 	for range 2 {
 		result, err := processor.Run(ctx, m, func(context.Context) ([]byte, error) { return []byte("sent"), nil })
 		fmt.Println(result.Disposition, string(result.Value), err)
 	}
-	fmt.Println(store.Sweep(ctx, postgres.DefaultSweepBatch))
+	fmt.Println(store.Sweep(ctx, 0))
 	// Output:
 	// handled sent <nil>
 	// skipped sent <nil>

@@ -13,9 +13,9 @@ import (
 var remedies = map[string]string{
 	pgerrcode.ReadOnlySQLTransaction: "the server accepts no writes: connect to the primary",
 	pgerrcode.InsufficientPrivilege:  "grant the role SELECT, INSERT and UPDATE on the table; to purge and sweep, DELETE as well",
-	pgerrcode.UndefinedColumn:        "the table has other columns: make it by DDL; StoreOptions.Partitioned is for a partitioned one only",
-	pgerrcode.UndefinedTable:         "make the table by DDL, or correct its name",
-	pgerrcode.InvalidColumnReference: "the table has another key: set StoreOptions.Partitioned if it is partitioned",
+	pgerrcode.UndefinedColumn:        "the table has other columns: make it by Schema; Options.Partitioned is for a partitioned one only",
+	pgerrcode.UndefinedTable:         "make the table by Schema, or correct its name",
+	pgerrcode.InvalidColumnReference: "the table has another key: set Options.Partitioned if it is partitioned",
 }
 
 // explain adds what to do, where that is known.

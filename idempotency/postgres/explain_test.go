@@ -8,20 +8,20 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // An error of the server says what to do, and is no answer about the key.
 func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
-	plain, partitioned := postgres.StoreOptions{}, postgres.StoreOptions{Partitioned: true}
+	plain, partitioned := postgres.Options{}, postgres.Options{Partitioned: true}
 	for name, c := range map[string]struct {
-		table, store postgres.StoreOptions
+		table, store postgres.Options
 		before       string
 		want         string
 	}{
-		"no table":        {table: postgres.StoreOptions{Table: "another"}, want: "make the table by DDL"},
-		"partitioned":     {table: partitioned, store: plain, want: "set StoreOptions.Partitioned"},
+		"no table":        {table: postgres.Options{Table: "another"}, want: "make the table by Schema"},
+		"partitioned":     {table: partitioned, store: plain, want: "set Options.Partitioned"},
 		"not partitioned": {table: plain, store: partitioned, want: "other columns"},
 		"another table":   {before: `ALTER TABLE idempotency_keys DROP COLUMN fence`, want: "other columns"},
 		"no rights":       {before: `CREATE ROLE keys_stranger; SET ROLE keys_stranger`, want: "grant the role"},
@@ -41,7 +41,7 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 			}
 			s := newStore(t, pool, c.store)
 			_, err := s.Claim(limited(t), key("1"), request())
-			if err == nil || !strings.Contains(err.Error(), c.want) || idempotency.Answered(err) {
+			if err == nil || !strings.Contains(err.Error(), c.want) || storage.Answered(err) {
 				t.Errorf("claim: %v, want %q", err, c.want)
 			}
 		})
@@ -50,22 +50,22 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 
 // Every method that asks the server explains its errors.
 func TestEveryMethodExplains(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{Table: "another"})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{Table: "another"})
+	s := newStore(t, pool, postgres.Options{})
 	ctx, k := limited(t), key("1")
-	lease := idempotency.Lease{Key: k, Owner: "owner", Fence: 1}
+	lease := storage.Lease{Key: k, Owner: "owner", Fence: 1}
 	for method, call := range map[string]func() error{
 		"extend":   func() error { return s.Extend(ctx, lease, long) },
 		"complete": func() error { return s.Complete(ctx, lease, nil, retention) },
-		"fail":     func() error { return s.Fail(ctx, lease, idempotency.Failure{Retention: retention}) },
+		"fail":     func() error { return s.Fail(ctx, lease, storage.Failure{Retention: retention}) },
 		"inspect":  func() error { return second(s.Inspect(ctx, k)) },
 		"release":  func() error { return second(s.Release(ctx, k)) },
-		"purge":    func() error { return second(s.Purge(ctx, idempotency.Filter{Scope: k.Scope, ID: k.ID})) },
+		"purge":    func() error { return second(s.Purge(ctx, storage.Filter{Scope: k.Scope, ID: k.ID})) },
 		"purge of a scope": func() error {
-			return second(s.Purge(ctx, idempotency.Filter{Scope: k.Scope}))
+			return second(s.Purge(ctx, storage.Filter{Scope: k.Scope}))
 		},
 	} {
-		if err := call(); err == nil || !strings.Contains(err.Error(), "make the table by DDL") || errors.Is(err, idempotency.ErrLeaseLost) {
+		if err := call(); err == nil || !strings.Contains(err.Error(), "make the table by Schema") || errors.Is(err, storage.ErrLeaseLost) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

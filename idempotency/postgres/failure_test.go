@@ -12,17 +12,18 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 func TestFailedAttempts(t *testing.T) {
 	broken := errors.New("the handler fails")
 	var letters []idempotency.DeadLetter
 	var r runner
-	r = newRunner(t, postgres.TransactionalOptions{
+	r = newRunner(t, idempotency.Options{
 		MaxAttempts: 3, FirstRetry: time.Minute, LastRetry: time.Hour,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 			// Its key is not given up before this returns.
-			r.wantState(t, l.Message.Key.ID, idempotency.Processing, min(3+len(letters), 4))
+			r.wantState(t, l.Message.Key.ID, storage.Processing, min(3+len(letters), 4))
 			letters = append(letters, l)
 			if len(letters) <= 2 {
 				return errors.New("the dead-letter topic is down")
@@ -42,8 +43,8 @@ func TestFailedAttempts(t *testing.T) {
 	if !errors.Is(err, broken) || result.Attempt != 1 || result.Wait < 30*time.Second || result.Wait > time.Minute {
 		t.Errorf("first attempt: %+v, %v", result, err)
 	}
-	result, err = r.want(t, message("a"), never(t), idempotency.Retry).parts()
-	if !errors.Is(err, idempotency.ErrNotDue) || result.Attempt != 0 || result.Wait <= 0 {
+	result, err = r.want(t, message("a"), never(t), idempotency.NotDue).parts()
+	if err == nil || result.Attempt != 0 || result.Wait <= 0 {
 		t.Errorf("not due: %+v, %v", result, err)
 	}
 	due()
@@ -63,11 +64,11 @@ func TestFailedAttempts(t *testing.T) {
 	if result, _ = r.want(t, message("a"), never(t), idempotency.DeadLettered).parts(); !strings.Contains(result.Reason, broken.Error()) {
 		t.Errorf("given up before: %+v", result)
 	}
-	if record := r.wantState(t, "a", idempotency.Failed, 4); !strings.Contains(record.Reason, broken.Error()) {
+	if record := r.wantState(t, "a", storage.Failed, 4); !strings.Contains(record.Reason, broken.Error()) {
 		t.Errorf("reason %q", record.Reason)
 	}
 	if len(letters) != 3 || !errors.Is(letters[0].Reason, broken) || letters[0].Attempts != 3 || letters[1].Attempts != 3 ||
-		letters[2].Attempts != 3 || !errors.Is(letters[2].Reason, idempotency.ErrExhausted) {
+		letters[2].Attempts != 3 || !errors.Is(letters[2].Reason, storage.ErrExhausted) {
 		t.Errorf("dead letters: %+v", letters)
 	}
 	r.wantEffects(t, "a", 0)
@@ -75,7 +76,7 @@ func TestFailedAttempts(t *testing.T) {
 
 func TestTerminalError(t *testing.T) {
 	letters := 0
-	r := newRunner(t, postgres.TransactionalOptions{DeadLetter: func(context.Context, idempotency.DeadLetter) error {
+	r := newRunner(t, idempotency.Options{DeadLetter: func(context.Context, idempotency.DeadLetter) error {
 		letters++
 		return nil
 	}})
@@ -85,14 +86,14 @@ func TestTerminalError(t *testing.T) {
 	if result.Attempt != 1 || letters != 1 {
 		t.Errorf("%+v with %d dead letters", result, letters)
 	}
-	r.wantState(t, "a", idempotency.Failed, 1)
+	r.wantState(t, "a", storage.Failed, 1)
 }
 
 // A handler that gave its message up is not asked again, however often the dead
 // letter cannot be kept.
 func TestVerdictStands(t *testing.T) {
 	var letters []idempotency.DeadLetter
-	r := newRunner(t, postgres.TransactionalOptions{MaxAttempts: 2, DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
+	r := newRunner(t, idempotency.Options{MaxAttempts: 2, DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 		if letters = append(letters, l); len(letters) <= 4 {
 			return errors.New("the dead-letter topic is down")
 		}
@@ -105,11 +106,11 @@ func TestVerdictStands(t *testing.T) {
 	}, idempotency.Retry).parts()
 	ctx := limited(t)
 	for !result.Done() && ctx.Err() == nil {
-		if result.Pending == nil || r.wantState(t, "a", idempotency.Retryable, 1).State == idempotency.Failed {
+		if result.Pending == nil || r.wantState(t, "a", storage.Retryable, 1).State == storage.Failed {
 			t.Fatalf("%+v", result)
 		}
 		pause(ctx, result.Wait)
-		result, _ = r.Run(idempotency.ContextWithPending(ctx, result.Pending), message("a"), never(t))
+		result, _ = r.Run(ctx, after(message("a"), result.Pending), never(t))
 	}
 	if len(letters) != 5 || letters[4].Attempts != 1 || !errors.Is(letters[4].Reason, hopeless) || result.Pending != nil {
 		t.Errorf("%+v, dead letters %+v", result, letters)
@@ -120,20 +121,20 @@ func TestVerdictStands(t *testing.T) {
 // A claim whose answer was lost is asked for once more by the next Run: it is no
 // second attempt, nor somebody else's.
 func TestClaimInDoubt(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
-	owner := idempotency.NewOwner()
-	_, err := r.Store().Claim(limited(t), key("a"), idempotency.ClaimRequest{Owner: owner, Lease: time.Hour, Retention: time.Hour})
+	r := newRunner(t, idempotency.Options{})
+	owner := storage.NewOwner()
+	_, err := r.store.Claim(limited(t), key("a"), storage.ClaimRequest{Owner: owner, Lease: time.Hour, Retention: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(limited(t))
 	cancel()
 	pending := &idempotency.Pending{Key: key("a"), Owner: owner}
-	result, err := r.Run(idempotency.ContextWithPending(gone, pending), message("a"), never(t))
+	result, err := r.Run(gone, after(message("a"), pending), never(t))
 	if result.Disposition != idempotency.Unavailable || result.Pending == nil || result.Pending.Owner != owner {
 		t.Errorf("%+v, %v", result, err)
 	}
-	result, err = r.Run(idempotency.ContextWithPending(limited(t), result.Pending), message("a"), effect("a"))
+	result, err = r.Run(limited(t), after(message("a"), result.Pending), effect("a"))
 	if result.Disposition != idempotency.Handled || result.Attempt != 1 || result.Pending != nil {
 		t.Errorf("%+v, %v", result, err)
 	}
@@ -142,7 +143,7 @@ func TestClaimInDoubt(t *testing.T) {
 
 // Without a place for dead letters nothing is given up.
 func TestNoDeadLetter(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
+	r := newRunner(t, idempotency.Options{})
 	attempts := 0
 	result := r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
 		if attempts++; attempts < 4 {
@@ -169,7 +170,7 @@ func TestRefusedMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var letters []idempotency.DeadLetter
-			o := postgres.TransactionalOptions{DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
+			o := idempotency.Options{DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 				letters = append(letters, l)
 				return c.err
 			}}
@@ -183,24 +184,24 @@ func TestRefusedMessages(t *testing.T) {
 
 			m.Fingerprint = idempotency.FingerprintBytes([]byte("another"))
 			result, err := r.want(t, m, never(t), c.want).parts()
-			if !result.Done() && (!errors.Is(err, idempotency.ErrMismatch) || result.Wait == 0) {
+			if !result.Done() && (!errors.Is(err, storage.ErrMismatch) || result.Wait == 0) {
 				t.Errorf("another payload: %+v, %v", result, err)
 			}
 			result, err = r.want(t, idempotency.Message{}, never(t), c.want).parts()
-			if !result.Done() && !errors.Is(err, idempotency.ErrBadKey) {
+			if !result.Done() && !errors.Is(err, storage.ErrBadKey) {
 				t.Errorf("no key: %+v, %v", result, err)
 			}
-			if !c.none && (len(letters) != 2 || letters[0].Message != m || !errors.Is(letters[0].Reason, idempotency.ErrMismatch)) {
+			if !c.none && (len(letters) != 2 || letters[0].Message != m || !errors.Is(letters[0].Reason, storage.ErrMismatch)) {
 				t.Errorf("dead letters: %+v", letters)
 			}
-			r.wantState(t, "a", idempotency.Completed, 1)
+			r.wantState(t, "a", storage.Completed, 1)
 		})
 	}
 }
 
 // A handler that mistreats its transaction fails, and says how.
 func TestMistreatedTransaction(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
+	r := newRunner(t, idempotency.Options{})
 	for name, c := range map[string]struct {
 		do        func(ctx context.Context, tx pgx.Tx)
 		want      error
@@ -223,14 +224,14 @@ func TestMistreatedTransaction(t *testing.T) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 			r.wantEffects(t, name, c.committed)
-			r.wantState(t, name, idempotency.Retryable, 1)
+			r.wantState(t, name, storage.Retryable, 1)
 		})
 	}
 }
 
 // A constraint that is checked at the commit fails the attempt.
 func TestCommitRefused(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{})
+	r := newRunner(t, idempotency.Options{})
 	_, err := r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
 		if _, err := effect("a")(ctx); err != nil {
 			return nil, err
@@ -242,12 +243,12 @@ func TestCommitRefused(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantEffects(t, "a", 0)
-	r.wantState(t, "a", idempotency.Retryable, 1)
+	r.wantState(t, "a", storage.Retryable, 1)
 }
 
 // A handler whose context ends is tried again at once, and excused.
 func TestCancelled(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{MaxAttempts: 1, DeadLetter: func(context.Context, idempotency.DeadLetter) error {
+	r := newRunner(t, idempotency.Options{MaxAttempts: 1, DeadLetter: func(context.Context, idempotency.DeadLetter) error {
 		t.Error("a dead letter")
 		return nil
 	}})

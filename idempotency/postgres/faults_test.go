@@ -116,11 +116,11 @@ func TestE2EFaultAtEachStep(t *testing.T) {
 	}
 	through := newDatabase(t)
 	killer = connect(t, through)
-	create(t, killer, postgres.StoreOptions{})
+	create(t, killer, postgres.Options{})
 	exec(t, killer, business)
 	p, through = behind(t, through)
 	pool := connect(t, through, traced(tr))
-	r := runner{pool: killer, Transactional: newTransactional(t, pool, postgres.TransactionalOptions{Lease: 20 * time.Millisecond})}
+	r := newRunnerOn(t, killer, pool, postgres.Options{}, idempotency.Options{Lease: 20 * time.Millisecond})
 
 	for step := range steps {
 		for fault := range faults {
@@ -153,7 +153,7 @@ func TestE2EFaultAtEachStep(t *testing.T) {
 func TestE2ERandomFaults(t *testing.T) {
 	direct := newDatabase(t)
 	admin := connect(t, direct)
-	create(t, admin, postgres.StoreOptions{})
+	create(t, admin, postgres.Options{})
 	exec(t, admin, business)
 	p, through := behind(t, direct)
 
@@ -175,7 +175,7 @@ func TestE2ERandomFaults(t *testing.T) {
 		}
 	}
 	pool := connect(t, through, traced(&tracer{before: strike, after: strike}))
-	r := runner{pool: admin, Transactional: newTransactional(t, pool, postgres.TransactionalOptions{Lease: 20 * time.Millisecond})}
+	r := newRunnerOn(t, admin, pool, postgres.Options{}, idempotency.Options{Lease: 20 * time.Millisecond})
 
 	const messages, consumers = 300, 4
 	r.deliver(t, messages, consumers)
@@ -221,10 +221,10 @@ func TestE2EServerCrashes(t *testing.T) {
 	server := pgtest.Start(t)
 	direct := server.URL("postgres")
 	admin := connect(t, direct)
-	create(t, admin, postgres.StoreOptions{})
+	create(t, admin, postgres.Options{})
 	exec(t, admin, business)
 	pool := connect(t, direct)
-	r := runner{pool: admin, Transactional: newTransactional(t, pool, postgres.TransactionalOptions{Lease: 20 * time.Millisecond})}
+	r := newRunnerOn(t, admin, pool, postgres.Options{}, idempotency.Options{Lease: 20 * time.Millisecond})
 
 	const messages, crashes = 600, 4
 	var consuming sync.WaitGroup
@@ -247,14 +247,14 @@ func TestE2EServerCrashes(t *testing.T) {
 func TestE2EVanishedClient(t *testing.T) {
 	direct := newDatabase(t)
 	admin := connect(t, direct)
-	create(t, admin, postgres.StoreOptions{})
+	create(t, admin, postgres.Options{})
 	exec(t, admin, business)
-	o := postgres.TransactionalOptions{Lease: time.Millisecond, IdleTimeout: 300 * time.Millisecond}
-	alive := runner{pool: admin, Transactional: newTransactional(t, connect(t, direct), o)}
+	idle, o := postgres.Options{IdleTimeout: 300 * time.Millisecond}, idempotency.Options{Lease: 10 * time.Millisecond}
+	alive := newRunnerOn(t, admin, connect(t, direct), idle, o)
 
 	p, through := behind(t, direct)
 	t.Cleanup(p.Cut)
-	vanishing := newTransactional(t, connect(t, through), o)
+	vanishing := newRunnerOn(t, admin, connect(t, through), idle, o)
 	// The server waits for the lock in the middle of a statement, and so does not
 	// count the transaction as idle, until it is told to go on.
 	busy := begin(t, admin)

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
@@ -53,7 +53,7 @@ func connect(t testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool
 }
 
 // database returns a pool on a new database that has the table.
-func database(t testing.TB, o postgres.StoreOptions, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+func database(t testing.TB, o postgres.Options, change ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	pool := connect(t, pgtest.Shared(t).NewDatabase(t), change...)
 	create(t, pool, o)
@@ -61,9 +61,9 @@ func database(t testing.TB, o postgres.StoreOptions, change ...func(*pgxpool.Con
 }
 
 // create creates the table.
-func create(t testing.TB, pool *pgxpool.Pool, o postgres.StoreOptions) {
+func create(t testing.TB, pool *pgxpool.Pool, o postgres.Options) {
 	t.Helper()
-	ddl, err := postgres.DDL(o.Table, o.Partitioned)
+	ddl, err := postgres.Schema(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,30 +102,30 @@ func query[V any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) V {
 	return v
 }
 
-func newStore(t testing.TB, db postgres.DB, o postgres.StoreOptions) *postgres.Store {
+func newStore(t testing.TB, db postgres.DB, o postgres.Options) *postgres.Store {
 	t.Helper()
-	s, err := postgres.NewStore(db, o)
+	s, err := postgres.New(db, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func key(id string) idempotency.Key { return idempotency.Key{Scope: "test", ID: id} }
+func key(id string) storage.Key { return storage.Key{Scope: "test", ID: id} }
 
 // request is a claim that outlives the test.
-func request() idempotency.ClaimRequest {
-	return idempotency.ClaimRequest{Owner: idempotency.NewOwner(), Lease: long, Retention: retention}
+func request() storage.ClaimRequest {
+	return storage.ClaimRequest{Owner: storage.NewOwner(), Lease: long, Retention: retention}
 }
 
 // claim claims a key that is to be had.
-func claim(t testing.TB, s *postgres.Store, k idempotency.Key, r idempotency.ClaimRequest) idempotency.Claim {
+func claim(t testing.TB, s *postgres.Store, k storage.Key, r storage.ClaimRequest) storage.Claim {
 	t.Helper()
 	c, err := s.Claim(limited(t), k, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Outcome != idempotency.Claimed {
+	if c.Outcome != storage.Claimed {
 		t.Fatalf("claim of %s: %s, want claimed", k, c.Outcome)
 	}
 	return c

@@ -13,41 +13,41 @@ type noTx struct{}
 
 var _ pgx.Tx = noTx{}
 
-func (noTx) Begin(context.Context) (pgx.Tx, error) { return nil, ErrNoTransaction }
-func (noTx) Commit(context.Context) error          { return ErrNoTransaction }
-func (noTx) Rollback(context.Context) error        { return ErrNoTransaction }
+func (noTx) Begin(context.Context) (pgx.Tx, error) { return nil, errNoTransaction }
+func (noTx) Commit(context.Context) error          { return errNoTransaction }
+func (noTx) Rollback(context.Context) error        { return errNoTransaction }
 func (noTx) LargeObjects() pgx.LargeObjects        { return pgx.LargeObjects{} }
 func (noTx) Conn() *pgx.Conn                       { return nil }
 
 func (noTx) CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyFromSource) (int64, error) {
-	return 0, ErrNoTransaction
+	return 0, errNoTransaction
 }
 
 func (noTx) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults { return noBatch{} }
 
 func (noTx) Prepare(context.Context, string, string) (*pgconn.StatementDescription, error) {
-	return nil, ErrNoTransaction
+	return nil, errNoTransaction
 }
 
 func (noTx) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
-	return pgconn.CommandTag{}, ErrNoTransaction
+	return pgconn.CommandTag{}, errNoTransaction
 }
 
 func (noTx) Query(context.Context, string, ...any) (pgx.Rows, error) {
-	return noRows{}, ErrNoTransaction
+	return noRows{}, errNoTransaction
 }
 func (noTx) QueryRow(context.Context, string, ...any) pgx.Row { return noRows{} }
 
 // noRows is what a query of noTx returns: an error.
 type noRows struct{}
 
-func (noRows) Scan(...any) error                            { return ErrNoTransaction }
-func (noRows) Err() error                                   { return ErrNoTransaction }
+func (noRows) Scan(...any) error                            { return errNoTransaction }
+func (noRows) Err() error                                   { return errNoTransaction }
 func (noRows) Close()                                       {}
 func (noRows) Next() bool                                   { return false }
 func (noRows) CommandTag() pgconn.CommandTag                { return pgconn.CommandTag{} }
 func (noRows) FieldDescriptions() []pgconn.FieldDescription { return nil }
-func (noRows) Values() ([]any, error)                       { return nil, ErrNoTransaction }
+func (noRows) Values() ([]any, error)                       { return nil, errNoTransaction }
 func (noRows) RawValues() [][]byte                          { return nil }
 func (noRows) Conn() *pgx.Conn                              { return nil }
 func (noRows) TypeMap() *pgtype.Map                         { return nil }
@@ -55,8 +55,8 @@ func (noRows) TypeMap() *pgtype.Map                         { return nil }
 // noBatch is what a batch of noTx returns: an error.
 type noBatch struct{}
 
-func (noBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, ErrNoTransaction }
-func (noBatch) Query() (pgx.Rows, error)         { return noRows{}, ErrNoTransaction }
+func (noBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, errNoTransaction }
+func (noBatch) Query() (pgx.Rows, error)         { return noRows{}, errNoTransaction }
 func (noBatch) QueryRow() pgx.Row                { return noRows{} }
-func (noBatch) Close() error                     { return ErrNoTransaction }
+func (noBatch) Close() error                     { return errNoTransaction }
 func (noBatch) Tx() pgx.Tx                       { return nil }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // purgeBatch is how many rows Purge deletes in one statement.
@@ -19,37 +19,37 @@ func newScopeStatement(table string) string {
 	return strings.ReplaceAll(purgeScopeSQL, "{table}", table)
 }
 
-// Inspect implements idempotency.Store.
-func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+// Inspect implements storage.Store.
+func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Record{}, err
+		return storage.Record{}, err
 	}
-	var record idempotency.Record
+	var record storage.Record
 	err := retry(ctx, func() (err error) {
 		record, err = scanRecord(key, s.db.QueryRow(ctx, s.sql(key).inspect, key.Scope, key.ID))
 		return err
 	})
 	if err != nil {
-		return idempotency.Record{}, fmt.Errorf("inspect %s: %w", key, explain(err))
+		return storage.Record{}, fmt.Errorf("inspect %s: %w", key, explain(err))
 	}
 	return record, nil
 }
 
-// Release implements idempotency.Operator. It waits for a change of the record
+// Release implements storage.Operator. It waits for a change of the record
 // that is not committed yet: a Transactional's completion, not its handler.
-func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Record{}, err
+		return storage.Record{}, err
 	}
-	var before idempotency.Record
+	var before storage.Record
 	err := retry(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
 			before, err = scanRecord(key, tx.QueryRow(ctx, s.sql(key).lock, key.Scope, key.ID))
-			if err != nil || before.State == idempotency.Absent {
+			if err != nil || before.State == storage.Absent {
 				return err
 			}
-			if before.State == idempotency.Completed {
-				return idempotency.ErrCompleted
+			if before.State == storage.Completed {
+				return storage.ErrCompleted
 			}
 			_, err = tx.Exec(ctx, s.sql(key).release, key.Scope, key.ID)
 			return err
@@ -61,10 +61,10 @@ func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.R
 	return before, nil
 }
 
-// Purge implements idempotency.Operator. Of a whole scope it passes over records
+// Purge implements storage.Operator. Of a whole scope it passes over records
 // that are being changed at that moment. When it fails it returns how many were
 // forgotten by then.
-func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
+func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
 	}
@@ -73,7 +73,7 @@ func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
 		states = append(states, state.String())
 	}
 	if f.ID != "" {
-		return s.purgeOne(ctx, idempotency.Key{Scope: f.Scope, ID: f.ID}, states, f.UnchangedFor)
+		return s.purgeOne(ctx, storage.Key{Scope: f.Scope, ID: f.ID}, states, f.UnchangedFor)
 	}
 	purged, last := 0, new(string)
 	for last != nil {
@@ -90,7 +90,7 @@ func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
 	return purged, nil
 }
 
-func (s *Store) purgeOne(ctx context.Context, key idempotency.Key, states []string, unchangedFor time.Duration) (int, error) {
+func (s *Store) purgeOne(ctx context.Context, key storage.Key, states []string, unchangedFor time.Duration) (int, error) {
 	var n int64
 	err := retry(ctx, func() error {
 		tag, err := s.db.Exec(ctx, s.sql(key).purge, key.Scope, key.ID, states, micros(unchangedFor))
@@ -103,17 +103,17 @@ func (s *Store) purgeOne(ctx context.Context, key idempotency.Key, states []stri
 	return int(n), nil
 }
 
-// stateOf is the inverse of idempotency.State.String.
-var stateOf = map[string]idempotency.State{
-	idempotency.Processing.String(): idempotency.Processing,
-	idempotency.Completed.String():  idempotency.Completed,
-	idempotency.Retryable.String():  idempotency.Retryable,
-	idempotency.Failed.String():     idempotency.Failed,
+// stateOf is the inverse of storage.State.String.
+var stateOf = map[string]storage.State{
+	storage.Processing.String(): storage.Processing,
+	storage.Completed.String():  storage.Completed,
+	storage.Retryable.String():  storage.Retryable,
+	storage.Failed.String():     storage.Failed,
 }
 
 // scanRecord reads the row of recordColumns, of which there may be none.
-func scanRecord(key idempotency.Key, row pgx.Row) (idempotency.Record, error) {
-	r := idempotency.Record{Key: key}
+func scanRecord(key storage.Key, row pgx.Row) (storage.Record, error) {
+	r := storage.Record{Key: key}
 	var (
 		state, fingerprint string
 		until              *time.Time
@@ -122,20 +122,20 @@ func scanRecord(key idempotency.Key, row pgx.Row) (idempotency.Record, error) {
 	err := row.Scan(&state, &fingerprint, &r.Owner, &r.Fence, &r.Attempts, &r.Vanished, &r.Excused, &until,
 		&r.Result, &r.Reason, &r.UpdatedAt, &r.ExpiresAt, &expired)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return idempotency.Record{Key: key}, nil
+		return storage.Record{Key: key}, nil
 	}
 	if err != nil {
-		return idempotency.Record{}, err
+		return storage.Record{}, err
 	}
 	if expired {
-		return idempotency.Record{Key: key, Fence: r.Fence}, nil
+		return storage.Record{Key: key, Fence: r.Fence}, nil
 	}
-	r.State, r.Fingerprint = stateOf[state], idempotency.Fingerprint(fingerprint)
+	r.State, r.Fingerprint = stateOf[state], storage.Fingerprint(fingerprint)
 	switch {
 	case until == nil:
-	case r.State == idempotency.Processing:
+	case r.State == storage.Processing:
 		r.LeaseUntil = *until
-	case r.State == idempotency.Retryable:
+	case r.State == storage.Retryable:
 		r.RetryAt = *until
 	}
 	return r, nil

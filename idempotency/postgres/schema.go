@@ -1,7 +1,7 @@
 package postgres
 
 import (
-	_ "embed" // the DDL
+	_ "embed" // the Schema
 	"errors"
 	"fmt"
 	"regexp"
@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// DefaultTable is the table's name unless an option gives another.
-const DefaultTable = "idempotency_keys"
+// defaultTable is the table's name unless an option gives another.
+const defaultTable = "idempotency_keys"
 
 // maxTableName leaves room for a partition's suffix within PostgreSQL's 63
 // bytes of a name.
@@ -23,24 +23,23 @@ var (
 	//go:embed schema_partitioned.sql
 	partitionedSchema string
 
-	// schemaName matches the table's and the partitions' names in the DDL.
+	// schemaName matches the table's and the partitions' names in the Schema.
 	schemaName = regexp.MustCompile(`\bidempotency_keys(_\w+)?\b`)
 )
 
-// DDL returns the statements that create the table where it is missing. They
-// may be run as one. The name is DefaultTable if empty, otherwise table or
-// schema.table, taken as it is: "Keys" is not "keys".
-func DDL(table string, partitioned bool) (string, error) {
-	name, err := parseTable(table)
+// Schema returns the statements that create the table where it is missing. They
+// may be run as one. The name is taken as it is: "Keys" is not "keys".
+func Schema(o Options) (string, error) {
+	name, err := parseTable(o.Table)
 	if err != nil {
 		return "", err
 	}
 	schema := plainSchema
-	if partitioned {
+	if o.Partitioned {
 		schema = partitionedSchema
 	}
 	return schemaName.ReplaceAllStringFunc(schema, func(s string) string {
-		return name.suffixed(strings.TrimPrefix(s, DefaultTable))
+		return name.suffixed(strings.TrimPrefix(s, defaultTable))
 	}), nil
 }
 
@@ -49,7 +48,7 @@ type tableName pgx.Identifier
 
 func parseTable(s string) (tableName, error) {
 	if s == "" {
-		s = DefaultTable
+		s = defaultTable
 	}
 	parts := strings.Split(s, ".")
 	for _, part := range parts {

@@ -3,32 +3,35 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
+
+func fatal(p storage.Problem) bool { return p.Fatal }
 
 func TestTableNames(t *testing.T) {
 	for _, bad := range []string{".", "a.", ".a", "a.b.c", strings.Repeat("x", 51)} {
-		if ddl, err := postgres.DDL(bad, false); err == nil {
-			t.Errorf("DDL(%q): %s", bad, ddl)
+		if ddl, err := postgres.Schema(postgres.Options{Table: bad}); err == nil {
+			t.Errorf("Schema(%q): %s", bad, ddl)
 		}
-		if _, err := postgres.NewStore(nil, postgres.StoreOptions{Table: bad}); err == nil {
-			t.Errorf("NewStore with table %q: no error", bad)
+		if _, err := postgres.New(nil, postgres.Options{Table: bad}); err == nil {
+			t.Errorf("New with table %q: no error", bad)
 		}
 	}
 }
 
 func TestDDLCanBeRepeated(t *testing.T) {
-	for _, o := range []postgres.StoreOptions{{}, {Table: "Other", Partitioned: true}} {
+	for _, o := range []postgres.Options{{}, {Table: "Other", Partitioned: true}} {
 		pool := database(t, o)
 		create(t, pool, o)
-		if warnings, err := newStore(t, pool, o).Check(limited(t)); err != nil {
-			t.Errorf("%+v: %v, %v", o, warnings, err)
+		if problems, err := newStore(t, pool, o).Check(limited(t)); err != nil || slices.ContainsFunc(problems, fatal) {
+			t.Errorf("%+v: %v, %v", o, problems, err)
 		}
 	}
 }
@@ -43,7 +46,7 @@ func FuzzSlot(f *testing.F) {
 	} {
 		f.Add(id)
 	}
-	o := postgres.StoreOptions{Partitioned: true}
+	o := postgres.Options{Partitioned: true}
 	pool := database(f, o)
 	s := newStore(f, pool, o)
 	f.Fuzz(func(t *testing.T, id string) {
@@ -51,9 +54,9 @@ func FuzzSlot(f *testing.F) {
 		if k.Validate() != nil {
 			return
 		}
-		states := []idempotency.State{idempotency.Processing}
+		states := []storage.State{storage.Processing}
 		claim(t, s, k, request())
-		if n, err := s.Purge(limited(t), idempotency.Filter{Scope: k.Scope, ID: id, States: states}); n != 1 || err != nil {
+		if n, err := s.Purge(limited(t), storage.Filter{Scope: k.Scope, ID: id, States: states}); n != 1 || err != nil {
 			t.Errorf("purge %q: %d, %v", id, n, err)
 		}
 	})
@@ -61,7 +64,7 @@ func FuzzSlot(f *testing.F) {
 
 // The table refuses a key in a partition that is not its own.
 func TestWrongPartition(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{Partitioned: true})
+	pool := database(t, postgres.Options{Partitioned: true})
 	_, err := pool.Exec(limited(t), `INSERT INTO idempotency_keys
 		(slot, scope, id, state, fingerprint, owner, fence, attempts, reason, updated_at, expires_at)
 		VALUES (3, 'test', 'order-1', 'processing', '', '', 1, 1, '', now(), now())`)
@@ -73,16 +76,16 @@ func TestWrongPartition(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
-		options postgres.StoreOptions
+		options postgres.Options
 		before  string
-		want    string // in the error, or the warnings
+		want    string // in a problem
 	}{
 		"fine":            {},
-		"missing":         {before: `DROP TABLE idempotency_keys`, want: `apply DDL("", false)`},
+		"missing":         {before: `DROP TABLE idempotency_keys`, want: `apply Schema(Options{Table: "", Partitioned: false})`},
 		"column":          {before: `ALTER TABLE idempotency_keys DROP COLUMN reason`, want: "no column reason text"},
 		"type":            {before: `ALTER TABLE idempotency_keys ALTER attempts TYPE bigint`, want: "no column attempts integer"},
-		"key":             {before: `ALTER TABLE idempotency_keys DROP CONSTRAINT idempotency_keys_pkey`, want: "its primary key is ()"},
-		"not partitioned": {options: postgres.StoreOptions{Partitioned: true}, want: "no column slot smallint"},
+		"key":             {before: `ALTER TABLE idempotency_keys DROP CONSTRAINT idempotency_keys_pkey`, want: "is (), not (id, scope)"},
+		"not partitioned": {options: postgres.Options{Partitioned: true}, want: "no column slot smallint"},
 		"rights": {before: `DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'keys_reader')
 			THEN CREATE ROLE keys_reader; END IF; END $$; GRANT SELECT ON idempotency_keys TO keys_reader;
 			ALTER ROLE postgres IN DATABASE {db} SET role = 'keys_reader'`, want: "GRANT INSERT, UPDATE ON"},
@@ -92,24 +95,24 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := newDatabase(t)
 			first := connect(t, url)
-			create(t, first, postgres.StoreOptions{})
+			create(t, first, postgres.Options{})
 			if c.before != "" {
 				exec(t, first, strings.ReplaceAll(c.before, "{db}", query[string](t, first, `SELECT current_database()::text`)))
 			}
-			warnings, err := newStore(t, connect(t, url), c.options).Check(limited(t))
-			if got := fmt.Sprint(err, warnings); !strings.Contains(got, c.want) {
-				t.Errorf("%s, want %q", got, c.want)
+			problems, err := newStore(t, connect(t, url), c.options).Check(limited(t))
+			if got := fmt.Sprint(problems); err != nil || !strings.Contains(got, c.want) {
+				t.Errorf("%s, %v; want %q", got, err, c.want)
 			}
-			if wantError := c.want != "" && name != "not durable"; wantError != (err != nil) {
-				t.Errorf("error: %v", err)
+			if want := c.want != "" && name != "not durable"; want != slices.ContainsFunc(problems, fatal) {
+				t.Errorf("fatal: %v", problems)
 			}
 		})
 	}
 	t.Run("partitioned", func(t *testing.T) {
-		pool := database(t, postgres.StoreOptions{Partitioned: true})
-		_, err := newStore(t, pool, postgres.StoreOptions{}).Check(limited(t))
-		if err == nil || !strings.Contains(err.Error(), "set StoreOptions.Partitioned") {
-			t.Errorf("%v", err)
+		pool := database(t, postgres.Options{Partitioned: true})
+		problems, err := newStore(t, pool, postgres.Options{}).Check(limited(t))
+		if err != nil || !slices.ContainsFunc(problems, fatal) || !strings.Contains(fmt.Sprint(problems), "set Options.Partitioned") {
+			t.Errorf("%v, %v", problems, err)
 		}
 	})
 }

@@ -7,44 +7,44 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Extend implements idempotency.Store.
-func (s *Store) Extend(ctx context.Context, lease idempotency.Lease, d time.Duration) error {
-	if err := idempotency.CheckLease(d); err != nil {
+// Extend implements storage.Store.
+func (s *Store) Extend(ctx context.Context, lease storage.Lease, d time.Duration) error {
+	if err := storage.CheckLease(d); err != nil {
 		return err
 	}
-	return s.settle(ctx, "extend", lease, idempotency.Processing, s.sql(lease.Key).extend, micros(d))
+	return s.settle(ctx, "extend", lease, storage.Processing, s.sql(lease.Key).extend, micros(d))
 }
 
-// Complete implements idempotency.Store.
-func (s *Store) Complete(ctx context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
+// Complete implements storage.Store.
+func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
 	if err := s.checkCompletion(lease, result, retention); err != nil {
 		return err
 	}
-	return s.settle(ctx, "complete", lease, idempotency.Completed, s.sql(lease.Key).complete, result, micros(retention))
+	return s.settle(ctx, "complete", lease, storage.Completed, s.sql(lease.Key).complete, result, micros(retention))
 }
 
-func (s *Store) checkCompletion(lease idempotency.Lease, result []byte, retention time.Duration) error {
-	if err := idempotency.CheckRetention(retention); err != nil {
+func (s *Store) checkCompletion(lease storage.Lease, result []byte, retention time.Duration) error {
+	if err := storage.CheckRetention(retention); err != nil {
 		return err
 	}
 	if len(result) > s.options.MaxResultBytes {
 		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
-			lease.Key, idempotency.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
+			lease.Key, storage.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
 	}
 	return nil
 }
 
-// Fail implements idempotency.Store.
-func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+// Fail implements storage.Store.
+func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	next, unrun, excused, after := idempotency.Retryable, 0, 0, any(micros(f.RetryAfter))
+	next, unrun, excused, after := storage.Retryable, 0, 0, any(micros(f.RetryAfter))
 	if f.Terminal {
-		next, after = idempotency.Failed, nil
+		next, after = storage.Failed, nil
 	}
 	switch {
 	case f.Unrun:
@@ -58,7 +58,7 @@ func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency
 
 // settle changes the record that the lease holds. If there is none, the call may
 // be a repetition of one whose answer was lost; the record, read anew, tells.
-func (s *Store) settle(ctx context.Context, verb string, lease idempotency.Lease, next idempotency.State, sql string, args ...any) error {
+func (s *Store) settle(ctx context.Context, verb string, lease storage.Lease, next storage.State, sql string, args ...any) error {
 	if err := lease.Validate(); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *Store) settle(ctx context.Context, verb string, lease idempotency.Lease
 	if tag.RowsAffected() == 1 {
 		return nil
 	}
-	if next != idempotency.Processing {
+	if next != storage.Processing {
 		record, err := s.Inspect(ctx, lease.Key)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", verb, lease.Key, err)
@@ -83,7 +83,7 @@ func (s *Store) settle(ctx context.Context, verb string, lease idempotency.Lease
 			return nil
 		}
 	}
-	return fmt.Errorf("%s %s: %w", verb, lease.Key, idempotency.ErrLeaseLost)
+	return fmt.Errorf("%s %s: %w", verb, lease.Key, storage.ErrLeaseLost)
 }
 
 // micros returns d in microseconds, rounded up: a lease of 1 ns must not become

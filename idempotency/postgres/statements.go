@@ -54,7 +54,7 @@ func newStatements(table string, partitioned bool, slot int) statements {
 // grant at that of moment, which excluded.updated_at repeats in the conflict's
 // branch.
 const (
-	// mismatch follows idempotency.Fingerprint.Conflicts.
+	// mismatch follows storage.Fingerprint.Conflicts.
 	mismatch = `(k.fingerprint <> '' AND $3::text <> '' AND k.fingerprint <> $3::text
 		AND split_part(k.fingerprint, ':', 1) = split_part($3::text, ':', 1))`
 

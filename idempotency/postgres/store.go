@@ -9,59 +9,75 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
-// DefaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
+// defaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
 // larger one elsewhere, and its address in the result.
-const DefaultMaxResultBytes = 1 << 20
+const defaultMaxResultBytes = 1 << 20
 
-// DB is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by one
+// database is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by one
 // goroutine at a time. Not a transaction: what the store answers must be
 // committed.
-type DB interface {
+type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// StoreOptions are those of NewStore. The zero value is valid.
-type StoreOptions struct {
-	// Table is table or schema.table, taken as it is; DefaultTable if empty.
+// Options of New and NewTransactional. The zero value is valid.
+type Options struct {
+	// Table is table or schema.table, taken as it is; idempotency_keys if empty.
 	Table string
-	// Partitioned says that the table was made by DDL(Table, true). It is a
+	// Partitioned says that the table was made by the Schema of such Options. It is a
 	// property of the table: a store that is told wrong fails at once.
 	Partitioned bool
-	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0.
+	// MaxResultBytes bounds a result; 1 MiB if 0.
 	MaxResultBytes int
 	// SweepEvery lets Maintain sweep so often; not at all if 0. A consumer calls
 	// Maintain by itself.
 	SweepEvery time.Duration
+	// Isolation of a Transactional's transactions; the server's default if
+	// empty. Serialization failures are failed attempts.
+	Isolation pgx.TxIsoLevel
+	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
+	// Transactional's transactions: when a client's machine vanishes, the server
+	// frees the key, and everything else that was locked, after it. It also ends
+	// a handler that does without the database for so long. A minute
+	// if 0; negative leaves the server's own.
+	IdleTimeout time.Duration
 }
 
-// Store is an idempotency.Store and Operator on a table. Its methods block for
+// Store is an storage.Store and Operator on a table. Its methods block for
 // one round trip (two where somebody else was faster in between), retry by
 // themselves what PostgreSQL asks to be retried, and may be called concurrently
-// if those of the DB may.
+// if those of the database may.
 type Store struct {
-	db      DB
+	db      database
 	table   tableName
-	options StoreOptions
+	options Options
 	// texts by slot; otherSlot is the first. One if not partitioned.
 	texts []statements
 	scope string // purgeScopeSQL
 }
 
 var (
-	_ idempotency.Store    = (*Store)(nil)
-	_ idempotency.Operator = (*Store)(nil)
+	_ storage.Store    = (*Store)(nil)
+	_ storage.Operator = (*Store)(nil)
 )
 
-// NewStore returns a store on a table that DDL made. The DB stays the caller's.
+// New returns a store on a table that Schema made. The database stays the caller's.
 // It asks the server nothing; see Check.
-func NewStore(db DB, o StoreOptions) (*Store, error) {
+func New(db database, o Options) (*Store, error) {
+	if o.Isolation != "" || o.IdleTimeout != 0 {
+		return nil, errors.New("make idempotency store: Isolation and IdleTimeout are NewTransactional's")
+	}
+	return newStore(db, o)
+}
+
+func newStore(db database, o Options) (*Store, error) {
 	if isnil.Value(db) {
 		return nil, errors.New("make idempotency store: a pool of PostgreSQL is required")
 	}
@@ -70,7 +86,7 @@ func NewStore(db DB, o StoreOptions) (*Store, error) {
 		return nil, err
 	}
 	if o.MaxResultBytes <= 0 {
-		o.MaxResultBytes = DefaultMaxResultBytes
+		o.MaxResultBytes = defaultMaxResultBytes
 	}
 	if o.SweepEvery < 0 {
 		return nil, fmt.Errorf("SweepEvery, %s, is negative", o.SweepEvery)
@@ -88,20 +104,20 @@ func NewStore(db DB, o StoreOptions) (*Store, error) {
 }
 
 // sql returns the statements for a key.
-func (s *Store) sql(key idempotency.Key) *statements {
+func (s *Store) sql(key storage.Key) *statements {
 	if !s.options.Partitioned {
 		return &s.texts[0]
 	}
 	return &s.texts[slotOf(key.ID)-otherSlot]
 }
 
-// Claim implements idempotency.Store.
-func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+// Claim implements storage.Store.
+func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	claim, _, err := s.claim(ctx, s.db, key, req, nil)
 	return claim, err
 }
 
-// rowQuerier is a DB or a connection of its pool.
+// rowQuerier is a database or a connection of its pool.
 type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -109,12 +125,12 @@ type rowQuerier interface {
 // claim claims through db, in turn with others who claim the key; if lock is not
 // nil, only while nobody has that advisory lock. locked tells that somebody has,
 // so that the key was not claimed.
-func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, req idempotency.ClaimRequest, lock *int64) (_ idempotency.Claim, locked bool, err error) {
+func (s *Store) claim(ctx context.Context, db rowQuerier, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Claim{}, false, err
+		return storage.Claim{}, false, err
 	}
 	if err := req.Validate(); err != nil {
-		return idempotency.Claim{}, false, err
+		return storage.Claim{}, false, err
 	}
 	sql := s.sql(key).claim
 	args := []any{key.Scope, key.ID, string(req.Fingerprint), req.Owner, micros(req.Lease), micros(req.Retention)}
@@ -129,10 +145,10 @@ func (s *Store) claim(ctx context.Context, db rowQuerier, key idempotency.Key, r
 			Scan(&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait)
 	})
 	if err != nil {
-		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))
+		return storage.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))
 	}
 	if a.mismatch {
-		return idempotency.Claim{}, false, fmt.Errorf("claim %s: %w", key, idempotency.ErrMismatch)
+		return storage.Claim{}, false, fmt.Errorf("claim %s: %w", key, storage.ErrMismatch)
 	}
 	return a.claim(key, req.Owner), a.state == "locked", nil
 }
@@ -150,21 +166,21 @@ type claimAnswer struct {
 	wait     int64 // µs; meaningless for states that do not wait
 }
 
-func (a claimAnswer) claim(key idempotency.Key, owner string) idempotency.Claim {
-	c := idempotency.Claim{Attempts: a.attempts, Reason: a.reason, Layer: idempotency.LayerStore}
+func (a claimAnswer) claim(key storage.Key, owner string) storage.Claim {
+	c := storage.Claim{Attempts: a.attempts, Reason: a.reason, Layer: storage.LayerStore}
 	switch a.state {
 	case "claimed":
-		c.Outcome = idempotency.Claimed
-		c.Lease = idempotency.Lease{Key: key, Owner: owner, Fence: a.fence}
+		c.Outcome = storage.Claimed
+		c.Lease = storage.Lease{Key: key, Owner: owner, Fence: a.fence}
 		c.Vanished, c.Excused = a.vanished, a.excused
 	case "completed":
-		c.Outcome, c.Result = idempotency.Duplicate, a.result
+		c.Outcome, c.Result = storage.Duplicate, a.result
 	case "processing":
-		c.Outcome, c.Wait = idempotency.InProgress, time.Duration(a.wait)*time.Microsecond
+		c.Outcome, c.Wait = storage.InProgress, time.Duration(a.wait)*time.Microsecond
 	case "retryable":
-		c.Outcome, c.Wait = idempotency.NotDue, time.Duration(a.wait)*time.Microsecond
+		c.Outcome, c.Wait = storage.NotDue, time.Duration(a.wait)*time.Microsecond
 	case "failed":
-		c.Outcome = idempotency.GivenUp
+		c.Outcome = storage.GivenUp
 	}
 	return c
 }

@@ -8,23 +8,23 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
 // A refused claim reads: it neither writes a row version nor takes a
 // transaction id, which would cost a flush of the log.
 func TestRefusalsWriteNothing(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
 	c := claim(t, s, key("a"), request())
 	version := func() string {
 		return query[string](t, pool, `SELECT xmin::text || xmax || ctid FROM idempotency_keys`)
 	}
 
 	before := version()
-	if c, err := s.Claim(limited(t), key("a"), request()); err != nil || c.Outcome != idempotency.InProgress {
+	if c, err := s.Claim(limited(t), key("a"), request()); err != nil || c.Outcome != storage.InProgress {
 		t.Fatal(c, err)
 	}
 	if after := version(); after != before {
@@ -34,7 +34,7 @@ func TestRefusalsWriteNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before = version()
-	if c, err := s.Claim(limited(t), key("a"), request()); err != nil || c.Outcome != idempotency.Duplicate {
+	if c, err := s.Claim(limited(t), key("a"), request()); err != nil || c.Outcome != storage.Duplicate {
 		t.Fatal(c, err)
 	}
 	if after := version(); after != before {
@@ -44,8 +44,8 @@ func TestRefusalsWriteNothing(t *testing.T) {
 
 // Changes of a row touch no index, so that a key costs one index entry.
 func TestChangesAreHOT(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	s := newStore(t, pool, postgres.Options{})
 	c := claim(t, s, key("a"), request())
 	const changes = 100
 	for range changes {
@@ -65,18 +65,18 @@ func TestChangesAreHOT(t *testing.T) {
 // So does that of a claim which began before the forgotten one, and had to wait
 // for it.
 func TestFenceOfAClaimThatWaited(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
 	tx := begin(t, pool)
-	in := newStore(t, sameTransaction{tx}, postgres.StoreOptions{})
+	in := newStore(t, sameTransaction{tx}, postgres.Options{})
 	first := claim(t, in, key("a"), request())
 
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
-	waited := make(chan idempotency.Claim, 1)
+	waited := make(chan storage.Claim, 1)
 	running.Go(func() {
 		c, err := s.Claim(limited(t), key("a"), request())
-		if err != nil || c.Outcome != idempotency.Claimed {
+		if err != nil || c.Outcome != storage.Claimed {
 			t.Errorf("the claim that waited: %s, %v", c.Outcome, err)
 		}
 		waited <- c
@@ -85,12 +85,12 @@ func TestFenceOfAClaimThatWaited(t *testing.T) {
 		return query[int](t, pool, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})
-	if err := in.Fail(limited(t), first.Lease, idempotency.Failure{Retention: retention}); err != nil {
+	if err := in.Fail(limited(t), first.Lease, storage.Failure{Retention: retention}); err != nil {
 		t.Fatal(err)
 	}
 	second := claim(t, in, key("a"), request())
-	states := []idempotency.State{idempotency.Processing}
-	if n, err := in.Purge(limited(t), idempotency.Filter{Scope: "test", ID: "a", States: states}); n != 1 || err != nil {
+	states := []storage.State{storage.Processing}
+	if n, err := in.Purge(limited(t), storage.Filter{Scope: "test", ID: "a", States: states}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	if err := tx.Commit(limited(t)); err != nil {
@@ -103,8 +103,8 @@ func TestFenceOfAClaimThatWaited(t *testing.T) {
 
 // A claim that waits for a row ends with its context, and its error is no answer.
 func TestClaimHonoursContext(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
 	claim(t, s, key("a"), request())
 	exec(t, pool, `UPDATE idempotency_keys SET blocked_until = clock_timestamp()`)
 	tx := begin(t, pool)
@@ -113,7 +113,7 @@ func TestClaimHonoursContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if c, err := s.Claim(ctx, key("a"), request()); idempotency.Answered(err) {
+	if c, err := s.Claim(ctx, key("a"), request()); storage.Answered(err) {
 		t.Errorf("claim of a locked row: %s, %v; want the context's error", c.Outcome, err)
 	}
 }

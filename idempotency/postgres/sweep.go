@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// DefaultSweepBatch is how many rows Sweep deletes in one statement.
-	DefaultSweepBatch = 1000
+	// defaultSweepBatch is how many rows Sweep deletes in one statement.
+	defaultSweepBatch = 1000
 	// rowsPerPage is about how many rows an 8 KiB page holds; it only decides
 	// how many pages are looked at for one batch.
 	rowsPerPage = 25
@@ -48,8 +48,8 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 	liveSQL = `SELECT count(*), count(*) FILTER (WHERE expires_at > clock_timestamp()) FROM {part}`
 )
 
-// Maintain implements idempotency.Maintainer: it sweeps each
-// StoreOptions.SweepEvery, the first time after a part of it that is drawn, so
+// Maintain implements storage.Maintainer: it sweeps each
+// Options.SweepEvery, the first time after a part of it that is drawn, so
 // that processes do not sweep all at once.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	if s.options.SweepEvery == 0 {
@@ -64,9 +64,9 @@ func (s *Store) Maintain(ctx context.Context, report func(error)) {
 
 // Sweep deletes the expired rows and returns how many. Expired rows have no
 // effect; they only take room. It reads the whole table once and deletes at
-// most batch rows in one statement (DefaultSweepBatch if 0). It waits for
+// most batch rows in one statement (defaultSweepBatch if 0). It waits for
 // nobody, and makes nobody wait for longer than such a statement. Have it
-// called (StoreOptions.SweepEvery, or the program's verb sweep) from one process
+// called (Options.SweepEvery, or the program's verb sweep) from one process
 // or several; hourly is enough for most. When it
 // fails it returns how many were deleted by then.
 //
@@ -76,7 +76,7 @@ func (s *Store) Maintain(ctx context.Context, report func(error)) {
 // least the retention ago, wait.
 func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 	if batch <= 0 {
-		batch = DefaultSweepBatch
+		batch = defaultSweepBatch
 	}
 	if !s.options.Partitioned {
 		return s.sweepPart(ctx, s.table.String(), batch)

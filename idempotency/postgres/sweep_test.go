@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
@@ -43,7 +44,7 @@ func expire(t *testing.T, pool *pgxpool.Pool, where string) {
 func TestSweepDeletesWhatExpired(t *testing.T) {
 	for _, partitioned := range []bool{false, true} {
 		t.Run(fmt.Sprintf("partitioned %t", partitioned), func(t *testing.T) {
-			o := postgres.StoreOptions{Partitioned: partitioned}
+			o := postgres.Options{Partitioned: partitioned}
 			pool := database(t, o)
 			s := newStore(t, pool, o)
 			fill(t, s, 300, func(n int) string { return fmt.Sprint("id-", n) })
@@ -64,8 +65,8 @@ func TestSweepDeletesWhatExpired(t *testing.T) {
 
 // A sweep neither waits for a row that is being changed nor deletes it.
 func TestSweepPassesOverWhatIsBeingChanged(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
 	fill(t, s, 10, func(n int) string { return fmt.Sprint(n) })
 	expire(t, pool, `true`)
 	tx := begin(t, pool)
@@ -86,8 +87,8 @@ func TestSweepPassesOverWhatIsBeingChanged(t *testing.T) {
 // Sweeps and claims of expired keys at the same time: each claim is granted,
 // with its first attempt, and none is swept.
 func TestSweepAmongClaims(t *testing.T) {
-	pool := database(t, postgres.StoreOptions{})
-	s := newStore(t, pool, postgres.StoreOptions{})
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
 	const keys = 300
 	fill(t, s, keys, func(n int) string { return fmt.Sprint(n) })
 	expire(t, pool, `true`)
@@ -114,7 +115,7 @@ func TestSweepAmongClaims(t *testing.T) {
 
 // partitions returns a pool on a new database with the partitioned table. Nothing
 // but the tests locks its partitions: a sweep passes over one that is locked.
-func partitions(t *testing.T, o postgres.StoreOptions) *pgxpool.Pool {
+func partitions(t *testing.T, o postgres.Options) *pgxpool.Pool {
 	t.Helper()
 	pool := database(t, o)
 	exec(t, pool, `DO $$ DECLARE part regclass; BEGIN
@@ -127,7 +128,7 @@ func partitions(t *testing.T, o postgres.StoreOptions) *pgxpool.Pool {
 // A partition of an earlier day is truncated when its last row has expired, and
 // not before.
 func TestSweepTruncates(t *testing.T) {
-	o := postgres.StoreOptions{Partitioned: true}
+	o := postgres.Options{Partitioned: true}
 	pool := partitions(t, o)
 	s := newStore(t, pool, o)
 	now := query[time.Time](t, pool, `SELECT now()`)
@@ -157,7 +158,7 @@ func TestSweepTruncates(t *testing.T) {
 // A partition with a live key is not locked, and one that gets a live key just
 // before it is locked is not truncated.
 func TestSweepLooksTwice(t *testing.T) {
-	o := postgres.StoreOptions{Partitioned: true}
+	o := postgres.Options{Partitioned: true}
 	pool := partitions(t, o)
 	s := newStore(t, pool, o)
 	old := query[time.Time](t, pool, `SELECT now()`).Add(-9 * day)
@@ -186,7 +187,7 @@ func TestSweepLooksTwice(t *testing.T) {
 
 // Somebody who uses a partition is not disturbed; the next sweep truncates it.
 func TestSweepLeavesPartitionInUse(t *testing.T) {
-	o := postgres.StoreOptions{Partitioned: true}
+	o := postgres.Options{Partitioned: true}
 	pool := partitions(t, o)
 	s := newStore(t, pool, o)
 	old := query[time.Time](t, pool, `SELECT now()`).Add(-9 * day)
@@ -210,7 +211,7 @@ func TestSweepLeavesPartitionInUse(t *testing.T) {
 // A statement about one key of the partitioned table locks one partition, also
 // in a plan that the server keeps.
 func TestOneKeyLocksOnePartition(t *testing.T) {
-	o := postgres.StoreOptions{Partitioned: true}
+	o := postgres.Options{Partitioned: true}
 	pool := database(t, o, func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 		c.MaxConns = 1
@@ -239,7 +240,7 @@ func TestOneKeyLocksOnePartition(t *testing.T) {
 func TestPurge(t *testing.T) {
 	for _, partitioned := range []bool{false, true} {
 		t.Run(fmt.Sprintf("partitioned %t", partitioned), func(t *testing.T) {
-			o := postgres.StoreOptions{Partitioned: partitioned}
+			o := postgres.Options{Partitioned: partitioned}
 			pool := database(t, o)
 			s := newStore(t, pool, o)
 			const keys = 2500 // more than two batches
@@ -248,13 +249,13 @@ func TestPurge(t *testing.T) {
 				jsonb_build_object('id', 'id-' || n`+map[bool]string{true: `, 'slot', -1`}[partitioned]+`)) AS k
 				FROM idempotency_keys, generate_series(1, $1) AS n) AS more`, keys)
 			claim(t, s, key("running"), request())
-			claim(t, s, idempotency.Key{Scope: "another", ID: "id"}, request())
+			claim(t, s, storage.Key{Scope: "another", ID: "id"}, request())
 
-			n, err := s.Purge(limited(t), idempotency.Filter{Scope: "test", UnchangedFor: time.Hour})
+			n, err := s.Purge(limited(t), storage.Filter{Scope: "test", UnchangedFor: time.Hour})
 			if n != 0 || err != nil {
 				t.Errorf("unchanged for an hour: purged %d, %v", n, err)
 			}
-			n, err = s.Purge(limited(t), idempotency.Filter{Scope: "test"})
+			n, err = s.Purge(limited(t), storage.Filter{Scope: "test"})
 			if n != keys+1 || err != nil {
 				t.Errorf("purged %d, %v; want %d", n, err, keys+1)
 			}
@@ -267,15 +268,19 @@ func TestPurge(t *testing.T) {
 
 // A store that is asked to sweeps by itself, also under a Runner.
 func TestMaintainSweeps(t *testing.T) {
-	o := postgres.StoreOptions{SweepEvery: time.Millisecond}
+	o := postgres.Options{SweepEvery: time.Millisecond}
 	pool := database(t, o)
-	runner, err := postgres.NewTransactional(pool, postgres.TransactionalOptions{StoreOptions: o, MaxAttempts: -1})
+	store, err := postgres.NewTransactional(pool, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := request()
 	req.Lease, req.Retention = time.Millisecond, time.Millisecond
-	claim(t, runner.Store(), key("a"), req)
+	claim(t, store.Store, key("a"), req)
 	ctx, cancel := context.WithCancel(limited(t))
 	done := make(chan struct{})
 	go func() {

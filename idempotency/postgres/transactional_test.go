@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
@@ -25,25 +26,34 @@ var business = outbox.Schema + `;
 	CREATE TABLE refused (id text PRIMARY KEY, n int UNIQUE DEFERRABLE INITIALLY DEFERRED);
 	INSERT INTO refused VALUES ('present', 1);`
 
-// runner is a Transactional with its database.
+// runner is a Processor around a Transactional, with its database.
 type runner struct {
-	*postgres.Transactional
-	pool *pgxpool.Pool // not the runner's
-	url  string
+	*idempotency.Processor
+	store *postgres.Transactional
+	pool  *pgxpool.Pool // not the runner's
+	url   string
 }
 
 // newRunner returns a runner with short times on a database of its own; its pool
 // is configured by change.
-func newRunner(t testing.TB, o postgres.TransactionalOptions, change ...func(*pgxpool.Config)) runner {
+func newRunner(t testing.TB, o idempotency.Options, change ...func(*pgxpool.Config)) runner {
+	t.Helper()
+	return newRunnerWith(t, postgres.Options{}, o, change...)
+}
+
+func newRunnerWith(t testing.TB, table postgres.Options, o idempotency.Options, change ...func(*pgxpool.Config)) runner {
 	t.Helper()
 	url := newDatabase(t)
 	admin := connect(t, url)
-	create(t, admin, o.StoreOptions)
+	create(t, admin, table)
 	exec(t, admin, business)
-	return runner{Transactional: newTransactional(t, connect(t, url, change...), o), pool: admin, url: url}
+	r := newRunnerOn(t, admin, connect(t, url, change...), table, o)
+	r.url = url
+	return r
 }
 
-func newTransactional(t testing.TB, pool *pgxpool.Pool, o postgres.TransactionalOptions) *postgres.Transactional {
+// newRunnerOn returns a runner on a database that has the tables.
+func newRunnerOn(t testing.TB, admin, pool *pgxpool.Pool, table postgres.Options, o idempotency.Options) runner {
 	t.Helper()
 	if o.FirstRetry == 0 {
 		o.FirstRetry, o.LastRetry = time.Millisecond, 4*time.Millisecond
@@ -51,14 +61,25 @@ func newTransactional(t testing.TB, pool *pgxpool.Pool, o postgres.Transactional
 	if o.DeadLetter == nil {
 		o.MaxAttempts = -1
 	}
-	x, err := postgres.NewTransactional(pool, o)
+	store, err := postgres.NewTransactional(pool, table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return x
+	o.Store = store
+	p, err := idempotency.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runner{Processor: p, store: store, pool: admin}
 }
 
 func message(id string) idempotency.Message { return idempotency.Message{Key: key(id)} }
+
+// after returns the message as it is run again.
+func after(m idempotency.Message, p *idempotency.Pending) idempotency.Message {
+	m.Pending = p
+	return m
+}
 
 // effect is a handler that writes a business row and an event.
 func effect(id string) idempotency.Handler {
@@ -85,9 +106,9 @@ func (r runner) wantEffects(t testing.TB, id string, want int) {
 }
 
 // wantState asserts where a key stands.
-func (r runner) wantState(t testing.TB, id string, state idempotency.State, attempts int) idempotency.Record {
+func (r runner) wantState(t testing.TB, id string, state storage.State, attempts int) storage.Record {
 	t.Helper()
-	record, err := r.Store().Inspect(limited(t), key(id))
+	record, err := r.store.Inspect(limited(t), key(id))
 	if err != nil || record.State != state || record.Attempts != attempts {
 		t.Errorf("%s is %s after %d attempts, %v; want %s after %d", id, record.State, record.Attempts, err, state, attempts)
 	}
@@ -147,15 +168,15 @@ func never(t testing.TB) idempotency.Handler {
 }
 
 func TestRunOnce(t *testing.T) {
-	for name, o := range map[string]postgres.TransactionalOptions{
+	for name, o := range map[string]postgres.Options{
 		"plain":        {},
-		"partitioned":  {StoreOptions: postgres.StoreOptions{Partitioned: true}},
+		"partitioned":  {Partitioned: true},
 		"serializable": {Isolation: pgx.Serializable},
 		"repeatable":   {Isolation: pgx.RepeatableRead, IdleTimeout: -1},
 		"committed":    {Isolation: pgx.ReadCommitted, IdleTimeout: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRunner(t, o)
+			r := newRunnerWith(t, o, idempotency.Options{})
 			result, _ := r.want(t, message("a"), effect("a"), idempotency.Handled).parts()
 			if result.Attempt != 1 || string(result.Value) != "result of a" {
 				t.Errorf("first: %+v", result)
@@ -165,21 +186,21 @@ func TestRunOnce(t *testing.T) {
 				t.Errorf("second: %+v", result)
 			}
 			r.wantEffects(t, "a", 1)
-			r.wantState(t, "a", idempotency.Completed, 1)
+			r.wantState(t, "a", storage.Completed, 1)
 		})
 	}
 }
 
 // What the handler's context and transaction offer.
 func TestHandlerContext(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{IdleTimeout: 90 * time.Second, Isolation: pgx.RepeatableRead})
+	r := newRunnerWith(t, postgres.Options{IdleTimeout: 90 * time.Second, Isolation: pgx.RepeatableRead}, idempotency.Options{})
 	if _, err := postgres.Tx(t.Context()).Exec(t.Context(), `SELECT 1`); !errors.Is(err, postgres.ErrNoTransaction) {
 		t.Errorf("outside of a handler: %v; want %v", err, postgres.ErrNoTransaction)
 	}
 	r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
-		lease, ok := idempotency.LeaseFrom(ctx)
-		record, err := r.Store().Inspect(ctx, key("a"))
-		if !ok || err != nil || !record.HeldBy(lease) || record.State != idempotency.Processing {
+		lease, ok := storage.LeaseFrom(ctx)
+		record, err := r.store.Inspect(ctx, key("a"))
+		if !ok || err != nil || !record.HeldBy(lease) || record.State != storage.Processing {
 			t.Errorf("lease %+v of record %+v, %v", lease, record, err)
 		}
 		var idle, isolation string
@@ -207,7 +228,7 @@ func TestHandlerContext(t *testing.T) {
 // While a handler runs, also beyond its lease, another consumer is told so at
 // once; when it ends, the other skips.
 func TestTwoAtOnce(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{Lease: 10 * time.Millisecond})
+	r := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
 	started, end := make(chan struct{}), make(chan struct{})
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -220,19 +241,19 @@ func TestTwoAtOnce(t *testing.T) {
 	})
 	<-started
 	await.Until(t, "the lease is over", func() bool {
-		record, err := r.Store().Inspect(limited(t), key("a"))
+		record, err := r.store.Inspect(limited(t), key("a"))
 		return err == nil && record.LeaseUntil.Before(time.Now().Add(-time.Second/2))
 	})
 	for range 3 {
 		result, err := r.want(t, message("a"), never(t), idempotency.Elsewhere).parts()
-		if !errors.Is(err, idempotency.ErrInProgress) || result.Wait <= 0 {
+		if err == nil || result.Wait <= 0 {
 			t.Errorf("elsewhere: %+v, %v", result, err)
 		}
 	}
 	close(end)
 	running.Wait()
 	r.want(t, message("a"), never(t), idempotency.Skipped)
-	r.wantState(t, "a", idempotency.Completed, 1)
+	r.wantState(t, "a", storage.Completed, 1)
 	r.wantEffects(t, "a", 1)
 }
 
@@ -242,16 +263,16 @@ func TestReleasedMeanwhile(t *testing.T) {
 	for _, isolation := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
 		t.Run(string(isolation), func(t *testing.T) {
 			losses = nil
-			r := newRunner(t, postgres.TransactionalOptions{Isolation: isolation, Observer: idempotency.Observer{
+			r := newRunnerWith(t, postgres.Options{Isolation: isolation}, idempotency.Options{Observer: idempotency.Observer{
 				LeaseLost: func(l idempotency.Loss) { losses = append(losses, l) },
 			}})
 			_, err := r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
-				if _, err := r.Store().Release(limited(t), key("a")); err != nil {
+				if _, err := r.store.Release(limited(t), key("a")); err != nil {
 					t.Error(err)
 				}
 				return effect("a")(ctx)
 			}, idempotency.Lost).parts()
-			if !errors.Is(err, idempotency.ErrLeaseLost) || len(losses) != 1 {
+			if !errors.Is(err, storage.ErrLeaseLost) || len(losses) != 1 {
 				t.Errorf("%v with %d losses", err, len(losses))
 			}
 			r.wantEffects(t, "a", 0)
@@ -264,15 +285,14 @@ func TestReleasedMeanwhile(t *testing.T) {
 func TestObserver(t *testing.T) {
 	var seen []string
 	note := func(format string, a ...any) { seen = append(seen, fmt.Sprintf(format, a...)) }
-	r := newRunner(t, postgres.TransactionalOptions{
-		StoreOptions: postgres.StoreOptions{MaxResultBytes: 5},
+	r := newRunnerWith(t, postgres.Options{MaxResultBytes: 5}, idempotency.Options{
 		Observer: idempotency.Observer{
-			Claim: func(_ idempotency.Message, c idempotency.Claim) { note("%s", c.Outcome) },
+			Claim: func(_ idempotency.Message, c storage.Claim) { note("%s", c.Outcome) },
 			Run: func(_ idempotency.Message, r idempotency.Result, err error, _ time.Duration) {
 				note("%s %v", r.Disposition, err)
 			},
 			ResultDropped: func(_ idempotency.Message, size int) { note("dropped %d", size) },
-			StoreCall:     func(op idempotency.Operation, _ time.Duration, err error) { note("%s %v", op, err) },
+			StoreCall:     func(op storage.Operation, _ time.Duration, err error) { note("%s %v", op, err) },
 		},
 	})
 	r.want(t, message("a"), effect("a"), idempotency.Handled)
@@ -292,19 +312,28 @@ func TestObserver(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
-	for name, o := range map[string]postgres.TransactionalOptions{
-		"lease":     {Lease: time.Microsecond},
-		"retention": {Lease: time.Hour, Retention: time.Minute},
-		"retries":   {FirstRetry: time.Second, LastRetry: time.Millisecond},
-		"forgotten": {LastRetry: time.Hour, Retention: time.Hour},
+	pool := connect(t, "postgres://nobody@127.0.0.1:1/none")
+	for name, o := range map[string]postgres.Options{
 		"isolation": {Isolation: "none; drop table"},
-		"table":     {StoreOptions: postgres.StoreOptions{Table: "a.b.c"}},
-		"letters":   {MaxAttempts: 1},
+		"table":     {Table: "a.b.c"},
 	} {
-		if name != "letters" {
-			o.MaxAttempts = -1
+		if _, err := postgres.NewTransactional(pool, o); err == nil {
+			t.Errorf("%s: no error", name)
 		}
-		if _, err := postgres.NewTransactional(nil, o); err == nil {
+	}
+	if _, err := postgres.New(pool, postgres.Options{Isolation: pgx.Serializable}); err == nil {
+		t.Error("a store without transactions takes their isolation level")
+	}
+	store, err := postgres.NewTransactional(pool, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]idempotency.Options{
+		"fail open": {FailOpen: true},
+		"lease":     {Lease: time.Microsecond},
+	} {
+		o.Store, o.MaxAttempts = store, -1
+		if _, err := idempotency.New(o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -312,7 +341,7 @@ func TestBadOptions(t *testing.T) {
 
 // A Run needs one connection, for every outcome.
 func TestPoolOfOneConnection(t *testing.T) {
-	r := newRunner(t, postgres.TransactionalOptions{
+	r := newRunner(t, idempotency.Options{
 		MaxAttempts: 2, FirstRetry: time.Millisecond, LastRetry: 4 * time.Millisecond,
 		DeadLetter: func(context.Context, idempotency.DeadLetter) error { return nil },
 	}, func(c *pgxpool.Config) { c.MaxConns = 1 })

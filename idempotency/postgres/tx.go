@@ -3,33 +3,36 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // The errors of a handler that mistreats its transaction.
 var (
-	// ErrNoTransaction: Tx was called with a context that is not, or does not
+	// errNoTransaction: Tx was called with a context that is not, or does not
 	// come from, that of a handler under Transactional. Nothing was done.
-	ErrNoTransaction = errors.New("there is no transaction: the context is not that of a handler under postgres.Transactional")
-	// ErrTxControl: a handler called Commit or Rollback of the transaction that
+	errNoTransaction = errors.New("there is no transaction: the context is not that of a handler under postgres.Transactional")
+	// errTxControl: a handler called Commit or Rollback of the transaction that
 	// Tx gave it. Nothing was committed.
-	ErrTxControl = errors.New("the transaction is Transactional's: return nil to commit it, an error to roll it back, and use its Begin for a part of it")
-	// ErrTxEnded: a handler ended the transaction by SQL of its own. What it
+	errTxControl = errors.New("the transaction is Transactional's: return nil to commit it, an error to roll it back, and use its Begin for a part of it")
+	// errTxEnded: a handler ended the transaction by SQL of its own. What it
 	// wrote may be committed although its key is not completed.
-	ErrTxEnded = errors.New("the handler ended the transaction by SQL of its own")
-	// ErrTxFailed: a handler returned nil although one of its statements had
+	errTxEnded = fmt.Errorf("%w, by SQL", storage.ErrEscaped)
+	// errTxFailed: a handler returned nil although one of its statements had
 	// failed, after which PostgreSQL commits nothing. Nothing was committed.
-	ErrTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")
+	errTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")
 )
 
 type txKey struct{}
 
 // Tx returns the transaction of the handler that runs with this context under
 // Transactional. For any other context, what it returns fails with
-// ErrNoTransaction whatever it is asked for; its Conn is nil. It is for the handler's goroutine
+// errNoTransaction whatever it is asked for; its Conn is nil. It is for the handler's goroutine
 // and ends with the handler. Begin makes a savepoint; Commit and Rollback make
-// the attempt fail with ErrTxControl.
+// the attempt fail with errTxControl.
 func Tx(ctx context.Context) pgx.Tx {
 	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
 		return tx
@@ -45,12 +48,12 @@ type lentTx struct {
 
 func (tx *lentTx) Commit(context.Context) error {
 	tx.misused = true
-	return ErrTxControl
+	return errTxControl
 }
 
 func (tx *lentTx) Rollback(context.Context) error {
 	tx.misused = true
-	return ErrTxControl
+	return errTxControl
 }
 
 // The status of a connection, as pgconn tells it.
@@ -64,7 +67,7 @@ const (
 func (tx *lentTx) check() error {
 	switch {
 	case tx.misused:
-		return ErrTxControl
+		return errTxControl
 	case tx.Conn().IsClosed():
 		return errors.New("the connection was lost")
 	}
@@ -72,8 +75,8 @@ func (tx *lentTx) check() error {
 	case statusInTransaction:
 		return nil
 	case statusFailed:
-		return ErrTxFailed
+		return errTxFailed
 	default:
-		return ErrTxEnded
+		return errTxEnded
 	}
 }

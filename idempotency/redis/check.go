@@ -8,35 +8,21 @@ import (
 	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // minVersion is the first major version of Redis whose scripts declare what
 // they do.
 const minVersion = 7
 
-// Problem is something about a server because of which keys can be forgotten
-// before their retention is over, or the store cannot work.
-type Problem struct {
-	// Server is the server's address.
-	Server string
-	// Text says what is the matter and what it leads to.
-	Text string
-	// Remedy is what to do about it.
-	Remedy string
-}
-
-// String returns all of it in one line.
-func (p Problem) String() string { return p.Server + ": " + p.Text + " (" + p.Remedy + ")" }
-
-// Check looks at the settings of the server, or of each master of a cluster: at
-// the start of a program, to log what it finds. No problem found means that only
-// what the package's documentation lists as unavoidable remains. An error means
-// that a server could not be asked. Settings that a managed service does not
-// tell are a Problem of their own.
-func (s *Store) Check(ctx context.Context) ([]Problem, error) {
+// Check implements storage.Checker for the server, or for each master of a
+// cluster. Settings that a managed service does not tell are a Problem of their
+// own.
+func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 	var (
 		mu       sync.Mutex // the cluster client calls look concurrently
-		problems []Problem
+		problems []storage.Problem
 	)
 	look := func(ctx context.Context, node *goredis.Client) error {
 		found, err := inspectServer(ctx, node)
@@ -63,18 +49,18 @@ func (s *Store) Check(ctx context.Context) ([]Problem, error) {
 }
 
 // routing finds a client that cannot follow the keys.
-func routing(ctx context.Context, client *goredis.Client) []Problem {
+func routing(ctx context.Context, client *goredis.Client) []storage.Problem {
 	info, err := readInfo(ctx, client, "cluster")
 	if err != nil || info["cluster_enabled"] != "1" {
 		return nil
 	}
-	return []Problem{{client.Options().Addr, "the server is part of a Redis Cluster, the client is for one server",
-		"use redis.NewClusterClient"}}
+	return []storage.Problem{{Text: client.Options().Addr + ": the server is part of a Redis Cluster, the client is for one server",
+		Remedy: "use redis.NewClusterClient"}}
 }
 
 // inspectServer finds the problems of one server. INFO tells most of it, also
 // where CONFIG is refused.
-func inspectServer(ctx context.Context, node *goredis.Client) ([]Problem, error) {
+func inspectServer(ctx context.Context, node *goredis.Client) ([]storage.Problem, error) {
 	v := view{server: node.Options().Addr, config: make(map[string]string)}
 	var err error
 	if v.info, err = readInfo(ctx, node); err != nil {
@@ -103,11 +89,11 @@ type view struct {
 	server       string
 	info, config map[string]string
 	refused      bool // CONFIG is
-	problems     []Problem
+	problems     []storage.Problem
 }
 
 func (v *view) add(text, remedy string) {
-	v.problems = append(v.problems, Problem{Server: v.server, Text: text, Remedy: remedy})
+	v.problems = append(v.problems, storage.Problem{Text: v.server + ": " + text, Remedy: remedy})
 }
 
 func (v *view) version() {

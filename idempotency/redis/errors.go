@@ -6,12 +6,12 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// ErrTooFewReplicas says that the master did as asked, but that fewer than WaitReplicas had it
+// errTooFewReplicas says that the master did as asked, but that fewer than WaitReplicas had it
 // within WaitTimeout. What was written stays; the call may be repeated.
-var ErrTooFewReplicas = errors.New("too few replicas have the write")
+var errTooFewReplicas = errors.New("too few replicas have the write")
 
 // hints tell an operator what to do about an error of the server, by the word
 // that it begins with.
@@ -36,7 +36,7 @@ var hints = []struct{ prefix, hint string }{
 
 // failed wraps what is not an answer about the key, and says what to do about
 // it.
-func failed(verb string, key idempotency.Key, err error) error {
+func failed(verb string, key storage.Key, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, key, explain(err))
 }
 

@@ -6,8 +6,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
 
@@ -76,7 +76,7 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 				"inspect": second(s.Inspect(t.Context(), key)),
 			} {
 				for _, want := range test.want {
-					if err == nil || !strings.Contains(err.Error(), want) || idempotency.Answered(err) {
+					if err == nil || !strings.Contains(err.Error(), want) || storage.Answered(err) {
 						t.Errorf("%s: %v, want %s", what, err, want)
 					}
 				}
@@ -103,7 +103,7 @@ func TestRightsThatAreEnough(t *testing.T) {
 	if _, err := s.Inspect(t.Context(), key); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Purge(t.Context(), idempotency.Filter{Scope: key.Scope}); err != nil {
+	if _, err := s.Purge(t.Context(), storage.Filter{Scope: key.Scope}); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Release(t.Context(), key); err != nil {

@@ -15,7 +15,7 @@ import (
 // evictionInterval is the time between two looks at the servers.
 const evictionInterval = time.Minute
 
-// Maintain implements idempotency.Maintainer: it reports keys that a server
+// Maintain implements storage.Maintainer: it reports keys that a server
 // evicted since the last look, and that it cannot be asked.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	s.watchEvictions(ctx, evictionInterval, report)

@@ -37,7 +37,7 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 	for _, p := range problems {
 		slog.Warn("Redis may forget keys", "problem", p)
 	}
-	processor, err := idempotency.NewProcessor(idempotency.Options{
+	processor, err := idempotency.New(idempotency.Options{
 		Store:      store,
 		Lease:      30 * time.Second,
 		Retention:  14 * 24 * time.Hour,
@@ -48,7 +48,7 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 	}
 	c, err := consumer.New(consumer.Config{
 		Brokers: brokers, Group: "shipping", Topics: []string{"outbox.event.order"},
-		Guard:   consumer.Guard{Runner: processor},
+		Once:    consumer.Once{Runner: processor},
 		Handler: ship,
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 // passes over what they know.
 func withHomeMadeKeys(client *goredis.Client, next consumer.Handler) consumer.Handler {
 	return func(ctx context.Context, r *kgo.Record) error {
-		id, err := consumer.Header(consumer.DefaultIDHeader)(r)
+		id, err := consumer.Header("id")(r)
 		if err != nil {
 			return err
 		}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
 
@@ -35,10 +37,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	key := idempotency.Key{Scope: "shipping", ID: "0197d2b4-7c1a-7e3e-9b1f-0123456789ab"}
+	key := storage.Key{Scope: "shipping", ID: "0197d2b4-7c1a-7e3e-9b1f-0123456789ab"}
 	for range 2 { // the message arrives twice
-		claim, err := store.Claim(ctx, key, idempotency.ClaimRequest{
-			Owner:       idempotency.NewOwner(),
+		claim, err := store.Claim(ctx, key, storage.ClaimRequest{
+			Owner:       storage.NewOwner(),
 			Fingerprint: idempotency.FingerprintBytes([]byte(`{"order":"1"}`)),
 			Lease:       30 * time.Second,
 			Retention:   7 * 24 * time.Hour,
@@ -47,7 +49,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		if claim.Outcome == idempotency.Duplicate {
+		if claim.Outcome == storage.Duplicate {
 			fmt.Printf("%s: %s\n", claim.Outcome, claim.Result)
 			continue
 		}
@@ -75,7 +77,8 @@ func ExampleStore_Check() {
 		fmt.Println(err)
 	}
 	for _, p := range problems {
-		fmt.Println(p.Text)
+		_, text, _ := strings.Cut(p.Text, ": ") // after the server's address
+		fmt.Println(text)
 		fmt.Println("remedy:", p.Remedy)
 	}
 	// Output:

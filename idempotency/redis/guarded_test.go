@@ -27,7 +27,7 @@ func TestGuardBehindAServerThatForgets(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	forget := func() { do(t, client, "DEL", prefix(t)+":{shipping/order-1}") }
 	lost, ran := 0, 0
-	processor, err := idempotency.NewProcessor(idempotency.Options{
+	processor, err := idempotency.New(idempotency.Options{
 		Store: newStore(t, client, redis.Options{}), MaxAttempts: -1,
 		Observer: idempotency.Observer{LeaseLost: func(idempotency.Loss) { lost++ }},
 	})

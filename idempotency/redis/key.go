@@ -3,7 +3,7 @@ package redis
 import (
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // escapeID keeps a closing brace in an id from ending the hash tag. No two ids
@@ -15,7 +15,7 @@ var escapePattern = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\
 
 // name returns the server's key. What is in braces is the hash tag of Redis
 // Cluster: keys of your own with the same tag are on the same node.
-func (s *Store) name(key idempotency.Key) string {
+func (s *Store) name(key storage.Key) string {
 	return s.options.Prefix + ":{" + key.Scope + "/" + escapeID.Replace(key.ID) + "}"
 }
 

@@ -7,8 +7,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
@@ -34,36 +34,36 @@ var prefixes sync.Map
 
 // prefix returns the test's own, a new one whenever it is run again.
 func prefix(t testing.TB) string {
-	p, _ := prefixes.LoadOrStore(t, t.Name()+"-"+idempotency.NewOwner())
+	p, _ := prefixes.LoadOrStore(t, t.Name()+"-"+storage.NewOwner())
 	return p.(string)
 }
 
 // key is that of most tests.
-var key = idempotency.Key{Scope: "shipping", ID: "order-1"}
+var key = storage.Key{Scope: "shipping", ID: "order-1"}
 
 // request asks for a lease that no test outlives.
-func request() idempotency.ClaimRequest {
-	return idempotency.ClaimRequest{Owner: idempotency.NewOwner(), Lease: time.Hour, Retention: 24 * time.Hour}
+func request() storage.ClaimRequest {
+	return storage.ClaimRequest{Owner: storage.NewOwner(), Lease: time.Hour, Retention: 24 * time.Hour}
 }
 
 // shortLease is one that a test can wait for.
-func shortLease(d time.Duration) idempotency.ClaimRequest {
+func shortLease(d time.Duration) storage.ClaimRequest {
 	r := request()
 	r.Lease = d
 	return r
 }
 
 // claim claims the key, and the claim must be granted.
-func claim(t testing.TB, s *redis.Store, k idempotency.Key, req idempotency.ClaimRequest) idempotency.Lease {
+func claim(t testing.TB, s *redis.Store, k storage.Key, req storage.ClaimRequest) storage.Lease {
 	t.Helper()
 	c, err := s.Claim(t.Context(), k, req)
-	if err != nil || c.Outcome != idempotency.Claimed {
+	if err != nil || c.Outcome != storage.Claimed {
 		t.Fatalf("claim %s: %s, %v, want claimed", k, c.Outcome, err)
 	}
 	return c.Lease
 }
 
-func complete(t testing.TB, s *redis.Store, lease idempotency.Lease, result string) {
+func complete(t testing.TB, s *redis.Store, lease storage.Lease, result string) {
 	t.Helper()
 	if err := s.Complete(t.Context(), lease, []byte(result), time.Hour); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func complete(t testing.TB, s *redis.Store, lease idempotency.Lease, result stri
 }
 
 // outcome claims the key for somebody else.
-func outcome(t testing.TB, s *redis.Store, k idempotency.Key) idempotency.Outcome {
+func outcome(t testing.TB, s *redis.Store, k storage.Key) storage.Outcome {
 	t.Helper()
 	c, err := s.Claim(t.Context(), k, request())
 	if err != nil {

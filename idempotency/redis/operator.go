@@ -7,26 +7,26 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // scanCount is how many keys the server looks at per step of a Purge.
 const scanCount = 1000
 
-// Release implements idempotency.Operator.
-func (s *Store) Release(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+// Release implements storage.Operator.
+func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, error) {
 	before, err := s.record(ctx, "release", releaseScript, key)
-	if err == nil && before.State == idempotency.Completed {
-		err = fmt.Errorf("release %s: %w", key, idempotency.ErrCompleted)
+	if err == nil && before.State == storage.Completed {
+		err = fmt.Errorf("release %s: %w", key, storage.ErrCompleted)
 	}
 	return before, err
 }
 
-// Purge implements idempotency.Operator. For a whole scope it looks at all keys
+// Purge implements storage.Operator. For a whole scope it looks at all keys
 // of the server, or of each master of a cluster, in steps that do not block
 // others for long. Keys that are added meanwhile, or move to another node, may
 // be missed. With an error it returns how many were forgotten until then.
-func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
+func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
 	}
@@ -36,7 +36,7 @@ func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
 	}
 	var purged atomic.Int64
 	if f.ID != "" {
-		key := idempotency.Key{Scope: f.Scope, ID: f.ID}
+		key := storage.Key{Scope: f.Scope, ID: f.ID}
 		if err := s.purgeOne(ctx, s.name(key), args, &purged); err != nil {
 			return 0, failed("purge", key, err)
 		}
@@ -55,7 +55,7 @@ func (s *Store) Purge(ctx context.Context, f idempotency.Filter) (int, error) {
 		err = fmt.Errorf("a client of type %T cannot be asked for its keys", s.client)
 	}
 	if err != nil {
-		return int(purged.Load()), failed("purge", idempotency.Key{Scope: f.Scope, ID: "*"}, err)
+		return int(purged.Load()), failed("purge", storage.Key{Scope: f.Scope, ID: "*"}, err)
 	}
 	return int(purged.Load()), nil
 }

@@ -14,22 +14,22 @@ import (
 
 // The defaults of Options.
 const (
-	DefaultPrefix         = "idempotency"
-	DefaultMaxResultBytes = 1 << 20
-	DefaultWaitTimeout    = time.Second
+	defaultPrefix         = "idempotency"
+	defaultMaxResultBytes = 1 << 20
+	defaultWaitTimeout    = time.Second
 )
 
 // Options are all optional.
 type Options struct {
-	// Prefix begins the server's keys, "prefix:{scope/id}"; DefaultPrefix if
+	// Prefix begins the server's keys, "prefix:{scope/id}"; "idempotency" if
 	// empty. It must not contain braces.
 	Prefix string
-	// MaxResultBytes bounds a result; DefaultMaxResultBytes if 0. Results are
+	// MaxResultBytes bounds a result; 1 MiB if 0. Results are
 	// the server's memory for the retention, and Redis, which does one thing at
 	// a time, serves nobody else while it reads one.
 	MaxResultBytes int
 	// WaitReplicas makes a granted Claim and a Complete wait until so many
-	// replicas have it too (WAIT), and fail with ErrTooFewReplicas if they have
+	// replicas have it too (WAIT), and fail with errTooFewReplicas if they have
 	// not after WaitTimeout. 0, the default, does not wait.
 	//
 	// It narrows, and does not close, the gap of a failover: Redis may promote a
@@ -37,7 +37,7 @@ type Options struct {
 	// cluster, keys of a hash slot that is being moved to another node are
 	// refused until it has moved.
 	WaitReplicas int
-	// WaitTimeout is DefaultWaitTimeout if 0. It must be shorter than the
+	// WaitTimeout is a second if 0. It must be shorter than the
 	// client's ReadTimeout, and at least 1 ms.
 	WaitTimeout time.Duration
 }
@@ -45,9 +45,9 @@ type Options struct {
 // withDefaults returns the options with the defaults filled in, or why they
 // cannot be used with the client.
 func (o Options) withDefaults(client goredis.UniversalClient) (Options, error) {
-	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
-	o.MaxResultBytes = cmp.Or(o.MaxResultBytes, DefaultMaxResultBytes)
-	o.WaitTimeout = cmp.Or(o.WaitTimeout, DefaultWaitTimeout)
+	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
+	o.MaxResultBytes = cmp.Or(o.MaxResultBytes, defaultMaxResultBytes)
+	o.WaitTimeout = cmp.Or(o.WaitTimeout, defaultWaitTimeout)
 	switch {
 	case strings.ContainsAny(o.Prefix, "{}"):
 		return o, fmt.Errorf("option Prefix %q contains braces, which Redis Cluster takes for a hash tag", o.Prefix)

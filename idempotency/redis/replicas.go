@@ -7,7 +7,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
@@ -18,7 +18,7 @@ var redirectPause = backoff.Range{First: 10 * time.Millisecond, Longest: 200 * t
 
 // runDurably is run and, where replicas are to be waited for, how many have what
 // the script wrote.
-func (s *Store) runDurably(ctx context.Context, script *goredis.Script, key idempotency.Key, args ...any) (reply any, replicas int64, err error) {
+func (s *Store) runDurably(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (reply any, replicas int64, err error) {
 	if s.options.WaitReplicas == 0 {
 		reply, err = s.run(ctx, script, key, args...)
 		return reply, 0, err
@@ -85,7 +85,7 @@ func (s *Store) runAndWait(ctx context.Context, client goredis.UniversalClient, 
 // enough returns an error if fewer replicas than asked for have the write.
 func (s *Store) enough(replicas int64) error {
 	if replicas < int64(s.options.WaitReplicas) {
-		return fmt.Errorf("%w: %d of %d after %s", ErrTooFewReplicas, replicas, s.options.WaitReplicas, s.options.WaitTimeout)
+		return fmt.Errorf("%w: %d of %d after %s", errTooFewReplicas, replicas, s.options.WaitReplicas, s.options.WaitTimeout)
 	}
 	return nil
 }

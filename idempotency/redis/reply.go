@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // fields is a script's reply, read from the front: strings, and nil for what the
@@ -79,27 +79,27 @@ func (f *fields) time() time.Time {
 func (f *fields) duration() time.Duration { return time.Duration(f.number()) * time.Microsecond }
 
 // readClaim reads the reply of claim.lua.
-func readClaim(reply any, key idempotency.Key, owner string) (idempotency.Claim, error) {
+func readClaim(reply any, key storage.Key, owner string) (storage.Claim, error) {
 	f := readFields(reply)
-	claim := idempotency.Claim{Layer: idempotency.LayerStore}
+	claim := storage.Claim{Layer: storage.LayerStore}
 	switch outcome := f.text(); outcome {
 	case "mismatch":
-		return idempotency.Claim{}, idempotency.ErrMismatch
+		return storage.Claim{}, storage.ErrMismatch
 	case "claimed":
-		claim.Outcome = idempotency.Claimed
-		claim.Lease = idempotency.Lease{Key: key, Owner: owner, Fence: f.number()}
+		claim.Outcome = storage.Claimed
+		claim.Lease = storage.Lease{Key: key, Owner: owner, Fence: f.number()}
 		claim.Attempts, claim.Reason = int(f.number()), f.text()
 		claim.Vanished, claim.Excused = int(f.number()), int(f.number())
 	case "duplicate":
-		claim.Outcome = idempotency.Duplicate
+		claim.Outcome = storage.Duplicate
 		claim.Attempts, claim.Result = int(f.number()), f.bytes()
 	case "given_up":
-		claim.Outcome = idempotency.GivenUp
+		claim.Outcome = storage.GivenUp
 		claim.Attempts, claim.Reason = int(f.number()), f.text()
 	case "not_due", "in_progress":
-		claim.Outcome = idempotency.NotDue
+		claim.Outcome = storage.NotDue
 		if outcome == "in_progress" {
-			claim.Outcome = idempotency.InProgress
+			claim.Outcome = storage.InProgress
 		}
 		claim.Attempts, claim.Reason, claim.Wait = int(f.number()), f.text(), f.duration()
 	default:
@@ -111,26 +111,26 @@ func readClaim(reply any, key idempotency.Key, owner string) (idempotency.Claim,
 }
 
 // states are the states by their names, as the scripts keep them.
-var states = map[string]idempotency.State{
-	idempotency.Absent.String():     idempotency.Absent,
-	idempotency.Processing.String(): idempotency.Processing,
-	idempotency.Completed.String():  idempotency.Completed,
-	idempotency.Retryable.String():  idempotency.Retryable,
-	idempotency.Failed.String():     idempotency.Failed,
+var states = map[string]storage.State{
+	storage.Absent.String():     storage.Absent,
+	storage.Processing.String(): storage.Processing,
+	storage.Completed.String():  storage.Completed,
+	storage.Retryable.String():  storage.Retryable,
+	storage.Failed.String():     storage.Failed,
 }
 
 // readRecord reads a record in the order of record.lua's fields.
-func readRecord(reply any, key idempotency.Key) (idempotency.Record, error) {
+func readRecord(reply any, key storage.Key) (storage.Record, error) {
 	f := readFields(reply)
 	name := f.text()
 	state, ok := states[name]
 	if !ok && f.err == nil {
 		f.err = fmt.Errorf("unknown state %q", name)
 	}
-	record := idempotency.Record{
+	record := storage.Record{
 		Key:         key,
 		State:       state,
-		Fingerprint: idempotency.Fingerprint(f.text()),
+		Fingerprint: storage.Fingerprint(f.text()),
 		Owner:       f.text(),
 		Fence:       f.number(),
 		Attempts:    int(f.number()),

@@ -8,10 +8,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Store is an idempotency.Store and Operator in a Redis 7 server or later, a
+// Store is an storage.Store and Operator in a Redis 7 server or later, a
 // master watched by Sentinel, a Redis Cluster, or Valkey. Make one with New.
 type Store struct {
 	client  goredis.UniversalClient
@@ -19,8 +19,8 @@ type Store struct {
 }
 
 var (
-	_ idempotency.Store    = (*Store)(nil)
-	_ idempotency.Operator = (*Store)(nil)
+	_ storage.Store    = (*Store)(nil)
+	_ storage.Operator = (*Store)(nil)
 )
 
 // New returns a store on the client, which stays the caller's to close. It does
@@ -36,52 +36,52 @@ func New(client goredis.UniversalClient, o Options) (*Store, error) {
 	return &Store{client: client, options: o}, nil
 }
 
-// Claim implements idempotency.Store.
-func (s *Store) Claim(ctx context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+// Claim implements storage.Store.
+func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Claim{}, err
+		return storage.Claim{}, err
 	}
 	if err := req.Validate(); err != nil {
-		return idempotency.Claim{}, err
+		return storage.Claim{}, err
 	}
 	reply, replicas, err := s.runDurably(ctx, claimScript, key,
 		req.Owner, string(req.Fingerprint), micros(req.Lease), micros(req.Retention))
 	if err != nil {
-		return idempotency.Claim{}, failed("claim", key, err)
+		return storage.Claim{}, failed("claim", key, err)
 	}
 	claim, err := readClaim(reply, key, req.Owner)
-	if err == nil && claim.Outcome == idempotency.Claimed {
+	if err == nil && claim.Outcome == storage.Claimed {
 		err = s.enough(replicas)
 	}
 	if err != nil {
-		return idempotency.Claim{}, failed("claim", key, err)
+		return storage.Claim{}, failed("claim", key, err)
 	}
 	return claim, nil
 }
 
-// Extend implements idempotency.Store.
-func (s *Store) Extend(ctx context.Context, lease idempotency.Lease, d time.Duration) error {
+// Extend implements storage.Store.
+func (s *Store) Extend(ctx context.Context, lease storage.Lease, d time.Duration) error {
 	if err := lease.Validate(); err != nil {
 		return err
 	}
-	if err := idempotency.CheckLease(d); err != nil {
+	if err := storage.CheckLease(d); err != nil {
 		return err
 	}
 	reply, err := s.run(ctx, extendScript, lease.Key, lease.Owner, lease.Fence, micros(d))
 	return settled("extend", lease.Key, reply, err)
 }
 
-// Complete implements idempotency.Store. An empty result is kept as none.
-func (s *Store) Complete(ctx context.Context, lease idempotency.Lease, result []byte, retention time.Duration) error {
+// Complete implements storage.Store. An empty result is kept as none.
+func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
 	if err := lease.Validate(); err != nil {
 		return err
 	}
-	if err := idempotency.CheckRetention(retention); err != nil {
+	if err := storage.CheckRetention(retention); err != nil {
 		return err
 	}
 	if len(result) > s.options.MaxResultBytes {
 		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
-			lease.Key, idempotency.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
+			lease.Key, storage.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
 	}
 	reply, replicas, err := s.runDurably(ctx, completeScript, lease.Key,
 		lease.Owner, lease.Fence, micros(retention), result)
@@ -94,17 +94,17 @@ func (s *Store) Complete(ctx context.Context, lease idempotency.Lease, result []
 	return nil
 }
 
-// Fail implements idempotency.Store.
-func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency.Failure) error {
+// Fail implements storage.Store.
+func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure) error {
 	if err := lease.Validate(); err != nil {
 		return err
 	}
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	state, unrun, excused := idempotency.Retryable, 0, 0
+	state, unrun, excused := storage.Retryable, 0, 0
 	if f.Terminal {
-		state = idempotency.Failed
+		state = storage.Failed
 	}
 	switch {
 	case f.Unrun:
@@ -117,42 +117,42 @@ func (s *Store) Fail(ctx context.Context, lease idempotency.Lease, f idempotency
 	return settled("fail", lease.Key, reply, err)
 }
 
-// Inspect implements idempotency.Store. It is a script, too, as those are never
+// Inspect implements storage.Store. It is a script, too, as those are never
 // sent to a replica.
-func (s *Store) Inspect(ctx context.Context, key idempotency.Key) (idempotency.Record, error) {
+func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, error) {
 	return s.record(ctx, "inspect", inspectScript, key)
 }
 
 // record runs a script that returns the key's record.
-func (s *Store) record(ctx context.Context, verb string, script *goredis.Script, key idempotency.Key) (idempotency.Record, error) {
+func (s *Store) record(ctx context.Context, verb string, script *goredis.Script, key storage.Key) (storage.Record, error) {
 	if err := key.Validate(); err != nil {
-		return idempotency.Record{}, err
+		return storage.Record{}, err
 	}
 	reply, err := s.run(ctx, script, key)
 	if err != nil {
-		return idempotency.Record{}, failed(verb, key, err)
+		return storage.Record{}, failed(verb, key, err)
 	}
 	record, err := readRecord(reply, key)
 	if err != nil {
-		return idempotency.Record{}, failed(verb, key, err)
+		return storage.Record{}, failed(verb, key, err)
 	}
 	return record, nil
 }
 
 // run runs a script on the key.
-func (s *Store) run(ctx context.Context, script *goredis.Script, key idempotency.Key, args ...any) (any, error) {
+func (s *Store) run(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (any, error) {
 	return script.Run(ctx, s.client, []string{s.name(key)}, args...).Result()
 }
 
 // settled reads the reply of a script that says whether the lease was held.
-func settled(verb string, key idempotency.Key, reply any, err error) error {
+func settled(verb string, key storage.Key, reply any, err error) error {
 	switch {
 	case err != nil:
 		return failed(verb, key, err)
 	case reply == int64(1):
 		return nil
 	case reply == int64(0):
-		return fmt.Errorf("%s %s: %w", verb, key, idempotency.ErrLeaseLost)
+		return fmt.Errorf("%s %s: %w", verb, key, storage.ErrLeaseLost)
 	default:
 		return failed(verb, key, unexpected(reply))
 	}

@@ -8,8 +8,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
@@ -73,7 +73,7 @@ func TestLongestDurationsStayExact(t *testing.T) {
 	lease := claim(t, s, key, req)
 	complete(t, s, lease, "")
 	r, err := s.Inspect(t.Context(), key)
-	if err != nil || r.State != idempotency.Completed || r.Fence != lease.Fence {
+	if err != nil || r.State != storage.Completed || r.Fence != lease.Fence {
 		t.Errorf("record %+v, %v, want completed with fence %d", r, err, lease.Fence)
 	}
 }
@@ -81,7 +81,7 @@ func TestLongestDurationsStayExact(t *testing.T) {
 func TestKeysDoNotCollide(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})
-	for _, k := range []idempotency.Key{
+	for _, k := range []storage.Key{
 		{Scope: "a", ID: "b"}, {Scope: "a", ID: "b}"}, {Scope: "a", ID: "b%7D"}, {Scope: "a", ID: "b%"}, {Scope: "a", ID: "b%25"},
 		{Scope: "a", ID: "}"}, {Scope: "a", ID: "{b}"}, {Scope: "a", ID: "{"}, {Scope: "a", ID: "b/c"}, {Scope: "a.b", ID: "c"},
 		{Scope: "a", ID: " \r\n\tü*?[]^\\"},
@@ -98,7 +98,7 @@ func TestKeysDoNotCollide(t *testing.T) {
 		}
 	}
 	other := newStore(t, redistest.Shared(t).Client(t), redis.Options{Prefix: prefix(t) + "-other"})
-	claim(t, other, idempotency.Key{Scope: "a", ID: "b"}, request())
+	claim(t, other, storage.Key{Scope: "a", ID: "b"}, request())
 }
 
 func TestPurgeKeepsToItsScope(t *testing.T) {
@@ -111,28 +111,28 @@ func TestPurgeKeepsToItsScope(t *testing.T) {
 			other := newStore(t, client, redis.Options{Prefix: `pxa?^\` + prefix(t)})
 			const many = 2500 // more than a batch
 			for i := range many {
-				k := idempotency.Key{Scope: "a.b", ID: strings.Repeat("i", i%7) + string(rune('a'+i%26)) + time.Duration(i).String()}
+				k := storage.Key{Scope: "a.b", ID: strings.Repeat("i", i%7) + string(rune('a'+i%26)) + time.Duration(i).String()}
 				complete(t, s, claim(t, s, k, request()), "")
 			}
-			stay := map[idempotency.Key]*redis.Store{
+			stay := map[storage.Key]*redis.Store{
 				{Scope: "a-b", ID: "x"}: s, {Scope: "axb", ID: "x"}: s, {Scope: "a.bc", ID: "x"}: s, {Scope: "a", ID: "b/x"}: s,
 				{Scope: "a.b", ID: "x"}: other,
 			}
 			for k, in := range stay {
 				complete(t, in, claim(t, in, k, request()), "")
 			}
-			running := claim(t, s, idempotency.Key{Scope: "a.b", ID: "running"}, request())
+			running := claim(t, s, storage.Key{Scope: "a.b", ID: "running"}, request())
 
-			if n, err := s.Purge(t.Context(), idempotency.Filter{Scope: "a.b"}); n != many || err != nil {
+			if n, err := s.Purge(t.Context(), storage.Filter{Scope: "a.b"}); n != many || err != nil {
 				t.Errorf("purge: %d, %v, want %d", n, err, many)
 			}
 			for k, in := range stay {
-				if got := outcome(t, in, k); got != idempotency.Duplicate {
-					t.Errorf("%s is %s, want %s", k, got, idempotency.Duplicate)
+				if got := outcome(t, in, k); got != storage.Duplicate {
+					t.Errorf("%s is %s, want %s", k, got, storage.Duplicate)
 				}
 			}
 			complete(t, s, running, "")
-			if n, err := s.Purge(t.Context(), idempotency.Filter{Scope: "a.b", ID: "running"}); n != 1 || err != nil {
+			if n, err := s.Purge(t.Context(), storage.Filter{Scope: "a.b", ID: "running"}); n != 1 || err != nil {
 				t.Errorf("purge of one: %d, %v, want 1", n, err)
 			}
 		})
@@ -157,7 +157,7 @@ func TestE2ESlotThatMoves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease := idempotency.Lease{Key: key, Owner: held.Owner, Fence: held.Fence}
+			lease := storage.Lease{Key: key, Owner: held.Owner, Fence: held.Fence}
 			end := moveKey(t, cluster, prefix(t)+":{shipping/order-1}")
 			err = s.Extend(t.Context(), lease, time.Hour)
 			if err != nil {
@@ -167,7 +167,7 @@ func TestE2ESlotThatMoves(t *testing.T) {
 			switch waits := replicas > 0; {
 			case !waits && err != nil:
 				t.Errorf("complete while the slot is being moved: %v", err)
-			case waits && (err == nil || !strings.Contains(err.Error(), "being moved") || idempotency.Answered(err)):
+			case waits && (err == nil || !strings.Contains(err.Error(), "being moved") || storage.Answered(err)):
 				t.Errorf("complete while the slot is being moved: %v, want no answer", err)
 			}
 			end()
@@ -177,8 +177,8 @@ func TestE2ESlotThatMoves(t *testing.T) {
 				})
 			}
 			tolerate(s.Complete(t.Context(), lease, nil, time.Hour))
-			if got := outcome(t, s, key); got != idempotency.Duplicate {
-				t.Errorf("%s, want %s", got, idempotency.Duplicate)
+			if got := outcome(t, s, key); got != storage.Duplicate {
+				t.Errorf("%s, want %s", got, storage.Duplicate)
 			}
 		})
 	}
@@ -192,10 +192,10 @@ func TestPurgeTakesThePrefixLiterally(t *testing.T) {
 		s, other := newStore(t, client, redis.Options{Prefix: prefix}), newStore(t, client, redis.Options{Prefix: looksLike})
 		complete(t, s, claim(t, s, key, request()), "")
 		complete(t, other, claim(t, other, key, request()), "")
-		if n, err := s.Purge(t.Context(), idempotency.Filter{Scope: key.Scope}); n != 1 || err != nil {
+		if n, err := s.Purge(t.Context(), storage.Filter{Scope: key.Scope}); n != 1 || err != nil {
 			t.Errorf("purge with prefix %q: %d, %v, want 1", prefix, n, err)
 		}
-		if n, err := other.Purge(t.Context(), idempotency.Filter{Scope: key.Scope}); n != 1 || err != nil {
+		if n, err := other.Purge(t.Context(), storage.Filter{Scope: key.Scope}); n != 1 || err != nil {
 			t.Errorf("purge with prefix %q, after that with %q: %d, %v, want 1", looksLike, prefix, n, err)
 		}
 	}
@@ -243,9 +243,9 @@ func TestE2EWaitForReplicas(t *testing.T) {
 
 	replica.Pause(t)
 	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 50 * time.Millisecond})
-	req, other := request(), idempotency.Key{Scope: "shipping", ID: "order-2"}
+	req, other := request(), storage.Key{Scope: "shipping", ID: "order-2"}
 	for range 2 { // also when repeated, which writes nothing new
-		if _, err := s.Claim(t.Context(), other, req); !errors.Is(err, redis.ErrTooFewReplicas) || idempotency.Answered(err) {
+		if _, err := s.Claim(t.Context(), other, req); !errors.Is(err, redis.ErrTooFewReplicas) || storage.Answered(err) {
 			t.Errorf("claim: %v, want %v", err, redis.ErrTooFewReplicas)
 		}
 		if err := s.Complete(t.Context(), held, nil, time.Hour); !errors.Is(err, redis.ErrTooFewReplicas) {
@@ -255,7 +255,7 @@ func TestE2EWaitForReplicas(t *testing.T) {
 	replica.Continue(t)
 	await.Until(t, "the replica catches up", func() bool {
 		c, err := s.Claim(t.Context(), other, req)
-		return err == nil && c.Outcome == idempotency.Claimed && c.Attempts == 1
+		return err == nil && c.Outcome == storage.Claimed && c.Attempts == 1
 	})
 	complete(t, patient, held, "")
 	got, err := replica.Client(t).HGet(t.Context(), prefix(t)+":{shipping/order-1}", "state").Result()

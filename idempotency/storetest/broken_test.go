@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // reference is a store that is right unless a fault is put in: a map of records
@@ -19,24 +19,24 @@ type reference struct {
 
 type data struct {
 	sync.Mutex
-	records map[idempotency.Key]idempotency.Record
-	fences  map[idempotency.Key]int64
+	records map[storage.Key]storage.Record
+	fences  map[storage.Key]int64
 }
 
 // fault alters what a reference store does; each part is optional.
 type fault struct {
 	// seen alters the record that a call is about to change.
-	seen func(v verb, r idempotency.Record, now time.Time) idempotency.Record
+	seen func(v verb, r storage.Record, now time.Time) storage.Record
 	// lease alters the lease of a call.
-	lease func(r idempotency.Record, l idempotency.Lease) idempotency.Lease
+	lease func(r storage.Record, l storage.Lease) storage.Lease
 	// kept alters the record after a change; false drops it.
-	kept func(v verb, before, after idempotency.Record) (idempotency.Record, bool)
+	kept func(v verb, before, after storage.Record) (storage.Record, bool)
 	// claim alters the answer to a claim.
-	claim func(c *idempotency.Claim)
+	claim func(c *storage.Claim)
 	// request alters what is asked for.
-	request func(r *idempotency.ClaimRequest)
+	request func(r *storage.ClaimRequest)
 	// failure likewise.
-	failure func(f *idempotency.Failure)
+	failure func(f *storage.Failure)
 	// takes bounds how long a call is on its way, there as well as back. It is
 	// none of a right store's faults.
 	takes time.Duration
@@ -54,13 +54,13 @@ const lag = 15 * time.Millisecond
 
 func newReference(now func() time.Time, f fault) *reference {
 	return &reference{now: now, fault: f, data: &data{
-		records: make(map[idempotency.Key]idempotency.Record),
-		fences:  make(map[idempotency.Key]int64),
+		records: make(map[storage.Key]storage.Record),
+		fences:  make(map[storage.Key]int64),
 	}}
 }
 
 // skewed returns another client whose clock is off.
-func (s *reference) skewed(offset time.Duration) idempotency.Store {
+func (s *reference) skewed(offset time.Duration) storage.Store {
 	return &reference{data: s.data, fault: s.fault, now: func() time.Time { return s.now().Add(offset) }}
 }
 
@@ -70,10 +70,10 @@ func (s *reference) travel() {
 	}
 }
 
-type transition func(r idempotency.Record, now time.Time) (idempotency.Record, error)
+type transition func(r storage.Record, now time.Time) (storage.Record, error)
 
 // change does one transition and returns what it made of the record.
-func (s *reference) change(v verb, key idempotency.Key, f transition) (idempotency.Record, error) {
+func (s *reference) change(v verb, key storage.Key, f transition) (storage.Record, error) {
 	s.travel()
 	defer s.travel() // without the lock
 	now := s.now()
@@ -87,10 +87,10 @@ func (s *reference) change(v verb, key idempotency.Key, f transition) (idempoten
 	}
 	before, ok := s.data.records[key]
 	if !ok {
-		before = idempotency.Record{Key: key, Fence: s.data.fences[key]}
+		before = storage.Record{Key: key, Fence: s.data.fences[key]}
 	}
 	before = before.At(now)
-	if s.fault.amnesia && before.State == idempotency.Absent {
+	if s.fault.amnesia && before.State == storage.Absent {
 		before.Fence = 0
 	}
 	if s.fault.races {
@@ -120,20 +120,20 @@ func (s *reference) change(v verb, key idempotency.Key, f transition) (idempoten
 	return after, nil
 }
 
-func (s *reference) Claim(_ context.Context, key idempotency.Key, req idempotency.ClaimRequest) (idempotency.Claim, error) {
+func (s *reference) Claim(_ context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	if s.fault.request != nil {
 		s.fault.request(&req)
 	}
-	var answer idempotency.Claim
-	after, err := s.change(claim, key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+	var answer storage.Claim
+	after, err := s.change(claim, key, func(r storage.Record, now time.Time) (storage.Record, error) {
 		after, c, err := r.Claim(now, req)
 		answer = c
 		return after, err
 	})
 	if err != nil {
-		return idempotency.Claim{}, err
+		return storage.Claim{}, err
 	}
-	if answer.Outcome == idempotency.Claimed {
+	if answer.Outcome == storage.Claimed {
 		answer.Lease.Fence = after.Fence // a fault may have changed it
 	}
 	if s.fault.claim != nil {
@@ -142,38 +142,38 @@ func (s *reference) Claim(_ context.Context, key idempotency.Key, req idempotenc
 	return answer, nil
 }
 
-func (s *reference) Extend(_ context.Context, l idempotency.Lease, d time.Duration) error {
-	_, err := s.change(extend, l.Key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+func (s *reference) Extend(_ context.Context, l storage.Lease, d time.Duration) error {
+	_, err := s.change(extend, l.Key, func(r storage.Record, now time.Time) (storage.Record, error) {
 		return r.Extend(now, s.lease(r, l), d)
 	})
 	return err
 }
 
-func (s *reference) Complete(_ context.Context, l idempotency.Lease, result []byte, retention time.Duration) error {
-	_, err := s.change(complete, l.Key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+func (s *reference) Complete(_ context.Context, l storage.Lease, result []byte, retention time.Duration) error {
+	_, err := s.change(complete, l.Key, func(r storage.Record, now time.Time) (storage.Record, error) {
 		return r.Complete(now, s.lease(r, l), result, retention)
 	})
 	return err
 }
 
-func (s *reference) Fail(_ context.Context, l idempotency.Lease, f idempotency.Failure) error {
+func (s *reference) Fail(_ context.Context, l storage.Lease, f storage.Failure) error {
 	if s.fault.failure != nil {
 		s.fault.failure(&f)
 	}
-	_, err := s.change(fail, l.Key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+	_, err := s.change(fail, l.Key, func(r storage.Record, now time.Time) (storage.Record, error) {
 		return r.Fail(now, s.lease(r, l), f)
 	})
 	return err
 }
 
-func (s *reference) lease(r idempotency.Record, l idempotency.Lease) idempotency.Lease {
+func (s *reference) lease(r storage.Record, l storage.Lease) storage.Lease {
 	if s.fault.lease != nil {
 		return s.fault.lease(r, l)
 	}
 	return l
 }
 
-func (s *reference) Inspect(_ context.Context, key idempotency.Key) (idempotency.Record, error) {
+func (s *reference) Inspect(_ context.Context, key storage.Key) (storage.Record, error) {
 	s.travel()
 	defer s.travel()
 	s.data.Lock()
@@ -181,22 +181,22 @@ func (s *reference) Inspect(_ context.Context, key idempotency.Key) (idempotency
 	return s.data.records[key].At(s.now()), nil
 }
 
-func (s *reference) Release(_ context.Context, key idempotency.Key) (before idempotency.Record, err error) {
-	_, err = s.change(release, key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+func (s *reference) Release(_ context.Context, key storage.Key) (before storage.Record, err error) {
+	_, err = s.change(release, key, func(r storage.Record, now time.Time) (storage.Record, error) {
 		before = r
 		return r.Release(now)
 	})
 	return before, err
 }
 
-func (s *reference) Purge(_ context.Context, f idempotency.Filter) (int, error) {
-	key, purged := idempotency.Key{Scope: f.Scope, ID: f.ID}, 0
-	_, err := s.change(purge, key, func(r idempotency.Record, now time.Time) (idempotency.Record, error) {
+func (s *reference) Purge(_ context.Context, f storage.Filter) (int, error) {
+	key, purged := storage.Key{Scope: f.Scope, ID: f.ID}, 0
+	_, err := s.change(purge, key, func(r storage.Record, now time.Time) (storage.Record, error) {
 		if !f.Matches(r, now) {
 			return r, nil
 		}
 		purged = 1
-		return idempotency.Record{Key: key, Fence: r.Fence}, nil
+		return storage.Record{Key: key, Fence: r.Fence}, nil
 	})
 	return purged, err
 }

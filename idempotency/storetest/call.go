@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // verb is what a call asks.
@@ -26,18 +26,18 @@ const (
 type call struct {
 	verb   verb
 	client int
-	key    idempotency.Key
+	key    storage.Key
 	// from and to enclose the moment at which the server carried it out,
 	// counted from the start of the history.
 	from, to time.Duration
 
-	request   idempotency.ClaimRequest
-	lease     idempotency.Lease
+	request   storage.ClaimRequest
+	lease     storage.Lease
 	duration  time.Duration // of extend's lease
 	result    string
 	retention time.Duration // of complete
-	failure   idempotency.Failure
-	filter    idempotency.Filter
+	failure   storage.Failure
+	filter    storage.Filter
 
 	answer answer
 }
@@ -45,13 +45,13 @@ type call struct {
 // answer is what came back; which fields matter depends on the verb.
 type answer struct {
 	err    error // one of idempotency's, unwrapped; nil for none
-	claim  idempotency.Claim
-	record idempotency.Record
+	claim  storage.Claim
+	record storage.Record
 	purged int
 }
 
 // answers are the errors that a history may contain.
-var answers = []error{idempotency.ErrMismatch, idempotency.ErrLeaseLost, idempotency.ErrCompleted}
+var answers = []error{storage.ErrMismatch, storage.ErrLeaseLost, storage.ErrCompleted}
 
 // plain returns the error of the contract that err wraps, if there is one.
 func plain(err error) (known bool, answer error) {
@@ -73,9 +73,9 @@ func (c call) String() string {
 		a := c.answer.claim
 		gets = fmt.Sprintf("%s attempts=%d", a.Outcome, a.Attempts)
 		switch a.Outcome {
-		case idempotency.Claimed:
+		case storage.Claimed:
 			gets += fmt.Sprintf(" vanished=%d excused=%d owner=%s fence=%d", a.Vanished, a.Excused, a.Lease.Owner, a.Lease.Fence)
-		case idempotency.Duplicate:
+		case storage.Duplicate:
 			gets += fmt.Sprintf(" result=%q", a.Result)
 		default:
 			gets += fmt.Sprintf(" wait=%s", a.Wait)
@@ -109,9 +109,9 @@ func (c call) String() string {
 	return fmt.Sprintf("%s  client %d: %s → %s", when, c.client, asks, strings.TrimSpace(gets))
 }
 
-func holder(l idempotency.Lease) string { return fmt.Sprintf("owner=%s fence=%d", l.Owner, l.Fence) }
+func holder(l storage.Lease) string { return fmt.Sprintf("owner=%s fence=%d", l.Owner, l.Fence) }
 
-func describe(r idempotency.Record) string {
+func describe(r storage.Record) string {
 	return fmt.Sprintf("%s owner=%s fence=%d attempts=%d vanished=%d excused=%d fingerprint=%q result=%q reason=%q",
 		r.State, r.Owner, r.Fence, r.Attempts, r.Vanished, r.Excused, r.Fingerprint, r.Result, r.Reason)
 }

@@ -6,32 +6,32 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // client is one process that works on keys, and makes mistakes on purpose. It
 // is for one goroutine.
 type client struct {
 	number   int
-	store    idempotency.Store
-	operator idempotency.Operator // nil if there is none
+	store    storage.Store
+	operator storage.Operator // nil if there is none
 	random   *rand.Rand
 	lease    time.Duration // the usual one; other times are made from it
 	claims   int
-	keys     map[idempotency.Key]*notes
+	keys     map[storage.Key]*notes
 }
 
 // notes is what a client knows of a key.
 type notes struct {
-	held   idempotency.Lease   // zero if it holds none, or crashed
-	former []idempotency.Lease // to be settled by a zombie
-	last   call                // to be repeated, as if its answer was lost
+	held   storage.Lease   // zero if it holds none, or crashed
+	former []storage.Lease // to be settled by a zombie
+	last   call            // to be repeated, as if its answer was lost
 }
 
 // formerLeases bounds what a zombie remembers of a key.
 const formerLeases = 4
 
-func (c *client) notes(key idempotency.Key) *notes {
+func (c *client) notes(key storage.Key) *notes {
 	m := c.keys[key]
 	if m == nil {
 		m = &notes{}
@@ -41,7 +41,7 @@ func (c *client) notes(key idempotency.Key) *notes {
 }
 
 // next chooses what to do about the key.
-func (c *client) next(key idempotency.Key) call {
+func (c *client) next(key storage.Key) call {
 	m := c.notes(key)
 	held := m.held.Owner != ""
 	switch n := c.random.IntN(100); {
@@ -75,12 +75,12 @@ func (c *client) crash(m *notes) {
 		m.former = append(m.former[:0], m.former[1:]...)
 	}
 	m.former = append(m.former, m.held)
-	m.held = idempotency.Lease{}
+	m.held = storage.Lease{}
 }
 
-func (c *client) request() idempotency.ClaimRequest {
+func (c *client) request() storage.ClaimRequest {
 	c.claims++
-	r := idempotency.ClaimRequest{
+	r := storage.ClaimRequest{
 		Owner: fmt.Sprintf("c%d-%d", c.number, c.claims),
 		Lease: c.lease * time.Duration(1+c.random.IntN(3)) / 2,
 	}
@@ -103,11 +103,11 @@ func (c *client) retention(least time.Duration) time.Duration {
 	if c.random.IntN(3) > 0 {
 		return 1000*c.lease + least
 	}
-	return least + c.lease*time.Duration(c.random.IntN(4)) + idempotency.MinLease
+	return least + c.lease*time.Duration(c.random.IntN(4)) + storage.MinLease
 }
 
 // use does something with a lease, held or not.
-func (c *client) use(l idempotency.Lease) call {
+func (c *client) use(l storage.Lease) call {
 	switch c.random.IntN(3) {
 	case 0:
 		return call{verb: extend, lease: l, duration: c.lease * time.Duration(1+c.random.IntN(3)) / 2}
@@ -115,7 +115,7 @@ func (c *client) use(l idempotency.Lease) call {
 		results := []string{"", "done", fmt.Sprintf("result of %s\x00\xff", l.Owner)}
 		return call{verb: complete, lease: l, result: results[c.random.IntN(len(results))], retention: c.retention(0)}
 	default:
-		f := idempotency.Failure{
+		f := storage.Failure{
 			Terminal:   c.random.IntN(5) == 0,
 			RetryAfter: c.lease * time.Duration(c.random.IntN(3)) / 2,
 			Reason:     "failed by " + l.Owner,
@@ -130,7 +130,7 @@ func (c *client) use(l idempotency.Lease) call {
 }
 
 // forge alters a lease.
-func (c *client) forge(l idempotency.Lease) idempotency.Lease {
+func (c *client) forge(l storage.Lease) storage.Lease {
 	switch c.random.IntN(3) {
 	case 0:
 		l.Owner += "x"
@@ -142,12 +142,12 @@ func (c *client) forge(l idempotency.Lease) idempotency.Lease {
 	return l
 }
 
-func (c *client) filter(key idempotency.Key) idempotency.Filter {
-	f := idempotency.Filter{Scope: key.Scope, ID: key.ID}
+func (c *client) filter(key storage.Key) storage.Filter {
+	f := storage.Filter{Scope: key.Scope, ID: key.ID}
 	switch c.random.IntN(3) {
 	case 0:
-		f.States = []idempotency.State{
-			idempotency.Processing, idempotency.Completed, idempotency.Retryable, idempotency.Failed,
+		f.States = []storage.State{
+			storage.Processing, storage.Completed, storage.Retryable, storage.Failed,
 		}
 	case 1:
 		f.UnchangedFor = c.lease
@@ -157,7 +157,7 @@ func (c *client) filter(key idempotency.Key) idempotency.Filter {
 
 // do carries the call out and takes in the answer. now is the history's clock.
 // An error is one that is no answer.
-func (c *client) do(ctx context.Context, ask call, key idempotency.Key, now func() time.Duration) (call, error) {
+func (c *client) do(ctx context.Context, ask call, key storage.Key, now func() time.Duration) (call, error) {
 	ask.client, ask.key, ask.answer = c.number, key, answer{}
 	ask.from = now()
 	err := c.ask(ctx, &ask)
@@ -194,7 +194,7 @@ func (c *client) ask(ctx context.Context, ask *call) (err error) {
 func (c *client) takeIn(done call) {
 	m := c.notes(done.key)
 	m.last = done
-	if done.verb == claim && done.answer.err == nil && done.answer.claim.Outcome == idempotency.Claimed {
+	if done.verb == claim && done.answer.err == nil && done.answer.claim.Outcome == storage.Claimed {
 		if m.held != done.answer.claim.Lease {
 			c.crash(m)
 		}

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
 )
 
@@ -33,9 +33,9 @@ type live struct {
 func (l *live) now() time.Duration { return time.Since(l.begun) }
 
 // key returns the nth step's key.
-func (l *live) key(step int) idempotency.Key {
+func (l *live) key(step int) storage.Key {
 	group := step / (callsPerKey * hotKeys)
-	return idempotency.Key{Scope: l.scope, ID: strconv.Itoa(group*hotKeys + step%hotKeys)}
+	return storage.Key{Scope: l.scope, ID: strconv.Itoa(group*hotKeys + step%hotKeys)}
 }
 
 func concurrent(ctx context.Context, s Subject, o Options) error {
@@ -103,7 +103,7 @@ func (l *live) linger(ctx context.Context, random *rand.Rand, done call) error {
 
 // finish completes every key that was used.
 func (l *live) finish(ctx context.Context, c *client, used []call) ([]call, error) {
-	seen := make(map[idempotency.Key]bool)
+	seen := make(map[storage.Key]bool)
 	var calls []call
 	for _, u := range used {
 		if seen[u.key] {

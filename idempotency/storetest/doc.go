@@ -1,4 +1,4 @@
-// Package storetest holds every idempotency.Store to its contract. It is for
+// Package storetest holds every storage.Store to its contract. It is for
 // the tests of a store.
 //
 // Run goes through the contract line by line. Histories lets clients that

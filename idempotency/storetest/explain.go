@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // explain returns an error unless, for each key, there is an order of the calls
 // that answers them as they were answered. A call takes effect at one moment
 // between its beginning and its end; calls that do not overlap keep their order.
 func explain(o oracle, calls []call) error {
-	byKey := make(map[idempotency.Key][]call)
+	byKey := make(map[storage.Key][]call)
 	for _, c := range calls {
 		byKey[c.key] = append(byKey[c.key], c)
 	}

@@ -1,30 +1,30 @@
 package storetest
 
-import "github.com/cdc-outbox/cdc-outbox/idempotency"
+import "github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 
 // states brings the key into each state in which it has a record.
 var states = []struct {
 	name  string
-	state idempotency.State
-	enter func(b *bench, req idempotency.ClaimRequest)
+	state storage.State
+	enter func(b *bench, req storage.ClaimRequest)
 }{
-	{"processing", idempotency.Processing, func(b *bench, req idempotency.ClaimRequest) { b.granted(req, 1) }},
-	{"processing, lease over", idempotency.Processing, func(b *bench, req idempotency.ClaimRequest) {
+	{"processing", storage.Processing, func(b *bench, req storage.ClaimRequest) { b.granted(req, 1) }},
+	{"processing, lease over", storage.Processing, func(b *bench, req storage.ClaimRequest) {
 		req.Lease = short
 		b.granted(req, 1)
 		b.pass(short)
 	}},
-	{"completed", idempotency.Completed, func(b *bench, req idempotency.ClaimRequest) {
+	{"completed", storage.Completed, func(b *bench, req storage.ClaimRequest) {
 		b.complete(b.granted(req, 1), "result", nil)
 	}},
-	{"retryable, not due", idempotency.Retryable, func(b *bench, req idempotency.ClaimRequest) {
-		b.fail(b.granted(req, 1), idempotency.Failure{RetryAfter: long}, nil)
+	{"retryable, not due", storage.Retryable, func(b *bench, req storage.ClaimRequest) {
+		b.fail(b.granted(req, 1), storage.Failure{RetryAfter: long}, nil)
 	}},
-	{"retryable, due", idempotency.Retryable, func(b *bench, req idempotency.ClaimRequest) {
-		b.fail(b.granted(req, 1), idempotency.Failure{}, nil)
+	{"retryable, due", storage.Retryable, func(b *bench, req storage.ClaimRequest) {
+		b.fail(b.granted(req, 1), storage.Failure{}, nil)
 	}},
-	{"failed", idempotency.Failed, func(b *bench, req idempotency.ClaimRequest) {
-		b.fail(b.granted(req, 1), idempotency.Failure{Terminal: true}, nil)
+	{"failed", storage.Failed, func(b *bench, req storage.ClaimRequest) {
+		b.fail(b.granted(req, 1), storage.Failure{Terminal: true}, nil)
 	}},
 }
 
@@ -39,17 +39,17 @@ var fingerprints = func() []scenario {
 		{"a granted claim leaves its own", func(b *bench) {
 			req := b.request()
 			req.Fingerprint = ""
-			b.fail(b.granted(req, 1), idempotency.Failure{}, nil)
-			b.fail(b.granted(b.request(), 2), idempotency.Failure{}, nil)
+			b.fail(b.granted(req, 1), storage.Failure{}, nil)
+			b.fail(b.granted(b.request(), 2), storage.Failure{}, nil)
 			other := b.request()
 			other.Fingerprint = "b1:another"
 			b.mismatch(other)
 		}},
 		{"a granted claim without one keeps the record's", func(b *bench) {
-			b.fail(b.granted(b.request(), 1), idempotency.Failure{}, nil)
+			b.fail(b.granted(b.request(), 1), storage.Failure{}, nil)
 			req := b.request()
 			req.Fingerprint = ""
-			b.fail(b.granted(req, 2), idempotency.Failure{}, nil)
+			b.fail(b.granted(req, 2), storage.Failure{}, nil)
 			other := b.request()
 			other.Fingerprint = "b1:another"
 			b.mismatch(other)
@@ -58,7 +58,7 @@ var fingerprints = func() []scenario {
 			req := b.request()
 			req.Fingerprint = ""
 			b.granted(req, 1)
-			b.unchanged(func() { b.refused(b.request(), idempotency.InProgress, 1) })
+			b.unchanged(func() { b.refused(b.request(), storage.InProgress, 1) })
 		}},
 	}
 	for _, s := range states {
@@ -93,11 +93,11 @@ var fingerprints = func() []scenario {
 }()
 
 // mismatch makes a request that must be refused for its payload.
-func (b *bench) mismatch(r idempotency.ClaimRequest) {
+func (b *bench) mismatch(r storage.ClaimRequest) {
 	b.Helper()
 	b.unchanged(func() {
 		c, err := b.store.Claim(b.ctx, b.key, r)
-		b.expect("claim", err, idempotency.ErrMismatch)
+		b.expect("claim", err, storage.ErrMismatch)
 		if c.Outcome != 0 || len(c.Result) > 0 {
 			b.Fatalf("claim: %s and result %q beside the error", c.Outcome, c.Result)
 		}

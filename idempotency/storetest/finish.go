@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // finishRounds is more than any state needs to come to an end.
@@ -12,7 +12,7 @@ const finishRounds = 20
 
 // finish sees that the key can be completed: no message is lost. do makes a
 // call, pass lets time go by.
-func finish(c *client, key idempotency.Key, lease time.Duration, do func(call) (call, error), pass func(time.Duration)) error {
+func finish(c *client, key storage.Key, lease time.Duration, do func(call) (call, error), pass func(time.Duration)) error {
 	for range finishRounds {
 		request := c.request()
 		request.Fingerprint, request.Lease = "", 2*lease
@@ -22,11 +22,11 @@ func finish(c *client, key idempotency.Key, lease time.Duration, do func(call) (
 			return err
 		}
 		switch a := done.answer.claim; a.Outcome {
-		case idempotency.Duplicate:
+		case storage.Duplicate:
 			return nil
-		case idempotency.Claimed:
+		case storage.Claimed:
 			_, err = do(call{verb: complete, lease: a.Lease, result: "finished", retention: 1000 * lease})
-		case idempotency.GivenUp:
+		case storage.GivenUp:
 			if c.operator == nil {
 				return nil // its dead letter is as good
 			}

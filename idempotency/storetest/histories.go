@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // Options of Histories. All are optional.
@@ -75,7 +75,7 @@ func (s Subject) newClient(n int, o Options) *client {
 	random := rand.New(rand.NewPCG(o.Seed, uint64(n)))
 	c := &client{
 		number: n, store: s.Store, operator: s.Operator, random: random, lease: o.Lease,
-		keys: make(map[idempotency.Key]*notes),
+		keys: make(map[storage.Key]*notes),
 	}
 	if s.Skewed != nil && n > 0 {
 		c.store = s.Skewed(time.Duration(random.Int64N(int64(2*o.Skew)+1)) - o.Skew)
@@ -111,7 +111,7 @@ const (
 func tail(calls []call) []call {
 	claims := 0
 	for i := len(calls) - 1; i >= 0; i-- {
-		if calls[i].answer.claim.Outcome == idempotency.Claimed {
+		if calls[i].answer.claim.Outcome == storage.Claimed {
 			claims++
 		}
 		if claims == 2 || len(calls)-i == maxTail {
@@ -125,11 +125,11 @@ func tail(calls []call) []call {
 func (b belief) String() string {
 	text := fmt.Sprintf("%s owner=%s fence=%d attempts=%d", b.state, b.owner, b.fence, b.attempts)
 	switch b.state {
-	case idempotency.Absent:
+	case storage.Absent:
 		return text
-	case idempotency.Processing:
+	case storage.Processing:
 		text += " lease until " + b.lease.String()
-	case idempotency.Retryable:
+	case storage.Retryable:
 		text += " due at " + b.due.String()
 	}
 	return text + " forgotten at " + b.forgotten.String()

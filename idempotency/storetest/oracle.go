@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // span is a time that is known to lie between two.
@@ -14,8 +14,8 @@ func (s span) plus(d time.Duration) span { return span{s.lo + d, s.hi + d} }
 
 // belief is what a key may look like on the server. It is comparable.
 type belief struct {
-	state       idempotency.State
-	fingerprint idempotency.Fingerprint
+	state       storage.State
+	fingerprint storage.Fingerprint
 	owner       string
 	fence       int64 // the greatest ever, also of a forgotten record
 	attempts    int
@@ -48,7 +48,7 @@ func (o oracle) after(b belief, c call) []belief {
 	if o.clockFirst {
 		when.lo = c.from
 	}
-	if b.state == idempotency.Absent {
+	if b.state == storage.Absent {
 		return o.known(b, c, when)
 	}
 	var possible []belief
@@ -68,7 +68,7 @@ func (o oracle) after(b belief, c call) []belief {
 // changed nothing. Then b stays, because a later call may have read its clock
 // earlier, when b was not forgotten yet.
 func (o oracle) leftBehind(b, next belief, c call, when span) belief {
-	if !o.clockFirst || next.state != idempotency.Absent || c.answer.purged > 0 {
+	if !o.clockFirst || next.state != storage.Absent || c.answer.purged > 0 {
 		return next
 	}
 	b.last = next.last
@@ -108,31 +108,31 @@ func (o oracle) known(b belief, c call, when span) []belief {
 
 func (o oracle) claim(b belief, c call, when span) []belief {
 	if conflict(b.fingerprint, c.request.Fingerprint) {
-		return only(c.answer.err == idempotency.ErrMismatch, b) //nolint:errorlint // unwrapped by plain
+		return only(c.answer.err == storage.ErrMismatch, b) //nolint:errorlint // unwrapped by plain
 	}
 	if c.answer.err != nil {
 		return nil
 	}
 	switch b.state {
-	case idempotency.Absent:
+	case storage.Absent:
 		return granted(b, c, when)
-	case idempotency.Completed:
-		return only(refused(b, c, idempotency.Duplicate) && string(c.answer.claim.Result) == b.result, b)
-	case idempotency.Failed:
-		return only(refused(b, c, idempotency.GivenUp) && c.answer.claim.Reason == b.reason, b)
-	case idempotency.Retryable:
-		return o.afterWait(b, c, when, b.due, idempotency.NotDue)
+	case storage.Completed:
+		return only(refused(b, c, storage.Duplicate) && string(c.answer.claim.Result) == b.result, b)
+	case storage.Failed:
+		return only(refused(b, c, storage.GivenUp) && c.answer.claim.Reason == b.reason, b)
+	case storage.Retryable:
+		return o.afterWait(b, c, when, b.due, storage.NotDue)
 	default:
 		if b.owner == c.request.Owner {
 			return again(b, c, when)
 		}
-		return o.afterWait(b, c, when, b.lease, idempotency.InProgress)
+		return o.afterWait(b, c, when, b.lease, storage.InProgress)
 	}
 }
 
 // afterWait is a claim of a key that nobody can have before end.
-func (o oracle) afterWait(b belief, c call, when, end span, refusal idempotency.Outcome) []belief {
-	if late := o.notBefore(when, end); late.lo <= late.hi && c.answer.claim.Outcome == idempotency.Claimed {
+func (o oracle) afterWait(b belief, c call, when, end span, refusal storage.Outcome) []belief {
+	if late := o.notBefore(when, end); late.lo <= late.hi && c.answer.claim.Outcome == storage.Claimed {
 		return granted(b, c, late)
 	}
 	early := o.before(when, end)
@@ -143,7 +143,7 @@ func (o oracle) afterWait(b belief, c call, when, end span, refusal idempotency.
 	if wait <= 0 || wait < end.lo-early.hi-o.tolerance || wait > end.hi-early.lo+o.tolerance {
 		return nil
 	}
-	if refusal == idempotency.NotDue && c.answer.claim.Reason != b.reason {
+	if refusal == storage.NotDue && c.answer.claim.Reason != b.reason {
 		return nil
 	}
 	return []belief{b}
@@ -155,7 +155,7 @@ func granted(b belief, c call, when span) []belief {
 	if a.Lease.Fence <= b.fence || a.Attempts != b.attempts+1 || a.Reason != b.reason {
 		return nil
 	}
-	if b.state == idempotency.Processing {
+	if b.state == storage.Processing {
 		b.vanished++
 	}
 	b.fence, b.attempts, b.owner = a.Lease.Fence, a.Attempts, c.request.Owner
@@ -165,33 +165,33 @@ func granted(b belief, c call, when span) []belief {
 // again is a claim by the owner itself.
 func again(b belief, c call, when span) []belief {
 	a := c.answer.claim
-	want := idempotency.Lease{Key: c.key, Owner: b.owner, Fence: b.fence}
-	if a.Outcome != idempotency.Claimed || a.Lease != want || a.Attempts != b.attempts ||
+	want := storage.Lease{Key: c.key, Owner: b.owner, Fence: b.fence}
+	if a.Outcome != storage.Claimed || a.Lease != want || a.Attempts != b.attempts ||
 		a.Vanished != b.vanished || a.Excused != b.excused {
 		return nil
 	}
 	if c.request.Fingerprint != "" {
 		b.fingerprint = c.request.Fingerprint
 	}
-	b.state = idempotency.Processing
+	b.state = storage.Processing
 	b.due, b.lease = span{}, when.plus(c.request.Lease)
 	b.changed, b.forgotten = when, when.plus(c.request.Retention)
 	return []belief{b}
 }
 
-func refused(b belief, c call, with idempotency.Outcome) bool {
+func refused(b belief, c call, with storage.Outcome) bool {
 	a := c.answer.claim
-	return a.Outcome == with && a.Attempts == b.attempts && a.Lease == idempotency.Lease{}
+	return a.Outcome == with && a.Attempts == b.attempts && a.Lease == storage.Lease{}
 }
 
 func (o oracle) settle(b belief, c call, when span) []belief {
-	holder := b.state != idempotency.Absent && b.owner == c.lease.Owner && b.fence == c.lease.Fence
-	repeated := c.verb == complete && b.state == idempotency.Completed ||
-		c.verb == fail && c.failure.Terminal && b.state == idempotency.Failed ||
-		c.verb == fail && !c.failure.Terminal && b.state == idempotency.Retryable
+	holder := b.state != storage.Absent && b.owner == c.lease.Owner && b.fence == c.lease.Fence
+	repeated := c.verb == complete && b.state == storage.Completed ||
+		c.verb == fail && c.failure.Terminal && b.state == storage.Failed ||
+		c.verb == fail && !c.failure.Terminal && b.state == storage.Retryable
 	switch {
-	case !holder || b.state != idempotency.Processing && !repeated:
-		return only(c.answer.err == idempotency.ErrLeaseLost, b) //nolint:errorlint // unwrapped by plain
+	case !holder || b.state != storage.Processing && !repeated:
+		return only(c.answer.err == storage.ErrLeaseLost, b) //nolint:errorlint // unwrapped by plain
 	case c.answer.err != nil:
 		return nil
 	case repeated:
@@ -204,13 +204,13 @@ func (o oracle) settle(b belief, c call, when span) []belief {
 		b.forgotten = span{max(b.forgotten.lo, b.lease.lo), max(b.forgotten.hi, b.lease.hi)}
 		return []belief{b}
 	case complete:
-		b.state, b.result, b.reason = idempotency.Completed, c.result, ""
+		b.state, b.result, b.reason = storage.Completed, c.result, ""
 		b.forgotten = when.plus(c.retention)
 	case fail:
 		b.reason, b.forgotten = c.failure.Reason, when.plus(c.failure.Retention)
-		b.state = idempotency.Failed
+		b.state = storage.Failed
 		if !c.failure.Terminal {
-			b.state, b.due = idempotency.Retryable, when.plus(c.failure.RetryAfter)
+			b.state, b.due = storage.Retryable, when.plus(c.failure.RetryAfter)
 		}
 		switch {
 		case c.failure.Unrun:
@@ -224,14 +224,14 @@ func (o oracle) settle(b belief, c call, when span) []belief {
 }
 
 func (o oracle) release(b belief, c call, when span) []belief {
-	if b.state == idempotency.Completed {
-		return only(c.answer.err == idempotency.ErrCompleted, b) //nolint:errorlint // unwrapped by plain
+	if b.state == storage.Completed {
+		return only(c.answer.err == storage.ErrCompleted, b) //nolint:errorlint // unwrapped by plain
 	}
 	if c.answer.err != nil || !b.shownAs(c.answer.record) {
 		return nil
 	}
-	if b.state != idempotency.Absent {
-		b.state, b.owner, b.attempts, b.vanished, b.excused = idempotency.Retryable, "", 0, 0, 0
+	if b.state != storage.Absent {
+		b.state, b.owner, b.attempts, b.vanished, b.excused = storage.Retryable, "", 0, 0, 0
 		b.lease, b.due, b.changed = span{}, when, when
 	}
 	return []belief{b}
@@ -241,12 +241,12 @@ func (o oracle) purge(b belief, c call, when span) []belief {
 	if c.answer.err != nil {
 		return nil
 	}
-	if b.state == idempotency.Absent { // what is forgotten may still have been there to be deleted
+	if b.state == storage.Absent { // what is forgotten may still have been there to be deleted
 		return only(c.answer.purged <= 1, b)
 	}
 	states := c.filter.States
 	if len(states) == 0 {
-		states = []idempotency.State{idempotency.Completed, idempotency.Failed}
+		states = []storage.State{storage.Completed, storage.Failed}
 	}
 	old := b.changed.plus(c.filter.UnchangedFor)
 	if c.answer.purged == 0 {
@@ -259,16 +259,16 @@ func (o oracle) purge(b belief, c call, when span) []belief {
 }
 
 // shownAs reports whether the record is what a reader of b should see.
-func (b belief) shownAs(r idempotency.Record) bool {
-	if b.state == idempotency.Absent || r.State == idempotency.Absent {
+func (b belief) shownAs(r storage.Record) bool {
+	if b.state == storage.Absent || r.State == storage.Absent {
 		return b.state == r.State
 	}
 	return r.State == b.state && r.Fingerprint == b.fingerprint && r.Owner == b.owner &&
 		r.Fence == b.fence && r.Attempts == b.attempts && r.Vanished == b.vanished && r.Excused == b.excused && string(r.Result) == b.result &&
-		(r.Reason == b.reason || b.state == idempotency.Completed) // whether it is kept then is left open
+		(r.Reason == b.reason || b.state == storage.Completed) // whether it is kept then is left open
 }
 
-func conflict(a, b idempotency.Fingerprint) bool {
+func conflict(a, b storage.Fingerprint) bool {
 	return a != "" && b != "" && a != b && a[:2] == b[:2] // the clients' versions have two letters
 }
 

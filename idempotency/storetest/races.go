@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // racers is how many do the same thing at a time.
@@ -26,16 +26,16 @@ func together(f func(n int)) {
 
 // oneWinner lets all claim the key and checks that it was granted once, as the
 // nth attempt.
-func (b *bench) oneWinner(attempts int) idempotency.Lease {
+func (b *bench) oneWinner(attempts int) storage.Lease {
 	b.Helper()
-	var got [racers]idempotency.Claim
+	var got [racers]storage.Claim
 	var errs [racers]error
 	together(func(n int) {
-		got[n], errs[n] = b.store.Claim(b.ctx, b.key, idempotency.ClaimRequest{
+		got[n], errs[n] = b.store.Claim(b.ctx, b.key, storage.ClaimRequest{
 			Owner: fmt.Sprintf("racer-%d-%d", attempts, n), Fingerprint: "b1:payload", Lease: long, Retention: retention,
 		})
 	})
-	var won []idempotency.Claim
+	var won []storage.Claim
 	for n, c := range got {
 		if errs[n] != nil {
 			b.Fatalf("claim: %v", errs[n])
@@ -44,9 +44,9 @@ func (b *bench) oneWinner(attempts int) idempotency.Lease {
 			b.Fatalf("claim: %s with %d attempts, want %d", c.Outcome, c.Attempts, attempts)
 		}
 		switch c.Outcome {
-		case idempotency.Claimed:
+		case storage.Claimed:
 			won = append(won, c)
-		case idempotency.InProgress:
+		case storage.InProgress:
 			b.waits(c, long)
 		default:
 			b.Fatalf("claim: %s", c.Outcome)
@@ -70,7 +70,7 @@ var races = []scenario{
 	}},
 	{"one wins a retryable key", func(b *bench) {
 		first := b.granted(b.request(), 1)
-		b.fail(first, idempotency.Failure{}, nil)
+		b.fail(first, storage.Failure{}, nil)
 		b.above(b.oneWinner(2), first)
 	}},
 	{"one wins a forgotten key", func(b *bench) {
@@ -96,7 +96,7 @@ var races = []scenario{
 			if n%2 == 0 {
 				errs[n] = b.store.Complete(b.ctx, lease, nil, retention)
 			} else {
-				errs[n] = b.store.Fail(b.ctx, lease, idempotency.Failure{Terminal: true, Retention: retention})
+				errs[n] = b.store.Fail(b.ctx, lease, storage.Failure{Terminal: true, Retention: retention})
 			}
 		})
 		for n, err := range errs {
@@ -104,16 +104,16 @@ var races = []scenario{
 				b.Fatalf("both were carried out, or one only in part: %v", errs)
 			}
 			if err != nil {
-				b.expect("settle", err, idempotency.ErrLeaseLost)
+				b.expect("settle", err, storage.ErrLeaseLost)
 			}
 		}
 	}},
 	{"many keys at a time", func(b *bench) {
 		var errs [racers]error
 		together(func(n int) {
-			key := idempotency.Key{Scope: b.key.Scope, ID: fmt.Sprintf("many-%d", n)}
-			c, err := b.store.Claim(b.ctx, key, idempotency.ClaimRequest{Owner: "owner", Lease: long, Retention: retention})
-			if err == nil && c.Outcome != idempotency.Claimed {
+			key := storage.Key{Scope: b.key.Scope, ID: fmt.Sprintf("many-%d", n)}
+			c, err := b.store.Claim(b.ctx, key, storage.ClaimRequest{Owner: "owner", Lease: long, Retention: retention})
+			if err == nil && c.Outcome != storage.Claimed {
 				err = fmt.Errorf("claim %s: %s", key, c.Outcome)
 			}
 			if err == nil {

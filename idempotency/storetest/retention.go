@@ -3,15 +3,15 @@ package storetest
 import (
 	"fmt"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // forgotten checks that the key is as if it had never been used, except for its
 // fence.
-func (b *bench) forgotten(former idempotency.Lease) {
+func (b *bench) forgotten(former storage.Lease) {
 	b.Helper()
-	b.inspect(idempotency.Absent)
-	b.lost(map[string]idempotency.Lease{"the former lease": former})
+	b.inspect(storage.Absent)
+	b.lost(map[string]storage.Lease{"the former lease": former})
 	req := b.request()
 	req.Fingerprint = "b1:another"
 	b.above(b.granted(req, 1), former)
@@ -33,13 +33,13 @@ var retentions = []scenario{
 	}},
 	{"retryable", func(b *bench) {
 		lease := b.granted(b.request(), 1)
-		b.fail(lease, idempotency.Failure{RetryAfter: long, Retention: short}, nil)
+		b.fail(lease, storage.Failure{RetryAfter: long, Retention: short}, nil)
 		b.pass(short)
 		b.forgotten(lease)
 	}},
 	{"failed", func(b *bench) {
 		lease := b.granted(b.request(), 1)
-		b.fail(lease, idempotency.Failure{Terminal: true, Retention: short}, nil)
+		b.fail(lease, storage.Failure{Terminal: true, Retention: short}, nil)
 		b.pass(short)
 		b.forgotten(lease)
 	}},
@@ -53,9 +53,9 @@ var retentions = []scenario{
 		b.duplicate("result", 1)
 	}},
 	{"a claim prolongs", func(b *bench) {
-		var second idempotency.Claim
+		var second storage.Claim
 		b.inTime(4*short, func() (err error) {
-			b.fail(b.granted(b.request(), 1), idempotency.Failure{Retention: 4 * short}, nil)
+			b.fail(b.granted(b.request(), 1), storage.Failure{Retention: 4 * short}, nil)
 			second, err = b.store.Claim(b.ctx, b.key, b.request())
 			if err == nil && second.Attempts != 2 {
 				err = fmt.Errorf("%s with %d attempts, want 2", second.Outcome, second.Attempts)

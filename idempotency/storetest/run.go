@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // Times of the scenarios. What must not end in a test is long, what must end is
@@ -65,49 +65,49 @@ type scenario struct {
 type bench struct {
 	*testing.T
 	subject Subject
-	store   idempotency.Store
+	store   storage.Store
 	ctx     context.Context
-	key     idempotency.Key
+	key     storage.Key
 	owners  int
 }
 
 func newBench(t *testing.T, s Subject) *bench {
-	return &bench{T: t, subject: s, store: s.Store, ctx: t.Context(), key: idempotency.Key{Scope: scope(), ID: "key"}}
+	return &bench{T: t, subject: s, store: s.Store, ctx: t.Context(), key: storage.Key{Scope: scope(), ID: "key"}}
 }
 
 // request is for a long lease, by a new owner.
-func (b *bench) request() idempotency.ClaimRequest {
+func (b *bench) request() storage.ClaimRequest {
 	b.owners++
-	return idempotency.ClaimRequest{
+	return storage.ClaimRequest{
 		Owner: "owner-" + strconv.Itoa(b.owners), Fingerprint: "b1:payload", Lease: long, Retention: retention,
 	}
 }
 
 // requestFor is for a lease of d.
-func (b *bench) requestFor(d time.Duration) idempotency.ClaimRequest {
+func (b *bench) requestFor(d time.Duration) storage.ClaimRequest {
 	r := b.request()
 	r.Lease = d
 	return r
 }
 
 // claim makes a request that is answered without an error.
-func (b *bench) claim(r idempotency.ClaimRequest) idempotency.Claim {
+func (b *bench) claim(r storage.ClaimRequest) storage.Claim {
 	b.Helper()
 	c, err := b.store.Claim(b.ctx, b.key, r)
 	if err != nil {
 		b.Fatalf("claim: %v", err)
 	}
-	if c.Layer != "" && c.Layer != idempotency.LayerStore {
+	if c.Layer != "" && c.Layer != storage.LayerStore {
 		b.Fatalf("claim: layer %q", c.Layer)
 	}
 	return c
 }
 
 // granted makes a request that must be granted as the nth attempt.
-func (b *bench) granted(r idempotency.ClaimRequest, attempts int) idempotency.Lease {
+func (b *bench) granted(r storage.ClaimRequest, attempts int) storage.Lease {
 	b.Helper()
 	c := b.claim(r)
-	if c.Outcome != idempotency.Claimed || c.Attempts != attempts {
+	if c.Outcome != storage.Claimed || c.Attempts != attempts {
 		b.Fatalf("claim: %s with %d attempts, want claimed with %d", c.Outcome, c.Attempts, attempts)
 	}
 	if c.Lease.Key != b.key || c.Lease.Owner != r.Owner || c.Lease.Fence <= 0 {
@@ -120,17 +120,17 @@ func (b *bench) granted(r idempotency.ClaimRequest, attempts int) idempotency.Le
 }
 
 // refused makes a request that must have this outcome after so many attempts.
-func (b *bench) refused(r idempotency.ClaimRequest, want idempotency.Outcome, attempts int) idempotency.Claim {
+func (b *bench) refused(r storage.ClaimRequest, want storage.Outcome, attempts int) storage.Claim {
 	b.Helper()
 	c := b.claim(r)
-	if c.Outcome != want || c.Attempts != attempts || c.Lease != (idempotency.Lease{}) {
+	if c.Outcome != want || c.Attempts != attempts || c.Lease != (storage.Lease{}) {
 		b.Fatalf("claim: %s with %d attempts and lease %+v, want %s with %d and none", c.Outcome, c.Attempts, c.Lease, want, attempts)
 	}
 	return c
 }
 
 // waits checks a claim's Wait: above 0, at most d.
-func (b *bench) waits(c idempotency.Claim, d time.Duration) {
+func (b *bench) waits(c storage.Claim, d time.Duration) {
 	b.Helper()
 	if c.Wait <= 0 || c.Wait > d+b.subject.tolerance() {
 		b.Fatalf("claim: wait %s, want above 0 and at most %s", c.Wait, d)
@@ -146,7 +146,7 @@ func (b *bench) expect(what string, err, want error) {
 }
 
 // counted checks what a record counts.
-func (b *bench) counted(r idempotency.Record, attempts, vanished, excused int) {
+func (b *bench) counted(r storage.Record, attempts, vanished, excused int) {
 	b.Helper()
 	if r.Attempts != attempts || r.Vanished != vanished || r.Excused != excused {
 		b.Fatalf("%d attempts, %d vanished, %d excused; want %d, %d, %d",
@@ -154,17 +154,17 @@ func (b *bench) counted(r idempotency.Record, attempts, vanished, excused int) {
 	}
 }
 
-func (b *bench) extend(l idempotency.Lease, d time.Duration, want error) {
+func (b *bench) extend(l storage.Lease, d time.Duration, want error) {
 	b.Helper()
 	b.expect("extend", b.store.Extend(b.ctx, l, d), want)
 }
 
-func (b *bench) complete(l idempotency.Lease, result string, want error) {
+func (b *bench) complete(l storage.Lease, result string, want error) {
 	b.Helper()
 	b.expect("complete", b.store.Complete(b.ctx, l, []byte(result), retention), want)
 }
 
-func (b *bench) fail(l idempotency.Lease, f idempotency.Failure, want error) {
+func (b *bench) fail(l storage.Lease, f storage.Failure, want error) {
 	b.Helper()
 	if f.Retention == 0 {
 		f.Retention = retention
@@ -173,7 +173,7 @@ func (b *bench) fail(l idempotency.Lease, f idempotency.Failure, want error) {
 }
 
 // inspect returns the record, which must be in this state.
-func (b *bench) inspect(want idempotency.State) idempotency.Record {
+func (b *bench) inspect(want storage.State) storage.Record {
 	b.Helper()
 	r, err := b.store.Inspect(b.ctx, b.key)
 	if err != nil {
@@ -188,7 +188,7 @@ func (b *bench) inspect(want idempotency.State) idempotency.Record {
 // duplicate checks that the key is completed with this result.
 func (b *bench) duplicate(result string, attempts int) {
 	b.Helper()
-	if c := b.refused(b.request(), idempotency.Duplicate, attempts); !bytes.Equal(c.Result, []byte(result)) {
+	if c := b.refused(b.request(), storage.Duplicate, attempts); !bytes.Equal(c.Result, []byte(result)) {
 		b.Fatalf("claim: result %q, want %q", c.Result, result)
 	}
 }
@@ -233,7 +233,7 @@ func (b *bench) unchanged(f func()) {
 	}
 }
 
-func same(a, b idempotency.Record) bool {
+func same(a, b storage.Record) bool {
 	return a.Key == b.Key && a.State == b.State && a.Fingerprint == b.Fingerprint && a.Owner == b.Owner &&
 		a.Fence == b.Fence && a.Attempts == b.Attempts && a.Vanished == b.Vanished && a.Excused == b.Excused && a.LeaseUntil.Equal(b.LeaseUntil) && a.RetryAt.Equal(b.RetryAt) &&
 		bytes.Equal(a.Result, b.Result) && a.Reason == b.Reason && a.UpdatedAt.Equal(b.UpdatedAt) && a.ExpiresAt.Equal(b.ExpiresAt)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // sequentialKeys is few, so that the clients meet.
@@ -26,7 +26,7 @@ type run struct {
 
 // subjectKey is a key and all that may be true of it.
 type subjectKey struct {
-	key     idempotency.Key
+	key     storage.Key
 	beliefs []belief
 	recent  []call
 }
@@ -36,7 +36,7 @@ func sequential(ctx context.Context, s Subject, o Options) error {
 	scope := scope()
 	for i := range sequentialKeys {
 		r.keys = append(r.keys, &subjectKey{
-			key:     idempotency.Key{Scope: scope, ID: strconv.Itoa(i)},
+			key:     storage.Key{Scope: scope, ID: strconv.Itoa(i)},
 			beliefs: []belief{{}},
 		})
 	}

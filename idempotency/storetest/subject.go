@@ -5,22 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // Subject is a store under test. It may hold other keys already: the suite
 // works in scopes of its own.
 type Subject struct {
 	// Store is required.
-	Store idempotency.Store
+	Store storage.Store
 	// Operator is the store's, if it has one; its tests are skipped if not.
-	Operator idempotency.Operator
+	Operator storage.Operator
 	// Advance moves the clock of a store that has a fake one. Without it the
 	// suite waits for real time to pass.
 	Advance func(d time.Duration)
 	// Skewed returns another client of the same data whose process's clock is
 	// off by offset. Nil if the store never looks at that clock.
-	Skewed func(offset time.Duration) idempotency.Store
+	Skewed func(offset time.Duration) storage.Store
 	// Tolerance is by how much times may be off through rounding by the server,
 	// or through clocks of different speed. 0 for a fake clock; 5 ms if 0
 	// otherwise.

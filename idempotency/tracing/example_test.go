@@ -27,7 +27,7 @@ func ExampleMiddleware() {
 	span := spans.Ended()[0]
 	fmt.Println(span.Name(), "linked to", span.Links()[0].SpanContext.SpanID(), err)
 	for _, a := range span.Attributes() {
-		if a.Key == tracing.DispositionKey {
+		if a.Key == "idempotency.disposition" {
 			fmt.Println(a.Key, a.Value.AsString())
 		}
 	}

@@ -2,7 +2,6 @@ package tracing
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"unicode/utf8"
 
@@ -20,9 +19,9 @@ import (
 
 // The attributes beside those of the semantic conventions.
 const (
-	DispositionKey = attribute.Key("idempotency.disposition")
-	AttemptKey     = attribute.Key("idempotency.attempt")
-	LayerKey       = attribute.Key("idempotency.layer")
+	dispositionKey = attribute.Key("idempotency.disposition")
+	attemptKey     = attribute.Key("idempotency.attempt")
+	layerKey       = attribute.Key("idempotency.layer")
 )
 
 const scope = "github.com/cdc-outbox/cdc-outbox/idempotency/tracing"
@@ -41,13 +40,13 @@ type Options struct {
 	// Group is the consumer group's name, for the attribute. Optional.
 	Group string
 	// ID returns the message's id, for the attribute. Default:
-	// consumer.Header(consumer.DefaultIDHeader).
-	ID consumer.KeyFunc
+	// the header id.
+	ID func(r *kgo.Record) (string, error)
 	// Parent makes the producer's span the parent rather than a link.
 	Parent bool
 }
 
-// Middleware returns a middleware for consumer.Config or a Guard's Process. Put
+// Middleware returns a middleware for consumer.Config or a Process of one's own. Put
 // it first.
 func Middleware(o Options) func(consumer.Process) consumer.Process {
 	if o.Provider == nil {
@@ -57,7 +56,7 @@ func Middleware(o Options) func(consumer.Process) consumer.Process {
 		o.Propagator = propagation.TraceContext{}
 	}
 	if o.ID == nil {
-		o.ID = consumer.Header(consumer.DefaultIDHeader)
+		o.ID = consumer.Header("id")
 	}
 	tracer := o.Provider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
 	return func(next consumer.Process) consumer.Process {
@@ -117,24 +116,20 @@ func (o *Options) attributes(r *kgo.Record) []attribute.KeyValue {
 // that the time has not come, is no error.
 func describe(span trace.Span, result idempotency.Result, err error) {
 	disposition := result.Disposition.String()
-	span.SetAttributes(DispositionKey.String(disposition))
+	span.SetAttributes(dispositionKey.String(disposition))
 	if result.Attempt > 0 {
-		span.SetAttributes(AttemptKey.Int(result.Attempt))
+		span.SetAttributes(attemptKey.Int(result.Attempt))
 	}
 	if result.Layer != "" {
-		span.SetAttributes(LayerKey.String(string(result.Layer)))
+		span.SetAttributes(layerKey.String(string(result.Layer)))
 	}
-	waits := errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, idempotency.ErrNotDue)
+	waits := result.Disposition == idempotency.Elsewhere || result.Disposition == idempotency.NotDue
 	if err != nil && !waits {
 		span.RecordError(err)
 	}
 	switch result.Disposition {
-	case idempotency.Handled, idempotency.Skipped, idempotency.Elsewhere:
-		return
+	case idempotency.Handled, idempotency.Skipped, idempotency.Elsewhere, idempotency.NotDue:
 	default:
-		if waits {
-			return
-		}
 		span.SetAttributes(semconv.ErrorTypeKey.String(disposition))
 		span.SetStatus(codes.Error, disposition)
 	}

@@ -3,7 +3,6 @@ package tracing_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/tracing"
 )
 
@@ -66,7 +66,7 @@ func returns(result idempotency.Result, err error) consumer.Process {
 
 func TestSpanIsLinkedToTheProducers(t *testing.T) {
 	span := attempt(t, tracing.Options{Group: "shipping"}, record(),
-		returns(idempotency.Result{Disposition: idempotency.Handled, Attempt: 2, Layer: idempotency.LayerStore}, nil))
+		returns(idempotency.Result{Disposition: idempotency.Handled, Attempt: 2, Layer: storage.LayerStore}, nil))
 	if span.Name() != "process orders" || span.SpanKind() != trace.SpanKindConsumer {
 		t.Errorf("the span is %q of kind %v", span.Name(), span.SpanKind())
 	}
@@ -108,7 +108,7 @@ func TestParent(t *testing.T) {
 
 // A topic whose ids are not in the header id.
 func TestIDFromElsewhere(t *testing.T) {
-	span := attempt(t, tracing.Options{ID: consumer.RecordKey()}, record(), returns(idempotency.Result{Disposition: idempotency.Handled}, nil))
+	span := attempt(t, tracing.Options{ID: func(r *kgo.Record) (string, error) { return string(r.Key), nil }}, record(), returns(idempotency.Result{Disposition: idempotency.Handled}, nil))
 	if want := attribute.String("messaging.message.id", "o-1"); !slices.Contains(span.Attributes(), want) {
 		t.Errorf("the attributes are %v, without %v", span.Attributes(), want)
 	}
@@ -144,11 +144,11 @@ func TestErrors(t *testing.T) {
 		events      int
 	}{
 		"failed":        {idempotency.Retry, errDown, codes.Error, 1},
-		"not due":       {idempotency.Retry, fmt.Errorf("claim: %w", idempotency.ErrNotDue), codes.Unset, 0},
-		"elsewhere":     {idempotency.Elsewhere, idempotency.ErrInProgress, codes.Unset, 0},
+		"not due":       {idempotency.NotDue, errors.New("not due"), codes.Unset, 0},
+		"elsewhere":     {idempotency.Elsewhere, errors.New("elsewhere"), codes.Unset, 0},
 		"skipped":       {idempotency.Skipped, nil, codes.Unset, 0},
 		"dead-lettered": {idempotency.DeadLettered, nil, codes.Error, 0},
-		"lost":          {idempotency.Lost, idempotency.ErrLeaseLost, codes.Error, 1},
+		"lost":          {idempotency.Lost, storage.ErrLeaseLost, codes.Error, 1},
 		"unavailable":   {idempotency.Unavailable, errDown, codes.Error, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

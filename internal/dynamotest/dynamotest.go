@@ -57,7 +57,11 @@ func (s *Server) Table(t testing.TB) string {
 	t.Helper()
 	name := "idempotency-" + strconv.FormatInt(tables.Add(1), 10)
 	testserver.Do(t, "create table "+name, func(ctx context.Context) error {
-		return dynamodb.CreateTable(ctx, s.Client(t), name)
+		store, err := dynamodb.New(s.Client(t), dynamodb.Options{Table: name})
+		if err != nil {
+			return err
+		}
+		return store.CreateTable(ctx)
 	})
 	return name
 }

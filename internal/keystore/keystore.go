@@ -19,17 +19,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // Store is what an operator works on. Close it after use.
 type Store interface {
-	idempotency.Store
-	idempotency.Operator
+	storage.Store
+	storage.Operator
 	Close()
 }
 
@@ -58,8 +58,8 @@ func Open(ctx context.Context, from, name string) (Store, error) {
 
 // opened is a store with its client.
 type opened struct {
-	idempotency.Store
-	idempotency.Operator
+	storage.Store
+	storage.Operator
 	close func()
 }
 
@@ -143,7 +143,7 @@ func openPostgres(ctx context.Context, from, table string) (Store, error) {
 	if err != nil {
 		return nil, failure.Configf("correct the URL", "open the PostgreSQL store: %w", err)
 	}
-	store, err := postgres.NewStore(pool, postgres.StoreOptions{Table: table, Partitioned: partitioned})
+	store, err := postgres.New(pool, postgres.Options{Table: table, Partitioned: partitioned})
 	if err != nil {
 		pool.Close()
 		return nil, failure.Configf("correct the option", "open the PostgreSQL store: %w", err)
@@ -175,7 +175,7 @@ func openDynamoDB(ctx context.Context, from, table string) (Store, error) {
 			o.BaseEndpoint = aws.String(endpoint)
 		}
 	})
-	store, err := dynamodb.New(client, table, dynamodb.Options{})
+	store, err := dynamodb.New(client, dynamodb.Options{Table: table})
 	if err != nil {
 		return nil, failure.Configf("correct the option", "open the DynamoDB store: %w", err)
 	}

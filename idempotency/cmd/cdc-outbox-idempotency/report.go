@@ -7,11 +7,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // keyReport shows a record.
-type keyReport struct{ idempotency.Record }
+type keyReport struct{ storage.Record }
 
 // fields lists what the record has, in the order in which it is shown.
 func (r keyReport) fields() [][2]string {
@@ -20,7 +20,7 @@ func (r keyReport) fields() [][2]string {
 		{"id", r.Key.ID},
 		{"state", r.State.String()},
 	}
-	if r.State == idempotency.Absent {
+	if r.State == storage.Absent {
 		return all
 	}
 	all = append(all, [2]string{"attempts", fmt.Sprint(r.Attempts)})
@@ -74,7 +74,7 @@ func (r keyReport) MarshalJSON() ([]byte, error) {
 	for _, field := range r.fields() {
 		fields[field[0]] = field[1]
 	}
-	if r.State != idempotency.Absent {
+	if r.State != storage.Absent {
 		fields["attempts"], fields["vanished"], fields["excused"], fields["fence"] = r.Attempts, r.Vanished, r.Excused, r.Fence
 	}
 	return json.Marshal(fields)
@@ -87,7 +87,7 @@ type releaseReport struct {
 
 // WriteText implements report.
 func (r releaseReport) WriteText(w io.Writer) error {
-	if r.Before.State == idempotency.Absent {
+	if r.Before.State == storage.Absent {
 		fmt.Fprintln(w, "nothing to release: the store does not know the message")
 		return nil
 	}
@@ -95,7 +95,7 @@ func (r releaseReport) WriteText(w io.Writer) error {
 	if err := r.Before.WriteText(w); err != nil {
 		return err
 	}
-	if r.Before.State == idempotency.Processing && r.Before.LeaseUntil.After(time.Now()) {
+	if r.Before.State == storage.Processing && r.Before.LeaseUntil.After(time.Now()) {
 		fmt.Fprintln(w, "warning: the lease was live: if its holder still runs, the work is done twice, and the holder's result is discarded")
 	}
 	return nil

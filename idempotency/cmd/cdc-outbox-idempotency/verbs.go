@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/keystore"
 	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
@@ -49,8 +49,8 @@ func openStore(ctx context.Context, p *program, from, name string) (keystore.Sto
 }
 
 // open opens the store, after the key was found to be possible.
-func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.Store, idempotency.Key, error) {
-	key := idempotency.Key{Scope: *k.scope, ID: *k.id}
+func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.Store, storage.Key, error) {
+	key := storage.Key{Scope: *k.scope, ID: *k.id}
 	if key.Scope == "" {
 		return nil, key, failure.Configf("add --scope, as the consumer's configuration has it", "no scope given")
 	}
@@ -62,7 +62,7 @@ func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.
 }
 
 // prepare declares the flags of a verb that does something to one message.
-func prepare(do func(context.Context, keystore.Store, idempotency.Key) (report, error)) func(*flag.FlagSet) action {
+func prepare(do func(context.Context, keystore.Store, storage.Key) (report, error)) func(*flag.FlagSet) action {
 	return func(flags *flag.FlagSet) action {
 		k := declareKey(flags)
 		return func(ctx context.Context, p *program) error {
@@ -86,7 +86,7 @@ func inspectVerb() verb {
 		summary: "shows what a consumer's store knows of a message",
 		detail:  storeDetail,
 		example: name + " inspect --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
-		prepare: prepare(func(ctx context.Context, store keystore.Store, key idempotency.Key) (report, error) {
+		prepare: prepare(func(ctx context.Context, store keystore.Store, key storage.Key) (report, error) {
 			record, err := store.Inspect(ctx, key)
 			return keyReport{record}, err
 		}),
@@ -99,7 +99,7 @@ func releaseVerb() verb {
 		summary: "lets a message that is being processed, waits or was given up be run again at once",
 		detail:  storeDetail + "\n\nWhoever holds its lease loses it. A completed message stays completed.",
 		example: name + " release --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
-		prepare: prepare(func(ctx context.Context, store keystore.Store, key idempotency.Key) (report, error) {
+		prepare: prepare(func(ctx context.Context, store keystore.Store, key storage.Key) (report, error) {
 			before, err := store.Release(ctx, key)
 			return releaseReport{Before: keyReport{before}}, err
 		}),
@@ -123,13 +123,13 @@ func purgeVerb() verb {
 				if err != nil {
 					return err
 				}
-				return k.purge(ctx, p, idempotency.Filter{States: chosen, UnchangedFor: *older}, *yes)
+				return k.purge(ctx, p, storage.Filter{States: chosen, UnchangedFor: *older}, *yes)
 			}
 		},
 	}
 }
 
-func (k *keyFlags) purge(ctx context.Context, p *program, filter idempotency.Filter, yes bool) error {
+func (k *keyFlags) purge(ctx context.Context, p *program, filter storage.Filter, yes bool) error {
 	store, key, err := k.open(ctx, p, false)
 	if err != nil {
 		return err
@@ -150,19 +150,19 @@ func (k *keyFlags) purge(ctx context.Context, p *program, filter idempotency.Fil
 }
 
 // operable are the states that --state takes.
-var operable = []idempotency.State{idempotency.Processing, idempotency.Completed, idempotency.Retryable, idempotency.Failed}
+var operable = []storage.State{storage.Processing, storage.Completed, storage.Retryable, storage.Failed}
 
-func parseStates(text string) ([]idempotency.State, error) {
+func parseStates(text string) ([]storage.State, error) {
 	if text == "" {
 		return nil, nil
 	}
-	byName := map[string]idempotency.State{}
+	byName := map[string]storage.State{}
 	var names []string
 	for _, s := range operable {
 		byName[s.String()] = s
 		names = append(names, s.String())
 	}
-	var states []idempotency.State
+	var states []storage.State
 	for name := range strings.SplitSeq(text, ",") {
 		state, ok := byName[strings.TrimSpace(name)]
 		if !ok {
@@ -180,9 +180,9 @@ func parseStates(text string) ([]idempotency.State, error) {
 // explainKey adds what to do about a store's error.
 func explainKey(err error) error {
 	switch {
-	case errors.Is(err, idempotency.ErrCompleted):
+	case errors.Is(err, storage.ErrCompleted):
 		return failure.Configf(name+" purge with the same flags has it run again when it comes again", "%w", err)
-	case errors.Is(err, idempotency.ErrBadKey):
+	case errors.Is(err, storage.ErrBadKey):
 		return failure.Configf("correct --scope and --id", "%w", err)
 	case keystore.Refused(err):
 		return failure.Configf("correct the URL of the store, --name, or what the server says is missing", "%w", err)

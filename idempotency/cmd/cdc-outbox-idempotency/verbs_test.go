@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
 	"github.com/cdc-outbox/cdc-outbox/internal/keystore"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -31,7 +31,7 @@ func TestVerbsSayWhatToFix(t *testing.T) {
 		"redis, wrong password": {"redis://:xyzzy@" + redisServer, "give the client the right user name and password"},
 		"redis, no password":    {"redis://" + redisServer, "give the client a password"},
 		"redis, not a cluster":  {"redis://:right@" + redisServer + "?cluster=true", "cluster support disabled"},
-		"postgres, no table":    {database, "make the table by DDL"},
+		"postgres, no table":    {database, "make the table by Schema"},
 		"postgres, no database": {u.String(), `database "nowhere" does not exist`},
 		"dynamodb, no table":    {dynamo, "table"},
 	} {
@@ -54,7 +54,7 @@ func TestVerbs(t *testing.T) {
 		},
 		"postgres": func(t *testing.T) (string, string) {
 			url := pgtest.Shared(t).NewDatabase(t)
-			ddl, err := postgres.DDL("keys", false)
+			ddl, err := postgres.Schema(postgres.Options{Table: "keys"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func operate(t *testing.T, url, table string) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	key := idempotency.Key{Scope: "shipping", ID: "o-1"}
+	key := storage.Key{Scope: "shipping", ID: "o-1"}
 	run := func(args string) outcome {
 		all := append(strings.Fields(args), "--name", table, "--scope", key.Scope)
 		return execute(t.Context(), []string{storeEnv + "=" + url}, all...)
@@ -101,8 +101,8 @@ func operate(t *testing.T, url, table string) {
 
 	want("inspect --id o-1", 0, "absent")
 	want("release --id o-1", 0, "nothing to release")
-	claimed, err := store.Claim(t.Context(), key, idempotency.ClaimRequest{Owner: "worker", Lease: time.Hour, Retention: 2 * time.Hour})
-	if err != nil || claimed.Outcome != idempotency.Claimed {
+	claimed, err := store.Claim(t.Context(), key, storage.ClaimRequest{Owner: "worker", Lease: time.Hour, Retention: 2 * time.Hour})
+	if err != nil || claimed.Outcome != storage.Claimed {
 		t.Fatalf("Claim = %+v, %v", claimed, err)
 	}
 	want("inspect --id o-1", 0, "processing", "worker", "lease_until")
@@ -111,8 +111,8 @@ func operate(t *testing.T, url, table string) {
 		t.Errorf("release without a lease: %q", again.stdout)
 	}
 	want("inspect --id o-1", 0, "retryable")
-	claimed, err = store.Claim(t.Context(), key, idempotency.ClaimRequest{Owner: "worker2", Lease: time.Hour, Retention: 2 * time.Hour})
-	if err != nil || claimed.Outcome != idempotency.Claimed || claimed.Attempts != 1 {
+	claimed, err = store.Claim(t.Context(), key, storage.ClaimRequest{Owner: "worker2", Lease: time.Hour, Retention: 2 * time.Hour})
+	if err != nil || claimed.Outcome != storage.Claimed || claimed.Attempts != 1 {
 		t.Fatalf("Claim after the release = %+v, %v", claimed, err)
 	}
 	if err := store.Complete(t.Context(), claimed.Lease, []byte("shipped\x1b[2J"), time.Hour); err != nil {
@@ -136,7 +136,7 @@ func operate(t *testing.T, url, table string) {
 
 func TestSweep(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
-	ddl, err := postgres.DDL("", false)
+	ddl, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSweep(t *testing.T) {
 	if got := run("sweep --json"); got.code != 0 || !strings.Contains(got.stdout, `"swept": 0`) {
 		t.Errorf("%+v", got)
 	}
-	if got := run("sweep --name missing"); got.code != 2 || !strings.Contains(got.stderr, "make the table by DDL") {
+	if got := run("sweep --name missing"); got.code != 2 || !strings.Contains(got.stderr, "make the table by Schema") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -1,10 +1,6 @@
-package idempotency
+package storage
 
-import (
-	"crypto/sha256"
-	"encoding/base64"
-	"strings"
-)
+import "strings"
 
 // Fingerprint identifies a payload: a version, a colon, and a digest in that
 // version's way. Fingerprints of different versions are never equal, so a
@@ -12,12 +8,6 @@ import (
 // fingerprints only if their versions agree. The empty Fingerprint is compared
 // with none.
 type Fingerprint string
-
-// FingerprintBytes is version b1: SHA-256 over the payload as it is.
-func FingerprintBytes(payload []byte) Fingerprint {
-	sum := sha256.Sum256(payload)
-	return Fingerprint("b1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
-}
 
 // Version returns what stands before the colon.
 func (f Fingerprint) Version() string {

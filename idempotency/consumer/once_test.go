@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
 
 func TestKeys(t *testing.T) {
@@ -23,13 +27,12 @@ func TestKeys(t *testing.T) {
 		},
 	}
 	for name, test := range map[string]struct {
-		key  consumer.KeyFunc
+		key  func(*kgo.Record) (string, error)
 		want string // "" for an error
 	}{
 		"header":                  {consumer.Header("id"), "last"},
 		"no header":               {consumer.Header("ID"), ""},
-		"record key":              {consumer.RecordKey(), "key"},
-		"position":                {consumer.Position(), "orders/3/42"},
+		"position":                {consumer.Position, "orders/3/42"},
 		"pointer, escaped":        {consumer.JSONPointer("/a~1b/~0/0"), "x"},
 		"pointer, large number":   {consumer.JSONPointer("/a~1b/~0/1"), "12345678901234567890"},
 		"pointer, number's form":  {consumer.JSONPointer("/n"), "1.50"},
@@ -46,12 +49,12 @@ func TestKeys(t *testing.T) {
 			if got != test.want || (err == nil) != (test.want != "") {
 				t.Errorf("got %q, %v; want %q", got, err, test.want)
 			}
-			if err != nil && !errors.Is(err, idempotency.ErrBadKey) {
+			if err != nil && !errors.Is(err, storage.ErrBadKey) {
 				t.Errorf("the error %v is not ErrBadKey", err)
 			}
 		})
 	}
-	if _, err := consumer.JSONPointer("/id")(&kgo.Record{Value: []byte("not JSON")}); !errors.Is(err, idempotency.ErrBadKey) {
+	if _, err := consumer.JSONPointer("/id")(&kgo.Record{Value: []byte("not JSON")}); !errors.Is(err, storage.ErrBadKey) {
 		t.Errorf("a value that is not JSON gives %v", err)
 	}
 }
@@ -60,32 +63,31 @@ func TestKeys(t *testing.T) {
 func TestWhatCannotRunIsBuried(t *testing.T) {
 	t.Parallel()
 	mismatch := runnerFunc(func(context.Context, idempotency.Message, idempotency.Handler) (idempotency.Result, error) {
-		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("claim: %w", idempotency.ErrMismatch)
+		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("claim: %w", storage.ErrMismatch)
 	})
 	for name, test := range map[string]struct {
 		runner idempotency.Runner
-		key    consumer.KeyFunc
+		key    func(*kgo.Record) (string, error)
 		reason error
 	}{
-		"no id":               {newLedger(), consumer.Header("missing"), idempotency.ErrBadKey},
-		"empty id":            {newLedger(), func(*kgo.Record) (string, error) { return "", nil }, idempotency.ErrBadKey},
-		"endless id":          {newLedger(), func(*kgo.Record) (string, error) { return strings.Repeat("x", 5000), nil }, idempotency.ErrBadKey},
+		"no id":               {newLedger(), consumer.Header("missing"), storage.ErrBadKey},
+		"empty id":            {newLedger(), func(*kgo.Record) (string, error) { return "", nil }, storage.ErrBadKey},
+		"endless id":          {newLedger(), func(*kgo.Record) (string, error) { return strings.Repeat("x", 5000), nil }, storage.ErrBadKey},
 		"extractor's error":   {newLedger(), func(*kgo.Record) (string, error) { return "", errDown }, errDown},
-		"id known as another": {mismatch, nil, idempotency.ErrMismatch},
+		"id known as another": {mismatch, nil, storage.ErrMismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := record(0, "k", "id")
 			var buried []idempotency.DeadLetter
 			letterErr := errDown
-			guard := consumer.Guard{Scope: "s", Runner: test.runner, Key: test.key,
-				DeadLetter: func(ctx context.Context, letter idempotency.DeadLetter) error {
-					if consumer.RecordFrom(ctx) != r {
-						t.Error("the context holds another record")
-					}
-					buried = append(buried, letter)
-					return letterErr
-				}}
-			process, err := guard.Protect(func(context.Context, *kgo.Record) error { t.Error("the handler ran"); return nil })
+			once := consumer.Once{Scope: "s", ID: test.key, Runner: burying{test.runner, func(ctx context.Context, letter idempotency.DeadLetter) error {
+				if consumer.RecordFrom(ctx) != r {
+					t.Error("the context holds another record")
+				}
+				buried = append(buried, letter)
+				return letterErr
+			}}}
+			process, err := once.Wrap(func(context.Context, *kgo.Record) error { t.Error("the handler ran"); return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,8 +101,8 @@ func TestWhatCannotRunIsBuried(t *testing.T) {
 			if len(buried) != 2 || !errors.Is(buried[1].Reason, test.reason) {
 				t.Errorf("the dead letters are %+v", buried)
 			}
-			guard.DeadLetter = nil
-			process, err = guard.Protect(func(context.Context, *kgo.Record) error { return nil })
+			once.Runner = test.runner
+			process, err = once.Wrap(func(context.Context, *kgo.Record) error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,39 +113,35 @@ func TestWhatCannotRunIsBuried(t *testing.T) {
 	}
 }
 
-// TestHandlersOwnErrorIsNoMismatch: a handler may use another guard within.
+// TestHandlersOwnErrorIsNoMismatch: a handler may have another one within.
 func TestHandlersOwnErrorIsNoMismatch(t *testing.T) {
 	t.Parallel()
-	guard := consumer.Guard{Scope: "s", Runner: newLedger(), DeadLetter: func(context.Context, idempotency.DeadLetter) error {
+	once := consumer.Once{Scope: "s", Runner: burying{newLedger(), func(context.Context, idempotency.DeadLetter) error {
 		t.Error("the record was buried")
 		return nil
-	}}
-	handle, err := guard.Idempotent(func(context.Context, *kgo.Record) error { return idempotency.ErrMismatch })
+	}}}
+	process, err := once.Wrap(func(context.Context, *kgo.Record) error { return storage.ErrMismatch })
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = handle(t.Context(), record(0, "k", "id"))
-	var notDone *consumer.NotDone
-	if !errors.As(err, &notDone) || notDone.Result.Disposition != idempotency.Retry || !errors.Is(err, idempotency.ErrMismatch) {
-		t.Errorf("the handler returned %v", err)
+	result, err := process(t.Context(), record(0, "k", "id"))
+	if result.Disposition != idempotency.Retry || !errors.Is(err, storage.ErrMismatch) {
+		t.Errorf("%+v, %v", result, err)
 	}
 }
 
-func TestIncompleteGuards(t *testing.T) {
+func TestWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	nop := func(context.Context, *kgo.Record) error { return nil }
 	for name, test := range map[string]struct {
-		guard   consumer.Guard
+		once    consumer.Once
 		handler consumer.Handler
 	}{
-		"no handler": {consumer.Guard{Scope: "s", Runner: newLedger()}, nil},
-		"no runner":  {consumer.Guard{Scope: "s"}, nop},
-		"no scope":   {consumer.Guard{Runner: newLedger()}, nop},
+		"no handler": {consumer.Once{Scope: "s", Runner: newLedger()}, nil},
+		"no runner":  {consumer.Once{Scope: "s"}, nop},
+		"no scope":   {consumer.Once{Runner: newLedger()}, nop},
 	} {
-		if _, err := test.guard.Protect(test.handler); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-		if _, err := test.guard.Idempotent(test.handler); err == nil {
+		if _, err := test.once.Wrap(test.handler); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -155,7 +153,6 @@ func TestBadConfigurations(t *testing.T) {
 		"Brokers":            func(c *consumer.Config) { c.Brokers = nil },
 		"Group":              func(c *consumer.Config) { c.Group = "" },
 		"Topics":             func(c *consumer.Config) { c.Topics = nil },
-		"Order":              func(c *consumer.Config) { c.Order = 9 },
 		"Concurrency":        func(c *consumer.Config) { c.Concurrency = -1 },
 		"MaxBufferedRecords": func(c *consumer.Config) { c.MaxBufferedRecords = -1 },
 		"MaxBufferedBytes":   func(c *consumer.Config) { c.MaxBufferedBytes = -1 },
@@ -164,13 +161,12 @@ func TestBadConfigurations(t *testing.T) {
 		"DrainTimeout":       func(c *consumer.Config) { c.DrainTimeout = -1 },
 		"BackoffFirst":       func(c *consumer.Config) { c.BackoffFirst = -1 },
 		"BackoffLongest":     func(c *consumer.Config) { c.BackoffLongest = 1 },
-		"Retention":          func(c *consumer.Config) { c.Retention = -1 },
 		"Middleware":         func(c *consumer.Config) { c.Middleware = []func(consumer.Process) consumer.Process{nil} },
-		"runner":             func(c *consumer.Config) { c.Guard.Runner = nil },
+		"runner":             func(c *consumer.Config) { c.Once.Runner = nil },
 		"client options":     func(c *consumer.Config) { c.Options = []kgo.Opt{kgo.FetchMaxWait(-1)} },
 	} {
 		cfg := consumer.Config{Brokers: []string{"localhost:1"}, Group: "g", Topics: []string{"t"},
-			Guard:   consumer.Guard{Scope: "s", Runner: newLedger()},
+			Once:    consumer.Once{Scope: "s", Runner: newLedger()},
 			Handler: func(context.Context, *kgo.Record) error { return nil }}
 		if _, err := consumer.New(cfg); err != nil {
 			t.Fatal(err)
@@ -179,5 +175,28 @@ func TestBadConfigurations(t *testing.T) {
 		if _, err := consumer.New(cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: New returned %v", name, err)
 		}
+	}
+}
+
+// A trial beside what there is already: each record is handled, whatever the
+// library thinks of it.
+func TestAShadowHandlesEachRecord(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	produce(t, b, record(0, "k", "1"), record(0, "k", "1"), &kgo.Record{Topic: "orders", Value: []byte("no id")}, record(0, "k", "2"))
+	var would []string
+	p := processor(t, func(o *idempotency.Options) {
+		o.Shadow = true
+		o.Observer.Shadow = func(_ idempotency.Message, r idempotency.Result, _ error) {
+			would = append(would, r.Disposition.String())
+		}
+	})
+	var handled atomic.Int64
+	m := start(t, config(b, p, func(context.Context, *kgo.Record) error { handled.Add(1); return nil }))
+	eventuallyCommitted(t, kadm.NewClient(b.Client(t)), 1, 4)
+	m.stop(t)
+	if got := strings.Join(would, " "); handled.Load() != 4 || got != "handled skipped dead_lettered handled" {
+		t.Errorf("%d of 4 records are handled; it would have %s", handled.Load(), got)
 	}
 }

@@ -1,9 +1,9 @@
-package idempotency
+package storage
 
 import "errors"
 
-// The errors that a Store and a Runner return, wrapped. Any other error of a
-// Store means that it could not be asked, or that its answer is unknown.
+// The errors that a Store returns, wrapped. Any other one
+// means that it could not be asked, or that its answer is unknown.
 var (
 	// ErrBadKey: the key cannot be stored; asking again does not help.
 	ErrBadKey = errors.New("bad idempotency key")
@@ -22,17 +22,19 @@ var (
 	ErrResultTooLarge = errors.New("result too large for the store")
 	// ErrCompleted: the operator's request does not apply to a completed key.
 	ErrCompleted = errors.New("key is completed")
+	// ErrInDoubt: a Transactor's commit was not answered.
+	ErrInDoubt = errors.New("whether the transaction is committed is not known")
+	// ErrEscaped: the handler ended a Transactor's transaction by itself. What
+	// it wrote may be committed although its key is not completed, so that each
+	// further attempt would write it once more.
+	ErrEscaped = errors.New("the handler ended the transaction by itself")
 )
 
-// The errors that only a Runner returns, wrapped, beside those of its store and
-// of the handler.
+// The reasons, wrapped, for which a Processor gives a message up, or fails an
+// attempt, beside ErrBadKey, ErrMismatch, ErrEscaped and the handler's own error.
 var (
-	// ErrInProgress: somebody else holds the lease.
-	ErrInProgress = errors.New("message is being handled elsewhere")
-	// ErrNotDue: the last attempt failed and the next is not due.
-	ErrNotDue = errors.New("next attempt is not due")
-	// ErrHandlerTimeout: the handler took longer than HandlerTimeout. It is the
-	// cause of its context's end, and part of the attempt's error.
+	// ErrHandlerTimeout: the handler took longer than it may. It is the cause of
+	// its context's end, and part of the attempt's error.
 	ErrHandlerTimeout = errors.New("the handler took longer than it may")
 	// ErrExhausted: the message failed, or vanished, as often as it may.
 	ErrExhausted = errors.New("attempts exhausted")

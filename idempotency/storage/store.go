@@ -1,8 +1,7 @@
-package idempotency
+package storage
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -53,6 +52,38 @@ type Store interface {
 	// Inspect returns the record, with State Absent when there is none. It
 	// reads what was written last, not a replica.
 	Inspect(ctx context.Context, key Key) (Record, error)
+}
+
+// Transactor is a Store that completes a key in the transaction in which the
+// handler works: both are there, or neither. A Processor finds out by itself.
+type Transactor interface {
+	Store
+
+	// Reserve waits, for as long as ctx lasts, for what one message takes, such
+	// as a connection. Nothing is claimed meanwhile.
+	Reserve(ctx context.Context) (Work, error)
+}
+
+// Work is what one message takes. One goroutine at a time uses it.
+type Work interface {
+	// Claim is Store.Claim. While another handler of the key works beyond its
+	// lease the answer is InProgress.
+	Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error)
+
+	// Begin begins the transaction of the claim that was granted, and returns
+	// the context by which the handler finds it. Until Release no other claim of
+	// the key is granted.
+	Begin(ctx context.Context) (context.Context, error)
+
+	// Commit completes the key as Store.Complete does, in the transaction, and
+	// commits that. ErrResultTooLarge leaves the transaction as it was. After
+	// ErrInDoubt it may or may not be committed; after ErrEscaped a part of it
+	// may be; after any other error nothing is, nor will be.
+	Commit(ctx context.Context, result []byte, retention time.Duration) error
+
+	// Release rolls back what is not committed and gives up what was reserved.
+	// It may be called again.
+	Release(ctx context.Context)
 }
 
 // Maintainer is a Store, or a Runner, that needs something done from time to
@@ -126,21 +157,6 @@ type Claim struct {
 // Failures returns how many attempts before this one failed through a fault of
 // the message.
 func (c Claim) Failures() int { return c.Attempts - 1 - c.Vanished - c.Excused }
-
-// Exhausted returns an error that wraps ErrExhausted if the message has failed
-// or vanished as often as it may. It is for Runners. A bound that is not
-// positive is none, for vanished attempts also if there is none for failures.
-func (c Claim) Exhausted(maxAttempts, maxVanished int) error {
-	switch {
-	case maxAttempts <= 0:
-		return nil
-	case c.Failures() >= maxAttempts:
-		return fmt.Errorf("%w: %d attempts failed, the last one with: %q", ErrExhausted, c.Failures(), c.Reason)
-	case maxVanished > 0 && c.Vanished >= maxVanished:
-		return fmt.Errorf("%w: %d attempts vanished: their processes died, or were paused beyond the lease", ErrExhausted, c.Vanished)
-	}
-	return nil
-}
 
 // Layer names the part of a layered store that gave an answer.
 type Layer string

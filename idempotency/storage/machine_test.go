@@ -1,4 +1,4 @@
-package idempotency_test
+package storage_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -16,7 +17,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // A fence must grow beyond a forgotten record, a clock that stands still, and a
 // clock that was set back.
 func TestFences(t *testing.T) {
-	req := idempotency.ClaimRequest{Owner: "a", Lease: time.Second, Retention: time.Second}
+	req := storage.ClaimRequest{Owner: "a", Lease: time.Second, Retention: time.Second}
 	for name, test := range map[string]struct {
 		last int64
 		now  time.Time
@@ -29,7 +30,7 @@ func TestFences(t *testing.T) {
 		"in the same microsecond": {noon.UnixMicro(), noon.Add(999), noon.UnixMicro() + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, c, err := idempotency.Record{Fence: test.last}.Claim(test.now, req)
+			_, c, err := storage.Record{Fence: test.last}.Claim(test.now, req)
 			if err != nil || c.Lease.Fence != test.want {
 				t.Errorf("%d, %v, want %d", c.Lease.Fence, err, test.want)
 			}
@@ -38,19 +39,19 @@ func TestFences(t *testing.T) {
 }
 
 func TestATransitionLeavesTheRecordItCameFrom(t *testing.T) {
-	before := idempotency.Record{
-		Key: idempotency.Key{Scope: "test", ID: "1"}, State: idempotency.Completed, Owner: "a", Fence: 1,
+	before := storage.Record{
+		Key: storage.Key{Scope: "test", ID: "1"}, State: storage.Completed, Owner: "a", Fence: 1,
 		Result: []byte("result"), ExpiresAt: noon.Add(time.Hour),
 	}
-	_, c, err := before.Claim(noon, idempotency.ClaimRequest{Owner: "b", Lease: time.Second, Retention: time.Second})
-	if err != nil || c.Outcome != idempotency.Duplicate {
+	_, c, err := before.Claim(noon, storage.ClaimRequest{Owner: "b", Lease: time.Second, Retention: time.Second})
+	if err != nil || c.Outcome != storage.Duplicate {
 		t.Fatal(c, err)
 	}
 	clear(c.Result)
 	if string(before.Result) != "result" {
 		t.Error("the result is shared")
 	}
-	if r := before.At(before.ExpiresAt); r.State != idempotency.Absent || r.Fence != 1 || r.Key != before.Key || r.Owner != "" {
+	if r := before.At(before.ExpiresAt); r.State != storage.Absent || r.Fence != 1 || r.Key != before.Key || r.Owner != "" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -69,31 +70,31 @@ func TestStoredReason(t *testing.T) {
 		if want == "" {
 			want = given
 		}
-		got := idempotency.Failure{Reason: given}.StoredReason()
-		if got != want || len(got) > idempotency.MaxReasonBytes || !utf8.ValidString(got) {
+		got := storage.Failure{Reason: given}.StoredReason()
+		if got != want || len(got) > storage.MaxReasonBytes || !utf8.ValidString(got) {
 			t.Errorf("%q (%d bytes) became %q (%d bytes)", given, len(given), got, len(got))
 		}
 	}
 }
 
 func TestFiltersMatch(t *testing.T) {
-	r := idempotency.Record{
-		Key: idempotency.Key{Scope: "test", ID: "1"}, State: idempotency.Completed,
+	r := storage.Record{
+		Key: storage.Key{Scope: "test", ID: "1"}, State: storage.Completed,
 		UpdatedAt: noon, ExpiresAt: noon.Add(time.Hour),
 	}
 	for name, test := range map[string]struct {
-		filter idempotency.Filter
+		filter storage.Filter
 		at     time.Duration
 		want   bool
 	}{
-		"scope":           {idempotency.Filter{Scope: "test"}, 0, true},
-		"other scope":     {idempotency.Filter{Scope: "other"}, 0, false},
-		"key":             {idempotency.Filter{Scope: "test", ID: "1"}, 0, true},
-		"other key":       {idempotency.Filter{Scope: "test", ID: "2"}, 0, false},
-		"other state":     {idempotency.Filter{Scope: "test", States: []idempotency.State{idempotency.Failed}}, 0, false},
-		"too young":       {idempotency.Filter{Scope: "test", UnchangedFor: time.Minute}, time.Minute - 1, false},
-		"just old enough": {idempotency.Filter{Scope: "test", UnchangedFor: time.Minute}, time.Minute, true},
-		"forgotten":       {idempotency.Filter{Scope: "test"}, time.Hour, false},
+		"scope":           {storage.Filter{Scope: "test"}, 0, true},
+		"other scope":     {storage.Filter{Scope: "other"}, 0, false},
+		"key":             {storage.Filter{Scope: "test", ID: "1"}, 0, true},
+		"other key":       {storage.Filter{Scope: "test", ID: "2"}, 0, false},
+		"other state":     {storage.Filter{Scope: "test", States: []storage.State{storage.Failed}}, 0, false},
+		"too young":       {storage.Filter{Scope: "test", UnchangedFor: time.Minute}, time.Minute - 1, false},
+		"just old enough": {storage.Filter{Scope: "test", UnchangedFor: time.Minute}, time.Minute, true},
+		"forgotten":       {storage.Filter{Scope: "test"}, time.Hour, false},
 	} {
 		if got := test.filter.Matches(r, noon.Add(test.at)); got != test.want {
 			t.Errorf("%s: %t", name, got)
@@ -102,32 +103,32 @@ func TestFiltersMatch(t *testing.T) {
 }
 
 func TestValidation(t *testing.T) {
-	if err := (idempotency.Lease{Key: idempotency.Key{Scope: "a", ID: "b"}, Owner: "c"}).Validate(); err != nil {
+	if err := (storage.Lease{Key: storage.Key{Scope: "a", ID: "b"}, Owner: "c"}).Validate(); err != nil {
 		t.Error(err)
 	}
 	for _, err := range []error{
-		idempotency.CheckLease(time.Millisecond - 1), idempotency.CheckRetention(0),
-		idempotency.Failure{Retention: time.Second, Terminal: true, Excused: true}.Validate(),
-		idempotency.Failure{Retention: time.Second, Terminal: true, Unrun: true}.Validate(),
-		idempotency.Failure{Retention: time.Second, Excused: true, Unrun: true}.Validate(),
-		idempotency.Filter{Scope: "a", UnchangedFor: -1}.Validate(),
-		idempotency.ClaimRequest{}.Validate(),
+		storage.CheckLease(time.Millisecond - 1), storage.CheckRetention(0),
+		storage.Failure{Retention: time.Second, Terminal: true, Excused: true}.Validate(),
+		storage.Failure{Retention: time.Second, Terminal: true, Unrun: true}.Validate(),
+		storage.Failure{Retention: time.Second, Excused: true, Unrun: true}.Validate(),
+		storage.Filter{Scope: "a", UnchangedFor: -1}.Validate(),
+		storage.ClaimRequest{}.Validate(),
 	} {
-		if !errors.Is(err, idempotency.ErrBadRequest) {
+		if !errors.Is(err, storage.ErrBadRequest) {
 			t.Error(err)
 		}
 	}
-	if err := (idempotency.Filter{Scope: "a", ID: "\x00"}).Validate(); !errors.Is(err, idempotency.ErrBadKey) {
+	if err := (storage.Filter{Scope: "a", ID: "\x00"}).Validate(); !errors.Is(err, storage.ErrBadKey) {
 		t.Error(err)
 	}
 }
 
 func TestNames(t *testing.T) {
 	var got []string
-	for s := range idempotency.Failed + 2 {
+	for s := range storage.Failed + 2 {
 		got = append(got, s.String())
 	}
-	for o := range idempotency.GivenUp + 2 {
+	for o := range storage.GivenUp + 2 {
 		got = append(got, o.String())
 	}
 	for d := range idempotency.Unavailable + 2 {
@@ -135,11 +136,11 @@ func TestNames(t *testing.T) {
 	}
 	want := "[absent processing completed retryable failed unknown " +
 		"unknown claimed duplicate in_progress not_due given_up unknown " +
-		"unknown handled skipped dead_lettered elsewhere retry lost unavailable unknown]"
+		"unknown handled skipped dead_lettered elsewhere not_due retry lost unavailable unknown]"
 	if fmt.Sprint(got) != want {
 		t.Error(got)
 	}
-	if a, b := idempotency.NewOwner(), idempotency.NewOwner(); a == b || len(a) < 20 {
+	if a, b := storage.NewOwner(), storage.NewOwner(); a == b || len(a) < 20 {
 		t.Error(a, b)
 	}
 }

@@ -1,0 +1,126 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
+)
+
+// Once says how a handler acts once on each record. The dead letters, the
+// retention and the times are those of its Runner.
+type Once struct {
+	// Runner claims and settles keys. Required.
+	Runner idempotency.Runner
+	// Scope names the consumer in the store: see storage.Key. Required, except
+	// in a Config, where it is the group's name if empty. Set it before the
+	// group is renamed: renaming the group must not rename the scope.
+	Scope string
+	// ID returns the id of a record's message; Header("id") if nil, as
+	// cdc-outbox and the Debezium outbox event router write it. An error means
+	// that the record has none, now or ever: it becomes a dead letter. It must be
+	// pure, and may be called concurrently.
+	ID func(r *kgo.Record) (string, error)
+	// Fingerprint tells values apart; idempotency.FingerprintBytes if nil. The
+	// empty one is not compared. It must be pure, and may be called concurrently.
+	Fingerprint func(value []byte) storage.Fingerprint
+}
+
+// Wrap is for poll loops of one's own. The record is finished, and its offset may
+// be committed, once the result is Done. Otherwise it must be given to the
+// Process again, after Result.Wait. What is pending on it until then is kept
+// here, by topic, partition and offset.
+func (o Once) Wrap(h Handler) (Process, error) {
+	process, err := o.protect(h)
+	if err != nil {
+		return nil, err
+	}
+	kept := pendings{of: map[position]*idempotency.Pending{}}
+	return func(ctx context.Context, r *kgo.Record) (idempotency.Result, error) {
+		at := position{r.Topic, r.Partition, r.Offset}
+		ctx = withDelivery(ctx, &delivery{record: r, pending: kept.take(at)})
+		result, err := process(ctx, r)
+		kept.keep(at, result.Pending)
+		return result, err
+	}, nil
+}
+
+// protect returns the guarded handler. What is pending is its caller's.
+func (o Once) protect(h Handler) (Process, error) {
+	if o.ID == nil {
+		o.ID = Header(idHeader)
+	}
+	if o.Fingerprint == nil {
+		o.Fingerprint = idempotency.FingerprintBytes
+	}
+	switch {
+	case h == nil:
+		return nil, errors.New("the handler is missing")
+	case isnil.Value(o.Runner):
+		return nil, errors.New("the runner is missing")
+	}
+	if err := (storage.Key{Scope: o.Scope, ID: "any"}).Validate(); err != nil {
+		return nil, fmt.Errorf("check the scope: %w", err)
+	}
+	if err := checkID(o.ID); err != nil {
+		return nil, fmt.Errorf("check ID: %w", err)
+	}
+	return func(ctx context.Context, r *kgo.Record) (idempotency.Result, error) { return o.process(ctx, r, h) }, nil
+}
+
+func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempotency.Result, error) {
+	d := deliveryFrom(ctx)
+	if d == nil || d.record != r {
+		d = &delivery{record: r}
+		ctx = withDelivery(ctx, d)
+	}
+	id, err := o.ID(r)
+	m := idempotency.Message{Key: storage.Key{Scope: o.Scope, ID: id}, Pending: d.pending}
+	switch {
+	case err != nil && !errors.Is(err, storage.ErrBadKey):
+		err = fmt.Errorf("%w: %w", storage.ErrBadKey, err)
+	case err == nil:
+		err = m.Key.Validate()
+	}
+	if err != nil && !o.shadow() {
+		return o.refuse(ctx, m, err)
+	}
+	m.Fingerprint = o.Fingerprint(r.Value)
+	ran := false
+	result, err := o.Runner.Run(ctx, m, func(ctx context.Context) ([]byte, error) {
+		ran = true
+		if d.started != nil {
+			d.started()
+		}
+		d.handled, d.result = true, nil
+		defer func() { d.handled = false }()
+		err := h(ctx, r)
+		return d.result, err
+	})
+	if !ran && !result.Done() && (errors.Is(err, storage.ErrMismatch) || errors.Is(err, storage.ErrBadKey)) {
+		return o.refuse(ctx, m, err)
+	}
+	return result, err
+}
+
+// shadow tells whether the Runner only looks on: the handler runs in any case.
+func (o *Once) shadow() bool {
+	s, ok := o.Runner.(interface{ Shadow() bool })
+	return ok && s.Shadow()
+}
+
+// refuse has the Runner write the dead letter of a record that cannot be run.
+func (o *Once) refuse(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error) {
+	refuser, ok := o.Runner.(interface {
+		Refuse(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error)
+	})
+	if !ok {
+		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("%w (the Runner takes no such records)", reason)
+	}
+	return refuser.Refuse(ctx, m, reason)
+}

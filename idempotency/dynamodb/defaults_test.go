@@ -1,0 +1,13 @@
+package dynamodb
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/docblocks"
+)
+
+func TestDefaultsAreDocumented(t *testing.T) {
+	docblocks.Defaults(t, "../../docs/idempotency-library.md", "dynamodb.Options", map[string]any{
+		"Margin": defaultMargin,
+	})
+}

@@ -1,0 +1,32 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+)
+
+// A handler that was given to another Runner says what is wrong, instead of
+// panicking.
+func TestThereIsNoTransactionWithoutTransactional(t *testing.T) {
+	ctx := context.Background()
+	tx := postgres.Tx(ctx)
+	_, execErr := tx.Exec(ctx, "SELECT 1")
+	_, queryErr := tx.Query(ctx, "SELECT 1")
+	_, beginErr := tx.Begin(ctx)
+	var n int
+	for name, err := range map[string]error{
+		"exec": execErr, "query": queryErr, "begin": beginErr,
+		"row":   tx.QueryRow(ctx, "SELECT 1").Scan(&n),
+		"batch": tx.SendBatch(ctx, nil).Close(), "commit": tx.Commit(ctx), "rollback": tx.Rollback(ctx),
+	} {
+		if !errors.Is(err, postgres.ErrNoTransaction) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if tx.Conn() != nil {
+		t.Error("it has a connection")
+	}
+}

@@ -1,0 +1,108 @@
+package idempotency_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+)
+
+// shadowed is a Processor that only looks on, with what it would have done.
+type shadowed struct {
+	*fixture
+	would []idempotency.Disposition
+}
+
+func newShadowed(f *fixture) *shadowed {
+	s := &shadowed{fixture: f}
+	f.options.Shadow = true
+	f.options.Observer.Shadow = func(_ idempotency.Message, r idempotency.Result, _ error) {
+		s.would = append(s.would, r.Disposition)
+	}
+	return s
+}
+
+// sees runs the message: the handler must have run, and the shadow must have
+// come to want.
+func (s *shadowed) sees(want idempotency.Disposition, h idempotency.Handler) {
+	s.Helper()
+	ran := false
+	r, err := s.run(func(ctx context.Context) ([]byte, error) {
+		ran = true
+		return h(ctx)
+	})
+	if !ran || r.Done() != (err == nil) {
+		s.Fatalf("ran: %t, %+v, %v", ran, r, err)
+	}
+	if last := s.would[len(s.would)-1]; last != want {
+		s.Fatalf("it would have come to %s, want %s", last, want)
+	}
+}
+
+func TestAShadowDecidesAndSkipsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		s := newShadowed(f)
+		s.sees(idempotency.Retry, failing)
+		wait(time.Millisecond)
+		s.sees(idempotency.Retry, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
+		wait(time.Millisecond)
+		s.sees(idempotency.Retry, func(context.Context) ([]byte, error) { panic("no such order") })
+		wait(time.Millisecond)
+		s.sees(idempotency.Handled, succeed)
+		s.sees(idempotency.Skipped, succeed)
+		s.sees(idempotency.Skipped, failing)
+		if r := f.record(); r.State != storage.Completed {
+			t.Errorf("%+v", r)
+		}
+		f.message.Fingerprint = idempotency.FingerprintBytes([]byte("another"))
+		s.sees(idempotency.DeadLettered, succeed)
+		f.message.Key.ID = ""
+		s.sees(idempotency.DeadLettered, succeed)
+	})
+}
+
+// What was handled under a shadow is known when it becomes earnest; nothing was
+// given up, which would be skipped then.
+func TestAShadowLeavesWhatCanBeUsed(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		earnest := f.options
+		s := newShadowed(f)
+		s.sees(idempotency.Handled, succeed)
+		f.message.Key.ID = "hopeless"
+		for range 20 {
+			s.sees(idempotency.Retry, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
+			wait(time.Millisecond)
+		}
+		if len(f.dead) > 0 {
+			t.Errorf("dead letters: %+v", f.dead)
+		}
+		f.options = earnest
+		f.becomes(idempotency.Handled, succeed)
+		f.message.Key.ID = "message"
+		f.becomes(idempotency.Skipped, unreachable(t))
+	})
+}
+
+// Neither a store that is silent, nor somebody else's lease, nor a lease that is
+// lost is anything to the handler.
+func TestAShadowIsInNobodysWay(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		s := newShadowed(f)
+		s.sees(idempotency.Lost, func(ctx context.Context) ([]byte, error) {
+			if _, err := f.memory.Release(ctx, f.message.Key); err != nil {
+				t.Error(err)
+			}
+			wait(time.Hour) // the extensions find out
+			return nil, ctx.Err()
+		})
+		s.sees(idempotency.Handled, func(context.Context) ([]byte, error) {
+			s.sees(idempotency.Elsewhere, succeed)
+			return nil, nil
+		})
+		f.message.Key.ID = "unheard"
+		f.store.fail(always(storage.OpClaim, storage.OpComplete), nil)
+		s.sees(idempotency.Handled, succeed)
+	})
+}
