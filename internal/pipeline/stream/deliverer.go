@@ -32,7 +32,7 @@ type deliverer struct {
 func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *deliverer {
 	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger, transactions: p.Transactions}
 	d.delivery = delivery.New(delivery.Options{
-		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
+		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt, Recent: p.Kafka.Recent,
 	})
 	return d
 }
