@@ -58,7 +58,7 @@ test: postgres dynamodb ## all tests but the second tier, with the race detector
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter ./...,$(PKG)),$(shell go list ./... | grep -v /e2e$$),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test-e2e
-test-e2e: postgres dynamodb ## the second tier: programs that are killed, servers that crash, mutants, examples
+test-e2e: postgres dynamodb chromium ## the second tier: programs that are killed, servers that crash, mutants, examples
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .)))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) $(QUICK) -run '^TestE2E' $(ARGS)
 
 .PHONY: test-fast
@@ -81,6 +81,14 @@ postgres: ## find PostgreSQL's binaries, or install them
 .PHONY: dynamodb
 dynamodb: ## download DynamoDB Local, where Java and Maven are; its tests are skipped otherwise
 	@scripts/dynamodb.sh fetch >/dev/null || echo "tests that need DynamoDB run in Docker, or are skipped" >&2
+
+.PHONY: chromium
+chromium: ## find a Chromium, or install Debian's as root; the tests of the page are skipped otherwise
+	@scripts/chromium.sh >/dev/null || echo "tests that need a browser are skipped" >&2
+
+.PHONY: screenshots
+screenshots: postgres chromium ## the pictures of the page in docs/, from real runs (4 minutes)
+	@CDC_OUTBOX_SCREENSHOTS=$(CURDIR)/docs go test -count=1 -v -timeout $(TIMEOUT) -run '^TestE2EScreenshots$$' $(ARGS) ./internal/page
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME

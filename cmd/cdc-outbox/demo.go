@@ -42,7 +42,7 @@ func (p *program) connectDemo(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	ver, rev := build()
-	return pipeline.Run(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: io.Discard})
+	return pipeline.Run(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Version: ver, Stdout: io.Discard})
 }
 
 // wantsColor is true on a terminal, unless NO_COLOR (https://no-color.org) or

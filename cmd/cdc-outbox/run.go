@@ -51,7 +51,7 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 		connect = pipeline.Run
 	}
 	announced := announceStop(ctx, log)
-	err = connect(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Stdout: p.stdout, Invocation: p.command})
+	err = connect(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Version: ver, Stdout: p.stdout, Invocation: p.command})
 	announced()
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
@@ -72,12 +73,12 @@ type DatabaseStatus struct {
 
 // SlotStatus is how far the slot is behind, and who reads it.
 type SlotStatus struct {
-	Name          string  `json:"name"`
-	Active        bool    `json:"active"`
-	Holder        *Holder `json:"holder,omitempty"`
-	ConfirmedLSN  string  `json:"confirmed_lsn"`
-	LagBytes      int64   `json:"lag_bytes"`
-	RetainedBytes int64   `json:"retained_bytes"`
+	Name          string          `json:"name"`
+	Active        bool            `json:"active"`
+	Holder        *catalog.Holder `json:"holder,omitempty"`
+	ConfirmedLSN  string          `json:"confirmed_lsn"`
+	LagBytes      int64           `json:"lag_bytes"`
+	RetainedBytes int64           `json:"retained_bytes"`
 	// LagSeconds is the flush lag of a holder; absent while there is nothing
 	// recent to measure.
 	LagSeconds         *float64 `json:"lag_seconds,omitempty"`
@@ -231,7 +232,7 @@ func describeSlot(ctx context.Context, conn *pgx.Conn, v *view) (*SlotStatus, er
 	if !slot.Active {
 		return s, nil
 	}
-	holder, err := readHolder(ctx, conn, slot.ActivePID)
+	holder, err := catalog.ReadHolder(ctx, conn, slot.ActivePID)
 	s.Holder, s.LagSeconds = &holder, holder.FlushLag
 	return s, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
@@ -87,7 +88,7 @@ func (st PollStatus) write(l *lines) {
 	l.line("unpublished", "%s, the oldest %s old", count, seconds(st.OldestSeconds))
 	l.line("index", "%s", cmp.Or(st.Index, "none"))
 	for _, h := range st.Holders {
-		l.line("lanes", "%s: %s", laneList(h.Lanes), Holder{PID: h.PID, Application: h.Application, Address: h.Address, User: h.User})
+		l.line("lanes", "%s: %s", laneList(h.Lanes), catalog.Holder{PID: h.PID, Application: h.Application, Address: h.Address, User: h.User})
 	}
 	if len(st.Holders) == 0 {
 		l.line("lanes", "nobody works on any at this moment")

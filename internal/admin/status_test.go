@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -87,7 +88,7 @@ func TestStatusText(t *testing.T) {
 			Slot: &SlotStatus{
 				Name: "cdc_outbox", Active: true, ConfirmedLSN: "16/B374D000", LagBytes: 2120, RetainedBytes: 3 << 20,
 				LagSeconds: &lag, WALStatus: "reserved", SafeWALSize: &left, MaxSlotWALKeepSize: 10 << 30,
-				Holder: &Holder{PID: 42, Application: "cdc-outbox", User: "cdc", Address: "10.0.0.7", Since: &at},
+				Holder: &catalog.Holder{PID: 42, Application: "cdc-outbox", User: "cdc", Address: "10.0.0.7", Since: &at},
 			},
 			Publication: &PublicationStatus{Name: "cdc_outbox", Operations: "insert, update"},
 		},

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/page"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
@@ -41,7 +42,7 @@ type Config struct {
 	Checkpoint store.Options          `yaml:"checkpoint"`
 	Errors     Errors                 `yaml:"errors"`
 	Retention  retention.Options      `yaml:"retention"`
-	HTTP       HTTP                   `yaml:"http"`
+	HTTP       page.Options           `yaml:"http"`
 	Log        Log                    `yaml:"log"`
 	// Pipelines are several connectors in one process, by name under the key
 	// pipelines; empty for one connector, which the rest describes. With
@@ -108,11 +109,6 @@ type Errors struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 }
 
-// HTTP is the observability endpoint; an empty Listen turns it off.
-type HTTP struct {
-	Listen string `yaml:"listen"`
-}
-
 // Log says how to log to standard error.
 type Log struct {
 	Level  string `yaml:"level"`  // debug | info | warn | error
@@ -145,7 +141,7 @@ func Default() Config {
 			DrainTimeout:    20 * time.Second,
 		},
 		Retention: retention.DefaultOptions(),
-		HTTP:      HTTP{Listen: "127.0.0.1:8080"},
+		HTTP:      page.DefaultOptions(),
 		Log:       Log{Level: "info", Format: "json"},
 	}
 }

@@ -65,6 +65,8 @@ func (w *stepWriter) Write(p []byte) (int, error) {
 // ready says that the connector runs and where to look on.
 func (s *screen) ready(st *stage) {
 	s.step(fmt.Sprintf("the connector, reading replication slot %s", st.config.Source.Slot))
+	s.heading("Watch it in a browser, for as long as this runs")
+	s.printf("  %s", s.paint(bold, "http://"+st.config.HTTP.Listen+"/"))
 	s.heading("Look for yourself, from another terminal")
 	s.printf("  psql '%s'", st.postgres.URL(database))
 	s.printf("  kcat -b %s -C -t %s -f 'key %%k  %%h\\n%%s\\n'", st.brokers[0], topic)

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	_ "embed"
 	"encoding/json"
 	"net/http"
 
@@ -9,12 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-//go:embed index.html
-var index []byte
-
 // handler routes the paths. ServeMux answers 404 for others and 405 with Allow
 // for other methods; a GET pattern takes HEAD too.
-func handler(health Health, metrics prometheus.Gatherer) http.Handler {
+func handler(health Health, metrics prometheus.Gatherer, page Page) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { livez(w, health) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { readyz(w, health) })
@@ -22,7 +18,7 @@ func handler(health Health, metrics prometheus.Gatherer) http.Handler {
 		writeJSON(w, http.StatusOK, health.Status())
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /{$}", page)
+	page.Register(mux)
 	return harden(mux)
 }
 
@@ -31,7 +27,7 @@ func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the page has its own
 		next.ServeHTTP(w, r)
 	})
 }
@@ -63,11 +59,6 @@ func readyz(w http.ResponseWriter, health Health) {
 		code = http.StatusServiceUnavailable
 	}
 	writeJSON(w, code, answer)
-}
-
-func page(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(index) // a client that went away is not our problem
 }
 
 func writeJSON(w http.ResponseWriter, code int, answer any) {

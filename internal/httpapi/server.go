@@ -1,5 +1,5 @@
 // Package httpapi serves what operators and orchestrators ask over HTTP:
-// /livez, /readyz, /metrics, /status, and a page at / that links them.
+// /livez, /readyz, /metrics, /status, and the page at /.
 //
 // Invariants:
 //
@@ -7,7 +7,7 @@
 //  2. Asking never waits for PostgreSQL or Kafka: Health answers from memory.
 //  3. Serve returns only after the last request was answered or cut off.
 //
-// Non-goals: authentication and TLS. The default address is loopback. On any
+// Non-goals: authentication, but for what the page asks for, and TLS. The default address is loopback. On any
 // other address, put a proxy or a network policy in front of it.
 package httpapi
 
@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -49,25 +50,35 @@ type Health interface {
 	Status() any
 }
 
+// Page is what is at /. Package page implements it.
+type Page interface {
+	// Register adds its paths.
+	Register(mux *http.ServeMux)
+	// Run keeps it up to date until ctx ends, and ends its requests.
+	Run(ctx context.Context)
+}
+
 // Server answers on one address. Make it with Listen; Serve it once, or Close
 // it.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
+	page     Page
 }
 
 // Listen binds the address, host:port as in http.listen; port 0 is any free
 // one. It does not answer before Serve. An address that cannot be had is a
 // failure.Config error: waiting does not fix it.
-func Listen(address string, health Health, metrics prometheus.Gatherer, logger *zap.Logger) (*Server, error) {
+func Listen(address string, health Health, metrics prometheus.Gatherer, page Page, logger *zap.Logger) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, failure.Configf(listenRemedy(err), "http.listen %q: %w", address, cause(err))
 	}
 	return &Server{
 		listener: listener,
+		page:     page,
 		http: &http.Server{
-			Handler:           handler(health, metrics),
+			Handler:           handler(health, metrics, page),
 			ReadHeaderTimeout: requestTimeout,
 			ReadTimeout:       requestTimeout,
 			WriteTimeout:      requestTimeout,
@@ -85,8 +96,14 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) Close() error { return s.listener.Close() }
 
 // Serve answers until ctx ends, lets requests under way finish for a moment,
-// and returns nil. It returns early with an error only if the listener breaks.
+// and returns nil. It returns early with an error only if the listener breaks. It
+// runs the page beside, and joins it.
 func (s *Server) Serve(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	var page sync.WaitGroup
+	page.Go(func() { s.page.Run(ctx) })
+	defer page.Wait()
+	defer end()
 	stopped := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() { // joined below
 		defer close(stopped)

@@ -32,6 +32,14 @@ func (f fixed) Live() error             { return f.dead }
 func (f fixed) Ready() (bool, []string) { return len(f.reasons) == 0, f.reasons }
 func (f fixed) Status() any             { return f.status }
 
+// blank is a page with nothing but its name.
+type blank struct{}
+
+func (blank) Register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) })
+}
+func (blank) Run(ctx context.Context) { <-ctx.Done() }
+
 func TestEndpoints(t *testing.T) {
 	well := fixed{status: map[string]string{"role": "active"}}
 	ill := fixed{dead: errors.New("stuck"), reasons: []string{"Kafka: no broker", "role is starting"}, status: math.NaN()}
@@ -49,7 +57,7 @@ func TestEndpoints(t *testing.T) {
 		{"status", "GET", "/status", well, 200, "application/json", `"role": "active"`},
 		{"status that is no JSON", "GET", "/status", ill, 500, "text/plain; charset=utf-8", "encode the answer"},
 		{"metrics", "GET", "/metrics", well, 200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", "cdc_outbox_confirmed_lsn 0"},
-		{"page", "GET", "/", well, 200, "text/html; charset=utf-8", `href="readyz"`},
+		{"page", "GET", "/", well, 200, "text/plain; charset=utf-8", "the page"},
 		{"head", "HEAD", "/readyz", well, 200, "application/json", ""},
 		{"other method", "POST", "/readyz", well, 405, "text/plain; charset=utf-8", "Method Not Allowed"},
 		{"other path", "GET", "/debug/pprof/", well, 404, "text/plain; charset=utf-8", "404"},
@@ -58,7 +66,7 @@ func TestEndpoints(t *testing.T) {
 			answer := httptest.NewRecorder()
 			set := metrics.New("", "")
 			set.Pipeline("")
-			handler(tt.health, set.Gatherer()).ServeHTTP(answer, httptest.NewRequest(tt.method, tt.path, nil))
+			handler(tt.health, set.Gatherer(), blank{}).ServeHTTP(answer, httptest.NewRequest(tt.method, tt.path, nil))
 			if answer.Code != tt.code {
 				t.Errorf("code %d, want %d", answer.Code, tt.code)
 			}
@@ -95,7 +103,7 @@ func TestServeUntilTheContextEnds(t *testing.T) {
 		t.Fatal("Serve does not return")
 	}
 	// The address is free again.
-	again := must.Get(Listen(s.Addr().String(), fixed{}, metrics.New("", "").Gatherer(), zap.NewNop()))(t)
+	again := must.Get(Listen(s.Addr().String(), fixed{}, metrics.New("", "").Gatherer(), blank{}, zap.NewNop()))(t)
 	must.OK(t, again.Close())
 }
 
@@ -123,7 +131,7 @@ func TestListenFailureIsAConfigurationError(t *testing.T) {
 		{"not ours", "192.0.2.1:8080", "192.0.2.1", "an address of this machine"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Listen(tt.address, fixed{}, metrics.New("", "").Gatherer(), zap.NewNop())
+			_, err := Listen(tt.address, fixed{}, metrics.New("", "").Gatherer(), blank{}, zap.NewNop())
 			if failure.ClassOf(err) != failure.Config {
 				t.Fatalf("Listen = %v, want class Config", err)
 			}
@@ -137,5 +145,5 @@ func TestListenFailureIsAConfigurationError(t *testing.T) {
 
 func listen(t *testing.T) *Server {
 	t.Helper()
-	return must.Get(Listen("127.0.0.1:0", fixed{}, metrics.New("", "").Gatherer(), zap.NewNop()))(t)
+	return must.Get(Listen("127.0.0.1:0", fixed{}, metrics.New("", "").Gatherer(), blank{}, zap.NewNop()))(t)
 }

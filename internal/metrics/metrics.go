@@ -23,6 +23,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
+// Prefix begins the names of all metrics that are our own.
+const Prefix = namespace + "_"
+
 const namespace = "cdc_outbox"
 
 // Metrics are those of one pipeline; Set.Pipeline makes them. All methods may be called concurrently

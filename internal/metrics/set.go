@@ -7,22 +7,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// pipelineLabel tells pipelines apart where a process runs several.
-const pipelineLabel = "pipeline"
+// PipelineLabel tells pipelines apart where a process runs several.
+const PipelineLabel = "pipeline"
 
 // Set is a process's metrics: its own, and those of its pipelines. It is safe
 // for concurrent use.
 type Set struct {
-	registry *prometheus.Registry
+	process, pipelines *prometheus.Registry
 }
 
 // New returns a set with the metrics of the Go runtime, the process and the
 // build.
 func New(version, commit string) *Set {
-	s := &Set{registry: prometheus.NewRegistry()}
-	build := gaugeVec(s.registry, "build_info", "Always 1; the labels say what is running.", "version", "commit", "goversion")
+	s := &Set{process: prometheus.NewRegistry(), pipelines: prometheus.NewRegistry()}
+	build := gaugeVec(s.process, "build_info", "Always 1; the labels say what is running.", "version", "commit", "goversion")
 	build.WithLabelValues(version, commit, runtime.Version()).Set(1)
-	s.registry.MustRegister(
+	s.process.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -30,15 +30,21 @@ func New(version, commit string) *Set {
 }
 
 // Gatherer returns what an HTTP handler serves.
-func (s *Set) Gatherer() prometheus.Gatherer { return s.registry }
+func (s *Set) Gatherer() prometheus.Gatherer {
+	return prometheus.Gatherers{s.process, s.pipelines}
+}
+
+// Pipelines returns the metrics of the pipelines alone, which cost less to
+// gather.
+func (s *Set) Pipelines() prometheus.Gatherer { return s.pipelines }
 
 // Pipeline returns the metrics of one pipeline, at zero, with every series whose
 // labels are known in advance. All carry its name as the label pipeline, or no
 // such label if the name is empty. A name may be used once.
 func (s *Set) Pipeline(name string) *Metrics {
-	var to prometheus.Registerer = s.registry
+	var to prometheus.Registerer = s.pipelines
 	if name != "" {
-		to = prometheus.WrapRegistererWith(prometheus.Labels{pipelineLabel: name}, s.registry)
+		to = prometheus.WrapRegistererWith(prometheus.Labels{PipelineLabel: name}, s.pipelines)
 	}
 	m := &Metrics{registry: to}
 	m.registerEvents()

@@ -1,7 +1,11 @@
 package pipeline
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
@@ -19,13 +23,22 @@ type health struct {
 	command invocation.Invocation // completes the commands in remedies
 
 	mu      sync.Mutex
-	source  httpapi.Health // nil unless the pipeline runs
-	waiting string         // why it does not run yet
-	silent  error          // why brokers do not answer; nil if they do
-	failed  error          // why it needs a person before it runs again
+	source  source    // nil unless the pipeline runs
+	waiting string    // why it does not run yet
+	silent  error     // why brokers do not answer; nil if they do
+	failed  error     // why it needs a person before it runs again
+	verdict bool      // of the last time that Ready was asked
+	since   time.Time // when the verdict was new
 }
 
-func (h *health) set(pipeline httpapi.Health) {
+// source is what the health of a running pipeline is asked.
+type source interface {
+	httpapi.Health
+	// Remedies are what to do about the reasons of Ready, as far as that is known.
+	Remedies() []string
+}
+
+func (h *health) set(pipeline source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.source, h.waiting, h.failed = pipeline, "", nil
@@ -52,7 +65,7 @@ func (h *health) fail(err error) {
 	h.source, h.failed = nil, err
 }
 
-func (h *health) current() (pipeline httpapi.Health, idle idle) {
+func (h *health) current() (pipeline source, idle idle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -88,25 +101,83 @@ func (h *health) Live() error {
 }
 
 func (h *health) Ready() (ok bool, reasons []string) {
-	pipeline, idle := h.current()
-	if pipeline != nil {
-		return pipeline.Ready()
-	}
-	reasons = []string{"role is " + idle.Role}
-	for _, reason := range []string{idle.Waiting, idle.Error} {
-		if reason != "" {
-			reasons = append(reasons, reason)
-		}
-	}
-	return false, reasons
+	st := h.standing()
+	return st.Ready, st.Reasons
 }
 
+// standing is whether events get through, since when, and what to do. It is part
+// of the status of each pipeline.
+type standing struct {
+	Ready bool `json:"ready"`
+	// ReadySince is since when Ready has been what it is, as far as anybody asked.
+	ReadySince time.Time `json:"ready_since"`
+	Reasons    []string  `json:"reasons"`
+	Remedies   []string  `json:"remedies"`
+}
+
+// look is what can be typed where no remedy names a command.
+const look = "`cdc-outbox status` looks at both sides"
+
+func (h *health) standing() standing {
+	st := standing{Reasons: []string{}, Remedies: []string{}}
+	pipeline, idle := h.current()
+	if pipeline != nil {
+		ok, reasons := pipeline.Ready()
+		st.Ready, st.Reasons = ok, append(st.Reasons, reasons...)
+		if !ok {
+			st.Remedies = append(st.Remedies, pipeline.Remedies()...)
+		}
+	} else {
+		st.Reasons = append(st.Reasons, "role is "+idle.Role)
+		for _, reason := range []string{idle.Waiting, idle.Error} {
+			if reason != "" {
+				st.Reasons = append(st.Reasons, reason)
+			}
+		}
+		if idle.Remedy != "" {
+			st.Remedies = append(st.Remedies, idle.Remedy)
+		}
+	}
+	if !st.Ready && !strings.Contains(strings.Join(st.Remedies, " "), "cdc-outbox ") {
+		st.Remedies = append(st.Remedies, look)
+	}
+	for i, remedy := range st.Remedies {
+		st.Remedies[i] = h.command.In(remedy)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.since.IsZero() || h.verdict != st.Ready {
+		h.verdict, h.since = st.Ready, time.Now()
+	}
+	st.ReadySince = h.since
+	return st
+}
+
+// Status returns what /status shows: the standing, and the status of the source.
 func (h *health) Status() any {
 	pipeline, idle := h.current()
 	if pipeline != nil {
-		return pipeline.Status()
+		return whole{h.standing(), pipeline.Status()}
 	}
-	return idle
+	return whole{h.standing(), idle}
+}
+
+// whole is one JSON object of two.
+type whole struct {
+	standing standing
+	detail   any
+}
+
+func (w whole) MarshalJSON() ([]byte, error) {
+	first, err := json.Marshal(w.standing)
+	if err != nil {
+		return nil, err
+	}
+	second, err := json.Marshal(w.detail)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(first[:len(first)-1], []byte(","), second[1:]), nil // neither is empty
 }
 
 // allHealth speaks for several pipelines, naming each.

@@ -33,6 +33,7 @@ type pipeline struct {
 	metrics *metrics.Metrics
 	stdout  io.Writer
 	health  *health
+	recent  *delivery.Recent      // for the page; nil where there is none
 	command invocation.Invocation // completes the commands in remedies
 }
 
@@ -42,6 +43,10 @@ type pipeline struct {
 func (p *pipeline) run(ctx context.Context) error {
 	p.metrics.Connected("postgres", false)
 	down := delivery.NewDownstream(p.metrics)
+	down.Recent = p.recent
+	if kafka := p.cfg.Sink.Kafka; kafka != nil {
+		down.Create = func(topic string) string { return sink.CreateCommand(*kafka, topic) }
+	}
 	tell := func(err error) {
 		down.Brokers(err)
 		p.health.brokers(err)

@@ -16,6 +16,7 @@ package pipeline
 import (
 	"context"
 	"io"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -26,9 +27,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/page"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 )
 
-// Options say what to run. All but the last are required.
+// Options say what to run. All but the last two are required.
 type Options struct {
 	// Config has passed validation.
 	Config  *config.Config
@@ -36,6 +39,8 @@ type Options struct {
 	Metrics *metrics.Set
 	// Stdout is where sink.stdout writes.
 	Stdout io.Writer
+	// Version is shown on the page. Optional.
+	Version string
 	// Invocation completes the commands in remedies. Optional.
 	Invocation invocation.Invocation
 }
@@ -50,7 +55,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Config.HTTP.Listen == "" {
 		return runAll(ctx, pipelines)
 	}
-	server, err := httpapi.Listen(o.Config.HTTP.Listen, health, o.Metrics.Gatherer(), o.Log)
+	server, err := httpapi.Listen(o.Config.HTTP.Listen, health, o.Metrics.Gatherer(), newPage(o, pipelines), o.Log)
 	if err != nil {
 		return err
 	}
@@ -85,6 +90,7 @@ func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
 			metrics: o.Metrics.Pipeline(p.Name),
 			stdout:  out,
 			health:  &health{command: command},
+			recent:  delivery.NewRecent(p.Config.Event.TypeHeader, o.Config.HTTP.Payloads),
 		}
 		pipelines[i].metrics.ObserveReady(func() bool { ok, _ := pipelines[i].health.Ready(); return ok })
 		if p.Name != "" {
@@ -95,6 +101,30 @@ func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
 		return pipelines, pipelines[0].health
 	}
 	return pipelines, allHealth(pipelines)
+}
+
+// newPage makes the page that shows the pipelines.
+func newPage(o Options, pipelines []*pipeline) *page.Page {
+	shown := make([]page.Pipeline, len(pipelines))
+	for i, p := range pipelines {
+		s := page.Pipeline{Name: p.name, Mode: p.cfg.Source.Mode, Sink: "standard output", Status: p.health.Status, Recent: p.recent}
+		for _, table := range p.cfg.Source.Tables {
+			s.Tables = append(s.Tables, table.String())
+		}
+		switch p.cfg.Source.Mode {
+		case config.ModePoll:
+		case config.ModeMessage:
+			s.Tables = append(s.Tables, "messages "+p.cfg.Source.MessagePrefix)
+			fallthrough
+		default:
+			s.Slot, s.Publication = p.cfg.Source.Slot, p.cfg.Source.Publication
+		}
+		if kafka := p.cfg.Sink.Kafka; kafka != nil {
+			s.Sink = strings.Join(kafka.Brokers, ", ")
+		}
+		shown[i] = s
+	}
+	return page.New(o.Config.HTTP, o.Version, shown, o.Metrics.Pipelines())
 }
 
 // runAll runs the pipelines until each has ended. Its goroutines, one for each,

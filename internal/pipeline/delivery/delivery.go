@@ -53,7 +53,7 @@ type Metrics interface {
 	Warned(w transform.Warning)
 }
 
-// Options are those of a Delivery. All but Totals and Dealt are required.
+// Options are those of a Delivery. All but Totals, Dealt and Recent are required.
 type Options struct {
 	// Policy is errors.on_bad_event.
 	Policy string
@@ -66,6 +66,8 @@ type Options struct {
 	// Dealt is called from Deliver, each time that some more events are dealt
 	// with.
 	Dealt func(n int)
+	// Recent remembers what was dealt with last; nil for nobody who looks.
+	Recent *Recent
 }
 
 // Delivery hands events to a sink. One goroutine uses it at a time; Last may be
@@ -155,6 +157,7 @@ func (d *Delivery) published(events []*transform.Event) {
 	d.opts.Dealt(len(events))
 	if len(events) > 0 {
 		d.last.Store(lastOf(events))
+		d.opts.Recent.published(events)
 	}
 }
 
@@ -200,6 +203,7 @@ func (d *Delivery) rejected(ev *transform.Event, bad *transform.BadEvent) {
 		message = "event written to the dead-letter topic"
 		d.opts.Metrics.DeadLettered(bad.Reason)
 	}
+	d.opts.Recent.rejected(ev, bad, message)
 	d.opts.Dealt(1)
 	d.note(message, string(bad.Reason), ev, zap.String("reason", string(bad.Reason)), zap.Error(bad.Err))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // StuckAfter is how long a delivery may take until the instance is not ready.
@@ -19,10 +21,16 @@ type DownstreamMetrics interface {
 // Downstream is what is known of Kafka, for both sources. It outlives a
 // pipeline that is started anew. It is safe for concurrent use.
 type Downstream struct {
+	// Create returns the command that creates a topic, and Recent takes what is
+	// delivered. Both are optional, and set before a pipeline uses the Downstream.
+	Create func(topic string) string
+	Recent *Recent
+
 	metrics DownstreamMetrics
 
 	mu      sync.Mutex
 	brokers string   // why they do not answer; "" if they do
+	remedy  string   // of brokers
 	missing []string // topics that delivery waits for
 }
 
@@ -53,9 +61,9 @@ func NewDownstream(m DownstreamMetrics) *Downstream { return &Downstream{metrics
 func (d *Downstream) Brokers(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.brokers = ""
+	d.brokers, d.remedy = "", ""
 	if err != nil {
-		d.brokers = err.Error()
+		d.brokers, d.remedy = err.Error(), failure.RemedyOf(err)
 	}
 	d.metrics.Connected("kafka", err == nil)
 }
@@ -108,4 +116,19 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 		reasons = append(reasons, "topic does not exist: "+t)
 	}
 	return reasons
+}
+
+// Remedies are what to do about the reasons of Unready, as far as that is known.
+func (d *Downstream) Remedies() (remedies []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.remedy != "" {
+		remedies = append(remedies, d.remedy)
+	}
+	for _, t := range d.missing {
+		if d.Create != nil {
+			remedies = append(remedies, d.Create(t))
+		}
+	}
+	return remedies
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
@@ -48,6 +49,7 @@ type Health struct {
 	mu      sync.Mutex
 	role    role.State
 	pgErr   string // of the first worker
+	remedy  string // of pgErr
 	notices bool
 	backlog Backlog
 	looked  time.Time
@@ -76,7 +78,7 @@ func (h *Health) postgres(err error) {
 		to, text = role.Starting, err.Error()
 	}
 	h.mu.Lock()
-	h.pgErr = text
+	h.pgErr, h.remedy = text, failure.RemedyOf(err)
 	h.mu.Unlock()
 	h.metrics.Connected("postgres", err == nil)
 	h.setRole(to)
@@ -128,6 +130,16 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	}
 	reasons = append(reasons, h.kafka.Unready(h.pipeline.sink.stuck(), h.stuckAfter)...)
 	return len(reasons) == 0, reasons
+}
+
+// Remedies are what to do about the reasons of Ready, as far as that is known.
+func (h *Health) Remedies() (remedies []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.remedy != "" {
+		remedies = append(remedies, h.remedy)
+	}
+	return append(remedies, h.kafka.Remedies()...)
 }
 
 // Status returns a Status for /status.

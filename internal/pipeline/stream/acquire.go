@@ -69,6 +69,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
 			return err
 		}
+		s.health.heldBy(ctx, sql, slot)
 		if err := s.sharesStore(ctx, sql, slot); err != nil {
 			return err
 		}

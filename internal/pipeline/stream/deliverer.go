@@ -33,7 +33,7 @@ func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, line
 	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger, transactions: p.Transactions}
 	d.delivery = delivery.New(delivery.Options{
 		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
-		Totals: p.Boundaries.Totals,
+		Totals: p.Boundaries.Totals, Recent: p.Kafka.Recent,
 	})
 	return d
 }

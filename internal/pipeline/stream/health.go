@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
@@ -24,6 +25,15 @@ type Status struct {
 	SlotLagSeconds float64 `json:"slot_lag_seconds"`
 	RetainedBytes  int64   `json:"slot_retained_bytes"`
 	WALStatus      string  `json:"wal_status,omitempty"`
+	// SafeWALBytes can still be written before the server may invalidate the slot;
+	// nil without a limit.
+	SafeWALBytes *int64 `json:"slot_safe_wal_bytes,omitempty"`
+	// SlotPID is the server's process that reads the slot for this instance.
+	SlotPID int32 `json:"slot_pid,omitempty"`
+	// Holder is who reads the slot, where this instance stands by.
+	Holder *catalog.Holder `json:"holder,omitempty"`
+	// Forecast is there while the slot keeps more and more log.
+	Forecast *Forecast `json:"forecast,omitempty"`
 	// OldestUnconfirmedSeconds is how long the server has had log that is not
 	// confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
@@ -60,9 +70,13 @@ type Health struct {
 	// storeErr is why the checkpoint store does not answer a spare or a
 	// session.
 	storeErr string
+	remedy   string          // of pgErr or storeErr
+	holder   *catalog.Holder // while the role is standby
 	// While the role is active:
 	progress progress
 	looked   time.Time // when slot and publication were last seen
+	trend    trend
+	keptBy   string // who keeps the slot where it is; "" for nobody else
 }
 
 func newHealth(p Parts, r *Pipeline, in *intake, stalled time.Duration) *Health {
@@ -89,6 +103,7 @@ func (h *Health) active() {
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
 	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
+	h.holder, h.trend, h.keptBy = nil, trend{}, ""
 	h.progress.begin(h.looked)
 }
 
@@ -111,7 +126,7 @@ func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Starting)
-	h.pgErr, h.storeErr = err.Error(), ""
+	h.pgErr, h.storeErr, h.remedy, h.holder = err.Error(), "", failure.RemedyOf(err), nil
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
 		return
@@ -119,10 +134,12 @@ func (h *Health) down(err error) {
 	h.metrics.Connected("postgres", false)
 }
 
-// slotSeen notes what the server said of the slot.
-func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN) {
+// slotSeen notes what the server said of the slot, and who but this connector
+// keeps it where it is.
+func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.mu.Lock()
-	h.slot, h.flush, h.looked = slot, flush, time.Now()
+	h.slot, h.flush, h.looked, h.keptBy = slot, flush, time.Now(), keptBy
+	h.trend.see(h.looked, keeps(slot, flush))
 	h.advance(h.looked)
 	h.mu.Unlock()
 	h.metrics.Slot(slot, flush, h.delivery.lag())
@@ -241,6 +258,7 @@ func (h *Health) Status() any {
 			InFlightEvents: h.inFlight(), InFlightBytes: h.queue.bytes(), UnackedSeconds: h.delivery.stuck().Seconds(),
 		}),
 		Slot:           h.checkpointer.last().Slot,
+		Holder:         h.holder,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
 		SlotLagSeconds: h.delivery.lag().Seconds(),
@@ -256,8 +274,33 @@ func (h *Health) Status() any {
 	if h.flush != 0 {
 		st.ServerLSN = h.flush.String()
 		st.SlotLagBytes = max(0, int64(h.flush)-int64(confirmed))
-		st.RetainedBytes = max(0, int64(h.flush)-int64(h.slot.RestartLSN))
+		st.RetainedBytes = keeps(h.slot, h.flush)
 		st.WALStatus = h.slot.WALStatus
+		st.SafeWALBytes, st.SlotPID = h.slot.SafeWALSize, h.slot.ActivePID
+		st.Forecast = h.trend.forecast(h.slot.SafeWALSize, h.heldBack())
 	}
 	return st
+}
+
+// heldBack says who keeps the slot where it is. The caller holds mu.
+func (h *Health) heldBack() string {
+	if h.keptBy != "" {
+		return h.keptBy
+	}
+	return fmt.Sprintf("this connector: what pid %d sends it is not confirmed", h.slot.ActivePID)
+}
+
+// keeps is how much log the slot keeps.
+func keeps(slot catalog.Slot, flush pg.LSN) int64 {
+	return max(0, int64(flush)-int64(slot.RestartLSN))
+}
+
+// Remedies are what to do about the reasons of Ready, as far as that is known.
+func (h *Health) Remedies() (remedies []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "") {
+		remedies = append(remedies, h.remedy)
+	}
+	return append(remedies, h.kafka.Remedies()...)
 }

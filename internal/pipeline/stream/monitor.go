@@ -132,6 +132,6 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 		return 0, err
 	}
 	s.checkpointer.follow(seen.Publication)
-	s.health.slotSeen(seen.Slot, server.FlushLSN)
+	s.health.slotSeen(seen.Slot, server.FlushLSN, keptBy(ctx, conn, seen.Slot))
 	return server.FlushLSN, nil
 }

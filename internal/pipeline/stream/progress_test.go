@@ -104,12 +104,12 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		ready("")
 		for range 10 {
 			pass(usual.monitor)
-			h.slotSeen(catalog.Slot{}, 100)
+			h.slotSeen(catalog.Slot{}, 100, "")
 			ready("")
 		}
 		for range 10 {
 			pass(usual.monitor)
-			h.slotSeen(catalog.Slot{}, 500) // and nothing comes of it
+			h.slotSeen(catalog.Slot{}, 500, "") // and nothing comes of it
 		}
 		ready("nothing has arrived")
 		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < usual.stalled.Seconds() {

@@ -55,8 +55,24 @@ func (h *Health) storeAnswers(err error) {
 	defer h.mu.Unlock()
 	h.storeErr = ""
 	if err != nil {
-		h.storeErr = err.Error()
+		h.storeErr, h.remedy = err.Error(), failure.RemedyOf(err)
 	}
+}
+
+// heldBy notes who reads the slot. It asks once for each holder; an answer that
+// does not come is no reason to stop waiting for the slot.
+func (h *Health) heldBy(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) {
+	h.mu.Lock()
+	known := h.holder != nil && h.holder.PID == slot.ActivePID
+	h.mu.Unlock()
+	if known || slot.ActivePID == 0 {
+		return
+	}
+	holder, _ := catalog.ReadHolder(ctx, sql, slot.ActivePID) // the number is known at least
+	holder.FlushLag = nil                                     // of that moment
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.holder = &holder
 }
 
 const (

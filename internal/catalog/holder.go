@@ -1,0 +1,79 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Holder is the connection that reads a slot. Roles see the details of their
+// own connections only, unless they have pg_read_all_stats.
+type Holder struct {
+	PID         int32      `json:"pid"`
+	Application string     `json:"application_name,omitempty"`
+	Address     string     `json:"client_addr,omitempty"` // empty: a Unix socket
+	User        string     `json:"user,omitempty"`
+	Since       *time.Time `json:"since,omitempty"`
+	// FlushLag is the time from a WAL flush on the server to the connector's
+	// confirmation of it; nil while there is nothing recent to measure.
+	FlushLag *float64 `json:"flush_lag_seconds,omitempty"`
+}
+
+// String names the holder in a sentence.
+func (h Holder) String() string {
+	s := fmt.Sprintf("pid %d", h.PID)
+	if h.Application != "" {
+		s += ", " + h.Application
+	}
+	if h.User != "" {
+		s += " as " + h.User
+	}
+	if h.Address != "" {
+		s += " from " + h.Address
+	}
+	return s
+}
+
+// ReadHolder looks up the process that reads a slot; one that has just gone is
+// known by its number only.
+func ReadHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) {
+	h := Holder{PID: pid}
+	err := conn.QueryRow(ctx, `
+		SELECT COALESCE(a.application_name, ''), COALESCE(host(a.client_addr), ''), COALESCE(a.usename::text, ''),
+		       a.backend_start, extract(epoch FROM r.flush_lag)::float8
+		  FROM pg_stat_activity a LEFT JOIN pg_stat_replication r ON r.pid = a.pid
+		 WHERE a.pid = $1`, pid,
+	).Scan(&h.Application, &h.Address, &h.User, &h.Since, &h.FlushLag)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return h, fmt.Errorf("look up process %d: %w", pid, err)
+	}
+	return h, nil
+}
+
+// ReadOldestWriter returns the transaction with changes that has been open for
+// longest, in any database: decoding cannot begin behind it, so a slot keeps the
+// log from there on. It is a session's or, with PID 0, a prepared one. ok is false
+// where there is none.
+func ReadOldestWriter(ctx context.Context, conn *pgx.Conn) (b Blocker, ok bool, err error) {
+	var age float64
+	err = conn.QueryRow(ctx, `
+		SELECT pid, application, role, age FROM (
+		  SELECT pid, COALESCE(application_name, '') AS application, COALESCE(usename::text, '') AS role,
+		         COALESCE(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8 AS age, age(backend_xid) AS xids
+		    FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+		  UNION ALL
+		  SELECT 0, '', owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8, age(transaction)
+		    FROM pg_prepared_xacts) writers
+		 ORDER BY xids DESC LIMIT 1`).Scan(&b.PID, &b.Application, &b.User, &age)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Blocker{}, false, nil
+	}
+	if err != nil {
+		return Blocker{}, false, fmt.Errorf("look for the oldest transaction: %w", err)
+	}
+	b.Age = time.Duration(age * float64(time.Second))
+	return b, true, nil
+}

@@ -1,0 +1,16 @@
+package page
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// events is one event that was committed so long ago.
+func events(t testing.TB, ago time.Duration) []*transform.Event {
+	t.Helper()
+	ev := &transform.Event{CommitTime: time.Now().Add(-ago)}
+	ev.Record.Topic = "orders"
+	return []*transform.Event{ev}
+}

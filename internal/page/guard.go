@@ -1,0 +1,101 @@
+package page
+
+import (
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+)
+
+// guard decides who may see the page, and who sees events on it.
+type guard struct {
+	opts     Options
+	loopback bool   // only this machine reaches the server
+	hostname string // of this machine
+}
+
+func newGuard(o Options) *guard {
+	hostname, _ := os.Hostname()
+	return &guard{opts: o, loopback: isLoopback(o.Listen), hostname: hostname}
+}
+
+// policy lets the page load its own files and ask its own server, and nothing
+// else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// admit adds the headers that bind a browser, and refuses a request that another
+// site's page has made a browser send. A name that somebody else's DNS server
+// resolves to this address ("DNS rebinding") shows in the Host header.
+func (g *guard) admit(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		if !g.knows(r.Host) {
+			http.Error(w, "This address is not known by the name in the Host header. If it is yours, add it to http.hosts.", http.StatusMisdirectedRequest)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// knows reports whether the Host header names this server. A number is no name:
+// nobody can make it mean another address.
+func (g *guard) knows(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if host == "localhost" || net.ParseIP(host) != nil {
+		return true
+	}
+	own := []string{g.hostname}
+	if name, _, err := net.SplitHostPort(g.opts.Listen); err == nil {
+		own = append(own, name)
+	}
+	return host != "" && slices.ContainsFunc(append(own, g.opts.Hosts...), func(known string) bool {
+		return strings.EqualFold(known, host)
+	})
+}
+
+// showsEvents reports whether the request may see keys and recent events.
+func (g *guard) showsEvents(r *http.Request) bool {
+	switch {
+	case g.opts.Events == EventsNever:
+		return false
+	case g.opts.Events == EventsAlways:
+		return true
+	case g.opts.Token != "":
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		return ok && subtle.ConstantTimeCompare([]byte(given), []byte(g.opts.Token.Reveal())) == 1
+	}
+	// A proxy on this machine speaks for people elsewhere.
+	return g.loopback && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("Forwarded") == "" && g.local(r.Host)
+}
+
+// local reports whether the Host header names the loopback interface: a proxy on
+// this machine usually passes another name on.
+func (g *guard) local(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// why tells a browser that sees no events what would show them.
+func (g *guard) why() string {
+	switch {
+	case g.opts.Events == EventsNever:
+		return "http.events is never"
+	case g.opts.Token != "":
+		return "token"
+	default:
+		return "beyond this machine, keys and events are shown only with http.token, or http.events: always"
+	}
+}

@@ -1,0 +1,204 @@
+package page
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+)
+
+const (
+	// mostViewers bounds the pages that are open at a time.
+	mostViewers = 50
+	// writeTimeout bounds one update; a viewer that takes longer is cut off.
+	writeTimeout = 10 * time.Second
+)
+
+// viewer is one open page.
+type viewer struct {
+	events  bool // it may see them
+	updates chan []byte
+	stop    []func() // of watching
+}
+
+// hello is the first message: all that does not change, and the past.
+type hello struct {
+	Version   string    `json:"version"`
+	Host      string    `json:"host"`
+	PID       int       `json:"pid"`
+	Started   time.Time `json:"started"`
+	Peers     []string  `json:"peers"`
+	Events    bool      `json:"events"`     // whether this viewer sees events
+	EventsWhy string    `json:"events_why"` // why not, or token if one is wanted
+	Pipelines []past    `json:"pipelines"`
+}
+
+// past is a pipeline, and the past of its charts.
+type past struct {
+	Pipeline
+	Fine   *ring `json:"fine"`
+	Coarse *ring `json:"coarse"`
+}
+
+// update is every other message.
+type update struct {
+	At        time.Time `json:"at"`
+	Pipelines []present `json:"pipelines"`
+}
+
+// present is how a pipeline is now.
+type present struct {
+	Status json.RawMessage `json:"status"` // as in /status
+	Now    sample          `json:"now"`
+	// Charted says that the charts have a point for it.
+	Charted  bool               `json:"charted"`
+	Totals   map[string]float64 `json:"totals"`
+	Topics   map[string]float64 `json:"topics"` // events published in all
+	Events   []delivery.Seen    `json:"events,omitempty"`
+	Rejected []delivery.Seen    `json:"rejected,omitempty"`
+}
+
+// totals are the metrics that the page shows as they are.
+var totals = []string{
+	"events_published_total", "bytes_published_total", "events_dead_lettered_total", "events_skipped_total",
+	"in_flight_capacity_bytes", "unpublished_rows", "snapshot_running", "snapshot_rows_total",
+}
+
+// live streams updates as Server-Sent Events, until the viewer goes or the server
+// stops.
+func (p *Page) live(w http.ResponseWriter, r *http.Request) {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		http.Error(w, "This is for the page of this server only.", http.StatusForbidden)
+		return
+	}
+	v, first := p.enter(p.guard.showsEvents(r))
+	if v == nil {
+		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
+		return
+	}
+	defer p.leave(v)
+	w.Header().Set("Content-Type", "text/event-stream")
+	to := http.NewResponseController(w)
+	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request; this one has been read
+	send := func(event string, data []byte) bool {
+		_ = to.SetWriteDeadline(time.Now().Add(writeTimeout))
+		for _, part := range [][]byte{[]byte("event: " + event + "\ndata: "), data, []byte("\n\n")} {
+			if _, err := w.Write(part); err != nil {
+				return false
+			}
+		}
+		return to.Flush() == nil
+	}
+	for ok := send("hello", first); ok; {
+		select {
+		case data := <-v.updates:
+			ok = send("update", data)
+		case <-r.Context().Done():
+			return
+		case <-p.stopped:
+			return
+		}
+	}
+}
+
+// enter adds a viewer, or none if there are too many, and returns its first
+// message. An update follows at once.
+func (p *Page) enter(events bool) (*viewer, []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.viewers) >= mostViewers {
+		return nil, nil
+	}
+	host, _ := os.Hostname()
+	h := hello{Version: p.version, Host: host, PID: os.Getpid(), Started: p.started, Peers: p.guard.opts.Peers, Events: events}
+	if !events {
+		h.EventsWhy = p.guard.why()
+	}
+	v := &viewer{events: events, updates: make(chan []byte, 2)}
+	now := time.Now()
+	reading := read(p.metrics)
+	u := update{At: now}
+	for i, pipeline := range p.pipelines {
+		h.Pipelines = append(h.Pipelines, past{pipeline, &p.past[i].fine, &p.past[i].coarse})
+		u.Pipelines = append(u.Pipelines, p.present(now, pipeline, reading[pipeline.Name], false))
+		if events {
+			v.stop = append(v.stop, pipeline.Recent.Watch())
+			u.Pipelines[i].Events, u.Pipelines[i].Rejected = pipeline.Recent.After(0)
+		}
+	}
+	p.viewers[v] = struct{}{}
+	v.updates <- encode(u) // there is room
+	return v, encode(h)
+}
+
+func (p *Page) leave(v *viewer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.viewers, v)
+	for _, stop := range v.stop {
+		stop()
+	}
+}
+
+// send gives each viewer the present: one message for those who see events, one
+// for the others. The caller holds mu.
+func (p *Page) send(now time.Time, reading map[string]*reading, charted bool) {
+	if len(p.viewers) == 0 {
+		return
+	}
+	u := update{At: now}
+	for _, pipeline := range p.pipelines {
+		u.Pipelines = append(u.Pipelines, p.present(now, pipeline, reading[pipeline.Name], charted))
+	}
+	few := encode(u)
+	all := few
+	for i, pipeline := range p.pipelines {
+		u.Pipelines[i].Events, u.Pipelines[i].Rejected = pipeline.Recent.After(p.sent[i])
+		for _, seen := range [][]delivery.Seen{u.Pipelines[i].Events, u.Pipelines[i].Rejected} {
+			if n := len(seen); n > 0 {
+				p.sent[i] = max(p.sent[i], seen[n-1].Number)
+				all = nil
+			}
+		}
+	}
+	if all == nil {
+		all = encode(u)
+	}
+	for v := range p.viewers {
+		data := few
+		if v.events {
+			data = all
+		}
+		select {
+		case v.updates <- data:
+		default: // it does not keep up
+		}
+	}
+}
+
+// present describes a pipeline now. The caller holds mu.
+func (p *Page) present(now time.Time, pipeline Pipeline, r *reading, charted bool) present {
+	out := present{Status: encode(pipeline.Status()), Charted: charted, Totals: map[string]float64{}}
+	if r == nil {
+		return out
+	}
+	out.Now = sample{at: float64(now.Unix()), values: r.since(p.last[pipeline.Name], now.Sub(p.lastAt).Seconds())}
+	out.Topics = r.topics
+	for _, name := range totals {
+		if value, ok := r.values[name]; ok {
+			out.Totals[name] = value
+		}
+	}
+	return out
+}
+
+// encode returns JSON. What is encoded here always can be.
+func encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return []byte("null")
+	}
+	return data
+}

@@ -1,0 +1,147 @@
+// Package page serves the page at /: what flows, what stands still, since when,
+// why, and what to type. A browser keeps it open; it is updated every second.
+//
+// Invariants:
+//
+//  1. It says nothing that /status and /metrics do not: both are its only sources
+//     for states and numbers.
+//  2. It changes nothing, and loads nothing from elsewhere.
+//  3. Memory is bounded: an hour of samples, some events, some viewers.
+//  4. Keys, events and dead letters go only to those who may see them; see guard.
+//  5. Nothing waits for a viewer. One that does not keep up misses updates.
+//
+// Non-goals: users, TLS, anything older than an hour.
+package page
+
+import (
+	"context"
+	"embed"
+	"mime"
+	"net/http"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+)
+
+//go:embed static
+var static embed.FS
+
+// Pipeline is one connector as the page sees it. All members are required.
+type Pipeline struct {
+	// Name is empty for the only one of a configuration without pipelines.
+	Name string `json:"name"`
+	// Mode, Tables, Slot and Publication are those of source; the last two are empty
+	// with polling. Sink says where events go.
+	Mode        string   `json:"mode"`
+	Tables      []string `json:"tables"`
+	Slot        string   `json:"slot"`
+	Publication string   `json:"publication"`
+	Sink        string   `json:"sink"`
+	// Status returns what /status shows of it. It is called concurrently and must
+	// not block.
+	Status func() any `json:"-"`
+	// Recent remembers its events. It is shared with the delivery.
+	Recent *delivery.Recent `json:"-"`
+}
+
+// Page is one process's page. Make it with New, and Run it once.
+type Page struct {
+	guard     *guard
+	version   string
+	started   time.Time
+	pipelines []Pipeline
+	metrics   prometheus.Gatherer
+	stopped   chan struct{} // closed at the end of Run
+
+	mu      sync.Mutex // guards the rest
+	past    []*history // of each pipeline
+	last    map[string]*reading
+	lastAt  time.Time
+	sampled map[string]*reading // at the last sample of the charts
+	at      time.Time           // of the last sample
+	sent    []uint64            // of each pipeline: the number of the last event that was sent
+	viewers map[*viewer]struct{}
+}
+
+// New returns a page for the pipelines. metrics are theirs.
+func New(o Options, version string, pipelines []Pipeline, metrics prometheus.Gatherer) *Page {
+	p := &Page{
+		guard: newGuard(o), version: version, started: time.Now(), pipelines: pipelines, metrics: metrics,
+		stopped: make(chan struct{}), sent: make([]uint64, len(pipelines)), viewers: map[*viewer]struct{}{},
+	}
+	for range pipelines {
+		p.past = append(p.past, newHistory())
+	}
+	return p
+}
+
+// Register adds the page's paths.
+func (p *Page) Register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /{$}", p.guard.admit(file("index.html")))
+	for _, name := range []string{"page.css", "icon.svg", "page.js", "flow.js", "chart.js", "text.js"} {
+		mux.HandleFunc("GET /"+name, p.guard.admit(file(name)))
+	}
+	mux.HandleFunc("GET /live", p.guard.admit(p.live))
+}
+
+// file answers with an embedded file.
+func file(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		// ServeFileFS would lead index.html elsewhere.
+		content, err := static.ReadFile("static/" + name)
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+		_, _ = w.Write(content) // a client that went away is not our problem
+	}
+}
+
+// Run takes samples, and keeps viewers up to date, until ctx ends; their requests
+// end then, too.
+func (p *Page) Run(ctx context.Context) {
+	defer close(p.stopped)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		p.step(time.Now())
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// step is what happens every second. Without viewers it is a sample for the
+// charts, every other time.
+func (p *Page) step(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due := now.Sub(p.at) >= fineStep-100*time.Millisecond
+	if !due && len(p.viewers) == 0 {
+		return
+	}
+	reading := read(p.metrics)
+	if due {
+		p.sample(now, reading)
+	}
+	p.send(now, reading, due)
+	p.last, p.lastAt = reading, now
+}
+
+// sample notes the charts' next point. The caller holds mu.
+func (p *Page) sample(now time.Time, reading map[string]*reading) {
+	for i, pipeline := range p.pipelines {
+		if r := reading[pipeline.Name]; r != nil {
+			p.past[i].add(sample{at: float64(now.Unix()), values: r.since(p.sampled[pipeline.Name], now.Sub(p.at).Seconds())})
+		}
+		pipeline.Status() // notes since when it is ready
+	}
+	p.sampled, p.at = reading, now
+}

@@ -1,0 +1,431 @@
+// The page: reads /live, and shows what /status and /metrics say.
+import { el, put, each, count, rate, bytes, seconds, span, clock, remedy } from "./text.js";
+import { chart } from "./chart.js";
+import { flow } from "./flow.js";
+
+const $ = (id) => document.getElementById(id);
+
+// The columns of a sample, as package page writes them; the first is the time.
+const names = ["at", "events", "bytes", "transactions", "wal", "lag", "lagBytes", "retained", "safe", "latency50", "latency99", "inFlight", "checkpoint"];
+const column = Object.fromEntries(names.map((n, i) => [n, i]));
+const of = (name) => (row) => row[column[name]];
+
+const fineSpan = 300, coarseSpan = 3600;
+const mostRows = 40;
+
+let hello = null; // the first message
+let views = []; // of each pipeline: all that is shown
+let selected = 0, range = fineSpan, paused = false;
+let skew = 0; // of this clock, in seconds
+let heard = 0, lost = 0; // when the last message came; since when none does
+
+const serverNow = () => Date.now() / 1000 - skew;
+// stood is for how long a pipeline has stood still: a delivery may have waited
+// for longer than it took to be sure.
+const stood = (v) => Math.max(age(v.status.ready_since), v.status.unacked_seconds || 0);
+const age = (time) => serverNow() - Date.parse(time) / 1000;
+
+// ---- what is known of a pipeline
+
+const rank = { bad: 3, warn: 2, wait: 1, spare: 0, good: 0 };
+
+// judge says how a pipeline is, and where the way is broken. It uses nothing but
+// its status.
+function judge(v) {
+  const s = v.status, broken = {};
+  let state = "good", what = "";
+  const reasons = s.reasons.filter((r, i, all) => !r.startsWith("role is ") || all.length === 1);
+  if (!s.ready) {
+    state = s.role === "stopping" || (s.role === "starting" && s.reasons.length === 1) ? "wait" : "bad";
+    what = state === "bad" ? "stands still" : s.role;
+  } else if (s.role === "standby") {
+    [state, what] = ["spare", "stands by"];
+  } else if (s.unacked_seconds > 2) {
+    [state, what] = ["warn", "waits for an acknowledgement"];
+    reasons.push("no acknowledgement for a delivery since " + span(s.unacked_seconds));
+  } else if (s.checkpoint_failing_seconds > 0) {
+    [state, what] = ["warn", "cannot save its checkpoint"];
+    reasons.push(s.checkpoint_error || "the store does not answer");
+  } else if (s.forecast) {
+    [state, what] = ["warn", "falls behind"];
+  } else {
+    what = "flows";
+  }
+  const hurt = state === "bad" ? "bad" : "warn";
+  if (s.kafka_error || (s.missing_topics || []).length || s.unacked_seconds > 2) broken.sent = broken.topics = s.ready ? "warn" : hurt;
+  if (s.postgres_error) broken.read = broken.slot = hurt;
+  if (s.checkpoint_error) broken.connector = hurt;
+  if (s.role === "failed") {
+    broken.connector = "bad";
+    if (!s.ready && /slot/.test(s.error || "")) broken.slot = broken.read = "bad";
+    broken.lost = broken.slot === "bad";
+  }
+  if (s.forecast) broken.slot = broken.slot || "warn";
+  if (state === "bad" && Object.keys(broken).length === 0) broken.connector = "bad";
+  Object.assign(v, { state, what, broken, reasons });
+}
+
+function forecast(f) {
+  const pace = bytes(f.growth_bytes_per_second) + "/s";
+  const held = f.held_back_by ? " Held back by " + f.held_back_by + "." : "";
+  if (f.limit_in_seconds == null) {
+    return `The slot keeps ${pace} more and more log. Nothing limits that but the disk, and PostgreSQL does not say how much of it is free: each free GiB lasts ${span(2 ** 30 / f.growth_bytes_per_second)}.` + held;
+  }
+  if (f.limit_in_seconds <= 0) return `The slot is beyond max_slot_wal_keep_size and may be lost at the next checkpoint.` + held;
+  return `At this rate, ${pace}, the slot's limit (max_slot_wal_keep_size) is reached in ${span(f.limit_in_seconds)}.` + held;
+}
+
+// ---- the verdict
+
+function headline() {
+  const troubled = views.filter((v) => v.state === "bad");
+  const worst = views.reduce((a, b) => (rank[b.state] > rank[a.state] ? b : a));
+  if (views.length === 1) {
+    const v = worst, s = v.status;
+    switch (v.state) {
+      case "bad": return `Standing still for ${span(stood(v))}`;
+      case "wait": return s.role === "stopping" ? "Stopping" : "Starting";
+      case "spare": return "Standing by";
+      case "warn": return s.forecast ? "The slot keeps more and more log" : "Events wait";
+    }
+    return v.now.events > 0 || v.now.transactions > 0 ? "Events flow" : "All is well, and quiet";
+  }
+  if (troubled.length > 0) {
+    const who = troubled.map((v) => v.name).join(", ");
+    const rest = views.length - troubled.length;
+    return `${who} ${troubled.length > 1 ? "stand" : "stands"} still` + (rest > 0 ? `; ${rest} of ${views.length} pipelines ${rest > 1 ? "are" : "is"} well` : "");
+  }
+  if (worst.state === "warn") return `${worst.name} ${worst.what}`;
+  if (worst.state === "wait") return `${worst.name}: ${worst.what}`;
+  return `All ${views.length} pipelines are well`;
+}
+
+function subline(v) {
+  const s = v.status;
+  if (v.state === "spare") return (s.holder ? `${holderText(s.holder)} reads the slot. ` : "Another instance reads the slot. ") + "This one takes over when that ends.";
+  if (v.state === "bad" || v.state === "wait") return `since ${clock(new Date(Date.now() - stood(v) * 1000))}`;
+  const flow = views.reduce((sum, w) => sum + (w.now.events || 0), 0);
+  const last = views.map((w) => w.status.last_event).filter(Boolean).sort((a, b) => Date.parse(b.acknowledged_at) - Date.parse(a.acknowledged_at))[0];
+  const flowing = flow > 0 ? `${rate(flow)} events/s. ` : "";
+  return flowing + (last ? `The last event was acknowledged ${ago(age(last.acknowledged_at))}.` : "No event yet in this process.");
+}
+
+const ago = (s) => (s < 1.5 ? "just now" : span(s) + " ago");
+
+function verdict() {
+  const worst = views.reduce((a, b) => (rank[b.state] > rank[a.state] ? b : a));
+  $("verdict").dataset.state = worst.state;
+  put($("headline"), headline());
+  put($("subline"), subline(worst));
+  document.title = (worst.state === "bad" ? "✕ " : worst.state === "warn" ? "! " : "") + headline() + " · cdc-outbox";
+  const told = views.filter((v) => rank[v.state] > 0);
+  each($("troubles"), told, () => el("article", { class: "trouble" }), (e, v) => {
+    const lines = v.reasons.concat(v.status.forecast ? [forecast(v.status.forecast)] : []);
+    const remedies = v.state === "bad" ? v.status.remedies : [];
+    const shape = JSON.stringify([v.name, v.state, lines.length, remedies]);
+    if (e.dataset.shape !== shape) { // what can be copied stays in place while it is the same
+      e.dataset.shape = shape;
+      e.dataset.pipeline = v.name;
+      e.replaceChildren(...[
+        views.length > 1 ? el("h3", {}) : null,
+        el("ul", { class: "reasons" }),
+        remedies.length > 0 ? el("div", { class: "remedies" }, el("h4", {}, "What to do"), ...remedies.map((r) => el("p", {}, ...remedy(r)))) : null,
+      ].filter(Boolean));
+    }
+    if (views.length > 1) put(e.querySelector("h3"), `${v.name} ${v.what}` + (v.state === "bad" ? ` for ${span(stood(v))}` : ""));
+    each(e.querySelector(".reasons"), lines, () => el("li"), put);
+  });
+}
+
+// ---- pipelines
+
+function pipelines() {
+  const nav = $("pipelines");
+  nav.hidden = views.length < 2;
+  if (nav.hidden) return;
+  each(nav, views, () => {
+    const i = nav.children.length;
+    return el("button", { type: "button", onclick: () => choose(i) }, el("span", { class: "lamp" }), el("strong"), el("span", { class: "what" }), el("span", { class: "figures" }));
+  }, (b, v) => {
+    b.dataset.state = v.state;
+    b.dataset.pipeline = v.name;
+    b.setAttribute("aria-pressed", String(views[selected] === v));
+    put(b.children[1], v.name);
+    put(b.children[2], v.what + (v.state === "bad" ? " for " + span(stood(v)) : ""));
+    put(b.children[3], `${rate(v.now.events)} events/s · lag ${seconds(v.now.lag)}`);
+  });
+}
+
+let chosen = false; // by a person
+
+function choose(i) {
+  chosen = true;
+  select(i);
+}
+
+function select(i) {
+  if (i >= views.length) return;
+  selected = i;
+  const v = views[i];
+  v.picture = flow($("flow"), v.pipeline);
+  $("event-list").replaceChildren();
+  $("dead-list").replaceChildren();
+  render();
+}
+
+// ---- charts
+
+const charts = [
+  chart({ name: "Events per second", lines: [{ column: of("events") }], format: rate }),
+  chart({ name: "Lag", note: "age of the oldest event that is not confirmed", lines: [{ column: of("lag") }], format: seconds }),
+  chart({ name: "Commit to acknowledgement", note: "median / 99th percentile", lines: [{ column: of("latency99"), class: "second" }, { column: of("latency50") }].reverse(), format: seconds }),
+  chart({ name: "Log kept by the slot", limitNote: "dashed: where the server may drop it", lines: [{ column: of("retained") }], format: bytes, limit: (r) => (of("safe")(r) == null ? null : of("safe")(r) + of("retained")(r)) }),
+  chart({ name: "Log not confirmed", lines: [{ column: of("lagBytes") }], format: bytes }),
+  chart({ name: "In flight", lines: [{ column: of("inFlight") }], format: bytes }),
+];
+
+for (const c of charts) {
+  $("charts").append(c.figure);
+  c.figure.addEventListener("pointermove", (e) => {
+    const box = c.svg.getBoundingClientRect();
+    const share = (e.clientX - box.left) / box.width;
+    for (const other of charts) other.point(share >= 0 && share <= 1 ? share : null);
+  });
+  c.figure.addEventListener("pointerleave", () => charts.forEach((other) => other.point(null)));
+}
+
+function drawCharts() {
+  const v = views[selected], now = serverNow();
+  const rows = range === fineSpan ? v.fine : v.coarse.concat(v.fine.filter((r) => r[0] > (v.coarse.at(-1) || [0])[0]));
+  const first = rows.length > 0 ? rows[0][0] : now;
+  // A process that is young has little to show: it gets the whole width soon.
+  const begin = Math.max(now - range, Math.min(first, now - 60));
+  for (const c of charts) c.draw(rows, begin, now);
+}
+
+function setRange(to) {
+  range = to;
+  $("fine").setAttribute("aria-pressed", String(range === fineSpan));
+  $("coarse").setAttribute("aria-pressed", String(range === coarseSpan));
+  put($("range-name"), range === fineSpan ? "five minutes" : "hour");
+  if (views.length > 0) drawCharts();
+}
+$("fine").addEventListener("click", () => setRange(fineSpan));
+$("coarse").addEventListener("click", () => setRange(coarseSpan));
+
+// ---- events and dead letters
+
+function eventRow(e) {
+  const place = e.topic + (e.partition >= 0 ? ` / ${e.partition} @ ${e.offset}` : "");
+  const cells = [["time", clock(new Date(Date.parse(e.at) + skew * 1000))], ["type", e.type || "–"], ["key", e.key == null ? "no key" : e.key], ["place", place], ["latency", seconds(e.latency_seconds)]];
+  const row = el("div", { role: "row", title: "event " + e.id }, ...cells.map(([c, text]) => el("span", { role: "cell", class: c }, text)));
+  if (e.payload) row.append(el("code", { class: "payload" }, e.payload));
+  return row;
+}
+
+function deadRow(e) {
+  const cells = [["time", clock(new Date(Date.parse(e.at) + skew * 1000))], ["type", e.reason], ["key", e.key == null ? "no key" : e.key], ["place", e.table || e.topic], ["latency", e.outcome.includes("skip") || e.outcome.includes("passed") ? "skipped" : ""]];
+  return el("div", { role: "row", title: e.outcome + ": event " + e.id }, ...cells.map(([c, text]) => el("span", { role: "cell", class: c }, text)), el("span", { role: "cell", class: "error" }, e.error));
+}
+
+// listed shows the newest first; only what is new is made.
+function listed(list, seen, make) {
+  const newest = Number(list.dataset.newest && list.children.length ? list.dataset.newest : 0);
+  for (const e of seen) {
+    if (e.n > newest) list.prepend(make(e));
+  }
+  while (list.children.length > mostRows) list.lastElementChild.remove();
+  list.dataset.newest = seen.length ? seen.at(-1).n : newest;
+}
+
+function tables() {
+  const v = views[selected];
+  $("hidden").hidden = hello.events;
+  $("pause").hidden = !hello.events;
+  const wanted = hello.events_why === "token";
+  $("login").hidden = !wanted;
+  put($("why"), wanted ? "Keys, events and dead letters are shown to those who know the token." : "Hidden: " + hello.events_why + ".");
+  $("no-events").hidden = !hello.events || v.events.length > 0;
+  $("no-dead").hidden = (v.totals.events_dead_lettered_total || 0) + (v.totals.events_skipped_total || 0) > 0;
+  const dead = v.totals.events_dead_lettered_total || 0, skipped = v.totals.events_skipped_total || 0;
+  put($("dead-count"), (dead ? count(dead) : "") + (skipped ? ` and ${count(skipped)} skipped` : ""));
+  if (paused) return;
+  listed($("event-list"), v.events, eventRow);
+  listed($("dead-list"), v.rejected, deadRow);
+}
+
+function merge(known, fresh) {
+  const last = known.length > 0 ? known.at(-1).n : 0;
+  return known.concat((fresh || []).filter((e) => e.n > last)).slice(-100);
+}
+
+$("pause").addEventListener("click", pause);
+function pause() {
+  paused = !paused;
+  $("pause").setAttribute("aria-pressed", String(paused));
+  put($("pause"), paused ? "go on" : "pause");
+  if (!paused && views.length > 0) tables();
+}
+
+// ---- instances
+
+const holderText = (h) => `pid ${h.pid}` + (h.application_name ? `, ${h.application_name}` : "") + (h.client_addr ? ` from ${h.client_addr}` : "");
+
+function instances() {
+  const lines = [];
+  for (const v of views) {
+    const name = v.name ? v.name + ": " : "", s = v.status;
+    lines.push({ text: `${name}this instance, ${hello.host} pid ${hello.pid}`, role: s.role || "starting" });
+    if (s.holder) lines.push({ text: `${name}${holderText(s.holder)}, since ${s.holder.since ? clock(new Date(s.holder.since)) : "–"}`, role: "holder", url: peerAt(s.holder.client_addr) });
+  }
+  for (const url of hello.peers || []) {
+    if (!lines.some((l) => l.url === url)) lines.push({ text: url, role: "peer", url });
+  }
+  each($("instances"), lines, () => el("li", {}, el("span", { class: "role" }), el("a")), (e, l) => {
+    put(e.firstChild, l.role);
+    put(e.lastChild, l.text);
+    if (l.url) e.lastChild.setAttribute("href", l.url);
+    else e.lastChild.removeAttribute("href");
+  });
+}
+
+function peerAt(address) {
+  return address && (hello.peers || []).find((p) => new URL(p).hostname.replace(/^\[|\]$/g, "") === address);
+}
+
+// ---- all of it
+
+function render() {
+  const v = views[selected];
+  verdict();
+  pipelines();
+  v.picture({ ...v, age });
+  $("charting").hidden = $("events").hidden = $("dead").hidden = v.state === "spare"; // there is nothing to see
+  tables();
+  instances();
+}
+
+const asNow = (row) => Object.fromEntries(names.map((n, i) => [n, row ? row[i] : null]));
+
+const on = {
+  hello(data) {
+    hello = data;
+    views = data.pipelines.map((p) => ({ name: p.name, pipeline: p, fine: p.fine, coarse: p.coarse, events: [], rejected: [] }));
+    selected = Math.min(selected, views.length - 1);
+    put($("instance"), `${data.version} · ${data.host} · up ${span(age(data.started))}`);
+    if (serverNow() - Date.parse(data.started) / 1000 > 2 * fineSpan && range === fineSpan && !on.chosen) setRange(coarseSpan);
+    on.chosen = true;
+  },
+  update(data) {
+    skew = Date.now() / 1000 - Date.parse(data.at) / 1000;
+    let charted = false;
+    data.pipelines.forEach((p, i) => {
+      const v = views[i];
+      Object.assign(v, { status: p.status, now: asNow(p.now), totals: p.totals, topics: p.topics || {} });
+      v.events = merge(v.events, p.events);
+      v.rejected = merge(v.rejected, p.rejected);
+      if (p.charted) {
+        charted = true;
+        v.fine = v.fine.filter((r) => r[0] > p.now[0] - fineSpan - 30).concat([p.now]);
+        const last = v.coarse.at(-1);
+        if (!last || p.now[0] - last[0] >= 10) v.coarse = v.coarse.filter((r) => r[0] > p.now[0] - coarseSpan - 30).concat([p.now]);
+      }
+      judge(v);
+    });
+    const troubled = views.findIndex((v) => v.state === "bad");
+    if (!chosen && troubled >= 0 && views[selected].state !== "bad") select(troubled);
+    else if (!views[selected].picture) select(selected);
+    else render();
+    if (charted || !on.drawn) drawCharts();
+    on.drawn = true;
+    document.body.dataset.updates = String(Number(document.body.dataset.updates || 0) + 1);
+    put($("instance"), `${hello.version} · ${hello.host} · up ${span(age(hello.started))}`);
+  },
+};
+
+// ---- the connection
+
+let stream = null; // what ends it
+
+async function connect() {
+  stream = new AbortController();
+  const token = sessionStorage.getItem("token");
+  try {
+    const answer = await fetch("live", { signal: stream.signal, headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store" });
+    if (!answer.ok) throw new Error(await answer.text());
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = ""; ;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const parts = (text + value).split("\n\n");
+      text = parts.pop();
+      for (const part of parts) {
+        const [, event, data] = part.match(/^event: (\w+)\ndata: ([^]*)$/) || [];
+        heard = Date.now();
+        if (event) on[event](JSON.parse(data));
+      }
+    }
+  } catch (e) {
+    if (e.name === "AbortError") return;
+    if (e.name !== "TypeError" || !/fetch|network/i.test(e.message)) console.error(e); // no connection is told by the page
+  }
+  if (!document.hidden) setTimeout(connect, 1000);
+}
+
+function reconnect() {
+  if (stream) stream.abort();
+  if (!document.hidden) connect();
+}
+
+// A page that nobody sees asks for nothing.
+document.addEventListener("visibilitychange", reconnect);
+
+function contact() {
+  const silent = (Date.now() - heard) / 1000;
+  const pill = $("contact");
+  const state = heard === 0 ? "wait" : silent < 4 ? "good" : "bad";
+  pill.dataset.state = state;
+  document.body.classList.toggle("stale", state === "bad");
+  if (state === "bad" && lost === 0) lost = heard;
+  if (state !== "bad") lost = 0;
+  put(pill, state === "good" ? "live" : state === "wait" ? "connecting" : `no answer for ${span(silent)}`);
+  if (state === "bad") {
+    put($("headline"), "The connector does not answer");
+    put($("subline"), `What is shown below is as of ${clock(new Date(heard))}. Is the process still there?`);
+    $("verdict").dataset.state = "bad";
+    document.title = "✕ no answer · cdc-outbox";
+  }
+}
+setInterval(contact, 1000);
+
+$("login").addEventListener("submit", (e) => {
+  e.preventDefault();
+  sessionStorage.setItem("token", $("token").value);
+  $("token").value = "";
+  reconnect();
+});
+
+// ---- light or dark, keys
+
+function theme(to) {
+  if (to) document.documentElement.dataset.theme = to;
+}
+theme(localStorage.getItem("theme"));
+function turn() {
+  const dark = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const to = dark === "dark" ? "light" : "dark";
+  localStorage.setItem("theme", to);
+  theme(to);
+}
+$("theme").addEventListener("click", turn);
+
+document.addEventListener("keydown", (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target instanceof HTMLInputElement) return;
+  const key = e.key.toLowerCase();
+  if (key === "t") turn();
+  else if (key === "r") setRange(range === fineSpan ? coarseSpan : fineSpan);
+  else if (key === "p") pause();
+  else if (key >= "1" && key <= "9" && views.length > 1) choose(Number(key) - 1);
+});
+
+connect();

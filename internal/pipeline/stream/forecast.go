@@ -1,0 +1,108 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+)
+
+// Forecast tells where the log that the slot keeps is going, as of the last look
+// at the slot.
+type Forecast struct {
+	// GrowthBytesPerSecond is how fast the log grows that the slot keeps.
+	GrowthBytesPerSecond float64 `json:"growth_bytes_per_second"`
+	// LimitInSeconds is when the server may invalidate the slot at this rate
+	// (max_slot_wal_keep_size); nil where nothing limits it but the disk, of which
+	// PostgreSQL does not say how much is free.
+	LimitInSeconds *float64 `json:"limit_in_seconds,omitempty"`
+	// HeldBackBy is who keeps the slot where it is.
+	HeldBackBy string `json:"held_back_by,omitempty"`
+}
+
+const (
+	// forecastEvery is the time between two marks, forecastMarks how many are kept:
+	// some minutes, because a server moves a slot's restart_lsn in leaps.
+	forecastEvery = 5 * time.Second
+	forecastMarks = 24
+	// forecastLeast is what a slot may keep without a forecast: a few segments.
+	forecastLeast = 64 << 20
+)
+
+// trend remembers how much log the slot kept, at the last looks. Not safe for
+// concurrent use.
+type trend struct{ marks []mark }
+
+type mark struct {
+	at       time.Time
+	retained int64
+}
+
+// see notes a look.
+func (t *trend) see(at time.Time, retained int64) {
+	if n := len(t.marks); n > 0 && at.Sub(t.marks[n-1].at) < forecastEvery {
+		return
+	}
+	if len(t.marks) == forecastMarks {
+		t.marks = append(t.marks[:0], t.marks[1:]...)
+	}
+	t.marks = append(t.marks, mark{at, retained})
+}
+
+// growth is in bytes per second; 0 where the slot keeps up. It compares the least
+// that the slot kept in the two halves of the time, since that goes up and down
+// while all is well.
+func (t *trend) growth() float64 {
+	n := len(t.marks)
+	if n < 4 || t.marks[n-1].retained < forecastLeast {
+		return 0
+	}
+	before, after := least(t.marks[:n/2]), least(t.marks[n/2:])
+	if after.retained <= before.retained {
+		return 0
+	}
+	return float64(after.retained-before.retained) / after.at.Sub(before.at).Seconds()
+}
+
+// least returns the mark with the least log. There is at least one.
+func least(marks []mark) mark {
+	min := marks[0]
+	for _, m := range marks[1:] {
+		if m.retained < min.retained {
+			min = m
+		}
+	}
+	return min
+}
+
+// forecast returns nil where nothing threatens. safe is Slot.SafeWALSize.
+func (t *trend) forecast(safe *int64, heldBackBy string) *Forecast {
+	rate := t.growth()
+	if rate <= 0 {
+		return nil
+	}
+	f := &Forecast{GrowthBytesPerSecond: rate, HeldBackBy: heldBackBy}
+	if safe != nil {
+		in := float64(max(0, *safe)) / rate
+		f.LimitInSeconds = &in
+	}
+	return f
+}
+
+// keptBy names the transaction that keeps the slot where it is, although this
+// connector has confirmed what is behind; "" where there is none.
+func keptBy(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) string {
+	if slot.RestartLSN == 0 || int64(slot.ConfirmedFlush)-int64(slot.RestartLSN) < forecastLeast {
+		return ""
+	}
+	oldest, ok, err := catalog.ReadOldestWriter(ctx, conn)
+	switch {
+	case err != nil:
+		return "" // the next look will tell
+	case !ok:
+		return "a transaction that this role may not see (GRANT pg_read_all_stats shows it)"
+	}
+	return oldest.String()
+}
