@@ -28,6 +28,7 @@ type transactor struct {
 
 func (*transactor) Claim(context.Context) error               { return nil }
 func (*transactor) Await(context.Context, []sink.Entry) error { return nil }
+func (*transactor) Leave(context.Context) error               { return nil }
 func (*transactor) Close()                                    {}
 
 func (x *transactor) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
