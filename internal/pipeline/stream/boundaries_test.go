@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -80,7 +81,7 @@ func newBounds(t *testing.T, b Boundaries, policy string, events int64) *bounds 
 	b.Keep, b.Totals = true, true
 	in.bounds = boundaries{Boundaries: b, limit: limit}
 	in.queue = newQueue(limit)
-	p := Parts{Options: defaultOptions(), Metrics: m, Transactions: &Transactions{Sink: x, Marker: x}}
+	p := Parts{Options: defaultOptions(), Metrics: m, Kafka: delivery.NewDownstream(m), Transactions: &Transactions{Sink: x, Marker: x}}
 	p.Boundaries, p.OnBadEvent, p.Linger = in.bounds.Boundaries, policy, 0
 	return &bounds{x, in, newDeliverer(p, in.queue, in.tracker, in.checkpointer, in.digest), m}
 }
