@@ -94,6 +94,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	saves := p.Store
 	if p.Transactions != nil {
 		saves = inTransactions{p.Store, p.Transactions}
+		r.queue.most = transactionBytes
 	}
 	r.checkpointer = newCheckpointer(bounded{saves, l.store}, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
 	r.checkpointer.quiet = l.quiet

@@ -29,6 +29,7 @@ const itemMemory = 128
 // blocks at the bound. One goroutine pushes and one takes.
 type queue struct {
 	limit int64 // of memory in flight; a single larger item may enter alone
+	most  int64 // in a batch; one is ready at delivery.BatchBytes
 
 	mu       sync.Mutex
 	items    []item
@@ -47,7 +48,7 @@ type queue struct {
 }
 
 func newQueue(limit int64) *queue {
-	return &queue{limit: limit, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	return &queue{limit: limit, most: delivery.BatchBytes, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
 // room returns nil once so much memory is free. It does not take the memory;
@@ -122,8 +123,8 @@ func (q *queue) offer() {
 	}
 }
 
-// take moves the next batch into dst[:0]: up to delivery.BatchBytes, at least one
-// item, and all that are joined to it. It waits for items to be offered, and then until a batch is full, or the bound
+// take moves the next batch into dst[:0]: up to most bytes, at least one item,
+// and all that are joined to it. It waits for items to be offered, and then until a batch is full, or the bound
 // is reached, or it is linger after the last batch was taken. So a first item
 // goes at once, and a batch forms while the one before is on its way. It returns
 // no items once the queue is closed and empty.
@@ -179,7 +180,7 @@ func (q *queue) cut(dst []item) []item {
 	var bytes int64
 	for q.head < q.seen() {
 		unit, size := q.unit()
-		if len(dst) > 0 && bytes+size > delivery.BatchBytes {
+		if len(dst) > 0 && bytes+size > q.most {
 			break
 		}
 		bytes += size

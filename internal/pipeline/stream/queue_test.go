@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -165,6 +167,24 @@ func TestQueueTake(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// In a backlog a Kafka transaction has several batches; it waits for no more than
+// one.
+func TestTransactionsTakeWhatWaits(t *testing.T) {
+	q := New(Parts{
+		Options: Options{MaxBufferedBytes: 2 * transactionBytes}, Transactions: &Transactions{},
+		Store: &fakeStore{}, Metrics: &counts{}, Kafka: delivery.NewDownstream(&counts{}), Log: zap.NewNop(),
+	}).queue
+	const waiting = transactionBytes/delivery.BatchBytes + 1
+	for range waiting {
+		must.OK(t, q.put(t.Context(), sized(delivery.BatchBytes)))
+	}
+	for _, want := range []int{waiting - 1, 1} {
+		if batch := must.Get(q.take(t.Context(), time.Hour, nil))(t); len(batch) != want {
+			t.Errorf("took %d batches of %d, want %d", len(batch), waiting, want)
+		}
 	}
 }
 

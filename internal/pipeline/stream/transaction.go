@@ -26,6 +26,11 @@ type Transactions struct {
 	Marker store.Marker
 }
 
+// transactionBytes is how much a Kafka transaction takes of what waits. In a
+// backlog several batches so share the time that its end takes; otherwise there
+// is not as much.
+const transactionBytes = 4 << 20
+
 // inTransactions is a store of which every save is a transaction. Only the note
 // before a first start is none: nobody holds the slot then.
 type inTransactions struct {
