@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
 
 // whole is what a record says of its transaction of the database, and in which
@@ -76,46 +77,42 @@ func TestE2EExactlyOnceTransactionBoundaries(t *testing.T) {
 	random := rand.New(rand.NewPCG(s, 700))
 	c := w.start()
 	load := w.write(s, 5*time.Millisecond, 50_000)
-	disturbed := []string{"killed", "walsender_killed", "killed", "answer_to_EndTxn_lost", "spare_takes_over", "killed"}
-	for _, name := range disturbed {
+	written := 0
+	for _, name := range []string{"killed", "walsender_killed", "killed", "answer_to_EndTxn_lost", "spare_takes_over", "killed"} {
 		load.await(50 + random.IntN(300))
-		// Several batches: a kill soon afterwards finds it half written.
+		before, rows := large(w.all), 4000+random.IntN(2000)
 		w.exec(fmt.Sprintf(`INSERT INTO outbox SELECT gen_random_uuid(), (ARRAY['order', 'payment', 'customer'])[1 + n %% 3], 'large', 'Placed', repeat('.', 300), ''
-			FROM generate_series(1, %d) n`, 4000+random.IntN(2000)))
-		load.await(random.IntN(10))
+			FROM generate_series(1, %d) n`, rows))
+		written += rows
+		await.Until(t, "a part of a large transaction", func() bool { c.running(); return large(w.all) > before })
 		c = disturbances[name](w, c, random)
 	}
 	load.stop()
 	w.arrived()
-	large := w.count(`SELECT count(*) FROM outbox WHERE aggregateid = 'large'`)
-	await.Until(t, "the large transactions", func() bool {
-		c.running()
-		n := 0
-		for _, r := range w.reader.Records() {
-			if r.Key == "large" {
-				n++
-			}
-		}
-		return n >= large
-	})
+	await.Until(t, "the large transactions", func() bool { c.running(); return large(w.reader) >= written })
 	c.stop()
 	w.allRead()
 	transactions, kafka := w.wantWhole()
-	t.Logf("%d transactions in %d of Kafka", transactions, kafka)
+	t.Logf("%d transactions in %d of Kafka; of %d events of large ones, %d were aborted", transactions, kafka, written, large(w.all)-written)
 	if kafka >= transactions {
 		t.Error("no two transactions shared one of Kafka")
 	}
-	for _, r := range w.reader.Records() {
-		if r.Key == "large" {
-			large--
-		}
-	}
-	if large != 0 {
-		t.Errorf("%d events of large transactions are missing; less than 0: came again", large)
+	if n := large(w.reader); n != written {
+		t.Errorf("%d events of large transactions, want %d", n, written)
 	}
 	if w.ends()[deadLetter][0] == 0 {
 		t.Error("no payload was over the limit")
 	}
+}
+
+// large is how many events of large transactions were read.
+func large(r *checker.Reader) (n int) {
+	for _, rec := range r.Records() {
+		if rec.Key == "large" {
+			n++
+		}
+	}
+	return n
 }
 
 // A transaction that is larger than the bound is not published in parts unless
