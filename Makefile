@@ -129,6 +129,7 @@ bench-idempotency: ## what each store of the idempotency library costs, against 
 .PHONY: tools
 tools: ## download what the other targets compile and run
 	@go list -deps -test ./... >/dev/null
+	@cd examples/clients && GOWORK=off go list -deps ./... >/dev/null
 	@$(GOTESTSUM) --version
 	@$(GOLANGCI_LINT) version
 

@@ -13,8 +13,8 @@ const document = "../docs/idempotency-library.md"
 // TestDocumentationIsWhatRuns finds each block of code of the documentation in
 // an example that runs.
 func TestDocumentationIsWhatRuns(t *testing.T) {
-	docblocks.Check(t, document, 5, docblocks.Sources{"go": docblocks.Read(t,
-		"redis/example_consumer_test.go", "postgres/example_consumer_test.go", "memory/layered_test.go")})
+	docblocks.Check(t, document, 6, docblocks.Sources{"go": docblocks.Read(t,
+		"redis/example_consumer_test.go", "postgres/example_consumer_test.go", "memory/layered_test.go", "../examples/clients/kafkago/consume.go")})
 }
 
 func TestTheMigrationIsWhatRuns(t *testing.T) {

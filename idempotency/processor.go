@@ -58,6 +58,15 @@ func New(o Options) (*Processor, error) {
 // Retention returns how long settled keys are kept (Options.Retention).
 func (p *Processor) Retention() time.Duration { return p.options.Retention }
 
+// Check implements storage.Checker for the store. A store that has nothing to
+// look at has no problems.
+func (p *Processor) Check(ctx context.Context) ([]storage.Problem, error) {
+	if c, ok := p.options.Store.(storage.Checker); ok {
+		return c.Check(ctx)
+	}
+	return nil, nil
+}
+
 // Maintain implements Maintainer for the store.
 func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 	if m, ok := p.options.Store.(storage.Maintainer); ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -43,8 +44,30 @@ func (s *session) watchRetention(ctx context.Context) {
 
 // maintain lets the Runner do what it must from time to time.
 func (s *session) maintain(ctx context.Context) {
+	s.checkStore(ctx)
 	if m, ok := s.cfg.Once.Runner.(storage.Maintainer); ok {
 		m.Maintain(ctx, func(err error) { s.cfg.Logger.Warn("the idempotency store needs a look", "error", err) })
+	}
+}
+
+// checkStore says, once, what is wrong with the store.
+func (s *session) checkStore(ctx context.Context) {
+	c, ok := s.cfg.Once.Runner.(storage.Checker)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	problems, err := c.Check(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Warn("the idempotency store cannot be checked", "error", err)
+	}
+	for _, p := range problems {
+		level, text := slog.LevelWarn, "the idempotency store may forget keys, or cost more than it must"
+		if p.Fatal {
+			level, text = slog.LevelError, "the idempotency store cannot work"
+		}
+		s.cfg.Logger.Log(ctx, level, text, "problem", p.Text, "remedy", p.Remedy)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,7 +25,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
 
-func TestAGuardRefusesAPointerThatIsNone(t *testing.T) {
+func TestAPointerThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	for pointer, fine := range map[string]bool{"/id": true, "": true, "/a~1b/~0": true, "id": false, "/a~2": false, "/a~": false} {
 		_, err := consumer.Once{Scope: "s", Runner: newLedger(), ID: consumer.JSONPointer(pointer)}.
@@ -162,7 +163,9 @@ func TestTwoGroupsOfOneScope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = second.Run(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	err = second.Run(ctx)
 	if !errors.Is(err, consumer.ErrScopeTaken) || !strings.Contains(err.Error(), `"billing"`) {
 		t.Fatalf("Run returned %v", err)
 	}
@@ -202,6 +205,34 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	for {
 		if line := receive(t, "a line about what was forgotten", logged); strings.Contains(line, "has forgotten a key") {
 			return
+		}
+	}
+}
+
+// checked is a Runner whose store is not as it should be.
+type checked struct{ idempotency.Runner }
+
+func (checked) Check(context.Context) ([]storage.Problem, error) {
+	return []storage.Problem{{Text: "appendonly is off"}, {Fatal: true, Text: "the table is missing"}}, nil
+}
+
+// The consumer looks at the store by itself.
+func TestAStoreThatIsNotAsItShouldBeIsNoticed(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	logged := make(chan string, 100)
+	cfg := config(b, checked{newLedger()}, func(context.Context, *kgo.Record) error { return nil })
+	cfg.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+		select {
+		case logged <- string(line):
+		default:
+		}
+		return len(line), nil
+	}), nil))
+	start(t, cfg)
+	for _, want := range []string{`level=WARN.*appendonly is off`, `level=ERROR.*the table is missing`} {
+		for pattern := regexp.MustCompile(want); !pattern.MatchString(receive(t, want, logged)); {
 		}
 	}
 }

@@ -178,3 +178,11 @@ func (l *Layered) Maintain(ctx context.Context, report func(error)) {
 		m.Maintain(ctx, report)
 	}
 }
+
+// Check implements storage.Checker for the store behind.
+func (l *Layered) Check(ctx context.Context) ([]storage.Problem, error) {
+	if c, ok := l.Store.(storage.Checker); ok {
+		return c.Check(ctx)
+	}
+	return nil, nil
+}

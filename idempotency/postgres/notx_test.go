@@ -14,7 +14,8 @@ func TestThereIsNoTransactionWithoutTransactional(t *testing.T) {
 	ctx := context.Background()
 	tx := postgres.Tx(ctx)
 	_, execErr := tx.Exec(ctx, "SELECT 1")
-	_, queryErr := tx.Query(ctx, "SELECT 1")
+	rows, queryErr := tx.Query(ctx, "SELECT 1")
+	rows.Close()
 	_, beginErr := tx.Begin(ctx)
 	var n int
 	for name, err := range map[string]error{

@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -29,13 +28,6 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 	store, err := redis.New(client, redis.Options{})
 	if err != nil {
 		return err
-	}
-	problems, err := store.Check(ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range problems {
-		slog.Warn("Redis may forget keys", "problem", p)
 	}
 	processor, err := idempotency.New(idempotency.Options{
 		Store:      store,

@@ -15,16 +15,18 @@ package orders
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// Schema is the SQL that creates the tables where they are missing.
+// Schema is the SQL that creates the tables where they are missing; the outbox
+// table is that of outbox.Schema.
 //
 //go:embed schema.sql
 var Schema string
@@ -129,16 +131,13 @@ func (s *Service) commit(ctx context.Context, o *Order, write func(pgx.Tx) error
 		if err := write(tx); err != nil {
 			return fmt.Errorf("write order: %w", err)
 		}
-		payload, err := json.Marshal(o)
+		ids, err := outbox.Write(ctx, tx, outbox.Event{
+			AggregateType: AggregateType, AggregateID: strconv.FormatInt(o.ID, 10), Type: o.Status.eventType(), Payload: o,
+		})
 		if err != nil {
-			return fmt.Errorf("encode payload: %w", err)
+			return err
 		}
-		err = tx.QueryRow(ctx,
-			`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ($1, $2, $3, $4) RETURNING id::text`,
-			AggregateType, strconv.FormatInt(o.ID, 10), o.Status.eventType(), payload).Scan(&eventID)
-		if err != nil {
-			return fmt.Errorf("write outbox row: %w", err)
-		}
+		eventID = ids[0].String()
 		if rollback {
 			return errRollback
 		}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -47,7 +49,7 @@ func steps(t *testing.T, s *Service, n int) []Change {
 // event is an outbox row.
 type event struct{ ID, AggregateType, AggregateID, Type, Payload string }
 
-func outbox(t *testing.T, db *pgxpool.Pool) map[string]event {
+func written(t *testing.T, db *pgxpool.Pool) map[string]event {
 	t.Helper()
 	rows, err := db.Query(t.Context(), `SELECT id::text, aggregatetype, aggregateid, type, payload::text FROM outbox`)
 	if err != nil {
@@ -96,7 +98,7 @@ func TestEachTransactionWritesBothRowsOrNeither(t *testing.T) {
 			db := newDB(t)
 			changes := steps(t, &Service{DB: db, RollbackEvery: tt.rollbackEvery}, 30)
 
-			events := outbox(t, db)
+			events := written(t, db)
 			if len(events) != tt.committed {
 				t.Errorf("%d events in the outbox, want %d", len(events), tt.committed)
 			}
@@ -163,4 +165,11 @@ func TestAFailedTransactionIsReportedAndLeftBehind(t *testing.T) {
 		t.Fatalf("change %+v, want an error", c)
 	}
 	steps(t, s, 9)
+}
+
+// The compose file mounts our copy.
+func TestTheOutboxTableIsTheLibrarys(t *testing.T) {
+	if !strings.HasSuffix(Schema, outbox.Schema) {
+		t.Errorf("schema.sql does not end with outbox.Schema:\n%s", outbox.Schema)
+	}
 }

@@ -1,9 +1,8 @@
 // Command consumer prints the order events as they arrive in Kafka.
 //
-// Delivery is at least once: after a crash a record may arrive again, with the
-// same id header. A consumer that must not act twice keeps the ids it has
-// dealt with, in the same transaction as what it does about them; this one
-// only prints.
+// Delivery is at least once: a record may arrive again, with the same id header.
+// The library passes it over. What was printed is kept in memory here; a consumer
+// that must not act twice after a crash either takes another store.
 package main
 
 import (
@@ -12,12 +11,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 )
 
 func main() {
@@ -65,37 +70,37 @@ func parse(args []string, getenv func(string) string, usage io.Writer) (options,
 }
 
 // run prints events to out until ctx ends, which is no error, or enough have
-// arrived. Errors that may pass, such as a topic that does not exist yet, are
-// reported on diag and waited out.
+// arrived. What goes wrong meanwhile, such as a topic that does not exist yet, is
+// logged on diag and waited out.
 func run(ctx context.Context, o options, out, diag io.Writer) error {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(o.brokers, ",")...),
-		kgo.ConsumerGroup(o.group),
-		kgo.ConsumeTopics(o.topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.AutoCommitMarks(),
-	)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	processor, err := idempotency.New(idempotency.Options{Store: memory.New(memory.Options{}), MaxAttempts: -1})
 	if err != nil {
-		return fmt.Errorf("create Kafka client: %w", err)
+		return err
 	}
-	defer client.Close() // commits what is marked, leaves the group
-
-	for seen := 0; o.events == 0 || seen < o.events; {
-		fetches := client.PollFetches(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		fetches.EachError(func(topic string, partition int32, err error) {
-			fmt.Fprintf(diag, "fetch %s[%d]: %v\n", topic, partition, err)
-		})
-		for records := fetches.RecordIter(); !records.Done(); {
-			record := records.Next()
-			fmt.Fprintln(out, line(record))
-			client.MarkCommitRecords(record)
-			seen++
-		}
+	var (
+		mu   sync.Mutex // records of several partitions are handled at once
+		seen int
+	)
+	c, err := consumer.New(consumer.Config{
+		Brokers: strings.Split(o.brokers, ","), Group: o.group, Topics: []string{o.topic},
+		Once: consumer.Once{Runner: processor},
+		Handler: func(_ context.Context, r *kgo.Record) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if seen++; seen == o.events {
+				stop()
+			}
+			_, err := fmt.Fprintln(out, line(r))
+			return err
+		},
+		Logger: slog.New(slog.NewTextHandler(diag, nil)),
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	return c.Run(ctx)
 }
 
 // line describes a record for a human reader.

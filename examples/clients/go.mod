@@ -1,0 +1,16 @@
+module github.com/cdc-outbox/cdc-outbox/examples/clients
+
+go 1.26.0
+
+require (
+	github.com/cdc-outbox/cdc-outbox v0.0.0
+	github.com/confluentinc/confluent-kafka-go/v2 v2.11.1
+	github.com/segmentio/kafka-go v0.4.51
+)
+
+require (
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+)
+
+replace github.com/cdc-outbox/cdc-outbox => ../..
