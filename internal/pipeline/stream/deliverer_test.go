@@ -36,7 +36,7 @@ func newDelivering(policy string) *delivering {
 	tracker := checkpoint.NewLocked(0)
 	lines := digest.New(zap.NewNop())
 	checkpointer := newCheckpointer(&fakeStore{}, tracker, time.Second, m, zap.NewNop())
-	p := Parts{Options: defaultOptions(), Sink: g, Metrics: m}
+	p := Parts{Options: defaultOptions(), Sink: g, Metrics: m, Kafka: delivery.NewDownstream(m)}
 	p.OnBadEvent, p.Linger = policy, 0
 	d := newDeliverer(p, newQueue(1<<20), tracker, checkpointer, lines)
 	return &delivering{deliverer: d, gate: g, metrics: m}
