@@ -41,14 +41,14 @@ func TestE2EScreenshots(t *testing.T) {
 		stop := writer(t, db, trickle("outbox", "order"))
 		write(t, db, "outbox", "payment", 20)
 		pgtest.Exec(t, db, `INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('a topic?', '7', 'OrderPlaced', '{}')`)
-		tab := camera.open(t, c, 90)
+		tab := camera.open(t, c, 40)
 		camera.take(tab, "page-healthy-light", 1160, 1000, "light")
 		camera.take(tab, "page-healthy-dark", 1160, 1000, "dark")
 		camera.take(tab, "page-healthy-phone", 375, 1000, "light")
 
 		spare := start(t, configure(t, db, broker, "outbox"))
 		await.Until(t, "the standby", func() bool { return spare.status(t, "")["holder"] != nil })
-		camera.take(camera.open(t, spare, 12), "page-standby", 1160, 560, "light")
+		camera.take(camera.open(t, spare, 5), "page-standby", 1160, 560, "light")
 
 		broker.Stop(t)
 		await.Until(t, "the outage", func() bool { return strings.HasPrefix(tab.Text("#headline"), "Standing still") })
@@ -71,10 +71,10 @@ func TestE2EScreenshots(t *testing.T) {
 		for _, name := range []string{"orders", "payments", "shipping"} {
 			writer(t, db, trickle(name, name))
 		}
-		tab := camera.open(t, c, 40)
+		tab := camera.open(t, c, 20)
 		lose(t, db, c)
 		await.Until(t, "the loss", func() bool { return strings.Contains(tab.Text("#headline"), "payments stands still") })
-		camera.wait(tab, 15)
+		camera.wait(tab, 8)
 		camera.take(tab, "page-three-pipelines", 1160, 860, "light")
 		tab.Do(chromedp.KeyEvent("2"))
 		camera.take(tab, "page-slot-lost", 1160, 860, "dark")

@@ -79,9 +79,9 @@ function link(kind) {
   const root = el("div", { class: "link", "data-link": kind }, el("p", {}, value, " ", unit), svg, tall, el("span", { class: "break", "aria-hidden": "true" }, "✕"));
   return {
     root,
-    show(pace, text, what, broken) {
+    show(speed, text, what, broken) {
       root.dataset.state = broken || "good";
-      root.dataset.pace = broken || !(flow > 0) ? "still" : flow < 20 ? "slow" : flow < 1000 ? "brisk" : "fast";
+      root.dataset.pace = broken || !(speed > 0) ? "still" : speed < 20 ? "slow" : speed < 1000 ? "brisk" : "fast";
       put(value, broken === "bad" ? "" : text);
       put(unit, broken === "bad" ? "broken" : what);
     },
