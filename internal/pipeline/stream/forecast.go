@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,13 +70,7 @@ func (t *trend) growth() float64 {
 
 // least returns the mark with the least log. There is at least one.
 func least(marks []mark) mark {
-	min := marks[0]
-	for _, m := range marks[1:] {
-		if m.retained < min.retained {
-			min = m
-		}
-	}
-	return min
+	return slices.MinFunc(marks, func(a, b mark) int { return cmp.Compare(a.retained, b.retained) })
 }
 
 // forecast returns nil where nothing threatens. safe is Slot.SafeWALSize.
