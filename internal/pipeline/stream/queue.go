@@ -124,10 +124,10 @@ func (q *queue) offer() {
 }
 
 // take moves the next batch into dst[:0]: up to most bytes, at least one item,
-// and all that are joined to it. It waits for items to be offered, and then until a batch is full, or the bound
-// is reached, or it is linger after the last batch was taken. So a first item
-// goes at once, and a batch forms while the one before is on its way. It returns
-// no items once the queue is closed and empty.
+// and all that are joined to it. It waits for items to be offered, and then until
+// a batch is full, or the bound is reached, or it is linger after the last batch
+// was taken. So a first item goes at once, and a batch forms while the one before
+// is on its way. It returns no items once the queue is closed and empty.
 func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
