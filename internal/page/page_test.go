@@ -171,7 +171,8 @@ func messages(t testing.TB, url string) (next func() (event string, data map[str
 	ctx, cancel := context.WithCancel(t.Context())
 	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, url+"/live", nil))(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer := must.Get(client.Do(request))(t)
+	answer, err := client.Do(request)
+	must.OK(t, err)
 	t.Cleanup(func() { cancel(); answer.Body.Close() })
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, 10<<20)

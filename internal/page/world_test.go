@@ -98,7 +98,8 @@ func (c connector) status(t *testing.T, name string) map[string]any {
 func (c connector) get(t *testing.T, path string) []byte {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer := must.Get(client.Get(c.base + path))(t)
+	answer, err := client.Get(c.base + path)
+	must.OK(t, err)
 	defer answer.Body.Close()
 	return must.Get(io.ReadAll(answer.Body))(t)
 }

@@ -68,13 +68,13 @@ func (t *trend) growth() float64 {
 
 // least returns the mark with the least log. There is at least one.
 func least(marks []mark) mark {
-	min := marks[0]
+	lowest := marks[0]
 	for _, m := range marks[1:] {
-		if m.retained < min.retained {
-			min = m
+		if m.retained < lowest.retained {
+			lowest = m
 		}
 	}
-	return min
+	return lowest
 }
 
 // forecast returns nil where nothing threatens. safe is Slot.SafeWALSize.
