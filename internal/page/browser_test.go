@@ -156,7 +156,8 @@ func plain(text string) string {
 func first(t *testing.T, c connector, path string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer := must.Get(client.Get(c.base + path))(t)
+	answer, err := client.Get(c.base + path)
+	must.OK(t, err)
 	defer answer.Body.Close()
 	text := make([]byte, 1<<20)
 	n, updates := 0, 0
