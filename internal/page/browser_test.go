@@ -62,6 +62,13 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 		}
 	}
 
+	// While events come, the picture moves.
+	stop := writer(t, db, trickle("outbox", "order"))
+	await.Until(t, "the picture to move", func() bool {
+		return browser.Eval[int](tab, `document.querySelectorAll('.link[data-pace="slow"], .link[data-pace="brisk"], .link[data-pace="fast"]').length`) == 3
+	})
+	stop()
+
 	// The picture's texts are those of /status and /metrics.
 	await.Until(t, "the picture to say what /status says", func() bool {
 		s := c.status(t, "")
@@ -71,11 +78,11 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 		return strings.Contains(tab.Text(`[data-node="tables"]`), s["server_lsn"].(string)) &&
 			strings.Contains(tab.Text(`[data-node="slot"]`), s["wal_status"].(string)) &&
 			strings.Contains(tab.Text(`[data-node="connector"]`), s["role"].(string)) &&
-			strings.Contains(tab.Text(`[data-node="topics"]`), "outbox.event.order\n12")
+			strings.Contains(tab.Text(`[data-node="topics"]`), fmt.Sprintf("outbox.event.order\n%s", published(t, c)))
 	})
 	for selector, want := range map[string]string{
 		`[data-node="tables"]`: "public.outbox", `[data-node="slot"]`: "page_outbox", `[data-node="topics"]`: broker.Brokers[0],
-		`[data-node="connector"]`: "12", "#instance": "v1.4.0", "#instances": "this instance",
+		`[data-node="connector"]`: "published\n" + published(t, c), "#instance": "v1.4.0", "#instances": "this instance",
 		`[data-link="written"]`: "transactions/s", `[data-link="read"]`: "of log", `[data-link="sent"]`: "events/s",
 	} {
 		shows(t, tab, selector, want)
@@ -144,6 +151,20 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 	c.stop()
 	shows(t, tab, "#headline", "The connector does not answer")
 	shows(t, tab, "#contact", "no answer for")
+}
+
+// published is how many events /metrics counts, as the page writes it.
+func published(t *testing.T, c connector) string {
+	t.Helper()
+	for line := range strings.Lines(string(c.get(t, "/metrics"))) {
+		if n, ok := strings.CutPrefix(line, `cdc_outbox_events_published_total{topic="outbox.event.order"} `); ok {
+			if n = strings.TrimSpace(n); len(n) > 3 {
+				return n[:len(n)-3] + "," + n[len(n)-3:]
+			}
+			return n
+		}
+	}
+	return "none"
 }
 
 // plain is a text without what only marks commands in it, and without what
