@@ -33,6 +33,7 @@ var badInputs = []badInput{
 	{input: "unknown configuration key", offline: true, prepare: func(e *environment) { e.more = "errors:\n  on_bad_evnt: skip\n" }},
 	{input: "value that no key allows", offline: true, prepare: func(e *environment) { e.more = "errors:\n  on_bad_event: ignore\n" }},
 	{input: "`delivery: exactly_once` with polling", offline: true, set: []string{"sink.kafka.delivery=exactly_once", "source.mode=poll"}},
+	{input: "`transaction_boundaries` without `exactly_once`", offline: true, set: []string{"sink.kafka.transaction_boundaries=true"}},
 	{input: "missing secret file", offline: true, prepare: func(e *environment) { e.url = "${file:/run/secrets/no-such-url}" }},
 	{input: "regex that Go cannot express", offline: true, prepare: func(e *environment) { e.more = "route:\n  regex: '(?!x).*'\n" }},
 
@@ -83,6 +84,9 @@ var badInputs = []badInput{
 	{input: "`snapshot: initial` for a slot without a checkpoint", prepare: func(e *environment) { e.runOnce() },
 		set: []string{"source.snapshot=initial", "checkpoint.key=another"}},
 
+	{input: "`delivery: exactly_once` for a slot without a checkpoint", prepare: func(e *environment) { e.runOnce() },
+		set: []string{"sink.kafka.delivery=exactly_once", "checkpoint.key=another"}},
+
 	{input: "broker down at start", set: []string{"sink.kafka.brokers=[127.0.0.1:1]"},
 		goesOn: "checkpoint store is not available, will retry"},
 	{input: "login missing, `sink.kafka.sasl`", prepare: func(e *environment) { e.useCluster(kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "p")) },
@@ -105,6 +109,10 @@ var badInputs = []badInput{
 		e.useCluster(kfake.BrokerConfigs(map[string]string{"message.max.bytes": "100000"}))
 		e.insert("order", "1", `"`+random(200_000)+`"`)
 	}, set: []string{"sink.kafka.create_topics=true"}},
+	{input: "transaction over `sink.kafka.max_buffered_bytes`, with `transaction_boundaries`", prepare: func(e *environment) {
+		e.runOnce()
+		e.exec(`INSERT INTO outbox SELECT gen_random_uuid(), 'order', g::text, 'Placed', to_jsonb(repeat('x', 900000)) FROM generate_series(1, 5) g`)
+	}, set: []string{"sink.kafka.delivery=exactly_once", "sink.kafka.transaction_boundaries=true", "sink.kafka.max_buffered_bytes=2097152", "sink.kafka.create_topics=true"}},
 	{input: "NULL or empty key", prepare: func(e *environment) { e.insert("order", "", "{}") }},
 	{input: "row from a time when a column had another name", prepare: func(e *environment) {
 		e.runOnce()

@@ -112,6 +112,7 @@ func cell(s string, e *environment) string {
 var (
 	lsn      = regexp.MustCompile(`\b[0-9A-F]+/[0-9A-F]{4,}\b`)
 	systemID = regexp.MustCompile(`\b[0-9]{19}\b`)
+	commit   = regexp.MustCompile(`transaction [0-9]+ at (.*?) of [-0-9T:.]+Z`)
 	resolver = regexp.MustCompile(` on [0-9.]+:53`)
 )
 
@@ -126,5 +127,6 @@ func normalise(s string, e *environment) string {
 	s = strings.NewReplacer(pairs...).Replace(s)
 	s = lsn.ReplaceAllString(s, "0/1A2B3C4")
 	s = systemID.ReplaceAllString(s, "7312345678901234567")
+	s = commit.ReplaceAllString(s, "transaction 733 at $1 of 2026-01-02T03:04:05.678901Z")
 	return resolver.ReplaceAllString(s, "")
 }
