@@ -18,16 +18,15 @@ import (
 func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache())
 	b.CreateTopic(t, "t", 1, nil)
-	cfg := config.Default()
-	cfg.Source.URL, cfg.Source.Slot = "postgres://cdc@localhost/app", "s"
-	cfg.Sink.Kafka.Brokers = b.Brokers
-	if _, err := OpenTransactions(t.Context(), &cfg); failure.ClassOf(err) != failure.Config {
+	cfg := withTransactions(b)
+	cfg.Sink.Kafka.Delivery = "at_least_once"
+	if _, err := OpenTransactions(t.Context(), cfg); failure.ClassOf(err) != failure.Config {
 		t.Errorf("with at_least_once: %v", err)
 	}
 	cfg.Sink.Kafka.Delivery = "exactly_once"
 	list := func() (ids []string) {
 		t.Helper()
-		for _, tx := range must.Get(OpenTransactions(t.Context(), &cfg))(t) {
+		for _, tx := range must.Get(OpenTransactions(t.Context(), cfg))(t) {
 			ids = append(ids, tx.ID)
 			if tx.State != "Ongoing" || tx.Topics[0] != "t" || tx.Ours != (tx.ID != "other") {
 				t.Errorf("%+v", tx)
@@ -38,7 +37,7 @@ func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
 	if got := list(); len(got) > 0 {
 		t.Errorf("%v are open before any", got)
 	}
-	ours := must.Get(wiring.TransactionalID(&cfg))(t)
+	ours := must.Get(wiring.TransactionalID(cfg))(t)
 	for _, id := range []string{ours, "other"} {
 		client := b.Client(t, kgo.TransactionalID(id))
 		must.OK(t, client.BeginTransaction())
@@ -47,17 +46,25 @@ func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
 	if got := list(); len(got) != 2 {
 		t.Errorf("%v are open, want both", got)
 	}
-	wantHanging(t, &cfg)
-	if _, err := AbortTransaction(t.Context(), &cfg, false); failure.RemedyOf(err) != "cdc-outbox txn abort --yes" {
+	wantHanging(t, cfg)
+	if _, err := AbortTransaction(t.Context(), cfg, false); failure.RemedyOf(err) != "cdc-outbox txn abort --yes" {
 		t.Errorf("abort without yes: %v", err)
 	}
-	aborted := must.Get(AbortTransaction(context.Background(), &cfg, true))(t)
+	aborted := must.Get(AbortTransaction(context.Background(), cfg, true))(t)
 	if len(aborted) != 1 || !aborted[0].Aborted || aborted[0].ID != ours {
 		t.Errorf("aborted %+v", aborted)
 	}
 	if got := list(); len(got) != 1 || got[0] != "other" {
 		t.Errorf("%v are open, want the other's", got)
 	}
+}
+
+// withTransactions is the configuration of a pipeline that writes to b in transactions.
+func withTransactions(b *kafkatest.Broker) *config.Config {
+	cfg := config.Default()
+	cfg.Source.URL, cfg.Source.Slot = "postgres://cdc@localhost/app", "s"
+	cfg.Sink.Kafka.Brokers, cfg.Sink.Kafka.Delivery = b.Brokers, "exactly_once"
+	return &cfg
 }
 
 // wantHanging wants what is open to be a hanging transaction to who does not know
@@ -81,5 +88,24 @@ func wantHanging(t *testing.T, cfg *config.Config) {
 	}
 	if known := must.Get(c.hanging(t.Context(), []int64{0, 1, 2, 3}, 0))(t); len(known) > 0 {
 		t.Errorf("%+v hang, though coordinators know them", known)
+	}
+}
+
+// A transaction that no coordinator knows is one that nothing ends but the command
+// that is shown: it names what Kafka's own tool wants.
+func TestHangingTransactionIsFound(t *testing.T) {
+	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Unverified())
+	b.CreateTopic(t, "t", 1, nil)
+	b.Hang(t, "t")
+	cfg := withTransactions(b)
+	if open := must.Get(OpenTransactions(t.Context(), cfg))(t); len(open) > 0 {
+		t.Errorf("%+v are open, though a coordinator knows of none, and it may just have begun", open)
+	}
+	c, _, err := transactional(t.Context(), cfg)
+	must.OK(t, err)
+	defer c.client.Close()
+	hanging := must.Get(c.hanging(t.Context(), nil, 0))(t)
+	if len(hanging) != 1 || hanging[0].Ours || !strings.Contains(hanging[0].Remedy, "abort --topic 't' --partition 0 --start-offset 0") {
+		t.Fatalf("%+v hang, want one in topic t", hanging)
 	}
 }
