@@ -89,7 +89,7 @@ func newKafka(ctx context.Context, opts []kgo.Opt, topic, former, key, principal
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
 	}
 	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, former: former, key: key, who: principal, link: link}
-	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
+	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx, topic) })
 	if err != nil {
 		client.Close()
 		return nil, fmt.Errorf("checkpoint topic %s: %w", topic, err)

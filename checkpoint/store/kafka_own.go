@@ -130,7 +130,12 @@ func (k *kafka) Leave(ctx context.Context) error {
 		return nil
 	}
 	exists, err := k.formerExists(ctx)
-	if err == nil && exists {
+	if err == nil && !exists { // or a later at-least-once start would find nothing there, and begin without a checkpoint
+		if err = k.ensureTopic(ctx, k.former); err != nil {
+			err = fmt.Errorf("checkpoint topic %s: %w", k.former, err)
+		}
+	}
+	if err == nil {
 		err = k.note(ctx)
 	}
 	k.left.Store(err == nil)

@@ -111,6 +111,11 @@ func TestOwnTopicWithoutASharedOne(t *testing.T) {
 	save(t, own, sample(1))
 	must.OK(t, own.Leave(limited(t)))
 	wantLoad(t, p.own(t), sample(1))
+
+	before := p.shared(t) // another delivery: it must not begin without a checkpoint
+	wantLoad(t, before, sample(1))
+	save(t, before, sample(2))
+	wantLoad(t, p.own(t), sample(2))
 }
 
 func TestOwnTopicsDiffer(t *testing.T) {

@@ -36,13 +36,13 @@ const (
 const leastAsked = 10
 
 // ensureTopic checks the topic or creates it.
-func (k *kafka) ensureTopic(ctx context.Context) error {
-	detail, err := k.describe(ctx, k.topic)
+func (k *kafka) ensureTopic(ctx context.Context, topic string) error {
+	detail, err := k.describe(ctx, topic)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return k.createTopic(ctx)
+		return k.createTopic(ctx, topic)
 	}
 	if err != nil {
-		return k.classify(k.topic, err, "Describe")
+		return k.classify(topic, err, "Describe")
 	}
 	return k.checkTopic(ctx, detail)
 }
@@ -67,15 +67,15 @@ func usable(detail kadm.TopicDetail) (kadm.TopicDetail, error) {
 	return detail, detail.Partitions[0].Err
 }
 
-func (k *kafka) createTopic(ctx context.Context) error {
+func (k *kafka) createTopic(ctx context.Context, topic string) error {
 	const brokerDefault = -1
-	_, err := k.admin.CreateTopic(ctx, 1, brokerDefault, topicConfig, k.topic)
+	_, err := k.admin.CreateTopic(ctx, 1, brokerDefault, topicConfig, topic)
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-		return fmt.Errorf("create it: %w", k.classifyCreate(err))
+		return fmt.Errorf("create it: %w", k.classifyCreate(topic, err))
 	}
 	var detail kadm.TopicDetail
 	err = untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
-		detail, err = k.describe(ctx, k.topic)
+		detail, err = k.describe(ctx, topic)
 		return err
 	})
 	if err != nil {
@@ -84,14 +84,14 @@ func (k *kafka) createTopic(ctx context.Context) error {
 	return k.checkTopic(ctx, detail)
 }
 
-func (k *kafka) classifyCreate(err error) error {
+func (k *kafka) classifyCreate(topic string, err error) error {
 	for _, refused := range []error{kerr.InvalidReplicationFactor, kerr.InvalidConfig, kerr.PolicyViolation} {
 		if errors.Is(err, refused) {
 			return failure.Configf("create it as the cluster's rules want it: "+
-				k.command("kafka-topics", "--create --topic '"+k.topic+"' --partitions 1 --config cleanup.policy=compact"), "%w", err)
+				k.command("kafka-topics", "--create --topic '"+topic+"' --partitions 1 --config cleanup.policy=compact"), "%w", err)
 		}
 	}
-	return k.classify(k.topic, err, "Create")
+	return k.classify(topic, err, "Create")
 }
 
 // untilKnown repeats f, for patience, while brokers say that they do not know
@@ -119,25 +119,25 @@ func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
 	}
 	var policy string
 	err := untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
-		policy, err = k.cleanupPolicy(ctx)
+		policy, err = k.cleanupPolicy(ctx, detail.Topic)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read its configuration: %w", k.classify(k.topic, err, "DescribeConfigs"))
+		return fmt.Errorf("read its configuration: %w", k.classify(detail.Topic, err, "DescribeConfigs"))
 	}
 	if policy != "compact" {
-		return failure.Lossf(k.command("kafka-configs", "--alter --entity-type topics --entity-name '"+k.topic+"' --add-config cleanup.policy=compact"),
+		return failure.Lossf(k.command("kafka-configs", "--alter --entity-type topics --entity-name '"+detail.Topic+"' --add-config cleanup.policy=compact"),
 			"its cleanup.policy is %q, not compact: the broker deletes checkpoints when they are old", policy)
 	}
 	return nil
 }
 
-func (k *kafka) cleanupPolicy(ctx context.Context) (string, error) {
-	configs, err := k.admin.DescribeTopicConfigs(ctx, k.topic)
+func (k *kafka) cleanupPolicy(ctx context.Context, topic string) (string, error) {
+	configs, err := k.admin.DescribeTopicConfigs(ctx, topic)
 	if err != nil {
 		return "", err
 	}
-	rc, err := configs.On(k.topic, nil)
+	rc, err := configs.On(topic, nil)
 	if err == nil {
 		err = rc.Err
 	}
