@@ -118,6 +118,19 @@ func TestOwnTopicWithoutASharedOne(t *testing.T) {
 	wantLoad(t, p.own(t), sample(2))
 }
 
+// A slot was made for one delivery, and is first read with the other.
+func TestNoteBeforeTheFirstStartIsFoundInBothTopics(t *testing.T) {
+	p := startTwo(t)
+	beginning := sample(1)
+	beginning.Creating = true
+	save(t, p.own(t), beginning)
+
+	first := p.shared(t)
+	wantLoad(t, first, beginning)
+	save(t, first, sample(2))
+	wantLoad(t, p.own(t), sample(2))
+}
+
 func TestOwnTopicsDiffer(t *testing.T) {
 	if got := OwnTopic("checkpoints", "shop/cdc_outbox"); got != "checkpoints.shop-cdc_outbox" {
 		t.Errorf("topic %q", got)
