@@ -12,7 +12,7 @@ import (
 )
 
 // hanging returns the transactions that hold consumers back in a partition and of
-// which no coordinator knows, so that nothing ends them but an operator (KIP-664).
+// which no coordinator tells, so that perhaps nothing ends them but an operator (KIP-664).
 // known are the producer ids of those that coordinators have open. Its producer
 // has been silent for a while.
 func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Duration) (Transactions, error) {
@@ -49,9 +49,14 @@ func (c *cluster) hangs(p kadm.DescribedProducer, known []int64, silent time.Dur
 		State:  "Hanging",
 		Age:    age,
 		Topics: []string{p.Topic},
-		Remedy: sink.AbortCommand(c.cfg, p.Topic, p.Partition, p.CurrentTxnStartOffset),
+		Remedy: hiddenOrHanging + sink.AbortCommand(c.cfg, p.Topic, p.Partition, p.CurrentTxnStartOffset),
 	}, true
 }
+
+// hiddenOrHanging goes before the command that ends a transaction. Brokers leave
+// out the transactional ids that the user may not describe, so one that they do
+// not list may be another program's, and well.
+const hiddenOrHanging = "another program may have it under a transactional id that this user may not describe, until it is older than transaction.max.timeout.ms (15 minutes by default); if none has, end it: "
 
 // settled is how long a producer must have been silent: between the answers of
 // coordinators and partitions a transaction may begin or end.

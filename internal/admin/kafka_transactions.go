@@ -30,7 +30,7 @@ type Transaction struct {
 	Timeout time.Duration `json:"-"`
 	Topics  []string      `json:"topics"`
 	Aborted bool          `json:"aborted"`
-	// Remedy ends one that nothing else ends: no coordinator knows of it.
+	// Remedy ends one that nothing else ends: no coordinator showed it to us.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (ts Transactions) WriteText(w io.Writer) error {
 			done = "; aborted now"
 		}
 		if t.Remedy != "" {
-			if _, err := fmt.Fprintf(w, "%s (nobody's: no coordinator knows it): silent for %s, in %v; to end it: %s\n",
+			if _, err := fmt.Fprintf(w, "%s (no coordinator shows it to us): silent for %s, in %v; %s\n",
 				t.ID, t.Age.Round(time.Second), t.Topics, t.Remedy); err != nil {
 				return err
 			}

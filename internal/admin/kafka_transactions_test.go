@@ -80,8 +80,8 @@ func wantHanging(t *testing.T, cfg *config.Config) {
 	}
 	var out strings.Builder
 	must.OK(t, hanging.WriteText(&out))
-	if !strings.Contains(out.String(), hanging[1].Remedy) {
-		t.Errorf("the report does not say what ends it: %s", &out)
+	if !strings.Contains(out.String(), hanging[1].Remedy) || !strings.Contains(out.String(), "may not describe") {
+		t.Errorf("the report does not say what ends it, or that its owner may be hidden: %s", &out)
 	}
 	if young := must.Get(c.hanging(t.Context(), nil, time.Hour))(t); len(young) > 0 {
 		t.Errorf("%+v hang, though they have just begun", young)
