@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"runtime"
 	"strings"
@@ -217,6 +218,47 @@ func TestLive(t *testing.T) {
 		event, _ = next()
 	}
 	<-ran
+}
+
+// Whoever keeps the page open sees the charts that a new viewer gets, and no rate
+// beside them that was measured otherwise.
+func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
+	s := serve(DefaultOptions())
+	viewer, _ := s.enter(false)
+	<-viewer.updates
+	var fine, coarse []any
+	now := time.Now()
+	for second := range 40 {
+		for range 7 * (second % 2) { // in every other second
+			s.metrics.Published(events(t, time.Millisecond))
+		}
+		now = now.Add(time.Second)
+		s.step(now)
+		var u struct {
+			Pipelines []struct {
+				Now, Coarse any
+				Charted     bool
+			}
+		}
+		must.OK(t, json.Unmarshal(<-viewer.updates, &u))
+		got := u.Pipelines[0]
+		if got.Charted {
+			fine = append(fine, got.Now)
+		} else if !reflect.DeepEqual(got.Now, fine[len(fine)-1]) {
+			t.Errorf("beside the charts it shows %v, their last point is %v", got.Now, fine[len(fine)-1])
+		}
+		if got.Coarse != nil {
+			coarse = append(coarse, got.Coarse)
+		}
+	}
+	_, first := s.enter(false)
+	var h struct {
+		Pipelines []struct{ Fine, Coarse []any }
+	}
+	must.OK(t, json.Unmarshal(first, &h))
+	if want := h.Pipelines[0]; !reflect.DeepEqual(fine, want.Fine) || !reflect.DeepEqual(coarse, want.Coarse) {
+		t.Errorf("the open page has\n%v and\n%v, a new one\n%v and\n%v", fine, coarse, want.Fine, want.Coarse)
+	}
 }
 
 func TestViewersAreFew(t *testing.T) {

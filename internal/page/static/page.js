@@ -42,7 +42,7 @@ function judge(v) {
     [state, what] = ["spare", "stands by"];
   } else if (s.unacked_seconds > 2) {
     [state, what] = ["warn", "waits for an acknowledgement"];
-    reasons.push("no acknowledgement for a delivery since " + span(s.unacked_seconds));
+    reasons.push("no delivery has been acknowledged for " + span(s.unacked_seconds));
   } else if (s.checkpoint_failing_seconds > 0) {
     [state, what] = ["warn", "cannot save its checkpoint"];
     reasons.push(s.checkpoint_error || "the store does not answer");
@@ -327,8 +327,7 @@ const on = {
       if (p.charted) {
         charted = true;
         v.fine = v.fine.filter((r) => r[0] > p.now[0] - fineSpan - 30).concat([p.now]);
-        const last = v.coarse.at(-1);
-        if (!last || p.now[0] - last[0] >= 10) v.coarse = v.coarse.filter((r) => r[0] > p.now[0] - coarseSpan - 30).concat([p.now]);
+        if (p.coarse) v.coarse = v.coarse.filter((r) => r[0] > p.now[0] - coarseSpan - 30).concat([p.coarse]);
       }
       judge(v);
     });
