@@ -83,6 +83,7 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.leave(v)
 	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold updates back
 	to := http.NewResponseController(w)
 	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request; this one has been read
 	send := func(event string, data []byte) bool {

@@ -35,8 +35,9 @@ type served struct {
 func serve(o Options) served {
 	set := metrics.New("", "")
 	s := served{mux: http.NewServeMux(), metrics: set.Pipeline("")}
-	s.Page = New(o, "v1", []Pipeline{{Tables: []string{"public.outbox"}, Slot: "s", Status: func() any { return map[string]any{"ready": true, "role": "active"} },
-		Recent: delivery.NewRecent("eventType", false)}}, set.Pipelines())
+	s.Page = New(o, "v1", []Pipeline{{Tables: []string{"public.outbox"}, Slot: "s", Recent: delivery.NewRecent("eventType", false), Status: func() any {
+		return map[string]any{"ready": true, "ready_since": time.Now(), "reasons": []string{}, "remedies": []string{}, "role": "active"}
+	}}}, set.Pipelines())
 	s.Register(s.mux)
 	return s
 }
@@ -97,6 +98,10 @@ func TestEventsAreForThoseWhoMaySeeThem(t *testing.T) {
 	}{
 		"loopback":                         {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "localhost:8080", nil, true},
 		"loopback behind a proxy":          {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "localhost:8080", []string{"X-Forwarded-For", "10.0.0.9"}, false},
+		"loopback behind a silent proxy":   {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "127.0.0.1:8080", []string{"Proto", "HTTP/1.0"}, false},
+		"loopback behind a shy proxy":      {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "127.0.0.1:8080", []string{"X-Forwarded-Host", ""}, false},
+		"loopback behind a cache":          {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "127.0.0.1:8080", []string{"Via", "1.1 varnish"}, false},
+		"loopback for another address":     {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "127.0.0.1:8080", []string{"X-Real-IP", "10.0.0.9"}, false},
 		"loopback under another name":      {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "outbox.example.com", nil, false},
 		"another address":                  {Options{Listen: "0.0.0.0:8080", Events: EventsLoopback}, "localhost:8080", nil, false},
 		"another address, always":          {Options{Listen: "0.0.0.0:8080", Events: EventsAlways}, "10.0.0.7:8080", nil, true},
@@ -111,6 +116,10 @@ func TestEventsAreForThoseWhoMaySeeThem(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/live", nil)
 			r.Host = tt.host
 			for i := 0; i < len(tt.header); i += 2 {
+				if tt.header[i] == "Proto" {
+					r.Proto, r.ProtoMinor = tt.header[i+1], 0
+					continue
+				}
 				r.Header.Set(tt.header[i], tt.header[i+1])
 			}
 			if got := newGuard(tt.options).showsEvents(r); got != tt.want {
@@ -134,6 +143,10 @@ func TestPageBindsTheBrowser(t *testing.T) {
 		if strings.Contains(csp, "unsafe") {
 			t.Errorf("%s: policy %q", path, csp)
 		}
+	}
+	close(s.stopped) // it says hello and goodbye
+	if got := s.get("/live", "localhost:8080").Header(); got.Get("X-Accel-Buffering") != "no" {
+		t.Errorf("a proxy may hold back what has the headers %v", got)
 	}
 	if got := s.get("/live", "localhost:8080", "Sec-Fetch-Site", "cross-site").Code; got != http.StatusForbidden {
 		t.Errorf("/live answers another site's page with %d", got)
