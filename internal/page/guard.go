@@ -74,8 +74,18 @@ func (g *guard) showsEvents(r *http.Request) bool {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		return ok && subtle.ConstantTimeCompare([]byte(given), []byte(g.opts.Token.Reveal())) == 1
 	}
-	// A proxy on this machine speaks for people elsewhere.
-	return g.loopback && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("Forwarded") == "" && g.local(r.Host)
+	return g.loopback && !forwarded(r) && g.local(r.Host)
+}
+
+// forwarded reports whether a proxy on this machine speaks for somebody else, as
+// far as that shows. Browsers do not speak HTTP/1.0, which is nginx's default.
+func forwarded(r *http.Request) bool {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
+			return true
+		}
+	}
+	return !r.ProtoAtLeast(1, 1)
 }
 
 // local reports whether the Host header names the loopback interface: a proxy on

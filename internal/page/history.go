@@ -20,17 +20,26 @@ const (
 type history struct {
 	fine, coarse ring
 	folding      []sample // those of fine that make up the next of coarse
+	latest       sample   // of fine; nothing is known before the first
+	folded       *sample  // of coarse, if the latest completed it
 }
 
 func newHistory() *history {
-	return &history{fine: ring{size: fineSize}, coarse: ring{size: coarseSize}}
+	h := &history{fine: ring{size: fineSize}, coarse: ring{size: coarseSize}}
+	for c := range columns {
+		h.latest.values[c] = nan
+	}
+	return h
 }
 
 // add notes the sample of a fineStep.
 func (h *history) add(s sample) {
 	h.fine.add(s)
+	h.latest, h.folded = s, nil
 	if h.folding = append(h.folding, s); len(h.folding) == int(coarseStep/fineStep) {
-		h.coarse.add(fold(h.folding))
+		folded := fold(h.folding)
+		h.coarse.add(folded)
+		h.folded = &folded
 		h.folding = h.folding[:0]
 	}
 }

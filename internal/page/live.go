@@ -51,9 +51,12 @@ type update struct {
 // present is how a pipeline is now.
 type present struct {
 	Status json.RawMessage `json:"status"` // as in /status
-	Now    sample          `json:"now"`
-	// Charted says that the charts have a point for it.
+	// Now is the latest sample: a rate is the same wherever the page shows it.
+	Now sample `json:"now"`
+	// Charted says that Now is new: the charts have a point for it, and those of
+	// the last hour have Coarse, where it is not null.
 	Charted  bool               `json:"charted"`
+	Coarse   *sample            `json:"coarse,omitempty"`
 	Totals   map[string]float64 `json:"totals"`
 	Topics   map[string]float64 `json:"topics"` // events published in all
 	Events   []delivery.Seen    `json:"events,omitempty"`
@@ -80,6 +83,7 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.leave(v)
 	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold updates back
 	to := http.NewResponseController(w)
 	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request; this one has been read
 	send := func(event string, data []byte) bool {
@@ -122,7 +126,7 @@ func (p *Page) enter(events bool) (*viewer, []byte) {
 	u := update{At: now}
 	for i, pipeline := range p.pipelines {
 		h.Pipelines = append(h.Pipelines, past{pipeline, &p.past[i].fine, &p.past[i].coarse})
-		u.Pipelines = append(u.Pipelines, p.present(now, pipeline, reading[pipeline.Name], false))
+		u.Pipelines = append(u.Pipelines, p.present(i, reading[pipeline.Name], false))
 		if events {
 			v.stop = append(v.stop, pipeline.Recent.Watch())
 			u.Pipelines[i].Events, u.Pipelines[i].Rejected = pipeline.Recent.After(0)
@@ -149,8 +153,8 @@ func (p *Page) send(now time.Time, reading map[string]*reading, charted bool) {
 		return
 	}
 	u := update{At: now}
-	for _, pipeline := range p.pipelines {
-		u.Pipelines = append(u.Pipelines, p.present(now, pipeline, reading[pipeline.Name], charted))
+	for i, pipeline := range p.pipelines {
+		u.Pipelines = append(u.Pipelines, p.present(i, reading[pipeline.Name], charted))
 	}
 	few := encode(u)
 	all := few
@@ -178,13 +182,15 @@ func (p *Page) send(now time.Time, reading map[string]*reading, charted bool) {
 	}
 }
 
-// present describes a pipeline now. The caller holds mu.
-func (p *Page) present(now time.Time, pipeline Pipeline, r *reading, charted bool) present {
-	out := present{Status: encode(pipeline.Status()), Charted: charted, Totals: map[string]float64{}}
+// present describes pipeline i now. The caller holds mu.
+func (p *Page) present(i int, r *reading, charted bool) present {
+	out := present{Status: encode(p.pipelines[i].Status()), Now: p.past[i].latest, Charted: charted, Totals: map[string]float64{}}
+	if charted {
+		out.Coarse = p.past[i].folded
+	}
 	if r == nil {
 		return out
 	}
-	out.Now = sample{at: float64(now.Unix()), values: r.since(p.last[pipeline.Name], now.Sub(p.lastAt).Seconds())}
 	out.Topics = r.topics
 	for _, name := range totals {
 		if value, ok := r.values[name]; ok {

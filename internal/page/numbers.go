@@ -17,6 +17,8 @@ type reading struct {
 	values  map[string]float64
 	topics  map[string]float64 // events published
 	latency []*dto.Bucket
+	// measured is how many events latency counts: not all have a commit's time.
+	measured uint64
 }
 
 // read gathers the metrics of all pipelines, by name.
@@ -40,7 +42,7 @@ func read(from prometheus.Gatherer) map[string]*reading {
 func (r *reading) add(name string, m *dto.Metric) {
 	if h := m.GetHistogram(); h != nil {
 		if name == "publish_latency_seconds" {
-			r.latency = h.GetBucket()
+			r.latency, r.measured = h.GetBucket(), h.GetSampleCount()
 		}
 		return
 	}
@@ -128,7 +130,7 @@ func (r *reading) quantile(before *reading, share float64) float32 {
 	count := func(i int) float64 {
 		return float64(r.latency[i].GetCumulativeCount()) - float64(before.latency[i].GetCumulativeCount())
 	}
-	total := r.values["events_published_total"] - before.values["events_published_total"]
+	total := float64(r.measured) - float64(before.measured)
 	if total <= 0 {
 		return nan
 	}

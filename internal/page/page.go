@@ -57,10 +57,8 @@ type Page struct {
 	metrics   prometheus.Gatherer
 	stopped   chan struct{} // closed at the end of Run
 
-	mu      sync.Mutex // guards the rest
-	past    []*history // of each pipeline
-	last    map[string]*reading
-	lastAt  time.Time
+	mu      sync.Mutex          // guards the rest
+	past    []*history          // of each pipeline
 	sampled map[string]*reading // at the last sample of the charts
 	at      time.Time           // of the last sample
 	sent    []uint64            // of each pipeline: the number of the last event that was sent
@@ -132,7 +130,6 @@ func (p *Page) step(now time.Time) {
 		p.sample(now, reading)
 	}
 	p.send(now, reading, due)
-	p.last, p.lastAt = reading, now
 }
 
 // sample notes the charts' next point. The caller holds mu.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"runtime"
 	"strings"
@@ -34,8 +35,9 @@ type served struct {
 func serve(o Options) served {
 	set := metrics.New("", "")
 	s := served{mux: http.NewServeMux(), metrics: set.Pipeline("")}
-	s.Page = New(o, "v1", []Pipeline{{Tables: []string{"public.outbox"}, Slot: "s", Status: func() any { return map[string]any{"ready": true, "role": "active"} },
-		Recent: delivery.NewRecent("eventType", false)}}, set.Pipelines())
+	s.Page = New(o, "v1", []Pipeline{{Tables: []string{"public.outbox"}, Slot: "s", Recent: delivery.NewRecent("eventType", false), Status: func() any {
+		return map[string]any{"ready": true, "ready_since": time.Now(), "reasons": []string{}, "remedies": []string{}, "role": "active"}
+	}}}, set.Pipelines())
 	s.Register(s.mux)
 	return s
 }
@@ -96,6 +98,10 @@ func TestEventsAreForThoseWhoMaySeeThem(t *testing.T) {
 	}{
 		"loopback":                         {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "localhost:8080", nil, true},
 		"loopback behind a proxy":          {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "localhost:8080", []string{"X-Forwarded-For", "10.0.0.9"}, false},
+		"loopback behind a silent proxy":   {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "127.0.0.1:8080", []string{"Proto", "HTTP/1.0"}, false},
+		"loopback behind a shy proxy":      {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "127.0.0.1:8080", []string{"X-Forwarded-Host", ""}, false},
+		"loopback behind a cache":          {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "127.0.0.1:8080", []string{"Via", "1.1 varnish"}, false},
+		"loopback for another address":     {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "127.0.0.1:8080", []string{"X-Real-IP", "10.0.0.9"}, false},
 		"loopback under another name":      {Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}, "outbox.example.com", nil, false},
 		"another address":                  {Options{Listen: "0.0.0.0:8080", Events: EventsLoopback}, "localhost:8080", nil, false},
 		"another address, always":          {Options{Listen: "0.0.0.0:8080", Events: EventsAlways}, "10.0.0.7:8080", nil, true},
@@ -110,6 +116,10 @@ func TestEventsAreForThoseWhoMaySeeThem(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/live", nil)
 			r.Host = tt.host
 			for i := 0; i < len(tt.header); i += 2 {
+				if tt.header[i] == "Proto" {
+					r.Proto, r.ProtoMinor = tt.header[i+1], 0
+					continue
+				}
 				r.Header.Set(tt.header[i], tt.header[i+1])
 			}
 			if got := newGuard(tt.options).showsEvents(r); got != tt.want {
@@ -133,6 +143,10 @@ func TestPageBindsTheBrowser(t *testing.T) {
 		if strings.Contains(csp, "unsafe") {
 			t.Errorf("%s: policy %q", path, csp)
 		}
+	}
+	close(s.stopped) // it says hello and goodbye
+	if got := s.get("/live", "localhost:8080").Header(); got.Get("X-Accel-Buffering") != "no" {
+		t.Errorf("a proxy may hold back what has the headers %v", got)
 	}
 	if got := s.get("/live", "localhost:8080", "Sec-Fetch-Site", "cross-site").Code; got != http.StatusForbidden {
 		t.Errorf("/live answers another site's page with %d", got)
@@ -219,6 +233,47 @@ func TestLive(t *testing.T) {
 	<-ran
 }
 
+// Whoever keeps the page open sees the charts that a new viewer gets, and no rate
+// beside them that was measured otherwise.
+func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
+	s := serve(DefaultOptions())
+	viewer, _ := s.enter(false)
+	<-viewer.updates
+	var fine, coarse []any
+	now := time.Now()
+	for second := range 40 {
+		for range 7 * (second % 2) { // in every other second
+			s.metrics.Published(events(t, time.Millisecond))
+		}
+		now = now.Add(time.Second)
+		s.step(now)
+		var u struct {
+			Pipelines []struct {
+				Now, Coarse any
+				Charted     bool
+			}
+		}
+		must.OK(t, json.Unmarshal(<-viewer.updates, &u))
+		got := u.Pipelines[0]
+		if got.Charted {
+			fine = append(fine, got.Now)
+		} else if !reflect.DeepEqual(got.Now, fine[len(fine)-1]) {
+			t.Errorf("beside the charts it shows %v, their last point is %v", got.Now, fine[len(fine)-1])
+		}
+		if got.Coarse != nil {
+			coarse = append(coarse, got.Coarse)
+		}
+	}
+	_, first := s.enter(false)
+	var h struct {
+		Pipelines []struct{ Fine, Coarse []any }
+	}
+	must.OK(t, json.Unmarshal(first, &h))
+	if want := h.Pipelines[0]; !reflect.DeepEqual(fine, want.Fine) || !reflect.DeepEqual(coarse, want.Coarse) {
+		t.Errorf("the open page has\n%v and\n%v, a new one\n%v and\n%v", fine, coarse, want.Fine, want.Coarse)
+	}
+}
+
 func TestViewersAreFew(t *testing.T) {
 	s := serve(DefaultOptions())
 	var all []*viewer
@@ -272,9 +327,14 @@ func TestRatesAndQuantiles(t *testing.T) {
 	for range 2 {
 		m.Published(events(t, 4*time.Second))
 	}
+	for range 900 { // messages outside a transaction have no commit
+		ev := events(t, 0)
+		ev[0].CommitTime = time.Time{}
+		m.Published(ev)
+	}
 	v := read(set.Pipelines())[""].since(before, 10)
-	if v[eventsPerSecond] != 10 {
-		t.Errorf("%v events per second, want 10", v[eventsPerSecond])
+	if v[eventsPerSecond] != 100 {
+		t.Errorf("%v events per second, want 100", v[eventsPerSecond])
 	}
 	if v[latency50] < .01 || v[latency50] > .025 || v[latency99] < 2.5 || v[latency99] > 5 {
 		t.Errorf("latencies %v and %v, want those of the buckets of 20 ms and 4 s", v[latency50], v[latency99])

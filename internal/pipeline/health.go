@@ -73,6 +73,7 @@ func (h *health) current() (pipeline source, idle idle) {
 		return h.source, idle
 	case h.failed != nil:
 		idle.Role, idle.Error, idle.Remedy = roleFailed, h.failed.Error(), failure.RemedyOf(h.failed)
+		idle.Loss = failure.ClassOf(h.failed) == failure.Loss
 	default:
 		idle.Role, idle.Waiting = "starting", h.waiting
 		if h.waiting == "" && h.silent != nil {
@@ -88,6 +89,7 @@ type idle struct {
 	Role    string `json:"role"`
 	Waiting string `json:"waiting_for,omitempty"`
 	Error   string `json:"error,omitempty"`
+	Loss    bool   `json:"loss,omitempty"` // events may be lost: not just a setting is wrong
 	Remedy  string `json:"remedy,omitempty"`
 }
 

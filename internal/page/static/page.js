@@ -17,7 +17,8 @@ let hello = null; // the first message
 let views = []; // of each pipeline: all that is shown
 let selected = 0, range = fineSpan, paused = false;
 let skew = 0; // of this clock, in seconds
-let heard = 0, lost = 0; // when the last message came; since when none does
+let heard = 0, looked = Date.now(); // when the last message came; since when this page is seen
+let refused = ""; // why the server shows nothing
 
 const serverNow = () => Date.now() / 1000 - skew;
 // stood is for how long a pipeline has stood still: a delivery may have waited
@@ -42,7 +43,7 @@ function judge(v) {
     [state, what] = ["spare", "stands by"];
   } else if (s.unacked_seconds > 2) {
     [state, what] = ["warn", "waits for an acknowledgement"];
-    reasons.push("no acknowledgement for a delivery since " + span(s.unacked_seconds));
+    reasons.push("no delivery has been acknowledged for " + span(s.unacked_seconds));
   } else if (s.checkpoint_failing_seconds > 0) {
     [state, what] = ["warn", "cannot save its checkpoint"];
     reasons.push(s.checkpoint_error || "the store does not answer");
@@ -57,8 +58,8 @@ function judge(v) {
   if (s.checkpoint_error) broken.connector = hurt;
   if (s.role === "failed") {
     broken.connector = "bad";
-    if (!s.ready && /slot/.test(s.error || "")) broken.slot = broken.read = "bad";
-    broken.lost = broken.slot === "bad";
+    if (s.loss) broken.slot = broken.read = "bad";
+    broken.lost = s.loss;
   }
   if (s.forecast) broken.slot = broken.slot || "warn";
   if (state === "bad" && Object.keys(broken).length === 0) broken.connector = "bad";
@@ -327,8 +328,7 @@ const on = {
       if (p.charted) {
         charted = true;
         v.fine = v.fine.filter((r) => r[0] > p.now[0] - fineSpan - 30).concat([p.now]);
-        const last = v.coarse.at(-1);
-        if (!last || p.now[0] - last[0] >= 10) v.coarse = v.coarse.filter((r) => r[0] > p.now[0] - coarseSpan - 30).concat([p.now]);
+        if (p.coarse) v.coarse = v.coarse.filter((r) => r[0] > p.now[0] - coarseSpan - 30).concat([p.coarse]);
       }
       judge(v);
     });
@@ -345,63 +345,84 @@ const on = {
 
 // ---- the connection
 
-let stream = null; // what ends it
+const deaf = 10; // seconds of silence, after which a connection is given up
+
+let stream = null, began = 0, retry = 0; // what ends it; when it was asked for; the timer of the next
 
 async function connect() {
-  stream = new AbortController();
+  const own = (stream = new AbortController());
+  began = Date.now();
   const token = sessionStorage.getItem("token");
   try {
-    const answer = await fetch("live", { signal: stream.signal, headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store" });
-    if (!answer.ok) throw new Error(await answer.text());
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let text = ""; ;) {
+    const answer = await fetch("live", { signal: own.signal, headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store" });
+    refused = answer.ok ? "" : (await answer.text()).trim() || "It answers " + answer.status + ".";
+    const reader = answer.ok && answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = ""; reader;) {
       const { value, done } = await reader.read();
-      if (done) break;
+      if (done || own.signal.aborted) break;
       const parts = (text + value).split("\n\n");
       text = parts.pop();
       for (const part of parts) {
         const [, event, data] = part.match(/^event: (\w+)\ndata: ([^]*)$/) || [];
         heard = Date.now();
         if (event) on[event](JSON.parse(data));
+        if (event === "hello") answerToken(token);
       }
     }
   } catch (e) {
-    if (e.name === "AbortError") return;
-    if (e.name !== "TypeError" || !/fetch|network/i.test(e.message)) console.error(e); // no connection is told by the page
+    const gone = e.name === "AbortError" || (e.name === "TypeError" && /fetch|network/i.test(e.message));
+    if (!gone) console.error(e); // no connection is told by the page
   }
-  if (!document.hidden) setTimeout(connect, 1000);
+  if (stream === own) retry = setTimeout(reconnect, 1000);
 }
 
+// reconnect leaves one connection, or none while nobody sees the page.
 function reconnect() {
+  clearTimeout(retry);
   if (stream) stream.abort();
+  stream = null;
   if (!document.hidden) connect();
 }
 
 // A page that nobody sees asks for nothing.
-document.addEventListener("visibilitychange", reconnect);
+document.addEventListener("visibilitychange", () => {
+  looked = Date.now();
+  reconnect();
+  contact();
+});
 
 function contact() {
-  const silent = (Date.now() - heard) / 1000;
+  const asleep = document.hidden, silent = (Date.now() - Math.max(heard, looked)) / 1000;
+  const state = asleep ? "wait" : refused || silent >= 4 ? "bad" : heard < looked ? "wait" : "good";
   const pill = $("contact");
-  const state = heard === 0 ? "wait" : silent < 4 ? "good" : "bad";
   pill.dataset.state = state;
-  document.body.classList.toggle("stale", state === "bad");
-  if (state === "bad" && lost === 0) lost = heard;
-  if (state !== "bad") lost = 0;
-  put(pill, state === "good" ? "live" : state === "wait" ? "connecting" : `no answer for ${span(silent)}`);
-  if (state === "bad") {
-    put($("headline"), "The connector does not answer");
-    put($("subline"), `What is shown below is as of ${clock(new Date(heard))}. Is the process still there?`);
-    $("verdict").dataset.state = "bad";
-    document.title = "✕ no answer · cdc-outbox";
-  }
+  document.body.classList.toggle("stale", heard > 0 && state !== "good");
+  put(pill, { good: "live", wait: asleep ? "asleep" : "connecting", bad: refused ? "refused" : `no answer for ${span(silent)}` }[state]);
+  if (asleep) document.title = "cdc-outbox"; // what it knows is old soon
+  if (state !== "bad") return;
+  const shown = heard > 0 ? `What is shown below is as of ${clock(new Date(heard))}. ` : "";
+  put($("headline"), refused ? "The connector shows nothing" : "The connector does not answer");
+  put($("subline"), shown + (refused || "Is the process still there?"));
+  $("verdict").dataset.state = "bad";
+  document.title = `✕ ${refused ? "refused" : "no answer"} · cdc-outbox`;
+  // A connection of before a sleep, or through a proxy that hangs, may never end.
+  if (silent > deaf && Date.now() - began > deaf * 1000) reconnect();
 }
 setInterval(contact, 1000);
 
+// answerToken forgets a token that opened nothing, and says so.
+function answerToken(token) {
+  const wrong = token && hello.events_why === "token";
+  if (wrong) sessionStorage.removeItem("token");
+  if (wrong || hello.events) put($("wrong"), wrong ? "That is not the token." : "");
+}
+
 $("login").addEventListener("submit", (e) => {
   e.preventDefault();
-  sessionStorage.setItem("token", $("token").value);
+  const typed = $("token").value.trim();
   $("token").value = "";
+  if (!/^[!-~]+$/.test(typed)) return put($("wrong"), "That is not the token."); // a header cannot carry it
+  sessionStorage.setItem("token", typed);
   reconnect();
 });
 

@@ -110,7 +110,7 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 		reasons = append(reasons, "Kafka: "+d.brokers)
 	}
 	if stuck > after {
-		reasons = append(reasons, fmt.Sprintf("no acknowledgement for a delivery since %s", stuck.Round(time.Second)))
+		reasons = append(reasons, fmt.Sprintf("no delivery has been acknowledged for %s", stuck.Round(time.Second)))
 	}
 	for _, t := range d.missing {
 		reasons = append(reasons, "topic does not exist: "+t)

@@ -18,6 +18,7 @@ const (
 	ofBatch = 20
 	// shownText and shownPayload bound what is kept of a text.
 	shownText    = 200
+	shownTopic   = 249 // Kafka's limit; that of a bad event may be any text
 	shownPayload = 2 << 10
 )
 
@@ -130,7 +131,7 @@ func (r *Recent) append(all []Seen, most int, s Seen) []Seen {
 // seen copies what is shown: the event's memory is given back after this.
 func (r *Recent) seen(ev *transform.Event, now time.Time) Seen {
 	rec := &ev.Record
-	s := Seen{At: now, ID: ev.Name(), Table: ev.Table, Topic: strings.Clone(rec.Topic), Partition: rec.Partition, Offset: rec.Offset}
+	s := Seen{At: now, ID: ev.Name(), Table: ev.Table, Topic: cut([]byte(rec.Topic), shownTopic), Partition: rec.Partition, Offset: rec.Offset}
 	if rec.Key != nil {
 		key := cut(rec.Key, shownText)
 		s.Key = &key

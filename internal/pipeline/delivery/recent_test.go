@@ -57,6 +57,7 @@ func TestRecentIsBounded(t *testing.T) {
 	r := NewRecent("", true)
 	stop := r.Watch()
 	long := recentEvent(strings.Repeat("x", 1<<20))
+	long.Record.Topic = strings.Repeat("t", 1<<20) // of a bad event
 	long.Record.Key, long.Record.Value = []byte(strings.Repeat("é", 1<<20)), []byte(strings.Repeat("v", 1<<20))
 	r.published([]*transform.Event{long})
 	for range 100 {
@@ -72,7 +73,7 @@ func TestRecentIsBounded(t *testing.T) {
 			t.Fatalf("event %d follows %d", e.Number, events[i].Number)
 		}
 	}
-	if s := r.seen(long, time.Now()); len(s.ID) > 300 || len(*s.Key) > 300 || len(s.Payload) > shownPayload+10 {
+	if s := r.seen(long, time.Now()); len(s.ID) > 300 || len(*s.Key) > 300 || len(s.Topic) > 300 || len(s.Payload) > shownPayload+10 {
 		t.Errorf("lengths %d, %d, %d are kept", len(s.ID), len(*s.Key), len(s.Payload))
 	}
 	last := events[len(events)-1].Number

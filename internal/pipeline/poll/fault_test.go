@@ -259,7 +259,7 @@ func TestOutagesShow(t *testing.T) {
 	w.await("the second worker", func() bool {
 		return sessions("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cdc-outbox'") == 2
 	})
-	w.await("the broker as the cause", in.says("no acknowledgement for a delivery"))
+	w.await("the broker as the cause", in.says("no delivery has been acknowledged for"))
 	server.Stop(t, pgtest.Immediate)
 	w.await("the server as the cause", in.says("connection refused"))
 	if st := in.status(); st.Role != role.Starting || !strings.Contains(st.PostgresError, "connection refused") || in.reconnects.Load() == 0 {
