@@ -69,6 +69,9 @@ type Transactor interface {
 	// entries are refused, it returns these, and nothing counts. After an error
 	// that wraps ErrUnsettled all may count, or nothing.
 	Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error)
+	// Next is the time before which Transact waits. Events that come until then had
+	// better be in the same transaction.
+	Next() time.Time
 	// Close releases the resources. It does not wait for anything.
 	Close()
 }
@@ -214,6 +217,9 @@ func (x *Transactions) Await(ctx context.Context, entries []Entry) error {
 	return nil
 }
 
+// Next implements Transactor.
+func (x *Transactions) Next() time.Time { return x.ended.Add(breath) }
+
 // Transact implements Transactor.
 func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error) {
 	if err := x.k.check(); err != nil {
@@ -262,7 +268,7 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 // write sends all records. It stops early at the first round of which brokers did
 // not take all, and returns what they did not take, by partition.
 func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, error) {
-	if wait := time.Until(x.ended.Add(breath)); wait > 0 {
+	if wait := time.Until(x.Next()); wait > 0 {
 		if err := backoff.Sleep(ctx, wait); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -28,6 +29,7 @@ type transactor struct {
 }
 
 func (*transactor) Claim(context.Context) error               { return nil }
+func (*transactor) Next() time.Time                           { return nextTransaction }
 func (*transactor) Await(context.Context, []sink.Entry) error { return nil }
 func (*transactor) Leave(context.Context) error               { return nil }
 func (*transactor) Close()                                    {}
@@ -62,6 +64,9 @@ func (x *transactor) Transact(_ context.Context, entries []sink.Entry, _ *kgo.Re
 	return nil, nil
 }
 
+// nextTransaction is when a transactor has the next one begin.
+var nextTransaction = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 // bounds are an intake and a deliverer with transaction boundaries. The limit is
 // that of so many events.
 type bounds struct {
@@ -93,6 +98,9 @@ func (b *bounds) deliver(t *testing.T, messages ...*wal.Message) error {
 		must.OK(t, b.in.accept(t.Context(), m))
 		if batch := b.in.queue.cut(nil); len(batch) > 0 {
 			done, err := b.d.deliver(t.Context(), batch)
+			if b.in.queue.rests != nextTransaction {
+				t.Errorf("the next batch forms until %v, want until the next transaction", b.in.queue.rests)
+			}
 			b.d.dealtWith(batch[:done])
 			if err != nil {
 				return err

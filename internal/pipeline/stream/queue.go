@@ -41,6 +41,7 @@ type queue struct {
 	full     bool      // push waits for memory
 	offered  bool      // the taker knows that there are items
 	taken    time.Time // when the last batch was
+	rests    time.Time // until then none is taken that is not full
 	closed   bool
 
 	arrived chan struct{} // capacity 1: items were offered, or closed
@@ -126,7 +127,7 @@ func (q *queue) offer() {
 // take moves the next batch into dst[:0]: up to most bytes, at least one item,
 // and all that are joined to it. It waits for items to be offered, and then until
 // a batch is full, or the bound is reached, or it is linger after the last batch
-// was taken. So a first item goes at once, and a batch forms while the one before
+// was taken, and the rest is over. So a first item goes at once, and a batch forms while the one before
 // is on its way. It returns no items once the queue is closed and empty.
 func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
 	timer := time.NewTimer(0)
@@ -170,7 +171,7 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	case !q.offered:
 		return 0, false
 	}
-	wait = linger - time.Since(q.taken)
+	wait = max(linger-time.Since(q.taken), time.Until(q.rests))
 	return wait, wait < timerTick
 }
 
@@ -192,6 +193,13 @@ func (q *queue) cut(dst []item) []item {
 	q.offered = q.head < q.seen()
 	q.taken = time.Now()
 	return dst
+}
+
+// rest lets the next batch form until then.
+func (q *queue) rest(until time.Time) {
+	q.mu.Lock()
+	q.rests = until
+	q.mu.Unlock()
 }
 
 // free gives the memory of taken items back to the bound.

@@ -170,6 +170,29 @@ func TestQueueTake(t *testing.T) {
 	}
 }
 
+// What comes while a transaction could only wait goes into it, too.
+func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rest = 6 * time.Millisecond
+		q := newQueue(10 * delivery.BatchBytes)
+		began := time.Now()
+		q.rest(began.Add(rest))
+		must.OK(t, q.put(t.Context(), sized(1)))
+		var batch []item
+		_, result := attempt(func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err })
+		<-time.After(rest / 2)
+		must.OK(t, q.put(t.Context(), sized(1)))
+		if err := result(); err != nil || len(batch) != 2 || time.Since(began) != rest {
+			t.Errorf("took %d items after %v, %v; want 2 after %v", len(batch), time.Since(began), err, rest)
+		}
+		q.rest(time.Now().Add(rest))
+		must.OK(t, q.put(t.Context(), sized(delivery.BatchBytes)))
+		if batch = must.Get(q.take(t.Context(), 0, nil))(t); len(batch) != 1 || time.Since(began) != rest {
+			t.Errorf("a full batch waited until %v after the begin", time.Since(began))
+		}
+	})
+}
+
 // In a backlog a Kafka transaction has several batches; it waits for no more than
 // one.
 func TestTransactionsTakeWhatWaits(t *testing.T) {

@@ -78,6 +78,7 @@ func (d *deliverer) transact(ctx context.Context, batch []item) (done int, err e
 			return d.transactions.Marker.Mark(cp)
 		}
 		done, err = d.delivery.Transact(ctx, d.transactions.Sink, len(batch), at, mark)
+		d.queue.rest(d.transactions.Sink.Next())
 		if done > 0 {
 			k.committed(cp, began)
 		}
