@@ -25,8 +25,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
@@ -162,10 +162,11 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	admin := kadm.NewClient(client)
+	ask := kmsg.NewPtrMetadataRequest() // kadm's answer is kept by the client, however few brokers it names
+	ask.Topics = []kmsg.MetadataRequestTopic{}
 	return await.Ready(ctx, nil, func(ctx context.Context) error {
-		meta, err := admin.BrokerMetadata(ctx)
-		if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.Controller < 0) {
+		meta, err := ask.RequestWith(ctx, client)
+		if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.ControllerID < 0) {
 			err = fmt.Errorf("there is no controller, or a broker of %d is missing", len(b.Brokers))
 		}
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
@@ -126,11 +127,13 @@ func (b *Broker) connect(ctx context.Context) error {
 		return err
 	}
 	b.Admin = kadm.NewClient(b.client)
+	ask := kmsg.NewPtrMetadataRequest() // kadm's answer is kept by the client, however few brokers it names
+	ask.Topics = []kmsg.MetadataRequestTopic{}
 	return await.Ready(ctx, b.process.Exited(), func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		meta, err := b.Admin.BrokerMetadata(ctx)
-		if err == nil && (len(meta.Brokers) < max(1, b.brokers) || meta.Controller < 0) {
+		meta, err := ask.RequestWith(ctx, b.client)
+		if err == nil && (len(meta.Brokers) < max(1, b.brokers) || meta.ControllerID < 0) {
 			err = errors.New("there is no controller")
 		}
 		return err
