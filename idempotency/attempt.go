@@ -151,6 +151,9 @@ func (a *attempt) retry(h *hold, err error) (Result, error) {
 // excuse leaves the message for a later attempt, however often.
 func (a *attempt) excuse(h *hold, err error) (Result, error) {
 	wait := a.options.retryAfter(a.claim.Excused + 1)
+	if a.options.Shadow { // the next call is decided upon whenever it comes
+		wait = 0
+	}
 	return a.fail(h, storage.Failure{Excused: true, RetryAfter: wait, Reason: err.Error()}, err)
 }
 

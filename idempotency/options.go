@@ -102,7 +102,6 @@ const (
 func (o Options) withDefaults() Options {
 	if o.Shadow {
 		o.FailOpen, o.MaxAttempts, o.DeadLetter, o.Compensate = true, -1, nil, nil
-		o.FirstRetry, o.LastRetry = time.Millisecond, time.Millisecond // who waits is not the handler
 	}
 	if o.transactional() {
 		o.Lease = cmp.Or(o.Lease, transactionLease)

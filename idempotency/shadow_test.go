@@ -106,3 +106,21 @@ func TestAShadowIsInNobodysWay(t *testing.T) {
 		s.sees(idempotency.Handled, succeed)
 	})
 }
+
+// A handler that fails under a shadow is not called again at once: the waits are
+// the options', as in earnest.
+func TestAShadowLetsAFailedHandlerRest(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.FirstRetry, f.options.LastRetry = time.Minute, time.Hour
+		s := newShadowed(f)
+		for range 2 { // the second is claimed without that wait
+			r, err := s.run(failing)
+			if err == nil || r.Disposition != idempotency.Retry || r.Wait < 30*time.Second {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if last := s.would[len(s.would)-1]; last != idempotency.Retry {
+				t.Errorf("it would have come to %s", last)
+			}
+		}
+	})
+}

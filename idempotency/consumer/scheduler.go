@@ -67,6 +67,7 @@ func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 		p = &partition{partitionID: id, lanes: map[string]*lane{}, idle: make(chan struct{})}
 		p.ctx, p.abandon = context.WithCancelCause(s.base)
 		s.parts[id] = p
+		s.pausedChanged()
 	}
 	p.inbox = append(p.inbox, records...)
 	s.takeOn(p)
@@ -170,6 +171,7 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 		if done.opened, open = s.breaker.Fails(l, l, time.Now()); open > 0 {
 			time.AfterFunc(open, s.wakeAll)
 		}
+		s.pausedChanged()
 	default:
 		done.closed = s.passed(l)
 	}

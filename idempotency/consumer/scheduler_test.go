@@ -226,3 +226,38 @@ func TestTheInboxIsTakenOnBitByBit(t *testing.T) {
 		t.Errorf("finished up to %d", next.Offset)
 	}
 }
+
+// The gauge tells of all partitions once the store is silent: also if keys of one
+// partition found out, and of a partition that is assigned meanwhile.
+func TestAllPartitionsStandStillWhenTheBreakerOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scheduled(t, 0)
+		s.keyOrder = true
+		paused := 0
+		s.observer.PausedPartitions = func(change int) { paused += change }
+		var records []*kgo.Record
+		for _, key := range []string{"a", "b", "c"} {
+			records = append(records, &kgo.Record{Topic: "orders", Key: []byte(key)})
+		}
+		s.add(partitionID{"orders", 0}, records)
+		var jobs []job
+		for range silentLanes {
+			jobs = append(jobs, take(t, s))
+		}
+		s.add(partitionID{"orders", 1}, []*kgo.Record{{Topic: "orders", Partition: 1}})
+		for _, j := range jobs {
+			s.settle(j, unavailable)
+		}
+		if s.breaker.State() != circuit.Open || paused != 2 {
+			t.Errorf("the breaker is %s, %d partitions paused of 2", s.breaker.State(), paused)
+		}
+		s.add(partitionID{"orders", 2}, []*kgo.Record{{Topic: "orders", Partition: 2}})
+		if paused != 3 {
+			t.Errorf("%d partitions paused of 3", paused)
+		}
+		s.forget(s.closePartitions(nil))
+		if paused != 0 {
+			t.Errorf("%d partitions paused, all are given up", paused)
+		}
+	})
+}
