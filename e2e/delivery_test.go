@@ -19,10 +19,7 @@ func everyEventOnce(t *testing.T, ways ways) {
 	c := w.start()
 	load := w.write(seed(t), 8*time.Millisecond, 0)
 	load.await(2500)
-	load.stop()
-	w.arrived()
-	c.stop()
-	h, report := w.verify()
+	h, report := w.finish(load, c)
 	w.wantNoneAgain(report, "without a reason")
 	w.wantDrained(h)
 }
@@ -38,10 +35,7 @@ func TestE2ERefusedEventsBecomeDeadLetters(t *testing.T) {
 	c := w.start()
 	load := w.write(seed(t), 8*time.Millisecond, 50_000)
 	load.await(1000)
-	load.stop()
-	w.arrived()
-	c.stop()
-	_, report := w.verify()
+	_, report := w.finish(load, c)
 	w.wantNoneAgain(report, "without a reason")
 	if letters := w.ends()[deadLetter][0]; letters == 0 {
 		t.Error("no payload was over the limit")

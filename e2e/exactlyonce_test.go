@@ -139,11 +139,7 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 		load.await(20 + random.IntN(600))
 		c = disturb(w, c, random)
 	}
-	load.stop()
-	w.arrived()
-	c.stop()
-	w.allRead()
-	h, report := w.verify()
+	h, report := w.finish(load, c)
 	w.wantNoneAgain(report, "to consumers that read what is committed")
 	w.wantDrained(h)
 	w.verifyAll(h)
@@ -164,6 +160,7 @@ func (w *world) allRead() {
 // repetitions are no fault.
 func (w *world) verifyAll(h checker.History) {
 	w.t.Helper()
+	w.allRead()
 	h.Records = w.all.Records()
 	report := checker.Verify(h)
 	w.t.Logf("read uncommitted: %s", report)
@@ -225,10 +222,7 @@ func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 		c.kill()
 		c = startConnector(t, w.config)
 	}
-	load.stop()
-	w.arrived()
-	c.stop()
-	_, report := w.verify()
+	_, report := w.finish(load, c)
 	w.wantNoneAgain(report, "to consumers that read what is committed")
 	if letters := w.ends()[deadLetter][0]; letters == 0 {
 		t.Error("no payload was over the limit")
@@ -265,10 +259,7 @@ func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	c.awaitLog("a transaction is open in it")
 	must.OK(t, other.EndTransaction(ctx, kgo.TryCommit))
 	load.await(100)
-	load.stop()
-	w.arrived()
-	c.stop()
-	_, report := w.verify()
+	_, report := w.finish(load, c)
 	w.wantNoneAgain(report, "after a start beside another transaction")
 }
 
@@ -291,10 +282,7 @@ func TestE2EExactlyOnceTakesTheCheckpointOver(t *testing.T) {
 		c = deliver(how)
 	}
 	load.await(200)
-	load.stop()
-	w.arrived()
-	c.stop()
-	_, report := w.verify()
+	_, report := w.finish(load, c)
 	w.wantNoneAgain(report, "though each instance was stopped in order")
 
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -338,10 +326,7 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 	before := w.ends()[deadLetter][0]
 	w.broker.SetFeature(t, "transaction.version", 2)
 	disturb()
-	load.stop()
-	w.arrived()
-	c.stop()
-	_, report := w.verify()
+	_, report := w.finish(load, c)
 	w.wantNoneAgain(report, "to consumers that read what is committed")
 	if after := w.ends()[deadLetter][0]; before == 0 || after == before {
 		t.Errorf("%d dead letters before the upgrade, %d after it: too few payloads were over the limit", before, after-before)

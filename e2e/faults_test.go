@@ -29,10 +29,7 @@ func TestE2EServerRestarts(t *testing.T) {
 		server.Restart(t, mode)
 	}
 	load.await(200)
-	load.stop()
-	w.arrived()
-	c.stop()
-	h, report := w.verify()
+	h, report := w.finish(load, c)
 	w.wantDrained(h)
 	w.wantNoneAgain(report, "though the connector had them")
 }
@@ -70,10 +67,7 @@ func connectionsCut(t *testing.T, ways ways) {
 			p.Set(proxy.Up, proxy.Fault{})
 		}
 	}
-	load.stop()
-	w.arrived()
-	c.stop()
-	h, report := w.verify()
+	h, report := w.finish(load, c)
 	w.wantDrained(h)
 	w.wantNoneAgain(report, "though the producer is idempotent")
 }
@@ -143,10 +137,7 @@ func TestE2EReconnectBesideSilentBroker(t *testing.T) {
 				c = w.start()
 			}
 			load.await(50)
-			load.stop()
-			w.arrived()
-			c.stop()
-			h, report := w.verify()
+			h, report := w.finish(load, c)
 			w.wantDrained(h)
 			if !killed {
 				w.wantNoneAgain(report, "though the connector had them")
@@ -213,10 +204,7 @@ func TestE2ESpareTakesOver(t *testing.T) {
 		}
 		holder = spare
 	}
-	load.stop()
-	w.arrived()
-	holder.stop()
-	h, _ := w.verify()
+	h, _ := w.finish(load, holder)
 	w.wantDrained(h)
 }
 

@@ -55,10 +55,7 @@ func killed(t *testing.T, ways ways) {
 		deaths = append(deaths, w.kill(c))
 		c = startConnector(t, w.config)
 	}
-	load.stop()
-	w.arrived()
-	c.stop()
-	h, _ := w.verify()
+	h, _ := w.finish(load, c)
 	w.wantDrained(h)
 	judge(t, deaths, h)
 }

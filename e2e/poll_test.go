@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
@@ -74,18 +73,6 @@ func (w *world) fleet() []*connector {
 	return all
 }
 
-// finish stops the load and the instances, and judges.
-func (w *world) finish(load *load, fleet []*connector) (checker.History, *checker.Report) {
-	w.t.Helper()
-	load.stop()
-	w.arrived()
-	w.wantMarked()
-	for _, c := range fleet {
-		c.stop()
-	}
-	return w.verify()
-}
-
 // wantMarked wants no row to be left.
 func (w *world) wantMarked() {
 	w.t.Helper()
@@ -114,7 +101,7 @@ func (w *world) once(events int) {
 	fleet := w.fleet()
 	load := w.write(seed(w.t), 8*time.Millisecond, 0)
 	load.await(events)
-	_, report := w.finish(load, fleet)
+	_, report := w.finish(load, fleet...)
 	w.wantNoneAgain(report, "without a reason")
 }
 
@@ -139,7 +126,7 @@ func polledKilled(t *testing.T, ddl string) {
 		fleet[victim].kill()
 		fleet[victim] = startConnector(t, w.config)
 	}
-	_, report := w.finish(load, fleet)
+	_, report := w.finish(load, fleet...)
 	const inHand = 2 * batchSize // each worker's
 	if report.Repeated > kills*inHand {
 		t.Errorf("%d records came again after %d kills", report.Repeated, kills)
@@ -161,7 +148,7 @@ func polledSuspended(t *testing.T, ddl string) {
 		load.during(2*claimTimeout+2*time.Second, func() bool { return true })
 		victim.signal(syscall.SIGCONT)
 	}
-	w.finish(load, fleet)
+	w.finish(load, fleet...)
 }
 
 func polledRestarts(t *testing.T, ddl string) {
@@ -178,7 +165,7 @@ func polledRestarts(t *testing.T, ddl string) {
 		server.Restart(t, mode)
 	}
 	load.await(200)
-	w.finish(load, fleet)
+	w.finish(load, fleet...)
 }
 
 // polledSilentBroker has a broker that answers nothing for several times as long
@@ -203,7 +190,7 @@ func polledSilentBroker(t *testing.T, ddl string) {
 	load.during(2*claimTimeout, func() bool { return true })
 	w.broker.Resume(t)
 	load.await(100)
-	w.finish(load, fleet)
+	w.finish(load, fleet...)
 }
 
 // oldestTransaction is the age of the oldest that a connector has.
@@ -236,7 +223,7 @@ func polledCut(t *testing.T, ddl string) {
 		}
 		p.Cut()
 	}
-	w.finish(load, fleet)
+	w.finish(load, fleet...)
 }
 
 func polledDeadLetters(t *testing.T, ddl string) {
@@ -250,7 +237,7 @@ func polledDeadLetters(t *testing.T, ddl string) {
 	fleet := w.fleet()
 	load := w.write(seed(t), 8*time.Millisecond, 50_000)
 	load.await(1000)
-	_, report := w.finish(load, fleet)
+	_, report := w.finish(load, fleet...)
 	w.wantNoneAgain(report, "without a reason")
 	if letters := w.ends()[deadLetter][0]; letters == 0 {
 		t.Error("no payload was over the limit")

@@ -293,6 +293,21 @@ func (w *world) arrived() {
 	}
 }
 
+// finish stops the load, waits until all of it is delivered, stops the connectors,
+// and judges.
+func (w *world) finish(load *load, connectors ...*connector) (checker.History, *checker.Report) {
+	w.t.Helper()
+	load.stop()
+	w.arrived()
+	if w.polled {
+		w.wantMarked()
+	}
+	for _, c := range connectors {
+		c.stop()
+	}
+	return w.verify()
+}
+
 // verify ends the world's history and judges it: load and connectors must have
 // been stopped.
 func (w *world) verify() (checker.History, *checker.Report) {

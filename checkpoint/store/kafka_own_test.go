@@ -32,6 +32,16 @@ func startTwo(t *testing.T) two {
 	return two{opts}
 }
 
+// startMoved has a checkpoint that went from the shared topic to the own one.
+func startMoved(t *testing.T) (two, *kafka) {
+	p := startTwo(t)
+	save(t, p.shared(t), sample(1))
+	own := p.own(t)
+	save(t, own, sample(1))
+	must.OK(t, own.Leave(limited(t)))
+	return p, own
+}
+
 func TestOwnTopicGoesOnFromTheSharedOne(t *testing.T) {
 	p := startTwo(t)
 	save(t, p.shared(t), sample(1))
@@ -54,11 +64,7 @@ func TestOwnTopicGoesOnFromTheSharedOne(t *testing.T) {
 // What an instance that lost the slot still writes to the shared topic counts for
 // nothing, and is covered by another note.
 func TestLateCheckpointInTheSharedTopic(t *testing.T) {
-	p := startTwo(t)
-	save(t, p.shared(t), sample(1))
-	own := p.own(t)
-	save(t, own, sample(1))
-	must.OK(t, own.Leave(limited(t)))
+	p, _ := startMoved(t)
 	produce(t, p.opts, "a", must.Get(encode(sample(9)))(t))
 	wantLoad(t, p.own(t), sample(1))
 	must.OK(t, p.own(t).Leave(limited(t)))
@@ -67,11 +73,7 @@ func TestLateCheckpointInTheSharedTopic(t *testing.T) {
 
 // A program from before knows format versions up to that of a cut.
 func TestOlderProgramsRefuseTheNote(t *testing.T) {
-	p := startTwo(t)
-	save(t, p.shared(t), sample(1))
-	own := p.own(t)
-	save(t, own, sample(1))
-	must.OK(t, own.Leave(limited(t)))
+	_, own := startMoved(t)
 	log := must.Get(own.openLog(limited(t), testTopic))(t)
 	records := must.Get(newest(limited(t), log, "a"))(t)
 	if last := string(records[len(records)-1].Value); !strings.Contains(last, `"version":3`) || cutVersion >= movedVersion {
@@ -94,11 +96,7 @@ func TestNoteWithoutACheckpointIsALoss(t *testing.T) {
 }
 
 func TestForgetOwnTopic(t *testing.T) {
-	p := startTwo(t)
-	save(t, p.shared(t), sample(1))
-	own := p.own(t)
-	save(t, own, sample(2))
-	must.OK(t, own.Leave(limited(t)))
+	p, _ := startMoved(t)
 	must.OK(t, Forget(limited(t), p.own(t)))
 	wantNone(t, p.own(t))
 	wantNone(t, p.shared(t))

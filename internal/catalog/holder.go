@@ -56,14 +56,16 @@ func ReadHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) 
 // ReadOldestWriter returns the transaction with changes that has been open for
 // longest, in any database: decoding cannot begin behind it, so a slot keeps the
 // log from there on. It is a session's or, with PID 0, a prepared one. ok is false
-// where there is none.
+// where there is none. pg_locks shows those of all roles, pg_stat_activity hides
+// the ids of other roles' ones.
 func ReadOldestWriter(ctx context.Context, conn *pgx.Conn) (b Blocker, ok bool, err error) {
 	var age float64
 	err = conn.QueryRow(ctx, `
 		SELECT pid, application, role, age FROM (
-		  SELECT pid, COALESCE(application_name, '') AS application, COALESCE(usename::text, '') AS role,
-		         COALESCE(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8 AS age, age(backend_xid) AS xids
-		    FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+		  SELECT l.pid, COALESCE(a.application_name, '') AS application, COALESCE(a.usename::text, '') AS role,
+		         COALESCE(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8 AS age, age(l.transactionid) AS xids
+		    FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+		   WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid IS NOT NULL
 		  UNION ALL
 		  SELECT 0, '', owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8, age(transaction)
 		    FROM pg_prepared_xacts) writers

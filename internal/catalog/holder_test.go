@@ -16,11 +16,16 @@ func TestOldestWriter(t *testing.T) {
 	}
 	writer := connect(t, url, "SET application_name = 'import'", "BEGIN", "INSERT INTO t VALUES (1)")
 	connect(t, url, "BEGIN", "INSERT INTO t VALUES (2)") // a younger one
+	pgtest.Execute(t, asking, "CREATE ROLE plain LOGIN")
+	plain := connect(t, url, "SET SESSION AUTHORIZATION plain")
 	reader := connect(t, url, "BEGIN", "SELECT count(*) FROM t")
 	defer pgtest.Execute(t, reader, "ROLLBACK")
 	b, ok, err := ReadOldestWriter(t.Context(), asking)
 	if err != nil || !ok || b.PID != int32(writer.PgConn().PID()) || b.Application != "import" || b.Age <= 0 {
 		t.Errorf("the oldest is %+v, %v, %v, want the import", b, ok, err)
+	}
+	if b, ok, err := ReadOldestWriter(t.Context(), plain); err != nil || !ok || b.PID != int32(writer.PgConn().PID()) {
+		t.Errorf("for a role without rights the oldest is %+v, %v, %v, want the import", b, ok, err)
 	}
 	pgtest.Execute(t, writer, "PREPARE TRANSACTION 'p'")
 	b, ok, err = ReadOldestWriter(t.Context(), asking)
