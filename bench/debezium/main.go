@@ -49,6 +49,7 @@ type options struct {
 	binary, json       string
 	heap               string
 	set, debezium      rig.Settings
+	broker             rig.Settings
 }
 
 func main() { rig.Main("debezium", start) }
@@ -72,6 +73,7 @@ func start(ctx context.Context) error {
 	flag.StringVar(&o.json, "json", "", "a file for the results")
 	flag.StringVar(&o.heap, "heap", tunedHeap, "the heap of the tuned Kafka Connect")
 	flag.Var(&o.set, "set", "a key=value for cdc-outbox, repeatable")
+	flag.Var(&o.broker, "broker", "a key=value for the brokers, repeatable")
 	flag.Var(&o.debezium, "debezium", "a key=value for the tuned Debezium, repeatable")
 	flag.Parse()
 	if err := o.check(); err != nil {

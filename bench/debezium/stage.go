@@ -47,7 +47,7 @@ func (s *stage) start(ctx context.Context) error {
 	if err := s.db.CreateOutbox(ctx); err != nil {
 		return err
 	}
-	if s.kafka, err = rig.StartKafkaCluster(ctx, s.brokers); err != nil {
+	if s.kafka, err = rig.StartKafka(ctx, s.brokers, s.broker...); err != nil {
 		return err
 	}
 	s.results = figures.New("debezium", metrics, map[string]string{

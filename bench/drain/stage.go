@@ -47,7 +47,7 @@ func newStage(ctx context.Context, o options) (s *stage, err error) {
 	}
 	start := rig.StartFake
 	if o.kafka {
-		start = rig.StartKafka
+		start = func(ctx context.Context) (*rig.Broker, error) { return rig.StartKafka(ctx, 1) }
 	}
 	if s.broker, err = start(ctx); err != nil {
 		s.connector.Remove()

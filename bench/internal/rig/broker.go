@@ -7,9 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -18,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
@@ -45,28 +42,6 @@ type Broker struct {
 	brokers  int   // of a cluster
 }
 
-// StartKafka starts Apache Kafka, in a JVM that has what Kafka's own
-// kafka-server-start.sh gives it: that of the tests starts fast and stays slow.
-func StartKafka(ctx context.Context) (*Broker, error) {
-	script, err := child.Script("kafka.sh")
-	if err != nil {
-		return nil, err
-	}
-	jars, err := child.Output(ctx, "", script, "fetch")
-	if err != nil {
-		return nil, err
-	}
-	controller, err := freeport.Take()
-	if err != nil {
-		return nil, err
-	}
-	return startBroker(ctx, "Apache Kafka", jars[strings.LastIndex(jars, "-")+1:], func(dir, port string) *exec.Cmd {
-		cmd := exec.Command(script, "run", filepath.Join(dir, "kafka"), port, strconv.Itoa(controller))
-		cmd.Env = append(os.Environ(), "KAFKA_JVM=-Xms1g -Xmx1g "+JVMOptions)
-		return cmd
-	})
-}
-
 // fakeRole makes of a benchmark's program a broker.
 const fakeRole = "rig-broker"
 
@@ -77,7 +52,23 @@ func StartFake(ctx context.Context) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startBroker(ctx, "kfake", "in memory", func(_, port string) *exec.Cmd { return exec.Command(self, fakeRole, port) })
+	addr, err := freeport.TakeAddress()
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{Addr: addr, Name: "kfake", Version: "in memory"}
+	if b.process, err = Start("broker", exec.Command(self, fakeRole, port)); err == nil {
+		err = b.process.Explain(b.connect(ctx))
+	}
+	if err != nil {
+		b.Stop()
+		return nil, fmt.Errorf("start kfake: %w", err)
+	}
+	return b, nil
 }
 
 func serveFake(ctx context.Context, args []string) error {
@@ -92,30 +83,6 @@ func serveFake(ctx context.Context, args []string) error {
 	<-ctx.Done()
 	cluster.Close()
 	return nil
-}
-
-// startBroker runs the command for a directory and a port until it answers.
-func startBroker(ctx context.Context, name, version string, command func(dir, port string) *exec.Cmd) (*Broker, error) {
-	addr, err := freeport.TakeAddress()
-	if err != nil {
-		return nil, err
-	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	b := &Broker{Addr: addr, Name: name, Version: strings.TrimSpace(version)}
-	if b.dir, err = os.MkdirTemp("", "cdc-outbox-bench-"); err != nil {
-		return nil, err
-	}
-	if b.process, err = Start("broker", command(b.dir, port)); err == nil {
-		err = b.process.Explain(b.connect(ctx))
-	}
-	if err != nil {
-		b.Stop()
-		return nil, fmt.Errorf("start %s: %w", b.Name, err)
-	}
-	return b, nil
 }
 
 // connect returns once the broker has a controller.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,13 +15,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
-// StartKafkaCluster starts so many brokers of Apache Kafka, each of them a
-// controller, too. Topics have a replica on each, of which more than half must
-// be in sync for a write. Addr is that of one of them.
-func StartKafkaCluster(ctx context.Context, size int) (*Broker, error) {
-	if size == 1 {
-		return StartKafka(ctx)
-	}
+// StartKafka starts so many brokers of Apache Kafka, each of them a controller,
+// too, with the settings (key=value). Topics have a replica on each, of which more
+// than half must be in sync for a write. Addr is that of one of them. A JVM has
+// what Kafka's own kafka-server-start.sh gives it: that of the tests starts fast
+// and stays slow. With several brokers it has half of the memory.
+func StartKafka(ctx context.Context, size int, settings ...string) (*Broker, error) {
 	script, err := child.Script("kafka.sh")
 	if err != nil {
 		return nil, err
@@ -28,6 +28,10 @@ func StartKafkaCluster(ctx context.Context, size int) (*Broker, error) {
 	jars, err := child.Output(ctx, "", script, "fetch")
 	if err != nil {
 		return nil, err
+	}
+	heap := "-Xms1g -Xmx1g "
+	if size > 1 {
+		heap = "-Xms512m -Xmx512m "
 	}
 	ports := make([]int, 2*size)
 	var voters []string
@@ -48,8 +52,8 @@ func StartKafkaCluster(ctx context.Context, size int) (*Broker, error) {
 	}
 	for n := range size {
 		dir, port, controller := filepath.Join(b.dir, strconv.Itoa(n)), strconv.Itoa(ports[2*n]), strconv.Itoa(ports[2*n+1])
-		cmd := exec.Command(script, append([]string{"run", dir, port, controller}, clusterSettings(n, size, voters)...)...)
-		cmd.Env = append(os.Environ(), "KAFKA_JVM=-Xms512m -Xmx512m "+JVMOptions)
+		cmd := exec.Command(script, slices.Concat([]string{"run", dir, port, controller}, clusterSettings(n, size, voters), settings)...)
+		cmd.Env = append(os.Environ(), "KAFKA_JVM="+heap+JVMOptions)
 		p, failed := Start("broker", cmd)
 		if failed != nil {
 			b.Stop()
