@@ -27,6 +27,9 @@ func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim s
 	req := storage.ClaimRequest{
 		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
 	}
+	if p.options.Shadow { // an attempt whose process dies is forgotten, not counted as vanished
+		req.Retention = req.Lease
+	}
 	switch {
 	case p.transactor != nil:
 		claim, work, err = p.claimWork(ctx, m.Key, req)
@@ -47,8 +50,7 @@ func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim s
 // claimWork asks for the key with what the message takes already reserved: so a
 // Run that waits for a connection holds no lease.
 func (p *Processor) claimWork(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, work storage.Work, err error) {
-	work, err = p.transactor.Reserve(ctx)
-	if err != nil {
+	if work, err = p.reserve(ctx); err != nil {
 		return storage.Claim{}, nil, err
 	}
 	err = p.ask(ctx, claimTries, func(ctx context.Context) (err error) {
@@ -62,6 +64,16 @@ func (p *Processor) claimWork(ctx context.Context, key storage.Key, req storage.
 		work = nil
 	}
 	return claim, work, err
+}
+
+// reserve waits for what the message takes, for Timeout at most.
+func (p *Processor) reserve(ctx context.Context) (storage.Work, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	defer cancel()
+	begun := time.Now()
+	work, err := p.transactor.Reserve(ctx)
+	p.options.Observer.storeCall(storage.OpReserve, begun, err)
+	return work, err
 }
 
 // ask repeats a call until it is answered: at most most times, if most is above

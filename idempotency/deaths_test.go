@@ -3,160 +3,16 @@ package idempotency_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
-
-// mortal is a process's way to a store that all processes share. A dead process
-// asks for nothing any more.
-type mortal struct {
-	storage.Store
-	dead atomic.Bool
-}
-
-func (s *mortal) Claim(ctx context.Context, k storage.Key, r storage.ClaimRequest) (storage.Claim, error) {
-	if s.dead.Load() {
-		return storage.Claim{}, errDown
-	}
-	return s.Store.Claim(ctx, k, r)
-}
-
-func (s *mortal) Extend(ctx context.Context, l storage.Lease, d time.Duration) error {
-	if s.dead.Load() {
-		return errDown
-	}
-	return s.Store.Extend(ctx, l, d)
-}
-
-func (s *mortal) Complete(ctx context.Context, l storage.Lease, result []byte, retention time.Duration) error {
-	if s.dead.Load() {
-		return errDown
-	}
-	return s.Store.Complete(ctx, l, result, retention)
-}
-
-func (s *mortal) Fail(ctx context.Context, l storage.Lease, f storage.Failure) error {
-	if s.dead.Load() {
-		return errDown
-	}
-	return s.Store.Fail(ctx, l, f)
-}
-
-// village is a number of messages that processes handle, one process after
-// another, all messages at once. A process lives until it has handled all, or
-// die is called.
-type village struct {
-	*testing.T
-	store *memory.Store
-	mu    sync.Mutex
-	done  map[string]idempotency.Disposition
-	runs  map[string]int
-	dead  map[string]idempotency.DeadLetter
-}
-
-func newVillage(t *testing.T) *village {
-	return &village{
-		T: t, store: memory.New(memory.Options{}), done: map[string]idempotency.Disposition{},
-		runs: map[string]int{}, dead: map[string]idempotency.DeadLetter{},
-	}
-}
-
-// live runs a process on the messages that are not done, until it dies or they
-// are.
-func (v *village) live(ids []string, handle func(ctx context.Context, id string, die func())) {
-	store := &mortal{Store: v.store}
-	p, err := idempotency.New(idempotency.Options{
-		Store: store,
-		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
-			if store.dead.Load() {
-				return errDown
-			}
-			v.mu.Lock()
-			defer v.mu.Unlock()
-			v.dead[d.Message.Key.ID] = d
-			return nil
-		},
-	})
-	if err != nil {
-		v.Fatal(err)
-	}
-	ctx, end := context.WithCancel(v.Context())
-	defer end()
-	die := func() { store.dead.Store(true); end() }
-	var workers sync.WaitGroup
-	for _, id := range ids {
-		workers.Go(func() {
-			m := idempotency.Message{Key: storage.Key{Scope: "village", ID: id}}
-			for !store.dead.Load() {
-				r, _ := p.Run(ctx, m, func(ctx context.Context) ([]byte, error) {
-					if store.dead.Load() {
-						return nil, errDown
-					}
-					v.count(id)
-					handle(ctx, id, die)
-					return nil, ctx.Err()
-				})
-				if r.Done() && !store.dead.Load() {
-					v.settle(id, r.Disposition)
-					return
-				}
-				select {
-				case <-time.After(r.Wait):
-				case <-ctx.Done():
-				}
-			}
-		})
-	}
-	workers.Wait()
-}
-
-func (v *village) count(id string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.runs[id]++
-}
-
-func (v *village) settle(id string, d idempotency.Disposition) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.done[id] = d
-}
-
-// left returns those that are not done.
-func (v *village) left(ids []string) (left []string) {
-	for _, id := range ids {
-		if v.done[id] == 0 {
-			left = append(left, id)
-		}
-	}
-	return left
-}
-
-func (v *village) untilAllAreDone(ids []string, handle func(ctx context.Context, id string, die func())) {
-	for range 1000 {
-		left := v.left(ids)
-		if len(left) == 0 {
-			return
-		}
-		v.live(left, handle)
-	}
-	v.Fatalf("not done: %v", v.left(ids))
-}
-
-func work(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
 
 // Whatever was in hand when a process died is tried again alone: so a message
 // that kills processes is buried, and no other.
@@ -193,6 +49,29 @@ func TestOnlyTheKillerIsBuried(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Processes that die for reasons of their own bury no message.
+func TestACrashLoopBuriesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVillage(t)
+		var ids []string
+		for i := range 200 {
+			ids = append(ids, fmt.Sprint(i))
+		}
+		// A process lives until it has begun its nth handler.
+		var begun atomic.Int64
+		v.untilAllAreDone(ids, func(ctx context.Context, _ string, die func()) {
+			if begun.Add(1)%7 == 0 {
+				work(ctx, time.Second/2)
+				die()
+			}
+			work(ctx, time.Second)
+		})
+		if len(v.dead) > 0 {
+			t.Errorf("%d of %d are buried", len(v.dead), len(ids))
+		}
+	})
 }
 
 // vanish lets a process claim the keys, and die.

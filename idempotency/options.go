@@ -37,8 +37,8 @@ type Options struct {
 	// ends; a tenth of Lease if 0. The handler must stop within it.
 	Margin time.Duration
 	// Timeout bounds the asking of the store: how long a claim or a settlement
-	// is repeated before the store counts as unavailable, and by how much Run
-	// may outlive its context. A third of Lease if 0, 10 s with a Transactor.
+	// is repeated before the store counts as unavailable, how long Run waits for
+	// a Transactor's connection, and by how much it may outlive its context. A third of Lease if 0, 10 s with a Transactor.
 	Timeout time.Duration
 	// HandlerTimeout bounds a call of the handler: its context ends after it,
 	// and if the handler then returns an error, the attempt has failed. No bound
@@ -68,7 +68,8 @@ type Options struct {
 	// is not done either.
 	DeadLetter func(ctx context.Context, d DeadLetter) error
 	// Compensate is called when the lease was lost while, or after, the handler
-	// ran. Optional. ctx does not end with Run's, but after Timeout.
+	// ran. Optional. ctx does not end with Run's, but after Timeout. Not with a
+	// Transactor: what the handler wrote is rolled back then.
 	Compensate func(ctx context.Context, l Loss)
 	// FailOpen says what to do when a claim cannot be asked for. By default the
 	// message is left for later: Result.Disposition is Unavailable. With
@@ -84,8 +85,9 @@ type Options struct {
 	// and settled, and Observer.Shadow told what would become of it; but its
 	// handler runs whatever that is, and neither waits for the store (FailOpen)
 	// nor ends with its lease. Nothing is given up: DeadLetter and Compensate are
-	// not called. The keys that are completed meanwhile are known when Shadow is
-	// taken away. Not with a Transactor.
+	// not called, nor are the Observer's LeaseLost, FailOpen and HandlerStuck. The
+	// keys that are completed meanwhile are known when Shadow is taken away; what
+	// failed, or died, starts anew. Not with a Transactor.
 	Shadow bool
 	// Observer is told what happens.
 	Observer Observer
@@ -102,6 +104,8 @@ const (
 func (o Options) withDefaults() Options {
 	if o.Shadow {
 		o.FailOpen, o.MaxAttempts, o.DeadLetter, o.Compensate = true, -1, nil, nil
+		// Nothing is handled twice because of a trial.
+		o.Observer.LeaseLost, o.Observer.FailOpen, o.Observer.HandlerStuck = nil, nil, nil
 	}
 	if o.transactional() {
 		o.Lease = cmp.Or(o.Lease, transactionLease)
@@ -146,6 +150,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("Heartbeat, %s, and Margin, %s, leave no time within Lease, %s", o.Heartbeat, o.Margin, o.Lease)
 	case o.transactional() && o.FailOpen:
 		return errors.New("FailOpen and Shadow cannot be: without the store there is no transaction for the handler")
+	case o.transactional() && o.Compensate != nil:
+		return errors.New("Compensate cannot be: when the lease is lost, what the handler wrote in its transaction is rolled back; Observer.LeaseLost tells of it")
 	case o.Timeout+o.Margin >= o.Lease && !o.transactional():
 		return fmt.Errorf("Timeout, %s, and Margin, %s, leave no time within Lease, %s", o.Timeout, o.Margin, o.Lease)
 	case o.Retention < o.Lease:

@@ -92,6 +92,8 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 //	its context ended before it did       → Retry at once, the attempt is excused
 //	the lease was lost                    → Lost, after Compensate; the result is discarded
 //	a fingerprint that cannot be stored   → Retry: a mistake in the program
+//	a Transactor has nothing free for it
+//	within Timeout                        → Retry
 //	a claim or settlement is not answered → Unavailable; it is Pending, and whether it
 //	                                        happened the next Run finds out
 //
@@ -160,6 +162,8 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 		return p.refuse(ctx, DeadLetter{Message: m, Reason: err})
 	case err != nil && ctx.Err() != nil:
 		return Result{Disposition: Unavailable, Pending: pending}, err
+	case errors.Is(err, storage.ErrBusy): // by handlers, so the store is there
+		return Result{Disposition: Retry, Wait: p.options.retryAfter(1), Pending: pending}, err
 	case !storage.Answered(err) && p.options.FailOpen:
 		return p.runUnclaimed(ctx, m, pending, handler, err)
 	case !storage.Answered(err):

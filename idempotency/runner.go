@@ -33,7 +33,8 @@ type Handler func(ctx context.Context) (result []byte, err error)
 type Runner interface {
 	// Run claims the message's key, runs the handler and settles the key. It
 	// blocks until then and may be called concurrently; handler is called at
-	// most once, on the caller's goroutine.
+	// most once, on the caller's goroutine. A message that contradicts its key is
+	// given up here, too.
 	//
 	// The error is nil when the message is finished (Result.Done). Otherwise
 	// the message must be given to Run again, after Result.Wait, with

@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -85,10 +86,36 @@ func TestAShadowLeavesWhatCanBeUsed(t *testing.T) {
 	})
 }
 
+// A process that dies under a shadow says nothing about the message: it may die
+// as often as it likes, and the message starts anew in earnest.
+func TestDeathsUnderAShadowAreForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		earnest := f.options
+		s := newShadowed(f)
+		for range 12 {
+			died := make(chan struct{})
+			go func() {
+				defer close(died)
+				_, _ = s.run(func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
+			}()
+			<-died
+			wait(time.Minute) // the lease ends
+		}
+		f.options = earnest
+		if r := f.becomes(idempotency.Handled, succeed); r.Attempt != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 // Neither a store that is silent, nor somebody else's lease, nor a lease that is
-// lost is anything to the handler.
+// lost is anything to the handler, nor to those who watch for messages that are
+// handled twice.
 func TestAShadowIsInNobodysWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.Observer.LeaseLost = func(l idempotency.Loss) { t.Errorf("a lost lease is told: %+v", l) }
+		f.options.Observer.FailOpen = func(_ idempotency.Message, err error) { t.Errorf("a run without a claim is told: %v", err) }
+		f.options.Observer.HandlerStuck = func(_ idempotency.Message, stuck bool) { t.Errorf("a handler is told to be stuck: %t", stuck) }
 		s := newShadowed(f)
 		s.sees(idempotency.Lost, func(ctx context.Context) ([]byte, error) {
 			if _, err := f.memory.Release(ctx, f.message.Key); err != nil {

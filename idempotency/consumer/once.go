@@ -91,9 +91,7 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 		return o.refuse(ctx, m, err)
 	}
 	m.Fingerprint = o.Fingerprint(r.Value)
-	ran := false
-	result, err := o.Runner.Run(ctx, m, func(ctx context.Context) ([]byte, error) {
-		ran = true
+	return o.Runner.Run(ctx, m, func(ctx context.Context) ([]byte, error) {
 		if d.started != nil {
 			d.started()
 		}
@@ -102,10 +100,6 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 		err := h(ctx, r)
 		return d.result, err
 	})
-	if !ran && !result.Done() && (errors.Is(err, storage.ErrMismatch) || errors.Is(err, storage.ErrBadKey)) {
-		return o.refuse(ctx, m, err)
-	}
-	return result, err
 }
 
 // shadow tells whether the Runner only looks on: the handler runs in any case.

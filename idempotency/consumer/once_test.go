@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,19 +61,15 @@ func TestKeys(t *testing.T) {
 // TestWhatCannotRunIsBuried: never run, never dropped.
 func TestWhatCannotRunIsBuried(t *testing.T) {
 	t.Parallel()
-	mismatch := runnerFunc(func(context.Context, idempotency.Message, idempotency.Handler) (idempotency.Result, error) {
-		return idempotency.Result{Disposition: idempotency.Retry}, fmt.Errorf("claim: %w", storage.ErrMismatch)
-	})
 	for name, test := range map[string]struct {
 		runner idempotency.Runner
 		key    func(*kgo.Record) (string, error)
 		reason error
 	}{
-		"no id":               {newLedger(), consumer.Header("missing"), storage.ErrBadKey},
-		"empty id":            {newLedger(), func(*kgo.Record) (string, error) { return "", nil }, storage.ErrBadKey},
-		"endless id":          {newLedger(), func(*kgo.Record) (string, error) { return strings.Repeat("x", 5000), nil }, storage.ErrBadKey},
-		"extractor's error":   {newLedger(), func(*kgo.Record) (string, error) { return "", errDown }, errDown},
-		"id known as another": {mismatch, nil, storage.ErrMismatch},
+		"no id":             {newLedger(), consumer.Header("missing"), storage.ErrBadKey},
+		"empty id":          {newLedger(), func(*kgo.Record) (string, error) { return "", nil }, storage.ErrBadKey},
+		"endless id":        {newLedger(), func(*kgo.Record) (string, error) { return strings.Repeat("x", 5000), nil }, storage.ErrBadKey},
+		"extractor's error": {newLedger(), func(*kgo.Record) (string, error) { return "", errDown }, errDown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := record(0, "k", "id")
@@ -110,6 +105,40 @@ func TestWhatCannotRunIsBuried(t *testing.T) {
 				t.Errorf("without dead letters: %v, %v", result.Disposition, err)
 			}
 		})
+	}
+}
+
+// TestAContradictionIsBuriedOnce: one dead letter is tried per call, also when it
+// cannot be written.
+func TestAContradictionIsBuriedOnce(t *testing.T) {
+	t.Parallel()
+	var buried []idempotency.DeadLetter
+	letterErr := errDown
+	once := consumer.Once{Scope: "s", Runner: processor(t, func(o *idempotency.Options) {
+		o.DeadLetter = func(_ context.Context, letter idempotency.DeadLetter) error {
+			buried = append(buried, letter)
+			return letterErr
+		}
+	})}
+	handled := 0
+	process, err := once.Wrap(func(context.Context, *kgo.Record) error { handled++; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := process(t.Context(), record(0, "k", "id")); result.Disposition != idempotency.Handled {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	another := record(0, "k", "id")
+	another.Value = []byte("another payload")
+	if result, err := process(t.Context(), another); result.Done() || len(buried) != 1 || !errors.Is(err, errDown) || !errors.Is(err, storage.ErrMismatch) {
+		t.Errorf("with a dead letter that is not written: %v, %v, tried %d times", result.Disposition, err, len(buried))
+	}
+	letterErr = nil
+	if result, err := process(t.Context(), another); result.Disposition != idempotency.DeadLettered || err != nil || len(buried) != 2 {
+		t.Errorf("with one that is: %v, %v, tried %d times", result.Disposition, err, len(buried))
+	}
+	if handled != 1 || !errors.Is(buried[0].Reason, storage.ErrMismatch) {
+		t.Errorf("handled %d times, the dead letters are %+v", handled, buried)
 	}
 }
 

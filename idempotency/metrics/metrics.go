@@ -83,7 +83,7 @@ func (m *Metrics) announce() {
 		m.runs.WithLabelValues(d.String())
 	}
 	for _, op := range []storage.Operation{
-		storage.OpClaim, storage.OpExtend, storage.OpComplete, storage.OpFail,
+		storage.OpReserve, storage.OpClaim, storage.OpExtend, storage.OpComplete, storage.OpFail,
 	} {
 		m.storeDuration.WithLabelValues(string(op))
 		m.storeErrors.WithLabelValues(string(op))

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -40,10 +42,14 @@ func consumePayments(ctx context.Context, brokers []string, pool *pgxpool.Pool, 
 // markPaid writes through the transaction that also completes the key.
 func markPaid(ctx context.Context, r *kgo.Record) error {
 	tx, orderID := postgres.Tx(ctx), string(r.Key)
-	if _, err := tx.Exec(ctx, `UPDATE orders SET status = 'PAID' WHERE id = $1`, orderID); err != nil {
+	tag, err := tx.Exec(ctx, `UPDATE orders SET status = 'PAID' WHERE id = $1`, orderID)
+	if err != nil {
 		return err
 	}
-	_, err := outbox.Write(ctx, tx, outbox.Event{
+	if tag.RowsAffected() == 0 {
+		return idempotency.Terminal(fmt.Errorf("there is no order %s", orderID))
+	}
+	_, err = outbox.Write(ctx, tx, outbox.Event{
 		AggregateType: "order", AggregateID: orderID, Type: "OrderReadyForShipment", Payload: orderID,
 	})
 	return err
@@ -65,8 +71,8 @@ func markPaidGuarded(ctx context.Context, tx pgx.Tx, orderID string) error {
 	return err
 }
 
-// Payments are delivered twice. In front of the one for order o-2, somebody paid
-// it without a key, behind a guard.
+// A payment is delivered twice, and one is for no order. Before them, somebody
+// paid order o-2 without a key, behind a guard.
 func Example_consumer() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -96,8 +102,8 @@ func Example_consumer() {
 		return
 	}
 	defer client.Close()
-	for _, id := range []string{"p-1", "p-1", ""} {
-		payment := &kgo.Record{Key: []byte("o-1"), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}
+	for _, p := range []struct{ id, order string }{{"p-1", "o-1"}, {"p-1", "o-1"}, {"p-2", "o-9"}, {"", "o-1"}} {
+		payment := &kgo.Record{Key: []byte(p.order), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(p.id)}}}
 		if err := client.ProduceSync(ctx, payment).FirstErr(); err != nil {
 			fmt.Println(err)
 			return
@@ -116,6 +122,7 @@ func Example_consumer() {
 		Scan(&status, &events)
 	fmt.Println(status, "with", events, "events", err)
 	// Output:
+	// dead letter: there is no order o-9
 	// dead letter: bad idempotency key: the id is empty
 	// <nil>
 	// PAID PAID with 2 events <nil>
@@ -125,7 +132,9 @@ func Example_consumer() {
 func lastDeadLetter(next func(context.Context, idempotency.DeadLetter) error, stop func()) func(context.Context, idempotency.DeadLetter) error {
 	return func(ctx context.Context, d idempotency.DeadLetter) error {
 		fmt.Println("dead letter:", d.Reason)
-		defer stop()
+		if errors.Is(d.Reason, storage.ErrBadKey) {
+			defer stop()
+		}
 		return next(ctx, d)
 	}
 }

@@ -63,6 +63,10 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 func (x *Transactional) Reserve(ctx context.Context) (storage.Work, error) {
 	conn, err := x.pool.Acquire(ctx)
 	if err != nil {
+		if pool := x.pool.Stat(); pool.AcquiredConns() == pool.MaxConns() {
+			err = fmt.Errorf("%w: all %d connections of the pool are in use: give it one for each handler that may run at once (MaxConns): %w",
+				storage.ErrBusy, pool.MaxConns(), err)
+		}
 		return nil, err
 	}
 	return &work{Transactional: x, conn: conn}, nil

@@ -302,9 +302,9 @@ func TestObserver(t *testing.T) {
 	}
 	r.want(t, message("b"), func(context.Context) ([]byte, error) { return nil, errors.New("no") }, idempotency.Retry)
 	want := []string{
-		"claim <nil>", "claimed", "dropped 11", "complete <nil>", "handled <nil>",
-		"claim <nil>", "duplicate", "skipped <nil>",
-		"claim <nil>", "claimed", "fail <nil>", `retry message "test/b": no`,
+		"reserve <nil>", "claim <nil>", "claimed", "dropped 11", "complete <nil>", "handled <nil>",
+		"reserve <nil>", "claim <nil>", "duplicate", "skipped <nil>",
+		"reserve <nil>", "claim <nil>", "claimed", "fail <nil>", `retry message "test/b": no`,
 	}
 	if strings.Join(seen, ", ") != strings.Join(want, ", ") {
 		t.Errorf("seen %s\nwant %s", strings.Join(seen, ", "), strings.Join(want, ", "))
@@ -331,35 +331,12 @@ func TestBadOptions(t *testing.T) {
 	for name, o := range map[string]idempotency.Options{
 		"fail open": {FailOpen: true},
 		"lease":     {Lease: time.Microsecond},
+		// What there is to undo is rolled back.
+		"compensation": {Compensate: func(context.Context, idempotency.Loss) {}},
 	} {
 		o.Store, o.MaxAttempts = store, -1
 		if _, err := idempotency.New(o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-}
-
-// A Run needs one connection, for every outcome.
-func TestPoolOfOneConnection(t *testing.T) {
-	r := newRunner(t, idempotency.Options{
-		MaxAttempts: 2, FirstRetry: time.Millisecond, LastRetry: 4 * time.Millisecond,
-		DeadLetter: func(context.Context, idempotency.DeadLetter) error { return nil },
-	}, func(c *pgxpool.Config) { c.MaxConns = 1 })
-	broken := func(context.Context) ([]byte, error) { return nil, errors.New("broken") }
-	var running sync.WaitGroup
-	for n := range 8 {
-		running.Go(func() {
-			id := fmt.Sprint(n)
-			if got := r.untilDone(t, message(id), effect(id)); got.Disposition != idempotency.Handled {
-				t.Errorf("%s is %s", id, got.Disposition)
-			}
-			if got := r.untilDone(t, message(id), never(t)); got.Disposition != idempotency.Skipped {
-				t.Errorf("%s, again, is %s", id, got.Disposition)
-			}
-			if got := r.untilDone(t, message("broken-"+id), broken); got.Disposition != idempotency.DeadLettered {
-				t.Errorf("broken-%s is %s", id, got.Disposition)
-			}
-		})
-	}
-	running.Wait()
 }

@@ -22,6 +22,9 @@ var (
 	ErrResultTooLarge = errors.New("result too large for the store")
 	// ErrCompleted: the operator's request does not apply to a completed key.
 	ErrCompleted = errors.New("key is completed")
+	// ErrBusy: what a message takes (Transactor.Reserve) was not free in time, as
+	// others have it all. Nothing was claimed.
+	ErrBusy = errors.New("nothing is free for the message")
 	// ErrInDoubt: a Transactor's commit was not answered.
 	ErrInDoubt = errors.New("whether the transaction is committed is not known")
 	// ErrEscaped: the handler ended a Transactor's transaction by itself. What

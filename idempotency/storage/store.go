@@ -60,7 +60,8 @@ type Transactor interface {
 	Store
 
 	// Reserve waits, for as long as ctx lasts, for what one message takes, such
-	// as a connection. Nothing is claimed meanwhile.
+	// as a connection. Nothing is claimed meanwhile. ErrBusy if ctx ended while
+	// others had it all; any other error means that the store is not there.
 	Reserve(ctx context.Context) (Work, error)
 }
 

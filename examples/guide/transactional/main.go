@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"os"
 	"os/signal"
@@ -62,10 +63,14 @@ func run(ctx context.Context, brokers, url string) error {
 
 func markPaid(ctx context.Context, r *kgo.Record) error {
 	tx, order := postgres.Tx(ctx), string(r.Key)
-	if _, err := tx.Exec(ctx, `UPDATE orders SET status = 'PAID' WHERE id = $1`, order); err != nil {
+	tag, err := tx.Exec(ctx, `UPDATE orders SET status = 'PAID' WHERE id = $1`, order)
+	if err != nil {
 		return err
 	}
-	_, err := outbox.Write(ctx, tx, outbox.Event{
+	if tag.RowsAffected() == 0 {
+		return idempotency.Terminal(fmt.Errorf("there is no order %s", order))
+	}
+	_, err = outbox.Write(ctx, tx, outbox.Event{
 		AggregateType: "order", AggregateID: order, Type: "OrderReadyForShipment", Payload: order,
 	})
 	return err
