@@ -86,6 +86,13 @@ var campaignDisturbances = []disturbance{
 	{"coordinator paused", 2, brokers, "", false, func(k *campaign) func() { return k.pauseNode(k.coordinator()) }},
 	{"leader killed", 8, brokers, "leader", false, func(k *campaign) func() { return k.killNode(k.leader()) }},
 	{"leader paused", 2, brokers, "", false, func(k *campaign) func() { return k.pauseNode(k.leader()) }},
+	{"leader or coordinator out of the other brokers' reach", 3, brokers, "", false, func(k *campaign) func() {
+		if k.random.IntN(2) == 0 {
+			return k.partNodes(k.coordinator())
+		}
+		return k.partNodes(k.leader())
+	}},
+	{"brokers out of each other's reach", 1, brokers, "", false, func(k *campaign) func() { return k.partNodes(0, 1, 2) }},
 	{"PostgreSQL crashed", 18, postgres, "PostgreSQL", false, func(k *campaign) func() {
 		k.server.Stop(k.t, pgtest.Immediate)
 		return func() { k.server.Resume(k.t) }
@@ -189,4 +196,17 @@ func (k *campaign) pauseNode(n int) (end func()) {
 	k.cluster.PauseNode(k.t, n, true)
 	k.pause(6 * time.Second)
 	return func() { k.cluster.PauseNode(k.t, n, false) }
+}
+
+// partNodes has no other broker reach these, for longer than a replica may lag.
+func (k *campaign) partNodes(nodes ...int) (end func()) {
+	for _, n := range nodes {
+		k.cluster.Part(n, true)
+	}
+	k.pause(5 * time.Second)
+	return func() {
+		for _, n := range nodes {
+			k.cluster.Part(n, false)
+		}
+	}
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
@@ -33,6 +35,7 @@ type Cluster struct {
 	Fronts []string
 
 	nodes []*apache
+	inner []*proxy.Proxy // between the others and each broker
 }
 
 // StartCluster starts a cluster that ends with the test, one broker for each of
@@ -54,8 +57,8 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 	var voters []string
 	for n := range advertised {
 		a := &apache{script: script, dir: t.TempDir()}
-		var front int
-		for _, port := range []*int{&a.port, &a.controller, &front} {
+		var front, inner int
+		for _, port := range []*int{&a.port, &a.controller, &front, &inner} {
 			if *port, err = freeport.Take(); err != nil {
 				t.Fatal(err)
 			}
@@ -63,13 +66,19 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 		if a.log, err = os.Create(filepath.Join(a.dir, "log")); err != nil {
 			t.Fatal(err)
 		}
+		between := must.Get(proxy.Listen("127.0.0.1:0", local(inner)))(t)
+		t.Cleanup(func() { _ = between.Close() })
+		c.inner = append(c.inner, between)
+		a.settings = append(a.settings,
+			fmt.Sprintf("listeners=PLAINTEXT://%s,FRONT://%s,INNER://%s,CONTROLLER://%s", a.Addr(), local(front), local(inner), local(a.controller)),
+			fmt.Sprintf("advertised.listeners=PLAINTEXT://%s,FRONT://%s,INNER://%s", a.Addr(), advertised[n], between.Addr()))
 		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", n, a.controller))
 		c.nodes = append(c.nodes, a)
 		c.Brokers = append(c.Brokers, a.Addr())
-		c.Fronts = append(c.Fronts, net.JoinHostPort("127.0.0.1", strconv.Itoa(front)))
+		c.Fronts = append(c.Fronts, local(front))
 	}
 	for n, a := range c.nodes {
-		a.settings = clusterSettings(n, a, c.Fronts[n], advertised[n], voters, &o)
+		a.settings = append(a.settings, clusterSettings(n, voters, &o)...)
 		testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
 	}
 	testserver.Do(t, "start the cluster", c.gather)
@@ -98,15 +107,15 @@ func (c *Cluster) gather(ctx context.Context) error {
 	}
 }
 
-func clusterSettings(n int, a *apache, front, advertised string, voters []string, o *options) []string {
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func clusterSettings(n int, voters []string, o *options) []string {
 	size, inSync := len(voters), (len(voters)+1)/2
 	all := []string{
 		fmt.Sprintf("node.id=%d", n),
 		"controller.quorum.voters=" + strings.Join(voters, ","),
-		fmt.Sprintf("listeners=PLAINTEXT://%s,FRONT://%s,CONTROLLER://127.0.0.1:%d", a.Addr(), front, a.controller),
-		fmt.Sprintf("advertised.listeners=PLAINTEXT://%s,FRONT://%s", a.Addr(), advertised),
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,FRONT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-		"inter.broker.listener.name=PLAINTEXT",
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,FRONT:PLAINTEXT,INNER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name=INNER",
 		fmt.Sprintf("offsets.topic.replication.factor=%d", size),
 		fmt.Sprintf("default.replication.factor=%d", size),
 		fmt.Sprintf("min.insync.replicas=%d", inSync),
@@ -146,6 +155,13 @@ func (c *Cluster) PauseNode(t testing.TB, n int, pause bool) {
 	if err := c.nodes[n].process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Part has no broker reach broker n, or lets them again. Clients and the controller
+// reach it, and it reaches the others.
+func (c *Cluster) Part(n int, part bool) {
+	c.inner[n].Refuse(part)
+	c.inner[n].Cut()
 }
 
 // AwaitInSync returns once every partition of the topics has all of its replicas
