@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
-	"github.com/cdc-outbox/cdc-outbox/internal/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
 )
 
 const document = "../docs/idempotency-library.md"

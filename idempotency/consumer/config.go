@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
 )
 
 // The defaults of Config.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/envelope"
 )
 
 // The memory is address space only: the size decides before anything is read.

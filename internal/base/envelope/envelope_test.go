@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/envelope"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/circuit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
 )
 
 func TestValue(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/validjson"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/validjson"
 )
 
 // FuzzReader puts what is read together again: the document without its space.

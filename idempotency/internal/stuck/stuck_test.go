@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/stuck"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/stuck"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

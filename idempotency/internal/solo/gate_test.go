@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/solo"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/solo"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
