@@ -49,7 +49,7 @@ func (f *fixture) messages(n int) (contents [][]byte) {
 
 // The SQL functions write what internal/base/envelope's vectors say.
 func TestEmitWritesTheVectors(t *testing.T) {
-	text := must.Get(os.ReadFile("../envelope/testdata/vectors.yaml"))(t)
+	text := must.Get(os.ReadFile("../../tests/envelope/testdata/vectors.yaml"))(t)
 	var vectors []struct {
 		Name, ID, AggregateType, AggregateID, Type string
 		SQL                                        *bool
