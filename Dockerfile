@@ -8,8 +8,6 @@
 FROM --platform=$BUILDPLATFORM golang:1.26.5-alpine3.24 AS source
 WORKDIR /src
 ENV CGO_ENABLED=0 GOFLAGS=-trimpath
-COPY go.mod go.sum ./
-RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 
 FROM source AS build

@@ -10,7 +10,7 @@ VERSION  ?= 17
 FUZZTIME ?= 20s
 TIMEOUT  ?= 25m
 RACE     ?= $(if $(shell command -v $(CC)),-race) # the race detector needs a C compiler
-PKG      ?= ./...
+PKG      ?= work # the packages of all modules that go.work names
 ARGS     ?=
 STORE    ?= redis
 ORDERS   ?= 200
@@ -55,7 +55,7 @@ QUICK = -ldflags=-w -vet=off
 # takeovers, clusters. They are judged by what was lost, repeated or reordered.
 .PHONY: test
 test: postgres dynamodb ## all tests but the second tier, with the race detector, in random order; PKG=./wal for some
-	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter ./...,$(PKG)),$(shell go list ./... | grep -v /e2e$$),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v /e2e$$),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test-e2e
 test-e2e: postgres dynamodb chromium ## the second tier: programs that are killed, servers that crash, mutants, examples
@@ -128,18 +128,22 @@ bench-idempotency: ## what each store of the idempotency library costs, against 
 
 .PHONY: tools
 tools: ## download what the other targets compile and run
-	@go list -deps -test ./... >/dev/null
+	@go list -deps -test work >/dev/null
 	@cd examples/clients && GOWORK=off go list -deps ./... >/dev/null
 	@$(GOTESTSUM) --version
 	@$(GOLANGCI_LINT) version
 
 .PHONY: vet
 vet: ## go vet
-	@go vet ./...
+	@go vet work
 
 .PHONY: lint
 lint: ## golangci-lint
-	@$(GOLANGCI_LINT) run ./...
+	@$(GOLANGCI_LINT) run $(shell go list -m -f '{{.Dir}}/...')
+
+.PHONY: tidy
+tidy: ## go mod tidy for each module; VERSION=v0.2.0 is what they require of each other from then on
+	@scripts/tidy.sh $(filter v%,$(VERSION))
 
 .PHONY: docker
 docker: ## the container image cdc-outbox:dev

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
 // A call whose answer is unknown is made again, with the same arguments: the

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/stuck"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
-	"github.com/cdc-outbox/cdc-outbox/internal/stuck"
 )
 
 // attempt is one granted claim, from the grant to its settlement.

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/circuit"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
 // How a Processor that fails open asks its store: once, and not for long. After

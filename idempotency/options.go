@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
 // The defaults of Options.

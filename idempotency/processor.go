@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/solo"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
-	"github.com/cdc-outbox/cdc-outbox/internal/solo"
 )
 
 // Processor is the Runner around a Store. Make one with New. It is safe

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
 // unwaited is how long to wait where a Result does not say.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"unicode/utf16"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/validjson"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/validjson"
 )
 
 // What jsonb cannot hold: its strings are PostgreSQL's text, its numbers are of

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/envelope"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/envelope"
 )
 
 // The statements that write messages. In emitMany the inner query fixes their

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
 
 // Span is how long a partition lasts. All are cut in UTC.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/validjson"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/validjson"
 )
 
 // expandOptions are event.null_behavior and event.empty_array_behavior.

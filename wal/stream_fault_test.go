@@ -10,11 +10,11 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // The tests of what goes wrong between the server and us.

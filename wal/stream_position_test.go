@@ -9,11 +9,11 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // The tests of what the server is told, and of where a stream begins.

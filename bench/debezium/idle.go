@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
 // idles measures how long each subject takes from the start of its process to

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
 // file keeps one checkpoint in a file of its own. A save replaces the file as a

@@ -9,8 +9,8 @@ import (
 	"io"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 func setupVerb() verb {

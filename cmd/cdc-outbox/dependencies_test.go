@@ -12,6 +12,8 @@ import (
 // because somebody wanted that.
 var modules = []string{
 	"github.com/cdc-outbox/cdc-outbox",
+	"github.com/cdc-outbox/cdc-outbox/internal/base",
+	"github.com/cdc-outbox/cdc-outbox/outbox",
 
 	// PostgreSQL
 	"github.com/jackc/pgerrcode",

@@ -3,8 +3,8 @@ package main
 import (
 	"os"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // checkOutput refuses to confirm events into nothing. If standard output was

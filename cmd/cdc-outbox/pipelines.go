@@ -8,10 +8,10 @@ import (
 	"io"
 	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
-	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
 )
 
 // adminFlags are the flags of the operator's verbs.

@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
-	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 

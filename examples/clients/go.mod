@@ -3,7 +3,8 @@ module github.com/cdc-outbox/cdc-outbox/examples/clients
 go 1.26.0
 
 require (
-	github.com/cdc-outbox/cdc-outbox v0.0.0
+	github.com/cdc-outbox/cdc-outbox/idempotency v0.1.0
+	github.com/cdc-outbox/cdc-outbox/internal/base v0.1.0 // indirect
 	github.com/confluentinc/confluent-kafka-go/v2 v2.11.1
 	github.com/segmentio/kafka-go v0.4.51
 )
@@ -13,4 +14,7 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 )
 
-replace github.com/cdc-outbox/cdc-outbox => ../..
+replace (
+	github.com/cdc-outbox/cdc-outbox/idempotency => ../../idempotency
+	github.com/cdc-outbox/cdc-outbox/internal/base => ../../internal/base
+)

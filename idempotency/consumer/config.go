@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
 )
 
 // The defaults of Config.
@@ -89,8 +89,7 @@ type Config struct {
 	// Observer is optional.
 	Observer Observer
 
-	retention     time.Duration // the Runner's, 0 if it does not say
-	scopeInterval time.Duration // between two looks at the scope
+	retention time.Duration // the Runner's, 0 if it does not say
 }
 
 // complete fills in the defaults and checks the result.
@@ -103,7 +102,6 @@ func (c *Config) complete() error {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
 	c.BackoffFirst = cmp.Or(c.BackoffFirst, defaultBackoffFirst)
 	c.BackoffLongest = cmp.Or(c.BackoffLongest, max(c.BackoffFirst, defaultBackoffLongest))
-	c.scopeInterval = cmp.Or(c.scopeInterval, defaultScopeInterval)
 	c.Once.Scope = cmp.Or(c.Once.Scope, c.Group)
 	if r, ok := c.Once.Runner.(interface{ Retention() time.Duration }); ok && !isnil.Value(r) {
 		c.retention = r.Retention()

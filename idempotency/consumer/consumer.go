@@ -105,7 +105,7 @@ func (s *session) run(ctx context.Context) error {
 		var answered bool
 		scope := &scopeWatch{session: s}
 		if answered, err = scope.look(loopCtx); err == nil {
-			loops.Go(func() { scope.watch(loopCtx, s.cfg.scopeInterval, answered, fail) })
+			loops.Go(func() { scope.watch(loopCtx, answered, fail) })
 		}
 	}
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
 // DeadLetterTopic returns a function that writes dead letters to the topic. It
@@ -30,14 +31,6 @@ import (
 // (max.message.bytes, kgo.ProducerBatchMaxBytes) is up to the operator:
 // otherwise the largest wait.
 func DeadLetterTopic(client *kgo.Client, topic string) (func(ctx context.Context, letter idempotency.DeadLetter) error, error) {
-	return deadLetterTopic(client, topic, deadLetterTimeout)
-}
-
-// deadLetterTimeout is long enough for a broker's failover. The client itself
-// would go on for ever in silence, and would hold up a worker.
-const deadLetterTimeout = 30 * time.Second
-
-func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (func(ctx context.Context, letter idempotency.DeadLetter) error, error) {
 	if topic == "" {
 		return nil, errors.New("the dead-letter topic has no name")
 	}
@@ -52,7 +45,7 @@ func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (f
 		if r == nil {
 			return errors.New("write dead letter: the context holds no record")
 		}
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := context.WithTimeout(ctx, hook.Interval(ctx, deadLetterTimeout))
 		defer cancel()
 		if err := produce(ctx, client, deadLetter(topic, r, letter)); err != nil {
 			return fmt.Errorf("write dead letter to topic %s: %w", topic, err)
@@ -60,6 +53,10 @@ func deadLetterTopic(client *kgo.Client, topic string, timeout time.Duration) (f
 		return nil
 	}, nil
 }
+
+// deadLetterTimeout is long enough for a broker's failover. The client itself
+// would go on for ever in silence, and would hold up a worker.
+const deadLetterTimeout = 30 * time.Second
 
 // checkDeadLetterTopic returns an error if the topic is known to be missing, and
 // would not be created by the first dead letter.

@@ -3,7 +3,7 @@ package consumer
 import (
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
 )
 
 func TestDefaultsAreDocumented(t *testing.T) {

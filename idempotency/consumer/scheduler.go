@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/circuit"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/circuit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
 // scheduler hands records to workers: in order within a lane, fairly among

@@ -8,7 +8,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
 // errScopeTaken ends Run: another group handles records under the same scope.
@@ -18,8 +19,8 @@ var errScopeTaken = errors.New("another consumer group uses the same scope")
 const (
 	// scopeID is the id of the message by which a group makes its scope known.
 	// The handler's result is the group's name.
-	scopeID              = "cdc-outbox/group"
-	defaultScopeInterval = time.Minute
+	scopeID       = "cdc-outbox/group"
+	scopeInterval = time.Minute // between two looks at the scope
 )
 
 // scopeWatch finds out whether the scope is this group's alone, and whether the
@@ -58,10 +59,10 @@ func (w *scopeWatch) look(ctx context.Context) (answered bool, err error) {
 }
 
 // watch looks until ctx ends, and ends Run if the scope is taken.
-func (w *scopeWatch) watch(ctx context.Context, interval time.Duration, answered bool, fail context.CancelCauseFunc) {
+func (w *scopeWatch) watch(ctx context.Context, answered bool, fail context.CancelCauseFunc) {
 	waits := backoff.Series{Range: w.scheduler.waits}
 	for {
-		wait := interval
+		wait := hook.Interval(ctx, scopeInterval)
 		if !answered {
 			wait = waits.Next()
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
 )
 
 // work processes records until the scheduler is closed.

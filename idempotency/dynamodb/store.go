@@ -10,8 +10,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
 )
 
 // Client is what a Store needs of the AWS SDK's *dynamodb.Client. Its retries

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
 
 // PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or what wraps one. R

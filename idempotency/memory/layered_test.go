@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // small windows evict and rotate all the time.
@@ -23,7 +22,7 @@ var small = memory.WindowOptions{Exact: 4, Filtered: 8, FalsePositives: 0.3}
 func layered(t testing.TB, trust bool) storetest.Subject {
 	clock := newFakeClock()
 	s := memory.New(memory.Options{Now: clock.Now})
-	l := must.Get(memory.Layer(s, memory.NewWindow(small), memory.LayerOptions{Trust: trust, Now: clock.Now}))(t)
+	l := layer(t)(memory.Layer(s, memory.NewWindow(small), memory.LayerOptions{Trust: trust, Now: clock.Now}))
 	subject := storetest.Subject{Store: l, Operator: s, Advance: clock.Advance, MaxResultBytes: 4096}
 	if trust {
 		subject.Operator = nil // it is the price of Trust that one is not noticed
@@ -71,7 +70,7 @@ func (s *counted) expect(t *testing.T, claims, inspects int) {
 func TestAHitIsConfirmedByTheStore(t *testing.T) {
 	inner := memory.New(memory.Options{})
 	s := &counted{Store: inner}
-	l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))(t)
+	l := layer(t)(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))
 	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
 	s.expect(t, 1, 0)
 
@@ -91,7 +90,7 @@ func TestAHitIsConfirmedByTheStore(t *testing.T) {
 
 func TestAHitThatCannotBeConfirmedIsNoAnswer(t *testing.T) {
 	s := &counted{Store: memory.New(memory.Options{})}
-	l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))(t)
+	l := layer(t)(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{}))
 	mustComplete(t, l, mustClaim(t, l, key(1)).Lease)
 	s.err = errors.New("store is down")
 	_, err := l.Claim(t.Context(), key(1), storage.ClaimRequest{
@@ -107,7 +106,7 @@ func TestADuplicateFoundInTheStoreIsRemembered(t *testing.T) {
 	mustComplete(t, s, mustClaim(t, s, key(1)).Lease)
 	for _, trust := range []bool{false, true} {
 		s.claims = 0
-		l := must.Get(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: trust}))(t)
+		l := layer(t)(memory.Layer(s, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: trust}))
 		mustClaim(t, l, key(1))
 		s.expect(t, 1, 0)
 		if c := mustClaim(t, l, key(1)); c.Outcome != storage.Duplicate || c.Layer != storage.LayerStore {
@@ -121,7 +120,7 @@ func TestTrustAnswersForWhatThisProcessCompleted(t *testing.T) {
 	clock := newFakeClock()
 	s := &counted{Store: memory.New(memory.Options{Now: clock.Now})}
 	w := memory.NewWindow(memory.WindowOptions{Exact: 2})
-	l := must.Get(memory.Layer(s, w, memory.LayerOptions{Trust: true, MaxResultBytes: 5, Now: clock.Now}))(t)
+	l := layer(t)(memory.Layer(s, w, memory.LayerOptions{Trust: true, MaxResultBytes: 5, Now: clock.Now}))
 	complete := func(id int, result string) {
 		t.Helper()
 		if err := l.Complete(t.Context(), mustClaim(t, l, key(id)).Lease, []byte(result), time.Hour); err != nil {
@@ -283,4 +282,15 @@ func ExampleNew() {
 	// claimed
 	// completed <nil>
 	// duplicate
+}
+
+// layer returns what ends the test where the layer cannot be made.
+func layer(t testing.TB) func(l *memory.Layered, err error) *memory.Layered {
+	return func(l *memory.Layered, err error) *memory.Layered {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
 }

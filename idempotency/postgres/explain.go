@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 )
 
 // remedies say what to do about an error of the server, by its SQLSTATE

@@ -1,12 +1,4 @@
 package postgres
 
-// DB is what a store needs.
-type DB = database
-
-// What becomes of a handler that mistreats its transaction.
-var (
-	ErrNoTransaction = errNoTransaction
-	ErrTxControl     = errTxControl
-	ErrTxEnded       = errTxEnded
-	ErrTxFailed      = errTxFailed
-)
+// ErrNoTransaction: Tx was called outside of a handler.
+var ErrNoTransaction = errNoTransaction

@@ -9,7 +9,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
 // evictionInterval is the time between two looks at the servers.
@@ -18,11 +19,7 @@ const evictionInterval = time.Minute
 // Maintain implements storage.Maintainer: it reports keys that a server
 // evicted since the last look, and that it cannot be asked.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
-	s.watchEvictions(ctx, evictionInterval, report)
-}
-
-func (s *Store) watchEvictions(ctx context.Context, interval time.Duration, report func(error)) {
-	seen := map[string]int64{}
+	interval, seen := hook.Interval(ctx, evictionInterval), map[string]int64{}
 	for {
 		if err := s.lookForEvictions(ctx, seen, report); err != nil && ctx.Err() == nil {
 			report(fmt.Errorf("look for evicted keys: %w", explain(err)))

@@ -9,7 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
 )
 
 // The defaults of Options.

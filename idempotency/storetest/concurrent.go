@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
 // A key is worked on by all clients at a time, then left for the next, so that

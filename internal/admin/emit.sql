@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION {name}(
     SET search_path = pg_catalog, pg_temp
 AS $emit$
 -- Writes an event as a message into the log, for cdc-outbox in message mode.
--- The content is what internal/envelope describes.
+-- The content is what internal/base/envelope describes.
 DECLARE
     event_id uuid  := COALESCE($6, gen_random_uuid());
     unset    bytea := int4send(-1);

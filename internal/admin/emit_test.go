@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -47,9 +47,9 @@ func (f *fixture) messages(n int) (contents [][]byte) {
 	return contents
 }
 
-// The SQL functions write what internal/envelope's vectors say.
+// The SQL functions write what internal/base/envelope's vectors say.
 func TestEmitWritesTheVectors(t *testing.T) {
-	text := must.Get(os.ReadFile("../envelope/testdata/vectors.yaml"))(t)
+	text := must.Get(os.ReadFile("../../tests/envelope/testdata/vectors.yaml"))(t)
 	var vectors []struct {
 		Name, ID, AggregateType, AggregateID, Type string
 		SQL                                        *bool

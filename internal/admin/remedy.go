@@ -3,8 +3,8 @@ package admin
 import (
 	"github.com/jackc/pgerrcode"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 )
 
 // lockRemedy shows who holds what a question waits for, also while it waits.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // planPolling plans to drop the triggers; columns, marks and index stay with the

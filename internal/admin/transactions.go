@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
 
 // transaction is one that a new slot would have to wait for: it has an id, so

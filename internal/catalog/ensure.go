@@ -3,8 +3,8 @@ package catalog
 import (
 	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // hasIdentity is the SQL condition that rows of pg_class c can be named in an

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
 
 // HeldSnapshot is an exported snapshot that outlives the next command of the

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
 
 // ConnectPooled is Connect for statements that a pooler may hand to other

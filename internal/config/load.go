@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
 // Options says where Load reads from. Nothing else is consulted, except the

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
-	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
 
 // Pipeline is one of several connectors in a process.

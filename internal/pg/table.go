@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
 
 // Table names a table the way the catalogs do: without quotes, in its real

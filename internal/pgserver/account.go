@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // account is the system user that the server runs as.

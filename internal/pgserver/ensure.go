@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // Ensure returns what Find returns. Where nothing is installed it gets

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )

@@ -4,8 +4,8 @@ import (
 	"context"
 	"io"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
 )
 
 // Ensure returns what Find returns. Where nothing is installed, on Debian and

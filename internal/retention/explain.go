@@ -3,9 +3,9 @@ package retention
 import (
 	"github.com/jackc/pgerrcode"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqlstate"
 )
 
 // remedies are by SQLSTATE.

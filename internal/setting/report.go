@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/nearest"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
 
 // Fault is one thing that is wrong with a setting.

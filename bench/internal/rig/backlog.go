@@ -58,7 +58,7 @@ const (
 		SELECT jsonb_build_object('order', event, 'note', CASE WHEN size < 2000 THEN repeat(md5(event::text), size / 32)
 			ELSE (SELECT string_agg(repeat(md5(event || '.' || part), 3), '') FROM generate_series(1, size / 96) part) END) $$`
 
-	// A message is of the same fields, in the envelope that internal/envelope
+	// A message is of the same fields, in the envelope that internal/base/envelope
 	// describes.
 	fieldSQL = `CREATE FUNCTION field(value text) RETURNS bytea LANGUAGE sql AS
 		$$ SELECT int4send(octet_length(value)) || convert_to(value, 'UTF8') $$`

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/keystore"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency/internal/keystore"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
 func sweepVerb() verb {

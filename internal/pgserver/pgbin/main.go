@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 

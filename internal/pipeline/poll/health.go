@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"

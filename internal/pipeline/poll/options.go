@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Options say how the tables are read, as the section source.poll has them.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/sqltext"
 )
 
 // Advisory locks are pairs: the table's OID, and a lane's number counted from

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/internal/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
 // heldStore is one instance's way to a store, with doors before it loads, before

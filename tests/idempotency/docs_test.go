@@ -1,0 +1,44 @@
+package idempotency_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
+)
+
+const document = "../../docs/idempotency-library.md"
+
+// TestDocumentationIsWhatRuns finds each block of code of the documentation in
+// an example that runs.
+func TestDocumentationIsWhatRuns(t *testing.T) {
+	docblocks.Check(t, document, 6, docblocks.Sources{"go": docblocks.Read(t,
+		"redis/example_consumer_test.go", "postgres/example_consumer_test.go", "../../idempotency/memory/layered_test.go", "../../examples/clients/kafkago/consume.go")})
+}
+
+func TestTheMigrationIsWhatRuns(t *testing.T) {
+	docblocks.Check(t, "../../docs/idempotency-migration.md", 2, docblocks.Sources{"go": docblocks.Read(t,
+		"redis/example_consumer_test.go", "consumer/shadow_test.go")})
+}
+
+// TestDeadLettersAreDocumented finds what a dead letter tells in the runbook.
+func TestDeadLettersAreDocumented(t *testing.T) {
+	_, runbook, found := strings.Cut(docblocks.Read(t, "../../docs/operations.md"), "\n### IdempotencyDeadLetters\n")
+	if !found {
+		t.Fatal("there is no runbook")
+	}
+	for _, reason := range []string{deadletter.ReasonFailed, deadletter.ReasonMismatch, deadletter.ReasonBadKey} {
+		if !strings.Contains(runbook, "\n| `"+reason+"` | ") {
+			t.Errorf("reason %s is not in the table", reason)
+		}
+	}
+	for _, header := range []string{
+		deadletter.HeaderReason, deadletter.HeaderError, deadletter.HeaderScope, deadletter.HeaderAttempts,
+		deadletter.HeaderTopic, deadletter.HeaderPartition, deadletter.HeaderOffset, deadletter.HeaderTimestamp,
+	} {
+		if short := "`-" + strings.TrimPrefix(header, "cdc-dlq-") + "`"; !strings.Contains(runbook, "`"+header+"`") && !strings.Contains(runbook, short) {
+			t.Errorf("header %s is not mentioned", header)
+		}
+	}
+}

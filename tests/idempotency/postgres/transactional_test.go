@@ -1,0 +1,342 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
+)
+
+// business is what the handlers of the tests write to. Nothing but the runner
+// keeps an effect from being there twice.
+var business = outbox.Schema + `;
+	CREATE TABLE effects (id text NOT NULL, attempt int NOT NULL);
+	CREATE TABLE refused (id text PRIMARY KEY, n int UNIQUE DEFERRABLE INITIALLY DEFERRED);
+	INSERT INTO refused VALUES ('present', 1);`
+
+// runner is a Processor around a Transactional, with its database.
+type runner struct {
+	*idempotency.Processor
+	store *postgres.Transactional
+	pool  *pgxpool.Pool // not the runner's
+	url   string
+}
+
+// newRunner returns a runner with short times on a database of its own; its pool
+// is configured by change.
+func newRunner(t testing.TB, o idempotency.Options, change ...func(*pgxpool.Config)) runner {
+	t.Helper()
+	return newRunnerWith(t, postgres.Options{}, o, change...)
+}
+
+func newRunnerWith(t testing.TB, table postgres.Options, o idempotency.Options, change ...func(*pgxpool.Config)) runner {
+	t.Helper()
+	url := newDatabase(t)
+	admin := connect(t, url)
+	create(t, admin, table)
+	exec(t, admin, business)
+	r := newRunnerOn(t, admin, connect(t, url, change...), table, o)
+	r.url = url
+	return r
+}
+
+// newRunnerOn returns a runner on a database that has the tables.
+func newRunnerOn(t testing.TB, admin, pool *pgxpool.Pool, table postgres.Options, o idempotency.Options) runner {
+	t.Helper()
+	if o.FirstRetry == 0 {
+		o.FirstRetry, o.LastRetry = time.Millisecond, 4*time.Millisecond
+	}
+	if o.DeadLetter == nil {
+		o.MaxAttempts = -1
+	}
+	store, err := postgres.NewTransactional(pool, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Store = store
+	p, err := idempotency.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runner{Processor: p, store: store, pool: admin}
+}
+
+func message(id string) idempotency.Message { return idempotency.Message{Key: key(id)} }
+
+// after returns the message as it is run again.
+func after(m idempotency.Message, p *idempotency.Pending) idempotency.Message {
+	m.Pending = p
+	return m
+}
+
+// effect is a handler that writes a business row and an event.
+func effect(id string) idempotency.Handler {
+	return func(ctx context.Context) ([]byte, error) {
+		tx := postgres.Tx(ctx)
+		if _, err := tx.Exec(ctx, `INSERT INTO effects SELECT $1, attempts FROM idempotency_keys WHERE id = $1`, id); err != nil {
+			return nil, err
+		}
+		_, err := outbox.Write(ctx, tx, outbox.Event{AggregateType: "test", AggregateID: id, Type: "Done", Payload: map[string]string{"id": id}})
+		return []byte("result of " + id), err
+	}
+}
+
+// wantEffects asserts how often the effects of an id, and its events, are there.
+func (r runner) wantEffects(t testing.TB, id string, want int) {
+	t.Helper()
+	for _, table := range []string{
+		`SELECT count(*) FROM effects WHERE id = $1`, `SELECT count(*) FROM outbox WHERE aggregateid = $1`,
+	} {
+		if n := query[int](t, r.pool, table, id); n != want {
+			t.Errorf("%s: %d, want %d: %s", id, n, want, table)
+		}
+	}
+}
+
+// wantState asserts where a key stands.
+func (r runner) wantState(t testing.TB, id string, state storage.State, attempts int) storage.Record {
+	t.Helper()
+	record, err := r.store.Inspect(limited(t), key(id))
+	if err != nil || record.State != state || record.Attempts != attempts {
+		t.Errorf("%s is %s after %d attempts, %v; want %s after %d", id, record.State, record.Attempts, err, state, attempts)
+	}
+	return record
+}
+
+// outcome is what a Run returned.
+type outcome struct {
+	result idempotency.Result
+	err    error
+}
+
+func (o outcome) parts() (idempotency.Result, error) { return o.result, o.err }
+
+// want runs a message and asserts what becomes of it.
+func (r runner) want(t testing.TB, m idempotency.Message, h idempotency.Handler, d idempotency.Disposition) outcome {
+	t.Helper()
+	result, err := r.Run(limited(t), m, h)
+	if result.Disposition != d {
+		t.Errorf("%s: %s, %v; want %s", m.Key, result.Disposition, err, d)
+	}
+	if result.Done() != (err == nil) {
+		t.Errorf("%s: %s with error %v", m.Key, result.Disposition, err)
+	}
+	return outcome{result, err}
+}
+
+// untilDone runs a message as a consumer does.
+func (r runner) untilDone(t testing.TB, m idempotency.Message, h idempotency.Handler) idempotency.Result {
+	t.Helper()
+	ctx := limited(t)
+	for {
+		result, err := r.Run(ctx, m, h)
+		if result.Done() {
+			return result
+		}
+		if ctx.Err() != nil {
+			t.Errorf("%s is not done: %s, %v", m.Key, result.Disposition, err)
+			return result
+		}
+		pause(ctx, max(result.Wait, time.Millisecond))
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func never(t testing.TB) idempotency.Handler {
+	return func(context.Context) ([]byte, error) {
+		t.Error("the handler runs")
+		return nil, nil
+	}
+}
+
+func TestRunOnce(t *testing.T) {
+	for name, o := range map[string]postgres.Options{
+		"plain":        {},
+		"partitioned":  {Partitioned: true},
+		"serializable": {Isolation: pgx.Serializable},
+		"repeatable":   {Isolation: pgx.RepeatableRead, IdleTimeout: -1},
+		"committed":    {Isolation: pgx.ReadCommitted, IdleTimeout: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRunnerWith(t, o, idempotency.Options{})
+			result, _ := r.want(t, message("a"), effect("a"), idempotency.Handled).parts()
+			if result.Attempt != 1 || string(result.Value) != "result of a" {
+				t.Errorf("first: %+v", result)
+			}
+			result, _ = r.want(t, message("a"), never(t), idempotency.Skipped).parts()
+			if result.Attempt != 0 || string(result.Value) != "result of a" {
+				t.Errorf("second: %+v", result)
+			}
+			r.wantEffects(t, "a", 1)
+			r.wantState(t, "a", storage.Completed, 1)
+		})
+	}
+}
+
+// What the handler's context and transaction offer.
+func TestHandlerContext(t *testing.T) {
+	r := newRunnerWith(t, postgres.Options{IdleTimeout: 90 * time.Second, Isolation: pgx.RepeatableRead}, idempotency.Options{})
+	if _, err := postgres.Tx(t.Context()).Exec(t.Context(), `SELECT 1`); err == nil || !strings.Contains(err.Error(), "there is no transaction") {
+		t.Errorf("outside of a handler: %v", err)
+	}
+	r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
+		lease, ok := storage.LeaseFrom(ctx)
+		record, err := r.store.Inspect(ctx, key("a"))
+		if !ok || err != nil || !record.HeldBy(lease) || record.State != storage.Processing {
+			t.Errorf("lease %+v of record %+v, %v", lease, record, err)
+		}
+		var idle, isolation string
+		err = postgres.Tx(ctx).QueryRow(ctx, `SELECT current_setting('idle_in_transaction_session_timeout'),
+			current_setting('transaction_isolation')`).Scan(&idle, &isolation)
+		if err != nil || idle != "90s" && idle != "1min 30s" || isolation != "repeatable read" {
+			t.Errorf("idle timeout %s, isolation %s, %v", idle, isolation, err)
+		}
+		// A part that fails is undone by itself.
+		part, err := postgres.Tx(ctx).Begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := part.Exec(ctx, `SELECT 1/0`); err == nil {
+			t.Error("no error")
+		}
+		if err := part.Rollback(ctx); err != nil {
+			return nil, err
+		}
+		return effect("a")(ctx)
+	}, idempotency.Handled)
+	r.wantEffects(t, "a", 1)
+}
+
+// While a handler runs, also beyond its lease, another consumer is told so at
+// once; when it ends, the other skips.
+func TestTwoAtOnce(t *testing.T) {
+	r := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
+	started, end := make(chan struct{}), make(chan struct{})
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
+			close(started)
+			<-end
+			return effect("a")(ctx)
+		}, idempotency.Handled)
+	})
+	<-started
+	await.Until(t, "the lease is over", func() bool {
+		record, err := r.store.Inspect(limited(t), key("a"))
+		return err == nil && record.LeaseUntil.Before(time.Now().Add(-time.Second/2))
+	})
+	for range 3 {
+		result, err := r.want(t, message("a"), never(t), idempotency.Elsewhere).parts()
+		if err == nil || result.Wait <= 0 {
+			t.Errorf("elsewhere: %+v, %v", result, err)
+		}
+	}
+	close(end)
+	running.Wait()
+	r.want(t, message("a"), never(t), idempotency.Skipped)
+	r.wantState(t, "a", storage.Completed, 1)
+	r.wantEffects(t, "a", 1)
+}
+
+// An operator who releases the key takes it from a running handler.
+func TestReleasedMeanwhile(t *testing.T) {
+	var losses []idempotency.Loss
+	for _, isolation := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
+		t.Run(string(isolation), func(t *testing.T) {
+			losses = nil
+			r := newRunnerWith(t, postgres.Options{Isolation: isolation}, idempotency.Options{Observer: idempotency.Observer{
+				LeaseLost: func(l idempotency.Loss) { losses = append(losses, l) },
+			}})
+			_, err := r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
+				if _, err := r.store.Release(limited(t), key("a")); err != nil {
+					t.Error(err)
+				}
+				return effect("a")(ctx)
+			}, idempotency.Lost).parts()
+			if !errors.Is(err, storage.ErrLeaseLost) || len(losses) != 1 {
+				t.Errorf("%v with %d losses", err, len(losses))
+			}
+			r.wantEffects(t, "a", 0)
+			r.want(t, message("a"), effect("a"), idempotency.Handled)
+			r.wantEffects(t, "a", 1)
+		})
+	}
+}
+
+func TestObserver(t *testing.T) {
+	var seen []string
+	note := func(format string, a ...any) { seen = append(seen, fmt.Sprintf(format, a...)) }
+	r := newRunnerWith(t, postgres.Options{MaxResultBytes: 5}, idempotency.Options{
+		Observer: idempotency.Observer{
+			Claim: func(_ idempotency.Message, c storage.Claim) { note("%s", c.Outcome) },
+			Run: func(_ idempotency.Message, r idempotency.Result, err error, _ time.Duration) {
+				note("%s %v", r.Disposition, err)
+			},
+			ResultDropped: func(_ idempotency.Message, size int) { note("dropped %d", size) },
+			StoreCall:     func(op storage.Operation, _ time.Duration, err error) { note("%s %v", op, err) },
+		},
+	})
+	r.want(t, message("a"), effect("a"), idempotency.Handled)
+	result, _ := r.want(t, message("a"), never(t), idempotency.Skipped).parts()
+	if result.Value != nil {
+		t.Errorf("the dropped result is %q", result.Value)
+	}
+	r.want(t, message("b"), func(context.Context) ([]byte, error) { return nil, errors.New("no") }, idempotency.Retry)
+	want := []string{
+		"reserve <nil>", "claim <nil>", "claimed", "dropped 11", "complete <nil>", "handled <nil>",
+		"reserve <nil>", "claim <nil>", "duplicate", "skipped <nil>",
+		"reserve <nil>", "claim <nil>", "claimed", "fail <nil>", `retry message "test/b": no`,
+	}
+	if strings.Join(seen, ", ") != strings.Join(want, ", ") {
+		t.Errorf("seen %s\nwant %s", strings.Join(seen, ", "), strings.Join(want, ", "))
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	pool := connect(t, "postgres://nobody@127.0.0.1:1/none")
+	for name, o := range map[string]postgres.Options{
+		"isolation": {Isolation: "none; drop table"},
+		"table":     {Table: "a.b.c"},
+	} {
+		if _, err := postgres.NewTransactional(pool, o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := postgres.New(pool, postgres.Options{Isolation: pgx.Serializable}); err == nil {
+		t.Error("a store without transactions takes their isolation level")
+	}
+	store, err := postgres.NewTransactional(pool, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]idempotency.Options{
+		"fail open": {FailOpen: true},
+		"lease":     {Lease: time.Microsecond},
+		// What there is to undo is rolled back.
+		"compensation": {Compensate: func(context.Context, idempotency.Loss) {}},
+	} {
+		o.Store, o.MaxAttempts = store, -1
+		if _, err := idempotency.New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
