@@ -92,7 +92,7 @@ type Transactions struct {
 	timeout time.Duration // of a transaction, at the brokers
 	ended   time.Time     // of the last transaction
 	// limit is how much a batch may have. It shrinks while brokers find batches
-	// too large.
+	// too large, and grows again with each transaction that they take.
 	limit int
 }
 
@@ -256,7 +256,7 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 		return false, nil, err
 	}
 	if len(failed) == 0 {
-		x.limit = batchLimit(x.k)
+		x.limit = min(2*x.limit, batchLimit(x.k))
 		return false, nil, x.commit(ctx, rounds)
 	}
 	if err := x.abort(ctx); err != nil {

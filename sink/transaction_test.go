@@ -148,7 +148,7 @@ func TestBatchThatIsTooLargeAsAWholeIsSplit(t *testing.T) {
 		}
 		return false
 	}})
-	evs := events("t", 60)
+	evs := events("t", 300)
 	if refused, err := x.Transact(deadline(t), entriesOf(evs), mark("1")); err != nil || len(refused) > 0 {
 		t.Fatal(refused, err)
 	}
@@ -156,11 +156,16 @@ func TestBatchThatIsTooLargeAsAWholeIsSplit(t *testing.T) {
 	for i := range evs {
 		want = append(want, strconv.Itoa(i))
 	}
-	if calls == 0 {
-		t.Fatal("nothing was refused")
-	}
 	c.wantCommitted(t, "t", want...)
 	c.wantCommitted(t, marks, "1")
+
+	first := calls
+	if refused, err := x.Transact(deadline(t), entriesOf(events("t", 300)), mark("2")); err != nil || len(refused) > 0 {
+		t.Fatal(refused, err)
+	}
+	if again := calls - first; first == 0 || again >= first {
+		t.Errorf("%d batches were too large, then %d of the next transaction: what was learnt is forgotten", first, again)
+	}
 }
 
 // Failure modes 35 and 42: the newer one has the id. The older one does not claim
@@ -194,6 +199,28 @@ func TestEndTxnThatFailsIsUnsettled(t *testing.T) {
 			if !errors.Is(err, ErrUnsettled) {
 				t.Errorf("Transact = %v, want ErrUnsettled", err)
 			}
+		})
+	}
+}
+
+// Brokers say so while the markers of the last transaction are on their way, also of
+// one that another instance left open.
+func TestConcurrentTransactionsIsAskedAgain(t *testing.T) {
+	for _, key := range []kmsg.Key{kmsg.InitProducerID, kmsg.Produce, kmsg.EndTxn} {
+		t.Run(key.Name(), func(t *testing.T) {
+			c := startCluster(t)
+			c.createTopic(t, "t", 1)
+			c.createTopic(t, marks, 1)
+			refusals := c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.ConcurrentTransactions, Count: 3})
+			x := c.transactions(t)
+			if refused, err := x.Transact(deadline(t), entriesOf(events("t", 2)), mark("1")); err != nil || len(refused) > 0 {
+				t.Fatal(refused, err)
+			}
+			if n := refusals.Hits(); n != 3 {
+				t.Errorf("refused %d times, want 3", n)
+			}
+			c.wantCommitted(t, "t", "0", "1")
+			c.wantCommitted(t, marks, "1")
 		})
 	}
 }
