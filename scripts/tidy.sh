@@ -1,6 +1,7 @@
 #!/bin/sh
-# go mod tidy for each module of the workspace: tidy.sh [VERSION]. VERSION is the
-# one at which they require each other; by default it stays.
+# go mod tidy for each module of the workspace: tidy.sh [VERSION | check]. VERSION
+# is the one at which they require each other; by default it stays. check changes
+# nothing, and fails where something would.
 #
 # go mod tidy knows nothing of workspaces, and that version is not published yet.
 # So it works on a copy of each go.mod in which the others are replaced by their
@@ -8,10 +9,20 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-version=${1:-$(sed -n 's|.*/internal/base \(v[^ ]*\) => .*|\1|p' go.work)}
-sed -i "s| v[^ ]* => \./| $version => ./|" go.work
+version=$(sed -n 's|.*/internal/base \(v[^ ]*\) => .*|\1|p' go.work)
+check=false
+case ${1-} in
+'') ;;
+check) check=true ;;
+*)
+	version=$1
+	sed "s| v[^ ]* => \./| $version => ./|" go.work >go.work.new
+	mv go.work.new go.work
+	;;
+esac
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
+untidy=''
 modules=$(go list -m -f '{{.Path}}={{.Dir}}')
 for module in $modules; do
 	path=${module%%=*} dir=${module#*=}
@@ -30,7 +41,16 @@ for module in $modules; do
 		(cd "$dir" && GOWORK=off go mod tidy -modfile="$copy/go.mod")
 		go mod edit $drop "$copy/go.mod"
 	}
-	echo "$path"
-	cmp -s "$copy/go.mod" "$dir/go.mod" || cp "$copy/go.mod" "$dir/go.mod"
-	cmp -s "$copy/go.sum" "$dir/go.sum" || cp "$copy/go.sum" "$dir/go.sum"
+	for file in go.mod go.sum; do
+		present="$dir/$file"
+		[ -e "$present" ] || present=/dev/null
+		if ! diff -u "$present" "$copy/$file"; then
+			untidy="$untidy $path"
+			$check || cp "$copy/$file" "$dir/$file"
+		fi
+	done
 done
+if $check && [ -n "$untidy" ]; then
+	echo "not tidy, make tidy mends it:$untidy" >&2
+	exit 1
+fi

@@ -108,6 +108,16 @@ func TestE2EProgramsAreInstalled(t *testing.T) {
 	}
 }
 
+// What a go.mod lists is what its module needs.
+func TestE2EModulesAreTidy(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "scripts/tidy.sh", "check")
+	cmd.Dir = repository
+	if out, err := cmd.CombinedOutput(); err != nil {
+		skipOffline(t, out)
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
 // machine is one with Go, and nothing in its cache.
 type machine struct {
 	goCommand, dir, cache string
@@ -152,12 +162,18 @@ func (m *machine) run(t *testing.T, args ...string) {
 	if err == nil {
 		return
 	}
+	skipOffline(t, out)
+	t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+}
+
+// skipOffline ends the test where Go did not reach what has others' modules.
+func skipOffline(t *testing.T, out []byte) {
+	t.Helper()
 	for _, sign := range []string{"dial tcp", "i/o timeout", "proxyconnect", "TLS handshake timeout"} {
 		if strings.Contains(string(out), sign) {
 			t.Skipf("others' modules cannot be had: %s", out)
 		}
 	}
-	t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 }
 
 // wantDownloads compares the modules that were downloaded, not only their
