@@ -12,9 +12,6 @@ TIMEOUT  ?= 25m
 RACE     ?= $(if $(shell command -v $(CC)),-race) # the race detector needs a C compiler
 PKG      ?= work # the packages of all modules that go.work names
 ARGS     ?=
-STORE    ?= redis
-ORDERS   ?= 200
-KILLS    ?= 12
 
 # Stamped by us: go's own stamping fails in a clone that somebody else owns.
 RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -39,8 +36,8 @@ demo: build ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by 
 	@exec bin/cdc-outbox demo --events $(EVENTS)
 
 .PHONY: example-payments
-example-payments: build postgres ## payments to shipments, each once, while processes are killed; STORE=postgres, dynamodb, memory
-	@go run -buildvcs=false ./examples/payments -store $(STORE) -orders $(ORDERS) -kills $(KILLS)
+example-payments: postgres ## pay, ship, kill, pay again: examples/payments with servers of its own (a minute)
+	@go test -count=1 -v -run '^TestE2EExamplePayments$$' ./e2e
 
 .PHONY: build
 build: ## bin/cdc-outbox, a static binary
@@ -55,7 +52,7 @@ QUICK = -ldflags=-w -vet=off
 # takeovers, clusters. They are judged by what was lost, repeated or reordered.
 .PHONY: test
 test: postgres dynamodb ## all tests but the second tier, with the race detector, in random order; PKG=./wal for some
-	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v /e2e$$),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v '/e2e\(/\|$$\)'),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test-e2e
 test-e2e: postgres dynamodb chromium ## the second tier: programs that are killed, servers that crash, mutants, examples

@@ -32,11 +32,18 @@ type connector struct {
 // when the test ends; if that has failed, its log is shown.
 func startConnector(t testing.TB, config string) *connector {
 	t.Helper()
-	c := &connector{t: t, log: filepath.Join(t.TempDir(), "log")}
+	cmd := exec.Command(binary, "run", "-c", config)
+	cmd.Env = environment(t)
+	return launch(t, cmd)
+}
+
+// launch runs the command in the same way: the connector, or a program that has
+// to do with it.
+func launch(t testing.TB, cmd *exec.Cmd) *connector {
+	t.Helper()
+	c := &connector{t: t, cmd: cmd, log: filepath.Join(t.TempDir(), "log")}
 	log := must.Get(os.Create(c.log))(t)
 	defer log.Close()
-	c.cmd = exec.Command(binary, "run", "-c", config)
-	c.cmd.Env = environment(t)
 	c.cmd.Stderr = log
 	c.cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	c.started = time.Now()
@@ -73,7 +80,7 @@ func (c *connector) end(sig syscall.Signal) int {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := c.process.Stop(ctx, sig); err != nil {
-		c.t.Errorf("stop the connector: %v", err)
+		c.t.Errorf("stop the program: %v", err)
 		return -1
 	}
 	return c.cmd.ProcessState.ExitCode()
@@ -85,7 +92,7 @@ func (c *connector) wait() int {
 	select {
 	case <-c.process.Exited():
 	case <-time.After(patience):
-		c.t.Fatal("the connector does not end")
+		c.t.Fatal("the program does not end")
 	}
 	return c.cmd.ProcessState.ExitCode()
 }
@@ -95,7 +102,7 @@ func (c *connector) running() {
 	c.t.Helper()
 	select {
 	case <-c.process.Exited():
-		c.t.Fatalf("the connector ended by itself: %s", c.cmd.ProcessState)
+		c.t.Fatalf("the program ended by itself: %s", c.cmd.ProcessState)
 	default:
 	}
 }
@@ -103,7 +110,7 @@ func (c *connector) running() {
 func (c *connector) signal(sig syscall.Signal) {
 	c.t.Helper()
 	if err := c.cmd.Process.Signal(sig); err != nil {
-		c.t.Fatalf("%s to the connector: %v", sig, err)
+		c.t.Fatalf("%s to the program: %v", sig, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
 
 // patience bounds every wait for something that must happen.
@@ -32,7 +33,7 @@ const (
 // binary is the path of the program under test.
 var binary = os.Getenv(binaryEnv)
 
-func TestMain(m *testing.M) { pgtest.Main(building{m}) }
+func TestMain(m *testing.M) { pgtest.Main(redistest.With(building{m})) }
 
 // building runs tests with a program built for them.
 type building struct{ *testing.M }

@@ -1,105 +1,119 @@
-// Command payments plays a whole flow between three services, exactly once in
-// effect, while the processes that carry it are killed:
+// Command payments takes payments, and ships what is paid, each once:
 //
-//	payments ─▶ orders ─▶ PostgreSQL: order PAID, event in the outbox
-//	                          │ cdc-outbox
-//	                          ▼
-//	                      Kafka ─▶ shipping ─▶ PostgreSQL: one shipment per order
+//	payments pay 7 ──▶ PostgreSQL ──▶ cdc-outbox ──▶ Kafka ──▶ payments ship ──▶ PostgreSQL
+//	                   payment and event,                                        one shipment,
+//	                   in one transaction                                        with the key of its event
 //
-// The services are in orders.go and shipping.go; how a message is handled once
-// is chosen in runner.go. The rest is the stage: servers, kills, and the count
-// at the end. Run it by make example-payments STORE=redis (or postgres,
-// dynamodb, memory).
+// Whatever is killed in between, at whatever moment, and started again.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
-	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
+
+// tables are the business's. Nothing in shipments refuses an order's second row:
+// that none comes is the library's work.
+const tables = `
+	CREATE TABLE IF NOT EXISTS payments (order_id text PRIMARY KEY);
+	CREATE TABLE IF NOT EXISTS shipments (order_id text NOT NULL);
+`
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	opts, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
+	if err := run(ctx, os.Args[1:]); err != nil {
+		log.Fatal(err)
 	}
-	if err == nil {
-		err = act(ctx, opts, os.Stdout)
-	}
-	if err != nil && ctx.Err() != nil {
-		err = errors.New("interrupted")
-	}
+}
+
+func run(ctx context.Context, args []string) error {
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "payments:", err)
-		os.Exit(1)
+		return err
 	}
-}
-
-// options are what a process of the example is told.
-type options struct {
-	role     string // stage, or what the stage starts: orders, shipping
-	store    storeKind
-	storeURL string // Redis or DynamoDB
-	database string
-	brokers  string
-
-	orders    int
-	kills     int
-	connector string // the program
-	logs      string // a directory
-}
-
-func parse(args []string, usage io.Writer) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("payments", flag.ContinueOnError)
-	flags.SetOutput(usage)
-	flags.StringVar(&o.role, "role", roleStage, "stage, orders or shipping")
-	store := flags.String("store", string(inRedis), "where the consumers keep what they have handled: redis, postgres, dynamodb or memory")
-	flags.StringVar(&o.storeURL, "store-url", "", "host:port of Redis or DynamoDB (services)")
-	flags.StringVar(&o.database, "database", "", "PostgreSQL connection string (services)")
-	flags.StringVar(&o.brokers, "brokers", "", "a broker's host:port (services)")
-	flags.IntVar(&o.orders, "orders", 200, "how many orders are paid, each three times")
-	flags.IntVar(&o.kills, "kills", 12, "how many processes are killed at least, in turn")
-	flags.StringVar(&o.connector, "connector", "bin/cdc-outbox", "the connector's program")
-	flags.StringVar(&o.logs, "logs", "", "a directory for the processes' logs; a temporary one by default")
-	if err := flags.Parse(args); err != nil {
-		return o, err
+	defer pool.Close()
+	if err := createTables(ctx, pool); err != nil {
+		return err
 	}
-	o.store = storeKind(*store)
 	switch {
-	case flags.NArg() > 0:
-		return o, fmt.Errorf("takes flags only, got %q", flags.Arg(0))
-	case !o.store.known():
-		return o, fmt.Errorf("store %q: must be redis, postgres, dynamodb or memory", *store)
-	case o.orders < 1 || o.kills < 0:
-		return o, errors.New("at least one order, and no less than no kill")
+	case len(args) == 2 && args[0] == "pay":
+		return pay(ctx, pool, args[1])
+	case len(args) == 1 && args[0] == "ship":
+		return ship(ctx, pool, os.Getenv("BROKERS"))
 	}
-	return o, nil
+	return errors.New("usage: payments pay ORDER, or payments ship")
 }
 
-// act plays the role.
-func act(ctx context.Context, o options, out io.Writer) error {
-	switch o.role {
-	case roleStage:
-		return play(ctx, o, out)
-	case roleOrders:
-		return runOrders(ctx, o)
-	case roleShipping:
-		return runShipping(ctx, o)
+func createTables(ctx context.Context, pool *pgxpool.Pool) error {
+	keys, err := postgres.Schema(postgres.Options{})
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("role %q: must be stage, orders or shipping", o.role)
+	_, err = pool.Exec(ctx, tables+outbox.Schema+";"+keys)
+	return err
 }
 
-// The roles.
-const (
-	roleStage    = "stage"
-	roleOrders   = "orders"
-	roleShipping = "shipping"
-)
+// pay takes the payment of an order. It says so in the same transaction: no
+// payment is without its event, and no event without its payment.
+func pay(ctx context.Context, pool *pgxpool.Pool, order string) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		paid, err := tx.Exec(ctx, `INSERT INTO payments (order_id) VALUES ($1) ON CONFLICT DO NOTHING`, order)
+		if err != nil {
+			return err
+		}
+		if paid.RowsAffected() == 0 {
+			log.Print("this order was paid before")
+			return nil
+		}
+		log.Print("the order is paid")
+		_, err = outbox.Write(ctx, tx, outbox.Event{
+			AggregateType: "payment", AggregateID: order, Type: "OrderPaid", Payload: map[string]string{"order": order},
+		})
+		return err
+	})
+}
+
+// ship consumes the events until ctx ends. What a handler writes through its
+// transaction is committed together with the event's key, or not at all.
+func ship(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
+	store, err := postgres.NewTransactional(pool, postgres.Options{})
+	if err != nil {
+		return err
+	}
+	// No message is given up here, so there are no dead letters.
+	processor, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
+	if err != nil {
+		return err
+	}
+	c, err := consumer.New(consumer.Config{
+		Brokers: []string{brokers}, Group: "shipping", Topics: []string{"outbox.event.payment"},
+		Once:    consumer.Once{Runner: processor},
+		Handler: shipOrder,
+	})
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
+}
+
+func shipOrder(ctx context.Context, r *kgo.Record) error {
+	if _, err := postgres.Tx(ctx).Exec(ctx, `INSERT INTO shipments (order_id) VALUES ($1)`, string(r.Key)); err != nil {
+		return err
+	}
+	log.Printf("order %s ships", r.Key)
+	return nil
+}

@@ -22,6 +22,15 @@ func TestTheMigrationIsWhatRuns(t *testing.T) {
 		"redis/example_consumer_test.go", "consumer/shadow_test.go")})
 }
 
+func TestDefaultsAreDocumented(t *testing.T) {
+	const code = "../../idempotency"
+	docblocks.Defaults(t, document, map[string]string{
+		"idempotency.Options": code, "consumer.Config": code + "/consumer",
+		"postgres.Options": code + "/postgres", "redis.Options": code + "/redis", "dynamodb.Options": code + "/dynamodb",
+		"memory.Options": code + "/memory", "memory.WindowOptions": code + "/memory",
+	})
+}
+
 // TestDeadLettersAreDocumented finds what a dead letter tells in the runbook.
 func TestDeadLettersAreDocumented(t *testing.T) {
 	_, runbook, found := strings.Cut(docblocks.Read(t, "../../docs/operations.md"), "\n### IdempotencyDeadLetters\n")

@@ -46,6 +46,26 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestDefaults(t *testing.T) {
+	dir := t.TempDir()
+	source := `package p
+		import ("time"; "example.com/unknown")
+		const (defaultWait = 2 * time.Second; defaultSize = 1 << 10; defaultName = "n")
+		type Options struct { Wait time.Duration; Size int; Name string; Other unknown.Thing }`
+	document := filepath.Join(dir, "document.md")
+	for name, text := range map[string]string{"p.go": source, "document.md": "\n| `p.Options` | `Wait` 2s, `Size` 10240 |\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &recorder{TB: t}
+	docblocks.Defaults(r, document, map[string]string{"p.Options": dir})
+	got := strings.Join(r.errors, "; ")
+	if len(r.errors) != 2 || !strings.Contains(got, "does not say `Size` 1024") || !strings.Contains(got, "does not say `Name` n") {
+		t.Errorf("found %q", got)
+	}
+}
+
 func TestSection(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "document.md")
 	text := "# A\n\n## B\n\n```sh\none\n# comment\n```\n\n### C\n\n```sh\ntwo\n```\n```yaml\nx: y\n```\n\n## D\n\n```sh\nthree\n```\n"

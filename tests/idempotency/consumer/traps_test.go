@@ -188,15 +188,8 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	b.CreateTopic(t, "orders", 1, nil)
 	store := memory.New(memory.Options{})
 	p := processor(t, func(o *idempotency.Options) { o.Store = store })
-	logged := make(chan string, 100)
 	cfg := config(b, p, func(context.Context, *kgo.Record) error { return nil })
-	cfg.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
-		select {
-		case logged <- string(line):
-		default:
-		}
-		return len(line), nil
-	}), nil))
+	logged := logLines(&cfg)
 	startWith(hook.WithInterval(context.Background(), time.Millisecond), t, cfg)
 	await.Until(t, "the scope to be known", func() bool {
 		n, err := store.Purge(t.Context(), storage.Filter{Scope: group, ID: "cdc-outbox/group"})
@@ -221,20 +214,26 @@ func TestAStoreThatIsNotAsItShouldBeIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
 	b.CreateTopic(t, "orders", 1, nil)
-	logged := make(chan string, 100)
 	cfg := config(b, checked{newLedger()}, func(context.Context, *kgo.Record) error { return nil })
-	cfg.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
-		select {
-		case logged <- string(line):
-		default:
-		}
-		return len(line), nil
-	}), nil))
+	logged := logLines(&cfg)
 	start(t, cfg)
 	for _, want := range []string{`level=WARN.*appendonly is off`, `level=ERROR.*the table is missing`} {
 		for pattern := regexp.MustCompile(want); !pattern.MatchString(receive(t, want, logged)); {
 		}
 	}
+}
+
+// logLines returns the first lines that the consumer logs.
+func logLines(cfg *consumer.Config) <-chan string {
+	lines := make(chan string, 100)
+	cfg.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+		select {
+		case lines <- string(line):
+		default:
+		}
+		return len(line), nil
+	}), nil))
+	return lines
 }
 
 type writerFunc func([]byte) (int, error)

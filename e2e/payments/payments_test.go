@@ -1,4 +1,4 @@
-package main
+package payments
 
 import (
 	"bytes"
@@ -11,21 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 )
-
-// TestMain lets the test's program play the services too, as the stage starts
-// itself in their roles.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "-role" {
-		main()
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // TestE2EEachOrderShipsOnce plays the flow with each store.
 func TestE2EEachOrderShipsOnce(t *testing.T) {
@@ -37,12 +25,9 @@ func TestE2EEachOrderShipsOnce(t *testing.T) {
 	for _, store := range []storeKind{inRedis, inPostgres, inDynamoDB, inMemory} {
 		t.Run(string(store), func(t *testing.T) {
 			need(t, store)
-			opts, err := parse([]string{"-store", string(store), "-orders", "40", "-kills", "4", "-connector", connector, "-logs", t.TempDir()}, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			opts := options{store: store, orders: 40, kills: 4, connector: connector, logs: t.TempDir()}
 			var out bytes.Buffer
-			err = act(t.Context(), opts, &out)
+			err := play(t.Context(), opts, &out)
 			if err != nil || !strings.HasSuffix(out.String(), "each order shipped once\n") {
 				t.Errorf("play = %v\n%s", err, out.String())
 				showLogs(t, opts.logs)
@@ -53,16 +38,13 @@ func TestE2EEachOrderShipsOnce(t *testing.T) {
 
 // playInterrupted does what Ctrl-C does once the first process was killed.
 func playInterrupted(t *testing.T, connector string) {
+	opts := options{store: inMemory, orders: 200, kills: 12, connector: connector, logs: t.TempDir()}
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	opts, err := parse([]string{"-store", string(inMemory), "-connector", connector}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := &watched{text: "killed orders", seen: interrupt}
-	if err := act(ctx, opts, out); !errors.Is(err, context.Canceled) {
+	if err := play(ctx, opts, out); !errors.Is(err, context.Canceled) {
 		t.Errorf("play = %v, want %v", err, context.Canceled)
 	}
 	if strings.Contains(out.String(), "shipped") {
@@ -114,16 +96,5 @@ func showLogs(t *testing.T, dir string) {
 		if text, err := os.ReadFile(path); err == nil {
 			t.Logf("%s:\n%s", filepath.Base(path), text)
 		}
-	}
-}
-
-func TestParseRefuses(t *testing.T) {
-	for _, args := range [][]string{{"-store", "etcd"}, {"-orders", "0"}, {"-kills", "-1"}, {"orders"}, {"-unknown"}} {
-		if _, err := parse(args, io.Discard); err == nil {
-			t.Errorf("%v is accepted", args)
-		}
-	}
-	if err := act(t.Context(), options{role: "audience"}, io.Discard); err == nil {
-		t.Error("an unknown role is played")
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package payments
 
 import (
 	"context"
@@ -38,7 +38,7 @@ type service struct {
 }
 
 // run consumes until ctx ends.
-func (s service) run(ctx context.Context, o options) error {
+func (s service) run(ctx context.Context, o serviceOptions) error {
 	pool, err := pgxpool.New(ctx, o.database)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package payments
 
 import (
 	"context"
@@ -6,11 +6,19 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
+
+// options are a play's.
+type options struct {
+	store     storeKind
+	orders    int    // how many are paid, each three times
+	kills     int    // how many processes are killed at least, in turn
+	connector string // the program
+	logs      string // a directory
+}
 
 // play runs the whole flow and judges it, unless ctx ends before.
 func play(ctx context.Context, o options, out io.Writer) (err error) {
@@ -19,21 +27,7 @@ func play(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer s.close()
-	logs := o.logs
-	if logs == "" {
-		if logs, err = os.MkdirTemp("", "cdc-outbox-payments-"); err != nil {
-			return err
-		}
-		defer func() { // kept for those who look for a fault
-			if err == nil || ctx.Err() != nil {
-				err = errors.Join(err, os.RemoveAll(logs))
-			}
-		}()
-	}
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return err
-	}
-	c, err := newCast(s, o, logs)
+	c, err := newCast(s, o)
 	if err != nil {
 		return err
 	}
@@ -50,7 +44,7 @@ func play(ctx context.Context, o options, out io.Writer) (err error) {
 			return err
 		}
 	}
-	s.say("orders, shipping and cdc-outbox, processes of their own; their logs are in %s\n", logs)
+	s.say("orders, shipping and cdc-outbox, processes of their own; their logs are in %s\n", o.logs)
 
 	world, err := newWorld(ctx, s, o.orders)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package payments
 
 import (
 	"context"
@@ -29,16 +29,12 @@ const (
 	inMemory   storeKind = "memory"
 )
 
-func (k storeKind) known() bool {
-	return k == inRedis || k == inPostgres || k == inDynamoDB || k == inMemory
-}
-
 // lease is short, so that a killed process is succeeded soon. Real consumers
 // take half a minute or so.
 const lease = 3 * time.Second
 
 // newRunner returns what handles a message once.
-func newRunner(o options, pool *pgxpool.Pool, deadLetter func(context.Context, idempotency.DeadLetter) error) (idempotency.Runner, error) {
+func newRunner(o serviceOptions, pool *pgxpool.Pool, deadLetter func(context.Context, idempotency.DeadLetter) error) (idempotency.Runner, error) {
 	store, err := newStore(o, pool)
 	if err != nil {
 		return nil, err
@@ -49,7 +45,7 @@ func newRunner(o options, pool *pgxpool.Pool, deadLetter func(context.Context, i
 // attempts is generous: here each kill costs the message in hand one.
 const attempts = 1000
 
-func newStore(o options, pool *pgxpool.Pool) (storage.Store, error) {
+func newStore(o serviceOptions, pool *pgxpool.Pool) (storage.Store, error) {
 	switch o.store {
 	case inPostgres:
 		// The claim is a row in the service's own database. What the handler

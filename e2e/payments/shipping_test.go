@@ -1,4 +1,4 @@
-package main
+package payments
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // runShipping is the shipping service: it ships an order that is ready. Nothing
 // in its table refuses a second shipment of the same order.
-func runShipping(ctx context.Context, o options) error {
+func runShipping(ctx context.Context, o serviceOptions) error {
 	return service{name: roleShipping, topic: shipmentsTopic, handle: handleReady}.run(ctx, o)
 }
 

@@ -1,4 +1,4 @@
-package main
+package payments
 
 import (
 	"context"
@@ -78,14 +78,14 @@ type cast struct{ orders, shipping, connector *actor }
 func (c cast) all() []*actor { return []*actor{c.orders, c.shipping, c.connector} }
 
 // newCast describes the processes; the services are this program in other roles.
-func newCast(s *stage, o options, logs string) (cast, error) {
+func newCast(s *stage, o options) (cast, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return cast{}, err
 	}
 	service := func(role string) *actor {
 		return &actor{
-			name: role, program: self, log: filepath.Join(logs, role+".log"),
+			name: role, program: self, log: filepath.Join(o.logs, role+".log"),
 			args: []string{
 				"-role", role, "-store", string(o.store), "-store-url", s.storeURL,
 				"-database", s.postgres.URL(role), "-brokers", s.broker(),
@@ -96,7 +96,7 @@ func newCast(s *stage, o options, logs string) (cast, error) {
 		orders:   service(roleOrders),
 		shipping: service(roleShipping),
 		connector: &actor{
-			name: "cdc-outbox", program: o.connector, log: filepath.Join(logs, "cdc-outbox.log"),
+			name: "cdc-outbox", program: o.connector, log: filepath.Join(o.logs, "cdc-outbox.log"),
 			args: []string{"run"},
 			environ: []string{
 				"CDC_OUTBOX_SOURCE_URL=" + s.postgres.URL(roleOrders),

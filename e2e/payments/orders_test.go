@@ -1,4 +1,4 @@
-package main
+package payments
 
 import (
 	"context"
@@ -19,7 +19,7 @@ var paid = guard.Transition{Table: "orders", Key: "id", Status: "status", From: 
 
 // runOrders is the order service: a payment makes the order PAID and announces
 // that it can be shipped, in one transaction.
-func runOrders(ctx context.Context, o options) error {
+func runOrders(ctx context.Context, o serviceOptions) error {
 	return service{name: roleOrders, topic: paymentsTopic, handle: handlePayment}.run(ctx, o)
 }
 
