@@ -247,6 +247,47 @@ func TestASharedRoundTripThatHangs(t *testing.T) {
 	allFirst(t, claimTogether(t.Context(), s, reqs), reqs)
 }
 
+// A call with little time shares a round trip with one that has much: each has its
+// own.
+func TestASharedRoundTripOfCallsWithDifferentTimes(t *testing.T) {
+	client := redistest.Shared(t).Client(t)
+	release, over := make(chan struct{}), make(chan struct{})
+	client.AddHook(aroundPipeline(func(_ []goredis.Cmder, next func() error) error {
+		defer close(over)
+		<-release
+		return next()
+	}))
+	s := newStore(t, client, redis.Options{})
+	leads := make(chan struct{})
+	var once sync.Once
+	hook.RedisYield(s, func(joined func() int) {
+		once.Do(func() { close(leads) })
+		for joined() == 1 {
+			runtime.Gosched()
+		}
+	})
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	hasty, patient := make(chan answer, 1), make(chan answer, 1)
+	ask := func(ctx context.Context, n int, answers chan<- answer) {
+		c, err := s.Claim(ctx, mate(n), request())
+		answers <- answer{c, err}
+	}
+	go ask(short, 0, hasty)
+	<-leads
+	long, cancelLong := context.WithTimeout(t.Context(), time.Hour)
+	defer cancelLong()
+	go ask(long, 1, patient)
+	if a := <-hasty; !errors.Is(a.err, context.DeadlineExceeded) {
+		t.Errorf("the hasty call: %+v, %v", a.Claim, a.err)
+	}
+	close(release)
+	if a := <-patient; a.err != nil || a.Outcome != storage.Claimed {
+		t.Errorf("the patient call: %+v, %v", a.Claim, a.err)
+	}
+	<-over
+}
+
 // A call whose context has ended before the round trip is not sent.
 func TestASharedRoundTripWithoutThoseWhoLeft(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
