@@ -5,22 +5,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 )
 
 // The backlog that a consumer works off.
@@ -30,23 +27,10 @@ const (
 	backlogKeys       = 1000
 )
 
-// The least that gives the guarantee of one owner at a time: two scripts per
-// message, a claim by an owner for a while, and a completion by the same owner.
-var (
-	bareClaim = goredis.NewScript(`
-		if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 'claimed' end
-		return redis.call('GET', KEYS[1])`)
-	bareComplete = goredis.NewScript(`
-		if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-		redis.call('SET', KEYS[1], 'done', 'PX', ARGV[2])
-		return 1`)
-)
-
-// backlog is a topic that is full, and a Redis.
+// backlog is a topic that is full.
 type backlog struct {
 	records int
 	brokers []string
-	redis   *goredis.Client
 	runs    int
 }
 
@@ -56,20 +40,36 @@ type contender struct {
 	run  func(ctx context.Context, group string) error
 }
 
-// measureBacklog prints how fast consumers with a handler that does nothing work
-// off a backlog: a bare poll loop with the two scripts, and the library with its
-// defaults, in both orders. All take part in each round.
-func measureBacklog(ctx context.Context, records, rounds int, out io.Writer) error {
-	b, closeAll, err := fillBacklog(ctx, records)
-	if err != nil {
-		return err
+// measureBacklogs prints how fast consumers work off a backlog with the stores
+// named: a hand-written loop, and the library.
+func measureBacklogs(ctx context.Context, o options, out io.Writer) error {
+	for _, of := range []struct {
+		store   string
+		records int
+		measure func(ctx context.Context, b *backlog, rounds int, out io.Writer) error
+	}{
+		{"redis", o.backlog, measureRedisBacklog},
+		{"postgres", o.backlog / 4, measurePostgresBacklog}, // which takes that much longer
+	} {
+		if !slices.Contains(o.stores, of.store) {
+			continue
+		}
+		b, closeTopic, err := fillBacklog(ctx, of.records)
+		if err != nil {
+			return err
+		}
+		err = of.measure(ctx, b, o.backlogRounds, out)
+		closeTopic()
+		if err != nil {
+			return fmt.Errorf("backlog with %s: %w", of.store, err)
+		}
 	}
-	defer closeAll()
-	contenders := []contender{
-		{"bare loop, two scripts a message", b.bare},
-		{"library, partition order", func(ctx context.Context, group string) error { return b.library(ctx, group, false) }},
-		{"library, key order", func(ctx context.Context, group string) error { return b.library(ctx, group, true) }},
-	}
+	return nil
+}
+
+// race has all contenders take part in each round, and prints how fast they are
+// beside the first.
+func (b *backlog) race(ctx context.Context, contenders []contender, rounds int, out io.Writer) error {
 	rates := make([][]float64, len(contenders))
 	for round := range rounds + 1 {
 		for i := range contenders {
@@ -79,13 +79,12 @@ func measureBacklog(ctx context.Context, records, rounds int, out io.Writer) err
 			if err := contenders[c].run(ctx, fmt.Sprintf("group-%d", b.runs)); err != nil {
 				return fmt.Errorf("%s: %w", contenders[c].name, err)
 			}
-			if rate := float64(records) / time.Since(begun).Seconds(); round > 0 { // the first is to warm up
+			if rate := float64(b.records) / time.Since(begun).Seconds(); round > 0 { // the first is to warm up
 				rates[c] = append(rates[c], rate)
 			}
 		}
 	}
-	fmt.Fprintf(out, "\nA backlog of %s records in %d partitions, a handler that does nothing, %d rounds:\n\n", thousands(float64(records)), backlogPartitions, rounds)
-	fmt.Fprintln(out, "| consumer | messages/s | of the bare loop |")
+	fmt.Fprintln(out, "\n| consumer | messages/s | of the bare loop |")
 	fmt.Fprintln(out, "|---|---|---|")
 	for c := range contenders {
 		var ratios []float64
@@ -97,33 +96,23 @@ func measureBacklog(ctx context.Context, records, rounds int, out io.Writer) err
 	return nil
 }
 
+// title says what the table below is about.
+func (b *backlog) title(out io.Writer, handler string, rounds int) {
+	fmt.Fprintf(out, "\nA backlog of %s records in %d partitions, a handler that %s, %d rounds:\n",
+		thousands(float64(b.records)), backlogPartitions, handler, rounds)
+}
+
 func fillBacklog(ctx context.Context, records int) (*backlog, func(), error) {
-	var s stage
-	program, err := redisserver.Ensure(ctx, os.Stderr)
-	if err != nil {
-		return nil, nil, err
-	}
-	server, err := redisserver.Start(ctx, redisserver.Options{
-		Program: program, Settings: map[string]string{"appendonly": "yes", "appendfsync": "everysec"},
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	s.onClose(func() { _ = server.Close() })
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
-	s.onClose(func() { _ = client.Close() })
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(backlogPartitions, backlogTopic))
 	if err != nil {
-		s.close()
 		return nil, nil, err
 	}
-	s.onClose(cluster.Close)
-	b := &backlog{records: records, brokers: cluster.ListenAddrs(), redis: client}
+	b := &backlog{records: records, brokers: cluster.ListenAddrs()}
 	if err := b.fill(ctx); err != nil {
-		s.close()
+		cluster.Close()
 		return nil, nil, err
 	}
-	return b, s.close, nil
+	return b, cluster.Close, nil
 }
 
 func (b *backlog) fill(ctx context.Context) error {
@@ -153,9 +142,9 @@ func (b *backlog) fill(ctx context.Context) error {
 	return nil
 }
 
-// bare is a hand-written loop: a poll, the partitions beside each other, a
-// commit.
-func (b *backlog) bare(ctx context.Context, group string) error {
+// bare is a hand-written loop that handles each record by once: a poll, the
+// partitions beside each other, a commit.
+func (b *backlog) bare(ctx context.Context, group string, once func(ctx context.Context, scope, id string) error) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(backlogTopic), kgo.DisableAutoCommit())
 	if err != nil {
 		return err
@@ -171,7 +160,7 @@ func (b *backlog) bare(ctx context.Context, group string) error {
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 			partitions.Go(func() {
 				for _, r := range p.Records {
-					if err := b.bareOnce(ctx, group, r); err != nil {
+					if err := once(ctx, group, recordID(r)); err != nil {
 						failed.Store(&err)
 						return
 					}
@@ -190,25 +179,11 @@ func (b *backlog) bare(ctx context.Context, group string) error {
 	return nil
 }
 
-func (b *backlog) bareOnce(ctx context.Context, scope string, r *kgo.Record) error {
-	key, owner := []string{scope + "/" + string(r.Headers[0].Value)}, storage.NewOwner()
-	answer, err := bareClaim.Run(ctx, b.redis, key, owner, lease.Milliseconds()).Text()
-	if err != nil || answer != "claimed" {
-		return fmt.Errorf("claim: %s, %w", answer, err)
-	}
-	done, err := bareComplete.Run(ctx, b.redis, key, owner, retention.Milliseconds()).Bool()
-	if err != nil || !done {
-		return fmt.Errorf("complete: %t, %w", done, err)
-	}
-	return nil
-}
+func recordID(r *kgo.Record) string { return string(r.Headers[0].Value) }
 
-// library is the consumer with its defaults.
-func (b *backlog) library(ctx context.Context, group string, keyOrder bool) error {
-	store, err := redis.New(b.redis, redis.Options{})
-	if err != nil {
-		return err
-	}
+// library is the consumer around the store, with its defaults but for what is
+// said.
+func (b *backlog) library(ctx context.Context, group string, store storage.Store, c consumer.Config, handle consumer.Handler) error {
 	processor, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
 	if err != nil {
 		return err
@@ -216,19 +191,38 @@ func (b *backlog) library(ctx context.Context, group string, keyOrder bool) erro
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var handled atomic.Int64
-	c, err := consumer.New(consumer.Config{
-		Brokers: b.brokers, Group: group, Topics: []string{backlogTopic}, KeyOrder: keyOrder,
-		Once: consumer.Once{Runner: processor},
-		Handler: func(context.Context, *kgo.Record) error {
-			if handled.Add(1) == int64(b.records) {
-				stop()
-			}
-			return nil
-		},
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	c.Brokers, c.Group, c.Topics = b.brokers, group, []string{backlogTopic}
+	c.Once = consumer.Once{Runner: processor}
+	c.Logger = slog.New(slog.DiscardHandler)
+	c.Handler = func(ctx context.Context, r *kgo.Record) error {
+		err := handle(ctx, r)
+		if err == nil && handled.Add(1) == int64(b.records) {
+			stop()
+		}
+		return err
+	}
+	member, err := consumer.New(c)
 	if err != nil {
 		return err
 	}
-	return c.Run(ctx)
+	return member.Run(ctx)
+}
+
+// orders are the library with its defaults in both orders, and with more at once.
+func (b *backlog) orders(store storage.Store, handle consumer.Handler) []contender {
+	const more = 32
+	var all []contender
+	for _, c := range []struct {
+		name   string
+		config consumer.Config
+	}{
+		{"library, partition order", consumer.Config{}},
+		{"library, key order", consumer.Config{KeyOrder: true}},
+		{fmt.Sprintf("library, key order, Concurrency %d", more), consumer.Config{KeyOrder: true, Concurrency: more}},
+	} {
+		all = append(all, contender{c.name, func(ctx context.Context, group string) error {
+			return b.library(ctx, group, store, c.config, handle)
+		}})
+	}
+	return all
 }

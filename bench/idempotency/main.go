@@ -12,7 +12,7 @@
 // medians over the rounds.
 //
 // Then consumers work off a backlog: a hand-written loop, and the library in both
-// orders (backlog.go).
+// orders, with Redis and with PostgreSQL's Transactional (backlog.go).
 //
 // The servers are started for the occasion, with the durability that the
 // stores' documentation asks for: Redis with appendonly yes and everysec,
@@ -27,7 +27,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
@@ -52,16 +51,16 @@ func main() {
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("idempotency", flag.ContinueOnError)
-	flags.IntVar(&o.rounds, "rounds", 15, "rounds, after one to warm up")
+	flags.IntVar(&o.rounds, "rounds", 15, "rounds, after one to warm up; 0 leaves out all but the backlogs")
 	flags.IntVar(&o.messages, "messages", 320, "new messages per store and round")
 	flags.IntVar(&o.workers, "workers", 16, "concurrent workers of the second table")
 	stores := flags.String("stores", "redis,postgres,dynamodb", "the stores with a server, separated by commas; memory takes part anyway")
-	flags.IntVar(&o.backlog, "backlog", 40_000, "records of the backlog that consumers work off; 0 leaves that out")
+	flags.IntVar(&o.backlog, "backlog", 40_000, "records of the backlog that consumers work off, a quarter of them with PostgreSQL; 0 leaves that out")
 	flags.IntVar(&o.backlogRounds, "backlog-rounds", 5, "rounds of that, after one to warm up")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || min(o.rounds, o.messages, o.workers, o.backlogRounds) < 1 || o.backlog < 0 {
+	if flags.NArg() > 0 || min(o.messages, o.workers, o.backlogRounds) < 1 || min(o.rounds, o.backlog) < 0 {
 		return o, errors.New("takes flags only, and numbers of at least 1")
 	}
 	o.stores = strings.FieldsFunc(*stores, func(r rune) bool { return r == ',' })
@@ -79,8 +78,22 @@ func (o options) String() string {
 		o.rounds, o.messages, o.workers, strings.Join(o.stores, ","), o.backlog, o.backlogRounds)
 }
 
-// run starts the stores, measures, and prints.
+// run measures, and prints.
 func run(ctx context.Context, o options, out io.Writer) error {
+	fmt.Fprintf(out, "Measured on %s with `%s`:\n", machine(), o)
+	if o.rounds > 0 {
+		if err := runStores(ctx, o, out); err != nil {
+			return err
+		}
+	}
+	if o.backlog > 0 {
+		return measureBacklogs(ctx, o, out)
+	}
+	return nil
+}
+
+// runStores starts the stores, and measures their calls.
+func runStores(ctx context.Context, o options, out io.Writer) error {
 	var s stage
 	defer s.close()
 	for _, name := range o.stores {
@@ -101,15 +114,12 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Measured on %s with `%s`:\n\n", machine(), o)
+	fmt.Fprintln(out)
 	for _, note := range s.notes {
 		fmt.Fprintln(out, "-", note)
 	}
 	printCosts(out, "One message at a time", one)
 	printCosts(out, fmt.Sprintf("%d workers", o.workers), many)
 	printWindow(out, one)
-	if o.backlog > 0 && slices.Contains(o.stores, "redis") {
-		return measureBacklog(ctx, o.backlog, o.backlogRounds, out)
-	}
 	return nil
 }

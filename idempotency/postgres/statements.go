@@ -9,7 +9,7 @@ import (
 // partition is named by a literal: a parameter would make the server's generic
 // plans lock every partition.
 type statements struct {
-	claim, claimLocked, extend, complete, fail, inspect, lock, release, purge string
+	claim, claimLocked, claimFirst, extend, complete, completeOrFail, fail, inspect, lock, release, purge string
 }
 
 // newStatements writes the statements for a table and, if partitioned, a slot.
@@ -38,15 +38,17 @@ func newStatements(table string, partitioned bool, slot int) statements {
 		}
 	}
 	return statements{
-		claim:       fill(claimSQL, "{may}", "true"),
-		claimLocked: fill(claimSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint)"),
-		extend:      fill(extendSQL),
-		complete:    fill(completeSQL),
-		fail:        fill(failSQL),
-		inspect:     fill(inspectSQL),
-		lock:        fill(inspectSQL + ` FOR UPDATE`),
-		release:     fill(releaseSQL),
-		purge:       fill(purgeSQL),
+		claim:          fill(claimSQL, "{may}", "true"),
+		claimLocked:    fill(claimSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint) AND "+notAwaited),
+		claimFirst:     fill(claimFirstSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint) AND "+notAwaited),
+		extend:         fill(extendSQL),
+		complete:       fill(completeSQL),
+		completeOrFail: fill(completeOrFailSQL),
+		fail:           fill(failSQL),
+		inspect:        fill(inspectSQL),
+		lock:           fill(inspectSQL + ` FOR UPDATE`),
+		release:        fill(releaseSQL),
+		purge:          fill(purgeSQL),
 	}
 }
 
@@ -63,9 +65,36 @@ const (
 		k.state = 'processing' AND (k.owner = $4::text OR k.blocked_until <= {now})
 		OR k.state = 'retryable' AND k.blocked_until <= {now}))`
 
+	// notAwaited lets the statement's commit not wait for the disk, nor for a
+	// replica. A claim of a Transactional need not: the handler's commit waits for
+	// both, and if the server forgets the claim, it has forgotten that
+	// transaction, too.
+	notAwaited = `set_config('synchronous_commit', 'off', true) IS NOT NULL`
+
 	recordColumns = `k.state, k.fingerprint, k.owner, k.fence, k.attempts, k.vanished, k.excused, k.blocked_until,
 		k.result, k.reason, k.updated_at, k.expires_at, k.expires_at <= clock_timestamp()`
 )
+
+// insertSQL is the first claim of a key, at a moment behind the lock.
+const insertSQL = `
+	INSERT INTO {table} AS k ({slot column}scope, id, state, fingerprint, owner, fence, attempts, reason,
+		blocked_until, updated_at, expires_at)
+	SELECT {slot value}$1::text, $2::text, 'processing', $3::text, $4::text,
+		(extract(epoch FROM now) * 1000000)::bigint, 1, '',
+		now + $5::bigint * interval '1 microsecond', now, now + $6::bigint * interval '1 microsecond'
+	FROM moment
+`
+
+// claimFirstSQL is claimSQL for a key that is not there. It returns no row if it
+// is, or is locked, and does nothing then; it costs half as much.
+const claimFirstSQL = `
+WITH gate AS MATERIALIZED (
+	SELECT CASE WHEN {may} THEN pg_advisory_xact_lock($7::integer, $8::integer) IS NOT NULL ELSE false END AS open
+), moment AS MATERIALIZED (
+	SELECT clock_timestamp() AS now FROM gate WHERE gate.open
+)` + insertSQL + `
+	ON CONFLICT ({slot column}scope, id) DO NOTHING
+	RETURNING 'claimed', k.fence, k.attempts, k.vanished, k.excused, k.reason, NULL::bytea, false, 0::bigint`
 
 // claimSQL claims a key in one statement. If the row says no, nothing is written
 // and no transaction id is taken: a duplicate costs a read. If it says yes, or
@@ -93,14 +122,7 @@ WITH clock AS MATERIALIZED (
 		ELSE false END AS open
 ), moment AS MATERIALIZED (
 	SELECT clock_timestamp() AS now FROM gate WHERE gate.open
-), claimed AS (
-	INSERT INTO {table} AS k ({slot column}scope, id, state, fingerprint, owner, fence, attempts, reason,
-		blocked_until, updated_at, expires_at)
-	SELECT {slot value}$1::text, $2::text, 'processing', $3::text, $4::text,
-		(extract(epoch FROM now) * 1000000)::bigint, 1, '',
-		now + $5::bigint * interval '1 microsecond', now, now + $6::bigint * interval '1 microsecond'
-	FROM moment
-	ON CONFLICT ({slot column}scope, id) DO UPDATE SET
+), claimed AS (` + insertSQL + `	ON CONFLICT ({slot column}scope, id) DO UPDATE SET
 		state = 'processing',
 		fingerprint = CASE WHEN k.expires_at <= excluded.updated_at OR excluded.fingerprint <> ''
 			THEN excluded.fingerprint ELSE k.fingerprint END,
@@ -143,6 +165,12 @@ UPDATE {table} AS k SET
 	state = 'completed', result = $5::bytea, reason = '', blocked_until = NULL, updated_at = clock_timestamp(),
 	expires_at = clock_timestamp() + $6::bigint * interval '1 microsecond'
 WHERE {held} AND k.state = 'processing'`
+
+	// completeOrFailSQL fails, with pgerrcode.InvalidTextRepresentation, if there
+	// is nothing to complete, so that a commit behind it does not commit.
+	completeOrFailSQL = `
+WITH completed AS (` + completeSQL + ` RETURNING k.fence)
+SELECT ('the lease is lost, completed ' || count(*))::integer FROM completed HAVING count(*) = 0`
 
 	failSQL = `
 UPDATE {table} AS k SET

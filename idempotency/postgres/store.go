@@ -113,19 +113,16 @@ func (s *Store) sql(key storage.Key) *statements {
 
 // Claim implements storage.Store.
 func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
-	claim, _, err := s.claim(ctx, s.db, key, req, nil)
+	claim, _, err := s.claim(ctx, func(sql string, args, answer []any) error {
+		return s.db.QueryRow(ctx, sql, args...).Scan(answer...)
+	}, key, req, nil)
 	return claim, err
 }
 
-// rowQuerier is a database or a connection of its pool.
-type rowQuerier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// claim claims through db, in turn with others who claim the key; if lock is not
-// nil, only while nobody has that advisory lock. locked tells that somebody has,
-// so that the key was not claimed.
-func (s *Store) claim(ctx context.Context, db rowQuerier, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
+// claim claims by a query of one row, in turn with others who claim the key; if
+// lock is not nil, only while nobody has that advisory lock. locked tells that
+// somebody has, so that the key was not claimed.
+func (s *Store) claim(ctx context.Context, query func(sql string, args, answer []any) error, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return storage.Claim{}, false, err
 	}
@@ -141,8 +138,7 @@ func (s *Store) claim(ctx context.Context, db rowQuerier, key storage.Key, req s
 	}
 	var a claimAnswer
 	err = retry(ctx, func() error {
-		return db.QueryRow(ctx, sql, args...).
-			Scan(&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait)
+		return query(sql, args, []any{&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait})
 	})
 	if err != nil {
 		return storage.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,13 +21,20 @@ const defaultIdleTimeout = time.Minute
 // Transactional is a Store in whose handlers everything written through Tx
 // commits together with the key's completion, or not at all.
 //
-// A message takes one connection of the pool and four round trips beside the
-// handler's: the claim, which counts the attempt and commits by itself; begin,
-// with the lock; completion; commit.
+// A message takes one connection of the pool and two round trips beside the
+// handler's: the claim, which counts the attempt and commits by itself, with the
+// begin of the transaction; and the completion with the commit. After a message
+// that was not new, the next takes a round trip for its claim alone, and so a
+// duplicate no more than that.
 type Transactional struct {
 	*Store
 	pool  *pgxpool.Pool
-	begin string // the SQL before the lock
+	begin string
+	// chain ends the claim's transaction and begins the handler's.
+	chain []string
+	idle  string // the IdleTimeout in milliseconds, empty for the server's own
+	// fresh tells that the last message was new, and so the next may be.
+	fresh atomic.Bool
 }
 
 var _ storage.Transactor = (*Transactional)(nil)
@@ -42,21 +51,23 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	if err != nil {
 		return nil, err
 	}
-	begin := "begin"
+	begin, chain := "begin", []string{"commit and chain"}
 	switch o.Isolation {
 	case "":
 	case pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:
 		begin += " isolation level " + string(o.Isolation)
+		chain = []string{"commit", begin}
 	default:
 		return nil, fmt.Errorf("make transactional store: Isolation is %q, which is no isolation level", o.Isolation)
 	}
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = defaultIdleTimeout
 	}
+	var idle string
 	if o.IdleTimeout > 0 {
-		begin += fmt.Sprintf("; set local idle_in_transaction_session_timeout = %d", max(1, o.IdleTimeout.Milliseconds()))
+		idle = strconv.FormatInt(max(1, o.IdleTimeout.Milliseconds()), 10)
 	}
-	return &Transactional{Store: store, pool: pool, begin: begin}, nil
+	return &Transactional{Store: store, pool: pool, begin: begin, chain: chain, idle: idle}, nil
 }
 
 // Reserve implements storage.Transactor. It waits for a connection.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
@@ -22,6 +23,11 @@ const (
 	// rollbackTimeout bounds a rollback.
 	rollbackTimeout = 10 * time.Second
 )
+
+// handlerSQL is the first of the handler's transaction: it keeps others away, and
+// sets the IdleTimeout.
+const handlerSQL = `SELECT pg_try_advisory_xact_lock($1::bigint),
+	CASE WHEN $2::text <> '' THEN set_config('idle_in_transaction_session_timeout', $2::text, true) END`
 
 // work is what one message takes: a connection for its claim and its
 // transaction. The fence makes the effect happen once: the completion changes
@@ -47,30 +53,68 @@ func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequ
 		}
 	}
 	w.lock = lockHash(handlerLock, w.table, key)
-	claim, locked, err := w.claim(ctx, w.conn, key, req, &w.lock)
+	claim, locked, err := w.claim(ctx, func(sql string, args, answer []any) error {
+		return w.ask(ctx, key, sql, args, answer)
+	}, key, req, &w.lock)
 	switch {
 	case !storage.Answered(err):
-		w.giveBack()
+		w.Release(ctx)
 	case locked:
 		claim = storage.Claim{Outcome: storage.InProgress, Wait: lockedWait, Layer: storage.LayerStore}
 	}
 	w.lease = claim.Lease
+	w.fresh.Store(claim.Outcome == storage.Claimed && claim.Attempts == 1)
 	return claim, err
+}
+
+// ask claims the key by the statement or, if it may be new, by the one for those,
+// behind which the handler's transaction begins in the same round trip.
+func (w *work) ask(ctx context.Context, key storage.Key, sql string, args, answer []any) error {
+	if w.fresh.Load() && w.tx == nil {
+		var batch pgx.Batch
+		batch.BeginTx(pgx.TxOptions{BeginQuery: "begin"})
+		batch.Queue(w.sql(key).claimFirst, args...).QueryRow(func(row pgx.Row) error { return row.Scan(answer...) })
+		for _, statement := range w.chain {
+			batch.Queue(statement)
+		}
+		if err := w.send(ctx, &batch); err == nil {
+			return nil
+		} else if !conflicted(err) {
+			return err
+		}
+	}
+	if w.tx != nil {
+		if err := w.tx.Tx.Rollback(ctx); err != nil {
+			return err
+		}
+		w.tx = nil
+	}
+	return w.conn.QueryRow(ctx, sql, args...).Scan(answer...)
 }
 
 // Begin implements storage.Work.
 func (w *work) Begin(ctx context.Context) (context.Context, error) {
-	inner, err := w.conn.BeginTx(ctx, pgx.TxOptions{
-		BeginQuery: fmt.Sprintf("%s; select pg_try_advisory_xact_lock(%d)", w.begin, w.lock),
-	})
-	if err != nil {
-		return nil, err
+	if w.tx == nil {
+		var batch pgx.Batch
+		batch.BeginTx(pgx.TxOptions{BeginQuery: w.begin})
+		if err := w.send(ctx, &batch); err != nil {
+			return nil, err
+		}
 	}
-	w.tx = &lentTx{Tx: inner}
 	return context.WithValue(ctx, txKey{}, pgx.Tx(w.tx)), nil
 }
 
-// Commit implements storage.Work.
+// send sends a batch that begins the handler's transaction.
+func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
+	batch.Queue(handlerSQL, w.lock, w.idle)
+	results := w.conn.SendBatch(ctx, batch)
+	err := results.Close()
+	w.tx = &lentTx{Tx: results.Tx()}
+	return err
+}
+
+// Commit implements storage.Work. The commit is sent together with the
+// completion, behind which the server commits nothing if that fails.
 func (w *work) Commit(ctx context.Context, result []byte, retention time.Duration) error {
 	if err := w.tx.check(); err != nil {
 		return err
@@ -79,31 +123,40 @@ func (w *work) Commit(ctx context.Context, result []byte, retention time.Duratio
 		return err
 	}
 	l := w.lease
-	tag, err := w.tx.Tx.Exec(ctx, w.sql(l.Key).complete, l.Key.Scope, l.Key.ID, l.Owner, l.Fence, result, micros(retention))
-	if err != nil {
-		return explain(err)
+	var batch pgx.Batch
+	batch.Queue(w.sql(l.Key).completeOrFail, l.Key.Scope, l.Key.ID, l.Owner, l.Fence, result, micros(retention))
+	batch.Queue("commit")
+	results := w.conn.SendBatch(ctx, &batch)
+	_, err := results.Exec()
+	if sqlstate.Of(err) == pgerrcode.InvalidTextRepresentation {
+		err = storage.ErrLeaseLost
 	}
-	if tag.RowsAffected() != 1 {
-		return storage.ErrLeaseLost
+	var commit pgconn.CommandTag
+	if err == nil {
+		commit, err = results.Exec()
 	}
-	if err = w.tx.Tx.Commit(ctx); err != nil && !rolledBack(err) {
+	closeErr := results.Close()
+	switch {
+	case err == nil && closeErr == nil && commit.String() == "ROLLBACK":
+		return pgx.ErrTxCommitRollback
+	case err == nil:
+		err = closeErr
+	}
+	if err != nil && !rolledBack(err) {
 		return fmt.Errorf("%w: %w", storage.ErrInDoubt, err)
 	}
-	return err
+	return explain(err)
 }
 
 // Release implements storage.Work. A connection that cannot roll back is
 // closed, to the same end.
 func (w *work) Release(ctx context.Context) {
-	if w.conn != nil && w.tx != nil {
+	if w.conn != nil && w.tx != nil && w.conn.Conn().PgConn().TxStatus() != statusIdle {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = w.tx.Tx.Rollback(ctx) // an error if it has ended, or see above
+		_ = w.tx.Tx.Rollback(ctx) // see above
 	}
-	w.giveBack()
-}
-
-func (w *work) giveBack() {
+	w.tx = nil
 	if w.conn != nil {
 		w.conn.Release()
 		w.conn = nil
@@ -113,7 +166,7 @@ func (w *work) giveBack() {
 // rolledBack reports whether a commit's error means that nothing was committed.
 // A server that is shutting down may send such an error after it has committed.
 func rolledBack(err error) bool {
-	if errors.Is(err, pgx.ErrTxCommitRollback) {
+	if errors.Is(err, storage.ErrLeaseLost) {
 		return true
 	}
 	const connection, intervention = "08", "57" // classes

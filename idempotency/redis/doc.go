@@ -1,5 +1,6 @@
 // Package redis keeps idempotency keys in Redis 7 or later, Redis Cluster or
-// Valkey. Each operation is one round trip and one atomic script.
+// Valkey. Each operation is one atomic script, and one round trip, which it may
+// share.
 //
 // Invariants:
 //
@@ -66,6 +67,22 @@
 // nodes; a closing brace in an id becomes %7D, and a percent sign %25. Scripts
 // always go to the master, also with ReadOnly or RouteRandomly set on a cluster
 // client. A redis.Ring is refused: it moves keys when a server is down.
+//
+// # Shared round trips
+//
+// Claims and completions that are made at the same moment, by several workers of
+// one Store, go to their server in one pipeline. There is no timer and no queue: a
+// call waits until the goroutines that are ready have run, and for nobody's round
+// trip. One that nobody joins goes by itself. The more workers there are, the more
+// share a round trip, up to 64.
+//
+// Each call keeps its own answer, error and context. A pipeline that breaks leaves
+// those of its calls unanswered whose answers have not come, as a call by itself
+// would; they are repeated by the same owner as ever. What a server refuses (a
+// script that it does not know, a key that has moved) is asked for again by
+// itself. In a cluster each master has pipelines of its own, so that one that is
+// silent holds up its own keys only. Results of more than 4 KiB, and all calls
+// with WaitReplicas, go by themselves. Hooks of the client see pipelines.
 //
 // # Rights
 //

@@ -20,7 +20,7 @@ var redirectPause = backoff.Range{First: 10 * time.Millisecond, Longest: 200 * t
 // the script wrote.
 func (s *Store) runDurably(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (reply any, replicas int64, err error) {
 	if s.options.WaitReplicas == 0 {
-		reply, err = s.run(ctx, script, key, args...)
+		reply, err = s.runGathered(ctx, script, key, args...)
 		return reply, 0, err
 	}
 	name := s.name(key)

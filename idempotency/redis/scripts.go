@@ -25,17 +25,22 @@ const (
 // hash; go-redis sends the text when the server does not know it (yet, or any
 // more).
 var (
-	claimScript    = script(refusedWhenFull, "claim")
-	extendScript   = script(evenWhenFull, "extend")
-	completeScript = script(evenWhenFull, "complete")
-	failScript     = script(evenWhenFull, "fail")
-	inspectScript  = script(evenWhenFull, "inspect")
-	releaseScript  = script(evenWhenFull, "release")
-	purgeScript    = script(evenWhenFull, "purge")
+	claimScript    = script(refusedWhenFull, "now", "claim_first", "record", "claim")
+	extendScript   = script(evenWhenFull, "now", "record", "extend")
+	completeScript = script(evenWhenFull, "now", "complete_first", "record", "complete")
+	failScript     = script(evenWhenFull, "now", "record", "fail")
+	inspectScript  = script(evenWhenFull, "now", "record", "inspect")
+	releaseScript  = script(evenWhenFull, "now", "record", "release")
+	purgeScript    = script(evenWhenFull, "now", "record", "purge")
 )
 
-func script(flags, name string) *goredis.Script {
-	return goredis.NewScript(flags + source("record") + source(name))
+// script puts the parts of a script together.
+func script(flags string, names ...string) *goredis.Script {
+	text := flags
+	for _, name := range names {
+		text += source(name)
+	}
+	return goredis.NewScript(text)
 }
 
 func source(name string) string {

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 // Store is an storage.Store and Operator in a Redis 7 server or later, a
 // master watched by Sentinel, a Redis Cluster, or Valkey. Make one with New.
 type Store struct {
-	client  goredis.UniversalClient
-	options Options
+	client   goredis.UniversalClient
+	options  Options
+	gatherer *gatherer
 }
 
 var (
@@ -33,7 +35,7 @@ func New(client goredis.UniversalClient, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make idempotency store: %w", err)
 	}
-	return &Store{client: client, options: o}, nil
+	return &Store{client: client, options: o, gatherer: newGatherer()}, nil
 }
 
 // Claim implements storage.Store.
@@ -84,7 +86,7 @@ func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte
 			lease.Key, storage.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
 	}
 	reply, replicas, err := s.runDurably(ctx, completeScript, lease.Key,
-		lease.Owner, lease.Fence, micros(retention), result)
+		lease.Owner, lease.Fence, micros(retention), string(result))
 	if err := settled("complete", lease.Key, reply, err); err != nil {
 		return err
 	}
@@ -142,6 +144,36 @@ func (s *Store) record(ctx context.Context, verb string, script *goredis.Script,
 // run runs a script on the key.
 func (s *Store) run(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (any, error) {
 	return script.Run(ctx, s.client, []string{s.name(key)}, args...).Result()
+}
+
+// runGathered is run, in one round trip with others that are made at the same
+// moment. The arguments must not be changed by anybody.
+func (s *Store) runGathered(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (any, error) {
+	name := s.name(key)
+	alone := func() (any, error) { return script.Run(ctx, s.client, []string{name}, args...).Result() }
+	server := s.server(ctx, name)
+	if server == nil || slices.ContainsFunc(args, large) {
+		return alone()
+	}
+	return s.gatherer.run(&gathered{ctx: ctx, script: script, name: name, args: args}, server, alone)
+}
+
+func large(arg any) bool {
+	text, ok := arg.(string)
+	return ok && len(text) > maxShared
+}
+
+// server returns the one that has the key, or nil if that is not known.
+func (s *Store) server(ctx context.Context, name string) *goredis.Client {
+	switch client := s.client.(type) {
+	case *goredis.Client:
+		return client
+	case *goredis.ClusterClient:
+		if node, err := client.MasterForKey(ctx, name); err == nil {
+			return node
+		}
+	}
+	return nil
 }
 
 // settled reads the reply of a script that says whether the lease was held.

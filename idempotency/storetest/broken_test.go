@@ -21,6 +21,7 @@ type data struct {
 	sync.Mutex
 	records map[storage.Key]storage.Record
 	fences  map[storage.Key]int64
+	mixed   chan *storage.Claim
 }
 
 // fault alters what a reference store does; each part is optional.
@@ -44,6 +45,9 @@ type fault struct {
 	lags bool
 	// races makes reading and writing two steps.
 	races bool
+	// mixes swaps the answers of two claims that are made at the same time, as a
+	// pipeline does that loses count.
+	mixes bool
 	// amnesia forgets the fences of forgotten records, and does not look at the
 	// clock for new ones.
 	amnesia bool
@@ -56,6 +60,7 @@ func newReference(now func() time.Time, f fault) *reference {
 	return &reference{now: now, fault: f, data: &data{
 		records: make(map[storage.Key]storage.Record),
 		fences:  make(map[storage.Key]int64),
+		mixed:   make(chan *storage.Claim),
 	}}
 }
 
@@ -139,7 +144,26 @@ func (s *reference) Claim(_ context.Context, key storage.Key, req storage.ClaimR
 	if s.fault.claim != nil {
 		s.fault.claim(&answer)
 	}
+	if s.fault.mixes {
+		s.data.mix(&answer)
+		if answer.Outcome == storage.Claimed { // a client knows what it asked for
+			answer.Lease.Key, answer.Lease.Owner = key, req.Owner
+		}
+	}
 	return answer, nil
+}
+
+// mix swaps the answer with that of a claim that is there to swap, or comes soon.
+func (d *data) mix(mine *storage.Claim) {
+	own := *mine
+	select {
+	case d.mixed <- &own:
+		*mine = *<-d.mixed
+	case other := <-d.mixed:
+		*mine = *other
+		d.mixed <- &own
+	case <-time.After(time.Millisecond):
+	}
 }
 
 func (s *reference) Extend(_ context.Context, l storage.Lease, d time.Duration) error {

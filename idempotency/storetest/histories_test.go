@@ -123,6 +123,8 @@ func TestReadingTheClockFirst(t *testing.T) {
 
 func TestReadingBeforeWritingIsSeen(t *testing.T) { seenAmongClients(t, fault{races: true}, nil) }
 
+func TestAnswersThatAreMixedUpAreSeen(t *testing.T) { seenAmongClients(t, fault{mixes: true}, nil) }
+
 func TestLeasesOnTheClientsClockAreSeen(t *testing.T) {
 	skewed := func(s *Subject) { s.Skewed = s.Store.(*reference).skewed }
 	t.Run("exactly", func(t *testing.T) {

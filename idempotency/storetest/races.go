@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -125,4 +126,46 @@ var races = []scenario{
 			b.expect("claim and complete", err, nil)
 		}
 	}},
+	{"each call has its own answer", func(b *bench) {
+		var bad [racers]string
+		together(func(n int) { bad[n] = b.ownAnswers(n) })
+		for n, text := range bad {
+			if text != "" {
+				b.Fatalf("key %d: %s", n, text)
+			}
+		}
+	}},
+}
+
+// ownAnswers takes the nth key through its life, beside others, and says which
+// answer was not its own. There is something different about each.
+func (b *bench) ownAnswers(n int) string {
+	key := storage.Key{Scope: b.key.Scope, ID: fmt.Sprintf("own-%d", n)}
+	own, attempts := fmt.Sprintf("of-%d", n), 1+n%3
+	req := storage.ClaimRequest{Owner: "owner", Lease: long, Retention: retention}
+	var lease storage.Lease
+	for attempt := 1; attempt <= attempts; attempt++ {
+		c, err := b.store.Claim(b.ctx, key, req)
+		if err != nil || c.Outcome != storage.Claimed || c.Attempts != attempt || attempt > 1 && c.Reason != own {
+			return fmt.Sprintf("claim: %+v, %v; want attempt %d", c, err, attempt)
+		}
+		if lease = c.Lease; attempt == attempts {
+			break
+		}
+		if err := b.store.Fail(b.ctx, lease, storage.Failure{Reason: own, Retention: retention}); err != nil {
+			return fmt.Sprintf("fail: %v", err)
+		}
+	}
+	stolen := lease
+	stolen.Fence--
+	if err := b.store.Complete(b.ctx, stolen, nil, retention); !errors.Is(err, storage.ErrLeaseLost) {
+		return fmt.Sprintf("complete by a stranger: %v, want %v", err, storage.ErrLeaseLost)
+	}
+	if err := b.store.Complete(b.ctx, lease, []byte(own), retention); err != nil {
+		return fmt.Sprintf("complete: %v", err)
+	}
+	if c, err := b.store.Claim(b.ctx, key, req); err != nil || c.Outcome != storage.Duplicate || string(c.Result) != own || c.Attempts != attempts {
+		return fmt.Sprintf("claim of a completed key: %+v, %v; want %q after %d attempts", c, err, own, attempts)
+	}
+	return ""
 }

@@ -6,19 +6,6 @@
 local owner, fingerprint = ARGV[1], ARGV[2]
 local lease, retention = tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local known = redis.call('HMGET', key, 'state', 'fence')
-if not known[1] and not known[2] then -- as for most keys: the quick way to what follows
-  local moment, expires_at = int(now), now + retention
-  local set = {
-    'state', 'processing', 'owner', owner, 'fence', moment, 'attempts', '1', 'lease_until', int(now + lease),
-    'updated_at', moment, 'expires_at', int(expires_at),
-  }
-  if fingerprint ~= '' then set[15], set[16] = 'fingerprint', fingerprint end
-  redis.call('HSET', key, unpack(set))
-  redis.call('PEXPIREAT', key, int(math.ceil(expires_at / 1000)))
-  return {'claimed', moment, '1', '', '0', '0'}
-end
-
 local function version(f) return string.match(f, '^(.-):') or f end
 
 local r = load()

@@ -1,15 +1,4 @@
--- Begins every script: the record of KEYS[1] as a table of strings, at the
--- server's time.
---
--- Times are microseconds since 1970. Lua's numbers are doubles: exact below
--- 2^53, which microseconds reach in the year 2255, and durations are bounded by
--- the caller. Fields are strings; int() writes a number without an exponent.
-
-local key = KEYS[1]
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-
-local function int(n) return string.format('%.0f', n) end
+-- The record of the key as a table of strings, as it is now.
 
 local fields = {
   'state', 'fingerprint', 'owner', 'fence', 'attempts', 'lease_until',

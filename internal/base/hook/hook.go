@@ -32,3 +32,8 @@ var (
 	// before the first answer.
 	DynamoDBUnknown func(store any) (time.Duration, bool)
 )
+
+// RedisYield replaces what a *redis.Store does to let others join a round trip;
+// joined counts those who have joined one that has not begun. That package sets
+// it when the program starts. The store must not be in use.
+var RedisYield func(store any, yield func(joined func() int))

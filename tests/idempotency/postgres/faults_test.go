@@ -22,8 +22,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
-// tracer calls before and after each statement of a pool; after has the
-// statement's error.
+// tracer calls before and after each round trip of a pool, with what was sent:
+// a statement, or those of a batch.
 type tracer struct {
 	before func(conn *pgx.Conn, sql string)
 	after  func(conn *pgx.Conn, sql string)
@@ -40,6 +40,20 @@ func (tr *tracer) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, _ pgx.Trace
 	if sql, ok := ctx.Value(sqlKey{}).(string); ok {
 		tr.after(conn, sql)
 	}
+}
+
+func (tr *tracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	var all []string
+	for _, q := range d.Batch.QueuedQueries {
+		all = append(all, q.SQL)
+	}
+	return tr.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: strings.Join(all, "; ")})
+}
+
+func (tr *tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (tr *tracer) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, _ pgx.TraceBatchEndData) {
+	tr.TraceQueryEnd(ctx, conn, pgx.TraceQueryEndData{})
 }
 
 func traced(tr *tracer) func(*pgxpool.Config) {
@@ -62,15 +76,15 @@ func behind(t testing.TB, rawURL string) (*proxy.Proxy, string) {
 	return p, u.String()
 }
 
-// steps are the statements of a Run, in their order, each by what tells it.
+// steps are the round trips of a Run, in their order, each by what tells it.
 var steps = map[string]string{
-	"claim":    "INSERT INTO \"idempotency_keys\"",
-	"begin":    "begin;",
-	"business": "INSERT INTO effects",
-	"event":    "outbox",
-	"complete": "state = 'completed'",
-	"commit":   "commit",
+	"claim and begin":     "INSERT INTO \"idempotency_keys\"",
+	"business":            "INSERT INTO effects",
+	"event":               "outbox",
+	"complete and commit": committing,
 }
+
+const committing = "state = 'completed'"
 
 // faults are what can happen at a step, given the proxy and what terminates a
 // connection at the server. Each is armed before the statement is sent.
@@ -135,8 +149,8 @@ func TestE2EFaultAtEachStep(t *testing.T) {
 					t.Fatal("the fault did not happen")
 				}
 				// A claim is asked for twice, and a commit asked about.
-				handled := step == "claim" && fault != "killed after" ||
-					step == "commit" && (fault == "answer lost" || fault == "killed after")
+				handled := step == "claim and begin" && fault != "killed after" ||
+					step == "complete and commit" && (fault == "answer lost" || fault == "killed after")
 				if handled != (result.Disposition == idempotency.Handled) {
 					t.Errorf("first run: %s, %v", result.Disposition, err)
 				}
@@ -157,14 +171,15 @@ func TestE2ERandomFaults(t *testing.T) {
 	exec(t, admin, business)
 	p, through := behind(t, direct)
 
-	var happened, commits atomic.Int64
+	var happened, atCommit atomic.Int64
 	strike := func(conn *pgx.Conn, sql string) {
-		if conn.IsClosed() || rand.IntN(40) > 0 && (sql != "commit" || rand.IntN(4) > 0) {
+		commits := strings.Contains(sql, committing)
+		if conn.IsClosed() || rand.IntN(40) > 0 && (!commits || rand.IntN(4) > 0) {
 			return
 		}
 		happened.Add(1)
-		if sql == "commit" {
-			commits.Add(1)
+		if commits {
+			atCommit.Add(1)
 		}
 		if rand.IntN(6) == 0 {
 			p.Cut()
@@ -180,10 +195,10 @@ func TestE2ERandomFaults(t *testing.T) {
 	const messages, consumers = 300, 4
 	r.deliver(t, messages, consumers)
 	r.wantEachOnce(t, messages)
-	if happened.Load() < messages/2 || commits.Load() < 20 {
-		t.Errorf("%d faults only, %d of them at commits", happened.Load(), commits.Load())
+	if happened.Load() < messages/2 || atCommit.Load() < 20 {
+		t.Errorf("%d faults only, %d of them at commits", happened.Load(), atCommit.Load())
 	}
-	t.Logf("%d faults, %d of them at commits", happened.Load(), commits.Load())
+	t.Logf("%d faults, %d of them at commits", happened.Load(), atCommit.Load())
 }
 
 // deliver gives each message to two of the consumers until it is done there.

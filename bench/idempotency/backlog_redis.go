@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
+)
+
+// The least that gives the guarantee of one owner at a time: two scripts per
+// message, a claim by an owner for a while, and a completion by the same owner.
+var (
+	bareClaim = goredis.NewScript(`
+		if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 'claimed' end
+		return redis.call('GET', KEYS[1])`)
+	bareComplete = goredis.NewScript(`
+		if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+		redis.call('SET', KEYS[1], 'done', 'PX', ARGV[2])
+		return 1`)
+)
+
+// measureRedisBacklog races a loop with the two scripts and the library, with a
+// handler that does nothing.
+func measureRedisBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
+	program, err := redisserver.Ensure(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	server, err := redisserver.Start(ctx, redisserver.Options{
+		Program: program, Settings: map[string]string{"appendonly": "yes", "appendfsync": "everysec"},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = server.Close() }()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer client.Close()
+	store, err := redis.New(client, redis.Options{})
+	if err != nil {
+		return err
+	}
+	b.title(out, "does nothing", rounds)
+	return b.race(ctx, append([]contender{
+		{"bare loop, two scripts a message", func(ctx context.Context, group string) error {
+			return b.bare(ctx, group, func(ctx context.Context, scope, id string) error { return twoScripts(ctx, client, scope, id) })
+		}},
+	}, b.orders(store, func(context.Context, *kgo.Record) error { return nil })...), rounds, out)
+}
+
+func twoScripts(ctx context.Context, client *goredis.Client, scope, id string) error {
+	key, owner := []string{scope + "/" + id}, storage.NewOwner()
+	answer, err := bareClaim.Run(ctx, client, key, owner, lease.Milliseconds()).Text()
+	if err != nil || answer != "claimed" {
+		return fmt.Errorf("claim: %s, %w", answer, err)
+	}
+	done, err := bareComplete.Run(ctx, client, key, owner, retention.Milliseconds()).Bool()
+	if err != nil || !done {
+		return fmt.Errorf("complete: %t, %w", done, err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+)
+
+const (
+	// maxGathered is how many calls share a round trip at most.
+	maxGathered = 64
+	// maxShared is the size of a result that shares a round trip. The calls
+	// beside it would wait for a larger one.
+	maxShared = 4 << 10
+	// sameMoment is by how much a call may outlast its deadline, so that another
+	// that shares its round trip lasts until its own.
+	sameMoment = 10 * time.Millisecond
+)
+
+// gatherer makes one round trip of the claims and completions that are made at
+// the same moment. Nobody waits for another's round trip, or for a timer: a call
+// waits only until the goroutines that are ready have run, and then goes by
+// itself if none of them made one. Those that share a round trip are ready again
+// at the same moment, and so make their next calls together.
+type gatherer struct {
+	// yield lets other goroutines run; runtime.Gosched, except in tests.
+	yield func()
+
+	mu   sync.Mutex
+	open map[*goredis.Client]*batch // that may be joined, by server
+}
+
+// batch is the calls that share a round trip.
+type batch struct {
+	calls []*gathered
+	sent  chan struct{} // closed when all are answered, or have failed
+}
+
+// gathered is a call of a script. What is in it does not change once it has
+// joined a batch, except for cmd and err, which are set when the batch is sent.
+type gathered struct {
+	ctx    context.Context
+	script *goredis.Script
+	name   string
+	args   []any
+	cmd    *goredis.Cmd
+	err    error
+}
+
+func newGatherer() *gatherer {
+	return &gatherer{yield: runtime.Gosched, open: map[*goredis.Client]*batch{}}
+}
+
+// run runs the script as Script.Run does, at the same time as others if there are
+// any: alone is to be used otherwise. The context, the answer and the error are
+// the call's own. What the server refuses is asked for again by itself: it may
+// not know the script (any more), or the key has moved.
+func (g *gatherer) run(c *gathered, server *goredis.Client, alone func() (any, error)) (any, error) {
+	b, leads := g.join(c, server)
+	if leads {
+		g.yield()
+		g.shut(b, server)
+		if len(b.calls) == 1 {
+			return alone()
+		}
+		b.send(server, c)
+	}
+	select {
+	case <-b.sent:
+	case <-c.ctx.Done():
+		return nil, c.ctx.Err()
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	reply, err := c.cmd.Result()
+	if refused := goredis.Error(nil); errors.As(err, &refused) {
+		return alone()
+	}
+	return reply, err
+}
+
+// join adds the call to the server's open batch, if there is one. Otherwise it
+// leads a new one.
+func (g *gatherer) join(c *gathered, server *goredis.Client) (b *batch, leads bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b = g.open[server]
+	if b == nil {
+		b, leads = &batch{sent: make(chan struct{})}, true
+		g.open[server] = b
+	}
+	if b.calls = append(b.calls, c); len(b.calls) == maxGathered {
+		delete(g.open, server)
+	}
+	return b, leads
+}
+
+// joined counts the calls that wait for others to join.
+func (g *gatherer) joined() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, b := range g.open {
+		n += len(b.calls)
+	}
+	return n
+}
+
+// shut lets nobody join the batch any more.
+func (g *gatherer) shut(b *batch, server *goredis.Client) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open[server] == b {
+		delete(g.open, server)
+	}
+}
+
+// send makes the round trip, on the goroutine of the leader's call if that may
+// last as long as the others, or nearly so.
+func (b *batch) send(server *goredis.Client, leader *gathered) {
+	ctx, cancel := b.context()
+	if last, ok := ctx.Deadline(); ok {
+		if own, ok := leader.ctx.Deadline(); ok && last.Sub(own) < sameMoment {
+			b.exec(ctx, cancel, server)
+			return
+		}
+	}
+	go b.exec(ctx, cancel, server) // ends with ctx, or by the client's timeouts
+}
+
+func (b *batch) exec(ctx context.Context, cancel context.CancelFunc, server *goredis.Client) {
+	defer close(b.sent)
+	defer cancel()
+	err := recovered.Call(func() error {
+		pipe := server.Pipeline()
+		for _, c := range b.calls {
+			if c.err = c.ctx.Err(); c.err == nil {
+				c.cmd = c.script.EvalSha(ctx, pipe, []string{c.name}, c.args...)
+			}
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		return nil
+	})
+	if err != nil { // a hook of the client panicked
+		for _, c := range b.calls {
+			c.err = err
+		}
+	}
+}
+
+// context is the first call's, but ends with the last of them.
+func (b *batch) context() (context.Context, context.CancelFunc) {
+	ctx := context.WithoutCancel(b.calls[0].ctx)
+	var last time.Time
+	for _, c := range b.calls {
+		deadline, ok := c.ctx.Deadline()
+		if !ok {
+			return ctx, func() {}
+		}
+		if deadline.After(last) {
+			last = deadline
+		}
+	}
+	return context.WithDeadline(ctx, last)
+}
