@@ -14,7 +14,7 @@ PKG      ?= work # the packages of all modules that go.work names
 ARGS     ?=
 
 # Stamped by us: go's own stamping fails in a clone that somebody else owns.
-RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+RELEASE := $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
 # The linker drops debugging information (-w): the compiler need not make it.
@@ -141,6 +141,10 @@ lint: ## golangci-lint
 .PHONY: tidy
 tidy: ## go mod tidy for each module; VERSION=v0.2.0 is what they require of each other from then on
 	@scripts/tidy.sh $(filter v%,$(VERSION))
+
+.PHONY: release
+release: ## tag HEAD as the version in go.work, for each module; pushes nothing
+	@scripts/release.sh
 
 .PHONY: docker
 docker: ## the container image cdc-outbox:dev

@@ -60,10 +60,10 @@ func TestDockerfileCompilesFromItsContext(t *testing.T) {
 
 // The image's Go does not download another one, as that of a machine does.
 func TestImageHasTheGoThatIsNeeded(t *testing.T) {
-	needed := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "../go.mod"))
+	needed := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "../go.work"))
 	image := regexp.MustCompile(`golang:([\d.]+)`).FindStringSubmatch(read(t, "../Dockerfile"))
 	if needed == nil || image == nil || version.Compare("go"+image[1], "go"+needed[1]) < 0 {
-		t.Errorf("go.mod wants %q, the Dockerfile has %q", needed, image)
+		t.Errorf("go.work wants %q, the Dockerfile has %q", needed, image)
 	}
 }
 

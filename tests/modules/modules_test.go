@@ -1,17 +1,23 @@
 package modules
 
 import (
+	"go/version"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // A replacement in a go.mod counts for nobody else, and go install refuses a
 // module with one. So what is required here must be what is released.
 func TestModulesRequireEachOtherAsReleased(t *testing.T) {
-	dirs, version := workspace(t)
-	if len(dirs) < 5 || version == "" {
-		t.Fatalf("%d modules, version %q", len(dirs), version)
+	dirs, release := workspace(t)
+	if len(dirs) < 5 || release == "" {
+		t.Fatalf("%d modules, version %q", len(dirs), release)
 	}
 	for path, dir := range dirs {
 		file := gomod(t, dir)
@@ -22,9 +28,43 @@ func TestModulesRequireEachOtherAsReleased(t *testing.T) {
 			t.Errorf("%s replaces or excludes modules", path)
 		}
 		for _, r := range file.Require {
-			if _, own := dirs[r.Mod.Path]; own && r.Mod.Version != version {
-				t.Errorf("%s requires %s, not %s: run make tidy", path, r.Mod, version)
+			if _, own := dirs[r.Mod.Path]; own && r.Mod.Version != release {
+				t.Errorf("%s requires %s, not %s: run make tidy", path, r.Mod, release)
 			}
+		}
+	}
+}
+
+// A module without a tag cannot be had, and would keep back those that require it.
+func TestAReleaseTagsEachModule(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "scripts/release.sh", "list")
+	cmd.Dir = repository
+	tags := strings.Fields(string(must.Get(cmd.Output())(t)))
+	dirs, release := workspace(t)
+	var want []string
+	for path := range dirs {
+		want = append(want, strings.TrimPrefix(strings.TrimPrefix(path, root)+"/"+release, "/"))
+	}
+	slices.Sort(tags)
+	slices.Sort(want)
+	if !slices.Equal(tags, want) {
+		t.Errorf("tags %v, want %v", tags, want)
+	}
+}
+
+// Users are told which Go they need, and one is enough for all modules.
+func TestTheOldestGoIsDocumented(t *testing.T) {
+	dirs, _ := workspace(t)
+	oldest := gomod(t, repository).Go.Version
+	for path, dir := range dirs {
+		if got := gomod(t, dir).Go.Version; got != oldest {
+			t.Errorf("%s needs Go %s, others %s", path, got, oldest)
+		}
+	}
+	want := strings.Replace(version.Lang("go"+oldest), "go", " Go ", 1) + ", the oldest that is supported"
+	for _, document := range []string{"outbox-library.md", "idempotency-library.md"} {
+		if !strings.Contains(docblocks.Read(t, filepath.Join(repository, "docs", document)), want) {
+			t.Errorf("%s does not say %q", document, want)
 		}
 	}
 }
