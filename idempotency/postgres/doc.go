@@ -10,10 +10,16 @@
 // table of keys.
 //
 //	Run ─▶ claim: one statement, committed by itself     counts the attempt
-//	    ─▶ begin, pg_try_advisory_xact_lock              keeps others away from now on
+//	       begin, pg_try_advisory_xact_lock              keeps others away from now on
 //	    ─▶ handler(ctx)                                  writes through Tx(ctx)
 //	    ─▶ UPDATE … 'completed' WHERE owner AND fence    holds the row's lock
-//	    ─▶ commit
+//	       commit
+//
+// An arrow is a round trip. Where the last message was not a new one, this one may
+// not be either: then its claim is asked for by itself, and begin comes after the
+// answer. The claim's commit waits neither for the disk nor for a replica: the
+// handler's, behind it in the log, waits for both. A server that crashes in
+// between has forgotten the attempt, and rolled its transaction back.
 //
 // Invariants:
 //
@@ -27,6 +33,8 @@
 //     claims of a key are granted are in the order of the claims.
 //  5. Under Transactional, effects and completion commit together. Neither locks
 //     nor leases are needed for that, only the fence; they spare work in vain.
+//     A commit is sent behind the completion without waiting for its answer; the
+//     server refuses the one if the other fails.
 //  6. A commit whose outcome is unknown is never reported as handled unless the
 //     record says so.
 //

@@ -1,0 +1,114 @@
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+)
+
+// A new message behind a new one costs a round trip for its claim and begin, and
+// one for its completion and commit; a duplicate behind a duplicate costs one.
+func TestRoundTripsOfAMessage(t *testing.T) {
+	count := 0
+	r := newRunner(t, idempotency.Options{}, traced(&tracer{
+		before: func(*pgx.Conn, string) { count++ }, after: func(*pgx.Conn, string) {},
+	}))
+	nothing := func(context.Context) ([]byte, error) { return nil, nil }
+	var took []int
+	for _, m := range []struct {
+		id   string
+		want idempotency.Disposition
+	}{
+		{"a", idempotency.Handled}, // nothing is known yet: claim, begin, completion with commit
+		{"b", idempotency.Handled},
+		{"c", idempotency.Handled},
+		{"a", idempotency.Skipped}, // it was taken for new: rollback, claim
+		{"b", idempotency.Skipped},
+		{"c", idempotency.Skipped},
+		{"d", idempotency.Handled},
+		{"e", idempotency.Handled},
+	} {
+		count = 0
+		r.want(t, message(m.id), nothing, m.want)
+		took = append(took, count)
+	}
+	if want := []int{3, 2, 2, 3, 1, 1, 3, 2}; !slices.Equal(took, want) {
+		t.Errorf("%d round trips, want %d", took, want)
+	}
+}
+
+// However the handler's transaction begins, it is the one that was asked for, and
+// its commit waits for the disk as any other, though the claim's does not.
+func TestTransactionsOfNewMessages(t *testing.T) {
+	for _, isolation := range []pgx.TxIsoLevel{"", pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(isolation), func(t *testing.T) {
+			r := newRunnerWith(t, postgres.Options{IdleTimeout: 90 * time.Second, Isolation: isolation}, idempotency.Options{})
+			want := string(isolation)
+			if want == "" {
+				want = query[string](t, r.pool, `SHOW default_transaction_isolation`)
+			}
+			durable := query[string](t, r.pool, `SHOW synchronous_commit`)
+			for _, id := range []string{"a", "b", "c"} {
+				r.want(t, message(id), func(ctx context.Context) ([]byte, error) {
+					var idle, level, commit string
+					err := postgres.Tx(ctx).QueryRow(ctx, `SELECT current_setting('idle_in_transaction_session_timeout'),
+						current_setting('transaction_isolation'), current_setting('synchronous_commit')`).Scan(&idle, &level, &commit)
+					if err != nil || idle != "90s" || level != want || commit != durable {
+						t.Errorf("%s: idle timeout %s, isolation %s, synchronous_commit %s, %v", id, idle, level, commit, err)
+					}
+					return effect(id)(ctx)
+				}, idempotency.Handled)
+				r.wantEffects(t, id, 1)
+			}
+		})
+	}
+}
+
+// A key that is not there, but whose last handler still works, is locked.
+func TestAForgottenKeyWhoseHandlerWorks(t *testing.T) {
+	r := newRunner(t, idempotency.Options{})
+	r.want(t, message("a"), effect("a"), idempotency.Handled)
+	r.want(t, message("b"), func(ctx context.Context) ([]byte, error) {
+		exec(t, r.pool, `DELETE FROM idempotency_keys WHERE id = 'b'`)
+		r.want(t, message("c"), effect("c"), idempotency.Handled) // the next is taken for new
+		r.want(t, message("b"), never(t), idempotency.Elsewhere)
+		return effect("b")(ctx)
+	}, idempotency.Lost)
+	r.wantEffects(t, "b", 0)
+	r.want(t, message("b"), effect("b"), idempotency.Handled)
+	r.wantEffects(t, "b", 1)
+}
+
+// The statements of a round trip are understood in each of pgx's modes, also
+// those for a pool of connections in between.
+func TestTransactionsInEachModeOfTheClient(t *testing.T) {
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := newRunner(t, idempotency.Options{}, connection("read committed", mode)...)
+			for _, id := range []string{"a", "b", "c"} {
+				r.want(t, message(id), effect(id), idempotency.Handled)
+				r.wantEffects(t, id, 1)
+			}
+			result, _ := r.want(t, message("c"), never(t), idempotency.Skipped).parts()
+			if string(result.Value) != "result of c" {
+				t.Errorf("%q", result.Value)
+			}
+			r.want(t, message("d"), func(ctx context.Context) ([]byte, error) {
+				if _, err := r.store.Release(limited(t), key("d")); err != nil {
+					t.Error(err)
+				}
+				return effect("d")(ctx)
+			}, idempotency.Lost)
+			r.wantEffects(t, "d", 0)
+		})
+	}
+}
