@@ -11,12 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(redistest.With(dynamotest.With(m))) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // outcome is what a command line left behind.
 type outcome struct {

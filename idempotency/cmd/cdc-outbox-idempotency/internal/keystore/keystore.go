@@ -151,8 +151,8 @@ func openPostgres(ctx context.Context, from, table string) (Store, error) {
 	return sweepable{opened{store, store, pool.Close}, store}, nil
 }
 
-// DefaultTable is the table in DynamoDB unless another one is named.
-const DefaultTable = "idempotency"
+// defaultTable is the table in DynamoDB unless another one is named.
+const defaultTable = "idempotency"
 
 func openDynamoDB(ctx context.Context, from, table string) (Store, error) {
 	parsed, err := url.Parse(from)
@@ -160,7 +160,7 @@ func openDynamoDB(ctx context.Context, from, table string) (Store, error) {
 		return nil, failure.Configf("write dynamodb://?region=eu-west-1", "the store's URL is not one of DynamoDB")
 	}
 	if table == "" {
-		table = DefaultTable
+		table = defaultTable
 	}
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(parsed.Query().Get("region")),
 		awsconfig.WithLogger(logging.Nop{}))

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"encoding/json"
@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency/internal/keystore"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
 )
@@ -37,7 +41,7 @@ func TestVerbsSayWhatToFix(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, verb := range []string{"inspect --id 1", "release --id 1", "purge --yes"} {
-				got := execute(t.Context(), []string{storeEnv + "=" + c.store}, append(strings.Fields(verb), "--scope", "s", "--name", "missing")...)
+				got := execute(t, c.store, append(strings.Fields(verb), "--scope", "s", "--name", "missing")...)
 				if got.code != 2 || !strings.Contains(got.stderr, c.stderr) || strings.Contains(got.stderr, "xyzzy") {
 					t.Errorf("%s: code %d, stderr %q, want 2 and %q", verb, got.code, got.stderr, c.stderr)
 				}
@@ -48,43 +52,41 @@ func TestVerbsSayWhatToFix(t *testing.T) {
 
 // TestVerbs lets an operator loose on each store.
 func TestVerbs(t *testing.T) {
-	for name, open := range map[string]func(*testing.T) (url, table string){
-		"redis": func(t *testing.T) (string, string) {
-			return "redis://" + redistest.Shared(t).Addr(), "operator"
+	for name, open := range map[string]func(*testing.T) (store storage.Store, url, table string){
+		"redis": func(t *testing.T) (storage.Store, string, string) {
+			server := redistest.Shared(t)
+			store := must.Get(redis.New(server.Client(t), redis.Options{Prefix: "operator"}))(t)
+			return store, "redis://" + server.Addr(), "operator"
 		},
-		"postgres": func(t *testing.T) (string, string) {
+		"postgres": func(t *testing.T) (storage.Store, string, string) {
 			url := pgtest.Shared(t).NewDatabase(t)
-			ddl, err := postgres.Schema(postgres.Options{Table: "keys"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			pgtest.Exec(t, url, ddl)
-			return url, "keys"
+			o := postgres.Options{Table: "keys"}
+			pgtest.Exec(t, url, must.Get(postgres.Schema(o))(t))
+			pool := must.Get(pgxpool.New(t.Context(), url))(t)
+			t.Cleanup(pool.Close)
+			return must.Get(postgres.New(pool, o))(t), url, o.Table
 		},
-		"dynamodb": func(t *testing.T) (string, string) {
+		"dynamodb": func(t *testing.T) (storage.Store, string, string) {
 			server := dynamotest.Shared(t)
 			t.Setenv("AWS_ACCESS_KEY_ID", "test")
 			t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
-			return "dynamodb://?region=us-east-1&endpoint=http://" + server.Address, server.Table(t)
+			table := server.Table(t)
+			store := must.Get(dynamodb.New(server.Client(t), dynamodb.Options{Table: table}))(t)
+			return store, "dynamodb://?region=us-east-1&endpoint=http://" + server.Address, table
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, table := open(t)
-			operate(t, url, table)
+			store, url, table := open(t)
+			operate(t, store, url, table)
 		})
 	}
 }
 
-func operate(t *testing.T, url, table string) {
-	store, err := keystore.Open(t.Context(), url, table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+func operate(t *testing.T, store storage.Store, url, table string) {
 	key := storage.Key{Scope: "shipping", ID: "o-1"}
 	run := func(args string) outcome {
 		all := append(strings.Fields(args), "--name", table, "--scope", key.Scope)
-		return execute(t.Context(), []string{storeEnv + "=" + url}, all...)
+		return execute(t, url, all...)
 	}
 	want := func(args string, code int, texts ...string) {
 		t.Helper()
@@ -145,7 +147,7 @@ func TestSweep(t *testing.T) {
 		SELECT 's', i::text, 'completed', '', '', i, 1, '', now(), now() + CASE WHEN i <= 3 THEN interval '-1 s' ELSE '1 h' END
 		FROM generate_series(1, 5) AS i`)
 	run := func(args string) outcome {
-		return execute(t.Context(), []string{storeEnv + "=" + url}, strings.Fields(args)...)
+		return execute(t, url, strings.Fields(args)...)
 	}
 	if got := run("sweep --batch 2"); got.code != 0 || got.stdout != "removed 3 messages\n" {
 		t.Errorf("%+v", got)
@@ -155,32 +157,5 @@ func TestSweep(t *testing.T) {
 	}
 	if got := run("sweep --name missing"); got.code != 2 || !strings.Contains(got.stderr, "make the table by Schema") {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestVerbsRefuseWhatCannotWork(t *testing.T) {
-	for _, tt := range []struct{ args, stderr string }{
-		{"inspect --scope s --id 1", "no store given\nremedy: add --store URL, or export CDC_OUTBOX_IDEMPOTENCY_STORE"},
-		{"inspect --id 1 --store redis://h", "no scope given"},
-		{"inspect --scope s --store redis://h", "no message given"},
-		{"inspect --scope s --id 1 --store h:6379", "not given as a URL"},
-		{"inspect --scope s --id 1 --store mysql://u:xyzzy@h", "no store of that kind"},
-		{"inspect --scope s --id 1 --store redis://u:xyzzy@h:port", "not one of Redis"},
-		{"inspect --scope s --id 1 --store postgres://u:xyzzy@h:port", "not one of PostgreSQL"},
-		{"inspect --scope a/b --id 1 --store redis://127.0.0.1:1", "correct --scope and --id"},
-		{"purge --scope s --state complete --yes", `unknown state "complete"` + "\nremedy: did you mean completed?"},
-		{"sweep --store redis://127.0.0.1:1", "removes by itself"},
-		{"sweep", "no store given"},
-		{"sweep --batch -1", "negative"},
-		{"purge --scope s --older -1h --yes --store redis://127.0.0.1:1", "negative"},
-	} {
-		got := execute(t.Context(), nil, strings.Fields(tt.args)...)
-		if got.code != 2 || !strings.Contains(got.stderr, tt.stderr) || strings.Contains(got.stderr, "xyzzy") {
-			t.Errorf("%s: code %d, stderr %q, want %q", tt.args, got.code, got.stderr, tt.stderr)
-		}
-	}
-	got := execute(t.Context(), nil, strings.Fields("inspect --scope s --id 1 --store redis://u:xyzzy@127.0.0.1:1")...)
-	if got.code != 1 || strings.Contains(got.stderr, "xyzzy") {
-		t.Errorf("store out of reach: code %d, stderr %q", got.code, got.stderr)
 	}
 }
