@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,6 +25,9 @@ var (
 	// errTxFailed: a handler returned nil although one of its statements had
 	// failed, after which PostgreSQL commits nothing. Nothing was committed.
 	errTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")
+	// errTxBusy: a handler returned nil in the middle of a result. Nothing was
+	// committed.
+	errTxBusy = errors.New("the handler returned nil, but has not closed the rows, or the batch, of its last statement")
 )
 
 type txKey struct{}
@@ -31,7 +35,7 @@ type txKey struct{}
 // Tx returns the transaction of the handler that runs with this context under
 // Transactional. For any other context, what it returns fails with
 // errNoTransaction whatever it is asked for; its Conn is nil. It is for the handler's goroutine
-// and ends with the handler. Begin makes a savepoint; Commit and Rollback make
+// and ends with the handler: one that is kept returns pgx.ErrTxClosed. Begin makes a savepoint; Commit and Rollback make
 // the attempt fail with errTxControl.
 func Tx(ctx context.Context) pgx.Tx {
 	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
@@ -42,9 +46,11 @@ func Tx(ctx context.Context) pgx.Tx {
 
 // lentTx is a transaction that its user may not end.
 type lentTx struct {
-	pgx.Tx
+	brief
 	misused bool
 }
+
+func lend(tx pgx.Tx) *lentTx { return &lentTx{brief: brief{Tx: tx, over: new(atomic.Bool)}} }
 
 func (tx *lentTx) Commit(context.Context) error {
 	tx.misused = true
@@ -70,6 +76,8 @@ func (tx *lentTx) check() error {
 		return errTxControl
 	case tx.Conn().IsClosed():
 		return errors.New("the connection was lost")
+	case tx.Conn().PgConn().IsBusy():
+		return errTxBusy
 	}
 	switch tx.Conn().PgConn().TxStatus() {
 	case statusInTransaction:

@@ -109,7 +109,7 @@ func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
 	batch.Queue(handlerSQL, w.lock, w.idle)
 	results := w.conn.SendBatch(ctx, batch)
 	err := results.Close()
-	w.tx = &lentTx{Tx: results.Tx()}
+	w.tx = lend(results.Tx())
 	return err
 }
 
@@ -122,6 +122,7 @@ func (w *work) Commit(ctx context.Context, result []byte, retention time.Duratio
 	if err := w.checkCompletion(w.lease, result, retention); err != nil {
 		return err
 	}
+	w.tx.over.Store(true)
 	l := w.lease
 	var batch pgx.Batch
 	batch.Queue(w.sql(l.Key).completeOrFail, l.Key.Scope, l.Key.ID, l.Owner, l.Fence, result, micros(retention))
@@ -151,6 +152,9 @@ func (w *work) Commit(ctx context.Context, result []byte, retention time.Duratio
 // Release implements storage.Work. A connection that cannot roll back is
 // closed, to the same end.
 func (w *work) Release(ctx context.Context) {
+	if w.tx != nil {
+		w.tx.over.Store(true)
+	}
 	if w.conn != nil && w.tx != nil && w.conn.Conn().PgConn().TxStatus() != statusIdle {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
@@ -214,6 +215,9 @@ func TestMistreatedTransaction(t *testing.T) {
 		}, want: "a statement of its transaction had failed"},
 		"rollback by SQL": {do: func(ctx context.Context, tx pgx.Tx) { _, _ = tx.Exec(ctx, `ROLLBACK`) }, want: "the handler ended the transaction by itself, by SQL"},
 		"commit by SQL":   {do: func(ctx context.Context, tx pgx.Tx) { _, _ = tx.Exec(ctx, `COMMIT`) }, want: "the handler ended the transaction by itself, by SQL", committed: 1},
+		"unread rows": {do: func(ctx context.Context, tx pgx.Tx) {
+			_, _ = tx.Query(ctx, `SELECT generate_series(1, 9)`)
+		}, want: "complete key: the handler returned nil, but has not closed the rows"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := r.want(t, message(name), func(ctx context.Context) ([]byte, error) {
@@ -225,6 +229,56 @@ func TestMistreatedTransaction(t *testing.T) {
 			}
 			r.wantEffects(t, name, c.committed)
 			r.wantState(t, name, storage.Retryable, 1)
+		})
+	}
+}
+
+// A transaction that a handler kept is of no use after it: its connection is
+// another message's then.
+func TestKeptTransaction(t *testing.T) {
+	r := newRunner(t, idempotency.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	const intrude = `INSERT INTO effects VALUES ('intruder', 1)`
+	for name, end := range map[string]struct {
+		by      func(ctx context.Context, tx pgx.Tx) error
+		outcome idempotency.Disposition
+	}{
+		"commit":        {by: func(context.Context, pgx.Tx) error { return nil }, outcome: idempotency.Handled},
+		"rollback":      {by: func(context.Context, pgx.Tx) error { return errors.New("no") }, outcome: idempotency.Retry},
+		"commit by SQL": {by: func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, "COMMIT"); return err }, outcome: idempotency.Retry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var kept, part pgx.Tx
+			r.want(t, message(name), func(ctx context.Context) (_ []byte, err error) {
+				kept = postgres.Tx(ctx)
+				if part, err = kept.Begin(ctx); err != nil {
+					t.Error(err)
+				}
+				return nil, end.by(ctx, kept)
+			}, end.outcome)
+			r.want(t, message("after "+name), func(ctx context.Context) ([]byte, error) {
+				for _, tx := range []pgx.Tx{kept, part} {
+					_, execErr := tx.Exec(ctx, intrude)
+					_, queryErr := tx.Query(ctx, intrude)
+					batch := &pgx.Batch{}
+					batch.Queue(intrude)
+					_, copyErr := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"id", "attempt"},
+						pgx.CopyFromRows([][]any{{"intruder", 1}}))
+					_, beginErr := tx.Begin(ctx)
+					for _, err := range []error{
+						execErr, queryErr, copyErr, beginErr,
+						tx.QueryRow(ctx, intrude+` RETURNING attempt`).Scan(new(int)), tx.SendBatch(ctx, batch).Close(),
+					} {
+						if !errors.Is(err, pgx.ErrTxClosed) {
+							t.Errorf("%v, want %v", err, pgx.ErrTxClosed)
+						}
+					}
+				}
+				return effect(name)(ctx)
+			}, idempotency.Handled)
+			r.wantEffects(t, name, 1)
+			if n := query[int](t, r.pool, `SELECT count(*) FROM effects WHERE id = 'intruder'`); n != 0 {
+				t.Errorf("%d writes are in another message's transaction", n)
+			}
 		})
 	}
 }
