@@ -17,7 +17,7 @@ const (
 	// readable at the broker, in the time before it. The rest is confirmed. On an
 	// idle machine it is the checkpoint's interval, a tenth of that.
 	repeatWindow = time.Second
-	// firstLife is how long the first process lives, with so few events that their
+	// firstLife is how long the first process delivers, with so few events that their
 	// bytes are no reason to save: one that saves too seldom has much more to
 	// repeat then.
 	firstLife = 3 * repeatWindow
@@ -44,6 +44,7 @@ func killed(t *testing.T, ways ways) {
 	random := rand.New(rand.NewPCG(s, 100))
 	c := w.start()
 	slow := w.write(s+1, slowPace, 0)
+	await.Until(t, "a first event", func() bool { c.running(); return len(w.reader.Records()) > 0 })
 	slow.during(firstLife, func() bool { return true })
 	deaths := []death{w.kill(c)}
 	slow.stop()
