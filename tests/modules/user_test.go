@@ -129,7 +129,7 @@ type machine struct {
 // others' modules cannot.
 func newMachine(t *testing.T, registry, goVersion string) *machine {
 	t.Helper()
-	m := &machine{goCommand: "go", dir: t.TempDir()}
+	m := &machine{goCommand: "go", dir: t.TempDir(), environ: os.Environ()}
 	if version.Lang(runtime.Version()) != version.Lang("go"+goVersion) {
 		cmd := exec.CommandContext(t.Context(), "go", "env", "GOROOT")
 		cmd.Env = append(os.Environ(), "GOTOOLCHAIN=go"+goVersion)
@@ -137,12 +137,14 @@ func newMachine(t *testing.T, registry, goVersion string) *machine {
 		if err != nil {
 			t.Skipf("Go %s cannot be had: %s", goVersion, out)
 		}
-		m.goCommand = filepath.Join(strings.TrimSpace(string(out)), "bin", "go")
+		root := strings.TrimSpace(string(out))
+		m.goCommand = filepath.Join(root, "bin", "go")
+		m.environ = append(m.environ, "GOROOT="+root) // go test has set it to its own
 	}
 	settings := must.Get(exec.CommandContext(t.Context(), "go", "env", "GOPROXY", "GOMODCACHE").Output())(t)
 	proxy, modules, _ := strings.Cut(strings.TrimSpace(string(settings)), "\n")
 	// What this machine has downloaded it does not download again.
-	m.environ = append(os.Environ(), "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS=-modcacherw", "GONOSUMDB="+root,
+	m.environ = append(m.environ, "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS=-modcacherw", "GONOSUMDB="+root,
 		"GOPROXY="+registry+",file://"+filepath.Join(modules, "cache", "download")+","+proxy)
 	m.emptyCache(t)
 	return m
