@@ -34,7 +34,10 @@ func measureRedisBacklog(ctx context.Context, b *backlog, rounds int, out io.Wri
 		return err
 	}
 	server, err := redisserver.Start(ctx, redisserver.Options{
-		Program: program, Settings: map[string]string{"appendonly": "yes", "appendfsync": "everysec"},
+		Program: program, Settings: map[string]string{
+			"appendonly": "yes", "appendfsync": "everysec",
+			"auto-aof-rewrite-percentage": "0", // which would fall on one of them
+		},
 	})
 	if err != nil {
 		return err
