@@ -181,6 +181,37 @@ func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 	})
 }
 
+// inItsOwnWay carries out the first claim and loses the answer; for the second
+// the first is still in the way, as one is whose connection the server has not
+// given up.
+type inItsOwnWay struct {
+	storage.Store
+	claims int
+}
+
+func (s *inItsOwnWay) Claim(ctx context.Context, k storage.Key, r storage.ClaimRequest) (storage.Claim, error) {
+	s.claims++
+	if s.claims == 2 {
+		return storage.Claim{Outcome: storage.InProgress, Wait: time.Second}, nil
+	}
+	c, err := s.Store.Claim(ctx, k, r)
+	if s.claims == 1 {
+		return storage.Claim{}, errors.Join(errDown, err)
+	}
+	return c, err
+}
+
+func TestAClaimInDoubtThatIsInItsOwnWayIsOneAttempt(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.options.Store = &inItsOwnWay{Store: f.memory}
+		r := f.becomes(idempotency.Elsewhere, unreachable(t))
+		r, err := f.runAfter(t.Context(), r.Pending, succeed)
+		if r.Disposition != idempotency.Handled || r.Attempt != 1 || r.Pending != nil || f.record().Vanished != 0 {
+			t.Errorf("%+v, %v, %+v", r, err, f.record())
+		}
+	})
+}
+
 // Nor does the dead letter of a message that is given up depend on them.
 func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {

@@ -187,8 +187,8 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	case storage.GivenUp:
 		r.Disposition, r.Reason = DeadLettered, claim.Reason
 		return r, nil
-	case storage.InProgress:
-		r.Disposition, r.Pending = Elsewhere, pending
+	case storage.InProgress: // perhaps this very claim, if it was made before and not answered
+		r.Disposition, r.Pending = Elsewhere, pending.claimed(m.Key, owner, errInProgress)
 		return r, errInProgress
 	case storage.NotDue:
 		r.Disposition, r.Pending = NotDue, pending

@@ -100,7 +100,11 @@
 // synchronous_commit=off a crash forgets completions. A failover to a replica
 // that is behind does, too: use synchronous_commit=remote_write or higher with
 // synchronous_standby_names where that matters. Under Transactional the effect is
-// forgotten together with the completion, so that it is still there once.
+// forgotten together with the completion, so that it is still there once. Its
+// first claim of a key does not wait for that: a crash of the server may forget
+// attempts of the last second that had no outcome. After a connection was lost
+// claims wait for a minute's time, so that a message that crashes the server is
+// given up all the same.
 //
 // Non-goals: work outside of the database; other clients than pgx, whose
 // transactions package guard can still protect; running Schema by itself.

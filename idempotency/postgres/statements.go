@@ -39,7 +39,7 @@ func newStatements(table string, partitioned bool, slot int) statements {
 	}
 	return statements{
 		claim:          fill(claimSQL, "{may}", "true"),
-		claimLocked:    fill(claimSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint) AND "+notAwaited),
+		claimLocked:    fill(claimSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint)"),
 		claimFirst:     fill(claimFirstSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint) AND "+notAwaited),
 		extend:         fill(extendSQL),
 		complete:       fill(completeSQL),
@@ -66,9 +66,9 @@ const (
 		OR k.state = 'retryable' AND k.blocked_until <= {now}))`
 
 	// notAwaited lets the statement's commit not wait for the disk, nor for a
-	// replica. A claim of a Transactional need not: the handler's commit waits for
-	// both, and if the server forgets the claim, it has forgotten that
-	// transaction, too.
+	// replica. The first claim of a Transactional need not: the handler's commit
+	// waits for both, and if the server forgets the claim, it has forgotten that
+	// transaction, too. What it may forget beside is the attempt: see wary.
 	notAwaited = `set_config('synchronous_commit', 'off', true) IS NOT NULL`
 
 	recordColumns = `k.state, k.fingerprint, k.owner, k.fence, k.attempts, k.vanished, k.excused, k.blocked_until,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
 // defaultIdleTimeout is that of Options.
@@ -35,6 +36,20 @@ type Transactional struct {
 	idle  string // the IdleTimeout in milliseconds, empty for the server's own
 	// fresh tells that the last message was new, and so the next may be.
 	fresh atomic.Bool
+	// lost is when a connection was lost last, nil if none was.
+	lost atomic.Pointer[time.Time]
+}
+
+// wary is for how long claims wait for the disk after a connection was lost. The
+// server may have crashed, and because of a message: its attempts would be
+// forgotten each time, and it would never be given up.
+const wary = time.Minute
+
+// hasty tells whether the next message may be new, and its claim need not wait
+// for the disk.
+func (x *Transactional) hasty(ctx context.Context) bool {
+	lost := x.lost.Load()
+	return x.fresh.Load() && (lost == nil || time.Since(*lost) > hook.Interval(ctx, wary))
 }
 
 var _ storage.Transactor = (*Transactional)(nil)

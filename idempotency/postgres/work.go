@@ -70,7 +70,7 @@ func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequ
 // ask claims the key by the statement or, if it may be new, by the one for those,
 // behind which the handler's transaction begins in the same round trip.
 func (w *work) ask(ctx context.Context, key storage.Key, sql string, args, answer []any) error {
-	if w.fresh.Load() && w.tx == nil {
+	if w.tx == nil && w.hasty(ctx) {
 		var batch pgx.Batch
 		batch.BeginTx(pgx.TxOptions{BeginQuery: "begin"})
 		batch.Queue(w.sql(key).claimFirst, args...).QueryRow(func(row pgx.Row) error { return row.Scan(answer...) })
@@ -162,6 +162,10 @@ func (w *work) Release(ctx context.Context) {
 	}
 	w.tx = nil
 	if w.conn != nil {
+		if w.conn.Conn().IsClosed() {
+			now := time.Now()
+			w.lost.Store(&now)
+		}
 		w.conn.Release()
 		w.conn = nil
 	}

@@ -145,7 +145,12 @@ func (b *batch) exec(ctx context.Context, cancel context.CancelFunc, server *gor
 				c.cmd = c.script.EvalSha(ctx, pipe, []string{c.name}, c.args...)
 			}
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		_, err := pipe.Exec(ctx)
+		for _, c := range b.calls { // each has its own error, unless a hook did not send them
+			if c.cmd != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
+				c.err = err
+			}
+		}
 		return nil
 	})
 	if err != nil { // a hook of the client panicked

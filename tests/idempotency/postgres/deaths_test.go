@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 // die runs a Run whose process dies in the handler: its goroutine ends, and with
@@ -48,6 +51,37 @@ func TestE2ECrashLoop(t *testing.T) {
 		t.Errorf("%d crashes and dead letters %+v", crashes, letters)
 	}
 	r.wantEffects(t, "a", 0)
+}
+
+// A handler that takes the server down is counted, too, although the server
+// forgets what it has not written: its claims wait for that from then on.
+func TestE2EWhatCrashesTheServerIsGivenUp(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Setting("wal_writer_delay", "10s"))
+	admin := connect(t, server.URL("postgres"))
+	create(t, admin, postgres.Options{})
+	exec(t, admin, business)
+	buried := false
+	r := newRunnerOn(t, admin, connect(t, server.URL("postgres")), postgres.Options{}, idempotency.Options{
+		MaxAttempts: 2, FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond,
+		DeadLetter: func(context.Context, idempotency.DeadLetter) error { buried = true; return nil },
+	})
+	const enough = 6
+	crashes := 0
+	for ; !buried && crashes < enough; crashes++ {
+		innocent := fmt.Sprint("innocent ", crashes)
+		if result, err := r.RunUntilDone(limited(t), message(innocent), effect(innocent)); err != nil {
+			t.Fatal(result, err)
+		}
+		_, _ = r.Run(limited(t), message("killer"), func(ctx context.Context) ([]byte, error) {
+			server.Restart(t, pgtest.Immediate)
+			return effect("killer")(ctx)
+		})
+		admin.Reset()
+	}
+	if crashes >= enough {
+		t.Errorf("it has crashed the server %d times, and is not given up", crashes)
+	}
+	t.Logf("given up after %d runs", crashes)
 }
 
 // A message whose process died is handled alone: not while another is.

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
@@ -143,15 +144,18 @@ func TestE2EFaultAtEachStep(t *testing.T) {
 					t.Fatal(err)
 				}
 				id := step + " " + fault
+				r.untilDone(t, message("before "+id), effect("before "+id)) // new, and so the next may be
 				armed.step, armed.fault = step, fault
-				result, err := r.Run(limited(t), message(id), effect(id))
+				result, err := r.Run(hook.WithInterval(limited(t), 0), message(id), effect(id))
 				if armed.step != "" {
 					t.Fatal("the fault did not happen")
 				}
 				// A claim is asked for twice, and a commit asked about.
 				handled := step == "claim and begin" && fault != "killed after" ||
 					step == "complete and commit" && (fault == "answer lost" || fault == "killed after")
-				if handled != (result.Disposition == idempotency.Handled) {
+				// The second claim may find the first, whose connection the server still has.
+				inItsWay := step == "claim and begin" && fault == "answer lost" && result.Disposition == idempotency.Elsewhere
+				if handled != (result.Disposition == idempotency.Handled) && !inItsWay {
 					t.Errorf("first run: %s, %v", result.Disposition, err)
 				}
 				r.untilDone(t, message(id), effect(id))

@@ -166,6 +166,7 @@ func TestASharedRoundTripThatBreaks(t *testing.T) {
 			}
 			return io.EOF
 		},
+		"by a hook that does not send it": func([]goredis.Cmder, func() error) error { return io.EOF },
 		"before the first answer": func(cmds []goredis.Cmder, next func() error) error {
 			err := next()
 			for _, cmd := range cmds {
@@ -200,6 +201,9 @@ func TestASharedRoundTripThatBreaks(t *testing.T) {
 					t.Errorf("claim %d: %v counts as an answer", n, a.err)
 				case a.err != nil:
 					lost++
+					if name != "by a panic" && !errors.Is(a.err, io.EOF) {
+						t.Errorf("claim %d: %v does not say why", n, a.err)
+					}
 				case a.Outcome != storage.Claimed:
 					t.Errorf("claim %d: %+v", n, a.Claim)
 				}
