@@ -17,9 +17,10 @@
 //
 // An arrow is a round trip. Where the last message was not a new one, this one may
 // not be either: then its claim is asked for by itself, and begin comes after the
-// answer. The claim's commit waits neither for the disk nor for a replica: the
-// handler's, behind it in the log, waits for both. A server that crashes in
-// between has forgotten the attempt, and rolled its transaction back.
+// answer. The commit of a claim that shares its round trip waits neither for the
+// disk nor for a replica: the handler's, behind it in the log, waits for both. A
+// server that crashes in between has forgotten the attempt, and rolled its
+// transaction back.
 //
 // Invariants:
 //
