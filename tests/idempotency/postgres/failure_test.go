@@ -216,7 +216,7 @@ func TestMistreatedTransaction(t *testing.T) {
 		"rollback by SQL": {do: func(ctx context.Context, tx pgx.Tx) { _, _ = tx.Exec(ctx, `ROLLBACK`) }, want: "the handler ended the transaction by itself, by SQL"},
 		"commit by SQL":   {do: func(ctx context.Context, tx pgx.Tx) { _, _ = tx.Exec(ctx, `COMMIT`) }, want: "the handler ended the transaction by itself, by SQL", committed: 1},
 		"unread rows": {do: func(ctx context.Context, tx pgx.Tx) {
-			_, _ = tx.Query(ctx, `SELECT generate_series(1, 9)`)
+			_, _ = tx.Query(ctx, `SELECT generate_series(1, 9)`) //nolint:sqlclosecheck // rows left open are what this is about
 		}, want: "complete key: the handler returned nil, but has not closed the rows"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestKeptTransaction(t *testing.T) {
 			r.want(t, message("after "+name), func(ctx context.Context) ([]byte, error) {
 				for _, tx := range []pgx.Tx{kept, part} {
 					_, execErr := tx.Exec(ctx, intrude)
-					_, queryErr := tx.Query(ctx, intrude)
+					_, queryErr := tx.Query(ctx, intrude) //nolint:sqlclosecheck // there are none
 					batch := &pgx.Batch{}
 					batch.Queue(intrude)
 					_, copyErr := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"id", "attempt"},

@@ -30,7 +30,7 @@ func (b building) Run() int {
 		var out []byte
 		out, err = exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary,
 			"github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency").CombinedOutput()
-		os.Stderr.Write(out)
+		fmt.Fprintf(os.Stderr, "%s", out)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the program:", err)
