@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,6 +226,63 @@ func TestHandlerContext(t *testing.T) {
 		return effect("a")(ctx)
 	}, idempotency.Handled)
 	r.wantEffects(t, "a", 1)
+}
+
+// However a pool sends what is in one round trip, and whatever isolation it has, a
+// message's effect is there once or not at all.
+func TestWaysToConnect(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode         pgx.QueryExecMode
+		usual, given pgx.TxIsoLevel
+	}{
+		"simple protocol":                    {mode: pgx.QueryExecModeSimpleProtocol, usual: pgx.ReadCommitted},
+		"simple protocol, serializable":      {mode: pgx.QueryExecModeSimpleProtocol, usual: pgx.ReadCommitted, given: pgx.Serializable},
+		"unnamed statements, serializable":   {mode: pgx.QueryExecModeExec, usual: pgx.Serializable},
+		"cached descriptions":                {mode: pgx.QueryExecModeCacheDescribe, usual: pgx.RepeatableRead, given: pgx.ReadCommitted},
+		"descriptions, repeatable read":      {mode: pgx.QueryExecModeDescribeExec, usual: pgx.RepeatableRead},
+		"prepared statements, less isolated": {mode: pgx.QueryExecModeCacheStatement, usual: pgx.Serializable, given: pgx.ReadCommitted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRunnerWith(t, postgres.Options{Isolation: c.given}, idempotency.Options{}, connection(string(c.usual), c.mode)...)
+			for n := range 4 { // the first claims by itself, the next in the round trip of the begin
+				id := fmt.Sprint(n)
+				handled, _ := r.want(t, message(id), func(ctx context.Context) ([]byte, error) {
+					var isolation, idle string
+					var locks int
+					err := postgres.Tx(ctx).QueryRow(ctx, `SELECT current_setting('transaction_isolation'),
+						current_setting('idle_in_transaction_session_timeout'),
+						(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())`).Scan(&isolation, &idle, &locks)
+					if err != nil || isolation != string(cmp.Or(c.given, c.usual)) || idle != "1min" || locks != 1 {
+						t.Errorf("%s, idle for %s, %d locks, %v", isolation, idle, locks, err)
+					}
+					return effect(id)(ctx)
+				}, idempotency.Handled).parts()
+				r.wantEffects(t, id, 1)
+				if record := r.wantState(t, id, storage.Completed, 1); string(record.Result) != string(handled.Value) {
+					t.Errorf("the result is %q", record.Result)
+				}
+				if n == 2 {
+					r.want(t, message(id), never(t), idempotency.Skipped)
+				}
+			}
+			r.want(t, message("lost"), func(ctx context.Context) ([]byte, error) {
+				if _, err := r.store.Release(ctx, key("lost")); err != nil {
+					t.Error(err)
+				}
+				return effect("lost")(ctx)
+			}, idempotency.Lost)
+			r.want(t, message("refused"), func(ctx context.Context) ([]byte, error) {
+				_, err := postgres.Tx(ctx).Exec(ctx, `INSERT INTO refused VALUES ('refused', 1)`)
+				return nil, errors.Join(err, second(effect("refused")(ctx)))
+			}, idempotency.Retry)
+			for _, id := range []string{"lost", "refused"} {
+				r.wantEffects(t, id, 0)
+				r.wantState(t, id, storage.Retryable, map[string]int{"lost": 0, "refused": 1}[id])
+				r.untilDone(t, message(id), effect(id))
+				r.wantEffects(t, id, 1)
+			}
+		})
+	}
 }
 
 // While a handler runs, also beyond its lease, another consumer is told so at
