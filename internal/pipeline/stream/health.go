@@ -59,6 +59,7 @@ type Health struct {
 	intake       *intake
 	// statusInterval is how often the stream's server is asked for an answer.
 	statusInterval time.Duration
+	mute           time.Duration // see limits.mute
 
 	retention *retentionHealth
 
@@ -72,6 +73,7 @@ type Health struct {
 	storeErr string
 	remedy   string          // of pgErr or storeErr
 	holder   *catalog.Holder // while the role is standby
+	asked    time.Time       // when a spare's look at the slot began; zero: it does not look
 	// While the role is active:
 	progress progress
 	looked   time.Time // when slot and publication were last seen
@@ -79,7 +81,7 @@ type Health struct {
 	keptBy   string // who keeps the slot where it is; "" for nobody else
 }
 
-func newHealth(p Parts, r *Pipeline, in *intake, stalled time.Duration) *Health {
+func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 	h := &Health{
 		kafka:        p.Kafka,
 		metrics:      p.Metrics,
@@ -88,9 +90,10 @@ func newHealth(p Parts, r *Pipeline, in *intake, stalled time.Duration) *Health 
 		checkpointer: r.checkpointer,
 		delivery:     r.delivery,
 		intake:       in,
-		progress:     progress{limit: stalled},
+		progress:     progress{limit: l.stalled},
 
 		statusInterval: p.StatusInterval,
+		mute:           l.mute,
 		retention:      &retentionHealth{Observer: p.Metrics},
 		role:           role.State{Tell: p.Metrics.Role},
 	}
@@ -167,10 +170,26 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
 		reasons = append(reasons, reason)
 	}
-	if h.role.Role == role.Active {
+	switch h.role.Role {
+	case role.Active:
 		reasons = append(reasons, h.stalled(time.Now(), len(reasons) > 0)...)
+	case role.Standby:
+		if silent := time.Since(h.asked); !h.asked.IsZero() && silent > h.mute {
+			reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
+		}
 	}
 	return len(reasons) == 0, reasons
+}
+
+// looking notes that a spare asks the server for the slot, until done is called.
+func (h *Health) looking() (done func()) {
+	set := func(at time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.asked = at
+	}
+	set(time.Now())
+	return func() { set(time.Time{}) }
 }
 
 // advance notes how far everything is now. The caller holds mu.
@@ -189,14 +208,17 @@ func (h *Health) advance(now time.Time) {
 // mu.
 func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	h.advance(now)
+	blind := now.Sub(h.looked)
 	switch why, silent := h.progress.stall(now), h.silent(); {
 	case known:
+	case silent > max(h.mute, 2*h.statusInterval) && blind > h.mute: // either alone may be busy
+		reasons = append(reasons, fmt.Sprintf("PostgreSQL has answered neither the stream nor a look beside it for %s", min(silent, blind).Round(time.Second)))
 	case why != "":
 		reasons = append(reasons, why)
 	case silent > h.statusInterval+h.progress.limit:
 		reasons = append(reasons, fmt.Sprintf("the stream has been silent for %s, although the server is asked for an answer", silent.Round(time.Second)))
 	}
-	if blind := now.Sub(h.looked); blind > h.progress.limit {
+	if blind > h.progress.limit {
 		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))
 	}
 	return reasons
