@@ -86,6 +86,10 @@ func (p *Page) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /live", p.guard.admit(p.live))
 }
 
+// Knows returns why a request with this Host header is refused; nil if the header
+// names this server.
+func (p *Page) Knows(host string) error { return p.guard.knows(host) }
+
 // file answers with an embedded file.
 func file(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
