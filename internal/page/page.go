@@ -63,6 +63,7 @@ type Page struct {
 	at      time.Time           // of the last sample
 	sent    []uint64            // of each pipeline: the number of the last event that was sent
 	viewers map[*viewer]struct{}
+	entered uint64 // viewers so far
 }
 
 // New returns a page for the pipelines. metrics are theirs.
