@@ -32,6 +32,8 @@ type Status struct {
 	SlotPID int32 `json:"slot_pid,omitempty"`
 	// Holder is who reads the slot, where this instance stands by.
 	Holder *catalog.Holder `json:"holder,omitempty"`
+	// Standbys are those that wait for the slot, where this instance reads it.
+	Standbys []catalog.Holder `json:"standbys,omitempty"`
 	// Forecast is there while the slot keeps more and more log.
 	Forecast *Forecast `json:"forecast,omitempty"`
 	// OldestUnconfirmedSeconds is how long the server has had log that is not
@@ -78,6 +80,7 @@ type Health struct {
 	progress progress
 	looked   time.Time // when slot and publication were last seen
 	trend    trend
+	standbys []catalog.Holder
 	keptBy   string // who keeps the slot where it is; "" for nobody else
 }
 
@@ -106,7 +109,7 @@ func (h *Health) active() {
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
 	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
-	h.holder, h.trend, h.keptBy = nil, trend{}, ""
+	h.holder, h.trend, h.keptBy, h.standbys = nil, trend{}, "", nil
 	h.progress.begin(h.looked)
 }
 
@@ -114,7 +117,7 @@ func (h *Health) active() {
 func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr, h.storeErr, h.flush = "", "", 0
+	h.pgErr, h.storeErr, h.flush, h.standbys = "", "", 0, nil
 	return h.role.Set(role.Standby)
 }
 
@@ -129,7 +132,7 @@ func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Starting)
-	h.pgErr, h.storeErr, h.remedy, h.holder = err.Error(), "", failure.RemedyOf(err), nil
+	h.pgErr, h.storeErr, h.remedy, h.holder, h.standbys = err.Error(), "", failure.RemedyOf(err), nil, nil
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
 		return
@@ -281,6 +284,7 @@ func (h *Health) Status() any {
 		}),
 		Slot:           h.checkpointer.last().Slot,
 		Holder:         h.holder,
+		Standbys:       h.standbys,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
 		SlotLagSeconds: h.delivery.lag().Seconds(),
