@@ -1,27 +1,36 @@
 package sink
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Pace is how often a Probe asks. A cluster that is silent shows within the sum of
-// Every, Timeout and Silence at the latest. One question that is not answered, on
-// a busy machine, shows nothing.
+// Pace is how often a Probe asks. A cluster that is silent shows Silence after its
+// last answer, also while a question is open. One question that fails shows nothing.
 type Pace struct {
 	Every, Timeout, Silence time.Duration
+	// Again is in place of Every after a question that failed, until it shows.
+	Again time.Duration
 	// Refused is in place of Every after a refused login: each may count towards
 	// the lock of an account.
 	Refused time.Duration
 }
 
-// UsualPace is the pace outside tests.
-var UsualPace = Pace{Every: 2 * time.Second, Timeout: 3 * time.Second, Silence: 8 * time.Second, Refused: 6 * time.Second}
+// UsualPace is the pace outside tests. With the second that the page takes to show
+// it, an outage is visible within five, although nobody writes. A question has
+// 1.5 s until then, in which three brokers are asked.
+var UsualPace = Pace{Every: 2 * time.Second, Timeout: 3 * time.Second, Silence: 3500 * time.Millisecond,
+	Again: 500 * time.Millisecond, Refused: 6 * time.Second}
+
+// errOpen is why a cluster counts as silent while a question is open.
+var errOpen = errors.New("no answer yet")
 
 // Probe asks the cluster now and then whether it is there, which a sink without
 // events would not notice. It has a client of its own, so that it gets in no
@@ -31,6 +40,7 @@ type Probe struct {
 	ask   func(context.Context) error
 	close func()
 	pace  Pace
+	open  error // errOpen with its remedy
 	begun time.Time
 	// heard is when a broker last answered, in nanoseconds since begun; 0 for
 	// never. The wall clock may jump.
@@ -38,7 +48,7 @@ type Probe struct {
 }
 
 func newProbe(ask func(context.Context) error, end func(), pace Pace) *Probe {
-	return &Probe{ask: ask, close: end, pace: pace, begun: time.Now()}
+	return &Probe{ask: ask, close: end, pace: pace, open: errOpen, begun: time.Now()}
 }
 
 // NewProbe returns a probe of the cluster that cfg describes; cfg must have
@@ -48,7 +58,9 @@ func NewProbe(cfg Options, pace Pace) (*Probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newProbe(cluster.ask, cluster.client.Close, pace), nil
+	p := newProbe(cluster.ask, cluster.client.Close, pace)
+	p.open = Unreachable(cfg, errOpen)
+	return p, nil
 }
 
 // Answered tells the probe that a broker has answered another client: where
@@ -66,35 +78,70 @@ func (p *Probe) Close() {
 // Run asks until ctx ends. After each question it
 // calls report, with nil while brokers answer, and with the reason and, where
 // there is one, a remedy once none has for Pace.Silence; in between it is
-// not called. Run it once.
+// not called. Where that time is over while a question is open, or before the next
+// one, it is called then. Run it once.
 func (p *Probe) Run(ctx context.Context, report func(error)) {
+	answers := make(chan error, 1)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	next, alarm := time.NewTimer(0), time.NewTimer(p.pace.Silence)
+	defer next.Stop()
+	defer alarm.Stop()
+	var last error
 	for {
-		err := p.once(ctx)
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return
-		}
-		if err == nil {
-			p.Answered()
-		}
-		refused := failure.ClassOf(err) == failure.Config
-		heard := p.heard.Load()
-		switch silent := time.Since(p.begun) - time.Duration(heard); {
-		case silent >= p.pace.Silence:
-			what := "no broker has answered for"
-			if refused {
-				what = "brokers have refused the connector for"
+		case <-next.C:
+			asking.Go(func() { answers <- p.once(ctx) })
+			continue
+		case err := <-answers:
+			if ctx.Err() != nil {
+				return
 			}
-			report(fmt.Errorf("%s %s: %w", what, silent.Round(time.Second), err))
-		case heard != 0:
-			report(nil)
+			if last = err; err == nil {
+				p.Answered()
+			}
+			next.Reset(p.wait(err))
+			p.tell(report, err)
+		case <-alarm.C:
+			if p.silent() >= p.pace.Silence {
+				p.tell(report, cmp.Or(last, p.open))
+			}
 		}
-		wait := p.pace.Every
-		if refused {
-			wait = p.pace.Refused
+		if left := p.pace.Silence - p.silent(); left > 0 {
+			alarm.Reset(left)
 		}
-		if backoff.Sleep(ctx, wait) != nil {
-			return
+	}
+}
+
+// silent is how long no broker has answered anybody.
+func (p *Probe) silent() time.Duration {
+	return time.Since(p.begun) - time.Duration(p.heard.Load())
+}
+
+// wait is how long after a question with this outcome the next one begins.
+func (p *Probe) wait(err error) time.Duration {
+	switch {
+	case failure.ClassOf(err) == failure.Config:
+		return p.pace.Refused
+	case err != nil && p.silent() < p.pace.Silence:
+		return p.pace.Again
+	}
+	return p.pace.Every
+}
+
+// tell reports what is known after err, the outcome of the last question.
+func (p *Probe) tell(report func(error), err error) {
+	switch silent := p.silent(); {
+	case silent >= p.pace.Silence:
+		what := "no broker has answered for"
+		if failure.ClassOf(err) == failure.Config {
+			what = "brokers have refused the connector for"
 		}
+		report(fmt.Errorf("%s %s: %w", what, silent.Round(time.Second), err))
+	case p.heard.Load() != 0:
+		report(nil)
 	}
 }
 

@@ -56,22 +56,11 @@ func (d *doctor) heldBack(ctx context.Context, c *cluster, ours string) {
 		d.skip(name, err.Error())
 		return
 	}
-	long := 0
-	for _, t := range open {
-		if t.Age < settled {
-			continue
-		}
-		long++
-		remedy := "find out whose it is; its owner's next start ends it, and so do brokers after its timeout"
-		switch {
-		case t.Remedy != "":
-			remedy = t.Remedy
-		case t.Ours:
-			remedy = "cdc-outbox txn abort --yes"
-		}
-		d.warn(name, remedy, "%s has held consumers back for %s, in %v", t.ID, t.Age.Round(time.Second), t.Topics)
+	long := open.long()
+	for _, t := range long {
+		d.warn(name, t.ending(), "%s", t.holding())
 	}
-	if long == 0 {
+	if len(long) == 0 {
 		d.ok(name, "no transaction has been open for a minute")
 	}
 }

@@ -48,6 +48,22 @@ func (t Transaction) MarshalJSON() ([]byte, error) {
 	}{plain(t), t.Age.Seconds(), t.Timeout.Seconds()})
 }
 
+// holding says what the transaction does.
+func (t Transaction) holding() string {
+	return fmt.Sprintf("%s has held consumers back for %s, in %v", t.ID, t.Age.Round(time.Second), t.Topics)
+}
+
+// ending is what ends the transaction.
+func (t Transaction) ending() string {
+	switch {
+	case t.Remedy != "":
+		return t.Remedy
+	case t.Ours:
+		return "cdc-outbox txn abort --yes"
+	}
+	return "find out whose it is; its owner's next start ends it, and so do brokers after its timeout"
+}
+
 // Transactions are those of a cluster.
 type Transactions []Transaction
 
@@ -78,6 +94,16 @@ func (ts Transactions) WriteText(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// long are those that have been open for longer than any of ours may last.
+func (ts Transactions) long() (long Transactions) {
+	for _, t := range ts {
+		if t.Age >= settled {
+			long = append(long, t)
+		}
+	}
+	return long
 }
 
 // OpenTransactions returns the transactions of the cluster that are not finished,

@@ -109,3 +109,27 @@ func TestHangingTransactionIsFound(t *testing.T) {
 		t.Fatalf("%+v hang, want one in topic t", hanging)
 	}
 }
+
+// What holds consumers back, and how it ends, is in the status, of any program.
+func TestStatusNamesTransactionsThatHoldConsumersBack(t *testing.T) {
+	all := Transactions{
+		{ID: "young", Age: settled - time.Second, Topics: []string{"t"}},
+		{ID: "ours", Ours: true, Age: settled, Topics: []string{"t"}},
+		{ID: "producer 7/0", Age: time.Hour, Topics: []string{"t"}, Remedy: "kafka-transactions.sh abort"},
+	}
+	r := StatusReport{Transactions: all.long()}
+	shown := text(t, &r)
+	must.Contain(t, shown, "transaction  ours has held consumers back for 1m0s, in [t]", "-> cdc-outbox txn abort --yes",
+		"producer 7/0 has held", "-> kafka-transactions.sh abort")
+	if strings.Contains(shown, "young") {
+		t.Errorf("one that may be well is named:\n%s", shown)
+	}
+	cfg := withTransactions(&kafkatest.Broker{Brokers: []string{"127.0.0.1:1"}}) // nobody listens there
+	if r.askTransactions(t.Context(), cfg); r.TransactionsError == nil {
+		t.Error("brokers that do not answer are not named")
+	}
+	cfg.Sink.Kafka.Delivery, r = "at_least_once", StatusReport{}
+	if r.askTransactions(t.Context(), cfg); r.TransactionsError != nil {
+		t.Errorf("without transactions: %+v", r.TransactionsError)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // statusPatience bounds each side of the status: the questions to PostgreSQL
@@ -35,6 +36,11 @@ type StatusReport struct {
 
 	// Instance is nil where no connector answers at http.listen.
 	Instance *InstanceStatus `json:"instance,omitempty"`
+
+	// Transactions have held consumers back for a minute or longer, with
+	// sink.kafka.delivery exactly_once. The error is why they are not known.
+	Transactions      Transactions `json:"transactions,omitempty"`
+	TransactionsError *Problem     `json:"transactions_error,omitempty"`
 
 	// Polling is set in poll mode, in place of PostgreSQL and Checkpoint.
 	Polling []PollStatus `json:"polling,omitempty"`
@@ -129,9 +135,22 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 		s.close()
 	}
 	r.Instance = askInstance(ctx, cfg)
+	r.askTransactions(ctx, cfg)
 	r.bad = r.bad || r.stuck() != ""
 	r.Verdict, r.Remedy = r.judge(mismatch), r.remedy(mismatch)
 	return r
+}
+
+// askTransactions looks for open transactions. Neither they nor a Kafka that does
+// not answer keep the slot from being read, so they are not in the verdict.
+func (r *StatusReport) askTransactions(ctx context.Context, cfg *config.Config) {
+	if cfg.Sink.Kafka == nil || cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	open, err := OpenTransactions(ctx, cfg)
+	r.Transactions, r.TransactionsError = open.long(), problem(err)
 }
 
 // streamed asks PostgreSQL and the store about a slot, and returns why the

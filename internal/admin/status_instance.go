@@ -9,7 +9,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
-	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // instancePatience bounds the questions to a running connector: it answers from
@@ -20,11 +19,12 @@ const instancePatience = 2 * time.Second
 // on this machine. It knows what the servers do not show, such as a topic that an
 // event waits for.
 type InstanceStatus struct {
-	Address string   `json:"address"`
-	Role    string   `json:"role"`
-	Ready   bool     `json:"ready"`
-	Reasons []string `json:"reasons,omitempty"` // why it is not ready
-	Remedy  string   `json:"remedy,omitempty"`
+	Address string `json:"address"`
+	Role    string `json:"role"`
+	Ready   bool   `json:"ready"`
+	// Reasons are why it is not ready, Remedies what to do: as on its page.
+	Reasons  []string `json:"reasons,omitempty"`
+	Remedies []string `json:"remedies,omitempty"`
 }
 
 // askInstance returns nil where nobody answers, or a program that is not ours.
@@ -39,60 +39,30 @@ func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 		instanceState
 		Pipelines map[string]instanceState `json:"pipelines"`
 	}
-	if err := getJSON(ctx, address, "/status", &status); err != nil {
+	if _, body, err := httpapi.Ask(ctx, address, "/status"); err != nil || json.Unmarshal(body, &status) != nil {
 		return nil
 	}
-	state, pipeline := status.instanceState, ""
-	for name, candidate := range status.Pipelines {
+	state := status.instanceState
+	for _, candidate := range status.Pipelines {
 		if candidate.reads(cfg) && candidate.Slot != "" {
-			state, pipeline = candidate, "pipeline "+name+": "
+			state = candidate
 		}
 	}
 	if !state.reads(cfg) {
 		return nil
 	}
-	var ready struct {
-		Ready   bool     `json:"ready"`
-		Reasons []string `json:"reasons"`
-	}
-	if err := getJSON(ctx, address, "/readyz", &ready); err != nil {
-		return nil
-	}
-	found := &InstanceStatus{Address: address, Role: state.Role}
-	for _, reason := range ready.Reasons {
-		if reason, ours := strings.CutPrefix(reason, pipeline); ours {
-			found.Reasons = append(found.Reasons, reason)
-		}
-	}
-	if found.Ready = len(found.Reasons) == 0; !found.Ready {
-		found.Remedy = state.remedy(cfg)
-	}
-	return found
+	return &InstanceStatus{Address: address, Role: state.Role, Ready: state.Ready, Reasons: state.Reasons, Remedies: state.Remedies}
 }
 
-// instanceState is the part of a connector's /status that tells whose it is.
+// instanceState is the part of a connector's /status that tells whose it is, and
+// whether events get through.
 type instanceState struct {
-	Role string `json:"role"`
-	Slot string `json:"slot"` // empty before the first checkpoint, and in poll mode
-	Mode string `json:"mode"` // of poll mode only
-
-	MissingTopics []string `json:"missing_topics"`
-	Remedy        string   `json:"remedy"` // of a connector that does not read
-}
-
-// remedy is what the connector knows to do, or the place where to look.
-func (s instanceState) remedy(cfg *config.Config) string {
-	switch {
-	case s.Remedy != "":
-		return s.Remedy
-	case len(s.MissingTopics) > 0 && cfg.Sink.Kafka != nil:
-		var commands []string
-		for _, topic := range s.MissingTopics {
-			commands = append(commands, sink.CreateCommand(*cfg.Sink.Kafka, topic))
-		}
-		return strings.Join(commands, "; ")
-	}
-	return "see the `remedy` in its log; `cdc-outbox check` looks at every requirement"
+	Role     string   `json:"role"`
+	Slot     string   `json:"slot"` // empty before the first checkpoint, and in poll mode
+	Mode     string   `json:"mode"` // of poll mode only
+	Ready    bool     `json:"ready"`
+	Reasons  []string `json:"reasons"`
+	Remedies []string `json:"remedies"`
 }
 
 // reads reports whether the connector belongs to this configuration, as far as
@@ -102,15 +72,6 @@ func (s instanceState) reads(cfg *config.Config) bool {
 		return s.Mode == config.ModePoll
 	}
 	return s.Role != "" && s.Mode == "" && (s.Slot == "" || s.Slot == cfg.Source.Slot)
-}
-
-// getJSON reads an answer of whatever status code.
-func getJSON(ctx context.Context, address, path string, into any) error {
-	_, body, err := httpapi.Ask(ctx, address, path)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(body, into)
 }
 
 // standsStill is how old the checkpoint may be while the slot is behind: an

@@ -13,54 +13,46 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
-	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // instanceAt answers as a connector that reads the slot does.
-func instanceAt(t *testing.T, status, ready string) (listen string) {
+func instanceAt(t *testing.T, status string) (listen string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, status) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprint(w, ready)
-	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
 // An event that cannot be delivered holds the slot, which the servers do not show.
+// What to do is what the connector's page says.
 func TestStatusOfAStuckConnector(t *testing.T) {
 	const missing = "topic does not exist: outbox.event.order"
-	notReady := `{"ready": false, "reasons": ["` + missing + `"]}`
+	const notReady = `"ready": false, "reasons": ["` + missing + `"], "remedies": ["kafka-topics.sh --create", "free the disk"]`
+	const ready = `"ready": true, "reasons": [], "remedies": []`
 	for name, tt := range map[string]struct {
 		status func(slot string) string
-		ready  string
 		words  []string // nil: nothing is wrong
 	}{
-		"says what to do": {func(slot string) string {
-			return `{"role": "active", "slot": "` + slot + `", "missing_topics": ["outbox.event.order"]}`
-		}, notReady, []string{missing, "-> kafka-topics.sh --bootstrap-server kafka:9092 --create --topic 'outbox.event.order' --partitions 3"}},
-		"has its own remedy": {func(string) string { return `{"role": "failed", "remedy": "cdc-outbox setup"}` },
-			`{"ready": false, "reasons": ["role is failed", "` + missing + `"]}`, []string{"-> cdc-outbox setup\n"}},
-		"says why": {func(slot string) string { return `{"role": "active", "slot": "` + slot + `"}` }, notReady,
-			[]string{"events do not get through", missing, "connector    active, not ready", "-> see the `remedy` in its log"}},
+		"says why, and what to do": {func(slot string) string { return `{"role": "active", "slot": "` + slot + `", ` + notReady + `}` },
+			[]string{"events do not get through", missing, "connector    active, not ready", "-> kafka-topics.sh --create\n", "-> free the disk\n"}},
+		"does not read": {func(string) string {
+			return `{"role": "failed", "ready": false, "reasons": ["role is failed", "` + missing + `"], "remedies": ["cdc-outbox setup"]}`
+		}, []string{missing, "-> cdc-outbox setup\n"}},
 		"is one of several": {func(slot string) string {
-			return `{"pipelines": {"a": {"role": "active", "slot": "` + slot + `"}, "b": {"role": "active", "slot": "other"}}}`
-		}, `{"ready": false, "reasons": ["pipeline b: PostgreSQL: down", "pipeline a: ` + missing + `"]}`,
-			[]string{missing, "connector    active, not ready"}},
-		"of another slot is not ours": {func(string) string { return `{"role": "active", "slot": "other"}` }, notReady, nil},
-		"is no connector":             {func(string) string { return `<html>` }, notReady, nil},
-		"is well":                     {func(slot string) string { return `{"role": "active", "slot": "` + slot + `"}` }, `{"ready": true, "reasons": []}`, nil},
+			return `{"pipelines": {"a": {"role": "active", "slot": "` + slot + `", ` + notReady + `},
+				"b": {"role": "active", "slot": "other", "ready": false, "reasons": ["PostgreSQL: down"], "remedies": ["start it"]}}}`
+		}, []string{missing, "connector    active, not ready", "-> free the disk\n"}},
+		"of another slot is not ours": {func(string) string { return `{"role": "active", "slot": "other", ` + notReady + `}` }, nil},
+		"is no connector":             {func(string) string { return `<html>` }, nil},
+		"is well":                     {func(slot string) string { return `{"role": "active", "slot": "` + slot + `", ` + ready + `}` }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sound(t)
 			f.save()
 			f.hold()
-			f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
-			f.Sink.Kafka.Brokers = []string{"kafka:9092"}
-			f.HTTP.Listen = instanceAt(t, tt.status(f.Source.Slot), tt.ready)
+			f.HTTP.Listen = instanceAt(t, tt.status(f.Source.Slot))
 			r := Status(f.ctx(), f.Config)
 			err, shown := r.Err(), text(t, r)
 			if tt.words == nil {
@@ -73,7 +65,7 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			must.Contain(t, shown, tt.words...)
-			if strings.Contains(shown, "down") {
+			if strings.Contains(shown, "down") || strings.Contains(shown, "start it") {
 				t.Errorf("another pipeline's reason in:\n%s", shown)
 			}
 		})
@@ -113,7 +105,7 @@ func TestPollStatusOfAStuckConnector(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode = config.ModePoll
 	f.setup()
-	f.HTTP.Listen = instanceAt(t, `{"role": "active", "mode": "poll"}`, `{"ready": false, "reasons": ["topic does not exist: x"]}`)
+	f.HTTP.Listen = instanceAt(t, `{"role": "active", "mode": "poll", "ready": false, "reasons": ["topic does not exist: x"]}`)
 	r := Status(f.ctx(), f.Config)
 	if shown := text(t, r); r.Err() == nil || !strings.Contains(shown, "topic does not exist: x") {
 		t.Errorf("%v:\n%s", r.Err(), shown)

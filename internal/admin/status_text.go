@@ -85,6 +85,11 @@ func (r *StatusReport) WriteText(w io.Writer) error {
 		l.line("", "in %s", r.CheckpointStore)
 		l.trouble("", r.CheckpointError)
 	}
+	for _, t := range r.Transactions {
+		l.line("transaction", "%s", t.holding())
+		l.remedy(t.ending())
+	}
+	l.trouble("transactions", r.TransactionsError)
 	r.Instance.write(&l)
 	return l.to(w)
 }
@@ -126,7 +131,9 @@ func (i *InstanceStatus) write(l *lines) {
 	for _, reason := range i.Reasons {
 		l.line("", "%s", reason)
 	}
-	l.remedy(i.Remedy)
+	for _, remedy := range i.Remedies {
+		l.remedy(remedy)
+	}
 }
 
 func (s *SlotStatus) write(l *lines) {

@@ -13,8 +13,12 @@ import (
 func handler(health Health, metrics prometheus.Gatherer, page Page) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { livez(w, health) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { readyz(w, health) })
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { readyz(w, health, page.Knows(r.Host)) })
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		if err := page.Knows(r.Host); err != nil {
+			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+			return
+		}
 		writeJSON(w, http.StatusOK, health.Status())
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
@@ -45,14 +49,19 @@ func livez(w http.ResponseWriter, health Health) {
 	writeJSON(w, code, answer)
 }
 
-func readyz(w http.ResponseWriter, health Health) {
+// readyz answers whether the instance is ready and, unless unknown is why the
+// asker is not told, why not.
+func readyz(w http.ResponseWriter, health Health, unknown error) {
 	answer := struct {
 		Ready   bool     `json:"ready"`
 		Reasons []string `json:"reasons"`
 	}{}
 	answer.Ready, answer.Reasons = health.Ready()
-	if answer.Reasons == nil {
+	switch {
+	case answer.Ready:
 		answer.Reasons = []string{}
+	case unknown != nil:
+		answer.Reasons = []string{unknown.Error()}
 	}
 	code := http.StatusOK
 	if !answer.Ready {

@@ -5,7 +5,10 @@
 //
 //  1. Nothing changes the connector's state: every path takes GET and HEAD only.
 //  2. Asking never waits for PostgreSQL or Kafka: Health answers from memory.
-//  3. Serve returns only after the last request was answered or cut off.
+//  3. What explains a state is told only under a name of this server: a foreign
+//     site's script could read it, whose DNS server gives this address for its own
+//     name. Verdicts and metrics are told under any name.
+//  4. Serve returns only after the last request was answered or cut off.
 //
 // Non-goals: authentication, but for what the page asks for, and TLS. The default address is loopback. On any
 // other address, put a proxy or a network policy in front of it.
@@ -54,6 +57,9 @@ type Health interface {
 type Page interface {
 	// Register adds its paths.
 	Register(mux *http.ServeMux)
+	// Knows returns why a request with this Host header is refused; nil if the header
+	// names this server.
+	Knows(host string) error
 	// Run keeps it up to date until ctx ends, and ends its requests.
 	Run(ctx context.Context)
 }

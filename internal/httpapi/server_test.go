@@ -38,6 +38,12 @@ type blank struct{}
 func (blank) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) })
 }
+func (blank) Knows(host string) error {
+	if strings.HasPrefix(host, "attacker.") {
+		return errors.New("unknown name")
+	}
+	return nil
+}
 func (blank) Run(ctx context.Context) { <-ctx.Done() }
 
 func TestEndpoints(t *testing.T) {
@@ -81,6 +87,27 @@ func TestEndpoints(t *testing.T) {
 				t.Error("the answer may be cached")
 			}
 		})
+	}
+}
+
+// A foreign site's script reads no text, if its DNS server gives this address for
+// its own name. Probes and Prometheus may use any name.
+func TestForeignNamesAreToldVerdictsOnly(t *testing.T) {
+	ill := fixed{reasons: []string{"order 4711 is refused"}, status: map[string]string{"error": "order 4711 is refused"}}
+	for path, code := range map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 200, "/status": 421} {
+		for _, host := range []string{"attacker.example:8080", "localhost"} {
+			answer, request := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+			request.Host = host
+			handler(ill, metrics.New("", "").Gatherer(), blank{}).ServeHTTP(answer, request)
+			foreign := host != "localhost"
+			if foreign && answer.Code != code || !foreign && answer.Code == 421 {
+				t.Errorf("%s under %s answers %d", path, host, answer.Code)
+			}
+			told := strings.Contains(answer.Body.String(), "4711")
+			if may := !foreign && (path == "/readyz" || path == "/status"); told != may {
+				t.Errorf("%s under %s: tells why is %t", path, host, told)
+			}
+		}
 	}
 }
 

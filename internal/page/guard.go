@@ -2,6 +2,7 @@ package page
 
 import (
 	"crypto/subtle"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -36,31 +37,35 @@ func (g *guard) admit(next http.HandlerFunc) http.HandlerFunc {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
-		if !g.knows(r.Host) {
-			http.Error(w, "This address is not known by the name in the Host header. If it is yours, add it to http.hosts.", http.StatusMisdirectedRequest)
+		if err := g.knows(r.Host); err != nil {
+			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 			return
 		}
 		next(w, r)
 	}
 }
 
-// knows reports whether the Host header names this server. A number is no name:
-// nobody can make it mean another address.
-func (g *guard) knows(host string) bool {
+// errUnknown is the answer to a request under a name that is not this server's.
+var errUnknown = errors.New("This address is not known by the name in the Host header. If it is yours, add it to http.hosts.") //nolint:staticcheck // a sentence for people
+
+// knows returns errUnknown unless the Host header names this server. A number is
+// no name: nobody can make it mean another address.
+func (g *guard) knows(host string) error {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 	if host == "localhost" || net.ParseIP(host) != nil {
-		return true
+		return nil
 	}
 	own := []string{g.hostname}
 	if name, _, err := net.SplitHostPort(g.opts.Listen); err == nil {
 		own = append(own, name)
 	}
-	return host != "" && slices.ContainsFunc(append(own, g.opts.Hosts...), func(known string) bool {
-		return strings.EqualFold(known, host)
-	})
+	if host == "" || !slices.ContainsFunc(append(own, g.opts.Hosts...), func(known string) bool { return strings.EqualFold(known, host) }) {
+		return errUnknown
+	}
+	return nil
 }
 
 // showsEvents reports whether the request may see keys and recent events.

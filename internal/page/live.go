@@ -1,7 +1,9 @@
 package page
 
 import (
+	"cmp"
 	"encoding/json"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -10,7 +12,8 @@ import (
 )
 
 const (
-	// mostViewers bounds the pages that are open at a time.
+	// mostViewers bounds the pages that are open at a time. One more takes the place
+	// of another; see displace.
 	mostViewers = 50
 	// writeTimeout bounds one update; a viewer that takes longer is cut off.
 	writeTimeout = 10 * time.Second
@@ -18,9 +21,12 @@ const (
 
 // viewer is one open page.
 type viewer struct {
-	events  bool // it may see them
+	events  bool   // it may see them
+	from    string // its address, without a port
+	number  uint64 // in the order in which they came
 	updates chan []byte
-	stop    []func() // of watching
+	gone    chan struct{} // closed when another one has its place
+	stop    []func()      // of watching
 }
 
 // hello is the first message: all that does not change, and the past.
@@ -76,13 +82,13 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This is for the page of this server only.", http.StatusForbidden)
 		return
 	}
-	v, first := p.enter(p.guard.showsEvents(r))
-	if v == nil {
-		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
-		return
-	}
-	defer p.leave(v)
 	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return // nobody looks
+	}
+	from, _, _ := net.SplitHostPort(r.RemoteAddr)
+	v, first := p.enter(p.guard.showsEvents(r), from)
+	defer p.leave(v)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold updates back
 	to := http.NewResponseController(w)
 	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request; this one has been read
@@ -101,26 +107,28 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 			ok = send("update", data)
 		case <-r.Context().Done():
 			return
+		case <-v.gone:
+			return
 		case <-p.stopped:
 			return
 		}
 	}
 }
 
-// enter adds a viewer, or none if there are too many, and returns its first
-// message. An update follows at once.
-func (p *Page) enter(events bool) (*viewer, []byte) {
+// enter adds a viewer and returns its first message. An update follows at once.
+func (p *Page) enter(events bool, from string) (*viewer, []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.viewers) >= mostViewers {
-		return nil, nil
+		p.displace(from)
 	}
 	host, _ := os.Hostname()
 	h := hello{Version: p.version, Host: host, PID: os.Getpid(), Started: p.started, Peers: p.guard.opts.Peers, Events: events}
 	if !events {
 		h.EventsWhy = p.guard.why()
 	}
-	v := &viewer{events: events, updates: make(chan []byte, 2)}
+	p.entered++
+	v := &viewer{events: events, from: from, number: p.entered, updates: make(chan []byte, 2), gone: make(chan struct{})}
 	now := time.Now()
 	reading := read(p.metrics)
 	u := update{At: now}
@@ -140,10 +148,36 @@ func (p *Page) enter(events bool) (*viewer, []byte) {
 func (p *Page) leave(v *viewer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.remove(v)
+}
+
+// remove takes a viewer out, if it is there. The caller holds mu.
+func (p *Page) remove(v *viewer) {
+	if _, there := p.viewers[v]; !there {
+		return
+	}
 	delete(p.viewers, v)
 	for _, stop := range v.stop {
 		stop()
 	}
+}
+
+// displace makes room for a viewer from an address: of the address that has most
+// of them, the newcomer counted, the oldest viewer gives way. So nobody keeps others
+// out by opening many. Behind a proxy all have one address. The caller holds mu.
+func (p *Page) displace(from string) {
+	many := map[string]int{from: 1}
+	for v := range p.viewers {
+		many[v.from]++
+	}
+	var least *viewer
+	for v := range p.viewers {
+		if least == nil || cmp.Or(cmp.Compare(many[least.from], many[v.from]), cmp.Compare(v.number, least.number)) < 0 {
+			least = v
+		}
+	}
+	p.remove(least)
+	close(least.gone)
 }
 
 // send gives each viewer the present: one message for those who see events, one

@@ -46,7 +46,11 @@ const leastToken = 16
 // Validate reports what cannot work, except in Listen.
 func (o *Options) Validate(report setting.Report) {
 	report.OneOf("http.events", o.Events, EventsLoopback, EventsAlways, EventsNever)
-	if token := o.Token.Reveal(); token != "" && len(token) < leastToken {
+	switch token := o.Token.Reveal(); {
+	case token == "":
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		report.Problem("http.token", "has a character that a browser cannot send in a header", "use ASCII without spaces, for example what `openssl rand -hex 16` prints")
+	case len(token) < leastToken:
 		report.Problem("http.token", "is shorter than 16 characters", "make one: openssl rand -hex 16")
 	}
 	for i, host := range o.Hosts {

@@ -63,6 +63,7 @@ type Page struct {
 	at      time.Time           // of the last sample
 	sent    []uint64            // of each pipeline: the number of the last event that was sent
 	viewers map[*viewer]struct{}
+	entered uint64 // viewers so far
 }
 
 // New returns a page for the pipelines. metrics are theirs.
@@ -85,6 +86,10 @@ func (p *Page) Register(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("GET /live", p.guard.admit(p.live))
 }
+
+// Knows returns why a request with this Host header is refused; nil if the header
+// names this server.
+func (p *Page) Knows(host string) error { return p.guard.knows(host) }
 
 // file answers with an embedded file.
 func file(name string) http.HandlerFunc {

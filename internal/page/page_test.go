@@ -237,7 +237,7 @@ func TestLive(t *testing.T) {
 // beside them that was measured otherwise.
 func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
 	s := serve(DefaultOptions())
-	viewer, _ := s.enter(false)
+	viewer, _ := s.enter(false, "")
 	<-viewer.updates
 	var fine, coarse []any
 	now := time.Now()
@@ -264,7 +264,7 @@ func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
 			coarse = append(coarse, got.Coarse)
 		}
 	}
-	_, first := s.enter(false)
+	_, first := s.enter(false, "")
 	var h struct {
 		Pipelines []struct{ Fine, Coarse []any }
 	}
@@ -274,21 +274,57 @@ func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
 	}
 }
 
+// One address that opens many pages keeps no other out, and a page that gave way
+// ends.
 func TestViewersAreFew(t *testing.T) {
 	s := serve(DefaultOptions())
-	var all []*viewer
+	enter := func(from string) *viewer {
+		v, _ := s.enter(false, from)
+		if len(s.viewers) > mostViewers {
+			t.Fatalf("%d viewers", len(s.viewers))
+		}
+		return v
+	}
+	gone := func(v *viewer) bool {
+		select {
+		case <-v.gone:
+			return true
+		default:
+			return false
+		}
+	}
+	person := enter("10.0.0.1")
+	var many []*viewer
+	for range 2 * mostViewers {
+		many = append(many, enter("10.0.0.9"))
+	}
+	another := enter("10.0.0.2")
 	for range mostViewers {
-		v, _ := s.enter(false)
-		all = append(all, v)
+		many = append(many, enter("10.0.0.9"))
 	}
-	if got := s.get("/live", "localhost:8080").Code; got != http.StatusServiceUnavailable {
-		t.Errorf("one more is answered %d", got)
+	if gone(person) || gone(another) {
+		t.Error("one address has kept others out")
 	}
-	for _, v := range all {
+	for i, v := range many {
+		if left := len(many) - (mostViewers - 2); gone(v) != (i < left) {
+			t.Errorf("viewer %d of %d has gone: %t", i, len(many), gone(v))
+		}
 		s.leave(v)
 	}
-	if v, _ := s.enter(false); v == nil {
-		t.Error("nobody gets in after all have left")
+	if len(s.viewers) != 2 {
+		t.Errorf("%d viewers are left", len(s.viewers))
+	}
+}
+
+// A monitoring program that asks with HEAD is no viewer.
+func TestHeadHoldsNoPlace(t *testing.T) {
+	s := serve(DefaultOptions())
+	r := httptest.NewRequest(http.MethodHead, "/live", nil)
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	s.mux.ServeHTTP(w, r) // returns
+	if w.Code != http.StatusOK || len(s.viewers) != 0 || s.entered != 0 {
+		t.Errorf("answers %d, %d viewers", w.Code, s.entered)
 	}
 }
 
@@ -350,6 +386,14 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	o.Validate(func(f setting.Fault) { got = append(got, fmt.Sprint(f.Key, f.Item)) })
 	if want := "http.events0 http.token0 http.hosts2 http.peers2"; strings.Join(got, " ") != want {
 		t.Errorf("faults of %v, want %s", got, want)
+	}
+	for _, token := range []string{"sésame, ouvre-toi!", "0123456789abcdef 0123456789abcdef", "0123456789abcdef\n"} {
+		o, got = DefaultOptions(), nil
+		o.Token = setting.Secret(token)
+		o.Validate(func(f setting.Fault) { got = append(got, f.Text) })
+		if len(got) != 1 || !strings.Contains(got[0], "cannot send") {
+			t.Errorf("faults of the token %q: %v", token, got)
+		}
 	}
 	o = DefaultOptions()
 	o.Validate(func(f setting.Fault) { t.Errorf("the default is at fault: %+v", f) })

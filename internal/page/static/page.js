@@ -278,6 +278,7 @@ function instances() {
     const name = v.name ? v.name + ": " : "", s = v.status;
     lines.push({ text: `${name}this instance, ${hello.host} pid ${hello.pid}`, role: s.role || "starting" });
     if (s.holder) lines.push({ text: `${name}${holderText(s.holder)}, since ${s.holder.since ? clock(new Date(s.holder.since)) : "–"}`, role: "holder", url: peerAt(s.holder.client_addr) });
+    for (const h of s.standbys || []) lines.push({ text: `${name}${holderText(h)}, since ${h.since ? clock(new Date(h.since)) : "–"}`, role: "standby", url: peerAt(h.client_addr) });
   }
   for (const url of hello.peers || []) {
     if (!lines.some((l) => l.url === url)) lines.push({ text: url, role: "peer", url });

@@ -57,6 +57,9 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 // longer one that we could read. It returns ErrTakenOver once the slot's holder
 // has saved a checkpoint after one of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
+	if err := catalog.StandBy(ctx, sql, s.opts.Slot); err != nil {
+		return err
+	}
 	var store spare
 	for {
 		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
@@ -65,7 +68,9 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		if err := s.askStore(ctx, &store); err != nil {
 			return err
 		}
+		answered := s.health.looking()
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
+		answered()
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
 			return err
 		}

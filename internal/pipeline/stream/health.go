@@ -32,6 +32,8 @@ type Status struct {
 	SlotPID int32 `json:"slot_pid,omitempty"`
 	// Holder is who reads the slot, where this instance stands by.
 	Holder *catalog.Holder `json:"holder,omitempty"`
+	// Standbys are those that wait for the slot, where this instance reads it.
+	Standbys []catalog.Holder `json:"standbys,omitempty"`
 	// Forecast is there while the slot keeps more and more log.
 	Forecast *Forecast `json:"forecast,omitempty"`
 	// OldestUnconfirmedSeconds is how long the server has had log that is not
@@ -59,6 +61,7 @@ type Health struct {
 	intake       *intake
 	// statusInterval is how often the stream's server is asked for an answer.
 	statusInterval time.Duration
+	mute           time.Duration // see limits.mute
 
 	retention *retentionHealth
 
@@ -72,14 +75,16 @@ type Health struct {
 	storeErr string
 	remedy   string          // of pgErr or storeErr
 	holder   *catalog.Holder // while the role is standby
+	asked    time.Time       // when a spare's look at the slot began; zero: it does not look
 	// While the role is active:
 	progress progress
 	looked   time.Time // when slot and publication were last seen
 	trend    trend
+	standbys []catalog.Holder
 	keptBy   string // who keeps the slot where it is; "" for nobody else
 }
 
-func newHealth(p Parts, r *Pipeline, in *intake, stalled time.Duration) *Health {
+func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 	h := &Health{
 		kafka:        p.Kafka,
 		metrics:      p.Metrics,
@@ -88,9 +93,10 @@ func newHealth(p Parts, r *Pipeline, in *intake, stalled time.Duration) *Health 
 		checkpointer: r.checkpointer,
 		delivery:     r.delivery,
 		intake:       in,
-		progress:     progress{limit: stalled},
+		progress:     progress{limit: l.stalled},
 
 		statusInterval: p.StatusInterval,
+		mute:           l.mute,
 		retention:      &retentionHealth{Observer: p.Metrics},
 		role:           role.State{Tell: p.Metrics.Role},
 	}
@@ -103,7 +109,7 @@ func (h *Health) active() {
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
 	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
-	h.holder, h.trend, h.keptBy = nil, trend{}, ""
+	h.holder, h.trend, h.keptBy, h.standbys = nil, trend{}, "", nil
 	h.progress.begin(h.looked)
 }
 
@@ -111,7 +117,7 @@ func (h *Health) active() {
 func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr, h.storeErr, h.flush = "", "", 0
+	h.pgErr, h.storeErr, h.flush, h.standbys = "", "", 0, nil
 	return h.role.Set(role.Standby)
 }
 
@@ -126,7 +132,7 @@ func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Starting)
-	h.pgErr, h.storeErr, h.remedy, h.holder = err.Error(), "", failure.RemedyOf(err), nil
+	h.pgErr, h.storeErr, h.remedy, h.holder, h.standbys = err.Error(), "", failure.RemedyOf(err), nil, nil
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
 		return
@@ -167,10 +173,26 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
 		reasons = append(reasons, reason)
 	}
-	if h.role.Role == role.Active {
+	switch h.role.Role {
+	case role.Active:
 		reasons = append(reasons, h.stalled(time.Now(), len(reasons) > 0)...)
+	case role.Standby:
+		if silent := time.Since(h.asked); !h.asked.IsZero() && silent > h.mute {
+			reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
+		}
 	}
 	return len(reasons) == 0, reasons
+}
+
+// looking notes that a spare asks the server for the slot, until done is called.
+func (h *Health) looking() (done func()) {
+	set := func(at time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.asked = at
+	}
+	set(time.Now())
+	return func() { set(time.Time{}) }
 }
 
 // advance notes how far everything is now. The caller holds mu.
@@ -189,14 +211,17 @@ func (h *Health) advance(now time.Time) {
 // mu.
 func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	h.advance(now)
+	blind := now.Sub(h.looked)
 	switch why, silent := h.progress.stall(now), h.silent(); {
 	case known:
+	case silent > max(h.mute, 2*h.statusInterval) && blind > h.mute: // either alone may be busy
+		reasons = append(reasons, fmt.Sprintf("PostgreSQL has answered neither the stream nor a look beside it for %s", min(silent, blind).Round(time.Second)))
 	case why != "":
 		reasons = append(reasons, why)
 	case silent > h.statusInterval+h.progress.limit:
 		reasons = append(reasons, fmt.Sprintf("the stream has been silent for %s, although the server is asked for an answer", silent.Round(time.Second)))
 	}
-	if blind := now.Sub(h.looked); blind > h.progress.limit {
+	if blind > h.progress.limit {
 		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))
 	}
 	return reasons
@@ -259,6 +284,7 @@ func (h *Health) Status() any {
 		}),
 		Slot:           h.checkpointer.last().Slot,
 		Holder:         h.holder,
+		Standbys:       h.standbys,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
 		SlotLagSeconds: h.delivery.lag().Seconds(),

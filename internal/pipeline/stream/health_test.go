@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -252,6 +253,30 @@ type deafStore struct{ fakeStore }
 func (*deafStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
 	<-ctx.Done()
 	return checkpoint.Checkpoint{}, false, context.Cause(ctx)
+}
+
+// A server that answers nobody any more shows in readiness although nobody writes,
+// long before anything is given up.
+func TestReadinessSeesASilentServerWhileItIsQuiet(t *testing.T) {
+	if worst := usual.mute + standbyPoll + time.Second; worst > 5*time.Second || usual.mute <= usual.monitor {
+		t.Errorf("%s, with the page's second: an outage is not visible within 5 s, or a look does not count as one", worst)
+	}
+	d := outbox(t)
+	d.opts.LivenessTimeout, d.limits.stalled = 10*patience, 10*patience
+	p, d := behindProxy(t, d)
+	i := d.run().streams()
+	eventually(t, "readiness", i.ready)
+	p.Set(proxy.Up, proxy.Fault{Swallow: true})
+	p.Set(proxy.Down, proxy.Fault{Swallow: true})
+	eventually(t, "the silence to be seen", func() bool {
+		_, reasons := i.health.Ready()
+		return strings.Contains(strings.Join(reasons, "\n"), "neither the stream nor a look")
+	})
+	p.Set(proxy.Up, proxy.Fault{})
+	p.Set(proxy.Down, proxy.Fault{})
+	p.Cut() // what was swallowed is missing
+	eventually(t, "readiness again", i.ready)
+	i.stop()
 }
 
 // A server process that sends the stream and says nothing any more shows in

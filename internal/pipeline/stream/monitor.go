@@ -20,6 +20,8 @@ import (
 const (
 	// lookTimeout bounds one look, so that a dead connection is noticed.
 	lookTimeout = 10 * time.Second
+	// standbysEvery is how many looks there are to one for instances that stand by.
+	standbysEvery = 5
 	// shutdownGrace is how long we let a stopping server wait for us. A fast
 	// shutdown waits for ever for a walsender whose client replies but cannot
 	// confirm (failure mode 4).
@@ -33,7 +35,7 @@ const (
 func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	var conn *pgx.Conn
 	defer func() { catalog.Close(conn) }()
-	blind := false
+	blind, looks := false, 0
 	var end pg.LSN // of the log, at the last look
 	for backoff.Sleep(ctx, s.limits.monitor) == nil {
 		fresh, flushed, err := s.look(ctx, conn, cp)
@@ -43,6 +45,10 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			blind = false
 			s.whole.Store(uint64(end)) // this look would have shown a change before that
 			end = flushed
+			if looks%standbysEvery == 0 {
+				s.health.standbysAre(catalog.ReadStandbys(ctx, conn, s.opts.Slot))
+			}
+			looks++
 		case ctx.Err() != nil:
 		case errors.Is(err, catalog.ErrShutdown):
 			_ = backoff.Sleep(ctx, shutdownGrace)

@@ -100,7 +100,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	r.checkpointer.quiet = l.quiet
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
-	r.health = newHealth(p, r, in, l.stalled)
+	r.health = newHealth(p, r, in, l)
 	r.source = &source{
 		opts:         p.Options,
 		checkpointer: r.checkpointer,

@@ -122,6 +122,13 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		ready("could not be looked at")
 		h.standby()
 		ready("")
+		answered := h.looking()
+		pass(usual.mute)
+		ready("")
+		pass(time.Second)
+		ready("PostgreSQL has not answered for")
+		answered()
+		ready("")
 	})
 }
 

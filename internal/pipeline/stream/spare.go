@@ -75,6 +75,17 @@ func (h *Health) heldBy(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) {
 	h.holder = &holder
 }
 
+// standbysAre notes who waits for the slot that this instance reads. A question
+// that fails is no reason to stop reading it.
+func (h *Health) standbysAre(standbys []catalog.Holder, err error) {
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.standbys = standbys
+}
+
 const (
 	// elsewhereTimeout bounds a comparison: meanwhile the slot may become free.
 	elsewhereTimeout = 3 * time.Second

@@ -268,3 +268,27 @@ func (p *pair) promote() {
 	p.d.url = p.s.url
 	p.d.connect()
 }
+
+// The active instance knows who waits for its slot, and nobody else's.
+func TestActiveInstanceKnowsItsStandbys(t *testing.T) {
+	d := outbox(t)
+	active := d.run().streams()
+	first, second := d.run(), d.run()
+	eventually(t, "both standbys to be known", func() bool { return len(active.status().Standbys) == 2 })
+	for _, h := range active.status().Standbys {
+		if h.PID == 0 || h.Application != "cdc-outbox" || h.Address == "" || h.Since == nil {
+			t.Errorf("a standby without details: %+v", h)
+		}
+	}
+	if st := first.status(); st.Standbys != nil {
+		t.Errorf("a standby names standbys: %v", st.Standbys)
+	}
+	second.stop()
+	eventually(t, "one standby to be known", func() bool { return len(active.status().Standbys) == 1 })
+	active.stop()
+	first.streams()
+	third := d.run()
+	eventually(t, "the next holder to know the next standby", func() bool { return len(first.status().Standbys) == 1 })
+	third.stop()
+	first.stop()
+}

@@ -84,6 +84,11 @@ type limits struct {
 	// until readiness says so. It is longer than quiet and a look of the
 	// monitor together.
 	stalled time.Duration
+	// mute is how long the server may answer nobody until readiness says so,
+	// although there is no work: neither the stream, which asks it every
+	// StatusInterval, nor the monitor or, standing by, the look at the slot. With the
+	// second that the page takes to show it, an outage is visible within five.
+	mute time.Duration
 	// close bounds the last checkpoint, and then the last standby status: a stop
 	// waits no longer for a store or a server that does not answer.
 	close time.Duration
@@ -99,5 +104,6 @@ var usual = limits{
 	monitor:       2 * time.Second,
 	quiet:         5 * time.Second,
 	stalled:       12 * time.Second,
+	mute:          3500 * time.Millisecond,
 	close:         3 * time.Second,
 }

@@ -1,0 +1,29 @@
+package catalog
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// Who waits for a slot shows to those who ask for the same one in the same
+// database, and as long as the connection lasts.
+func TestStandbysAreThoseOfTheSlot(t *testing.T) {
+	server := pgtest.Shared(t)
+	url, other := server.NewDatabase(t), server.NewDatabase(t)
+	asker, waits := connect(t, url), connect(t, url)
+	must.OK(t, StandBy(t.Context(), waits, "a"))
+	must.OK(t, StandBy(t.Context(), waits, "a")) // each time that it waits again
+	must.OK(t, StandBy(t.Context(), connect(t, url), "b"))
+	must.OK(t, StandBy(t.Context(), connect(t, other), "a"))
+	got := must.Get(ReadStandbys(t.Context(), asker, "a"))(t)
+	if len(got) != 1 || uint32(got[0].PID) != waits.PgConn().PID() || got[0].Application == "" {
+		t.Errorf("standbys %+v, want pid %d", got, waits.PgConn().PID())
+	}
+	must.OK(t, waits.Close(t.Context()))
+	pgtest.Exec(t, url, "SELECT 1")
+	for len(got) > 0 && t.Context().Err() == nil { // the server ends a session after the client
+		got = must.Get(ReadStandbys(t.Context(), asker, "a"))(t)
+	}
+}
