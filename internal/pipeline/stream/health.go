@@ -20,11 +20,13 @@ type Status struct {
 	Slot           string  `json:"slot"`
 	ReceivedLSN    string  `json:"received_lsn"`
 	ConfirmedLSN   string  `json:"confirmed_lsn"`
-	ServerLSN      string  `json:"server_lsn,omitempty"`
-	SlotLagBytes   int64   `json:"slot_lag_bytes"`
 	SlotLagSeconds float64 `json:"slot_lag_seconds"`
-	RetainedBytes  int64   `json:"slot_retained_bytes"`
-	WALStatus      string  `json:"wal_status,omitempty"`
+	// What the server says of slot and log is there only while it is known: not
+	// while this instance stands by, nor while PostgreSQL is away.
+	ServerLSN     string `json:"server_lsn,omitempty"`
+	SlotLagBytes  *int64 `json:"slot_lag_bytes,omitempty"`
+	RetainedBytes *int64 `json:"slot_retained_bytes,omitempty"`
+	WALStatus     string `json:"wal_status,omitempty"`
 	// SafeWALBytes can still be written before the server may invalidate the slot;
 	// nil without a limit.
 	SafeWALBytes *int64 `json:"slot_safe_wal_bytes,omitempty"`
@@ -66,6 +68,7 @@ type Health struct {
 	role  role.State
 	slot  catalog.Slot
 	flush pg.LSN
+	known bool // slot and flush are what the last look has seen
 	pgErr string
 	// storeErr is why the checkpoint store does not answer a spare or a
 	// session.
@@ -103,7 +106,8 @@ func (h *Health) active() {
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
 	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
-	h.holder, h.trend, h.keptBy = nil, trend{}, ""
+	h.holder, h.trend = nil, trend{}
+	h.forget()
 	h.progress.begin(h.looked)
 }
 
@@ -111,7 +115,8 @@ func (h *Health) active() {
 func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr, h.storeErr, h.flush = "", "", 0
+	h.pgErr, h.storeErr = "", ""
+	h.forget()
 	return h.role.Set(role.Standby)
 }
 
@@ -119,6 +124,21 @@ func (h *Health) stopping() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Stopping)
+	h.forget()
+}
+
+// unseen notes that a look at the slot failed.
+func (h *Health) unseen() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forget()
+}
+
+// forget makes what the server said of the slot unknown: old numbers would look
+// like the present. The caller holds mu.
+func (h *Health) forget() {
+	h.known = false
+	h.metrics.SlotUnknown()
 }
 
 // down notes why there is no session.
@@ -126,6 +146,7 @@ func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Starting)
+	h.forget()
 	h.pgErr, h.storeErr, h.remedy, h.holder = err.Error(), "", failure.RemedyOf(err), nil
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
@@ -138,7 +159,7 @@ func (h *Health) down(err error) {
 // keeps it where it is.
 func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.mu.Lock()
-	h.slot, h.flush, h.looked, h.keptBy = slot, flush, time.Now(), keptBy
+	h.slot, h.flush, h.known, h.looked, h.keptBy = slot, flush, true, time.Now(), keptBy
 	h.trend.see(h.looked, keeps(slot, flush))
 	h.advance(h.looked)
 	h.mu.Unlock()
@@ -271,10 +292,9 @@ func (h *Health) Status() any {
 	if saveErr != "" || failing > unsavedAfter {
 		st.CheckpointFailingSeconds = failing.Seconds()
 	}
-	if h.flush != 0 {
-		st.ServerLSN = h.flush.String()
-		st.SlotLagBytes = max(0, int64(h.flush)-int64(confirmed))
-		st.RetainedBytes = keeps(h.slot, h.flush)
+	if h.known {
+		lag, retained := max(0, int64(h.flush)-int64(confirmed)), keeps(h.slot, h.flush)
+		st.ServerLSN, st.SlotLagBytes, st.RetainedBytes = h.flush.String(), &lag, &retained
 		st.WALStatus = h.slot.WALStatus
 		st.SafeWALBytes, st.SlotPID = h.slot.SafeWALSize, h.slot.ActivePID
 		st.Forecast = h.trend.forecast(h.slot.SafeWALSize, h.heldBack())
