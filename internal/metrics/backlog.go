@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -23,4 +24,12 @@ func (m *Metrics) Backlog(rows int64, oldest time.Duration) {
 	})
 	b.rows.Set(float64(rows))
 	b.oldest.Set(oldest.Seconds())
+}
+
+// BacklogUnknown makes what Backlog set NaN.
+func (m *Metrics) BacklogUnknown() {
+	if b := &m.backlog; b.rows != nil {
+		b.rows.Set(math.NaN())
+		b.oldest.Set(math.NaN())
+	}
 }

@@ -212,3 +212,6 @@ func (m *Metrics) CheckpointSaved(err error) {
 func (m *Metrics) Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration) {
 	m.slot.set(slot, flush, lag)
 }
+
+// SlotUnknown makes what Slot set NaN.
+func (m *Metrics) SlotUnknown() { m.slot.forget() }

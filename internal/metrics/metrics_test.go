@@ -81,7 +81,7 @@ func TestContractNamesExistFromTheStart(t *testing.T) {
 		"bytes_published_total", "publish_latency_seconds_count", "received_lsn", "confirmed_lsn", "slot_lag_bytes",
 		"slot_retained_bytes", "slot_lag_seconds", "in_flight_events", "in_flight_bytes",
 		"checkpoint_age_seconds 0",
-		`reconnects_total{side="kafka"}`, `role{role="starting"} 1`, "slot_safe_wal_bytes +Inf", "build_info{",
+		`reconnects_total{side="kafka"}`, `role{role="starting"} 1`, "slot_safe_wal_bytes NaN", "build_info{",
 	} {
 		if !strings.Contains(text, "\ncdc_outbox_"+name) {
 			t.Errorf("no cdc_outbox_%s", name)
@@ -101,6 +101,8 @@ func TestBacklogExistsOnceItWasLookedAt(t *testing.T) {
 	m.Backlog(7, time.Second)
 	m.Backlog(8, 1500*time.Millisecond)
 	must.Contain(t, exposition(t, set.Gatherer()), "\ncdc_outbox_unpublished_rows 8\n", " 1.5\n")
+	m.BacklogUnknown()
+	must.Contain(t, exposition(t, set.Gatherer()), "\ncdc_outbox_unpublished_rows NaN\n", "\ncdc_outbox_oldest_unpublished_seconds NaN\n")
 }
 
 func TestLatencyIsNeverNegative(t *testing.T) {

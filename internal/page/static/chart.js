@@ -4,8 +4,9 @@ import { el, put } from "./text.js";
 const wide = 300, high = 64;
 
 // chart makes a chart. lines are {column, class}; format writes a value; limit,
-// if there is one, gives the value of a line across for a row.
-export function chart({ name, note, limitNote, lines, format, limit }) {
+// if there is one, gives the value of a line across for a row. The latest value
+// counts as the present one for so many seconds.
+export function chart({ name, note, limitNote, lines, format, limit, lasts = 5 }) {
   const now = el("strong", {}, "–");
   const top = el("span", { class: "top" }), tip = el("span", { class: "tip" }, note || "");
   const areas = lines.map((l) => el("path", { class: "area " + (l.class || "") }));
@@ -50,7 +51,7 @@ export function chart({ name, note, limitNote, lines, format, limit }) {
     if (!hair.getAttribute("d")) put(tip, below);
     put(top, most > 0 ? format(most) : "");
     const latest = rows.findLast((r) => lines[0].column(r) != null);
-    put(now, latest && newest[0] - latest[0] < 60 ? lines.map((l) => format(l.column(latest))).join(" / ") : "–");
+    put(now, latest && newest[0] - latest[0] < lasts ? lines.map((l) => format(l.column(latest))).join(" / ") : "–");
   }
 
   // point shows the values at a share of the width; null for none.

@@ -24,8 +24,10 @@ export function flow(into, p) {
     read.show(polls ? v.now.events : v.now.wal, polls ? rate(v.now.events) : v.now.wal == null ? "–" : bytes(v.now.wal) + "/s", polls ? "rows/s" : "of log", broken.read);
     sent.show(v.now.events, rate(v.now.events), "events/s", broken.sent);
 
+    const looked = polls && v.age(s.backlog_at), seen = looked < 1e9; // never is long ago
+    const before = s.postgres_error ? ", " + span(looked) + " ago" : "";
     const rest = polls
-      ? [["waiting", count(s.unpublished_rows) + " rows"], ["oldest", seconds(s.oldest_unpublished_seconds)]]
+      ? [["waiting", seen ? count(s.unpublished_rows) + " rows" + before : "–"], ["oldest", seen ? seconds(s.oldest_unpublished_seconds) + before : "–"]]
       : p.tables.length > 1 ? p.tables.slice(0, 3).map((t) => [t, ""]) : [["log ends at", s.server_lsn || "–"]];
     tables.rows(rest);
     const room = s.slot_safe_wal_bytes == null ? null : s.slot_retained_bytes / (s.slot_retained_bytes + Math.max(0, s.slot_safe_wal_bytes));

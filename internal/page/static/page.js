@@ -179,7 +179,7 @@ function select(i) {
 const charts = [
   chart({ name: "Events per second", lines: [{ column: of("events") }], format: rate }),
   chart({ name: "Lag", note: "age of the oldest event that is not confirmed", lines: [{ column: of("lag") }], format: seconds }),
-  chart({ name: "Commit to acknowledgement", note: "median / 99th percentile", lines: [{ column: of("latency99"), class: "second" }, { column: of("latency50") }].reverse(), format: seconds }),
+  chart({ name: "Commit to acknowledgement", note: "median / 99th percentile", lasts: 60, lines: [{ column: of("latency99"), class: "second" }, { column: of("latency50") }].reverse(), format: seconds }),
   chart({ name: "Log kept by the slot", limitNote: "dashed: where the server may drop it", lines: [{ column: of("retained") }], format: bytes, limit: (r) => (of("safe")(r) == null ? null : of("safe")(r) + of("retained")(r)) }),
   chart({ name: "Log not confirmed", lines: [{ column: of("lagBytes") }], format: bytes }),
   chart({ name: "In flight", lines: [{ column: of("inFlight") }], format: bytes }),

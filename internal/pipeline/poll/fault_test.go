@@ -265,6 +265,9 @@ func TestOutagesShow(t *testing.T) {
 	if st := in.status(); st.Role != role.Starting || !strings.Contains(st.PostgresError, "connection refused") || in.reconnects.Load() == 0 {
 		t.Errorf("status %+v, %d reconnects", st, in.reconnects.Load())
 	}
+	if in.unknown.Load() == 0 {
+		t.Error("while PostgreSQL is away the backlog counts as known")
+	}
 	f.up()
 	server.Resume(t)
 	w.conn = w.connect()

@@ -121,6 +121,12 @@ type instance struct {
 type recorder struct {
 	*metrics.Metrics
 	reconnects atomic.Int64
+	unknown    atomic.Int64 // times that the backlog became unknown
+}
+
+func (r *recorder) BacklogUnknown() {
+	r.unknown.Add(1)
+	r.Metrics.BacklogUnknown()
 }
 
 func (r *recorder) Reconnected(side string) {

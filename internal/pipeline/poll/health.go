@@ -19,6 +19,8 @@ type Metrics interface {
 	// Backlog is told how many rows wait, counted up to BacklogCounted, and the
 	// age of the oldest; once in a while.
 	Backlog(rows int64, oldest time.Duration)
+	// BacklogUnknown is told that what Backlog was told holds no more.
+	BacklogUnknown()
 }
 
 // Status is what /status shows.
@@ -76,6 +78,7 @@ func (h *Health) postgres(err error) {
 	to, text := role.Active, ""
 	if err != nil {
 		to, text = role.Starting, err.Error()
+		h.metrics.BacklogUnknown()
 	}
 	h.mu.Lock()
 	h.pgErr, h.remedy = text, failure.RemedyOf(err)

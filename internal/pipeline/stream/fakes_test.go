@@ -38,6 +38,7 @@ type counts struct {
 	saves    int
 	failures int
 	passes   int          // of retention
+	unknown  int          // times that the slot became unknown
 	inFlight func() int64 // bytes
 	age      func() time.Duration
 }
@@ -68,6 +69,7 @@ func (c *counts) SnapshotRow()   { c.locked(func() { c.rows++ }) }
 func (c *counts) Capacity(int64) {}
 func (c *counts) Slot(catalog.Slot, pg.LSN, time.Duration) {
 }
+func (c *counts) SlotUnknown() { c.locked(func() { c.unknown++ }) }
 func (c *counts) CheckpointSaved(err error) {
 	c.locked(func() {
 		c.saves++
@@ -80,6 +82,12 @@ func (c *counts) Observe(_, _ func() pg.LSN, _, bytes func() int64) { c.inFlight
 func (c *counts) ObserveCheckpoint(age func() time.Duration)        { c.age = age }
 
 func (c *counts) ObserveUnconfirmed(func() time.Duration) {}
+
+// forgotten is how often the slot has become unknown.
+func (c *counts) forgotten() (n int) {
+	c.locked(func() { n = c.unknown })
+	return n
+}
 
 // reconnected is how often a session was tried again.
 func (c *counts) reconnected() (n int) {

@@ -20,11 +20,13 @@ type Status struct {
 	Slot           string  `json:"slot"`
 	ReceivedLSN    string  `json:"received_lsn"`
 	ConfirmedLSN   string  `json:"confirmed_lsn"`
-	ServerLSN      string  `json:"server_lsn,omitempty"`
-	SlotLagBytes   int64   `json:"slot_lag_bytes"`
 	SlotLagSeconds float64 `json:"slot_lag_seconds"`
-	RetainedBytes  int64   `json:"slot_retained_bytes"`
-	WALStatus      string  `json:"wal_status,omitempty"`
+	// What the server says of slot and log is there only while it is known: not
+	// while this instance stands by, nor while PostgreSQL is away.
+	ServerLSN     string `json:"server_lsn,omitempty"`
+	SlotLagBytes  *int64 `json:"slot_lag_bytes,omitempty"`
+	RetainedBytes *int64 `json:"slot_retained_bytes,omitempty"`
+	WALStatus     string `json:"wal_status,omitempty"`
 	// SafeWALBytes can still be written before the server may invalidate the slot;
 	// nil without a limit.
 	SafeWALBytes *int64 `json:"slot_safe_wal_bytes,omitempty"`
@@ -69,6 +71,7 @@ type Health struct {
 	role  role.State
 	slot  catalog.Slot
 	flush pg.LSN
+	known bool // slot and flush are what the last look has seen
 	pgErr string
 	// storeErr is why the checkpoint store does not answer a spare or a
 	// session.
@@ -109,7 +112,8 @@ func (h *Health) active() {
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
 	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
-	h.holder, h.trend, h.keptBy, h.standbys = nil, trend{}, "", nil
+	h.holder, h.trend = nil, trend{}
+	h.forget()
 	h.progress.begin(h.looked)
 }
 
@@ -117,7 +121,8 @@ func (h *Health) active() {
 func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr, h.storeErr, h.flush, h.standbys = "", "", 0, nil
+	h.pgErr, h.storeErr = "", ""
+	h.forget()
 	return h.role.Set(role.Standby)
 }
 
@@ -125,6 +130,21 @@ func (h *Health) stopping() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Stopping)
+	h.forget()
+}
+
+// unseen notes that a look at the slot failed.
+func (h *Health) unseen() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forget()
+}
+
+// forget makes what the server said of the slot unknown: old numbers would look
+// like the present. The caller holds mu.
+func (h *Health) forget() {
+	h.known, h.standbys = false, nil
+	h.metrics.SlotUnknown()
 }
 
 // down notes why there is no session.
@@ -132,7 +152,8 @@ func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Starting)
-	h.pgErr, h.storeErr, h.remedy, h.holder, h.standbys = err.Error(), "", failure.RemedyOf(err), nil, nil
+	h.forget()
+	h.pgErr, h.storeErr, h.remedy, h.holder = err.Error(), "", failure.RemedyOf(err), nil
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
 		return
@@ -144,7 +165,7 @@ func (h *Health) down(err error) {
 // keeps it where it is.
 func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.mu.Lock()
-	h.slot, h.flush, h.looked, h.keptBy = slot, flush, time.Now(), keptBy
+	h.slot, h.flush, h.known, h.looked, h.keptBy = slot, flush, true, time.Now(), keptBy
 	h.trend.see(h.looked, keeps(slot, flush))
 	h.advance(h.looked)
 	h.mu.Unlock()
@@ -297,10 +318,9 @@ func (h *Health) Status() any {
 	if saveErr != "" || failing > unsavedAfter {
 		st.CheckpointFailingSeconds = failing.Seconds()
 	}
-	if h.flush != 0 {
-		st.ServerLSN = h.flush.String()
-		st.SlotLagBytes = max(0, int64(h.flush)-int64(confirmed))
-		st.RetainedBytes = keeps(h.slot, h.flush)
+	if h.known {
+		lag, retained := max(0, int64(h.flush)-int64(confirmed)), keeps(h.slot, h.flush)
+		st.ServerLSN, st.SlotLagBytes, st.RetainedBytes = h.flush.String(), &lag, &retained
 		st.WALStatus = h.slot.WALStatus
 		st.SafeWALBytes, st.SlotPID = h.slot.SafeWALSize, h.slot.ActivePID
 		st.Forecast = h.trend.forecast(h.slot.SafeWALSize, h.heldBack())

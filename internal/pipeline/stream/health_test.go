@@ -301,3 +301,40 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	eventually(t, "readiness again", i.ready)
 	i.stop()
 }
+
+// What a server said of slot and log before it was gone would look like the
+// present: it is not shown while the server is away, nor while looks fail.
+func TestSlotIsUnknownWhilePostgreSQLIsAway(t *testing.T) {
+	d := outbox(t)
+	line, behind := pgtest.Behind(t, d.url)
+	d.opts.URL = behind
+	i := d.run().streams()
+	known := func() bool {
+		st := i.status()
+		return st.ServerLSN != "" && st.SlotLagBytes != nil && st.RetainedBytes != nil && st.WALStatus != ""
+	}
+	unknown := func() bool {
+		st := i.status()
+		return st.ServerLSN == "" && st.SlotLagBytes == nil && st.RetainedBytes == nil && st.WALStatus == "" && st.Forecast == nil
+	}
+	eventually(t, "a look at the slot", known)
+
+	line.Refuse(true)
+	kill := func(kind string) {
+		d.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = '` + kind + `'`)
+	}
+	kill("client backend") // the stream goes on for a while
+	eventually(t, "a failing look to make the slot unknown", unknown)
+	kill("walsender")
+	eventually(t, "the end of the session", func() bool { return i.role() == role.Starting })
+	if !unknown() {
+		t.Errorf("without a session it shows %+v", i.status())
+	}
+	before := i.metrics.forgotten()
+	line.Refuse(false)
+	eventually(t, "another look", known)
+	i.stop()
+	if !unknown() || i.metrics.forgotten() == before {
+		t.Errorf("after the stop it shows %+v", i.status())
+	}
+}

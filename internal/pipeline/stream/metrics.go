@@ -42,6 +42,8 @@ type slotMetrics interface {
 	// Slot is told of a look at it: its flush position, and how long ago the
 	// oldest event in flight was committed.
 	Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration)
+	// SlotUnknown is told that what Slot was told holds no more.
+	SlotUnknown()
 	// ObserveUnconfirmed hands over what is read when metrics are collected: for
 	// how long the server has had something that is not confirmed.
 	ObserveUnconfirmed(func() time.Duration)

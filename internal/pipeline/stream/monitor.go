@@ -40,6 +40,9 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	for backoff.Sleep(ctx, s.limits.monitor) == nil {
 		fresh, flushed, err := s.look(ctx, conn, cp)
 		conn = fresh
+		if err != nil {
+			s.health.unseen()
+		}
 		switch {
 		case err == nil:
 			blind = false
