@@ -71,6 +71,7 @@ type tail struct {
 	opts    TailOptions
 	out     printer
 	printed int
+	held    held // from the stream only
 }
 
 // printer writes one event; bad is nil for a good one. *sink.Stdout has the
@@ -101,6 +102,11 @@ func (t *tail) event(ctx context.Context, ev *transform.Event, err error) error 
 	if err != nil && !isBad {
 		return err
 	}
+	return t.hold(ctx, ev, bad)
+}
+
+// show prints one event.
+func (t *tail) show(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 	if err := t.out.print(ctx, ev, bad); err != nil {
 		return err
 	}
@@ -163,6 +169,7 @@ func (t *tail) fromStream(ctx context.Context) error {
 		return err
 	}
 	defer catalog.Close(stream) // the slot goes with the connection either way
+	t.held = newHeld(t.cfg)
 
 	for {
 		msg, err := stream.Next(ctx)
@@ -183,6 +190,11 @@ func (t *tail) fromStream(ctx context.Context) error {
 				return err
 			}
 		case wal.Commit, wal.Keepalive:
+			if msg.Kind == wal.Commit {
+				if err := t.committed(ctx); err != nil {
+					return err
+				}
+			}
 			stream.Confirm(msg.End) // otherwise the temporary slot would retain WAL
 		}
 	}

@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -60,6 +62,32 @@ func TestTailFromTheStream(t *testing.T) {
 	after, _ := f.slot()
 	if after.ConfirmedFlush != before.ConfirmedFlush {
 		t.Errorf("the connector's slot moved from %s to %s", before.ConfirmedFlush, after.ConfirmedFlush)
+	}
+}
+
+// A transaction that run publishes as a whole says how many events it has; one that
+// is too large does not, and is printed nevertheless.
+func TestTailSaysHowManyEventsATransactionHas(t *testing.T) {
+	f := sound(t)
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	f.Sink.Kafka.TransactionBoundaries, f.Sink.Kafka.MaxBufferedBytes = true, 4096
+	three := func(payload string) {
+		f.exec("BEGIN")
+		for range 3 {
+			f.insert("order", "7", payload)
+		}
+		f.exec("COMMIT")
+	}
+	var out bytes.Buffer
+	done := f.tail(f.ctx(), TailOptions{Limit: 7, Out: &out})
+	three("{}")
+	three(`{"x": "` + strings.Repeat("x", 2000) + `"}`)
+	f.insert("order", "8", "{}")
+	must.OK(t, <-done)
+	for header, want := range map[string]int{"key 7\n": 6, "cdc-tx-total=3": 3, "cdc-tx-total=1": 1, "cdc-tx-total": 4} {
+		if got := strings.Count(out.String(), header); got != want {
+			t.Errorf("%q is there %d times, want %d", header, got, want)
+		}
 	}
 }
 
