@@ -46,7 +46,7 @@ func (g *guard) admit(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // errUnknown is the answer to a request under a name that is not this server's.
-var errUnknown = errors.New("This address is not known by the name in the Host header. If it is yours, add it to http.hosts.") //nolint:staticcheck // a sentence for people
+var errUnknown = errors.New("this address is not known by the name in the Host header: if that is yours, add it to http.hosts")
 
 // knows returns errUnknown unless the Host header names this server. A number is
 // no name: nobody can make it mean another address.
