@@ -80,10 +80,23 @@ func pause(t *testing.T, tab *browser.Tab) {
 func TestE2EPageLeavesADeadConnection(t *testing.T) {
 	tab, fate := behind(t, serve(DefaultOptions()))
 	says(t, tab, "#contact", "live")
+	// Those who listen hear what has changed, and not each second of it.
+	heard := func() []string { return browser.Eval[[]string](tab, `window.heard`) }
+	tab.Do(chromedp.Evaluate(`{ window.heard = [];
+		for (const e of document.querySelectorAll("[aria-live], [role=status], [role=alert]"))
+			new MutationObserver(() => window.heard.push(e.textContent)).observe(e, {childList: true, characterData: true, subtree: true}); 0 }`, nil))
+	pause(t, tab)
+	if got := heard(); len(got) != 0 {
+		t.Errorf("while all is well one hears %q", got)
+	}
 	fate.Store(hangs)
 	hide(tab, "true")
 	hide(tab, "false")
 	says(t, tab, "#contact", "no answer for")
+	pause(t, tab)
+	if got := heard(); len(got) != 1 || got[0] != "The connector does not answer." {
+		t.Errorf("of the silence one hears %q", got)
+	}
 	says(t, tab, "#headline", "The connector does not answer")
 	fate.Store(passes)
 	says(t, tab, "#contact", "live")

@@ -64,7 +64,7 @@ type present struct {
 	Charted  bool               `json:"charted"`
 	Coarse   *sample            `json:"coarse,omitempty"`
 	Totals   map[string]float64 `json:"totals"`
-	Topics   map[string]float64 `json:"topics"` // events published in all
+	Topics   topics             `json:"topics"`
 	Events   []delivery.Seen    `json:"events,omitempty"`
 	Rejected []delivery.Seen    `json:"rejected,omitempty"`
 }
@@ -225,7 +225,7 @@ func (p *Page) present(i int, r *reading, charted bool) present {
 	if r == nil {
 		return out
 	}
-	out.Topics = r.topics
+	out.Topics = r.busiest()
 	for _, name := range totals {
 		if value, ok := r.values[name]; ok {
 			out.Totals[name] = value

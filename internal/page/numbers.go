@@ -1,7 +1,9 @@
 package page
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,6 +53,37 @@ func (r *reading) add(name string, m *dto.Metric) {
 	if name == "events_published_total" {
 		r.topics[label(m, "topic")] = value
 	}
+}
+
+// mostTopics bounds those that an update names: there may be thousands.
+const mostTopics = 3
+
+// topics are how many events were published, in all, to the topics with the most,
+// and to the others together.
+type topics struct {
+	Busiest []topic `json:"busiest"`
+	Others  int     `json:"others"`
+	Events  float64 `json:"events"` // of the others
+}
+
+type topic struct {
+	Name   string  `json:"name"`
+	Events float64 `json:"events"`
+}
+
+func (r *reading) busiest() (t topics) {
+	for name, n := range r.topics {
+		t.Busiest = append(t.Busiest, topic{name, n})
+	}
+	slices.SortFunc(t.Busiest, func(a, b topic) int { return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.Name, b.Name)) })
+	if len(t.Busiest) > mostTopics {
+		for _, other := range t.Busiest[mostTopics-1:] {
+			t.Others++
+			t.Events += other.Events
+		}
+		t.Busiest = t.Busiest[:mostTopics-1]
+	}
+	return t
 }
 
 func label(m *dto.Metric, name string) string {

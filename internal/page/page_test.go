@@ -274,6 +274,26 @@ func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
 	}
 }
 
+// An update names few topics, however many there are, and counts the others.
+func TestUpdatesDoNotGrowWithTheTopics(t *testing.T) {
+	s := serve(DefaultOptions())
+	for i := range 1000 {
+		ev := events(t, time.Millisecond)
+		ev[0].Record.Topic = fmt.Sprintf("outbox.event.number-%d", i)
+		for range 1 + i/998 { // two have one more
+			s.metrics.Published(ev)
+		}
+	}
+	viewer, _ := s.enter(false, "")
+	first := <-viewer.updates
+	var u struct{ Pipelines []struct{ Topics topics } }
+	must.OK(t, json.Unmarshal(first, &u))
+	want := topics{Busiest: []topic{{"outbox.event.number-998", 2}, {"outbox.event.number-999", 2}}, Others: 998, Events: 998}
+	if got := u.Pipelines[0].Topics; !reflect.DeepEqual(got, want) || len(first) > 2000 {
+		t.Errorf("an update of %d bytes with the topics %+v, want %+v", len(first), got, want)
+	}
+}
+
 // One address that opens many pages keeps no other out, and a page that gave way
 // ends.
 func TestViewersAreFew(t *testing.T) {

@@ -43,9 +43,8 @@ export function flow(into, p) {
       ["checkpoint", s.checkpoint_age_seconds == null ? "–" : s.checkpoint_age_seconds > 0 ? seconds(s.checkpoint_age_seconds) + " behind" : "up to date"],
       ["published", count(v.totals.events_published_total)],
     ], full, "of sink.kafka.max_buffered_bytes");
-    const busiest = Object.entries(v.topics).sort((a, b) => b[1] - a[1]);
-    const shown = busiest.slice(0, 3).map(([t, n]) => [t, count(n)]);
-    if (busiest.length > 3) shown[2] = [busiest.length - 2 + " more topics", count(busiest.slice(2).reduce((sum, [, n]) => sum + n, 0))];
+    const shown = (v.topics.busiest || []).map((t) => [t.name, count(t.events)]);
+    if (v.topics.others > 0) shown.push([v.topics.others + " more topics", count(v.topics.events)]);
     topics.rows((s.missing_topics || []).slice(0, 3).map((t) => [t, "missing"]).concat(shown).slice(0, 3));
   };
 }

@@ -118,6 +118,7 @@ function verdict() {
   $("verdict").dataset.state = worst.state;
   put($("headline"), headline());
   put($("subline"), subline(worst));
+  announce(views.map((v) => v.state + v.what).join(), headline().replace(/ for [^;]*$/, "") + ". " + worst.reasons.join(". "));
   document.title = (worst.state === "bad" ? "✕ " : worst.state === "warn" ? "! " : "") + headline() + " · cdc-outbox";
   const told = views.filter((v) => rank[v.state] > 0);
   each($("troubles"), told, () => el("article", { class: "trouble" }), (e, v) => {
@@ -136,6 +137,15 @@ function verdict() {
     if (views.length > 1) put(e.querySelector("h3"), `${v.name} ${v.what}` + (v.state === "bad" ? ` for ${span(stood(v))}` : ""));
     each(e.querySelector(".reasons"), lines, () => el("li"), put);
   });
+}
+
+// announce tells those who listen to the page, and only when something has
+// changed: how long it has lasted is for those who look.
+function announce(state, text) {
+  const e = $("announcement");
+  if (e.dataset.of === state) return;
+  e.dataset.of = state;
+  put(e, text);
 }
 
 // ---- pipelines
@@ -323,7 +333,7 @@ const on = {
     let charted = false;
     data.pipelines.forEach((p, i) => {
       const v = views[i];
-      Object.assign(v, { status: p.status, now: asNow(p.now), totals: p.totals, topics: p.topics || {} });
+      Object.assign(v, { status: p.status, now: asNow(p.now), totals: p.totals, topics: p.topics });
       v.events = merge(v.events, p.events);
       v.rejected = merge(v.rejected, p.rejected);
       if (p.charted) {
@@ -405,6 +415,7 @@ function contact() {
   put($("headline"), refused ? "The connector shows nothing" : "The connector does not answer");
   put($("subline"), shown + (refused || "Is the process still there?"));
   $("verdict").dataset.state = "bad";
+  announce(refused || "silent", refused ? "The connector shows nothing. " + refused : "The connector does not answer.");
   document.title = `✕ ${refused ? "refused" : "no answer"} · cdc-outbox`;
   // A connection of before a sleep, or through a proxy that hangs, may never end.
   if (silent > deaf && Date.now() - began > deaf * 1000) reconnect();
