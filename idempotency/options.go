@@ -79,7 +79,8 @@ type Options struct {
 	// settled counts as handled. Calls of the store are made once, and for a
 	// quarter of a second at most; after three keys without an answer none is
 	// made, except in the background, until the store answers again. So a message
-	// waits for a store that is silent for 40 ms at most, after the first second.
+	// waits for a store that is silent for 40 ms at most, after the first second; a
+	// client of Redis needs ContextTimeoutEnabled for that.
 	FailOpen bool
 	// Shadow is for a trial beside what there is already. Each message is claimed
 	// and settled, and Observer.Shadow told what would become of it; but its

@@ -35,10 +35,12 @@ func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 	switch client := s.client.(type) {
 	case *goredis.ClusterClient:
 		err = client.ForEachMaster(ctx, look)
+		problems = append(problems, deadlines(client.Options().ContextTimeoutEnabled)...)
 	case *goredis.Client:
 		if err = look(ctx, client); err == nil {
 			problems = append(problems, routing(ctx, client)...)
 		}
+		problems = append(problems, deadlines(client.Options().ContextTimeoutEnabled)...)
 	default:
 		err = fmt.Errorf("a client of type %T cannot be asked for its servers", s.client)
 	}
@@ -46,6 +48,16 @@ func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 		return problems, fmt.Errorf("check Redis: %w", explain(err))
 	}
 	return problems, nil
+}
+
+// deadlines finds a client that is deaf to them.
+func deadlines(heeded bool) []storage.Problem {
+	if heeded {
+		return nil
+	}
+	return []storage.Problem{{Text: "the client is without ContextTimeoutEnabled: each call of a server that is silent takes ReadTimeout, " +
+		"however short the time it is given, also with FailOpen",
+		Remedy: "set ContextTimeoutEnabled in the client's options"}}
 }
 
 // routing finds a client that cannot follow the keys.

@@ -94,6 +94,7 @@ func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Cli
 	t.Helper()
 	o := &redis.Options{
 		Addr: s.Addr(), DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+		ContextTimeoutEnabled: true,
 	}
 	for _, c := range change {
 		c(o)

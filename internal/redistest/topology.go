@@ -102,6 +102,7 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	t.Helper()
 	o := &redis.ClusterOptions{
 		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+		ContextTimeoutEnabled: true,
 	}
 	for _, node := range c.Nodes {
 		o.Addrs = append(o.Addrs, node.Addr())

@@ -35,7 +35,9 @@ func run(ctx context.Context, brokers, address string) error {
 	if err != nil {
 		return err
 	}
-	store, err := redis.New(goredis.NewClient(&goredis.Options{Addr: address}), redis.Options{})
+	client := goredis.NewClient(&goredis.Options{Addr: address, ContextTimeoutEnabled: true})
+	defer client.Close()
+	store, err := redis.New(client, redis.Options{})
 	if err != nil {
 		return err
 	}

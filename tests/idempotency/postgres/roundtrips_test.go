@@ -84,31 +84,3 @@ func TestAForgottenKeyWhoseHandlerWorks(t *testing.T) {
 	r.want(t, message("b"), effect("b"), idempotency.Handled)
 	r.wantEffects(t, "b", 1)
 }
-
-// The statements of a round trip are understood in each of pgx's modes, also
-// those for a pool of connections in between.
-func TestTransactionsInEachModeOfTheClient(t *testing.T) {
-	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
-		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
-	} {
-		t.Run(mode.String(), func(t *testing.T) {
-			r := newRunner(t, idempotency.Options{}, connection("read committed", mode)...)
-			for _, id := range []string{"a", "b", "c"} {
-				r.want(t, message(id), effect(id), idempotency.Handled)
-				r.wantEffects(t, id, 1)
-			}
-			result, _ := r.want(t, message("c"), never(t), idempotency.Skipped).parts()
-			if string(result.Value) != "result of c" {
-				t.Errorf("%q", result.Value)
-			}
-			r.want(t, message("d"), func(ctx context.Context) ([]byte, error) {
-				if _, err := r.store.Release(limited(t), key("d")); err != nil {
-					t.Error(err)
-				}
-				return effect("d")(ctx)
-			}, idempotency.Lost)
-			r.wantEffects(t, "d", 0)
-		})
-	}
-}

@@ -68,6 +68,15 @@ func TestCheckSaysWhatItCannotSee(t *testing.T) {
 		"appendonly is off, and whether snapshots are saved cannot be checked")
 }
 
+func TestCheckFindsAClientThatOutlivesItsContexts(t *testing.T) {
+	server := redistest.Start(t, redistest.Setting("appendonly", "yes"))
+	client := server.Client(t, func(o *goredis.Options) { o.ContextTimeoutEnabled = false })
+	problems, err := newStore(t, client, redis.Options{}).Check(t.Context())
+	if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Remedy, "ContextTimeoutEnabled") || problems[0].Fatal {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
 func TestE2ECheckOfReplica(t *testing.T) {
 	master := redistest.Start(t)
 	client := redistest.Replica(t, master, redistest.Setting("appendonly", "yes")).Client(t)
