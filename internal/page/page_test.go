@@ -163,6 +163,9 @@ func TestFilesAreSmallAndPlain(t *testing.T) {
 		}
 		content, err := static.ReadFile(path)
 		total += len(content)
+		if lines := strings.Count(string(content), "\n"); lines > 350 {
+			t.Errorf("%s has %d lines: split it by concept", path, lines)
+		}
 		text := strings.ReplaceAll(string(content), "http://www.w3.org/2000/svg", "")
 		if found := foreign.FindString(text); found != "" {
 			t.Errorf("%s has %q", path, found)

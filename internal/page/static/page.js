@@ -2,6 +2,9 @@
 import { el, put, each, count, rate, bytes, seconds, span, clock, remedy } from "./text.js";
 import { chart } from "./chart.js";
 import { flow } from "./flow.js";
+import { rank, judge, forecast, worstOf, headline, holderText, ago } from "./judge.js";
+import { eventRow, deadRow, listed, merge } from "./rows.js";
+import { turn } from "./theme.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -11,7 +14,6 @@ const column = Object.fromEntries(names.map((n, i) => [n, i]));
 const of = (name) => (row) => row[column[name]];
 
 const fineSpan = 300, coarseSpan = 3600;
-const mostRows = 40;
 
 let hello = null; // the first message
 let views = []; // of each pipeline: all that is shown
@@ -26,80 +28,7 @@ const serverNow = () => Date.now() / 1000 - skew;
 const stood = (v) => Math.max(age(v.status.ready_since), v.status.unacked_seconds || 0);
 const age = (time) => serverNow() - Date.parse(time) / 1000;
 
-// ---- what is known of a pipeline
-
-const rank = { bad: 3, warn: 2, wait: 1, spare: 0, good: 0 };
-
-// judge says how a pipeline is, and where the way is broken. It uses nothing but
-// its status.
-function judge(v) {
-  const s = v.status, broken = {};
-  let state = "good", what = "";
-  const reasons = s.reasons.filter((r, i, all) => !r.startsWith("role is ") || all.length === 1);
-  if (!s.ready) {
-    state = s.role === "stopping" || (s.role === "starting" && s.reasons.length === 1) ? "wait" : "bad";
-    what = state === "bad" ? "stands still" : s.role;
-  } else if (s.role === "standby") {
-    [state, what] = ["spare", "stands by"];
-  } else if (s.unacked_seconds > 2) {
-    [state, what] = ["warn", "waits for an acknowledgement"];
-    reasons.push("no delivery has been acknowledged for " + span(s.unacked_seconds));
-  } else if (s.checkpoint_failing_seconds > 0) {
-    [state, what] = ["warn", "cannot save its checkpoint"];
-    reasons.push(s.checkpoint_error || "the store does not answer");
-  } else if (s.forecast) {
-    [state, what] = ["warn", "falls behind"];
-  } else {
-    what = "flows";
-  }
-  const hurt = state === "bad" ? "bad" : "warn";
-  if (s.kafka_error || (s.missing_topics || []).length || s.unacked_seconds > 2) broken.sent = broken.topics = s.ready ? "warn" : hurt;
-  if (s.postgres_error) broken.read = broken.slot = hurt;
-  if (s.checkpoint_error) broken.connector = hurt;
-  if (s.role === "failed") {
-    broken.connector = "bad";
-    if (s.loss) broken.slot = broken.read = "bad";
-    broken.lost = s.loss;
-  }
-  if (s.forecast) broken.slot = broken.slot || "warn";
-  if (state === "bad" && Object.keys(broken).length === 0) broken.connector = "bad";
-  Object.assign(v, { state, what, broken, reasons });
-}
-
-function forecast(f) {
-  const pace = bytes(f.growth_bytes_per_second) + "/s";
-  const held = f.held_back_by ? " Held back by " + f.held_back_by + "." : "";
-  if (f.limit_in_seconds == null) {
-    return `The slot keeps ${pace} more and more log. Nothing limits that but the disk, and PostgreSQL does not say how much of it is free: each free GiB lasts ${span(2 ** 30 / f.growth_bytes_per_second)}.` + held;
-  }
-  if (f.limit_in_seconds <= 0) return `The slot is beyond max_slot_wal_keep_size and may be lost at the next checkpoint.` + held;
-  return `At this rate, ${pace}, the slot's limit (max_slot_wal_keep_size) is reached in ${span(f.limit_in_seconds)}.` + held;
-}
-
 // ---- the verdict
-
-function headline() {
-  const troubled = views.filter((v) => v.state === "bad");
-  const worst = views.reduce((a, b) => (rank[b.state] > rank[a.state] ? b : a));
-  if (views.length === 1) {
-    const v = worst, s = v.status;
-    switch (v.state) {
-      case "bad": return `Standing still for ${span(stood(v))}`;
-      case "wait": return s.role === "stopping" ? "Stopping" : "Starting";
-      case "spare": return "Standing by";
-      case "warn": return s.forecast ? "The slot keeps more and more log" : "Events wait";
-    }
-    return v.now.events > 0 || v.now.transactions > 0 ? "Events flow" : "All is well, and quiet";
-  }
-  if (troubled.length > 0) {
-    const who = troubled.map((v) => v.name).join(", ");
-    const rest = views.length - troubled.length;
-    return `${who} ${troubled.length > 1 ? "stand" : "stands"} still` + (rest > 0 ? `; ${rest} of ${views.length} pipelines ${rest > 1 ? "are" : "is"} well` : "");
-  }
-  if (worst.state === "warn") return `${worst.name} ${worst.what}`;
-  if (worst.state === "wait") return `${worst.name}: ${worst.what}`;
-  return `All ${views.length} pipelines are well`;
-}
 
 function subline(v) {
   const s = v.status;
@@ -111,15 +40,13 @@ function subline(v) {
   return flowing + (last ? `The last event was acknowledged ${ago(age(last.acknowledged_at))}.` : "No event yet in this process.");
 }
 
-const ago = (s) => (s < 1.5 ? "just now" : span(s) + " ago");
-
 function verdict() {
-  const worst = views.reduce((a, b) => (rank[b.state] > rank[a.state] ? b : a));
+  const worst = worstOf(views);
   $("verdict").dataset.state = worst.state;
-  put($("headline"), headline());
+  put($("headline"), headline(views, stood));
   put($("subline"), subline(worst));
-  announce(views.map((v) => v.state + v.what).join(), headline().replace(/ for [^;]*$/, "") + ". " + worst.reasons.join(". "));
-  document.title = (worst.state === "bad" ? "✕ " : worst.state === "warn" ? "! " : "") + headline() + " · cdc-outbox";
+  announce(views.map((v) => v.state + v.what).join(), headline(views, stood).replace(/ for [^;]*$/, "") + ". " + worst.reasons.join(". "));
+  document.title = (worst.state === "bad" ? "✕ " : worst.state === "warn" ? "! " : "") + headline(views, stood) + " · cdc-outbox";
   const told = views.filter((v) => rank[v.state] > 0);
   each($("troubles"), told, () => el("article", { class: "trouble" }), (e, v) => {
     const lines = v.reasons.concat(v.status.forecast ? [forecast(v.status.forecast)] : []);
@@ -226,29 +153,6 @@ $("coarse").addEventListener("click", () => setRange(coarseSpan));
 
 // ---- events and dead letters
 
-function eventRow(e) {
-  const place = e.topic + (e.partition >= 0 ? ` / ${e.partition} @ ${e.offset}` : "");
-  const cells = [["time", clock(new Date(Date.parse(e.at) + skew * 1000))], ["type", e.type || "–"], ["key", e.key == null ? "no key" : e.key], ["place", place], ["latency", seconds(e.latency_seconds)]];
-  const row = el("div", { role: "row", title: "event " + e.id }, ...cells.map(([c, text]) => el("span", { role: "cell", class: c }, text)));
-  if (e.payload) row.append(el("code", { class: "payload" }, e.payload));
-  return row;
-}
-
-function deadRow(e) {
-  const cells = [["time", clock(new Date(Date.parse(e.at) + skew * 1000))], ["type", e.reason], ["key", e.key == null ? "no key" : e.key], ["place", e.table || e.topic], ["latency", e.outcome.includes("skip") || e.outcome.includes("passed") ? "skipped" : ""]];
-  return el("div", { role: "row", title: e.outcome + ": event " + e.id }, ...cells.map(([c, text]) => el("span", { role: "cell", class: c }, text)), el("span", { role: "cell", class: "error" }, e.error));
-}
-
-// listed shows the newest first; only what is new is made.
-function listed(list, seen, make) {
-  const newest = Number(list.dataset.newest && list.children.length ? list.dataset.newest : 0);
-  for (const e of seen) {
-    if (e.n > newest) list.prepend(make(e));
-  }
-  while (list.children.length > mostRows) list.lastElementChild.remove();
-  list.dataset.newest = seen.length ? seen.at(-1).n : newest;
-}
-
 function tables() {
   const v = views[selected];
   $("hidden").hidden = hello.events;
@@ -261,13 +165,8 @@ function tables() {
   const dead = v.totals.events_dead_lettered_total || 0, skipped = v.totals.events_skipped_total || 0;
   put($("dead-count"), (dead ? count(dead) : "") + (skipped ? ` and ${count(skipped)} skipped` : ""));
   if (paused) return;
-  listed($("event-list"), v.events, eventRow);
-  listed($("dead-list"), v.rejected, deadRow);
-}
-
-function merge(known, fresh) {
-  const last = known.length > 0 ? known.at(-1).n : 0;
-  return known.concat((fresh || []).filter((e) => e.n > last)).slice(-100);
+  listed($("event-list"), v.events, eventRow, skew);
+  listed($("dead-list"), v.rejected, deadRow, skew);
 }
 
 $("pause").addEventListener("click", pause);
@@ -279,8 +178,6 @@ function pause() {
 }
 
 // ---- instances
-
-const holderText = (h) => `pid ${h.pid}` + (h.application_name ? `, ${h.application_name}` : "") + (h.client_addr ? ` from ${h.client_addr}` : "");
 
 function instances() {
   const lines = [];
@@ -438,19 +335,7 @@ $("login").addEventListener("submit", (e) => {
   reconnect();
 });
 
-// ---- light or dark, keys
-
-function theme(to) {
-  if (to) document.documentElement.dataset.theme = to;
-}
-theme(localStorage.getItem("theme"));
-function turn() {
-  const dark = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  const to = dark === "dark" ? "light" : "dark";
-  localStorage.setItem("theme", to);
-  theme(to);
-}
-$("theme").addEventListener("click", turn);
+// ---- keys
 
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || e.target instanceof HTMLInputElement) return;
