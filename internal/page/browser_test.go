@@ -254,6 +254,14 @@ func TestE2EPageOfAStandbyAndToken(t *testing.T) {
 	holder := spare.status(t, "")["holder"].(map[string]any)
 	shows(t, tab, "#subline", fmt.Sprintf("pid %.0f", holder["pid"]))
 	shows(t, tab, "#instances", "holder", "standby")
+
+	var standbys []any
+	await.Until(t, "the holder to know the standby", func() bool {
+		standbys, _ = c.status(t, "")["standbys"].([]any)
+		return len(standbys) == 1
+	})
+	tab.Do(chromedp.Navigate(c.base))
+	shows(t, tab, "#instances", "standby", fmt.Sprintf("pid %.0f", standbys[0].(map[string]any)["pid"]))
 	if got := tab.Complaints(); len(got) != 0 {
 		t.Errorf("the console has %q", got)
 	}
