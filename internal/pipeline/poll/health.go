@@ -1,7 +1,6 @@
 package poll
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -48,6 +47,8 @@ type Health struct {
 	// tests have less patience.
 	silentAfter, stuckAfter time.Duration
 
+	look session.Question // the first worker's, at the tables
+
 	mu      sync.Mutex
 	role    role.State
 	pgErr   string // of the first worker
@@ -55,7 +56,6 @@ type Health struct {
 	notices bool
 	backlog Backlog
 	looked  time.Time
-	asked   time.Time // when the first worker began to look at the tables; zero: it does not
 }
 
 func newHealth(p Parts, r *Pipeline) *Health {
@@ -85,17 +85,6 @@ func (h *Health) postgres(err error) {
 	h.mu.Unlock()
 	h.metrics.Connected("postgres", err == nil)
 	h.setRole(to)
-}
-
-// looking notes that the first worker looks at the tables, until done is called.
-func (h *Health) looking() (done func()) {
-	set := func(at time.Time) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.asked = at
-	}
-	set(time.Now())
-	return func() { set(time.Time{}) }
 }
 
 func (h *Health) listening(on bool) {
@@ -128,9 +117,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	case h.role.Role == role.Starting:
 		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
-	if silent := time.Since(h.asked); !h.asked.IsZero() && silent > h.silentAfter {
-		reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
-	}
+	reasons = append(reasons, h.look.Unready(h.silentAfter)...)
 	reasons = append(reasons, h.kafka.Unready(h.pipeline.sink.stuck(), h.stuckAfter)...)
 	return len(reasons) == 0, reasons
 }

@@ -68,7 +68,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		if err := s.askStore(ctx, &store); err != nil {
 			return err
 		}
-		answered := s.health.looking()
+		answered := s.health.look.Ask()
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 		answered()
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {

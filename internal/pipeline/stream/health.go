@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // Status is what /status shows.
@@ -63,7 +64,8 @@ type Health struct {
 	intake       *intake
 	// statusInterval is how often the stream's server is asked for an answer.
 	statusInterval time.Duration
-	mute           time.Duration // see limits.mute
+	mute           time.Duration    // see limits.mute
+	look           session.Question // a spare's, at the slot
 
 	retention *retentionHealth
 
@@ -78,7 +80,6 @@ type Health struct {
 	storeErr string
 	remedy   string          // of pgErr or storeErr
 	holder   *catalog.Holder // while the role is standby
-	asked    time.Time       // when a spare's look at the slot began; zero: it does not look
 	// While the role is active:
 	progress progress
 	looked   time.Time // when slot and publication were last seen
@@ -198,22 +199,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	case role.Active:
 		reasons = append(reasons, h.stalled(time.Now(), len(reasons) > 0)...)
 	case role.Standby:
-		if silent := time.Since(h.asked); !h.asked.IsZero() && silent > h.mute {
-			reasons = append(reasons, fmt.Sprintf("PostgreSQL has not answered for %s", silent.Round(time.Second)))
-		}
+		reasons = append(reasons, h.look.Unready(h.mute)...)
 	}
 	return len(reasons) == 0, reasons
-}
-
-// looking notes that a spare asks the server for the slot, until done is called.
-func (h *Health) looking() (done func()) {
-	set := func(at time.Time) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.asked = at
-	}
-	set(time.Now())
-	return func() { set(time.Time{}) }
 }
 
 // advance notes how far everything is now. The caller holds mu.

@@ -122,7 +122,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		ready("could not be looked at")
 		h.standby()
 		ready("")
-		answered := h.looking()
+		answered := h.look.Ask()
 		pass(usual.mute)
 		ready("")
 		pass(time.Second)
