@@ -220,7 +220,7 @@ func (d *doctor) openTransactions(ctx context.Context, limit time.Duration, effe
 
 // splitByAge returns the transactions older than limit, and how many others
 // hide their age.
-func splitByAge(list []transaction, limit time.Duration) (old []transaction, hidden int) {
+func splitByAge(list []catalog.Writer, limit time.Duration) (old []catalog.Writer, hidden int) {
 	for _, t := range list {
 		switch {
 		case t.Age == nil:

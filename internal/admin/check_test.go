@@ -208,7 +208,7 @@ func TestCheckNamesOpenTransactions(t *testing.T) {
 
 func TestSplitByAge(t *testing.T) {
 	young, old := blockingAge/2, blockingAge*2
-	got, hidden := splitByAge([]transaction{{PID: 1, Age: &old}, {PID: 2, Age: &young}, {PID: 3}}, blockingAge)
+	got, hidden := splitByAge([]catalog.Writer{{PID: 1, Age: &old}, {PID: 2, Age: &young}, {PID: 3}}, blockingAge)
 	if len(got) != 1 || got[0].PID != 1 || hidden != 1 {
 		t.Errorf("got %+v and %d hidden", got, hidden)
 	}

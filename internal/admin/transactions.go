@@ -4,60 +4,41 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// transaction is one that a new slot would have to wait for: it has an id, so
-// it may have written.
-type transaction struct {
-	PID      int32  // 0 for a prepared one
-	GID      string // of a prepared one
-	Database string
-	User     string
-	// Age is nil where the role may not see it (pg_read_all_stats shows it).
-	Age *time.Duration
+// readTransactions lists the cluster's writing transactions, those open for longest
+// first, and then those of an age that the role may not see.
+func readTransactions(ctx context.Context, conn *pgx.Conn) ([]catalog.Writer, error) {
+	list, err := catalog.ReadWriters(ctx, conn)
+	for i := range list {
+		if age := list[i].Age; age != nil {
+			*age = age.Round(time.Second)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b catalog.Writer) int { return cmp.Compare(shownAge(b), shownAge(a)) })
+	return list, err
 }
 
-// pg_locks shows the transactions of all roles; pg_stat_activity shows the age
-// of the role's own only.
-const transactionsQuery = `
-SELECT DISTINCT l.pid, '', COALESCE(a.datname::text, ''), COALESCE(a.usename::text, ''), extract(epoch FROM now() - a.xact_start)::float8
-  FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
- WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid IS NOT NULL AND l.pid <> pg_backend_pid()
-UNION ALL
-SELECT 0, gid, database::text, owner::text, extract(epoch FROM now() - prepared)::float8 FROM pg_prepared_xacts
- ORDER BY 5 DESC NULLS LAST`
-
-// readTransactions lists the cluster's writing transactions, oldest first.
-func readTransactions(ctx context.Context, conn *pgx.Conn) ([]transaction, error) {
-	rows, err := conn.Query(ctx, transactionsQuery)
-	if err != nil {
-		return nil, fmt.Errorf("read transactions: %w", err)
+// shownAge is -1 where the role may not see it.
+func shownAge(w catalog.Writer) time.Duration {
+	if w.Age == nil {
+		return -1
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t transaction, err error) {
-		var seconds *float64
-		err = row.Scan(&t.PID, &t.GID, &t.Database, &t.User, &seconds)
-		if seconds != nil {
-			age := time.Duration(*seconds * float64(time.Second)).Round(time.Second)
-			t.Age = &age
-		}
-		return t, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read transactions: %w", err)
-	}
-	return list, nil
+	return *w.Age
 }
 
 // mostTransactions bounds how many are listed in a message.
 const mostTransactions = 5
 
-func describeTransactions(list []transaction) string {
+func describeTransactions(list []catalog.Writer) string {
 	if len(list) == 0 {
 		return "no transaction that this role can see"
 	}
@@ -81,7 +62,7 @@ func describeTransactions(list []transaction) string {
 
 // endTransactions are the statements that end them; a prepared one can only be
 // ended in its own database.
-func endTransactions(list []transaction) []string {
+func endTransactions(list []catalog.Writer) []string {
 	var sql []string
 	for _, t := range list[:min(len(list), mostTransactions)] {
 		if t.GID != "" {

@@ -52,30 +52,3 @@ func ReadHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) 
 	}
 	return h, nil
 }
-
-// ReadOldestWriter returns the transaction with changes that has been open for
-// longest, in any database: decoding cannot begin behind it, so a slot keeps the
-// log from there on. It is a session's or, with PID 0, a prepared one. ok is false
-// where there is none. pg_locks shows those of all roles, pg_stat_activity hides
-// the ids of other roles' ones.
-func ReadOldestWriter(ctx context.Context, conn *pgx.Conn) (b Blocker, ok bool, err error) {
-	var age float64
-	err = conn.QueryRow(ctx, `
-		SELECT pid, application, role, age FROM (
-		  SELECT l.pid, COALESCE(a.application_name, '') AS application, COALESCE(a.usename::text, '') AS role,
-		         COALESCE(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8 AS age, age(l.transactionid) AS xids
-		    FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-		   WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid IS NOT NULL
-		  UNION ALL
-		  SELECT 0, '', owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8, age(transaction)
-		    FROM pg_prepared_xacts) writers
-		 ORDER BY xids DESC LIMIT 1`).Scan(&b.PID, &b.Application, &b.User, &age)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Blocker{}, false, nil
-	}
-	if err != nil {
-		return Blocker{}, false, fmt.Errorf("look for the oldest transaction: %w", err)
-	}
-	b.Age = time.Duration(age * float64(time.Second))
-	return b, true, nil
-}

@@ -93,9 +93,9 @@ func keptBy(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) string {
 	if slot.RestartLSN == 0 || int64(slot.ConfirmedFlush)-int64(slot.RestartLSN) < forecastLeast {
 		return ""
 	}
-	oldest, ok, err := catalog.ReadOldestWriter(ctx, conn)
-	if err != nil || !ok { // the next look will tell
+	writers, err := catalog.ReadWriters(ctx, conn)
+	if err != nil || len(writers) == 0 { // the next look will tell
 		return ""
 	}
-	return oldest.String()
+	return writers[0].Blocker().String()
 }
