@@ -4,39 +4,23 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
 // measurePostgresBacklog races a loop with a transaction per message, of its key
 // and the handler's row, and the library with Transactional. A loop that only
 // inserts the row shows what the rest costs.
 func measurePostgresBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
-	bin, err := pgserver.Ensure(ctx, os.Stderr)
+	var s stage
+	defer s.close()
+	pool, err := postgresPool(ctx, &s, 16)
 	if err != nil {
 		return err
 	}
-	server, err := pgserver.Start(ctx, pgserver.Options{BinDir: bin, Durable: true})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = server.Close() }()
-	config, err := pgxpool.ParseConfig(server.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	config.MaxConns = 16
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
 	keys, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		return err

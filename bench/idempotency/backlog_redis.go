@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 )
 
 // The least that gives the guarantee of one owner at a time: two scripts per
@@ -29,22 +27,14 @@ var (
 // measureRedisBacklog races a loop with the two scripts and the library, with a
 // handler that does nothing.
 func measureRedisBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
-	program, err := redisserver.Ensure(ctx, os.Stderr)
+	var s stage
+	defer s.close()
+	addr, err := redisServer(ctx, &s, map[string]string{"auto-aof-rewrite-percentage": "0"}) // a rewrite would fall on one of them
 	if err != nil {
 		return err
 	}
-	server, err := redisserver.Start(ctx, redisserver.Options{
-		Program: program, Settings: map[string]string{
-			"appendonly": "yes", "appendfsync": "everysec",
-			"auto-aof-rewrite-percentage": "0", // which would fall on one of them
-		},
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = server.Close() }()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
-	defer client.Close()
+	client := goredis.NewClient(&goredis.Options{Addr: addr})
+	s.onClose(func() { _ = client.Close() })
 	store, err := redis.New(client, redis.Options{})
 	if err != nil {
 		return err

@@ -14,26 +14,35 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
-func startPostgres(ctx context.Context, s *stage, o options) error {
+// postgresPool starts a server, and connects to it.
+func postgresPool(ctx context.Context, s *stage, conns int) (*pgxpool.Pool, error) {
 	bin, err := pgserver.Ensure(ctx, os.Stderr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	server, err := pgserver.Start(ctx, pgserver.Options{BinDir: bin, Durable: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.onClose(func() { _ = server.Close() })
 	config, err := pgxpool.ParseConfig(server.URL("postgres"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	config.MaxConns = int32(o.workers)
+	config.MaxConns = int32(conns)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(pool.Close)
+	return pool, nil
+}
+
+func startPostgres(ctx context.Context, s *stage, o options) error {
+	pool, err := postgresPool(ctx, s, o.workers)
 	if err != nil {
 		return err
 	}
-	s.onClose(pool.Close)
 	keys, err := postgres.Schema(postgres.Options{})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"time"
@@ -49,19 +50,29 @@ func (s *stage) addMemory() {
 	s.add("memory alone", nil, ofStore(memory.New(memory.Options{})))
 }
 
-func startRedis(ctx context.Context, s *stage, o options) error {
+// redisServer starts a server as durable as the store's documentation asks for, with
+// more settings, which may be nil.
+func redisServer(ctx context.Context, s *stage, more map[string]string) (addr string, err error) {
 	program, err := redisserver.Ensure(ctx, os.Stderr)
 	if err != nil {
-		return err
+		return "", err
 	}
-	server, err := redisserver.Start(ctx, redisserver.Options{
-		Program: program, Settings: map[string]string{"appendonly": "yes", "appendfsync": "everysec"},
-	})
+	settings := map[string]string{"appendonly": "yes", "appendfsync": "everysec"}
+	maps.Copy(settings, more)
+	server, err := redisserver.Start(ctx, redisserver.Options{Program: program, Settings: settings})
+	if err != nil {
+		return "", err
+	}
+	s.onClose(func() { _ = server.Close() })
+	return server.Addr(), nil
+}
+
+func startRedis(ctx context.Context, s *stage, o options) error {
+	addr, err := redisServer(ctx, s, nil)
 	if err != nil {
 		return err
 	}
-	s.onClose(func() { _ = server.Close() })
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr(), PoolSize: max(o.workers, 2), MinIdleConns: o.workers})
+	client := goredis.NewClient(&goredis.Options{Addr: addr, PoolSize: max(o.workers, 2), MinIdleConns: o.workers})
 	s.onClose(func() { _ = client.Close() })
 	store, err := redis.New(client, redis.Options{})
 	if err != nil {
