@@ -52,15 +52,15 @@ export function forecast(f) {
 // worstOf is the pipeline that is to be looked at first.
 export const worstOf = (views) => views.reduce((a, b) => (rank[b.state] > rank[a.state] ? b : a));
 
-// headline says of all pipelines what matters most. stood is for how long one has
-// stood still, in seconds.
+// headline says of all pipelines what matters most. stood, if it is given, is for how
+// long one has stood still, in seconds.
 export function headline(views, stood) {
   const troubled = views.filter((v) => v.state === "bad");
   const worst = worstOf(views);
   if (views.length === 1) {
     const v = worst, s = v.status;
     switch (v.state) {
-      case "bad": return `Standing still for ${span(stood(v))}`;
+      case "bad": return "Standing still" + (stood ? ` for ${span(stood(v))}` : "");
       case "wait": return s.role === "stopping" ? "Stopping" : "Starting";
       case "spare": return "Standing by";
       case "warn": return s.forecast ? "The slot keeps more and more log" : "Events wait";

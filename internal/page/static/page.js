@@ -41,12 +41,12 @@ function subline(v) {
 }
 
 function verdict() {
-  const worst = worstOf(views);
+  const worst = worstOf(views), line = headline(views, stood);
   $("verdict").dataset.state = worst.state;
-  put($("headline"), headline(views, stood));
+  put($("headline"), line);
   put($("subline"), subline(worst));
-  announce(views.map((v) => v.state + v.what).join(), headline(views, stood).replace(/ for [^;]*$/, "") + ". " + worst.reasons.join(". "));
-  document.title = (worst.state === "bad" ? "✕ " : worst.state === "warn" ? "! " : "") + headline(views, stood) + " · cdc-outbox";
+  announce(views.map((v) => v.state + v.what).join(), headline(views) + ". " + worst.reasons.join(". "));
+  document.title = (worst.state === "bad" ? "✕ " : worst.state === "warn" ? "! " : "") + line + " · cdc-outbox";
   const told = views.filter((v) => rank[v.state] > 0);
   each($("troubles"), told, () => el("article", { class: "trouble" }), (e, v) => {
     const lines = v.reasons.concat(v.status.forecast ? [forecast(v.status.forecast)] : []);
@@ -184,8 +184,9 @@ function instances() {
   for (const v of views) {
     const name = v.name ? v.name + ": " : "", s = v.status;
     lines.push({ text: `${name}this instance, ${hello.host} pid ${hello.pid}`, role: s.role || "starting" });
-    if (s.holder) lines.push({ text: `${name}${holderText(s.holder)}, since ${s.holder.since ? clock(new Date(s.holder.since)) : "–"}`, role: "holder", url: peerAt(s.holder.client_addr) });
-    for (const h of s.standbys || []) lines.push({ text: `${name}${holderText(h)}, since ${h.since ? clock(new Date(h.since)) : "–"}`, role: "standby", url: peerAt(h.client_addr) });
+    const other = (h, role) => lines.push({ text: `${name}${holderText(h)}, since ${h.since ? clock(new Date(h.since)) : "–"}`, role, url: peerAt(h.client_addr) });
+    if (s.holder) other(s.holder, "holder");
+    for (const h of s.standbys || []) other(h, "standby");
   }
   for (const url of hello.peers || []) {
     if (!lines.some((l) => l.url === url)) lines.push({ text: url, role: "peer", url });
