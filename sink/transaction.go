@@ -89,6 +89,7 @@ type Transactor interface {
 //     resolved before it begins.
 type Transactions struct {
 	k       *Kafka
+	id      string        // transactional
 	timeout time.Duration // of a transaction, at the brokers
 	ended   time.Time     // of the last transaction
 	// limit is how much a batch may have. It shrinks while brokers find batches
@@ -129,7 +130,7 @@ func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, err
 	if err != nil {
 		return nil, err
 	}
-	return &Transactions{k: k, timeout: timeout, limit: batchLimit(k)}, nil
+	return &Transactions{k: k, id: id, timeout: timeout, limit: batchLimit(k)}, nil
 }
 
 // timeoutOf is the timeout of transactions. With transaction boundaries, one may
@@ -182,19 +183,11 @@ func (x *Transactions) Claim(ctx context.Context) error {
 func (x *Transactions) unclaimed(err error) error {
 	switch {
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-		err = failure.Configf(AllowTransactionsCommand(x.k.cfg, x.id()), "%w", err)
+		err = failure.Configf(AllowTransactionsCommand(x.k.cfg, x.id), "%w", err)
 	case errors.Is(err, kerr.InvalidTransactionTimeout):
 		err = failure.Configf(fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %d", x.timeout.Milliseconds()), "%w", err)
 	}
-	return fmt.Errorf("claim transactional id %q: %w", x.id(), err)
-}
-
-func (x *Transactions) id() string {
-	id, _ := x.k.client.OptValue(kgo.TransactionalID).(*string)
-	if id == nil {
-		return ""
-	}
-	return *id
+	return fmt.Errorf("claim transactional id %q: %w", x.id, err)
 }
 
 // Await implements Transactor. An event that can never be written is left to
@@ -277,6 +270,7 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 		return nil, unsettled(fmt.Errorf("begin a transaction: %w", err))
 	}
 	x.k.transactions.TransactionOpen(time.Now())
+	x.enlist(ctx, rounds)
 	for _, round := range rounds {
 		if err := x.k.send(ctx, round); err != nil {
 			return nil, unsettled(err)

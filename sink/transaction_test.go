@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,7 +254,7 @@ func TestClaimThatIsDeniedIsConfiguration(t *testing.T) {
 	x := must.Get(NewTransactions(c.config(), "tx"))(t)
 	t.Cleanup(x.Close)
 	err := x.Claim(deadline(t))
-	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
+	if failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), `id "tx"`) || !strings.Contains(failure.RemedyOf(err), "tx") {
 		t.Errorf("Claim = %v, %q", err, failure.RemedyOf(err))
 	}
 }
