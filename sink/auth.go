@@ -21,6 +21,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
 const (
@@ -161,9 +162,8 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 // for every connection, so that renewed certificates need no restart; they are
 // read once here, so that a wrong one is found at the start.
 func dialer(cfg TLS) (dialFunc, error) {
-	plain := &net.Dialer{Timeout: dialTimeout}
 	if cfg == (TLS{}) {
-		return plain.DialContext, nil
+		return dialPlain, nil
 	}
 	if _, err := clientTLS(cfg); err != nil {
 		return nil, err
@@ -173,12 +173,38 @@ func dialer(cfg TLS) (dialFunc, error) {
 		if err != nil {
 			return nil, err
 		}
-		d := tls.Dialer{NetDialer: plain, Config: conf}
-		return d.DialContext(ctx, network, addr)
+		return dialTLS(ctx, network, addr, conf)
 	}, nil
 }
 
-// clientTLS reads the files that cfg names. tls.Dialer fills in the server name
+func dialPlain(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return unwatched.Conn(conn), nil
+}
+
+// dialTLS does what tls.Dialer would, over the connection of dialPlain.
+func dialTLS(ctx context.Context, network, addr string, conf *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := dialPlain(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if conf.ServerName == "" {
+		conf.ServerName, _, _ = net.SplitHostPort(addr) // it was dialled
+	}
+	encrypted := tls.Client(conn, conf)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return encrypted, nil
+}
+
+// clientTLS reads the files that cfg names. dialTLS fills in the server name
 // from the address where cfg has none.
 func clientTLS(cfg TLS) (*tls.Config, error) {
 	conf := &tls.Config{ServerName: cfg.ServerName, MinVersion: tls.VersionTLS12}

@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
 // bell reads a socket, and waits for it in the runtime's poller, which hears of
@@ -48,41 +50,26 @@ func (b *bell) read(p []byte) (n int, err error) {
 	waited := b.raw.Read(func(epoll uintptr) bool {
 		if b.armed {
 			b.armed = false
-			if err = b.listen(int(epoll), 0); err != nil {
+			if err = unwatched.Listen(int(epoll), b.socket, 0); err != nil {
 				return true
 			}
 		}
-		if n, err = b.receive(p); !errors.Is(err, unix.EAGAIN) {
+		if n, err = unwatched.Receive(b.socket, p); !errors.Is(err, unix.EAGAIN) {
 			return true
 		}
 		b.armed = true
-		if err = b.listen(int(epoll), unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT); err != nil {
+		if err = unwatched.Listen(int(epoll), b.socket, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT); err != nil {
 			return true
 		}
 		// What came before it was armed may not ring: the kernel tells the outer
 		// instance nothing if it has the socket on the inner one's list already.
-		n, err = b.receive(p)
+		n, err = unwatched.Receive(b.socket, p)
 		return !errors.Is(err, unix.EAGAIN)
 	})
 	if waited != nil {
 		return 0, waited
 	}
 	return max(n, 0), err
-}
-
-// receive reads without waiting.
-func (b *bell) receive(p []byte) (int, error) {
-	for {
-		n, _, err := unix.Recvfrom(b.socket, p, unix.MSG_DONTWAIT)
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}
-
-// listen sets the events of the socket that ring, if any.
-func (b *bell) listen(epoll int, events uint32) error {
-	return unix.EpollCtl(epoll, unix.EPOLL_CTL_MOD, b.socket, &unix.EpollEvent{Events: events, Fd: int32(b.socket)})
 }
 
 // close ends a read that waits, and returns once no read uses the socket.

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
 // open and openReplication are the only places that open a connection to
@@ -27,7 +28,7 @@ func open(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration) (*pgx
 
 // openAt is open at one address, where the configuration leads there.
 func openAt(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration, at net.Addr) (*pgx.Conn, error) {
-	cfg.DialFunc = limited(cfg.DialFunc, silence)
+	cfg.DialFunc = limited(unwatchedSocket(cfg.DialFunc), silence)
 	all := addresses(ctx, &cfg.Config)
 	if at != nil {
 		if i := slices.IndexFunc(all, func(one *pgconn.Config) bool { return isAt(ctx, one, at) }); i >= 0 {
@@ -39,6 +40,17 @@ func openAt(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration, at 
 		alone.Config = *one
 		return pgx.ConnectConfig(ctx, &alone)
 	})
+}
+
+// unwatchedSocket wraps a dial function; see package unwatched.
+func unwatchedSocket(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return unwatched.Conn(conn), nil
+	}
 }
 
 // openReplication opens a replication connection.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sys/unix"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
 // quietSocket wraps a dial function so that the runtime's poller hears of its
@@ -38,10 +40,12 @@ func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 }
 
 // socket is a net.Conn outside the runtime's poller. Reads never block: one
-// that finds nothing waits for the bell. Writes block their thread; they are
-// few and small. Like every net.Conn it is safe for concurrent use.
+// that finds nothing waits for the bell. A write blocks its thread where the
+// socket is full; writes are few and small. Like every net.Conn it is safe for
+// concurrent use.
 type socket struct {
 	file          *os.File
+	raw           syscall.RawConn // of file
 	bell          *bell
 	local, remote net.Addr
 	write         deadline
@@ -72,12 +76,16 @@ func newSocket(conn net.Conn) (*socket, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	return &socket{
+	s := &socket{
 		file:   os.NewFile(uintptr(fd), "replication connection"),
 		bell:   bell,
 		local:  conn.LocalAddr(),
 		remote: conn.RemoteAddr(),
-	}, nil
+	}
+	if s.raw, err = s.file.SyscallConn(); err != nil {
+		return nil, errors.Join(err, bell.close(), s.file.Close())
+	}
+	return s, nil
 }
 
 // writeTick is how late a blocked write may notice its deadline.
@@ -110,7 +118,10 @@ func (s *socket) Write(b []byte) (written int, err error) {
 		if s.write.passed() {
 			return written, os.ErrDeadlineExceeded
 		}
-		n, err := s.file.Write(b[written:])
+		n, err := s.send(b[written:])
+		if errors.Is(err, unix.EAGAIN) {
+			n, err = s.file.Write(b[written:])
+		}
 		written += max(n, 0)
 		if err != nil && !errors.Is(err, unix.EAGAIN) {
 			return written, err
@@ -119,12 +130,22 @@ func (s *socket) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
+// send writes what there is room for.
+func (s *socket) send(b []byte) (n int, err error) {
+	held := s.raw.Write(func(fd uintptr) bool {
+		n, err = unwatched.Send(int(fd), b)
+		return true
+	})
+	if held != nil {
+		return 0, held
+	}
+	return n, err
+}
+
 // Close implements net.Conn; calls that are blocked return.
 func (s *socket) Close() error {
 	s.closed.Store(true)
-	if raw, err := s.file.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
-	}
+	_ = s.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 	return errors.Join(s.bell.close(), s.file.Close()) // the bell first: its readers use the descriptor
 }
 

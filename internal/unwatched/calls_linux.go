@@ -1,0 +1,42 @@
+package unwatched
+
+import (
+	"errors"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Receive reads what a socket has, 0 bytes at its end. It fails with unix.EAGAIN
+// where it would have to wait.
+func Receive(socket int, b []byte) (int, error) {
+	return transfer(unix.SYS_RECVFROM, socket, b, unix.MSG_DONTWAIT)
+}
+
+// Send writes as much of b as a socket takes. It fails with unix.EAGAIN where it
+// would have to wait.
+func Send(socket int, b []byte) (int, error) {
+	return transfer(unix.SYS_SENDTO, socket, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+}
+
+func transfer(call uintptr, socket int, b []byte, flags uintptr) (int, error) {
+	for {
+		n, _, errno := unix.RawSyscall6(call, uintptr(socket), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0) //nolint:gosec // package unix has no call that is not watched
+		if errno == 0 {
+			return int(n), nil
+		}
+		if !errors.Is(errno, unix.EINTR) {
+			return 0, errno
+		}
+	}
+}
+
+// Listen sets the events that an epoll instance tells of a socket that it has.
+func Listen(epoll, socket int, events uint32) error {
+	event := unix.EpollEvent{Events: events, Fd: int32(socket)}
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_MOD, uintptr(socket), uintptr(unsafe.Pointer(&event)), 0, 0) //nolint:gosec // as above
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

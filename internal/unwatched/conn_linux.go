@@ -1,0 +1,87 @@
+package unwatched
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// atOnce is the most bytes that one unwatched call copies.
+const atOnce = 64 << 10
+
+// conn is a connection of package net, read and written in unwatched calls.
+type conn struct {
+	net.Conn
+	raw syscall.RawConn
+}
+
+// Conn returns conn with reads and writes that are not watched. It is used as
+// conn would be, and closing it closes conn. What is no socket is returned as it
+// is.
+func Conn(of net.Conn) net.Conn {
+	socket, ok := of.(syscall.Conn)
+	if !ok {
+		return of
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return of
+	}
+	return &conn{of, raw}
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (n int, err error) {
+	if len(b) == 0 {
+		return c.Conn.Read(b)
+	}
+	b = b[:min(len(b), atOnce)]
+	waited := c.raw.Read(func(fd uintptr) bool {
+		n, err = Receive(int(fd), b)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	switch {
+	case waited != nil:
+		return 0, c.failed("read", errors.Unwrap(waited))
+	case err != nil:
+		return 0, c.failed("read", os.NewSyscallError("read", err))
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (n int, err error) {
+	if len(b) == 0 || len(b) > atOnce {
+		return c.Conn.Write(b)
+	}
+	waited := c.raw.Write(func(fd uintptr) bool {
+		for n < len(b) {
+			var sent int
+			sent, err = Send(int(fd), b[n:])
+			n += sent
+			if err != nil {
+				return !errors.Is(err, unix.EAGAIN)
+			}
+		}
+		return true
+	})
+	switch {
+	case waited != nil:
+		return n, c.failed("write", errors.Unwrap(waited))
+	case err != nil:
+		return n, c.failed("write", os.NewSyscallError("write", err))
+	}
+	return n, nil
+}
+
+// failed is the error that package net would return.
+func (c *conn) failed(op string, err error) error {
+	local, remote := c.LocalAddr(), c.RemoteAddr()
+	return &net.OpError{Op: op, Net: remote.Network(), Source: local, Addr: remote, Err: err}
+}

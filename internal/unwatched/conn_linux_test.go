@@ -1,0 +1,144 @@
+package unwatched
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/trace"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// networks runs a test with a connection and its other end, of each kind.
+func networks(t *testing.T, test func(t *testing.T, plain, peer net.Conn)) {
+	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
+		t.Run(network, func(t *testing.T) {
+			listener := must.Get(net.Listen(network, address))(t)
+			defer listener.Close()
+			plain := must.Get(net.Dial(network, listener.Addr().String()))(t)
+			defer plain.Close()
+			peer := must.Get(listener.Accept())(t)
+			defer peer.Close()
+			must.OK(t, plain.SetDeadline(time.Now().Add(time.Minute)))
+			must.OK(t, peer.SetDeadline(time.Now().Add(time.Minute)))
+			test(t, plain, peer)
+		})
+	}
+}
+
+// The runtime's trace has the stack of each call that it watches.
+func TestRuntimeWatchesNoCall(t *testing.T) {
+	watched := func(c, peer net.Conn) bool {
+		var log bytes.Buffer
+		must.OK(t, trace.Start(&log))
+		defer trace.Stop()
+		b := []byte("x")
+		for range 10 {
+			must.Get(c.Write(b))(t)
+			must.Get(peer.Read(b))(t)
+			must.Get(peer.Write(b))(t)
+			must.Get(c.Read(b))(t)
+		}
+		trace.Stop()
+		return bytes.Contains(log.Bytes(), []byte("syscall.write")) || bytes.Contains(log.Bytes(), []byte("unwatched.transfer"))
+	}
+	networks(t, func(t *testing.T, plain, peer net.Conn) {
+		if watched(Conn(plain), Conn(peer)) {
+			t.Error("the runtime watched a read or a write")
+		}
+		if !watched(plain, peer) {
+			t.Error("the trace does not show what package net does: this test shows nothing")
+		}
+	})
+}
+
+// What is larger than one call takes, and than the socket has room for, arrives whole.
+func TestAllArrivesInOrder(t *testing.T) {
+	networks(t, func(t *testing.T, plain, peer net.Conn) {
+		sizes := []int{1, atOnce, atOnce, 2 * atOnce, atOnce + 1, atOnce, atOnce - 1}
+		all := make([]byte, 8*atOnce)
+		for i := range all {
+			all[i] = byte(i >> 8)
+		}
+		var writing sync.WaitGroup
+		defer writing.Wait()
+		writing.Go(func() {
+			defer peer.Close()
+			sent := 0
+			for _, size := range sizes {
+				if n, err := Conn(peer).Write(all[sent : sent+size]); n != size || err != nil {
+					t.Errorf("%d bytes written of %d, %v", n, size, err)
+				}
+				sent += size
+			}
+		})
+		got := must.Get(io.ReadAll(Conn(plain)))(t)
+		if want := all[:7*atOnce+1]; !bytes.Equal(got, want) {
+			t.Errorf("%d bytes came, not the %d that were sent", len(got), len(want))
+		}
+	})
+}
+
+// Whoever judges errors sees those of package net.
+func TestErrorsAreThoseOfNet(t *testing.T) {
+	read := func(c net.Conn) error { _, err := c.Read(make([]byte, 8)); return err }
+	write := func(c net.Conn) error {
+		for {
+			if _, err := c.Write(make([]byte, 1<<10)); err != nil {
+				return err
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		before func(c, peer net.Conn)
+		do     func(c net.Conn) error
+	}{
+		"read after the end":        {func(_, peer net.Conn) { _ = peer.Close() }, read},
+		"read after the deadline":   {func(c, _ net.Conn) { _ = c.SetReadDeadline(time.Unix(1, 0)) }, read},
+		"read until the deadline":   {func(c, _ net.Conn) { _ = c.SetReadDeadline(time.Now().Add(time.Millisecond)) }, read},
+		"read of a closed one":      {func(c, _ net.Conn) { _ = c.Close() }, read},
+		"write after the end":       {func(_, peer net.Conn) { _ = peer.Close() }, write},
+		"write until the deadline":  {func(c, _ net.Conn) { _ = c.SetWriteDeadline(time.Now().Add(time.Millisecond)) }, write},
+		"write to a closed one":     {func(c, _ net.Conn) { _ = c.Close() }, write},
+		"read while it is closed":   {func(c, _ net.Conn) { time.AfterFunc(time.Millisecond, func() { _ = c.Close() }) }, read},
+		"write while it is closed":  {func(c, _ net.Conn) { time.AfterFunc(time.Millisecond, func() { _ = c.Close() }) }, write},
+		"read while the other ends": {func(_, peer net.Conn) { time.AfterFunc(time.Millisecond, func() { _ = peer.Close() }) }, read},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]string{}
+			networks(t, func(t *testing.T, plain, peer net.Conn) {
+				c.before(plain, peer)
+				want[plain.RemoteAddr().Network()] = kind(c.do(plain))
+			})
+			networks(t, func(t *testing.T, plain, peer net.Conn) {
+				ours := Conn(plain)
+				c.before(ours, peer)
+				if got, want := kind(c.do(ours)), want[plain.RemoteAddr().Network()]; got != want {
+					t.Errorf("got %s, package net has %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// kind is what is asked of an error.
+func kind(err error) string {
+	var op string
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		op = e.Op + " " + e.Net
+	}
+	_, system := errors.AsType[*os.SyscallError](err)
+	return fmt.Sprintf("%q, of the system: %t, end: %t, closed: %t, deadline: %t", op, system,
+		errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded))
+}

@@ -1,0 +1,17 @@
+// Package unwatched reads and writes sockets in system calls that Go's runtime
+// does not watch.
+//
+// The runtime cannot know which calls block a thread. So a call that is made while
+// its watcher (sysmon) sleeps wakes it, and for as long as anything runs it looks
+// every 20 µs. A process that wakes some hundred times a second pays more for the
+// watch than for its work. A call that cannot wait needs no watch.
+//
+// Invariants:
+//
+//  1. No call here waits: each is made with MSG_DONTWAIT, or takes no time. Who
+//     has to wait does so in the runtime's poller.
+//  2. No call here is long: its thread cannot be used for anything else, and the
+//     garbage collector waits for it. A large write is made as package net does.
+//
+// Non-goals: systems other than Linux, where package net is used as it is.
+package unwatched
