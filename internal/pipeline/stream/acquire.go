@@ -198,9 +198,21 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 		Messages:        s.opts.Messages,
 		Prefix:          s.opts.Prefix,
 		MessagesOnly:    len(s.opts.Tables) == 0,
-		Gather:          s.opts.Linger,
+		Gather:          s.gather(),
 		Recycle:         true,
 	})
+}
+
+// gatherForTransactions is how long transactions that trickle in gather before a
+// Kafka transaction. That is late enough as it is: what is read after it was
+// cut waits for the next one.
+const gatherForTransactions = time.Millisecond
+
+func (s *source) gather() time.Duration {
+	if s.transactions != nil {
+		return min(s.opts.Linger, gatherForTransactions)
+	}
+	return s.opts.Linger
 }
 
 // createdMeanwhile looks for a slot that was missing before the checkpoint was

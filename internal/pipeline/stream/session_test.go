@@ -205,3 +205,22 @@ func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	}
 	i.stop()
 }
+
+// What is read after a Kafka transaction was cut waits for the next one.
+func TestTransactionsGatherForLess(t *testing.T) {
+	for name, c := range map[string]struct {
+		transactions *Transactions
+		linger, want time.Duration
+	}{
+		"at least once":              {nil, 4 * time.Millisecond, 4 * time.Millisecond},
+		"exactly once":               {&Transactions{}, 4 * time.Millisecond, time.Millisecond},
+		"exactly once, never gather": {&Transactions{}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &source{transactions: c.transactions, opts: Options{Linger: c.linger}}
+			if got := s.gather(); got != c.want {
+				t.Errorf("gather = %v, want %v", got, c.want)
+			}
+		})
+	}
+}
