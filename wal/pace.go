@@ -2,6 +2,8 @@ package wal
 
 import (
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
 const (
@@ -39,7 +41,9 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	case napping:
 		nap(napTime)
 	case resting:
-		p.rest()
+		if err := p.rest(); err != nil {
+			return 0, err
+		}
 	}
 	now := time.Now()
 	if now.Sub(p.deadlined) > deadlineSlack {
@@ -94,15 +98,14 @@ func (p *pacedReader) trickles() bool {
 	return int64(p.lastRead)*int64(p.gather) < restBytes*int64(p.lastWait)
 }
 
-// rest waits for the time of Options.Gather, or until the stream's context ends.
-func (p *pacedReader) rest() {
-	if p.resting == nil {
-		p.resting = time.NewTimer(p.gather)
-	} else {
-		p.resting.Reset(p.gather)
+// rest waits for the time of Options.Gather.
+func (p *pacedReader) rest() error {
+	if p.timer == nil {
+		timer, err := unwatched.NewTimer()
+		if err != nil {
+			return err
+		}
+		p.timer = timer
 	}
-	select {
-	case <-p.resting.C:
-	case <-p.ctx.Done():
-	}
+	return p.timer.Wait(p.gather)
 }

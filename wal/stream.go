@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
 // Options say what to stream.
@@ -70,15 +71,15 @@ type Stream struct {
 	status  *statusSender
 
 	liveness    time.Duration
-	deadlined   time.Time     // when the read deadline was last set
-	lastRead    int           // bytes of the last read
-	readAt      time.Time     // when that returned
-	lastWait    time.Duration // how long after the one before
-	gather      time.Duration // see Options.Gather
-	resting     *time.Timer
-	at          pg.LSN // of the last message from the log
-	encrypted   bool   // conn reads one TLS record at a time
-	rowless     bool   // no rows are wanted
+	deadlined   time.Time        // when the read deadline was last set
+	lastRead    int              // bytes of the last read
+	readAt      time.Time        // when that returned
+	lastWait    time.Duration    // how long after the one before
+	gather      time.Duration    // see Options.Gather
+	timer       *unwatched.Timer // of the rests; nil before the first
+	at          pg.LSN           // of the last message from the log
+	encrypted   bool             // conn reads one TLS record at a time
+	rowless     bool             // no rows are wanted
 	received    atomic.Uint64
 	reading     atomic.Int64 // when the read in progress began, after opened; 0: none
 	opened      time.Time
@@ -124,7 +125,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	s.received.Store(uint64(o.Start))
 	if err := s.start(ctx, o); err != nil {
 		s.uninterrupt()
-		_ = s.conn.Close()
+		s.release()
 		return nil, err
 	}
 	confirmed := o.Start
@@ -239,7 +240,7 @@ func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 // but events may be sent again. It is called once, and not while Next is in
 // progress.
 func (s *Stream) Close(ctx context.Context) error {
-	defer s.conn.Close()
+	defer s.release()
 	defer func() { s.uninterrupt() }()
 	if err := s.status.stop(); err != nil {
 		return fmt.Errorf("send last standby status: %w", err)
@@ -252,6 +253,14 @@ func (s *Stream) Close(ctx context.Context) error {
 		return fmt.Errorf("end replication stream: %w", s.cause(err))
 	}
 	return nil
+}
+
+// release closes what the stream holds.
+func (s *Stream) release() {
+	_ = s.conn.Close()
+	if s.timer != nil {
+		_ = s.timer.Close()
+	}
 }
 
 // endCopy sends CopyDone and discards what is still under way: the server

@@ -2,6 +2,7 @@ package unwatched
 
 import (
 	"errors"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,26 @@ func transfer(call uintptr, socket int, b []byte, flags uintptr) (int, error) {
 func Listen(epoll, socket int, events uint32) error {
 	event := unix.EpollEvent{Events: events, Fd: int32(socket)}
 	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_MOD, uintptr(socket), uintptr(unsafe.Pointer(&event)), 0, 0) //nolint:gosec // as above
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// setTimer makes a timerfd end after d, which is more than 0.
+func setTimer(timer int, d time.Duration) error {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(d.Nanoseconds())}
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0) //nolint:gosec // as above
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// readTimer fails with unix.EAGAIN where the time of a timerfd is not over.
+func readTimer(timer int) error {
+	var ended uint64
+	_, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(timer), uintptr(unsafe.Pointer(&ended)), unsafe.Sizeof(ended)) //nolint:gosec // as above
 	if errno != 0 {
 		return errno
 	}

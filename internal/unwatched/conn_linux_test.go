@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/trace"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,28 +40,39 @@ func networks(t *testing.T, test func(t *testing.T, plain, peer net.Conn)) {
 
 // The runtime's trace has the stack of each call that it watches.
 func TestRuntimeWatchesNoCall(t *testing.T) {
-	watched := func(c, peer net.Conn) bool {
+	watched := func(do func()) bool {
 		var log bytes.Buffer
 		must.OK(t, trace.Start(&log))
 		defer trace.Stop()
-		b := []byte("x")
 		for range 10 {
-			must.Get(c.Write(b))(t)
-			must.Get(peer.Read(b))(t)
-			must.Get(peer.Write(b))(t)
-			must.Get(c.Read(b))(t)
+			do()
 		}
 		trace.Stop()
-		return bytes.Contains(log.Bytes(), []byte("syscall.write")) || bytes.Contains(log.Bytes(), []byte("unwatched.transfer"))
+		callers := []string{"syscall.write", "unwatched.transfer", "unwatched.setTimer", "unwatched.readTimer"}
+		return slices.ContainsFunc(callers, func(name string) bool { return bytes.Contains(log.Bytes(), []byte(name)) })
 	}
 	networks(t, func(t *testing.T, plain, peer net.Conn) {
-		if watched(Conn(plain), Conn(peer)) {
+		echo := func(c, peer net.Conn) func() {
+			b := []byte("x")
+			return func() {
+				must.Get(c.Write(b))(t)
+				must.Get(peer.Read(b))(t)
+				must.Get(peer.Write(b))(t)
+				must.Get(c.Read(b))(t)
+			}
+		}
+		if watched(echo(Conn(plain), Conn(peer))) {
 			t.Error("the runtime watched a read or a write")
 		}
-		if !watched(plain, peer) {
+		if !watched(echo(plain, peer)) {
 			t.Error("the trace does not show what package net does: this test shows nothing")
 		}
 	})
+	timer := must.Get(NewTimer())(t)
+	defer timer.Close()
+	if watched(func() { must.OK(t, timer.Wait(time.Millisecond)) }) {
+		t.Error("the runtime watched a wait")
+	}
 }
 
 // What is larger than one call takes, and than the socket has room for, arrives whole.
@@ -141,4 +153,14 @@ func kind(err error) string {
 	_, system := errors.AsType[*os.SyscallError](err)
 	return fmt.Sprintf("%q, of the system: %t, end: %t, closed: %t, deadline: %t", op, system,
 		errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded))
+}
+
+func TestClosedTimerEndsTheWait(t *testing.T) {
+	timer := must.Get(NewTimer())(t)
+	ended := make(chan error)
+	go func() { ended <- timer.Wait(time.Hour) }()
+	time.AfterFunc(time.Millisecond, func() { _ = timer.Close() })
+	if err := <-ended; err == nil {
+		t.Error("the wait ended as if the hour were over")
+	}
 }

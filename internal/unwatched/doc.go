@@ -1,5 +1,5 @@
-// Package unwatched reads and writes sockets in system calls that Go's runtime
-// does not watch.
+// Package unwatched reads and writes sockets, and waits for times, in system
+// calls that Go's runtime does not watch.
 //
 // The runtime cannot know which calls block a thread. So a call that is made while
 // its watcher (sysmon) sleeps wakes it, and for as long as anything runs it looks
