@@ -14,7 +14,7 @@ import (
 
 // The defaults of Config.
 const (
-	defaultConcurrency        = 8
+	defaultConcurrency        = 16
 	defaultMaxBufferedRecords = 1000
 	defaultMaxBufferedBytes   = 8 << 20
 	defaultCommitInterval     = time.Second
@@ -51,7 +51,8 @@ type Config struct {
 	// are.
 	KeyOrder bool
 	// Concurrency is how many records are handled at once, of different
-	// partitions or, with KeyOrder, keys. Default: 8.
+	// partitions or, with KeyOrder, keys. With postgres.Transactional each of them
+	// takes a connection of the pool. Default: 16.
 	Concurrency int
 	// MaxBufferedRecords and MaxBufferedBytes bound what is taken on of each
 	// partition before the first of it is finished. What a fetch brings beyond

@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
         ELSE -1 END),
     scope         text COLLATE "C" NOT NULL,
     id            text COLLATE "C" NOT NULL,
-    state         text COLLATE "C" NOT NULL CHECK (state IN ('processing', 'completed', 'retryable', 'failed')),
+    state         text COLLATE "C" NOT NULL, -- processing, completed, retryable or failed
     fingerprint   text COLLATE "C" NOT NULL,
     owner         text COLLATE "C" NOT NULL,
     fence         bigint NOT NULL,

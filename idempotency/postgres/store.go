@@ -113,8 +113,8 @@ func (s *Store) sql(key storage.Key) *statements {
 
 // Claim implements storage.Store.
 func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
-	claim, _, err := s.claim(ctx, func(sql string, args, answer []any) error {
-		return s.db.QueryRow(ctx, sql, args...).Scan(answer...)
+	claim, _, err := s.claim(ctx, func(sql string, args []any, a *claimAnswer) error {
+		return a.scan(s.db.QueryRow(ctx, sql, args...))
 	}, key, req, nil)
 	return claim, err
 }
@@ -122,7 +122,7 @@ func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimReq
 // claim claims by a query of one row, in turn with others who claim the key; if
 // lock is not nil, only while nobody has that advisory lock. locked tells that
 // somebody has, so that the key was not claimed.
-func (s *Store) claim(ctx context.Context, query func(sql string, args, answer []any) error, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
+func (s *Store) claim(ctx context.Context, query func(sql string, args []any, a *claimAnswer) error, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return storage.Claim{}, false, err
 	}
@@ -137,9 +137,7 @@ func (s *Store) claim(ctx context.Context, query func(sql string, args, answer [
 		sql, args = s.sql(key).claimLocked, append(args, *lock)
 	}
 	var a claimAnswer
-	err = retry(ctx, func() error {
-		return query(sql, args, []any{&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait})
-	})
+	err = retry(ctx, func() error { return query(sql, args, &a) })
 	if err != nil {
 		return storage.Claim{}, false, fmt.Errorf("claim %s: %w", key, explain(err))
 	}
@@ -160,6 +158,17 @@ type claimAnswer struct {
 	result   []byte
 	mismatch bool
 	wait     int64 // µs; meaningless for states that do not wait
+}
+
+// scan reads the answer of claimSQL.
+func (a *claimAnswer) scan(row pgx.Row) error {
+	return row.Scan(&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait)
+}
+
+// scanFirst reads that of claimFirstSQL.
+func (a *claimAnswer) scanFirst(row pgx.Row) error {
+	*a = claimAnswer{state: "claimed", attempts: 1}
+	return row.Scan(&a.fence)
 }
 
 func (a claimAnswer) claim(key storage.Key, owner string) storage.Claim {

@@ -53,8 +53,8 @@ func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequ
 		}
 	}
 	w.lock = lockHash(handlerLock, w.table, key)
-	claim, locked, err := w.claim(ctx, func(sql string, args, answer []any) error {
-		return w.ask(ctx, key, sql, args, answer)
+	claim, locked, err := w.claim(ctx, func(sql string, args []any, a *claimAnswer) error {
+		return w.ask(ctx, key, sql, args, a)
 	}, key, req, &w.lock)
 	switch {
 	case !storage.Answered(err):
@@ -69,11 +69,11 @@ func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequ
 
 // ask claims the key by the statement or, if it may be new, by the one for those,
 // behind which the handler's transaction begins in the same round trip.
-func (w *work) ask(ctx context.Context, key storage.Key, sql string, args, answer []any) error {
+func (w *work) ask(ctx context.Context, key storage.Key, sql string, args []any, a *claimAnswer) error {
 	if w.tx == nil && w.hasty(ctx) {
 		var batch pgx.Batch
 		batch.BeginTx(pgx.TxOptions{BeginQuery: "begin"})
-		batch.Queue(w.sql(key).claimFirst, args...).QueryRow(func(row pgx.Row) error { return row.Scan(answer...) })
+		batch.Queue(w.sql(key).claimFirst, args...).QueryRow(a.scanFirst)
 		for _, statement := range w.chain {
 			batch.Queue(statement)
 		}
@@ -89,7 +89,7 @@ func (w *work) ask(ctx context.Context, key storage.Key, sql string, args, answe
 		}
 		w.tx = nil
 	}
-	return w.conn.QueryRow(ctx, sql, args...).Scan(answer...)
+	return a.scan(w.conn.QueryRow(ctx, sql, args...))
 }
 
 // Begin implements storage.Work.

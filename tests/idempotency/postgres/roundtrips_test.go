@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
 // A new message behind a new one costs a round trip for its claim and begin, and
@@ -83,4 +86,43 @@ func TestAForgottenKeyWhoseHandlerWorks(t *testing.T) {
 	r.wantEffects(t, "b", 0)
 	r.want(t, message("b"), effect("b"), idempotency.Handled)
 	r.wantEffects(t, "b", 1)
+}
+
+// The fence of a new message is later than that of every claim it waited for,
+// also of one that is forgotten.
+func TestFenceOfANewMessageThatWaited(t *testing.T) {
+	r := newRunner(t, idempotency.Options{})
+	r.want(t, message("a"), effect("a"), idempotency.Handled) // the next is taken for new
+	tx := begin(t, r.pool)
+	in := newStore(t, sameTransaction{tx}, postgres.Options{})
+	first := claim(t, in, key("b"), request())
+
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	waited := make(chan int64, 1)
+	running.Go(func() {
+		r.want(t, message("b"), func(ctx context.Context) ([]byte, error) {
+			fence, _ := idempotency.FenceFrom(ctx)
+			waited <- fence
+			return nil, nil
+		}, idempotency.Handled)
+	})
+	await.Until(t, "the claim waits", func() bool {
+		return query[int](t, r.pool, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+	})
+	if err := in.Fail(limited(t), first.Lease, storage.Failure{Retention: retention}); err != nil {
+		t.Fatal(err)
+	}
+	second := claim(t, in, key("b"), request())
+	states := []storage.State{storage.Processing}
+	if n, err := in.Purge(limited(t), storage.Filter{Scope: "test", ID: "b", States: states}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := tx.Commit(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	if fence := <-waited; fence <= second.Lease.Fence {
+		t.Errorf("fence %d after %d", fence, second.Lease.Fence)
+	}
 }
