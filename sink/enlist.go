@@ -80,7 +80,7 @@ func (x *Transactions) enlistment(rounds [][]placed) (req *kmsg.AddPartitionsToT
 }
 
 // concurrent reports whether the coordinator is still busy with the last
-// transaction. It answers for all partitions alike.
+// transaction. It says so of all partitions alike.
 func concurrent(resp *kmsg.AddPartitionsToTxnResponse) bool {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
