@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,12 +138,12 @@ func TestRefusedRecordAbortsItsTransaction(t *testing.T) {
 
 func TestBatchThatIsTooLargeAsAWholeIsSplit(t *testing.T) {
 	c, x := startTransactions(t, 1)
-	var calls int
+	var calls atomic.Int64
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Topic: "t", Err: kerr.MessageTooLarge, Count: -1, When: func(req kmsg.Request) bool {
 		for _, topic := range req.(*kmsg.ProduceRequest).Topics {
 			for _, p := range topic.Partitions {
 				if topic.Topic != marks && len(p.Records) > 1000 {
-					calls++
+					calls.Add(1)
 					return true
 				}
 			}
@@ -160,11 +161,11 @@ func TestBatchThatIsTooLargeAsAWholeIsSplit(t *testing.T) {
 	c.wantCommitted(t, "t", want...)
 	c.wantCommitted(t, marks, "1")
 
-	first := calls
+	first := calls.Load()
 	if refused, err := x.Transact(deadline(t), entriesOf(events("t", 300)), mark("2")); err != nil || len(refused) > 0 {
 		t.Fatal(refused, err)
 	}
-	if again := calls - first; first == 0 || again >= first {
+	if again := calls.Load() - first; first == 0 || again >= first {
 		t.Errorf("%d batches were too large, then %d of the next transaction: what was learnt is forgotten", first, again)
 	}
 }
