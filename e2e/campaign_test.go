@@ -178,6 +178,7 @@ func (k *campaign) progress(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := k.reader.AwaitEvents(ctx, eventsOf(txs[k.noted:])); err != nil {
+		k.missed(eventsOf(txs[k.noted:]))
 		k.t.Fatalf("after %s: %v", name, err)
 	}
 	k.noted = len(txs)

@@ -81,6 +81,16 @@ func (r *Reader) Records() []Record {
 	return r.records[:len(r.records):len(r.records)]
 }
 
+// Find returns the first record of the event that was read, if one was.
+func (r *Reader) Find(id string) (rec Record, read bool) {
+	for _, rec := range r.Records() {
+		if rec.id() == id {
+			return rec, true
+		}
+	}
+	return Record{}, false
+}
+
 // Producers returns the highest epoch that wrote, for each producer id.
 func (r *Reader) Producers() map[int64]int16 {
 	r.mu.Lock()
