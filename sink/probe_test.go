@@ -33,8 +33,12 @@ type probing struct {
 	asked   int
 }
 
-func startProbing(t *testing.T) *probing {
+// startProbing starts the probe in the middle of the outages.
+func startProbing(t *testing.T, outages ...func(*probing)) *probing {
 	p := &probing{}
+	for _, outage := range outages {
+		outage(p)
+	}
 	p.Probe = newProbe(func(ctx context.Context) error {
 		p.mu.Lock()
 		down, hangs := p.down, p.hangs
@@ -112,8 +116,7 @@ func TestProbe(t *testing.T) {
 		})
 		t.Run(name+" from the start shows in time", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := startProbing(t)
-				p.change(outage)
+				p := startProbing(t, outage)
 				if _, err := p.after(UsualPace.Silence); err == nil {
 					t.Error("nothing is reported")
 				}
@@ -134,8 +137,7 @@ func TestProbe(t *testing.T) {
 	}
 	t.Run("a refused login is not silence", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := startProbing(t)
-			p.change(func(p *probing) { p.down = Explain(kerr.SaslAuthenticationFailed) })
+			p := startProbing(t, func(p *probing) { p.down = Explain(kerr.SaslAuthenticationFailed) })
 			if _, err := p.after(UsualPace.Silence); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("reported %v", err)
 			}
