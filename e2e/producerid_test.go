@@ -40,7 +40,11 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 			h, report := w.finish(load, c)
 			w.wantNoneAgain(report, "with a new producer id")
 			w.verifyAll(h)
-			t.Logf("highest epochs by producer id: %v", w.all.Producers())
+			for id, epoch := range w.all.Producers() {
+				if epoch >= kafkatest.LastEpoch {
+					t.Errorf("producer id %d wrote with epoch %d; a coordinator that ends then leaves the transactional id unusable", id, epoch)
+				}
+			}
 			if log, _ := os.ReadFile(c.log); bytes.Contains(log, []byte(beganAnew)) {
 				t.Error("the connector had to begin anew")
 			}

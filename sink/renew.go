@@ -34,14 +34,23 @@ func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 		return false, failure.Configf(writeRemedy(refusal, k.cfg, ""), "%w", refused)
 	}
 	k.complain("Kafka gave the client no producer id, retrying with a new one", zap.Error(refused))
+	if err := k.replaceClient(); err != nil {
+		return false, err
+	}
+	return true, k.refusedWaits.Pause(ctx)
+}
+
+// replaceClient takes a new client, which has no producer id and knows no topic.
+// Nothing may be in flight.
+func (k *Kafka) replaceClient() error {
 	client, err := kgo.NewClient(k.clientOpts...)
 	if err != nil {
-		return false, fmt.Errorf("renew the Kafka client: %w", err)
+		return fmt.Errorf("renew the Kafka client: %w", err)
 	}
 	k.client.Close()
 	k.client = client
 	k.partitions.reset()
-	return true, k.refusedWaits.Pause(ctx)
+	return nil
 }
 
 // numbered notes that the client has a producer id.

@@ -167,12 +167,9 @@ func (x *Transactions) Claim(ctx context.Context) error {
 			return x.k.stop(ctx, x.unclaimed(err))
 		}
 		// The client keeps a refusal, so that only a new one asks again.
-		client, err := kgo.NewClient(x.k.clientOpts...)
-		if err != nil {
-			return fmt.Errorf("renew the Kafka client: %w", err)
+		if err := x.k.replaceClient(); err != nil {
+			return err
 		}
-		x.k.client.Close()
-		x.k.client = client
 		if err := retry.Pause(limited); err != nil {
 			return x.k.stop(ctx, err)
 		}
@@ -234,6 +231,9 @@ func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.
 // try writes one transaction. again says that it was aborted and may succeed
 // when it is written again.
 func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Record) (again bool, refused []Refusal, err error) {
+	if err := x.renumber(ctx); err != nil {
+		return false, nil, err
+	}
 	rounds, refused, err := x.plan(ctx, entries)
 	if err != nil || len(refused) > 0 {
 		return false, refused, err

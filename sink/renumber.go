@@ -1,0 +1,43 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// lastEpoch is the last epoch of a producer id. A claim when it is reached gets
+// another id.
+const lastEpoch = math.MaxInt16 - 1
+
+// renumber claims another producer id when the present one is used up. Its last
+// epoch is never used for a transaction. With transaction.version 2 the end of
+// that transaction would bring another id, too. But Kafka 4.1 does not keep that
+// id in its log (KAFKA-20310). If another coordinator takes over just then, it
+// lets the client go on with epoch 32767, and can then neither end the
+// transaction nor ever grant another claim.
+//
+// The first claim of the new id has epoch 0. Another one means that somebody else
+// claimed the transactional id in the meantime, and so may have written.
+func (x *Transactions) renumber(ctx context.Context) error {
+	id, epoch, err := x.k.client.ProducerID(ctx)
+	if err != nil {
+		return unsettled(err)
+	}
+	if epoch < lastEpoch {
+		return nil
+	}
+	if err := x.k.replaceClient(); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, claimPatience)
+	defer cancel()
+	next, first, err := x.k.client.ProducerID(limited)
+	if err != nil {
+		return unsettled(x.unclaimed(err))
+	}
+	if next == id || first != 0 {
+		return fmt.Errorf("producer id %d is used up, and the next claim got %d/%d, not the first one of another id: %w", id, next, first, ErrFenced)
+	}
+	return nil
+}
