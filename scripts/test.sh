@@ -11,7 +11,7 @@ mkdir -p .cache
 events=.cache/test-events.json
 : >"$events" # those of another run do not count
 status=0
-$GOTESTSUM --format standard-quiet --hide-summary output,skipped --jsonfile "$events" \
+$GOTESTSUM --format standard-quiet --hide-summary skipped --jsonfile "$events" \
 	--rerun-fails="${RETRIES:-0}" --rerun-fails-run-root-test --packages="$PACKAGES" -- "$@" </dev/null || status=$?
 
 # Counted are tests and subtests, by their last run. A package that fails without a
