@@ -81,14 +81,14 @@ func (r *Reader) Records() []Record {
 	return r.records[:len(r.records):len(r.records)]
 }
 
-// Find returns the first record of the event that was read, if one was.
-func (r *Reader) Find(id string) (rec Record, read bool) {
+// Find returns all records of the event that were read.
+func (r *Reader) Find(id string) (found []Record) {
 	for _, rec := range r.Records() {
 		if rec.id() == id {
-			return rec, true
+			found = append(found, rec)
 		}
 	}
-	return Record{}, false
+	return found
 }
 
 // Producers returns the highest epoch that wrote, for each producer id.
