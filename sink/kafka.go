@@ -132,7 +132,7 @@ func clientOpts(cfg Options, dial dialFunc) ([]kgo.Opt, error) {
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
-		kgo.Dialer(dial),
+		kgo.Dialer(new(mutes).dialer(dial)),
 		kgo.DisableClientMetrics(),
 		// An outbox may be quiet for minutes, and a first event should not
 		// wait for TLS and SASL. Brokers close after ten minutes, common load
