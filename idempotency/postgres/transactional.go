@@ -33,6 +33,8 @@ type Transactional struct {
 	begin string
 	// chain ends the claim's transaction and begins the handler's.
 	chain []string
+	// ahead says that messages may share a connection one after another.
+	ahead bool
 	idle  string // the IdleTimeout in milliseconds, empty for the server's own
 	// fresh tells that the last message was new, and so the next may be.
 	fresh atomic.Bool
@@ -82,7 +84,16 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	if o.IdleTimeout > 0 {
 		idle = strconv.FormatInt(max(1, o.IdleTimeout.Milliseconds()), 10)
 	}
-	return &Transactional{Store: store, pool: pool, begin: begin, chain: chain, idle: idle}, nil
+	return &Transactional{
+		Store: store, pool: pool, begin: begin, chain: chain, idle: idle,
+		ahead: (o.Isolation == "" || o.Isolation == pgx.ReadCommitted) && !hooked(pool.Config()),
+	}, nil
+}
+
+// hooked tells whether something is to be done with a connection between two
+// users.
+func hooked(c *pgxpool.Config) bool {
+	return c.BeforeAcquire != nil || c.PrepareConn != nil || c.AfterRelease != nil
 }
 
 // Reserve implements storage.Transactor. It waits for a connection.
