@@ -93,7 +93,7 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 // hooked tells whether something is to be done with a connection between two
 // users.
 func hooked(c *pgxpool.Config) bool {
-	return c.BeforeAcquire != nil || c.PrepareConn != nil || c.AfterRelease != nil
+	return c.BeforeAcquire != nil || c.PrepareConn != nil || c.AfterRelease != nil //nolint:staticcheck // the deprecated one still works
 }
 
 // Reserve implements storage.Transactor. It waits for a connection.

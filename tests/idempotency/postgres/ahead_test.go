@@ -451,9 +451,10 @@ func TestE2ERandomFaultsInAGroup(t *testing.T) {
 // What has vanished is run alone also where messages are claimed ahead: nothing
 // else is claimed meanwhile.
 func TestClaimsAheadLetOneBeAlone(t *testing.T) {
-	r := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
+	dying := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
+	r := newRunnerOn(t, dying.pool, connect(t, dying.url), postgres.Options{}, idempotency.Options{Lease: long})
 	die(func() {
-		_, _ = r.Run(t.Context(), message("killer"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
+		_, _ = dying.Run(t.Context(), message("killer"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
 	})
 	ids := numbered("message-", 200)
 	s := newStream(t, r, ids)
