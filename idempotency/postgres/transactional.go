@@ -27,6 +27,12 @@ const defaultIdleTimeout = time.Minute
 // begin of the transaction; and the completion with the commit. After a message
 // that was not new, the next takes a round trip for its claim alone, and so a
 // duplicate no more than that.
+//
+// Where a consumer has the next message of the order at hand, that is claimed
+// behind the commit, in the same round trip: one beside the handler's. Not so under
+// a stricter isolation than read committed, on a pool that does something with a
+// connection between two users (PrepareConn, AfterRelease), or without another one
+// that is free.
 type Transactional struct {
 	*Store
 	pool  *pgxpool.Pool
@@ -88,6 +94,13 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 		Store: store, pool: pool, begin: begin, chain: chain, idle: idle,
 		ahead: (o.Isolation == "" || o.Isolation == pgx.ReadCommitted) && !hooked(pool.Config()),
 	}, nil
+}
+
+// spare tells whether a connection is free, so that nobody waits for one: not for
+// one either that is kept for the next message, which may be the one that waits.
+func (x *Transactional) spare() bool {
+	pool := x.pool.Stat()
+	return pool.AcquiredConns() < pool.MaxConns()
 }
 
 // hooked tells whether something is to be done with a connection between two

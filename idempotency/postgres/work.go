@@ -115,8 +115,8 @@ func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
 	return err
 }
 
-// mostInARow bounds how many messages have a connection one after another: others
-// may wait for it.
+// mostInARow bounds how many messages have a connection one after another: the
+// pool does not see it meanwhile.
 const mostInARow = 16
 
 var _ ahead.Work = (*work)(nil)
@@ -125,7 +125,7 @@ var _ ahead.Work = (*work)(nil)
 // message's ask have it do, on one connection. The commit's answer waits for the
 // claim, which waits for nobody.
 func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
-	if w.row++; w.row >= mostInARow || !w.ahead || !w.hasty(ctx) || req.Validate() != nil {
+	if w.row++; w.row >= mostInARow || !w.ahead || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
 		return claim, w.Commit(ctx, result, retention)
 	}
 	lock := lockHash(handlerLock, w.table, key)

@@ -178,6 +178,7 @@ func TestClaimAhead(t *testing.T) {
 		"cached descriptions":       {shared: true, pool: mode(pgx.QueryExecModeCacheDescribe)},
 		"serializable":              {table: postgres.Options{Isolation: pgx.Serializable}},
 		"repeatable read":           {table: postgres.Options{Isolation: pgx.RepeatableRead}},
+		"a pool of one connection":  {pool: func(c *pgxpool.Config) { c.MaxConns = 1 }},
 		"a pool that does the rest": {pool: func(c *pgxpool.Config) { c.AfterRelease = func(*pgx.Conn) bool { return true } }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,6 +235,24 @@ func TestClaimAhead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who waits for a connection between two messages gets one, though all handlers'
+// connections are kept for the next.
+func TestClaimsAheadLeaveAConnection(t *testing.T) {
+	r := newRunner(t, idempotency.Options{})
+	pool := connect(t, r.url, func(c *pgxpool.Config) { c.MaxConns = 2 })
+	first, others := numbered("a", 100), numbered("b", 100)
+	s := newStream(t, newRunnerOn(t, r.pool, pool, postgres.Options{}, idempotency.Options{}), first, others)
+	s.consume(t, nil, through(func(next consumer.Process) consumer.Process {
+		return func(ctx context.Context, record *kgo.Record) (idempotency.Result, error) {
+			if err := pool.Ping(ctx); err != nil {
+				t.Error(err)
+			}
+			return next(ctx, record)
+		}
+	}))
+	s.awaitDone(t, append(first, others...)...)
 }
 
 // Whatever becomes of a claim, the message before it is completed, once.
