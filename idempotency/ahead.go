@@ -75,13 +75,10 @@ func (a *attempt) next() *early {
 	if !ok {
 		return nil
 	}
-	e := &early{Processor: a.Processor, message: Message{Key: key, Fingerprint: fingerprint}, asked: time.Now(), leave: leave}
-	if before, ok := a.turn.Following.(*early); ok && before.message.Key == key {
-		e.owner = before.owner
-	} else {
-		e.owner = storage.NewOwner()
+	return &early{
+		Processor: a.Processor, message: Message{Key: key, Fingerprint: fingerprint},
+		owner: storage.NewOwner(), asked: time.Now(), leave: leave,
 	}
-	return e
 }
 
 // commitAndClaim is Work.Commit; with next, which may be nil, Work.CommitAndClaim.

@@ -277,11 +277,23 @@ func TestClaimAheadIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("in the way", func(t *testing.T) {
-		s := newStream(t, newRunner(t, idempotency.Options{}), []string{"a", "b", "c"})
+		s := newStream(t, newRunner(t, idempotency.Options{Timeout: long}), []string{"a", "b", "c"})
 		tx := begin(t, s.pool)
 		claim(t, newStore(t, sameTransaction{tx}, postgres.Options{}), key("b"), request())
-		s.consume(t, nil)
-		s.awaitDone(t, "a") // though b's claim is under way
+		processed := make(chan idempotency.Disposition, 100)
+		s.consume(t, nil, func(c *consumer.Config) {
+			c.Observer.Processed = func(_ *kgo.Record, result idempotency.Result, _ error, _ time.Duration) {
+				processed <- result.Disposition
+			}
+		})
+		select {
+		case d := <-processed: // though b's claim is under way
+			if d != idempotency.Handled {
+				t.Errorf("a is %s", d)
+			}
+		case <-limited(t).Done():
+			t.Error("the answer about a waits for b")
+		}
 		if err := tx.Rollback(limited(t)); err != nil {
 			t.Fatal(err)
 		}
