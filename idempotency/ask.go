@@ -24,12 +24,7 @@ var between = backoff.Range{First: 20 * time.Millisecond, Longest: time.Second}
 
 // claim asks for the key. The work is a Transactor's, if the claim is granted.
 func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim storage.Claim, work storage.Work, err error) {
-	req := storage.ClaimRequest{
-		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
-	}
-	if p.options.Shadow { // an attempt whose process dies is forgotten, not counted as vanished
-		req.Retention = req.Lease
-	}
+	req := p.request(m, owner)
 	switch {
 	case p.transactor != nil:
 		claim, work, err = p.claimWork(ctx, m.Key, req)
@@ -45,6 +40,16 @@ func (p *Processor) claim(ctx context.Context, m Message, owner string) (claim s
 		return storage.Claim{}, nil, fmt.Errorf("claim key: %w", err)
 	}
 	return claim, work, nil
+}
+
+func (p *Processor) request(m Message, owner string) storage.ClaimRequest {
+	req := storage.ClaimRequest{
+		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
+	}
+	if p.options.Shadow { // an attempt whose process dies is forgotten, not counted as vanished
+		req.Retention = req.Lease
+	}
+	return req
 }
 
 // claimWork asks for the key with what the message takes already reserved: so a

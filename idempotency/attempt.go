@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/stuck"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
@@ -21,6 +22,7 @@ type attempt struct {
 	asked   time.Time    // before the claim was
 	ran     bool         // the handler was called
 	failure error        // the handler's
+	turn    *ahead.Turn  // nil unless messages come one after another
 	pending *Pending     // what an earlier Run left or, once there is something, this one leaves
 }
 

@@ -129,14 +129,18 @@ type insideKey struct{}
 // together runs the message beside others.
 func (p *Processor) together(ctx context.Context, m Message, pending *Pending, handler Handler) (Result, error) {
 	if ctx.Value(insideKey{}) == p { // within a handler, which would wait for itself
-		return p.run(ctx, m, pending, handler, true)
+		return p.run(ctx, m, pending, handler, true, nil)
 	}
-	leave, err := p.gate.Enter(ctx)
-	if err != nil {
-		return Result{Disposition: Retry, Pending: pending}, err
+	e := p.early(ctx, m, pending)
+	leave := e.leave
+	if !e.Live() {
+		var err error
+		if leave, err = p.gate.Enter(ctx); err != nil {
+			return Result{Disposition: Retry, Pending: pending}, err
+		}
 	}
 	defer leave()
-	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, false)
+	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, false, e)
 }
 
 // alone runs a message whose last attempt vanished. It has no claim while it
@@ -147,15 +151,23 @@ func (p *Processor) alone(ctx context.Context, m Message, pending *Pending, hand
 		return Result{Disposition: Retry, Pending: pending}, err
 	}
 	defer leave()
-	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, true)
+	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, true, nil)
 }
 
-func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handler Handler, alone bool) (Result, error) {
+// run runs the message. e is nil if nothing is known of its claim.
+func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handler Handler, alone bool, e *early) (Result, error) {
 	if pending.toSettle() {
 		return p.settlePending(ctx, m, pending)
 	}
-	asked, owner := time.Now(), pending.claiming()
-	claim, work, err := p.claim(ctx, m, owner)
+	if e == nil {
+		e = &early{owner: pending.claiming()}
+	}
+	var err error
+	asked, owner, claim, work := e.asked, e.owner, e.claim, e.work
+	if work == nil {
+		asked = time.Now()
+		claim, work, err = p.claim(ctx, m, owner)
+	}
 	pending = pending.claimed(m.Key, owner, err)
 	switch {
 	case errors.Is(err, storage.ErrMismatch), errors.Is(err, storage.ErrBadKey):
@@ -175,7 +187,7 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	r := Result{Layer: claim.Layer, Wait: claim.Wait}
 	switch claim.Outcome {
 	case storage.Claimed:
-		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, work: work, asked: asked, pending: pending}
+		a := &attempt{Processor: p, ctx: ctx, message: m, claim: claim, work: work, asked: asked, pending: pending, turn: e.turn}
 		defer a.release()
 		if claim.Vanished > 0 && !alone && !pending.givenUp() && p.options.exhausted(claim) == nil {
 			return a.standAside()

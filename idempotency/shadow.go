@@ -24,7 +24,7 @@ func (p *Processor) shadow(ctx context.Context, m Message, handler Handler) (Res
 		value, failure = call(ctx, handler)
 		return value, failure
 	}
-	would, err := p.run(ctx, m, nil, observed, true)
+	would, err := p.run(ctx, m, nil, observed, true, nil)
 	if errors.Is(err, storage.ErrMismatch) || errors.Is(err, storage.ErrBadKey) {
 		would.Disposition = DeadLettered
 	}

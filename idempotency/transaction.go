@@ -57,11 +57,13 @@ func (a *attempt) release() {
 func (a *attempt) commit(value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.options.Timeout)
 	defer cancel()
+	next := a.next()
 	begun := time.Now()
-	err := a.work.Commit(ctx, value, a.options.Retention)
+	defer func() { a.leaveNext(next, begun) }()
+	err := a.commitAndClaim(ctx, value, next)
 	if errors.Is(err, storage.ErrResultTooLarge) {
 		a.options.Observer.resultDropped(a.message, len(value))
-		err = a.work.Commit(ctx, nil, a.options.Retention)
+		err = a.commitAndClaim(ctx, nil, next)
 	}
 	a.options.Observer.storeCall(storage.OpComplete, begun, err)
 	if err != nil {

@@ -17,6 +17,9 @@ func (q *fifo[T]) push(item T) {
 	q.items = append(q.items, item)
 }
 
+// second returns the item behind the oldest; the queue must have two.
+func (q *fifo[T]) second() T { return q.items[q.head+1] }
+
 // first returns the oldest item of a queue that is not empty.
 func (q *fifo[T]) first() T { return q.items[q.head] }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 )
 
 // Handler does the work of one record. It may be called concurrently, for
@@ -29,6 +30,10 @@ type delivery struct {
 	record *kgo.Record
 	// pending is what an earlier attempt left, or nil.
 	pending *idempotency.Pending
+	// turn is the record's; next returns the record that comes next, or nil, if it
+	// may be claimed now. Both are nil in a poll loop.
+	turn *ahead.Turn
+	next func() *kgo.Record
 	// started, which may be nil, is called when the handler is.
 	started func()
 	// handled says that the handler runs; result is what it has set.

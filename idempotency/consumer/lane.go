@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 )
 
 // partitionID names a partition.
@@ -80,6 +81,7 @@ type lane struct {
 	state     laneState
 	failures  int                  // of the first record, in a row
 	pending   *idempotency.Pending // on the first record: what its last attempt left
+	turn      ahead.Turn           // of the first record
 	timer     *time.Timer
 	silent    bool // it waits because the store gave no answer about its first record
 }

@@ -8,7 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -91,6 +93,11 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 		return o.refuse(ctx, m, err)
 	}
 	m.Fingerprint = o.Fingerprint(r.Value)
+	if d.turn != nil {
+		d.turn.Key = m.Key
+		d.turn.Next = func() (storage.Key, storage.Fingerprint, bool) { return o.following(d.next) }
+		ctx = ahead.WithTurn(ctx, d.turn)
+	}
 	return o.Runner.Run(ctx, m, func(ctx context.Context) ([]byte, error) {
 		if d.started != nil {
 			d.started()
@@ -100,6 +107,23 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 		err := h(ctx, r)
 		return d.result, err
 	})
+}
+
+// following returns the message of the record that comes next. One that has none
+// is left to its own turn.
+func (o *Once) following(next func() *kgo.Record) (key storage.Key, fingerprint storage.Fingerprint, ok bool) {
+	err := recovered.Call(func() error {
+		r := next()
+		if r == nil {
+			return nil
+		}
+		id, err := o.ID(r)
+		if err == nil {
+			key, fingerprint, ok = storage.Key{Scope: o.Scope, ID: id}, o.Fingerprint(r.Value), true
+		}
+		return err
+	})
+	return key, fingerprint, ok && err == nil
 }
 
 // shadow tells whether the Runner only looks on: the handler runs in any case.

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/circuit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
@@ -107,6 +108,7 @@ type job struct {
 	record *kgo.Record
 	// pending is what the last attempt at the record left, or nil.
 	pending *idempotency.Pending
+	turn    ahead.Turn
 	probe   bool // whether the store answers is not known
 }
 
@@ -123,13 +125,29 @@ func (s *scheduler) next() (job, bool) {
 			l.state = laneRunning
 			l.partition.running++
 			s.breaker.Starts(l)
-			return job{
-				lane: l, ctx: l.partition.ctx, record: l.queue.first().record, pending: l.pending,
-				probe: s.breaker.State() != circuit.Closed,
-			}, true
+			return s.job(l), true
 		}
 		s.work.Wait()
 	}
+}
+
+// job returns the lane's next.
+func (s *scheduler) job(l *lane) job {
+	return job{
+		lane: l, ctx: l.partition.ctx, record: l.queue.first().record, pending: l.pending, turn: l.turn,
+		probe: s.breaker.State() != circuit.Closed,
+	}
+}
+
+// following returns the record behind the lane's first, which runs, if nothing
+// keeps the worker from going on with it: nil if another lane waits for a worker.
+func (s *scheduler) following(l *lane) *kgo.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.partition.closing || l.queue.len() < 2 || s.ready.len() > 0 || s.breaker.State() != circuit.Closed {
+		return nil
+	}
+	return l.queue.second().record
 }
 
 // takeReady returns the next lane that may start, or nil.
@@ -152,6 +170,7 @@ type settlement struct {
 	wait           time.Duration // until the record is tried again
 	opened, closed bool          // the breaker
 	room           bool          // the partition may be fetched again
+	next           *job          // of the same lane, already claimed, to be done now
 }
 
 // settle takes the result of a job.
@@ -161,7 +180,7 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	l, p := j.lane, j.lane.partition
 	p.running--
 	defer p.signalIdle()
-	l.pending = result.Pending
+	l.pending, l.turn = result.Pending, ahead.Turn{Claimed: j.turn.Claimed, Following: j.turn.Following}
 	var done settlement
 	switch {
 	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
@@ -182,7 +201,8 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 		if !p.closing && len(p.inbox) > 0 && s.limit.low(p) {
 			s.takeOn(p)
 		}
-		s.proceed(l)
+		l.turn = ahead.Turn{Claimed: j.turn.Following}
+		done.next = s.proceed(l)
 		s.slackened(p)
 		done.room = p.paused && s.limit.hasRoom(p)
 	case p.closing:
@@ -199,9 +219,14 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	return done
 }
 
-// proceed goes on with a lane whose first record is finished.
-func (s *scheduler) proceed(l *lane) {
+// proceed goes on with a lane whose first record is finished. One whose next
+// record is claimed has begun: it is the caller's to run.
+func (s *scheduler) proceed(l *lane) *job {
 	switch {
+	case l.turn.Claimed != nil && l.turn.Claimed.Live():
+		l.partition.running++
+		next := s.job(l)
+		return &next
 	case l.queue.len() == 0:
 		l.state = laneEmpty
 		delete(l.partition.lanes, l.key)
@@ -210,6 +235,7 @@ func (s *scheduler) proceed(l *lane) {
 	default:
 		s.makeReady(l) // the caller is a worker and comes for the next job
 	}
+	return nil
 }
 
 // passed lets all lanes go on if the lane was the breaker's prober, also those

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -127,14 +128,38 @@ func (s *simulation) work() {
 		if !ok {
 			return
 		}
-		s.begin(j)
-		select {
-		case <-time.After(time.Duration(s.number(1500)) * time.Millisecond):
-		case <-j.ctx.Done():
+		for next := &j; next != nil; {
+			next = s.do(*next)
 		}
-		s.scheduler.settle(j, s.end(j))
 	}
 }
+
+func (s *simulation) do(j job) (next *job) {
+	s.begin(j)
+	select {
+	case <-time.After(time.Duration(s.number(1500)) * time.Millisecond):
+	case <-j.ctx.Done():
+	}
+	result := s.end(j)
+	j.turn.Claimed, j.turn.Following = nil, nil
+	if r := s.scheduler.following(j.lane); r != nil && result.Done() && s.number(2) == 0 {
+		j.turn.Following = simulatedClaim{record: r, live: s.number(4) > 0}
+	}
+	next = s.scheduler.settle(j, result).next
+	if c := j.turn.Following; c != nil && c.Live() != (next != nil) {
+		s.Errorf("after %d/%d its worker goes on with %v, and the next is claimed: %v", j.record.Partition, j.record.Offset, next, c)
+	}
+	return next
+}
+
+// simulatedClaim is one ahead.
+type simulatedClaim struct {
+	record *kgo.Record
+	live   bool
+}
+
+func (c simulatedClaim) Live() bool           { return c.live }
+func (c simulatedClaim) Drop(context.Context) {}
 
 func (s *simulation) lane(j job) string { return fmt.Sprintf("%d %q", j.record.Partition, j.lane.key) }
 
@@ -145,6 +170,9 @@ func (s *simulation) begin(j job) {
 		s.Errorf("two at once in lane %s", s.lane(j))
 	}
 	s.running[s.lane(j)] = true
+	if c, ok := j.turn.Claimed.(simulatedClaim); ok && c.record != j.record {
+		s.Errorf("%d/%d has the claim of %d/%d", j.record.Partition, j.record.Offset, c.record.Partition, c.record.Offset)
+	}
 	step := int64(1)
 	if s.scheduler.keyOrder {
 		step = 3

@@ -18,22 +18,39 @@ func (s *session) work() {
 		if !ok {
 			return
 		}
-		d := &delivery{record: j.record, pending: j.pending}
-		if j.probe {
-			d.started = func() { s.reachable(s.scheduler.started(j)) }
-		}
-		begun := time.Now()
-		result, err := s.attempt(withDelivery(j.ctx, d), j.record)
-		s.cfg.Observer.processed(j.record, result, err, begun)
-		done := s.scheduler.settle(j, result)
-		s.reachable(done.closed)
-		if !result.Done() || result.Disposition == idempotency.DeadLettered {
-			s.tell(j, result, err, done)
-		}
-		if done.room {
-			s.room.resume()
+		for next := &j; next != nil; {
+			next = s.do(*next)
 		}
 	}
+}
+
+// do does a job. It returns the one that was claimed with it, if any.
+func (s *session) do(j job) (next *job) {
+	d := &delivery{
+		record: j.record, pending: j.pending, turn: &j.turn,
+		next: func() *kgo.Record { return s.scheduler.following(j.lane) },
+	}
+	if j.probe {
+		d.started = func() { s.reachable(s.scheduler.started(j)) }
+	}
+	begun := time.Now()
+	result, err := s.attempt(withDelivery(j.ctx, d), j.record)
+	s.cfg.Observer.processed(j.record, result, err, begun)
+	if c := j.turn.Claimed; c != nil { // a middleware has kept the record from the Runner
+		c.Drop(j.ctx)
+	}
+	if c := j.turn.Following; c != nil && !result.Done() { // or its result from us
+		c.Drop(j.ctx)
+	}
+	done := s.scheduler.settle(j, result)
+	s.reachable(done.closed)
+	if !result.Done() || result.Disposition == idempotency.DeadLettered {
+		s.tell(j, result, err, done)
+	}
+	if done.room {
+		s.room.resume()
+	}
+	return done.next
 }
 
 // attempt processes the record. The Runner recovers the handler's panics; those

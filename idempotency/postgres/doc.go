@@ -22,6 +22,11 @@
 // server that crashes in between has forgotten the attempt, and rolled its
 // transaction back.
 //
+// What comes behind the arrow of a message's commit may be the claim and begin of
+// the next message of its order: the same statements, in transactions of their
+// own, of which the server begins none before the commit has succeeded. Such a
+// claim waits for nobody; whatever becomes of it, the commit's answer comes first.
+//
 // Invariants:
 //
 //  1. A key is claimed by one statement; it is settled by one that changes the

@@ -40,7 +40,7 @@ func newStatements(table string, partitioned bool, slot int) statements {
 	return statements{
 		claim:          fill(claimSQL, "{may}", "true"),
 		claimLocked:    fill(claimSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint)"),
-		claimFirst:     fill(claimFirstSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint) AND "+notAwaited),
+		claimFirst:     fill(claimFirstSQL),
 		extend:         fill(extendSQL),
 		complete:       fill(completeSQL),
 		completeOrFail: fill(completeOrFailSQL),
@@ -86,12 +86,14 @@ const insertSQL = `
 `
 
 // claimFirstSQL is claimSQL for a key that is not there. It returns no row if it
-// is, or is locked, and does nothing then; it costs half as much. A query without
-// tables looks at its condition first, and so the time is that behind the lock; as
-// it is volatile it is taken once.
+// is, or is locked, or is being claimed, and does nothing then: it waits for
+// nobody, and costs half as much. A query without tables looks at its condition
+// first, and so the time is that behind the lock; as it is volatile it is taken
+// once.
 var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 		SELECT clock_timestamp() AS now
-		WHERE CASE WHEN {may} THEN pg_advisory_xact_lock($7::integer, $8::integer) IS NOT NULL ELSE false END
+		WHERE CASE WHEN pg_try_advisory_xact_lock($9::bigint) AND `+notAwaited+`
+			THEN pg_try_advisory_xact_lock($7::integer, $8::integer) ELSE false END
 	) AS moment`) + `	ON CONFLICT ({slot column}scope, id) DO NOTHING
 	RETURNING k.fence`
 

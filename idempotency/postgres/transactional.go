@@ -27,12 +27,20 @@ const defaultIdleTimeout = time.Minute
 // begin of the transaction; and the completion with the commit. After a message
 // that was not new, the next takes a round trip for its claim alone, and so a
 // duplicate no more than that.
+//
+// Where a consumer has the next message of the order at hand, that is claimed
+// behind the commit, in the same round trip: one beside the handler's. Not so under
+// a stricter isolation than read committed, on a pool that does something with a
+// connection between two users (PrepareConn, AfterRelease), or without another one
+// that is free.
 type Transactional struct {
 	*Store
 	pool  *pgxpool.Pool
 	begin string
 	// chain ends the claim's transaction and begins the handler's.
 	chain []string
+	// ahead says that messages may share a connection one after another.
+	ahead bool
 	idle  string // the IdleTimeout in milliseconds, empty for the server's own
 	// fresh tells that the last message was new, and so the next may be.
 	fresh atomic.Bool
@@ -82,7 +90,23 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	if o.IdleTimeout > 0 {
 		idle = strconv.FormatInt(max(1, o.IdleTimeout.Milliseconds()), 10)
 	}
-	return &Transactional{Store: store, pool: pool, begin: begin, chain: chain, idle: idle}, nil
+	return &Transactional{
+		Store: store, pool: pool, begin: begin, chain: chain, idle: idle,
+		ahead: (o.Isolation == "" || o.Isolation == pgx.ReadCommitted) && !hooked(pool.Config()),
+	}, nil
+}
+
+// spare tells whether a connection is free, so that nobody waits for one: not for
+// one either that is kept for the next message, which may be the one that waits.
+func (x *Transactional) spare() bool {
+	pool := x.pool.Stat()
+	return pool.AcquiredConns() < pool.MaxConns()
+}
+
+// hooked tells whether something is to be done with a connection between two
+// users.
+func hooked(c *pgxpool.Config) bool {
+	return c.BeforeAcquire != nil || c.PrepareConn != nil || c.AfterRelease != nil //nolint:staticcheck // the deprecated one still works
 }
 
 // Reserve implements storage.Transactor. It waits for a connection.

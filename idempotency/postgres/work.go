@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 )
@@ -39,6 +40,7 @@ type work struct {
 	lease storage.Lease
 	lock  int64
 	tx    *lentTx // nil before Begin
+	row   int     // messages that had the connection in a row
 }
 
 var _ storage.Work = (*work)(nil)
@@ -113,9 +115,58 @@ func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
 	return err
 }
 
-// Commit implements storage.Work. The commit is sent together with the
-// completion, behind which the server commits nothing if that fails.
+// mostInARow bounds how many messages have a connection one after another: the
+// pool does not see it meanwhile.
+const mostInARow = 16
+
+var _ ahead.Work = (*work)(nil)
+
+// CommitAndClaim implements ahead.Work. The server does what Commit and the next
+// message's ask have it do, on one connection. The commit's answer waits for the
+// claim, which waits for nobody.
+func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
+	if w.row++; w.row >= mostInARow || !w.ahead || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
+		return claim, w.Commit(ctx, result, retention)
+	}
+	lock := lockHash(handlerLock, w.table, key)
+	turn := lockHash(claimLock, w.table, key)
+	var a claimAnswer
+	granted := false
+	err = w.commit(ctx, result, retention, func(batch *pgx.Batch) {
+		batch.Queue("begin")
+		batch.Queue(w.sql(key).claimFirst, key.Scope, key.ID, string(req.Fingerprint), req.Owner, micros(req.Lease), micros(req.Retention),
+			int32(turn>>32), int32(turn), lock)
+		for _, statement := range w.chain {
+			batch.Queue(statement)
+		}
+		batch.Queue(handlerSQL, lock, w.idle)
+	}, func(results pgx.BatchResults) {
+		_, err := results.Exec()
+		if err == nil {
+			err = a.scanFirst(results.QueryRow())
+		}
+		if closeErr := results.Close(); err == nil {
+			err = closeErr
+		}
+		granted = err == nil
+		w.fresh.Store(granted)
+	})
+	if err == nil && granted {
+		claim = a.claim(key, req.Owner)
+		w.lease, w.lock, w.tx = claim.Lease, lock, lend(w.tx.Tx)
+	}
+	return claim, err
+}
+
+// Commit implements storage.Work.
 func (w *work) Commit(ctx context.Context, result []byte, retention time.Duration) error {
+	return w.commit(ctx, result, retention, func(*pgx.Batch) {}, func(pgx.BatchResults) {})
+}
+
+// commit sends the commit together with the completion, behind which the server
+// commits nothing if that fails, and with what more queues. rest takes the
+// answers of that, once the commit is known to have succeeded.
+func (w *work) commit(ctx context.Context, result []byte, retention time.Duration, more func(*pgx.Batch), rest func(pgx.BatchResults)) error {
 	if err := w.tx.check(); err != nil {
 		return err
 	}
@@ -127,6 +178,7 @@ func (w *work) Commit(ctx context.Context, result []byte, retention time.Duratio
 	var batch pgx.Batch
 	batch.Queue(w.sql(l.Key).completeOrFail, l.Key.Scope, l.Key.ID, l.Owner, l.Fence, result, micros(retention))
 	batch.Queue("commit")
+	more(&batch)
 	results := w.conn.SendBatch(ctx, &batch)
 	_, err := results.Exec()
 	if sqlstate.Of(err) == pgerrcode.InvalidTextRepresentation {
@@ -135,6 +187,11 @@ func (w *work) Commit(ctx context.Context, result []byte, retention time.Duratio
 	var commit pgconn.CommandTag
 	if err == nil {
 		commit, err = results.Exec()
+	}
+	if err == nil && commit.String() == "COMMIT" {
+		rest(results)
+		_ = results.Close()
+		return nil
 	}
 	closeErr := results.Close()
 	switch {

@@ -30,6 +30,17 @@ func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	return g.leave, nil
 }
 
+// TryEnter is Enter if there is nothing to wait for.
+func (g *Gate) TryEnter() (leave func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.taken != nil {
+		return nil, false
+	}
+	g.inside++
+	return g.leave, true
+}
+
 // EnterAlone keeps others out, and waits until those inside have left. Neither
 // lasts for ever: after patience the caller is not alone, but beside those who
 // are still inside, and after patience inside, others are let in. The caller

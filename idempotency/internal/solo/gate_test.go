@@ -90,6 +90,33 @@ func TestManyAreTogetherAndOneAlone(t *testing.T) {
 	})
 }
 
+func TestTryEnter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g solo.Gate
+		leave, ok := g.TryEnter()
+		if !ok {
+			t.Fatal("an open gate is shut")
+		}
+		one := visit(t, &g, true)
+		expect(t, false, one)
+		if _, ok := g.TryEnter(); ok {
+			t.Error("who wants to be alone is not waited for")
+		}
+		leave()
+		synctest.Wait()
+		expect(t, true, one)
+		if _, ok := g.TryEnter(); ok {
+			t.Error("who is alone is not")
+		}
+		one.leave()
+		if leave, ok := g.TryEnter(); !ok {
+			t.Error("the gate stays shut")
+		} else {
+			leave()
+		}
+	})
+}
+
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g solo.Gate

@@ -1,0 +1,71 @@
+// Package ahead lets the claim of a message share the round trip that completes
+// the message before it.
+//
+// Who handles messages one after another gives each Run a Turn, by its context.
+// A Runner whose store can do so claims the next message when it completes this
+// one, and leaves the claim in the Turn; it belongs to the next message's Turn
+// then. So a claim is never made before the handler of the message before has
+// ended, and one that was made is followed by that message's Run, or dropped.
+package ahead
+
+import (
+	"context"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+)
+
+// Turn is one message's turn. One goroutine at a time uses it.
+type Turn struct {
+	// Key is the message's.
+	Key storage.Key
+	// Next tells which message comes next, and whether it may be claimed now. It is
+	// asked when the handler has succeeded.
+	Next func() (key storage.Key, fingerprint storage.Fingerprint, ok bool)
+	// Claimed is what was left of the turn before, or nil. The Run takes it.
+	Claimed Claim
+	// Following is the next turn's, or nil.
+	Following Claim
+
+	taken bool
+}
+
+// Claim is a claim that was asked for ahead.
+type Claim interface {
+	// Live tells whether it was granted, and holds what its message takes: its
+	// message must be run at once, or the claim dropped.
+	Live() bool
+	// Drop gives a live claim back, as if it had not been asked for. What is known
+	// of it remains of use to its message's Run.
+	Drop(ctx context.Context)
+}
+
+// Work is a storage.Work that can claim the next message's key.
+type Work interface {
+	storage.Work
+
+	// CommitAndClaim is Commit and, if that succeeds, in the same round trip the
+	// next message's Claim and Begin, in transactions of their own. If the claim's
+	// outcome is Claimed, the Work is the next message's from then on: as one whose
+	// Begin was called. Otherwise the claim was not granted or not asked for, or its
+	// answer is not known. The error is that of Commit alone.
+	CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (storage.Claim, error)
+}
+
+type turnKey struct{}
+
+// WithTurn returns a context for the Run whose turn it is.
+func WithTurn(ctx context.Context, t *Turn) context.Context {
+	return context.WithValue(ctx, turnKey{}, t)
+}
+
+// Take returns the turn of the Run of that message with this context, or nil. It is
+// the first Run's: one within its handler has none.
+func Take(ctx context.Context, key storage.Key) *Turn {
+	t, _ := ctx.Value(turnKey{}).(*Turn)
+	if t == nil || t.taken || t.Key != key {
+		return nil
+	}
+	t.taken = true
+	return t
+}

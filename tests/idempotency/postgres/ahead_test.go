@@ -1,0 +1,503 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+// stream is a topic, whose records are the messages of a runner.
+type stream struct {
+	runner
+	brokers []string
+}
+
+// newStream returns a topic of so many partitions that has the messages.
+func newStream(t testing.TB, r runner, partitions ...[]string) stream {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(len(partitions)), "messages"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for n, ids := range partitions {
+		for _, id := range ids {
+			client.Produce(limited(t), &kgo.Record{
+				Topic: "messages", Partition: int32(n), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}},
+			}, nil)
+		}
+	}
+	if err := client.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	return stream{runner: r, brokers: cluster.ListenAddrs()}
+}
+
+// idOf returns the id of a record's message.
+func idOf(r *kgo.Record) string { return string(r.Headers[0].Value) }
+
+// consume runs a consumer of the stream until stop is called, or the test ends.
+// Each message has its effect, behind what handle does, which may be nil.
+func (s stream) consume(t testing.TB, handle func(ctx context.Context, id string) error, change ...func(*consumer.Config)) (stop func()) {
+	t.Helper()
+	cfg := consumer.Config{
+		Brokers: s.brokers, Group: "test", Topics: []string{"messages"},
+		Options:      []kgo.Opt{kgo.FetchMaxWait(50 * time.Millisecond), kgo.HeartbeatInterval(50 * time.Millisecond)},
+		Once:         consumer.Once{Runner: s.Processor},
+		BackoffFirst: time.Millisecond, BackoffLongest: 4 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Handler: func(ctx context.Context, r *kgo.Record) error {
+			if handle != nil {
+				if err := handle(ctx, idOf(r)); err != nil {
+					return err
+				}
+			}
+			return second(effect(idOf(r))(ctx))
+		},
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := consumer.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := c.Run(ctx); err != nil {
+			t.Errorf("the consumer ends with %v", err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// through lets a middleware process the records.
+func through(m func(next consumer.Process) consumer.Process) func(*consumer.Config) {
+	return func(c *consumer.Config) { c.Middleware = append(c.Middleware, m) }
+}
+
+// undaunted forgets lost connections at once: claims go on to share round trips.
+func undaunted() func(*consumer.Config) {
+	return through(func(next consumer.Process) consumer.Process {
+		return func(ctx context.Context, r *kgo.Record) (idempotency.Result, error) {
+			return next(hook.WithInterval(ctx, 0), r)
+		}
+	})
+}
+
+// awaitDone waits until the messages are completed, and asserts that each had its
+// effect once.
+func (s stream) awaitDone(t testing.TB, ids ...string) {
+	t.Helper()
+	await.Until(t, fmt.Sprintf("%d messages are completed", len(ids)), func() bool {
+		var n int
+		err := s.pool.QueryRow(limited(t), `SELECT count(*) FROM idempotency_keys WHERE state = 'completed' AND id = ANY ($1)`, ids).Scan(&n)
+		return err == nil && n == len(ids)
+	})
+	for table, column := range map[string]string{"effects": "id", "outbox": "aggregateid"} {
+		if n := query[int](t, s.pool, `SELECT count(*) FROM `+table+` WHERE `+column+` = ANY ($1)`, ids); n != len(ids) {
+			t.Errorf("%d %s of %d messages", n, table, len(ids))
+		}
+		if n := query[int](t, s.pool, `SELECT count(DISTINCT `+column+`) FROM `+table+` WHERE `+column+` = ANY ($1)`, ids); n != len(ids) {
+			t.Errorf("%d messages of %d have %s", n, len(ids), table)
+		}
+	}
+}
+
+// wantAttempts asserts how the attempts at completed messages are counted.
+func (s stream) wantAttempts(t testing.TB, attempts, vanished int, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if r := s.wantState(t, id, storage.Completed, attempts); r.Vanished != vanished {
+			t.Errorf("%s has vanished %d times, want %d", id, r.Vanished, vanished)
+		}
+	}
+}
+
+func numbered(prefix string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%s%d", prefix, i))
+	}
+	return ids
+}
+
+// sharedTrip tells whether what is sent in one round trip completes a message, and
+// claims the next.
+func sharedTrip(sql string) bool {
+	return strings.Contains(sql, committing) && strings.Contains(sql, "INSERT INTO \"idempotency_keys\"")
+}
+
+// The claim of a message shares the round trip that completes the one before it in
+// its partition, and its transaction is as any other, whatever the one before has
+// set. After a number of messages the connection is for others.
+func TestClaimAhead(t *testing.T) {
+	mode := func(m pgx.QueryExecMode) func(*pgxpool.Config) {
+		return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = m }
+	}
+	for name, c := range map[string]struct {
+		table  postgres.Options
+		pool   func(*pgxpool.Config)
+		shared bool
+	}{
+		"prepared statements":       {shared: true, pool: mode(pgx.QueryExecModeCacheStatement)},
+		"partitioned":               {shared: true, table: postgres.Options{Partitioned: true}},
+		"read committed":            {shared: true, table: postgres.Options{Isolation: pgx.ReadCommitted}},
+		"simple protocol":           {shared: true, pool: mode(pgx.QueryExecModeSimpleProtocol)},
+		"unnamed statements":        {shared: true, pool: mode(pgx.QueryExecModeExec)},
+		"cached descriptions":       {shared: true, pool: mode(pgx.QueryExecModeCacheDescribe)},
+		"serializable":              {table: postgres.Options{Isolation: pgx.Serializable}},
+		"repeatable read":           {table: postgres.Options{Isolation: pgx.RepeatableRead}},
+		"a pool of one connection":  {pool: func(c *pgxpool.Config) { c.MaxConns = 1 }},
+		"a pool that does the rest": {pool: func(c *pgxpool.Config) { c.AfterRelease = func(*pgx.Conn) bool { return true } }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			shared, row, longest := 0, 0, 0
+			tr := &tracer{before: func(*pgx.Conn, string) {}, after: func(_ *pgx.Conn, sql string) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case sharedTrip(sql):
+					shared++
+					row++
+					longest = max(longest, row)
+				case strings.Contains(sql, committing):
+					row = 0
+				}
+			}}
+			change := []func(*pgxpool.Config){traced(tr)}
+			if c.pool != nil {
+				change = append(change, c.pool)
+			}
+			r := newRunnerWith(t, c.table, idempotency.Options{}, change...)
+			level := strings.ToLower(string(c.table.Isolation))
+			if level == "" {
+				level = query[string](t, r.pool, `SHOW default_transaction_isolation`)
+			}
+			ids := numbered("message-", 40)
+			s := newStream(t, r, ids)
+			var order []string
+			stop := s.consume(t, func(ctx context.Context, id string) error {
+				order = append(order, id)
+				var idle, isolation, durable string
+				var locks int
+				err := postgres.Tx(ctx).QueryRow(ctx, `SELECT current_setting('idle_in_transaction_session_timeout'),
+					current_setting('transaction_isolation'), current_setting('synchronous_commit'),
+					(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())`).Scan(&idle, &isolation, &durable, &locks)
+				if err != nil || idle != "1min" || isolation != level || durable != "on" || locks != 1 {
+					t.Errorf("%s: idle for %s, %s, synchronous_commit %s, %d locks, %v", id, idle, isolation, durable, locks, err)
+				}
+				_, err = postgres.Tx(ctx).Exec(ctx, `SET LOCAL synchronous_commit = off`)
+				if err == nil {
+					_, err = postgres.Tx(ctx).Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '5s'`)
+				}
+				return err
+			})
+			s.awaitDone(t, ids...)
+			stop()
+			s.wantAttempts(t, 1, 0, ids...)
+			if !slices.Equal(order, ids) {
+				t.Errorf("handled in the order %q", order)
+			}
+			if c.shared != (shared > 30) || !c.shared && shared > 0 || longest > 15 {
+				t.Errorf("%d of %d claims share a round trip, %d in a row", shared, len(ids), longest)
+			}
+		})
+	}
+}
+
+// Who waits for a connection between two messages gets one, though all handlers'
+// connections are kept for the next.
+func TestClaimsAheadLeaveAConnection(t *testing.T) {
+	r := newRunner(t, idempotency.Options{})
+	pool := connect(t, r.url, func(c *pgxpool.Config) { c.MaxConns = 2 })
+	first, others := numbered("a", 100), numbered("b", 100)
+	s := newStream(t, newRunnerOn(t, r.pool, pool, postgres.Options{}, idempotency.Options{}), first, others)
+	s.consume(t, nil, through(func(next consumer.Process) consumer.Process {
+		return func(ctx context.Context, record *kgo.Record) (idempotency.Result, error) {
+			if err := pool.Ping(ctx); err != nil {
+				t.Error(err)
+			}
+			return next(ctx, record)
+		}
+	}))
+	s.awaitDone(t, append(first, others...)...)
+}
+
+// Whatever becomes of a claim, the message before it is completed, once.
+func TestClaimAheadIsRefused(t *testing.T) {
+	t.Run("a duplicate", func(t *testing.T) {
+		s := newStream(t, newRunner(t, idempotency.Options{}), []string{"a", "b", "c", "b", "c", "d"})
+		s.want(t, message("b"), effect("b"), idempotency.Handled)
+		s.consume(t, nil)
+		s.awaitDone(t, "a", "b", "c", "d")
+		s.wantAttempts(t, 1, 0, "a", "b", "c", "d")
+	})
+	t.Run("an error", func(t *testing.T) {
+		s := newStream(t, newRunner(t, idempotency.Options{}), []string{"a", "b", "c"})
+		exec(t, s.pool, `CREATE SEQUENCE tries; CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN IF NEW.id = 'b' AND nextval('tries') = 1 THEN RAISE 'not now'; END IF; RETURN NEW; END $$;
+			CREATE TRIGGER refuse BEFORE INSERT ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION refuse()`)
+		s.consume(t, nil)
+		s.awaitDone(t, "a", "b", "c")
+		s.wantAttempts(t, 1, 0, "a", "b", "c")
+		if n := query[int](t, s.pool, `SELECT nextval('tries')::int`); n != 3 {
+			t.Errorf("b was inserted %d times", n-1)
+		}
+	})
+	t.Run("in the way", func(t *testing.T) {
+		s := newStream(t, newRunner(t, idempotency.Options{Timeout: long}), []string{"a", "b", "c"})
+		tx := begin(t, s.pool)
+		claim(t, newStore(t, sameTransaction{tx}, postgres.Options{}), key("b"), request())
+		processed := make(chan idempotency.Disposition, 100)
+		s.consume(t, nil, func(c *consumer.Config) {
+			c.Observer.Processed = func(_ *kgo.Record, result idempotency.Result, _ error, _ time.Duration) {
+				processed <- result.Disposition
+			}
+		})
+		select {
+		case d := <-processed: // though b's claim is under way
+			if d != idempotency.Handled {
+				t.Errorf("a is %s", d)
+			}
+		case <-limited(t).Done():
+			t.Error("the answer about a waits for b")
+		}
+		if err := tx.Rollback(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitDone(t, "a", "b", "c")
+		s.wantAttempts(t, 1, 0, "a", "b", "c")
+	})
+	t.Run("a failed handler", func(t *testing.T) {
+		s := newStream(t, newRunner(t, idempotency.Options{}), []string{"a", "b", "c"})
+		failed := map[string]bool{}
+		s.consume(t, func(_ context.Context, id string) error {
+			if !failed[id] {
+				failed[id] = true
+				if id == "b" {
+					panic("no such order")
+				}
+				return errors.New("not now")
+			}
+			return nil
+		})
+		s.awaitDone(t, "a", "b", "c")
+		s.wantAttempts(t, 2, 0, "a", "b", "c")
+	})
+}
+
+// A claim that its message does not use is given back, as if it had not been asked
+// for: when a middleware keeps the record, or the result of the one before.
+func TestClaimAheadIsGivenBack(t *testing.T) {
+	later := errors.New("later")
+	for name, keep := range map[string]func(id string, process func() (idempotency.Result, error)) (idempotency.Result, error){
+		"the record": func(id string, process func() (idempotency.Result, error)) (idempotency.Result, error) {
+			if id == "b" {
+				return idempotency.Result{Disposition: idempotency.Retry}, later
+			}
+			return process()
+		},
+		"the result of the one before": func(id string, process func() (idempotency.Result, error)) (idempotency.Result, error) {
+			if result, err := process(); id != "a" {
+				return result, err
+			}
+			return idempotency.Result{Disposition: idempotency.Retry}, later
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStream(t, newRunner(t, idempotency.Options{}), []string{"a", "b", "c"})
+			var kept, given bool
+			s.consume(t, nil, through(func(next consumer.Process) consumer.Process {
+				return func(ctx context.Context, r *kgo.Record) (idempotency.Result, error) {
+					process := func() (idempotency.Result, error) { return next(ctx, r) }
+					if kept {
+						if !given {
+							given = true
+							s.wantState(t, "b", storage.Retryable, 0)
+						}
+						return process()
+					}
+					result, err := keep(idOf(r), process)
+					if kept = errors.Is(err, later); kept {
+						s.wantState(t, "b", storage.Processing, 1)
+					}
+					return result, err
+				}
+			}))
+			s.awaitDone(t, "a", "b", "c")
+			s.wantAttempts(t, 1, 0, "a", "b", "c")
+			if !given {
+				t.Error("nothing was kept")
+			}
+		})
+	}
+}
+
+// The connection is cut, or killed, in the round trip that completes a message and
+// claims the next. Each has its effect once, and the next is attempted once.
+func TestE2EFaultAtAClaimAhead(t *testing.T) {
+	for fault := range faults {
+		t.Run(fault, func(t *testing.T) {
+			direct := newDatabase(t)
+			admin := connect(t, direct)
+			create(t, admin, postgres.Options{})
+			exec(t, admin, business)
+			p, proxied := behind(t, direct)
+			var armed, happened atomic.Bool
+			kill := func(conn *pgx.Conn) func() {
+				return func() { exec(t, admin, `SELECT pg_terminate_backend($1, 10000)`, conn.PgConn().PID()) }
+			}
+			pool := connect(t, proxied, traced(&tracer{
+				before: func(conn *pgx.Conn, sql string) {
+					if armed.Load() && sharedTrip(sql) && faults[fault].before != nil {
+						faults[fault].before(p, kill(conn))
+					}
+				},
+				after: func(conn *pgx.Conn, sql string) {
+					if !sharedTrip(sql) || !armed.CompareAndSwap(true, false) {
+						return
+					}
+					if after := faults[fault].after; after != nil {
+						after(p, kill(conn))
+					}
+					happened.Store(true)
+					p.Set(proxy.Up, proxy.Fault{})
+					p.Set(proxy.Down, proxy.Fault{})
+				},
+			}))
+			s := newStream(t, newRunnerOn(t, admin, pool, postgres.Options{}, idempotency.Options{}), []string{"before", "a", "b", "c"})
+			runs := map[string]int{}
+			s.consume(t, func(_ context.Context, id string) error {
+				if runs[id]++; id == "a" && runs[id] == 1 {
+					armed.Store(true)
+				}
+				return nil
+			})
+			s.awaitDone(t, "before", "a", "b", "c")
+			if !happened.Load() {
+				t.Fatal("the fault did not happen")
+			}
+			again := fault == "request lost" || fault == "killed before"
+			if again != (runs["a"] == 2) {
+				t.Errorf("a was run %d times", runs["a"])
+			}
+			// The handler of b finds its connection gone, and has failed then.
+			attempts := map[bool]int{false: 1, true: 2}[fault == "killed after"]
+			s.wantAttempts(t, attempts, 0, "b")
+			s.wantAttempts(t, 1, 0, "before", "c")
+		})
+	}
+}
+
+// Hundreds of messages in the partitions of a group whose members come and go, and
+// whose connections are cut or killed at random statements: every effect is there
+// once.
+func TestE2ERandomFaultsInAGroup(t *testing.T) {
+	direct := newDatabase(t)
+	admin := connect(t, direct)
+	create(t, admin, postgres.Options{})
+	exec(t, admin, business)
+	p, proxied := behind(t, direct)
+	var happened, atShared atomic.Int64
+	strike := func(conn *pgx.Conn, sql string) {
+		shared := sharedTrip(sql)
+		if conn.IsClosed() || rand.IntN(100) > 0 && (!shared || rand.IntN(8) > 0) {
+			return
+		}
+		happened.Add(1)
+		if shared {
+			atShared.Add(1)
+		}
+		if rand.IntN(6) == 0 {
+			p.Cut()
+			return
+		}
+		if _, err := admin.Exec(limited(t), `SELECT pg_terminate_backend($1)`, conn.PgConn().PID()); err != nil {
+			t.Error(err)
+		}
+	}
+	const partitions, each = 4, 150
+	var all []string
+	var perPartition [][]string
+	for n := range partitions {
+		ids := numbered(fmt.Sprintf("%d-", n), each)
+		perPartition, all = append(perPartition, ids), append(all, ids...)
+	}
+	member := func() stream {
+		pool := connect(t, proxied, traced(&tracer{before: strike, after: strike}))
+		return stream{runner: newRunnerOn(t, admin, pool, postgres.Options{}, idempotency.Options{Lease: 20 * time.Millisecond})}
+	}
+	s := newStream(t, member().runner, perPartition...)
+	s.consume(t, nil, undaunted())
+	for n := 1; n <= 4; n++ {
+		guest := member()
+		guest.brokers = s.brokers
+		stop := guest.consume(t, nil, undaunted())
+		await.Until(t, "messages are done", func() bool {
+			var done int
+			err := admin.QueryRow(limited(t), `SELECT count(*) FROM effects`).Scan(&done)
+			return err == nil && done > len(all)*n/6
+		})
+		stop()
+	}
+	s.awaitDone(t, all...)
+	if atShared.Load() < 20 {
+		t.Errorf("%d faults only, %d of them at claims ahead", happened.Load(), atShared.Load())
+	}
+	t.Logf("%d faults, %d of them at claims ahead", happened.Load(), atShared.Load())
+}
+
+// What has vanished is run alone also where messages are claimed ahead: nothing
+// else is claimed meanwhile.
+func TestClaimsAheadLetOneBeAlone(t *testing.T) {
+	dying := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
+	r := newRunnerOn(t, dying.pool, connect(t, dying.url), postgres.Options{}, idempotency.Options{Lease: long})
+	die(func() {
+		_, _ = dying.Run(t.Context(), message("killer"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
+	})
+	ids := numbered("message-", 200)
+	s := newStream(t, r, ids)
+	var handled atomic.Int64
+	s.consume(t, func(context.Context, string) error { handled.Add(1); return nil })
+	await.Until(t, "messages are handled", func() bool { return handled.Load() > 5 })
+	r.untilDone(t, message("killer"), func(ctx context.Context) ([]byte, error) {
+		if n := query[int](t, r.pool, `SELECT count(*) FROM idempotency_keys WHERE state = 'processing'`); n != 1 {
+			t.Errorf("%d messages are claimed", n)
+		}
+		return effect("killer")(ctx)
+	})
+	s.awaitDone(t, ids...)
+	s.wantAttempts(t, 1, 0, ids...)
+}
