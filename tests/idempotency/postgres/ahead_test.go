@@ -431,23 +431,17 @@ func TestE2ERandomFaultsInAGroup(t *testing.T) {
 	exec(t, admin, business)
 	p, proxied := behind(t, direct)
 	var happened, atShared atomic.Int64
-	strike := func(conn *pgx.Conn, sql string) {
+	strike := striking(t, p, admin, func(sql string) bool {
 		shared := sharedTrip(sql)
-		if conn.IsClosed() || rand.IntN(100) > 0 && (!shared || rand.IntN(8) > 0) {
-			return
+		if rand.IntN(100) > 0 && (!shared || rand.IntN(8) > 0) {
+			return false
 		}
 		happened.Add(1)
 		if shared {
 			atShared.Add(1)
 		}
-		if rand.IntN(6) == 0 {
-			p.Cut()
-			return
-		}
-		if _, err := admin.Exec(limited(t), `SELECT pg_terminate_backend($1)`, conn.PgConn().PID()); err != nil {
-			t.Error(err)
-		}
-	}
+		return true
+	})
 	const partitions, each = 4, 150
 	var all []string
 	var perPartition [][]string

@@ -176,23 +176,17 @@ func TestE2ERandomFaults(t *testing.T) {
 	p, through := behind(t, direct)
 
 	var happened, atCommit atomic.Int64
-	strike := func(conn *pgx.Conn, sql string) {
+	strike := striking(t, p, admin, func(sql string) bool {
 		commits := strings.Contains(sql, committing)
-		if conn.IsClosed() || rand.IntN(40) > 0 && (!commits || rand.IntN(4) > 0) {
-			return
+		if rand.IntN(40) > 0 && (!commits || rand.IntN(4) > 0) {
+			return false
 		}
 		happened.Add(1)
 		if commits {
 			atCommit.Add(1)
 		}
-		if rand.IntN(6) == 0 {
-			p.Cut()
-			return
-		}
-		if _, err := admin.Exec(limited(t), `SELECT pg_terminate_backend($1)`, conn.PgConn().PID()); err != nil {
-			t.Error(err)
-		}
-	}
+		return true
+	})
 	pool := connect(t, through, traced(&tracer{before: strike, after: strike}))
 	r := newRunnerOn(t, admin, pool, postgres.Options{}, idempotency.Options{Lease: 20 * time.Millisecond})
 
@@ -203,6 +197,22 @@ func TestE2ERandomFaults(t *testing.T) {
 		t.Errorf("%d faults only, %d of them at commits", happened.Load(), atCommit.Load())
 	}
 	t.Logf("%d faults, %d of them at commits", happened.Load(), atCommit.Load())
+}
+
+// striking returns a function that cuts all connections, or has the server end
+// the one at hand, at the statements that are chosen.
+func striking(t *testing.T, p *proxy.Proxy, admin *pgxpool.Pool, choose func(sql string) bool) func(*pgx.Conn, string) {
+	return func(conn *pgx.Conn, sql string) {
+		switch {
+		case conn.IsClosed() || !choose(sql):
+		case rand.IntN(6) == 0:
+			p.Cut()
+		default:
+			if _, err := admin.Exec(limited(t), `SELECT pg_terminate_backend($1)`, conn.PgConn().PID()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // deliver gives each message to two of the consumers until it is done there.
