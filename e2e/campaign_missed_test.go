@@ -25,7 +25,7 @@ func (k *campaign) missed(ids []string) {
 		k.t.Logf("event %d of %d, %s, was written %d times", i+1, len(ids), id, len(copies))
 		for _, rec := range copies {
 			k.t.Logf("  at %d of partition %d of %s", rec.Offset, rec.Partition, rec.Topic)
-			k.widen(spans, rec.Topic, rec.Partition, rec.Offset)
+			widen(spans, rec.Topic, rec.Partition, rec.Offset)
 		}
 	}
 	for n, addr := range k.cluster.Brokers {
@@ -61,7 +61,7 @@ type position struct {
 const margin = 20
 
 // widen has a span of the partition include the offset, and what is around it.
-func (k *campaign) widen(spans map[position]int64, topic string, partition int32, offset int64) {
+func widen(spans map[position]int64, topic string, partition int32, offset int64) {
 	for from, to := range spans {
 		if from.topic == topic && from.partition == partition && from.offset <= offset && offset <= to+margin {
 			spans[from] = max(to, offset+margin)
