@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
 var _ Sink = (*Kafka)(nil)
@@ -132,7 +133,7 @@ func clientOpts(cfg Options, dial dialFunc) ([]kgo.Opt, error) {
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
-		kgo.Dialer(new(mutes).dialer(dial)),
+		kgo.Dialer(mute.Dialer(dial)),
 		kgo.DisableClientMetrics(),
 		// An outbox may be quiet for minutes, and a first event should not
 		// wait for TLS and SASL. Brokers close after ten minutes, common load

@@ -1,4 +1,6 @@
-package sink
+// Package mute keeps a Kafka client from brokers that take connections and say
+// nothing.
+package mute
 
 import (
 	"context"
@@ -19,19 +21,17 @@ const (
 	muteFor = 5 * time.Second
 )
 
-// mutes are the brokers that take connections and then say nothing: they are
-// suspended or just starting, or something on the way swallows what is sent. The
-// client waits ten seconds for each answer of such a one. It asks brokers at
-// random where partitions have gone, and asks the same one again, so that it may
-// take minutes to find the new leaders. So a broker without a first answer is
-// refused here for a while, and the client asks the others.
-type mutes struct {
-	mu    sync.Mutex
-	until map[string]time.Time // by address
-}
+// DialFunc is the type of kgo.Dialer's argument.
+type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns dial without the brokers that are mute.
-func (m *mutes) dialer(dial dialFunc) dialFunc {
+// Dialer returns dial without the brokers that take connections and then say
+// nothing: they are suspended or just starting, or something on the way swallows
+// what is sent. A client of franz-go waits ten seconds for each answer of such a
+// one. It asks brokers at random where partitions have gone, and asks the same one
+// again, so that it may take minutes to find the new leaders. So a broker without
+// a first answer is refused here for five seconds, and the client asks the others.
+func Dialer(dial DialFunc) DialFunc {
+	m := &mutes{until: make(map[string]time.Time)}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if m.has(addr) {
 			// The client tells by the kind of this error that it was not connected.
@@ -48,6 +48,12 @@ func (m *mutes) dialer(dial dialFunc) dialFunc {
 	}
 }
 
+// mutes are the brokers that are not connected to.
+type mutes struct {
+	mu    sync.Mutex
+	until map[string]time.Time // by address
+}
+
 func (m *mutes) has(addr string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,9 +63,6 @@ func (m *mutes) has(addr string) bool {
 func (m *mutes) add(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.until == nil {
-		m.until = make(map[string]time.Time)
-	}
 	m.until[addr] = time.Now().Add(muteFor)
 }
 

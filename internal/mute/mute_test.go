@@ -1,4 +1,4 @@
-package sink
+package mute_test
 
 import (
 	"context"
@@ -10,21 +10,22 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // A client that waits for such a broker does not ask the others meanwhile.
 func TestBrokerThatSaysNothingIsLeftAlone(t *testing.T) {
 	addr, _ := kafkatest.Silent(t)
-	dial := new(mutes).dialer(dialPlain)
-	conn := must.Get(dial(deadline(t), "tcp", addr))(t)
+	dial := mute.Dialer(new(net.Dialer).DialContext)
+	conn := must.Get(dial(t.Context(), "tcp", addr))(t)
 	defer conn.Close()
 	must.Get(conn.Write([]byte{1}))(t)
 	must.OK(t, conn.SetReadDeadline(time.Now().Add(time.Hour)))
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("Read = %v, want the end of the wait for a first answer", err)
 	}
-	if _, err := dial(deadline(t), "tcp", addr); !errors.Is(err, syscall.EHOSTDOWN) {
+	if _, err := dial(t.Context(), "tcp", addr); !errors.Is(err, syscall.EHOSTDOWN) {
 		t.Errorf("dial = %v, want EHOSTDOWN", err)
 	}
 }
@@ -42,8 +43,8 @@ func (c *talkative) Read(p []byte) (int, error)        { return len(p), nil }
 // for other brokers.
 func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 	below := &talkative{}
-	dial := new(mutes).dialer(func(context.Context, string, string) (net.Conn, error) { return below, nil })
-	conn := must.Get(dial(deadline(t), "tcp", "broker:1"))(t)
+	dial := mute.Dialer(func(context.Context, string, string) (net.Conn, error) { return below, nil })
+	conn := must.Get(dial(t.Context(), "tcp", "broker:1"))(t)
 	later := time.Now().Add(time.Hour)
 	must.OK(t, conn.SetReadDeadline(later))
 	if !below.deadline.Before(later) {
