@@ -27,6 +27,7 @@ fetch_jars() (
 			again=$((again - 1))
 			sleep 5
 		done
+		echo >&2 # Maven's last line is escape codes and has no end
 		mv "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ] # or another process was faster
 	fi
 	echo "$jars"
