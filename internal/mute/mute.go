@@ -14,9 +14,12 @@ import (
 )
 
 const (
-	// firstAnswer is how long a broker may take for its first answer on a
-	// connection. It is about versions, and needs no disk and no other broker.
+	// firstAnswer is how long a broker may take to be connected to, and then for
+	// its first answer. That is about versions, and needs no disk and no other
+	// broker.
 	firstAnswer = 3 * time.Second
+	// longestAnswer is what that grows to. A client of franz-go waits ten seconds.
+	longestAnswer = 9 * time.Second
 	// muteFor is how long a broker that did not give it is not connected to.
 	muteFor = 5 * time.Second
 )
@@ -30,49 +33,90 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // one. It asks brokers at random where partitions have gone, and asks the same one
 // again, so that it may take minutes to find the new leaders. So a broker without
 // a first answer is refused here for five seconds, and the client asks the others.
+//
+// A broker may also be busy or far away, and needs that long each time. So after
+// each silence it has more time. It has less again once it answers soon.
 func Dialer(dial DialFunc) DialFunc {
-	m := &mutes{until: make(map[string]time.Time)}
+	m := &mutes{brokers: make(map[string]silence)}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if m.has(addr) {
+		patience := m.patience(addr)
+		if patience == 0 {
 			// The client tells by the kind of this error that it was not connected.
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError(addr+" did not answer a moment ago", syscall.EHOSTDOWN)}
 		}
-		conn, err := dial(ctx, network, addr)
+		dialled := time.Now()
+		limited, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		conn, err := dial(limited, network, addr)
 		if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() && ctx.Err() == nil {
 			m.add(addr)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return &unheard{Conn: conn, mute: func() { m.add(addr) }}, nil
+		return &unheard{
+			Conn: conn, patience: patience,
+			mute:   func() { m.add(addr) },
+			answer: func() { m.answered(addr, time.Since(dialled)) },
+		}, nil
 	}
 }
 
-// mutes are the brokers that are not connected to.
+// mutes are the brokers that did not answer in time.
 type mutes struct {
-	mu    sync.Mutex
-	until map[string]time.Time // by address
+	mu      sync.Mutex
+	brokers map[string]silence // by address
 }
 
-func (m *mutes) has(addr string) bool {
+// silence is what was seen of a broker since it last answered soon.
+type silence struct {
+	until    time.Time     // it is not connected to before
+	patience time.Duration // how long it may take then
+}
+
+// patience is how long the broker may take now, or 0: it is not connected to.
+func (m *mutes) patience(addr string) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return time.Now().Before(m.until[addr])
+	s, ok := m.brokers[addr]
+	switch {
+	case !ok:
+		return firstAnswer
+	case time.Now().Before(s.until):
+		return 0
+	}
+	return s.patience
 }
 
 func (m *mutes) add(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.until[addr] = time.Now().Add(muteFor)
+	s, ok := m.brokers[addr]
+	if !ok {
+		s.patience = firstAnswer
+	}
+	if now := time.Now(); !now.Before(s.until) { // else it is another connection's, of the same silence
+		m.brokers[addr] = silence{now.Add(muteFor), min(2*s.patience, longestAnswer)}
+	}
+}
+
+// answered notes how long the broker took.
+func (m *mutes) answered(addr string, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if took < firstAnswer {
+		delete(m.brokers, addr)
+	}
 }
 
 // unheard is a connection whose first answer has to come soon. mute is called if
-// it does not.
+// it does not, and answer if it does.
 type unheard struct {
 	net.Conn
-	mute  func()
-	heard atomic.Bool
-	limit atomic.Int64 // of the first answer, in Unix nanoseconds; 0: nobody waits for it yet
+	patience     time.Duration
+	mute, answer func()
+	heard        atomic.Bool
+	limit        atomic.Int64 // of the first answer, in Unix nanoseconds; 0: nobody waits for it yet
 }
 
 // SetReadDeadline implements net.Conn.
@@ -80,7 +124,7 @@ func (c *unheard) SetReadDeadline(t time.Time) error {
 	if c.heard.Load() {
 		return c.Conn.SetReadDeadline(t)
 	}
-	c.limit.CompareAndSwap(0, time.Now().Add(firstAnswer).UnixNano())
+	c.limit.CompareAndSwap(0, time.Now().Add(c.patience).UnixNano())
 	if limit := time.Unix(0, c.limit.Load()); t.IsZero() || t.After(limit) {
 		t = limit
 	}
@@ -92,7 +136,9 @@ func (c *unheard) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	switch {
 	case n > 0:
-		c.heard.Store(true)
+		if !c.heard.Swap(true) {
+			c.answer()
+		}
 	case !c.heard.Load() && errors.Is(err, os.ErrDeadlineExceeded) && time.Now().UnixNano() >= c.limit.Load():
 		c.mute()
 	}

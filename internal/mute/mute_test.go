@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
@@ -55,4 +56,97 @@ func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 	if !below.deadline.Equal(later) {
 		t.Errorf("the second answer may take until %v, not %v", below.deadline, later)
 	}
+}
+
+// slow is a broker that takes that long for its first answer.
+func slow(first time.Duration) mute.DialFunc {
+	return func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() {
+			defer far.Close()
+			if _, err := far.Read(make([]byte, 1)); err != nil {
+				return
+			}
+			<-time.After(first)
+			_, _ = far.Write([]byte{1})
+		}()
+		return near, nil
+	}
+}
+
+// ask connects and waits for the first answer, as long as franz-go does.
+func ask(t *testing.T, dial mute.DialFunc) error {
+	t.Helper()
+	conn, err := dial(t.Context(), "tcp", "broker:1")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	must.Get(conn.Write([]byte{1}))(t)
+	must.OK(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// Otherwise nobody would ever be connected to a cluster that is busy.
+func TestSlowBrokerIsConnectedToInTheEnd(t *testing.T) {
+	for _, first := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second} {
+		t.Run(first.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial := mute.Dialer(slow(first))
+				for began := time.Now(); ask(t, dial) != nil; {
+					if time.Since(began) > time.Minute {
+						t.Fatal("not connected to")
+					}
+					<-time.After(time.Second)
+				}
+				if err := ask(t, dial); err != nil {
+					t.Errorf("the next connection: %v, want one that is given as much time", err)
+				}
+			})
+		})
+	}
+}
+
+// A broker that is itself again is given as little time as at first.
+func TestSlowBrokerThatRecoversIsExpectedToBeFast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const never = 30 * time.Second // longer than anybody waits
+		first := never
+		dial := mute.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) { return slow(first)(ctx, network, addr) })
+		silence := func() time.Duration {
+			began := time.Now()
+			if err := ask(t, dial); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("ask = %v, want the end of the wait for a first answer", err)
+			}
+			took := time.Since(began)
+			<-time.After(time.Minute)
+			return took
+		}
+		short, long := silence(), silence()
+		first = 0
+		must.OK(t, ask(t, dial))
+		first = never
+		if again := silence(); long <= short || again != short {
+			t.Errorf("waited %v, %v, and after an answer %v", short, long, again)
+		}
+	})
+}
+
+// With TLS such a broker says nothing in the handshake, before there is a
+// connection.
+func TestBrokerThatDoesNotShakeHandsIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := mute.Dialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		began := time.Now()
+		if err := ask(t, dial); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) >= 10*time.Second {
+			t.Errorf("after %v: %v, want the end of the wait for a first answer, before franz-go's", time.Since(began), err)
+		}
+		if err := ask(t, dial); !errors.Is(err, syscall.EHOSTDOWN) {
+			t.Errorf("dial = %v, want EHOSTDOWN", err)
+		}
+	})
 }
