@@ -5,6 +5,7 @@ package mute
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -22,6 +23,8 @@ const (
 	longestAnswer = 9 * time.Second
 	// muteFor is how long a broker that did not give it is not connected to.
 	muteFor = 5 * time.Second
+	// forgetAfter is how long it is known that a broker needs more time.
+	forgetAfter = 10 * time.Minute
 )
 
 // DialFunc is the type of kgo.Dialer's argument.
@@ -36,10 +39,12 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 //
 // A broker may also be busy or far away, and needs that long each time. So after
 // each silence it has more time. It has less again once it answers soon.
+//
+// All clients of the process share what is known of a broker: one that gives up
+// and begins anew would not get to the time that a slow broker needs.
 func Dialer(dial DialFunc) DialFunc {
-	m := &mutes{brokers: make(map[string]silence)}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		patience := m.patience(addr)
+		patience := silent.patience(addr)
 		if patience == 0 {
 			// The client tells by the kind of this error that it was not connected.
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError(addr+" did not answer a moment ago", syscall.EHOSTDOWN)}
@@ -49,18 +54,20 @@ func Dialer(dial DialFunc) DialFunc {
 		defer cancel()
 		conn, err := dial(limited, network, addr)
 		if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() && ctx.Err() == nil {
-			m.add(addr)
+			silent.add(addr)
 		}
 		if err != nil {
 			return nil, err
 		}
 		return &unheard{
 			Conn: conn, patience: patience,
-			mute:   func() { m.add(addr) },
-			answer: func() { m.answered(addr, time.Since(dialled)) },
+			mute:   func() { silent.add(addr) },
+			answer: func() { silent.answered(addr, time.Since(dialled)) },
 		}, nil
 	}
 }
+
+var silent = mutes{brokers: make(map[string]silence)}
 
 // mutes are the brokers that did not answer in time.
 type mutes struct {
@@ -91,11 +98,13 @@ func (m *mutes) patience(addr string) time.Duration {
 func (m *mutes) add(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(m.brokers, func(_ string, s silence) bool { return now.Sub(s.until) > forgetAfter })
 	s, ok := m.brokers[addr]
 	if !ok {
 		s.patience = firstAnswer
 	}
-	if now := time.Now(); !now.Before(s.until) { // else it is another connection's, of the same silence
+	if !now.Before(s.until) { // else it is another connection's, of the same silence
 		m.brokers[addr] = silence{now.Add(muteFor), min(2*s.patience, longestAnswer)}
 	}
 }

@@ -3,16 +3,18 @@ package mute_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
 // A client that waits for such a broker does not ask the others meanwhile.
@@ -45,7 +47,7 @@ func (c *talkative) Read(p []byte) (int, error)        { return len(p), nil }
 func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 	below := &talkative{}
 	dial := mute.Dialer(func(context.Context, string, string) (net.Conn, error) { return below, nil })
-	conn := must.Get(dial(t.Context(), "tcp", "broker:1"))(t)
+	conn := must.Get(dial(t.Context(), "tcp", address()))(t)
 	later := time.Now().Add(time.Hour)
 	must.OK(t, conn.SetReadDeadline(later))
 	if !below.deadline.Before(later) {
@@ -57,6 +59,11 @@ func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 		t.Errorf("the second answer may take until %v, not %v", below.deadline, later)
 	}
 }
+
+var addresses atomic.Int32
+
+// address is one of which nothing is known: that outlives a test, and its clock.
+func address() string { return fmt.Sprintf("broker:%d", addresses.Add(1)) }
 
 // slow is a broker that takes that long for its first answer.
 func slow(first time.Duration) mute.DialFunc {
@@ -74,10 +81,10 @@ func slow(first time.Duration) mute.DialFunc {
 	}
 }
 
-// ask connects and waits for the first answer, as long as franz-go does.
-func ask(t *testing.T, dial mute.DialFunc) error {
+// ask connects to a broker and waits for the first answer, as long as franz-go does.
+func ask(t *testing.T, dial mute.DialFunc, addr string) error {
 	t.Helper()
-	conn, err := dial(t.Context(), "tcp", "broker:1")
+	conn, err := dial(t.Context(), "tcp", addr)
 	if err != nil {
 		return err
 	}
@@ -88,19 +95,20 @@ func ask(t *testing.T, dial mute.DialFunc) error {
 	return err
 }
 
-// Otherwise nobody would ever be connected to a cluster that is busy.
+// Otherwise nobody would ever be connected to a cluster that is busy. Each attempt
+// is a new client's: a claim that fails ends its client.
 func TestSlowBrokerIsConnectedToInTheEnd(t *testing.T) {
 	for _, first := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second} {
 		t.Run(first.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				dial := mute.Dialer(slow(first))
-				for began := time.Now(); ask(t, dial) != nil; {
+				addr := address()
+				for began := time.Now(); ask(t, mute.Dialer(slow(first)), addr) != nil; {
 					if time.Since(began) > time.Minute {
 						t.Fatal("not connected to")
 					}
 					<-time.After(time.Second)
 				}
-				if err := ask(t, dial); err != nil {
+				if err := ask(t, mute.Dialer(slow(first)), addr); err != nil {
 					t.Errorf("the next connection: %v, want one that is given as much time", err)
 				}
 			})
@@ -112,11 +120,13 @@ func TestSlowBrokerIsConnectedToInTheEnd(t *testing.T) {
 func TestSlowBrokerThatRecoversIsExpectedToBeFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const never = 30 * time.Second // longer than anybody waits
-		first := never
-		dial := mute.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) { return slow(first)(ctx, network, addr) })
+		addr, first := address(), never
+		dial := mute.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return slow(first)(ctx, network, addr)
+		})
 		silence := func() time.Duration {
 			began := time.Now()
-			if err := ask(t, dial); !errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := ask(t, dial, addr); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatalf("ask = %v, want the end of the wait for a first answer", err)
 			}
 			took := time.Since(began)
@@ -125,7 +135,7 @@ func TestSlowBrokerThatRecoversIsExpectedToBeFast(t *testing.T) {
 		}
 		short, long := silence(), silence()
 		first = 0
-		must.OK(t, ask(t, dial))
+		must.OK(t, ask(t, dial, addr))
 		first = never
 		if again := silence(); long <= short || again != short {
 			t.Errorf("waited %v, %v, and after an answer %v", short, long, again)
@@ -141,11 +151,11 @@ func TestBrokerThatDoesNotShakeHandsIsLeftAlone(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		began := time.Now()
-		if err := ask(t, dial); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) >= 10*time.Second {
+		addr, began := address(), time.Now()
+		if err := ask(t, dial, addr); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) >= 10*time.Second {
 			t.Errorf("after %v: %v, want the end of the wait for a first answer, before franz-go's", time.Since(began), err)
 		}
-		if err := ask(t, dial); !errors.Is(err, syscall.EHOSTDOWN) {
+		if err := ask(t, dial, addr); !errors.Is(err, syscall.EHOSTDOWN) {
 			t.Errorf("dial = %v, want EHOSTDOWN", err)
 		}
 	})
