@@ -20,9 +20,11 @@ const lastEpoch = math.MaxInt16 - 1
 // The first claim of the new id has epoch 0. Another one means that somebody else
 // claimed the transactional id in the meantime, and so may have written.
 func (x *Transactions) renumber(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, claimPatience)
+	defer cancel()
 	id, epoch, err := x.k.client.ProducerID(ctx)
 	if err != nil {
-		return unsettled(err)
+		return unsettled(x.unclaimed(err))
 	}
 	if epoch < lastEpoch {
 		return nil
@@ -30,9 +32,7 @@ func (x *Transactions) renumber(ctx context.Context) error {
 	if err := x.k.replaceClient(); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, claimPatience)
-	defer cancel()
-	next, first, err := x.k.client.ProducerID(limited)
+	next, first, err := x.k.client.ProducerID(ctx)
 	if err != nil {
 		return unsettled(x.unclaimed(err))
 	}

@@ -231,9 +231,6 @@ func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.
 // try writes one transaction. again says that it was aborted and may succeed
 // when it is written again.
 func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Record) (again bool, refused []Refusal, err error) {
-	if err := x.renumber(ctx); err != nil {
-		return false, nil, err
-	}
 	rounds, refused, err := x.plan(ctx, entries)
 	if err != nil || len(refused) > 0 {
 		return false, refused, err
@@ -265,6 +262,9 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 		if err := backoff.Sleep(ctx, wait); err != nil {
 			return nil, err
 		}
+	}
+	if err := x.renumber(ctx); err != nil {
+		return nil, err
 	}
 	if err := x.k.client.BeginTransaction(); err != nil {
 		return nil, unsettled(fmt.Errorf("begin a transaction: %w", err))
