@@ -238,6 +238,40 @@ func TestClaimAhead(t *testing.T) {
 	}
 }
 
+// A worker that goes from partition to partition claims ahead as well, and each
+// partition keeps its order.
+func TestClaimAheadOfAnotherPartition(t *testing.T) {
+	var shared atomic.Int64
+	r := newRunner(t, idempotency.Options{}, traced(&tracer{before: func(*pgx.Conn, string) {}, after: func(_ *pgx.Conn, sql string) {
+		if sharedTrip(sql) {
+			shared.Add(1)
+		}
+	}}))
+	var all []string
+	var partitions [][]string
+	for n := range 4 {
+		ids := numbered(fmt.Sprint(n, "-"), 20)
+		partitions, all = append(partitions, ids), append(all, ids...)
+	}
+	s := newStream(t, r, partitions...)
+	order := map[string][]string{}
+	stop := s.consume(t, func(_ context.Context, id string) error {
+		order[id[:1]] = append(order[id[:1]], id)
+		return nil
+	}, func(c *consumer.Config) { c.Concurrency = 1 })
+	s.awaitDone(t, all...)
+	stop()
+	s.wantAttempts(t, 1, 0, all...)
+	for n, ids := range partitions {
+		if got := order[fmt.Sprint(n)]; !slices.Equal(got, ids) {
+			t.Errorf("partition %d is handled in the order %q", n, got)
+		}
+	}
+	if n := shared.Load(); n < int64(len(all))*3/4 {
+		t.Errorf("%d of %d claims share a round trip", n, len(all))
+	}
+}
+
 // Who waits for a connection between two messages gets one, though all handlers'
 // connections are kept for the next.
 func TestClaimsAheadLeaveAConnection(t *testing.T) {
@@ -510,11 +544,12 @@ func TestE2ERandomFaultsInAGroup(t *testing.T) {
 		return stream{runner: newRunnerOn(t, admin, pool, postgres.Options{}, idempotency.Options{Lease: 20 * time.Millisecond})}
 	}
 	s := newStream(t, member().runner, perPartition...)
-	s.consume(t, nil, undaunted())
+	fewWorkers := func(c *consumer.Config) { c.Concurrency = 2 } // who go from partition to partition
+	s.consume(t, nil, undaunted(), fewWorkers)
 	for n := 1; n <= 4; n++ {
 		guest := member()
 		guest.brokers = s.brokers
-		stop := guest.consume(t, nil, undaunted())
+		stop := guest.consume(t, nil, undaunted(), fewWorkers)
 		await.Until(t, "messages are done", func() bool {
 			var done int
 			err := admin.QueryRow(limited(t), `SELECT count(*) FROM effects`).Scan(&done)
