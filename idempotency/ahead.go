@@ -41,19 +41,24 @@ func (e *early) Drop(ctx context.Context) {
 	_ = a.settleFailure(nil, storage.Failure{Unrun: true, Reason: e.claim.Reason, Retention: e.options.Retention})
 }
 
+// keptFor is for how long a live claim is of use: the server may end a transaction
+// that is idle.
+const keptFor = time.Second
+
 // early returns what the context knows of the message's claim. A live claim is the
 // Run's from then on; one that is of no use any more is dropped.
 func (p *Processor) early(ctx context.Context, m Message, pending *Pending) *early {
 	t := ahead.Take(ctx, m.Key)
-	if t != nil && pending == nil {
-		// What is another's is dropped by whoever brought it.
-		if e, ok := t.Claimed.(*early); ok && e.Processor == p && e.message.Key == m.Key {
+	if t != nil && t.Claimed != nil {
+		e, ok := t.Claimed.(*early)
+		if ok && e.Processor == p && e.message.Key == m.Key && pending == nil {
 			t.Claimed, e.turn = nil, t
-			if ctx.Err() != nil || e.message.Fingerprint != m.Fingerprint || time.Since(e.asked) > p.options.Lease-p.options.Margin {
+			if ctx.Err() != nil || e.message.Fingerprint != m.Fingerprint || time.Since(e.asked) > min(keptFor, p.options.Lease-p.options.Margin) {
 				e.Drop(ctx)
 			}
 			return e
 		}
+		t.Claimed.Drop(ctx) // another Processor's: it would be in the way
 	}
 	return &early{owner: pending.claiming(), turn: t}
 }

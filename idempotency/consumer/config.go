@@ -52,7 +52,8 @@ type Config struct {
 	KeyOrder bool
 	// Concurrency is how many records are handled at once, of different
 	// partitions or, with KeyOrder, keys. With postgres.Transactional each of them
-	// takes a connection of the pool. Default: 16.
+	// takes a connection of the pool; with one more in the pool, a message spares
+	// the next a round trip. Default: 16.
 	Concurrency int
 	// MaxBufferedRecords and MaxBufferedBytes bound what is taken on of each
 	// partition before the first of it is finished. What a fetch brings beyond

@@ -22,7 +22,7 @@ type Handler func(ctx context.Context, r *kgo.Record) error
 // Process is one attempt at a record: claim, handle, settle. The record is
 // finished if the result is Done; otherwise it must be given to Process again,
 // after the result's Wait. Once.Wrap makes one of a Handler; middlewares, such as
-// that of package tracing, wrap one.
+// that of package tracing, wrap one, and return after it has.
 type Process func(ctx context.Context, r *kgo.Record) (idempotency.Result, error)
 
 // delivery is what the context knows of the record that is being processed.

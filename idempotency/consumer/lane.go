@@ -81,7 +81,7 @@ type lane struct {
 	state     laneState
 	failures  int                  // of the first record, in a row
 	pending   *idempotency.Pending // on the first record: what its last attempt left
-	turn      ahead.Turn           // of the first record
+	turn      ahead.Turn           // of the first record; what follows is the second
 	timer     *time.Timer
 	silent    bool // it waits because the store gave no answer about its first record
 }

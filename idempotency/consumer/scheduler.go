@@ -110,6 +110,9 @@ type job struct {
 	pending *idempotency.Pending
 	turn    ahead.Turn
 	probe   bool // whether the store answers is not known
+	// next is what its worker does after it; nil if that is not known yet, or is the
+	// lane's own.
+	next *job
 }
 
 // next returns what to do, waiting for it, or false when the scheduler is
@@ -122,8 +125,6 @@ func (s *scheduler) next() (job, bool) {
 			return job{}, false
 		}
 		if l := s.takeReady(); l != nil {
-			l.state = laneRunning
-			l.partition.running++
 			s.breaker.Starts(l)
 			return s.job(l), true
 		}
@@ -131,23 +132,38 @@ func (s *scheduler) next() (job, bool) {
 	}
 }
 
-// job returns the lane's next.
+// job returns the lane's next, which runs from now on.
 func (s *scheduler) job(l *lane) job {
+	l.state = laneRunning
+	l.partition.running++
 	return job{
 		lane: l, ctx: l.partition.ctx, record: l.queue.first().record, pending: l.pending, turn: l.turn,
 		probe: s.breaker.State() != circuit.Closed,
 	}
 }
 
-// following returns the record behind the lane's first, which runs, if nothing
-// keeps the worker from going on with it: nil if another lane waits for a worker.
-func (s *scheduler) following(l *lane) *kgo.Record {
+// following decides what the worker does after the job: the first record of the lane
+// that has been ready for longest or, if none is, the second of its own. It returns
+// the record if it may be claimed now, or nil. Another lane's is the worker's from
+// then on: the completion of one message is all that keeps it waiting.
+func (s *scheduler) following(j *job) *kgo.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.partition.closing || l.queue.len() < 2 || s.ready.len() > 0 || s.breaker.State() != circuit.Closed {
+	if s.breaker.State() != circuit.Closed || j.next != nil {
 		return nil
 	}
-	return l.queue.second().record
+	if l := s.takeReady(); l != nil {
+		next := s.job(l)
+		j.next, j.turn.Following = &next, nil
+		if next.pending != nil || next.turn.Claimed != nil {
+			return nil // it may have been claimed before, and by another owner then
+		}
+		return next.record
+	}
+	if l := j.lane; !l.partition.closing && l.queue.len() > 1 {
+		return l.queue.second().record
+	}
+	return nil
 }
 
 // takeReady returns the next lane that may start, or nil.
@@ -170,7 +186,7 @@ type settlement struct {
 	wait           time.Duration // until the record is tried again
 	opened, closed bool          // the breaker
 	room           bool          // the partition may be fetched again
-	next           *job          // of the same lane, already claimed, to be done now
+	next           *job          // to be done now
 }
 
 // settle takes the result of a job.
@@ -180,7 +196,11 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	l, p := j.lane, j.lane.partition
 	p.running--
 	defer p.signalIdle()
-	l.pending, l.turn = result.Pending, ahead.Turn{Claimed: j.turn.Claimed, Following: j.turn.Following}
+	following := j.turn.Following
+	if j.next != nil && following != nil {
+		j.next.turn.Claimed, following = following, nil
+	}
+	l.pending, l.turn = result.Pending, ahead.Turn{Claimed: j.turn.Claimed, Following: following}
 	var done settlement
 	switch {
 	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
@@ -201,7 +221,7 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 		if !p.closing && len(p.inbox) > 0 && s.limit.low(p) {
 			s.takeOn(p)
 		}
-		l.turn = ahead.Turn{Claimed: j.turn.Following}
+		l.turn = ahead.Turn{Claimed: following}
 		done.next = s.proceed(l)
 		s.slackened(p)
 		done.room = p.paused && s.limit.hasRoom(p)
@@ -216,7 +236,28 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 		}
 		s.park(l, done.wait)
 	}
+	if j.next != nil {
+		done.next = s.resume(j.next)
+	}
 	return done
+}
+
+// resume returns the job that its worker was to do next, if it may still begin; one
+// that is claimed has begun.
+func (s *scheduler) resume(j *job) *job {
+	l := j.lane
+	if c := j.turn.Claimed; c != nil && c.Live() || !l.partition.closing && s.breaker.State() == circuit.Closed {
+		return j
+	}
+	l.turn.Claimed = j.turn.Claimed
+	l.partition.running--
+	l.partition.signalIdle()
+	if l.partition.closing {
+		l.state = laneEmpty
+	} else {
+		s.makeReady(l)
+	}
+	return nil
 }
 
 // proceed goes on with a lane whose first record is finished. One whose next
@@ -224,7 +265,6 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 func (s *scheduler) proceed(l *lane) *job {
 	switch {
 	case l.turn.Claimed != nil && l.turn.Claimed.Live():
-		l.partition.running++
 		next := s.job(l)
 		return &next
 	case l.queue.len() == 0:

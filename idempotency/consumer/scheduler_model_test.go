@@ -142,11 +142,14 @@ func (s *simulation) do(j job) (next *job) {
 	}
 	result := s.end(j)
 	j.turn.Claimed, j.turn.Following = nil, nil
-	if r := s.scheduler.following(j.lane); r != nil && result.Done() && s.number(2) == 0 {
-		j.turn.Following = simulatedClaim{record: r, live: s.number(4) > 0}
+	if s.number(2) == 0 {
+		if r := s.scheduler.following(&j); r != nil && (result.Done() || j.next != nil) {
+			j.turn.Following = simulatedClaim{record: r, live: s.number(4) > 0}
+		}
+		s.pause()
 	}
 	next = s.scheduler.settle(j, result).next
-	if c := j.turn.Following; c != nil && c.Live() != (next != nil) {
+	if c := j.turn.Following; c != nil && c.Live() && (next == nil || next.turn.Claimed != c) {
 		s.Errorf("after %d/%d its worker goes on with %v, and the next is claimed: %v", j.record.Partition, j.record.Offset, next, c)
 	}
 	return next

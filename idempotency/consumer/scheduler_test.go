@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/circuit"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
@@ -260,4 +262,96 @@ func TestAllPartitionsStandStillWhenTheBreakerOpens(t *testing.T) {
 			t.Errorf("%d partitions paused, all are given up", paused)
 		}
 	})
+}
+
+// claimed is a claim ahead.
+type claimed bool
+
+func (c claimed) Live() bool           { return bool(c) }
+func (c claimed) Drop(context.Context) {}
+
+// What a worker does next is settled before it has completed a record: with the
+// claim that came of it, unless it may not begin any more.
+func TestAWorkerGoesOnWithTheLaneThatWasReady(t *testing.T) {
+	known := claimed(false)
+	for name, c := range map[string]struct {
+		before     func(s *scheduler, l *lane) // the lane that is ready
+		meanwhile  func(s *scheduler, l *lane)
+		claim      ahead.Claim
+		unasked    bool        // no claim may be asked for
+		goesOn     bool        // the worker does
+		with       ahead.Claim // what the lane's record has then, now or later
+		running    int         // in the lane's partition, after it
+		notHandled bool        // the record before
+	}{
+		"claimed":                {claim: claimed(true), goesOn: true, with: claimed(true), running: 1},
+		"not granted":            {claim: claimed(false), goesOn: true, with: claimed(false), running: 1},
+		"not asked for":          {goesOn: true, running: 1},
+		"the one before failed":  {claim: claimed(true), goesOn: true, with: claimed(true), running: 1, notHandled: true},
+		"it was claimed before":  {before: func(_ *scheduler, l *lane) { l.turn.Claimed = known }, unasked: true, goesOn: true, with: known, running: 1},
+		"something is pending":   {before: func(_ *scheduler, l *lane) { l.pending = &idempotency.Pending{} }, unasked: true, goesOn: true, running: 1},
+		"taken away":             {meanwhile: func(s *scheduler, l *lane) { revoke(s, l.partition) }, claim: claimed(false)},
+		"taken away, claimed":    {meanwhile: func(s *scheduler, l *lane) { revoke(s, l.partition) }, claim: claimed(true), goesOn: true, with: claimed(true), running: 1},
+		"the store is gone":      {meanwhile: silence, claim: claimed(false), with: claimed(false)},
+		"the store is gone late": {meanwhile: silence, claim: claimed(true), goesOn: true, with: claimed(true), running: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := scheduled(t, 2)
+				j := take(t, s)
+				l := s.ready.first()
+				if c.before != nil {
+					c.before(s, l)
+				}
+				j.turn.Following = claimed(false) // of its own lane's second, at an attempt before
+				r := s.following(&j)
+				if asked := r != nil; asked == c.unasked || asked && r != l.queue.first().record {
+					t.Errorf("%v may be claimed", r)
+				}
+				if s.following(&j) != nil {
+					t.Error("and another one")
+				}
+				if c.meanwhile != nil {
+					c.meanwhile(s, l)
+				}
+				if c.claim != nil {
+					j.turn.Following = c.claim
+				}
+				disposition := idempotency.Handled
+				if c.notHandled {
+					disposition = idempotency.Retry
+				}
+				next := s.settle(j, idempotency.Result{Disposition: disposition}).next
+				if (next != nil) != c.goesOn || l.partition.running != c.running {
+					t.Fatalf("it goes on with %+v, %d run", next, l.partition.running)
+				}
+				turn := l.turn
+				if next != nil {
+					turn = next.turn
+				}
+				if !l.partition.closing && turn.Claimed != c.with {
+					t.Errorf("with the claim %v, want %v", turn.Claimed, c.with)
+				}
+				if next != nil && (next.lane != l || next.pending != l.pending) {
+					t.Errorf("%+v", next)
+				}
+				switch {
+				case c.goesOn:
+				case l.partition.closing:
+					<-l.partition.idle
+				case s.ready.first() != l || l.state != laneReady:
+					t.Error("the lane is not ready any more")
+				}
+			})
+		})
+	}
+}
+
+// silence has other lanes find out that the store is silent.
+func silence(s *scheduler, _ *lane) {
+	for n := range silentLanes {
+		other := &lane{key: fmt.Sprint(n)}
+		s.breaker.Starts(other)
+		s.breaker.Fails(other, other, time.Now())
+	}
 }

@@ -24,11 +24,11 @@ func (s *session) work() {
 	}
 }
 
-// do does a job. It returns the one that was claimed with it, if any.
+// do does a job. It returns the one to be done next, if that is known.
 func (s *session) do(j job) (next *job) {
 	d := &delivery{
 		record: j.record, pending: j.pending, turn: &j.turn,
-		next: func() *kgo.Record { return s.scheduler.following(j.lane) },
+		next: func() *kgo.Record { return s.scheduler.following(&j) },
 	}
 	if j.probe {
 		d.started = func() { s.reachable(s.scheduler.started(j)) }
@@ -39,7 +39,7 @@ func (s *session) do(j job) (next *job) {
 	if c := j.turn.Claimed; c != nil { // a middleware has kept the record from the Runner
 		c.Drop(j.ctx)
 	}
-	if c := j.turn.Following; c != nil && !result.Done() { // or its result from us
+	if c := j.turn.Following; c != nil && j.next == nil && !result.Done() { // or its result from us
 		c.Drop(j.ctx)
 	}
 	done := s.scheduler.settle(j, result)

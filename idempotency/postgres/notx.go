@@ -16,7 +16,7 @@ var _ pgx.Tx = noTx{}
 func (noTx) Begin(context.Context) (pgx.Tx, error) { return nil, errNoTransaction }
 func (noTx) Commit(context.Context) error          { return errNoTransaction }
 func (noTx) Rollback(context.Context) error        { return errNoTransaction }
-func (noTx) LargeObjects() pgx.LargeObjects        { return pgx.LargeObjects{} }
+func (noTx) LargeObjects() pgx.LargeObjects        { return closed.LargeObjects() }
 func (noTx) Conn() *pgx.Conn                       { return nil }
 
 func (noTx) CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyFromSource) (int64, error) {

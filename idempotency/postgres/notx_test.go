@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 )
 
@@ -26,6 +28,10 @@ func TestThereIsNoTransactionWithoutTransactional(t *testing.T) {
 		if !errors.Is(err, postgres.ErrNoTransaction) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	objects := tx.LargeObjects()
+	if _, err := objects.Create(ctx, 0); !errors.Is(err, pgx.ErrTxClosed) {
+		t.Errorf("large objects: %v", err)
 	}
 	if tx.Conn() != nil {
 		t.Error("it has a connection")

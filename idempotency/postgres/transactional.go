@@ -28,11 +28,11 @@ const defaultIdleTimeout = time.Minute
 // that was not new, the next takes a round trip for its claim alone, and so a
 // duplicate no more than that.
 //
-// Where a consumer has the next message of the order at hand, that is claimed
-// behind the commit, in the same round trip: one beside the handler's. Not so under
-// a stricter isolation than read committed, on a pool that does something with a
-// connection between two users (PrepareConn, AfterRelease), or without another one
-// that is free.
+// Where a consumer's worker has the next message at hand, that is claimed behind
+// the commit, in the same round trip: one beside the handler's. Not so under
+// a stricter isolation than read committed, also where that is the server's
+// default, on a pool that does something with a connection between two users
+// (PrepareConn, AfterRelease), or without another one that is free.
 type Transactional struct {
 	*Store
 	pool  *pgxpool.Pool
@@ -92,7 +92,7 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	}
 	return &Transactional{
 		Store: store, pool: pool, begin: begin, chain: chain, idle: idle,
-		ahead: (o.Isolation == "" || o.Isolation == pgx.ReadCommitted) && !hooked(pool.Config()),
+		ahead: !hooked(pool.Config()),
 	}, nil
 }
 

@@ -34,9 +34,10 @@ type txKey struct{}
 
 // Tx returns the transaction of the handler that runs with this context under
 // Transactional. For any other context, what it returns fails with
-// errNoTransaction whatever it is asked for; its Conn is nil. It is for the handler's goroutine
-// and ends with the handler: one that is kept returns pgx.ErrTxClosed. Begin makes a savepoint; Commit and Rollback make
-// the attempt fail with errTxControl.
+// errNoTransaction whatever it is asked for; its Conn is nil, and its LargeObjects
+// fail with pgx.ErrTxClosed. It is for the handler's goroutine and ends with the
+// handler: one that is kept returns pgx.ErrTxClosed. Begin makes a savepoint;
+// Commit and Rollback make the attempt fail with errTxControl.
 func Tx(ctx context.Context) pgx.Tx {
 	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
 		return tx

@@ -25,9 +25,10 @@ const (
 	rollbackTimeout = 10 * time.Second
 )
 
-// handlerSQL is the first of the handler's transaction: it keeps others away, and
-// sets the IdleTimeout.
-const handlerSQL = `SELECT pg_try_advisory_xact_lock($1::bigint),
+// handlerSQL is the first of the handler's transaction: it keeps others away, sets
+// the IdleTimeout, and tells whether each statement of the handler sees what was
+// committed before it.
+const handlerSQL = `SELECT current_setting('transaction_isolation') LIKE 'read %', pg_try_advisory_xact_lock($1::bigint),
 	CASE WHEN $2::text <> '' THEN set_config('idle_in_transaction_session_timeout', $2::text, true) END`
 
 // work is what one message takes: a connection for its claim and its
@@ -40,6 +41,7 @@ type work struct {
 	lease storage.Lease
 	lock  int64
 	tx    *lentTx // nil before Begin
+	lax   bool    // the transaction's isolation is read committed
 	row   int     // messages that had the connection in a row
 }
 
@@ -108,7 +110,7 @@ func (w *work) Begin(ctx context.Context) (context.Context, error) {
 
 // send sends a batch that begins the handler's transaction.
 func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
-	batch.Queue(handlerSQL, w.lock, w.idle)
+	batch.Queue(handlerSQL, w.lock, w.idle).QueryRow(func(row pgx.Row) error { return row.Scan(&w.lax, nil, nil) })
 	results := w.conn.SendBatch(ctx, batch)
 	err := results.Close()
 	w.tx = lend(results.Tx())
@@ -125,7 +127,7 @@ var _ ahead.Work = (*work)(nil)
 // message's ask have it do, on one connection. The commit's answer waits for the
 // claim, which waits for nobody.
 func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
-	if w.row++; w.row >= mostInARow || !w.ahead || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
+	if w.row++; w.row >= mostInARow || !w.ahead || !w.lax || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
 		return claim, w.Commit(ctx, result, retention)
 	}
 	lock := lockHash(handlerLock, w.table, key)

@@ -178,6 +178,7 @@ func TestClaimAhead(t *testing.T) {
 		"cached descriptions":       {shared: true, pool: mode(pgx.QueryExecModeCacheDescribe)},
 		"serializable":              {table: postgres.Options{Isolation: pgx.Serializable}},
 		"repeatable read":           {table: postgres.Options{Isolation: pgx.RepeatableRead}},
+		"a stricter default":        {pool: connection("repeatable read", pgx.QueryExecModeCacheStatement)[0]},
 		"a pool of one connection":  {pool: func(c *pgxpool.Config) { c.MaxConns = 1 }},
 		"a pool that does the rest": {pool: func(c *pgxpool.Config) { c.AfterRelease = func(*pgx.Conn) bool { return true } }},
 	} {
@@ -203,7 +204,7 @@ func TestClaimAhead(t *testing.T) {
 			r := newRunnerWith(t, c.table, idempotency.Options{}, change...)
 			level := strings.ToLower(string(c.table.Isolation))
 			if level == "" {
-				level = query[string](t, r.pool, `SHOW default_transaction_isolation`)
+				level = query[string](t, connect(t, r.url, change...), `SHOW default_transaction_isolation`)
 			}
 			ids := numbered("message-", 40)
 			s := newStream(t, r, ids)
@@ -234,6 +235,40 @@ func TestClaimAhead(t *testing.T) {
 				t.Errorf("%d of %d claims share a round trip, %d in a row", shared, len(ids), longest)
 			}
 		})
+	}
+}
+
+// A worker that goes from partition to partition claims ahead as well, and each
+// partition keeps its order.
+func TestClaimAheadOfAnotherPartition(t *testing.T) {
+	var shared atomic.Int64
+	r := newRunner(t, idempotency.Options{}, traced(&tracer{before: func(*pgx.Conn, string) {}, after: func(_ *pgx.Conn, sql string) {
+		if sharedTrip(sql) {
+			shared.Add(1)
+		}
+	}}))
+	var all []string
+	var partitions [][]string
+	for n := range 4 {
+		ids := numbered(fmt.Sprint(n, "-"), 20)
+		partitions, all = append(partitions, ids), append(all, ids...)
+	}
+	s := newStream(t, r, partitions...)
+	order := map[string][]string{}
+	stop := s.consume(t, func(_ context.Context, id string) error {
+		order[id[:1]] = append(order[id[:1]], id)
+		return nil
+	}, func(c *consumer.Config) { c.Concurrency = 1 })
+	s.awaitDone(t, all...)
+	stop()
+	s.wantAttempts(t, 1, 0, all...)
+	for n, ids := range partitions {
+		if got := order[fmt.Sprint(n)]; !slices.Equal(got, ids) {
+			t.Errorf("partition %d is handled in the order %q", n, got)
+		}
+	}
+	if n := shared.Load(); n < int64(len(all))*3/4 {
+		t.Errorf("%d of %d claims share a round trip", n, len(all))
 	}
 }
 
@@ -365,6 +400,61 @@ func TestClaimAheadIsGivenBack(t *testing.T) {
 	}
 }
 
+// A claim whose transaction the server has ended, as nobody used it, is given back:
+// no attempt is lost by a middleware that takes its time.
+func TestClaimAheadThatWaitsIsGivenBack(t *testing.T) {
+	r := newRunnerWith(t, postgres.Options{IdleTimeout: 1200 * time.Millisecond}, idempotency.Options{Lease: long})
+	s := newStream(t, r, []string{"a", "b", "c"})
+	waited := false
+	s.consume(t, nil, through(func(next consumer.Process) consumer.Process {
+		return func(ctx context.Context, record *kgo.Record) (idempotency.Result, error) {
+			if idOf(record) == "b" && !waited {
+				waited = true
+				s.wantState(t, "b", storage.Processing, 1)
+				await.Until(t, "the server ends b's transaction", func() bool {
+					return query[int](t, r.pool, `SELECT count(*) FROM pg_stat_activity
+						WHERE datname = current_database() AND state LIKE 'idle in transaction%'`) == 0
+				})
+			}
+			return next(ctx, record)
+		}
+	}))
+	s.awaitDone(t, "a", "b", "c")
+	s.wantAttempts(t, 1, 0, "a", "b", "c")
+	if !waited {
+		t.Error("b was not waited for")
+	}
+}
+
+// byTurns has each message run by the next Processor of some that share a store.
+type byTurns struct {
+	processors []*idempotency.Processor
+	runs       *atomic.Int64
+}
+
+func (b byTurns) Run(ctx context.Context, m idempotency.Message, h idempotency.Handler) (idempotency.Result, error) {
+	return b.processors[int(b.runs.Add(1))%len(b.processors)].Run(ctx, m, h)
+}
+
+// A claim that one Processor has asked for is in nobody's way when another runs the
+// message.
+func TestClaimAheadOfAnotherProcessor(t *testing.T) {
+	r := newRunner(t, idempotency.Options{})
+	ids := numbered("message-", 20)
+	s := newStream(t, r, ids)
+	processors := []*idempotency.Processor{r.Processor, newRunnerOn(t, r.pool, connect(t, r.url), postgres.Options{}, idempotency.Options{}).Processor}
+	s.consume(t, nil, func(c *consumer.Config) {
+		c.Once.Runner = byTurns{processors, new(atomic.Int64)}
+		c.Observer.Processed = func(record *kgo.Record, result idempotency.Result, _ error, _ time.Duration) {
+			if !result.Done() {
+				t.Errorf("%s is %s", idOf(record), result.Disposition)
+			}
+		}
+	})
+	s.awaitDone(t, ids...)
+	s.wantAttempts(t, 1, 0, ids...)
+}
+
 // The connection is cut, or killed, in the round trip that completes a message and
 // claims the next. Each has its effect once, and the next is attempted once.
 func TestE2EFaultAtAClaimAhead(t *testing.T) {
@@ -454,11 +544,12 @@ func TestE2ERandomFaultsInAGroup(t *testing.T) {
 		return stream{runner: newRunnerOn(t, admin, pool, postgres.Options{}, idempotency.Options{Lease: 20 * time.Millisecond})}
 	}
 	s := newStream(t, member().runner, perPartition...)
-	s.consume(t, nil, undaunted())
+	fewWorkers := func(c *consumer.Config) { c.Concurrency = 2 } // who go from partition to partition
+	s.consume(t, nil, undaunted(), fewWorkers)
 	for n := 1; n <= 4; n++ {
 		guest := member()
 		guest.brokers = s.brokers
-		stop := guest.consume(t, nil, undaunted())
+		stop := guest.consume(t, nil, undaunted(), fewWorkers)
 		await.Until(t, "messages are done", func() bool {
 			var done int
 			err := admin.QueryRow(limited(t), `SELECT count(*) FROM effects`).Scan(&done)
