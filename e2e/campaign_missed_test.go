@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -9,13 +10,15 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // missed logs what is known of the events that consumers do not see: where and how
 // often they were written, what a new consumer sees there, who leads these
-// partitions, and what brokers say of the transaction.
+// partitions, what brokers say of the transaction, and what they all wrote then.
 func (k *campaign) missed(ids []string) {
 	k.t.Helper()
+	var first time.Time           // of the records
 	spans := map[position]int64{} // from a partition's first missed offset to behind its last
 	for i, id := range ids {
 		if len(k.reader.Find(id)) > 0 {
@@ -26,6 +29,9 @@ func (k *campaign) missed(ids []string) {
 		for _, rec := range copies {
 			k.t.Logf("  at %d of partition %d of %s", rec.Offset, rec.Partition, rec.Topic)
 			widen(spans, rec.Topic, rec.Partition, rec.Offset)
+			if first.IsZero() || rec.Timestamp.Before(first) {
+				first = rec.Timestamp
+			}
 		}
 	}
 	for n, addr := range k.cluster.Brokers {
@@ -45,9 +51,64 @@ func (k *campaign) missed(ids []string) {
 	transactions, err := admin.DescribeTransactions(ctx, k.transactionalID())
 	k.t.Logf("the transaction: %+v (%v)", transactions, err)
 	for from, to := range spans {
-		k.t.Logf("partition %d of %s, written: %s", from.partition, from.topic, k.span(from, to, kgo.ReadUncommitted()))
 		k.t.Logf("partition %d of %s, committed: %s", from.partition, from.topic, k.span(from, to, kgo.ReadCommitted()))
 	}
+	if !first.IsZero() {
+		k.timeline(ctx, admin, first)
+	}
+}
+
+// timeline logs what was written to all partitions, checkpoints and the
+// coordinators' log included, from 5 seconds before a time to 20 seconds after it.
+func (k *campaign) timeline(ctx context.Context, admin *kadm.Client, around time.Time) {
+	k.t.Helper()
+	topics := append(k.topics(), k.checkpoints(), coordinatorsLog)
+	starts, err := admin.ListOffsetsAfterMilli(ctx, around.Add(-5*time.Second).UnixMilli(), topics...)
+	if err != nil {
+		k.t.Logf("timeline: %v", err)
+		return
+	}
+	stops, err := admin.ListOffsetsAfterMilli(ctx, around.Add(20*time.Second).UnixMilli(), topics...)
+	if err != nil {
+		k.t.Logf("timeline: %v", err)
+		return
+	}
+	starts.Each(func(start kadm.ListedOffset) {
+		stop, ok := stops.Lookup(start.Topic, start.Partition)
+		if ok && start.Offset < stop.Offset {
+			from := position{start.Topic, start.Partition, start.Offset}
+			k.t.Logf("partition %d of %s, written: %s", from.partition, from.topic, k.span(from, stop.Offset, kgo.ReadUncommitted()))
+		}
+	})
+}
+
+const coordinatorsLog = "__transaction_state"
+
+// about tells what is in a record: the end of a transaction, its state, a
+// checkpoint, or an event's headers.
+func (k *campaign) about(r *kgo.Record) string {
+	switch {
+	case r.Attrs.IsControl():
+		var key kmsg.ControlRecordKey
+		var marker kmsg.EndTxnMarker
+		if err := errors.Join(key.ReadFrom(r.Key), marker.ReadFrom(r.Value)); err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%v by coordinator epoch %d", key.Type, marker.CoordinatorEpoch)
+	case r.Topic == coordinatorsLog:
+		var value kmsg.TxnMetadataValue
+		if err := value.ReadFrom(r.Value); err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%+v", value)
+	case r.Topic == k.checkpoints():
+		return string(r.Value)
+	}
+	var b strings.Builder
+	for _, h := range r.Headers {
+		fmt.Fprintf(&b, "%s=%q ", h.Key, h.Value)
+	}
+	return b.String()
 }
 
 // position is an offset of a partition.
@@ -71,8 +132,8 @@ func widen(spans map[position]int64, topic string, partition int32, offset int64
 	spans[position{topic, partition, max(0, offset-margin)}] = offset + margin
 }
 
-// span tells what a new consumer sees of a partition: offset, producer id and
-// epoch of each record, and of each marker whether it commits.
+// span tells what a new consumer sees of a partition: offset, time, producer id and
+// epoch of each record, and what it is about.
 func (k *campaign) span(from position, to int64, level kgo.IsolationLevel) string {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -88,20 +149,8 @@ func (k *campaign) span(from position, to int64, level kgo.IsolationLevel) strin
 			if next > to {
 				return
 			}
-			fmt.Fprintf(&b, "%d by %d/%d%s; ", r.Offset, r.ProducerID, r.ProducerEpoch, markerOf(r))
+			fmt.Fprintf(&b, "\n%d %s %d/%d %s", r.Offset, r.Timestamp.UTC().Format("15:04:05.000"), r.ProducerID, r.ProducerEpoch, k.about(r))
 		})
 	}
 	return b.String()
-}
-
-// markerOf names the marker of a transaction; "" for any other record. The key
-// has version and type (Kafka, ControlRecordType).
-func markerOf(r *kgo.Record) string {
-	switch {
-	case !r.Attrs.IsControl() || len(r.Key) < 4:
-		return ""
-	case r.Key[3] == 0:
-		return " aborts"
-	}
-	return " commits"
 }
