@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
@@ -323,12 +324,13 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 		load.await(100)
 	}
 	disturb()
+	w.broker.Consume(t, []string{deadLetter}, kafkatest.Count(1)) // the disturbances may have kept all from it
 	before := w.ends()[deadLetter][0]
 	w.broker.SetFeature(t, "transaction.version", 2)
 	disturb()
 	_, report := w.finish(load, c)
 	w.wantNoneAgain(report, "to consumers that read what is committed")
-	if after := w.ends()[deadLetter][0]; before == 0 || after == before {
-		t.Errorf("%d dead letters before the upgrade, %d after it: too few payloads were over the limit", before, after-before)
+	if after := w.ends()[deadLetter][0]; after == before {
+		t.Error("no dead letters after the upgrade: too few payloads were over the limit")
 	}
 }
