@@ -165,7 +165,7 @@ func (k *campaign) pause(longest time.Duration) {
 // awaitCalm waits until brokers have replicated everything.
 func (k *campaign) awaitCalm() {
 	k.t.Helper()
-	k.cluster.AwaitInSync(k.t, append(k.topics(), k.checkpoints(), "__transaction_state")...)
+	k.cluster.AwaitInSync(k.t, append(k.topics(), k.checkpoints(), coordinatorsLog)...)
 	k.calm = true
 }
 

@@ -100,7 +100,7 @@ func TestE2EExactlyOnceWhileTheCoordinatorMoves(t *testing.T) {
 	for range 8 {
 		load.await(50 + random.IntN(200))
 		from := w.cluster.Coordinator(t, w.transactionalID())
-		w.cluster.MoveLeader(t, "__transaction_state", 0)
+		w.cluster.MoveLeader(t, coordinatorsLog, 0)
 		await.Until(t, "another coordinator", func() bool {
 			to := w.cluster.Coordinator(t, w.transactionalID())
 			return to >= 0 && to != from

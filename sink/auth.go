@@ -21,6 +21,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
@@ -155,13 +156,10 @@ func (s *tokenSource) ask(ctx context.Context) (*oauth2.Token, error) {
 
 const dialTimeout = 10 * time.Second
 
-// dialFunc is the type of kgo.Dialer's argument.
-type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
-
 // dialer returns how to connect to a broker. With TLS the files are read anew
 // for every connection, so that renewed certificates need no restart; they are
 // read once here, so that a wrong one is found at the start.
-func dialer(cfg TLS) (dialFunc, error) {
+func dialer(cfg TLS) (mute.DialFunc, error) {
 	if cfg == (TLS{}) {
 		return dialPlain, nil
 	}

@@ -126,7 +126,7 @@ func ClientOpts(cfg Options) ([]kgo.Opt, error) {
 	return clientOpts(cfg, dial)
 }
 
-func clientOpts(cfg Options, dial dialFunc) ([]kgo.Opt, error) {
+func clientOpts(cfg Options, dial mute.DialFunc) ([]kgo.Opt, error) {
 	auth, err := mechanism(cfg.SASL)
 	if err != nil {
 		return nil, err

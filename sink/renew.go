@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 )
 
@@ -77,7 +78,7 @@ func (b *writeBarrier) close() { b.mu.Lock() }
 func (b *writeBarrier) open() { b.mu.Unlock() }
 
 // dialer returns dial with the barrier in each of its connections.
-func (b *writeBarrier) dialer(dial dialFunc) dialFunc {
+func (b *writeBarrier) dialer(dial mute.DialFunc) mute.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

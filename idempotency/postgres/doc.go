@@ -23,9 +23,10 @@
 // transaction back.
 //
 // What comes behind the arrow of a message's commit may be the claim and begin of
-// the message that the same worker handles next: the same statements, in transactions of their
-// own, of which the server begins none before the commit has succeeded. Such a
-// claim waits for nobody; whatever becomes of it, the commit's answer comes first.
+// the message that the same worker handles next: the same statements, in
+// transactions of their own, of which the server begins none before the commit has
+// succeeded. Such a claim waits for nobody; whatever becomes of it, the commit's
+// answer comes first.
 //
 // Invariants:
 //

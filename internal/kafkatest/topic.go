@@ -45,10 +45,11 @@ func (b *Broker) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 // connector, it does not come back at once to one of several that says nothing: a
 // test that waits for records should not wait for that broker.
 func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
-	dial := new(net.Dialer).DialContext
+	plain := new(net.Dialer).DialContext
+	dial := plain
 	if len(b.Brokers) == 1 {
 		dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, b.Brokers[0])
+			return plain(ctx, network, b.Brokers[0])
 		}
 	}
 	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Brokers...), kgo.Dialer(mute.Dialer(dial))}, opts...)...)

@@ -4,8 +4,9 @@
 // Who handles messages one after another, whatever orders they are of, gives each
 // Run a Turn, by its context. A Runner whose store can do so claims the next message
 // when it completes this one, and leaves the claim in the Turn; it belongs to the
-// next message's Turn then. So a claim is never made before the handler of the message before has
-// ended, and one that was made is followed by that message's Run, or dropped.
+// next message's Turn then. So a claim is never made before the handler of the
+// message before has ended, and one that was made is followed by that message's
+// Run, or dropped.
 package ahead
 
 import (
