@@ -123,6 +123,11 @@ var campaignDisturbances = []disturbance{
 		k.endTxn.requests.Store(1 + k.random.Int32N(3))
 		return nothing
 	}},
+	{"EndTxn late", 3, network, "", false, func(k *campaign) func() {
+		k.endTxn.delayed.Store(1 + k.random.Int32N(3))
+		k.pause(3 * time.Second)
+		return func() { k.endTxn.deliver() }
+	}},
 	{"brokers out of reach", 2, network, "", false, func(k *campaign) func() { return k.part(k.cluster.Fronts...) }},
 	{"one broker out of reach", 2, network, "", false, func(k *campaign) func() {
 		return k.part(k.cluster.Fronts[k.random.IntN(len(k.cluster.Fronts))])

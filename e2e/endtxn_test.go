@@ -16,14 +16,15 @@ import (
 )
 
 // endTxns are ways to brokers that lose requests that end transactions, or the
-// answers to them, when asked to.
+// answers to them, or deliver the requests late, when asked to.
 type endTxns struct {
 	t        testing.TB
 	fronts   []net.Listener
 	targets  []string     // the brokers behind them
 	requests atomic.Int32 // that are to be lost
 	answers  atomic.Int32
-	lost     atomic.Int32 // both, so far
+	delayed  atomic.Int32 // requests that are to be kept; their connections are lost
+	lost     atomic.Int32 // all of these, so far
 	running  sync.WaitGroup
 
 	// repeatedly: of each two requests the first has its answer lost, so that
@@ -37,6 +38,7 @@ type endTxns struct {
 	mu    sync.Mutex
 	conns map[net.Conn]string // by the broker's address
 	away  map[string]bool     // brokers to which no connection is passed on
+	kept  []func() (*kmsg.EndTxnResponse, error)
 }
 
 // watchEndTxns returns ways that end with the test. There are none yet.
@@ -121,8 +123,33 @@ func (e *endTxns) wait() {
 	defer e.gate.RUnlock()
 }
 
+// deliver has brokers get the requests that were kept, and returns the answers.
+// The clients have given these up.
+func (e *endTxns) deliver() (answers []*kmsg.EndTxnResponse) {
+	e.delayed.Store(0)
+	e.mu.Lock()
+	kept := e.kept
+	e.kept = nil
+	e.mu.Unlock()
+	for _, deliver := range kept {
+		if answer, err := deliver(); err == nil { // else the broker has ended the connection
+			answers = append(answers, answer)
+		}
+	}
+	return answers
+}
+
+// keeps is the number of requests that deliver would deliver.
+func (e *endTxns) keeps() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.kept)
+}
+
 func (e *endTxns) join(client, server net.Conn) {
 	var swallow atomic.Bool // the next answer is to be lost
+	var late atomic.Bool    // the next answer is to a request that was kept
+	lateAnswer := make(chan []byte, 1)
 	end := func() {
 		client.Close()
 		server.Close()
@@ -131,6 +158,7 @@ func (e *endTxns) join(client, server net.Conn) {
 		delete(e.conns, server)
 		e.mu.Unlock()
 	}
+	answered := make(chan struct{}) // no more answers are passed on
 	e.running.Go(func() {
 		defer end()
 		for {
@@ -144,6 +172,21 @@ func (e *endTxns) join(client, server net.Conn) {
 			if kmsg.Key(bytesorder.BigEndian.Uint16(request[4:])) == kmsg.EndTxn {
 				if take(&e.requests) {
 					e.lost.Add(1)
+					return
+				}
+				if take(&e.delayed) {
+					late.Store(true)
+					client.Close()
+					e.mu.Lock()
+					e.kept = append(e.kept, func() (*kmsg.EndTxnResponse, error) {
+						if _, err := server.Write(request); err != nil {
+							return nil, err
+						}
+						return endTxnAnswer(request, <-lateAnswer)
+					})
+					e.mu.Unlock()
+					e.lost.Add(1)
+					<-answered // which ends the connection to the broker
 					return
 				}
 				if take(&e.answers) || e.repeatedly.Load() && e.odd.CompareAndSwap(false, true) {
@@ -160,9 +203,15 @@ func (e *endTxns) join(client, server net.Conn) {
 	})
 	e.running.Go(func() {
 		defer end()
+		defer close(answered)
+		defer close(lateAnswer)
 		for {
 			answer, err := frame(server)
 			if err != nil {
+				return
+			}
+			if late.Load() {
+				lateAnswer <- answer
 				return
 			}
 			if e.silent.Load() {
@@ -177,6 +226,17 @@ func (e *endTxns) join(client, server net.Conn) {
 			}
 		}
 	})
+}
+
+// endTxnAnswer reads the answer to a request, each as frame returns it.
+func endTxnAnswer(request, answer []byte) (*kmsg.EndTxnResponse, error) {
+	const lengthIDAndTags = 4 + 4 + 1
+	if len(answer) < lengthIDAndTags {
+		return nil, io.ErrUnexpectedEOF
+	}
+	resp := kmsg.NewPtrEndTxnResponse()
+	resp.SetVersion(int16(bytesorder.BigEndian.Uint16(request[6:])))
+	return resp, resp.ReadFrom(answer[lengthIDAndTags:])
 }
 
 // take takes one of n, if there is one.

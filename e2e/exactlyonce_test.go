@@ -334,3 +334,36 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 		t.Error("no dead letters after the upgrade: too few payloads were over the limit")
 	}
 }
+
+// The client loses its connection with a request to end a transaction on its way.
+// The request comes when another transaction is open, which it must not end. Only
+// its epoch tells, and transactions of version 1 do not change it.
+func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
+	for _, version := range []int16{1, 2} {
+		t.Run(fmt.Sprintf("transactions_%d", version), func(t *testing.T) {
+			w := newWorld(t, options{exactlyOnce: true})
+			w.broker.SetFeature(t, "transaction.version", version)
+			c := w.start()
+			load := w.write(seed(t), 5*time.Millisecond, 0)
+			load.await(100)
+			w.endTxn.delayed.Store(1)
+			await.Until(t, "a request that is late", func() bool { c.running(); return w.endTxn.keeps() > 0 })
+			read := len(w.reader.Records())
+			await.Until(t, "a later transaction", func() bool { c.running(); return len(w.reader.Records()) > read })
+
+			goOn := w.endTxn.hold()
+			before := w.endTxn.held.Load()
+			await.Until(t, "the next end", func() bool { c.running(); return w.endTxn.held.Load() > before })
+			for _, answer := range w.endTxn.deliver() {
+				if answer.ErrorCode == 0 {
+					t.Error("the late request ended a transaction that is not its own")
+				}
+			}
+			goOn()
+			load.await(100)
+			h, report := w.finish(load, c)
+			w.wantNoneAgain(report, "though a request was late")
+			w.verifyAll(h)
+		})
+	}
+}

@@ -24,7 +24,7 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 			w.broker.Wear(t, w.transactionalID(), kafkatest.LastEpoch-12)
 			c := w.start()
 			load := w.write(seed(t), 5*time.Millisecond, 0)
-			w.endTxn.repeatedly.Store(true) // also of the one that brings the next id
+			w.endTxn.repeatedly.Store(version == 2) // also of the one that brings the next id
 			await.Until(t, "another producer id", func() bool {
 				c.running()
 				if version == 1 {

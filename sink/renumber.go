@@ -26,6 +26,7 @@ func (x *Transactions) renumber(ctx context.Context) error {
 	if err != nil {
 		return unsettled(x.unclaimed(err))
 	}
+	x.epochs.begin(epoch)
 	if epoch < lastEpoch {
 		return nil
 	}

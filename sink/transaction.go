@@ -87,11 +87,13 @@ type Transactor interface {
 //     epoch in between, which aborts what it had written before.
 //  3. Nothing waits for an operator while a transaction is open: topics are
 //     resolved before it begins.
+//  4. No request to end a transaction can end a later one: see epochs.
 type Transactions struct {
 	k       *Kafka
 	id      string        // transactional
 	timeout time.Duration // of a transaction, at the brokers
 	ended   time.Time     // of the last transaction
+	epochs  *epochs
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large, and grows again with each transaction that they take.
 	limit int
@@ -126,11 +128,12 @@ func WithTransactionObserver(o TransactionObserver) Option {
 // NewTransactions returns a Transactor with the transactional id; see NewKafka.
 func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, error) {
 	timeout := timeoutOf(cfg)
-	k, err := newProducer(cfg, opts, kgo.TransactionalID(id), kgo.TransactionTimeout(timeout))
+	epochs := new(epochs)
+	k, err := newProducer(cfg, opts, kgo.TransactionalID(id), kgo.TransactionTimeout(timeout), kgo.RetryTimeoutFn(epochs.retryFor))
 	if err != nil {
 		return nil, err
 	}
-	return &Transactions{k: k, id: id, timeout: timeout, limit: batchLimit(k)}, nil
+	return &Transactions{k: k, id: id, timeout: timeout, epochs: epochs, limit: batchLimit(k)}, nil
 }
 
 // timeoutOf is the timeout of transactions. With transaction boundaries, one may
@@ -310,6 +313,7 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 	if err := x.end(ctx, kgo.TryCommit); err != nil {
 		return unsettled(fmt.Errorf("commit the transaction: %w", err))
 	}
+	x.epochs.committed(epoch)
 	x.k.transactions.TransactionCommitted(records, time.Since(asked))
 	x.k.transactions.TransactionOpen(time.Time{})
 	return nil

@@ -53,6 +53,19 @@ func mark(text string) *kgo.Record {
 	return &kgo.Record{Topic: marks, Key: []byte("p"), Value: []byte(text)}
 }
 
+// transact writes an event to each of the partitions, and the mark.
+func transact(t *testing.T, x *Transactions, text string, partitions ...int32) {
+	t.Helper()
+	var evs []*transform.Event
+	for i, p := range partitions {
+		evs = append(evs, event("t", "a", p, i))
+	}
+	refused, err := x.Transact(deadline(t), entriesOf(evs), mark(text))
+	if err != nil || len(refused) > 0 {
+		t.Fatal(refused, err)
+	}
+}
+
 // committed are the values that consumers read who read what is committed.
 func (c *cluster) committed(t *testing.T, topic string) (values []string) {
 	t.Helper()
