@@ -110,6 +110,12 @@ var mutants = []mutant{
 		finds: "came again",
 	},
 	{
+		mistake: "asks again for the end of a transaction that has no epoch of its own",
+		patches: []patch{{"sink/epochs.go", "kmsg.EndTxn && !e.differ.Load()", "kmsg.EndTxn && false"}},
+		test:    "TestE2EExactlyOnceWithALateEndTxn$/^transactions_1",
+		finds:   "ended a transaction that is not its own",
+	},
+	{
 		mistake: "answers a fencing by fencing",
 		patches: []patch{{"sink/transaction.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, err)\n\t\t}\n\t\tif !again",
 			"\t\tif errors.Is(err, ErrFenced) {\n\t\t\tx.k.client.Close()\n\t\t\tx.k.client, _ = kgo.NewClient(x.k.clientOpts...)\n\t\t\tx.k.partitions.reset()\n\t\t\tcontinue\n\t\t}\n\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, err)\n\t\t}\n\t\tif !again"}},
