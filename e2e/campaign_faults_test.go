@@ -83,6 +83,14 @@ var campaignDisturbances = []disturbance{
 		return func() { c.signal(syscall.SIGCONT) }
 	}},
 	{"coordinator killed", 10, brokers, "coordinator", false, func(k *campaign) func() { return k.killNode(k.coordinator()) }},
+	{"coordinator killed at the end of a transaction", 6, brokers, "coordinator", false, func(k *campaign) func() {
+		n := k.coordinator()
+		goOn, before := k.endTxn.hold(), k.endTxn.held.Load()
+		within(2*time.Second, func() bool { return k.endTxn.held.Load() > before })
+		goOn()
+		k.pause(6 * time.Millisecond)
+		return k.killNode(n)
+	}},
 	{"coordinator paused", 2, brokers, "", false, func(k *campaign) func() { return k.pauseNode(k.coordinator()) }},
 	{"leader killed", 8, brokers, "leader", false, func(k *campaign) func() { return k.killNode(k.leader()) }},
 	{"leader paused", 2, brokers, "", false, func(k *campaign) func() { return k.pauseNode(k.leader()) }},

@@ -150,6 +150,13 @@ func (e *endTxns) join(client, server net.Conn) {
 	var swallow atomic.Bool // the next answer is to be lost
 	var late atomic.Bool    // the next answer is to a request that was kept
 	lateAnswer := make(chan []byte, 1)
+	var gap atomic.Bool // something was lost: TCP passes nothing on behind that
+	silent := func() bool {
+		if e.silent.Load() {
+			gap.Store(true)
+		}
+		return gap.Load()
+	}
 	end := func() {
 		client.Close()
 		server.Close()
@@ -166,7 +173,7 @@ func (e *endTxns) join(client, server net.Conn) {
 			if err != nil {
 				return
 			}
-			if e.silent.Load() {
+			if silent() {
 				continue
 			}
 			if kmsg.Key(bytesorder.BigEndian.Uint16(request[4:])) == kmsg.EndTxn {
@@ -214,7 +221,7 @@ func (e *endTxns) join(client, server net.Conn) {
 				lateAnswer <- answer
 				return
 			}
-			if e.silent.Load() {
+			if silent() {
 				continue
 			}
 			if swallow.Load() { // a client has one such request at a time on its connection

@@ -14,7 +14,8 @@ type Fault struct {
 	// bytes: what they answer was done, but the answer is lost.
 	Cut bool
 	// Swallow reads and drops everything, the end of the stream included: to
-	// the receiving side the connection is half open.
+	// the receiving side the connection is half open. It stays so when the fault
+	// is healed, if bytes were dropped: TCP passes nothing on behind a gap.
 	Swallow bool
 	// Delay is how long bytes are held back before they are passed on. The
 	// proxy reads no further meanwhile.
@@ -37,16 +38,19 @@ func (p *Proxy) pump(l *link, d Direction) {
 	// The same bytes meet the same luck in each run, so a failure can be had again.
 	random := rand.New(rand.NewPCG(0, uint64(d)))
 	buf := make([]byte, bufferSize)
+	gap := false // bytes were dropped
 	for {
 		n, err := src.Read(buf)
 		f := p.faults[d].Load()
+		silent := gap || f.Swallow
 		switch {
-		case f.Swallow && err != nil:
+		case silent && err != nil:
 			<-l.done // the other side must not learn of it
 			return
 		case err != nil, f.Cut:
 			return
-		case f.Swallow:
+		case silent:
+			gap = true
 			continue
 		}
 		p.bytes[d].Add(int64(n)) // before the receiver can have them

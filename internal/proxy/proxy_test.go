@@ -224,6 +224,18 @@ func TestSwallowedConnectionStaysOpen(t *testing.T) {
 	}
 }
 
+// TCP passes nothing on behind bytes that did not arrive.
+func TestNothingComesBehindAGap(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, p *Proxy, client, server net.Conn) {
+		p.Set(Up, Fault{Swallow: true})
+		send(t, client)
+		wantSilence(t, server)
+		p.Set(Up, Fault{})
+		send(t, client)
+		wantSilence(t, server)
+	})
+}
+
 func TestSwallowHidesThatTheOtherSideIsGone(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, p *Proxy, client, server net.Conn) {
 		p.Set(Down, Fault{Swallow: true})
