@@ -273,6 +273,7 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 		return nil, unsettled(fmt.Errorf("begin a transaction: %w", err))
 	}
 	x.k.transactions.TransactionOpen(time.Now())
+	x.enlist(ctx, rounds)
 	for _, round := range rounds {
 		if err := x.k.send(ctx, round); err != nil {
 			return nil, unsettled(err)

@@ -1,0 +1,140 @@
+package sink
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// startTwoBrokers returns a cluster in which partition 0 of t and the marks are
+// led by one broker and partition 1 by another, and a transactor that has
+// written a transaction, so that it knows the leaders.
+func startTwoBrokers(t *testing.T, version int16) (*cluster, *Transactions) {
+	t.Helper()
+	c := startCluster(t, kfake.NumBrokers(2))
+	c.setTransactionVersion(t, version)
+	c.createTopic(t, "t", 2)
+	c.createTopic(t, marks, 1)
+	must.OK(t, c.MoveTopicPartition(marks, 0, 0))
+	for p := range int32(2) {
+		must.OK(t, c.MoveTopicPartition("t", p, p))
+	}
+	x := c.transactions(t)
+	transact(t, x, "first", 0, 1)
+	return c, x
+}
+
+// requests are the names of the requests of the kinds that are sent from now on.
+func (c *cluster) requests(keys ...kmsg.Key) func() []string {
+	var mu sync.Mutex
+	var names []string
+	var last kmsg.Request // it is shown for each partition
+	c.Fault(kfake.Fault{Keys: keys, Observe: true, Count: -1, When: func(req kmsg.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if req == last {
+			return true
+		}
+		last = req
+		name := kmsg.Key(req.Key()).Name()
+		if add, ok := req.(*kmsg.AddPartitionsToTxnRequest); ok {
+			for _, topic := range add.Topics {
+				name += " " + topic.Topic + strconv.Itoa(len(topic.Partitions))
+			}
+		}
+		names = append(names, name)
+		return true
+	}})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(names)
+	}
+}
+
+// Each leader's broker would have to tell the coordinator, which takes one at a
+// time.
+func TestCoordinatorIsToldOfAllPartitionsAtOnce(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.Produce)
+	transact(t, x, "second", 0, 1, 1)
+	got := sent()
+	if len(got) != 3 || got[1] != "Produce" || got[2] != "Produce" {
+		t.Fatalf("sent %v, want all partitions, then a request to each of two brokers", got)
+	}
+	if got[0] != "AddPartitionsToTxn t2 marks1" && got[0] != "AddPartitionsToTxn marks1 t2" {
+		t.Errorf("sent %v, want two partitions of t and the mark's first", got)
+	}
+	c.wantCommitted(t, marks, "first", "second")
+}
+
+func TestOneBrokerTellsTheCoordinatorByItself(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.Produce)
+	transact(t, x, "second", 0)
+	if got := sent(); !slices.Equal(got, []string{"Produce"}) {
+		t.Errorf("sent %v, want the records alone", got)
+	}
+	c.wantCommitted(t, marks, "first", "second")
+}
+
+func TestCoordinatorIsAskedAgainWhileItIsBusy(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	refusals := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.ConcurrentTransactions, Count: 3})
+	transact(t, x, "second", 0, 1)
+	if n := refusals.Hits(); n != 3 {
+		t.Errorf("refused %d times, want 3", n)
+	}
+	c.wantCommitted(t, marks, "first", "second")
+}
+
+// It is help only: without it the brokers do it. The error of the records counts.
+func TestWhatTheCoordinatorIsNotToldBrokersTellIt(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.ConcurrentTransactions, kerr.TopicAuthorizationFailed, kerr.InvalidRequest, kerr.UnknownServerError} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			c, x := startTwoBrokers(t, 2)
+			refusals := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: refusal, Count: -1})
+			transact(t, x, "second", 0, 1)
+			if refusals.Hits() == 0 {
+				t.Error("nothing was refused")
+			}
+			c.wantCommitted(t, marks, "first", "second")
+		})
+	}
+}
+
+// The partitions of a transaction that is written again were added to the one that
+// was aborted.
+func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.EndTxn)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Partitions: []int32{0}, Err: kerr.MessageTooLarge, Count: 1})
+	transact(t, x, "second", 0, 0, 1)
+	got := sent()
+	if len(got) != 4 || got[0] == "EndTxn" || got[1] != "EndTxn" || got[2] == "EndTxn" || got[3] != "EndTxn" {
+		t.Errorf("sent %v, want the partitions before each of two ends", got)
+	}
+	c.wantCommitted(t, marks, "first", "second")
+}
+
+// Before transaction.version 2 a request that comes late would begin a transaction.
+// The client has to add the partitions, for each broker those that it leads.
+func TestCoordinatorIsNotToldOfAllWhereEpochsDoNotDiffer(t *testing.T) {
+	c, x := startTwoBrokers(t, 1)
+	sent := c.requests(kmsg.AddPartitionsToTxn)
+	transact(t, x, "second", 0, 1)
+	for _, name := range sent() {
+		if strings.Contains(name, "t2") {
+			t.Errorf("sent %q", name)
+		}
+	}
+	c.wantCommitted(t, marks, "first", "second")
+}
