@@ -122,6 +122,14 @@ func (w *world) lose(answers, requests int32) {
 	await.Until(w.t, "lost ends of transactions", func() bool { return w.endTxn.lost.Load() > before })
 }
 
+// holdEnd holds the requests to end transactions back, and returns once there is one.
+func (w *world) holdEnd(c *connector) (goOn func()) {
+	w.t.Helper()
+	goOn, before := w.endTxn.hold(), w.endTxn.held.Load()
+	await.Until(w.t, "an EndTxn", func() bool { c.running(); return w.endTxn.held.Load() > before })
+	return goOn
+}
+
 func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *connector) {
 	times := 6
 	if testing.Short() {
@@ -351,9 +359,7 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 			read := len(w.reader.Records())
 			await.Until(t, "a later transaction", func() bool { c.running(); return len(w.reader.Records()) > read })
 
-			goOn := w.endTxn.hold()
-			before := w.endTxn.held.Load()
-			await.Until(t, "the next end", func() bool { c.running(); return w.endTxn.held.Load() > before })
+			goOn := w.holdEnd(c)
 			for _, answer := range w.endTxn.deliver() {
 				if answer.ErrorCode == 0 {
 					t.Error("the late request ended a transaction that is not its own")

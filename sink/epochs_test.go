@@ -43,10 +43,10 @@ func (c *cluster) cutNextEnd() (asked func() int) {
 	return ends.Hits
 }
 
-// The request may still be on its way. It would end the next transaction.
-func TestEndWithoutAnswerIsNotAskedForTwice(t *testing.T) {
-	c, x := startVersion(t, 1)
-	transact(t, x, "first", 0)
+// wantOneEnd wants a transaction whose end gets no answer to be unsettled, and its
+// end to be asked for once.
+func (c *cluster) wantOneEnd(t *testing.T, x *Transactions) {
+	t.Helper()
 	asked := c.cutNextEnd()
 	if _, err := x.Transact(deadline(t), entriesOf(events("t", 1)), mark("1")); !errors.Is(err, ErrUnsettled) {
 		t.Errorf("Transact = %v, want ErrUnsettled", err)
@@ -54,6 +54,13 @@ func TestEndWithoutAnswerIsNotAskedForTwice(t *testing.T) {
 	if n := asked(); n != 1 {
 		t.Errorf("asked %d times for the end, want once", n)
 	}
+}
+
+// The request may still be on its way. It would end the next transaction.
+func TestEndWithoutAnswerIsNotAskedForTwice(t *testing.T) {
+	c, x := startVersion(t, 1)
+	transact(t, x, "first", 0)
+	c.wantOneEnd(t, x)
 }
 
 // The brokers take such a request for what it is.
@@ -71,13 +78,7 @@ func TestEndWithoutAnswerIsAskedForTwiceWhereEpochsDiffer(t *testing.T) {
 // A client learns of the version when it begins, and from the ends that it sees.
 func TestEndIsAskedForOnceUntilEpochsAreSeenToDiffer(t *testing.T) {
 	c, x := startVersion(t, 2)
-	asked := c.cutNextEnd()
-	if _, err := x.Transact(deadline(t), entriesOf(events("t", 1)), mark("1")); !errors.Is(err, ErrUnsettled) {
-		t.Errorf("Transact = %v, want ErrUnsettled", err)
-	}
-	if n := asked(); n != 1 {
-		t.Errorf("asked %d times for the end, want once", n)
-	}
+	c.wantOneEnd(t, x)
 }
 
 // An aborted transaction may get another epoch with any version.
