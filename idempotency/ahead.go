@@ -5,20 +5,22 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // early is what is known of a message's claim before its Run asks for one. If it
-// was asked for in the round trip that completed the message before, it may be
-// live. If it is not, it may have been granted all the same: who asks again for
-// the owner gets the same claim.
+// was asked for when the message before was completed, it may be live, or the
+// answer to a duplicate. If it is neither, it may have been granted all the same:
+// who asks again for the owner gets the same claim.
 type early struct {
 	*Processor
 	message Message
 	owner   string
 	asked   time.Time
 	claim   storage.Claim
-	work    storage.Work // nil unless the claim is live
+	live    bool
+	work    storage.Work // a Transactor's; nil unless the claim is live
 	leave   func()       // the place at the gate of a live claim
 	turn    *ahead.Turn  // the message's, while it is run; nil if it has none
 }
@@ -26,7 +28,10 @@ type early struct {
 var _ ahead.Claim = (*early)(nil)
 
 // Live implements ahead.Claim.
-func (e *early) Live() bool { return e.work != nil }
+func (e *early) Live() bool { return e.live }
+
+// answered reports whether the claim need not be asked for.
+func (e *early) answered() bool { return e.live || e.claim.Outcome == storage.Duplicate }
 
 // Drop implements ahead.Claim. If the claim cannot be given back, it is this
 // process's still, by its owner.
@@ -36,12 +41,12 @@ func (e *early) Drop(ctx context.Context) {
 	}
 	defer e.leave()
 	a := &attempt{Processor: e.Processor, ctx: ctx, message: e.message, claim: e.claim, work: e.work}
-	e.work = nil
+	e.live, e.work = false, nil
 	a.release()
 	_ = a.settleFailure(nil, storage.Failure{Unrun: true, Reason: e.claim.Reason, Retention: e.options.Retention})
 }
 
-// keptFor is for how long a live claim is of use: the server may end a transaction
+// keptFor is for how long an answer is of use: the server may end a transaction
 // that is idle.
 const keptFor = time.Second
 
@@ -55,6 +60,7 @@ func (p *Processor) early(ctx context.Context, m Message, pending *Pending) *ear
 			t.Claimed, e.turn = nil, t
 			if ctx.Err() != nil || e.message.Fingerprint != m.Fingerprint || time.Since(e.asked) > min(keptFor, p.options.Lease-p.options.Margin) {
 				e.Drop(ctx)
+				e.claim = storage.Claim{}
 			}
 			return e
 		}
@@ -66,10 +72,10 @@ func (p *Processor) early(ctx context.Context, m Message, pending *Pending) *ear
 // next returns the claim that may be asked for with the completion of this
 // attempt, or nil. It has a place at the gate, unless somebody wants to be alone.
 func (a *attempt) next() *early {
-	if a.turn == nil {
+	if a.turn == nil || a.outage != nil || a.options.Shadow {
 		return nil
 	}
-	if _, ok := a.work.(ahead.Work); !ok {
+	if _, ok := a.work.(ahead.Work); !ok && a.transactor != nil {
 		return nil
 	}
 	key, fingerprint, ok := a.turn.Next()
@@ -93,20 +99,60 @@ func (a *attempt) commitAndClaim(ctx context.Context, value []byte, next *early)
 	}
 	claim, err := a.work.(ahead.Work).CommitAndClaim(ctx, value, a.options.Retention, next.message.Key, a.request(next.message, next.owner))
 	if err == nil && claim.Outcome == storage.Claimed {
-		next.claim, next.work, a.work = claim, a.work, nil
+		next.claim, next.live, next.work, a.work = claim, true, a.work, nil
 	}
 	return err
 }
 
-// leaveNext leaves what became of next, which may be nil, to the message's turn.
-func (a *attempt) leaveNext(next *early, begun time.Time) {
+// late is how much later than the completion of a message the claim of the next may
+// be answered. After it, that message's Run asks for it.
+const late = 50 * time.Millisecond
+
+// claimMeanwhile asks for the claim of next, which may be nil, at the same time as
+// the caller completes this attempt: the store sees both at the same moment, and may
+// answer both in one round trip. wait waits for the answer until late after it is
+// called. The goroutine ends when the store has answered, or Timeout is over.
+func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	if next == nil {
-		return
+		return func() {}
 	}
+	type answer struct {
+		claim storage.Claim
+		took  time.Duration
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		var claim storage.Claim
+		err := recovered.Call(func() error {
+			return a.try(context.WithoutCancel(a.ctx), func(ctx context.Context) (err error) {
+				claim, err = a.options.Store.Claim(ctx, next.message.Key, a.request(next.message, next.owner))
+				return err
+			})
+		})
+		answers <- answer{claim, time.Since(next.asked), err}
+	}()
+	return func() {
+		timer := time.NewTimer(late)
+		defer timer.Stop()
+		select {
+		case got := <-answers:
+			if a.options.Observer.StoreCall != nil {
+				a.options.Observer.StoreCall(storage.OpClaim, got.took, got.err)
+			}
+			if got.err == nil {
+				next.claim, next.live = got.claim, got.claim.Outcome == storage.Claimed
+			}
+		case <-timer.C:
+		}
+		a.leaveNext(next)
+	}
+}
+
+// leaveNext leaves what became of next to the message's turn.
+func (a *attempt) leaveNext(next *early) {
 	a.turn.Following = next
-	if next.Live() {
-		a.options.Observer.storeCall(storage.OpClaim, begun, nil)
-	} else {
+	if !next.Live() {
 		next.leave()
 	}
 }

@@ -164,7 +164,7 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	}
 	var err error
 	asked, owner, claim, work := e.asked, e.owner, e.claim, e.work
-	if work == nil {
+	if !e.answered() {
 		asked = time.Now()
 		claim, work, err = p.claim(ctx, m, owner)
 	}

@@ -59,7 +59,13 @@ func (a *attempt) commit(value []byte) error {
 	defer cancel()
 	next := a.next()
 	begun := time.Now()
-	defer func() { a.leaveNext(next, begun) }()
+	if next != nil {
+		defer func() {
+			if a.leaveNext(next); next.Live() {
+				a.options.Observer.storeCall(storage.OpClaim, begun, nil)
+			}
+		}()
+	}
 	err := a.commitAndClaim(ctx, value, next)
 	if errors.Is(err, storage.ErrResultTooLarge) {
 		a.options.Observer.resultDropped(a.message, len(value))

@@ -119,7 +119,7 @@ func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
 
 // mostInARow bounds how many messages have a connection one after another: the
 // pool does not see it meanwhile.
-const mostInARow = 16
+const mostInARow = 32
 
 var _ ahead.Work = (*work)(nil)
 

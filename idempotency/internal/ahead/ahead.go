@@ -1,10 +1,9 @@
-// Package ahead lets the claim of a message share the round trip that completes
-// the message before it.
+// Package ahead lets a message be claimed at the moment at which the one before it
+// is completed, so that each message takes one round trip to the store, not two.
 //
 // Who handles messages one after another, whatever orders they are of, gives each
-// Run a Turn, by its context. A Runner whose store can do so claims the next message
-// when it completes this one, and leaves the claim in the Turn; it belongs to the
-// next message's Turn then. So a claim is never made before the handler of the
+// Run a Turn, by its context. A Runner claims the next message when it completes this
+// one, and leaves the claim in the Turn; it belongs to the next message's Turn then. So a claim is never made before the handler of the
 // message before has ended, and one that was made is followed by that message's
 // Run, or dropped.
 package ahead

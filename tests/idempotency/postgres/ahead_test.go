@@ -206,7 +206,7 @@ func TestClaimAhead(t *testing.T) {
 			if level == "" {
 				level = query[string](t, connect(t, r.url, change...), `SHOW default_transaction_isolation`)
 			}
-			ids := numbered("message-", 40)
+			ids := numbered("message-", 80)
 			s := newStream(t, r, ids)
 			var order []string
 			stop := s.consume(t, func(ctx context.Context, id string) error {
@@ -231,7 +231,7 @@ func TestClaimAhead(t *testing.T) {
 			if !slices.Equal(order, ids) {
 				t.Errorf("handled in the order %q", order)
 			}
-			if c.shared != (shared > 30) || !c.shared && shared > 0 || longest > 15 {
+			if c.shared != (shared > 60) || !c.shared && shared > 0 || longest > 31 {
 				t.Errorf("%d of %d claims share a round trip, %d in a row", shared, len(ids), longest)
 			}
 		})
