@@ -373,3 +373,32 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 		})
 	}
 }
+
+// A coordinator that is killed before other brokers have its decision, and started
+// again before the controller has noticed, has a part of the partitions write the end
+// of a transaction of which its successor knows nothing. If the checkpoint counts, so
+// must the events that it counts.
+func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
+	w := newWorld(t, options{exactlyOnce: true})
+	w.broker.SetFeature(t, "transaction.version", 2)
+	c := w.start()
+	load := w.write(seed(t), 5*time.Millisecond, 0)
+	for range 3 {
+		c.awaitLog("streaming") // the first transaction, before it, has no events
+		goOn := w.holdEnd(c)
+		_, left := w.broker.EndHalf(t, w.transactionalID(), true, func(topic string, _ int32) bool { return topic == w.checkpoints() })
+		if left == 0 {
+			t.Error("the transaction has no events")
+		}
+		c.kill()
+		w.endTxn.part(true, w.kafka.Addr()) // what was held back does not arrive
+		goOn()
+		w.endTxn.part(false, w.kafka.Addr())
+		c = startConnector(t, w.config)
+		c.awaitLog("committed only a part of a Kafka transaction")
+	}
+	load.await(100)
+	h, report := w.finish(load, c)
+	w.wantNoneAgain(report, "though a transaction was ended by halves")
+	w.verifyAll(h)
+}

@@ -46,9 +46,15 @@ func (e *early) Drop(ctx context.Context) {
 	_ = a.settleFailure(nil, storage.Failure{Unrun: true, Reason: e.claim.Reason, Retention: e.options.Retention})
 }
 
-// keptFor is for how long an answer is of use: the server may end a transaction
-// that is idle.
+// keptFor is for how long a Transactor's claim is of use: the server may end a
+// transaction that is idle. Others are of use while the lease lasts.
 const keptFor = time.Second
+
+// aged reports whether it is too late for the claim's message to begin.
+func (e *early) aged() bool {
+	age := time.Since(e.asked)
+	return age > e.options.Lease-e.options.Margin || e.transactor != nil && age > keptFor
+}
 
 // early returns what the context knows of the message's claim. A live claim is the
 // Run's from then on; one that is of no use any more is dropped.
@@ -58,7 +64,7 @@ func (p *Processor) early(ctx context.Context, m Message, pending *Pending) *ear
 		e, ok := t.Claimed.(*early)
 		if ok && e.Processor == p && e.message.Key == m.Key && pending == nil {
 			t.Claimed, e.turn = nil, t
-			if ctx.Err() != nil || e.message.Fingerprint != m.Fingerprint || time.Since(e.asked) > min(keptFor, p.options.Lease-p.options.Margin) {
+			if ctx.Err() != nil || e.message.Fingerprint != m.Fingerprint || e.aged() {
 				e.Drop(ctx)
 				e.claim = storage.Claim{}
 			}
@@ -78,7 +84,7 @@ func (a *attempt) next() *early {
 	if _, ok := a.work.(ahead.Work); !ok && a.transactor != nil {
 		return nil
 	}
-	key, fingerprint, ok := a.turn.Next()
+	key, fingerprint, ok := a.turn.Next(a.transactor == nil)
 	if !ok || key == a.message.Key || key.Validate() != nil {
 		return nil
 	}
@@ -105,13 +111,14 @@ func (a *attempt) commitAndClaim(ctx context.Context, value []byte, next *early)
 }
 
 // late is how much later than the completion of a message the claim of the next may
-// be answered. After it, that message's Run asks for it.
+// be answered. After it, the claim is given up, and that message's Run asks for it.
 const late = 50 * time.Millisecond
 
 // claimMeanwhile asks for the claim of next, which may be nil, at the same time as
 // the caller completes this attempt: the store sees both at the same moment, and may
 // answer both in one round trip. wait waits for the answer until late after it is
-// called. The goroutine ends when the store has answered, or Timeout is over.
+// called. The goroutine ends then or, if the store does not heed its context, when that
+// answers.
 func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	if next == nil {
 		return func() {}
@@ -122,10 +129,11 @@ func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 		err   error
 	}
 	answers := make(chan answer, 1)
+	asking, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
 	go func() {
 		var claim storage.Claim
 		err := recovered.Call(func() error {
-			return a.try(context.WithoutCancel(a.ctx), func(ctx context.Context) (err error) {
+			return a.try(asking, func(ctx context.Context) (err error) {
 				claim, err = a.options.Store.Claim(ctx, next.message.Key, a.request(next.message, next.owner))
 				return err
 			})
@@ -133,6 +141,7 @@ func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 		answers <- answer{claim, time.Since(next.asked), err}
 	}()
 	return func() {
+		defer cancel() // the message's own Run asks from here on
 		timer := time.NewTimer(late)
 		defer timer.Stop()
 		select {

@@ -35,7 +35,7 @@ func (l *line) runs(h idempotency.Handler, want idempotency.Disposition) {
 	if l.runner, err = idempotency.New(l.options); err != nil {
 		l.Fatal(err)
 	}
-	turn := &ahead.Turn{Key: l.first.Key, Next: func() (storage.Key, storage.Fingerprint, bool) {
+	turn := &ahead.Turn{Key: l.first.Key, Next: func(bool) (storage.Key, storage.Fingerprint, bool) {
 		return l.second.Key, l.second.Fingerprint, true
 	}}
 	r, err := l.runner.Run(ahead.WithTurn(l.Context(), turn), l.first, h)
@@ -50,7 +50,7 @@ func (l *line) runs(h idempotency.Handler, want idempotency.Disposition) {
 func (l *line) follows(h idempotency.Handler) (r idempotency.Result, claims int) {
 	l.Helper()
 	before := l.store.count(storage.OpClaim)
-	turn := &ahead.Turn{Key: l.second.Key, Claimed: l.left, Next: func() (k storage.Key, f storage.Fingerprint, ok bool) { return k, f, false }}
+	turn := &ahead.Turn{Key: l.second.Key, Claimed: l.left, Next: func(bool) (k storage.Key, f storage.Fingerprint, ok bool) { return k, f, false }}
 	r, err := l.runner.Run(ahead.WithTurn(l.Context(), turn), l.second, h)
 	if err != nil {
 		l.Fatal("second:", err)
@@ -139,7 +139,7 @@ func TestAClaimOfTheNextMessageIsGivenBack(t *testing.T) {
 func TestAClaimOfTheNextMessageDoesNotAge(t *testing.T) {
 	inLine(t, func(t *testing.T, l *line) {
 		l.runs(succeed, idempotency.Handled)
-		wait(2 * time.Second)
+		wait(29 * time.Second)
 		l.handledOnce(1)
 	})
 }

@@ -58,8 +58,12 @@ type Refusal struct {
 // Transactor writes events in Kafka transactions. Its methods are called from
 // one goroutine at a time. After an error only Close may be called.
 type Transactor interface {
+	// Finish commits what is left of a transaction that is open though the last marker
+	// of the partition with its mark, which may be nil, is that of its commit. It is
+	// called before Claim, which would abort it, by who may end it.
+	Finish(ctx context.Context, lastMarker func(context.Context) (*kgo.Record, error)) (finished bool, err error)
 	// Claim gets the transactional id, and ends what an earlier owner of it left
-	// open. It is called first, and once.
+	// open. It is called once, before the methods below.
 	Claim(ctx context.Context) error
 	// Await returns once the topics of the entries exist, which may take an
 	// operator. Transact does not wait for them as a rule.

@@ -104,20 +104,30 @@ func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, er
 
 // read returns what is under the key in the topic.
 func (k *kafka) read(ctx context.Context, topic string) (found, error) {
+	records, err := k.newest(ctx, topic, false, func(r *kgo.Record) bool { return string(r.Key) == k.key })
+	if err != nil {
+		return found{}, err
+	}
+	return pick(records)
+}
+
+// newest returns the wanted records in the last window of the topic's log that has
+// any; raw is kafkaLog's.
+func (k *kafka) newest(ctx context.Context, topic string, raw bool, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
 	records, err := await.Answer(ctx, func() (records []*kgo.Record, err error) {
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
-			log, err := k.openLog(ctx, topic)
+			log, err := k.openLog(ctx, topic, raw)
 			if err == nil {
-				records, err = settled(ctx, func() ([]*kgo.Record, error) { return newest(ctx, log, k.key) })
+				records, err = settled(ctx, func() ([]*kgo.Record, error) { return newest(ctx, log, wanted) })
 			}
 			return err
 		})
 		return records, err
 	})
 	if err != nil {
-		return found{}, fmt.Errorf("checkpoint topic %s: %w", topic, k.classify(topic, err, "Read"))
+		return nil, fmt.Errorf("checkpoint topic %s: %w", topic, k.classify(topic, err, "Read"))
 	}
-	return pick(records)
+	return records, nil
 }
 
 // found is what is under a key: a checkpoint, if ok, or the topic it was moved to.

@@ -29,14 +29,14 @@ const (
 	windowGrowth = 8
 )
 
-// newest returns, in order, the records under key in the last window of the log
-// that has any. So it has at least the last record, and those around it, which
-// a connector that had lost the slot may have written.
-func newest(ctx context.Context, l log, key string) ([]*kgo.Record, error) {
+// newest returns, in order, the wanted records in the last window of the log that
+// has any. So it has at least the last one, and those around it, which a connector
+// that had lost the slot may have written.
+func newest(ctx context.Context, l log, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
 	start, end := l.bounds()
 	for window, hi := int64(firstWindow), end; hi > start; window *= windowGrowth {
 		lo := max(start, end-window)
-		found, err := scan(ctx, l, lo, hi, key)
+		found, err := scan(ctx, l, lo, hi, wanted)
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
@@ -45,15 +45,15 @@ func newest(ctx context.Context, l log, key string) ([]*kgo.Record, error) {
 	return nil, nil
 }
 
-// scan returns the records under key in [lo, hi).
-func scan(ctx context.Context, l log, lo, hi int64, key string) (found []*kgo.Record, err error) {
+// scan returns the wanted records in [lo, hi).
+func scan(ctx context.Context, l log, lo, hi int64, wanted func(*kgo.Record) bool) (found []*kgo.Record, err error) {
 	for lo < hi {
 		records, next, err := l.read(ctx, lo)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range records {
-			if r.Offset < hi && string(r.Key) == key {
+			if r.Offset < hi && wanted(r) {
 				found = append(found, r)
 			}
 		}
@@ -72,15 +72,16 @@ type kafkaLog struct {
 	client     *kgo.Client
 	detail     kadm.TopicDetail
 	start, end int64
+	raw        bool // with markers, and what is not committed
 }
 
 // openLog finds leader and bounds of the topic's partition.
-func (k *kafka) openLog(ctx context.Context, topic string) (*kafkaLog, error) {
+func (k *kafka) openLog(ctx context.Context, topic string, raw bool) (*kafkaLog, error) {
 	detail, err := k.describe(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	l := &kafkaLog{client: k.client, detail: detail}
+	l := &kafkaLog{client: k.client, detail: detail, raw: raw}
 	starts, err := k.admin.ListStartOffsets(ctx, topic)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (l *kafkaLog) read(ctx context.Context, from int64) (records []*kgo.Record,
 		if len(part.RecordBatches) == 0 && resp.ThrottleMillis > 0 {
 			continue // over a quota: the client waits, and the next answer has data
 		}
-		if stable := part.LastStableOffset; stable >= 0 && stable < l.end {
+		if stable := part.LastStableOffset; !l.raw && stable >= 0 && stable < l.end {
 			return nil, from, fmt.Errorf("%w, since offset %d", ErrOpenTransaction, stable)
 		}
 		return l.parse(part, from)
@@ -125,12 +126,16 @@ func (l *kafkaLog) read(ctx context.Context, from int64) (records []*kgo.Record,
 }
 
 func (l *kafkaLog) parse(part *kmsg.FetchResponseTopicPartition, from int64) ([]*kgo.Record, int64, error) {
-	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+	opts := kgo.ProcessFetchPartitionOpts{
 		Offset:         from,
 		IsolationLevel: kgo.ReadCommitted(),
 		Topic:          l.detail.Topic,
 		Partition:      0,
-	}, part, kgo.DefaultDecompressor(), nil)
+	}
+	if l.raw {
+		opts.IsolationLevel, opts.KeepControlRecords = kgo.ReadUncommitted(), true
+	}
+	fetched, next := kgo.ProcessFetchPartition(opts, part, kgo.DefaultDecompressor(), nil)
 	if fetched.Err != nil {
 		return nil, from, fmt.Errorf("read offset %d: %w", from, fetched.Err)
 	}
@@ -152,7 +157,9 @@ func (l *kafkaLog) fetch(ctx context.Context, from int64) (*kmsg.FetchResponse, 
 	topic.TopicID = l.detail.ID
 	topic.Partitions = append(topic.Partitions, part)
 	req := kmsg.NewPtrFetchRequest()
-	req.IsolationLevel = 1 // read committed
+	if !l.raw {
+		req.IsolationLevel = 1 // read committed
+	}
 	req.MaxBytes = 1 << 20
 	req.Topics = append(req.Topics, topic)
 

@@ -44,6 +44,9 @@ func settled(ctx context.Context, read func() ([]*kgo.Record, error)) ([]*kgo.Re
 type Marker interface {
 	// Mark returns what Save would write.
 	Mark(cp checkpoint.Checkpoint) (*kgo.Record, error)
+	// LastMarker returns the last marker of a transaction's end, behind whatever
+	// transaction is open; nil where there is none.
+	LastMarker(ctx context.Context) (*kgo.Record, error)
 	// Leave makes the checkpoint unreadable where it was kept before. The slot's
 	// holder calls it once it has saved one, and before anything else counts.
 	Leave(ctx context.Context) error
@@ -56,6 +59,15 @@ func (k *kafka) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
 		return nil, err
 	}
 	return k.record(k.place(), value), nil
+}
+
+// LastMarker implements Marker.
+func (k *kafka) LastMarker(ctx context.Context) (*kgo.Record, error) {
+	markers, err := k.newest(ctx, k.place(), true, func(r *kgo.Record) bool { return r.Attrs.IsControl() })
+	if err != nil || len(markers) == 0 {
+		return nil, err
+	}
+	return markers[len(markers)-1], nil
 }
 
 func (k *kafka) record(topic string, value []byte) *kgo.Record {

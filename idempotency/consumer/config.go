@@ -45,6 +45,12 @@ type Config struct {
 	Handler Handler
 	// Middleware wraps the guarded handler, the first one outermost.
 	Middleware []func(Process) Process
+	// MiddlewareKeepsRecords says that the middlewares hand on each record as it is:
+	// the same *kgo.Record, with all that Once.ID and Once.Fingerprint read. Then a
+	// message can be claimed while the one before it is completed, as it is without
+	// middlewares: before they have seen it. A message that they changed would be
+	// known with another payload, and become a dead letter.
+	MiddlewareKeepsRecords bool
 
 	// KeyOrder: records of a partition that have the same Kafka key are handled
 	// one after another, and those without a key. Otherwise all of a partition

@@ -31,9 +31,10 @@ type delivery struct {
 	// pending is what an earlier attempt left, or nil.
 	pending *idempotency.Pending
 	// turn is the record's; next returns the record that comes next, or nil, if it
-	// may be claimed now. Both are nil in a poll loop.
+	// may be claimed now; with own, only the next one of the lane. Both are nil in a
+	// poll loop, and where middlewares may change records.
 	turn *ahead.Turn
-	next func() *kgo.Record
+	next func(own bool) *kgo.Record
 	// started, which may be nil, is called when the handler is.
 	started func()
 	// handled says that the handler runs; result is what it has set.

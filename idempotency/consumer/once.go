@@ -95,7 +95,9 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 	m.Fingerprint = o.Fingerprint(r.Value)
 	if d.turn != nil {
 		d.turn.Key = m.Key
-		d.turn.Next = func() (storage.Key, storage.Fingerprint, bool) { return o.following(d.next) }
+		d.turn.Next = func(own bool) (storage.Key, storage.Fingerprint, bool) {
+			return o.following(func() *kgo.Record { return d.next(own) })
+		}
 		ctx = ahead.WithTurn(ctx, d.turn)
 	}
 	return o.Runner.Run(ctx, m, func(ctx context.Context) ([]byte, error) {

@@ -145,12 +145,19 @@ func (s *scheduler) job(l *lane) job {
 // following decides what the worker does after the job: the first record of the lane
 // that has been ready for longest or, if none is, the second of its own. It returns
 // the record if it may be claimed now, or nil. Another lane's is the worker's from
-// then on: the completion of one message is all that keeps it waiting.
-func (s *scheduler) following(j *job) *kgo.Record {
+// then on: the completion of one message is all that keeps it waiting. With own, no
+// other lane is taken.
+func (s *scheduler) following(j *job, own bool) *kgo.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.breaker.State() != circuit.Closed || j.next != nil {
 		return nil
+	}
+	if own {
+		if j.turn.Following != nil { // of an attempt before, by another owner
+			return nil
+		}
+		return j.lane.second()
 	}
 	if l := s.takeReady(); l != nil {
 		next := s.job(l)
@@ -160,10 +167,15 @@ func (s *scheduler) following(j *job) *kgo.Record {
 		}
 		return next.record
 	}
-	if l := j.lane; !l.partition.closing && l.queue.len() > 1 {
-		return l.queue.second().record
+	return j.lane.second()
+}
+
+// second returns the record behind the first, if it may be handled.
+func (l *lane) second() *kgo.Record {
+	if l.partition.closing || l.queue.len() < 2 {
+		return nil
 	}
-	return nil
+	return l.queue.second().record
 }
 
 // takeReady returns the next lane that may start, or nil.

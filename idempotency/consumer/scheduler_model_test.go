@@ -143,7 +143,7 @@ func (s *simulation) do(j job) (next *job) {
 	result := s.end(j)
 	j.turn.Claimed, j.turn.Following = nil, nil
 	if s.number(2) == 0 {
-		if r := s.scheduler.following(&j); r != nil && (result.Done() || j.next != nil) {
+		if r := s.scheduler.following(&j, s.number(2) == 0); r != nil && (result.Done() || j.next != nil) {
 			j.turn.Following = simulatedClaim{record: r, live: s.number(4) > 0}
 		}
 		s.pause()

@@ -304,11 +304,11 @@ func TestAWorkerGoesOnWithTheLaneThatWasReady(t *testing.T) {
 					c.before(s, l)
 				}
 				j.turn.Following = claimed(false) // of its own lane's second, at an attempt before
-				r := s.following(&j)
+				r := s.following(&j, false)
 				if asked := r != nil; asked == c.unasked || asked && r != l.queue.first().record {
 					t.Errorf("%v may be claimed", r)
 				}
-				if s.following(&j) != nil {
+				if s.following(&j, false) != nil {
 					t.Error("and another one")
 				}
 				if c.meanwhile != nil {

@@ -26,9 +26,9 @@ func (s *session) work() {
 
 // do does a job. It returns the one to be done next, if that is known.
 func (s *session) do(j job) (next *job) {
-	d := &delivery{
-		record: j.record, pending: j.pending, turn: &j.turn,
-		next: func() *kgo.Record { return s.scheduler.following(&j) },
+	d := &delivery{record: j.record, pending: j.pending}
+	if len(s.cfg.Middleware) == 0 || s.cfg.MiddlewareKeepsRecords {
+		d.turn, d.next = &j.turn, func(own bool) *kgo.Record { return s.scheduler.following(&j, own) }
 	}
 	if j.probe {
 		d.started = func() { s.reachable(s.scheduler.started(j)) }

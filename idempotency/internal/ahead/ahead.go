@@ -4,8 +4,9 @@
 // Who handles messages one after another, whatever orders they are of, gives each
 // Run a Turn, by its context. A Runner claims the next message when it completes this
 // one, and leaves the claim in the Turn; it belongs to the next message's Turn then. So a claim is never made before the handler of the
-// message before has ended, and one that was made is followed by that message's
-// Run, or dropped.
+// message before has ended, and one that was granted is followed by that message's
+// Run, or dropped. One that is not answered in time is left to that Run, which asks
+// for the same owner.
 package ahead
 
 import (
@@ -20,8 +21,9 @@ type Turn struct {
 	// Key is the message's.
 	Key storage.Key
 	// Next tells which message comes next, and whether it may be claimed now. It is
-	// asked when the handler has succeeded.
-	Next func() (key storage.Key, fingerprint storage.Fingerprint, ok bool)
+	// asked when the handler has succeeded. With own, it must be the next one of this
+	// message's order: if the completion hangs, that one has to wait in any case.
+	Next func(own bool) (key storage.Key, fingerprint storage.Fingerprint, ok bool)
 	// Claimed is what was left of the turn before, or nil. The Run takes it.
 	Claimed Claim
 	// Following is the next turn's, or nil.

@@ -129,6 +129,13 @@ func (s *source) claim(ctx context.Context) error {
 	if s.transactions == nil || s.claimed {
 		return nil
 	}
+	finished, err := s.transactions.Sink.Finish(ctx, s.transactions.Marker.LastMarker)
+	if err != nil {
+		return anew(err)
+	}
+	if finished {
+		s.log.Warn("a broker that was killed and started again had committed only a part of a Kafka transaction; its rest is committed now")
+	}
 	if err := s.transactions.Sink.Claim(ctx); err != nil {
 		return anew(err)
 	}

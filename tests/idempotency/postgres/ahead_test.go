@@ -104,7 +104,9 @@ func (s stream) consume(t testing.TB, handle func(ctx context.Context, id string
 
 // through lets a middleware process the records.
 func through(m func(next consumer.Process) consumer.Process) func(*consumer.Config) {
-	return func(c *consumer.Config) { c.Middleware = append(c.Middleware, m) }
+	return func(c *consumer.Config) {
+		c.Middleware, c.MiddlewareKeepsRecords = append(c.Middleware, m), true
+	}
 }
 
 // undaunted forgets lost connections at once: claims go on to share round trips.

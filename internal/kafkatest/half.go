@@ -1,0 +1,67 @@
+package kafkatest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+)
+
+// EndHalf has partitions of the open transaction of the id write its end, as a
+// coordinator has them do that nobody else has heard of it from. Its own log does not
+// know. The transaction must have an epoch of its own (transaction.version 2), and the
+// coordinator must not have moved. It returns how many partitions have the end, and
+// how many have not.
+func (b *Broker) EndHalf(t testing.TB, id string, commit bool, which func(topic string, partition int32) bool) (ended, left int) {
+	t.Helper()
+	client := b.Client(t)
+	defer client.Close()
+	testserver.Do(t, "end a half of the transaction of "+id, func(ctx context.Context) error {
+		all, err := kadm.NewClient(client).DescribeTransactions(ctx, id)
+		if err != nil {
+			return err
+		}
+		tx := all[id]
+		if tx.Err != nil {
+			return tx.Err
+		}
+		marker := kmsg.NewWriteTxnMarkersRequestMarker()
+		marker.ProducerID, marker.ProducerEpoch, marker.Committed = tx.ProducerID, tx.ProducerEpoch+1, commit
+		for topic, partitions := range tx.Topics {
+			some := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
+			some.Topic = topic
+			for partition := range partitions {
+				if which(topic, partition) {
+					some.Partitions = append(some.Partitions, partition)
+					ended++
+				} else {
+					left++
+				}
+			}
+			if len(some.Partitions) > 0 {
+				marker.Topics = append(marker.Topics, some)
+			}
+		}
+		req := kmsg.NewPtrWriteTxnMarkersRequest()
+		req.Markers = append(req.Markers, marker)
+		resp, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		for _, marker := range resp.Markers {
+			for _, topic := range marker.Topics {
+				for _, p := range topic.Partitions {
+					if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	})
+	return ended, left
+}
