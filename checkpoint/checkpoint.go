@@ -57,6 +57,9 @@ type Checkpoint struct {
 	// Cut is a transaction that ends behind LSN and of which some events are
 	// acked already; zero: none. Only exactly-once delivery leaves one.
 	Cut Cut `json:"-"` // see document
+	// Doubtful are Kafka transactions behind this position that may count in part.
+	// Not to be changed.
+	Doubtful []Doubtful `json:"-"` // see document
 	// Skip is a transaction whose events an operator ordered to pass over;
 	// zero: none. It is forgotten once LSN has passed it.
 	Skip Landmark `json:"-"` // see document

@@ -35,5 +35,6 @@ func (c Checkpoint) Reached(lsn pg.LSN, landmark Landmark, cut Cut) Checkpoint {
 		}
 		c.Cut = Cut{}
 	}
+	c.Doubtful = within(c, c.Doubtful)
 	return c
 }

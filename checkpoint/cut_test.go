@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestReached(t *testing.T) {
 		"idle before its message": {110, at(90), Cut{}, Checkpoint{LSN: 110, Landmark: at(90), Cut: Cut{at(120), 5}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := begin.Reached(tt.lsn, tt.landmark, tt.cut); got != tt.want {
+			if got := begin.Reached(tt.lsn, tt.landmark, tt.cut); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})

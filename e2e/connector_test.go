@@ -162,3 +162,13 @@ func (c *connector) peakRSS() int64 {
 	c.t.Fatalf("no VmHWM in %s", status)
 	return 0
 }
+
+// run runs a command of the program to its end.
+func (w *world) run(args ...string) {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), binary, append(args, "-c", w.config)...)
+	cmd.Env = environment(w.t)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Fatalf("cdc-outbox %v: %v\n%s", args, err, out)
+	}
+}

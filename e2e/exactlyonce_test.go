@@ -376,29 +376,46 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 
 // A coordinator that is killed before other brokers have its decision, and started
 // again before the controller has noticed, has a part of the partitions write the end
-// of a transaction of which its successor knows nothing. If the checkpoint counts, so
-// must the events that it counts.
+// of a transaction of which its successor knows nothing. The successor aborts it in the
+// others. Whatever part that is, each event comes once.
 func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
-	w := newWorld(t, options{exactlyOnce: true})
-	w.broker.SetFeature(t, "transaction.version", 2)
-	c := w.start()
-	load := w.write(seed(t), 5*time.Millisecond, 0)
-	for range 3 {
-		c.awaitLog("streaming") // the first transaction, before it, has no events
-		goOn := w.holdEnd(c)
-		_, left := w.broker.EndHalf(t, w.transactionalID(), true, func(topic string, _ int32) bool { return topic == w.checkpoints() })
-		if left == 0 {
-			t.Error("the transaction has no events")
+	claimed := func(*world) {}
+	mark := func(w *world, topic string) bool { return topic == w.checkpoints() }
+	for name, c := range map[string]struct {
+		committed func(w *world, topic string) bool
+		aborted   func(*world) // what aborts the rest; else it is the next claim
+	}{
+		"the_checkpoint":            {mark, claimed},
+		"all_but_the_checkpoint":    {func(w *world, topic string) bool { return !mark(w, topic) }, claimed},
+		"nothing":                   {func(*world, string) bool { return false }, claimed},
+		"the_rest_was_left_open":    {mark, func(w *world) { w.broker.AwaitEnd(w.t, w.transactionalID()) }},
+		"an_operator_ends_the_rest": {mark, func(w *world) { w.run("txn", "abort", "--yes") }},
+	} {
+		for _, version := range []int16{1, 2} {
+			t.Run(fmt.Sprintf("%s_with_version_%d", name, version), func(t *testing.T) {
+				w := newWorld(t, options{exactlyOnce: true})
+				w.broker.SetFeature(t, "transaction.version", version)
+				con := w.start()
+				load := w.write(seed(t), 5*time.Millisecond, 0)
+				con.awaitLog(w.started()) // the first transaction, before it, has no events
+				load.await(50)
+				goOn := w.holdEnd(con)
+				w.broker.EndHalf(t, w.transactionalID(), version, func(topic string, _ int32) bool { return c.committed(w, topic) })
+				con.kill()
+				w.endTxn.part(true, w.kafka.Addr()) // what was held back does not arrive
+				goOn()
+				w.endTxn.part(false, w.kafka.Addr())
+				c.aborted(w)
+				con = startConnector(t, w.config)
+				load.await(100)
+				h, report := w.finish(load, con)
+				w.wantNoneAgain(report, "though a transaction was ended by halves")
+				w.verifyAll(h)
+				log := string(must.Get(os.ReadFile(con.log))(t))
+				if torn := strings.Contains(log, "in a part of its partitions only"); torn != (name != "nothing") {
+					t.Errorf("the log says of a torn transaction: %t", torn)
+				}
+			})
 		}
-		c.kill()
-		w.endTxn.part(true, w.kafka.Addr()) // what was held back does not arrive
-		goOn()
-		w.endTxn.part(false, w.kafka.Addr())
-		c = startConnector(t, w.config)
-		c.awaitLog("committed only a part of a Kafka transaction")
 	}
-	load.await(100)
-	h, report := w.finish(load, c)
-	w.wantNoneAgain(report, "though a transaction was ended by halves")
-	w.verifyAll(h)
 }

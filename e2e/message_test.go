@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os/exec"
 	"testing"
 )
 
@@ -45,11 +44,7 @@ func (w *world) setUpMessages() {
 	if w.ways&asMessages == 0 {
 		return
 	}
-	cmd := exec.CommandContext(w.t.Context(), binary, "setup", "-c", w.config)
-	cmd.Env = environment(w.t)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Fatalf("cdc-outbox setup: %v\n%s", err, out)
-	}
+	w.run("setup")
 }
 
 // statement writes the event of the six values.

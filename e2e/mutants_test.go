@@ -136,13 +136,25 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "reads the checkpoint up to the last stable offset",
-		patches: []patch{{"checkpoint/store/kafka_log.go", "stable >= 0 && stable < l.end", "stable < 0"}},
+		patches: []patch{{"internal/kafkalog/partition.go", "stable >= 0 && stable < l.end", "stable < 0"}},
 		test:    "TestE2EExactlyOnceBesideAnotherTransaction",
 		finds:   "came again|ended by itself",
 	},
 	{
+		mistake: "believes a checkpoint that was aborted after it was committed",
+		patches: []patch{{"checkpoint/store/kafka_doubtful.go", "l.aborted = abortedIn(all)", "_ = all"}},
+		test:    "TestE2EExactlyOnceWithHalfOfATransactionEnded$/^the_checkpoint_with_version_2",
+		finds:   "lost: |did not arrive",
+	},
+	{
+		mistake: "writes again what consumers see of a transaction that was aborted",
+		patches: []patch{{"sink/plan.go", "x.visible[identify(&p.Record)]", "false"}},
+		test:    "TestE2EExactlyOnceWithHalfOfATransactionEnded$/^all_but_the_checkpoint_with_version_1",
+		finds:   "came again",
+	},
+	{
 		mistake: "forgets where in a transaction it was",
-		patches: []patch{{"checkpoint/store/codec.go", "if doc.Cut != nil {", "if false {"}},
+		patches: []patch{{"checkpoint/store/codec.go", "if cp.Cut, err = d.Cut.cut(); err != nil {", "if false {"}},
 		test:    "TestE2EExactlyOnceWithinALargeTransaction",
 		finds:   "comes|records, want|ended by itself",
 	},

@@ -23,6 +23,9 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 				return nil, nil, err
 			}
 		}
+		if x.visible != nil && x.visible[identify(&p.Record)] {
+			continue
+		}
 		size := p.Size()
 		if !p.letter && size > int64(k.cfg.MaxRecordBytes) {
 			refused = append(refused, Refusal{i, tooLarge(size, k.cfg.MaxRecordBytes)})

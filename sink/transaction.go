@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
@@ -58,13 +60,15 @@ type Refusal struct {
 // Transactor writes events in Kafka transactions. Its methods are called from
 // one goroutine at a time. After an error only Close may be called.
 type Transactor interface {
-	// Finish commits what is left of a transaction that is open though the last marker
-	// of the partition with its mark, which may be nil, is that of its commit. It is
-	// called before Claim, which would abort it, by who may end it.
-	Finish(ctx context.Context, lastMarker func(context.Context) (*kgo.Record, error)) (finished bool, err error)
 	// Claim gets the transactional id, and ends what an earlier owner of it left
 	// open. It is called once, before the methods below.
 	Claim(ctx context.Context) error
+	// Recall finds out what consumers see of transactions that may count in part.
+	// Transact leaves that out until Settled is called. Recall returns those that do
+	// count in part, or may.
+	Recall(ctx context.Context, doubtful []checkpoint.Doubtful) (torn []checkpoint.Doubtful, err error)
+	// Settled says that all events of those transactions count now.
+	Settled()
 	// Await returns once the topics of the entries exist, which may take an
 	// operator. Transact does not wait for them as a rule.
 	Await(ctx context.Context, entries []Entry) error
@@ -101,6 +105,8 @@ type Transactions struct {
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large, and grows again with each transaction that they take.
 	limit int
+	// visible are events that consumers see though their transaction does not count.
+	visible map[identity]bool
 }
 
 var _ Transactor = (*Transactions)(nil)
@@ -242,7 +248,9 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 	if err != nil || len(refused) > 0 {
 		return false, refused, err
 	}
-	rounds = withMark(rounds, mark)
+	if rounds, err = withMark(rounds, mark); err != nil {
+		return false, nil, err
+	}
 	defer func() { // the record of an event that is written again says where it wants to go
 		for _, round := range rounds {
 			eventsOf(round)
@@ -289,13 +297,24 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 	return nil, nil
 }
 
-// withMark puts the mark into the last round.
-func withMark(rounds [][]placed, mark *kgo.Record) [][]placed {
+// withMark puts the mark into the last round, with what there is besides it.
+func withMark(rounds [][]placed, mark *kgo.Record) ([][]placed, error) {
 	marked := placed{Event: &transform.Event{Record: *mark}, wanted: mark.Partition}
-	if n := len(rounds); n > 0 {
-		return append(rounds[:n-1:n-1], append(rounds[n-1], marked))
+	written := checkpoint.Written{}
+	for _, round := range rounds {
+		for _, p := range round {
+			written.Count(p.Record.Topic, p.Record.Partition)
+		}
 	}
-	return [][]placed{{marked}}
+	header, err := written.Header()
+	if err != nil {
+		return nil, err
+	}
+	marked.Record.Headers = append(slices.Clip(marked.Record.Headers), kgo.RecordHeader{Key: checkpoint.WrittenHeader, Value: header})
+	if n := len(rounds); n > 0 {
+		return append(rounds[:n-1:n-1], append(rounds[n-1], marked)), nil
+	}
+	return [][]placed{{marked}}, nil
 }
 
 // commit returns nil only if the broker says that the transaction is committed.

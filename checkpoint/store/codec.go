@@ -17,12 +17,14 @@ import (
 // reader would misread a newer checkpoint, and not for a new field that an
 // older reader may ignore. What an older reader understands keeps the older
 // version: cutVersion is only for a checkpoint with a Cut, movedVersion for a
-// note that says where the checkpoint is, which older readers refuse.
+// note that says where the checkpoint is, which older readers refuse, and
+// doubtfulVersion for a checkpoint with Doubtful.
 const (
-	plainVersion  = 1
-	cutVersion    = 2
-	movedVersion  = 3
-	formatVersion = movedVersion
+	plainVersion    = 1
+	cutVersion      = 2
+	movedVersion    = 3
+	doubtfulVersion = 4
+	formatVersion   = doubtfulVersion
 )
 
 // movedDocument is the note that the checkpoint is in another topic.
@@ -53,6 +55,8 @@ type document struct {
 	Landmark *landmarkDocument `json:"landmark,omitempty"`
 	Skip     *landmarkDocument `json:"skip,omitempty"`
 	Cut      *cutDocument      `json:"cut,omitempty"`
+
+	Doubtful []doubtfulDocument `json:"doubtful,omitempty"`
 	checkpoint.Checkpoint
 }
 
@@ -67,6 +71,39 @@ type landmarkDocument struct {
 type cutDocument struct {
 	landmarkDocument
 	Seq uint32 `json:"seq"`
+}
+
+// doubtfulDocument is a Doubtful as it is stored.
+type doubtfulDocument struct {
+	Saved     document           `json:"saved"`
+	Producer  int64              `json:"producer"`
+	Epoch     int16              `json:"epoch"`
+	Aborted   int16              `json:"aborted"`
+	Committed bool               `json:"committed,omitempty"`
+	Written   checkpoint.Written `json:"written"`
+}
+
+func documentsOf(all []checkpoint.Doubtful) (docs []doubtfulDocument) {
+	for _, d := range all {
+		d.Saved.Doubtful = nil // they are among all, unless they are passed
+		docs = append(docs, doubtfulDocument{newDocument(d.Saved), d.Producer, d.Epoch, d.Aborted, d.Committed, d.Written})
+	}
+	return docs
+}
+
+func cutOf(c checkpoint.Cut) *cutDocument {
+	if c.IsZero() {
+		return nil
+	}
+	return &cutDocument{*documentOf(c.Landmark), c.Seq}
+}
+
+func (d *cutDocument) cut() (checkpoint.Cut, error) {
+	if d == nil {
+		return checkpoint.Cut{}, nil
+	}
+	landmark, err := d.landmarkDocument.landmark()
+	return checkpoint.Cut{Landmark: landmark, Seq: d.Seq}, err
 }
 
 func documentOf(l checkpoint.Landmark) *landmarkDocument {
@@ -88,18 +125,26 @@ func encode(cp checkpoint.Checkpoint) ([]byte, error) {
 	if cp.LSN == 0 {
 		return nil, errors.New("encode checkpoint: it has no position")
 	}
-	doc := document{
-		Version: plainVersion, LSN: cp.LSN.String(),
-		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Checkpoint: cp,
-	}
-	if !cp.Cut.IsZero() {
-		doc.Version, doc.Cut = cutVersion, &cutDocument{*documentOf(cp.Cut.Landmark), cp.Cut.Seq}
-	}
-	b, err := json.Marshal(doc)
+	b, err := json.Marshal(newDocument(cp))
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
 	return b, nil
+}
+
+func newDocument(cp checkpoint.Checkpoint) document {
+	doc := document{
+		Version: plainVersion, LSN: cp.LSN.String(),
+		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Cut: cutOf(cp.Cut),
+		Doubtful: documentsOf(cp.Doubtful), Checkpoint: cp,
+	}
+	switch {
+	case len(doc.Doubtful) > 0:
+		doc.Version = doubtfulVersion
+	case doc.Cut != nil:
+		doc.Version = cutVersion
+	}
+	return doc
 }
 
 // decode reads what encode wrote. where names the place for the operator.
@@ -122,23 +167,36 @@ func decode(b []byte, where string) (checkpoint.Checkpoint, error) {
 	if err := json.Unmarshal(b, &doc); err != nil {
 		return checkpoint.Checkpoint{}, unreadable(where, err)
 	}
-	lsn, err := parseLSN(doc.LSN)
+	cp, err := doc.checkpoint()
 	if err != nil {
 		return checkpoint.Checkpoint{}, unreadable(where, err)
 	}
-	cp := doc.Checkpoint
-	cp.LSN = lsn
-	if cp.Landmark, err = doc.Landmark.landmark(); err != nil {
-		return checkpoint.Checkpoint{}, unreadable(where, fmt.Errorf("landmark: %w", err))
+	return cp, nil
+}
+
+func (d document) checkpoint() (cp checkpoint.Checkpoint, err error) {
+	cp = d.Checkpoint
+	if cp.LSN, err = parseLSN(d.LSN); err != nil {
+		return cp, err
 	}
-	if cp.Skip, err = doc.Skip.landmark(); err != nil {
-		return checkpoint.Checkpoint{}, unreadable(where, fmt.Errorf("skip: %w", err))
+	if cp.Landmark, err = d.Landmark.landmark(); err != nil {
+		return cp, fmt.Errorf("landmark: %w", err)
 	}
-	if doc.Cut != nil {
-		cp.Cut.Seq = doc.Cut.Seq
-		if cp.Cut.Landmark, err = doc.Cut.landmark(); err != nil {
-			return checkpoint.Checkpoint{}, unreadable(where, fmt.Errorf("cut: %w", err))
+	if cp.Skip, err = d.Skip.landmark(); err != nil {
+		return cp, fmt.Errorf("skip: %w", err)
+	}
+	if cp.Cut, err = d.Cut.cut(); err != nil {
+		return cp, fmt.Errorf("cut: %w", err)
+	}
+	for _, doubtful := range d.Doubtful {
+		saved, err := doubtful.Saved.checkpoint()
+		if err != nil {
+			return cp, fmt.Errorf("doubtful transaction: %w", err)
 		}
+		cp.Doubtful = append(cp.Doubtful, checkpoint.Doubtful{
+			Saved: saved, Producer: doubtful.Producer, Epoch: doubtful.Epoch,
+			Aborted: doubtful.Aborted, Committed: doubtful.Committed, Written: doubtful.Written,
+		})
 	}
 	return cp, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
 
 // kafka keeps checkpoints as Kafka Connect keeps its offsets: the last record
@@ -104,36 +105,27 @@ func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, er
 
 // read returns what is under the key in the topic.
 func (k *kafka) read(ctx context.Context, topic string) (found, error) {
-	records, err := k.newest(ctx, topic, false, func(r *kgo.Record) bool { return string(r.Key) == k.key })
-	if err != nil {
-		return found{}, err
-	}
-	return pick(records)
-}
-
-// newest returns the wanted records in the last window of the topic's log that has
-// any; raw is kafkaLog's.
-func (k *kafka) newest(ctx context.Context, topic string, raw bool, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
-	records, err := await.Answer(ctx, func() (records []*kgo.Record, err error) {
+	look, err := await.Answer(ctx, func() (look look, err error) {
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
-			log, err := k.openLog(ctx, topic, raw)
+			log, err := kafkalog.Open(ctx, k.client, topic, 0)
 			if err == nil {
-				records, err = settled(ctx, func() ([]*kgo.Record, error) { return newest(ctx, log, wanted) })
+				err = settled(ctx, func() error { look, err = lookAt(ctx, k.key, log, log.Raw()); return err })
 			}
 			return err
 		})
-		return records, err
+		return look, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint topic %s: %w", topic, k.classify(topic, err, "Read"))
+		return found{}, fmt.Errorf("checkpoint topic %s: %w", topic, k.classify(topic, err, "Read"))
 	}
-	return records, nil
+	return look.found()
 }
 
 // found is what is under a key: a checkpoint, if ok, or the topic it was moved to.
 type found struct {
 	checkpoint.Checkpoint
 	ok      bool
+	offset  int64 // of the record that decides
 	moved   string
 	nothing bool // there is no record, not even one without a value
 }
@@ -146,7 +138,7 @@ func pick(records []*kgo.Record) (f found, err error) {
 	f.nothing = len(records) == 0
 	for _, r := range records {
 		if moved := movedTo(r.Value); r.Value == nil || moved != "" {
-			f, err = found{moved: moved}, nil
+			f, err = found{moved: moved, offset: r.Offset}, nil
 			continue
 		}
 		next, bad := decode(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
@@ -154,7 +146,7 @@ func pick(records []*kgo.Record) (f found, err error) {
 		case bad != nil:
 			f, err = found{}, bad
 		case !f.ok || next.Replaces(&f.Checkpoint):
-			f, err = found{Checkpoint: next, ok: true}, nil
+			f, err = found{Checkpoint: next, ok: true, offset: r.Offset}, nil
 		}
 	}
 	return f, err

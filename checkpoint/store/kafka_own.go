@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
 
 // While a Kafka transaction is open in a topic, nobody can tell what the last
@@ -108,10 +109,10 @@ func (k *kafka) formerExists(ctx context.Context) (exists bool, err error) {
 		if err != nil {
 			return err
 		}
-		if _, err := usable(topics[k.topic]); err != nil {
+		if err := kafkalog.Usable(topics[k.topic], 0); err != nil {
 			return err
 		}
-		_, err = usable(topics[k.former])
+		err = kafkalog.Usable(topics[k.former], 0)
 		exists = err == nil
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return nil
@@ -146,7 +147,7 @@ func (k *kafka) Leave(ctx context.Context) error {
 func (k *kafka) note(ctx context.Context) error {
 	f, err := k.read(ctx, k.former)
 	switch {
-	case errors.Is(err, ErrOpenTransaction): // of another pipeline: behind it a second note does no harm
+	case errors.Is(err, kafkalog.ErrOpenTransaction): // of another pipeline: behind it a second note does no harm
 	case err != nil || f.moved == k.place():
 		return err
 	}

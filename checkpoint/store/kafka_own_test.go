@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
@@ -74,8 +75,8 @@ func TestLateCheckpointInTheSharedTopic(t *testing.T) {
 // A program from before knows format versions up to that of a cut.
 func TestOlderProgramsRefuseTheNote(t *testing.T) {
 	_, own := startMoved(t)
-	log := must.Get(own.openLog(limited(t), testTopic, false))(t)
-	records := must.Get(newest(limited(t), log, func(r *kgo.Record) bool { return string(r.Key) == "a" }))(t)
+	log := must.Get(kafkalog.Open(limited(t), own.client, testTopic, 0))(t)
+	records := must.Get(kafkalog.Newest(limited(t), log, func(r *kgo.Record) bool { return string(r.Key) == "a" }))(t)
 	if last := string(records[len(records)-1].Value); !strings.Contains(last, `"version":3`) || cutVersion >= movedVersion {
 		t.Errorf("the last record is %s, which older programs would read", last)
 	}

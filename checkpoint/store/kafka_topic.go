@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
 
 // topicConfig is what the store needs of its topic. It is only compacted,
@@ -54,17 +55,7 @@ func (k *kafka) describe(ctx context.Context, topic string) (kadm.TopicDetail, e
 	if err != nil {
 		return kadm.TopicDetail{}, err
 	}
-	return usable(topics[topic])
-}
-
-func usable(detail kadm.TopicDetail) (kadm.TopicDetail, error) {
-	switch {
-	case detail.Topic == "":
-		return detail, kerr.UnknownTopicOrPartition
-	case detail.Err != nil:
-		return detail, detail.Err
-	}
-	return detail, detail.Partitions[0].Err
+	return topics[topic], kafkalog.Usable(topics[topic], 0)
 }
 
 func (k *kafka) createTopic(ctx context.Context, topic string) error {

@@ -9,11 +9,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
-
-// ErrOpenTransaction is wrapped by the error of a load while a transaction is
-// open in the topic. It has no class: it ends when the transaction does.
-var ErrOpenTransaction = errors.New("a transaction is open in it, so that its last checkpoint is not known yet")
 
 // openPatience is how long a load waits for the end of transactions: longer than
 // those of a connector that works take. openPoll is how often it looks.
@@ -26,15 +23,15 @@ const (
 // which is the high watermark of the time when it was opened. A read up to the
 // last stable offset would miss a checkpoint behind the first record of another
 // connector's transaction.
-func settled(ctx context.Context, read func() ([]*kgo.Record, error)) ([]*kgo.Record, error) {
+func settled(ctx context.Context, read func() error) error {
 	ends := time.Now().Add(openPatience)
 	for asked := 1; ; asked++ {
-		records, err := read()
-		if !errors.Is(err, ErrOpenTransaction) || asked >= leastAsked && time.Now().After(ends) {
-			return records, err
+		err := read()
+		if !errors.Is(err, kafkalog.ErrOpenTransaction) || asked >= leastAsked && time.Now().After(ends) {
+			return err
 		}
 		if backoff.Sleep(ctx, openPoll) != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -44,9 +41,6 @@ func settled(ctx context.Context, read func() ([]*kgo.Record, error)) ([]*kgo.Re
 type Marker interface {
 	// Mark returns what Save would write.
 	Mark(cp checkpoint.Checkpoint) (*kgo.Record, error)
-	// LastMarker returns the last marker of a transaction's end, behind whatever
-	// transaction is open; nil where there is none.
-	LastMarker(ctx context.Context) (*kgo.Record, error)
 	// Leave makes the checkpoint unreadable where it was kept before. The slot's
 	// holder calls it once it has saved one, and before anything else counts.
 	Leave(ctx context.Context) error
@@ -59,15 +53,6 @@ func (k *kafka) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
 		return nil, err
 	}
 	return k.record(k.place(), value), nil
-}
-
-// LastMarker implements Marker.
-func (k *kafka) LastMarker(ctx context.Context) (*kgo.Record, error) {
-	markers, err := k.newest(ctx, k.place(), true, func(r *kgo.Record) bool { return r.Attrs.IsControl() })
-	if err != nil || len(markers) == 0 {
-		return nil, err
-	}
-	return markers[len(markers)-1], nil
 }
 
 func (k *kafka) record(topic string, value []byte) *kgo.Record {

@@ -94,6 +94,9 @@ func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 		d.fail(name, fmt.Errorf("topic %q: %w", topic, err))
 	case !state.may(kmsg.ACLOperationWrite):
 		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Write", topic), "topic %q exists, but the broker does not allow to write to it", topic))
+	case c.cfg.Delivery == sink.DeliveryExactlyOnce && !state.may(kmsg.ACLOperationRead):
+		d.warn(name, sink.AllowCommand(c.cfg, "Read", topic),
+			"topic %q, %d partitions, may be written to, but not read: if brokers commit a Kafka transaction in a part of its partitions only, it cannot be told which events consumers see already", topic, state.partitions)
 	default:
 		d.ok(name, "topic %q, %d partitions, may be written to", topic, state.partitions)
 	}

@@ -128,8 +128,10 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	f := sound(t)
 	f.insert("order", "1", "{}")
 	f.insert("secret", "1", "{}")
-	c := f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret"),
-		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe)))
+	f.insert("parcel", "1", "{}")
+	c := f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret", "outbox.event.parcel"),
+		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe),
+			topic("outbox.event.parcel", kmsg.ACLOperationDescribe), topic("outbox.event.parcel", kmsg.ACLOperationWrite)))
 	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
 
 	r := Check(f.ctx(), f.Config)
@@ -139,6 +141,11 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	acl := wantFinding(t, r, "kafka.checkpoint_topic", Fail, "TOPIC_AUTHORIZATION_FAILED")
 	must.Contain(t, acl.Remedy, "--allow-principal 'User:cdc' --operation Read --operation Write --operation Describe --operation DescribeConfigs --operation Create --topic")
 	wantFinding(t, r, "checkpoint", Skipped, "see kafka.checkpoint_topic")
+	wantFinding(t, r, "kafka.topic outbox.event.parcel", OK, "may be written to")
+
+	exactlyOnce(f)
+	read := f.wantCheck("kafka.topic outbox.event.parcel", Warn, "but not read")
+	must.Contain(t, read.Remedy, "--operation Read --topic 'outbox.event.parcel'")
 
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	f.wantCheck("kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")

@@ -51,6 +51,7 @@ func (v *view) load(ctx context.Context, opened checkpoint.Store) error {
 		return fmt.Errorf("load checkpoint: %w", err)
 	}
 	if ok && !cp.Creating {
+		cp = cp.Confirmed(v.Slot.ConfirmedFlush)
 		v.stored = &cp
 	}
 	v.looked, v.owed = true, ok && cp.Creating

@@ -8,15 +8,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // EndHalf has partitions of the open transaction of the id write its end, as a
 // coordinator has them do that nobody else has heard of it from. Its own log does not
-// know. The transaction must have an epoch of its own (transaction.version 2), and the
-// coordinator must not have moved. It returns how many partitions have the end, and
-// how many have not.
-func (b *Broker) EndHalf(t testing.TB, id string, commit bool, which func(topic string, partition int32) bool) (ended, left int) {
+// know. The coordinator must not have moved. version is transaction.version: from 2 on,
+// the end has an epoch of its own. EndHalf returns how many partitions have the end,
+// and how many have not.
+func (b *Broker) EndHalf(t testing.TB, id string, version int16, which func(topic string, partition int32) bool) (ended, left int) {
 	t.Helper()
 	client := b.Client(t)
 	defer client.Close()
@@ -30,7 +31,10 @@ func (b *Broker) EndHalf(t testing.TB, id string, commit bool, which func(topic 
 			return tx.Err
 		}
 		marker := kmsg.NewWriteTxnMarkersRequestMarker()
-		marker.ProducerID, marker.ProducerEpoch, marker.Committed = tx.ProducerID, tx.ProducerEpoch+1, commit
+		marker.ProducerID, marker.ProducerEpoch, marker.Committed = tx.ProducerID, tx.ProducerEpoch, true
+		if version >= 2 {
+			marker.ProducerEpoch++
+		}
 		for topic, partitions := range tx.Topics {
 			some := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
 			some.Topic = topic
@@ -64,4 +68,16 @@ func (b *Broker) EndHalf(t testing.TB, id string, commit bool, which func(topic 
 		return nil
 	})
 	return ended, left
+}
+
+// AwaitEnd returns once no transaction of the id is open.
+func (b *Broker) AwaitEnd(t testing.TB, id string) {
+	t.Helper()
+	client := b.Client(t)
+	defer client.Close()
+	await.Until(t, "the end of the transaction of "+id, func() bool {
+		all, err := kadm.NewClient(client).DescribeTransactions(t.Context(), id)
+		state := all[id].State
+		return err == nil && all[id].Err == nil && (state == "CompleteAbort" || state == "CompleteCommit" || state == "Empty")
+	})
 }

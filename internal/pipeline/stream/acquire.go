@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -108,11 +109,14 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, catalog.ErrSlotActive
 	}
 	h.found, err = s.load(ctx, seen.Slot.ConfirmedFlush)
-	if errors.Is(err, store.ErrOpenTransaction) && s.transactions != nil && !s.claimed && seen.Exists {
+	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.transactions != nil && !s.claimed && seen.Exists {
 		return h, s.endOpen(ctx, repl, seen.Slot)
 	}
 	if err != nil {
 		return h, err
+	}
+	if h.found != nil {
+		*h.found = h.found.Confirmed(seen.Slot.ConfirmedFlush)
 	}
 	if h.found != nil && !seen.Exists {
 		if err := s.createdMeanwhile(ctx, sql); err != nil {
@@ -157,6 +161,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	if h.found != nil {
 		h.cp.Epoch = h.found.Epoch + 1
 		h.cp.Snapshot = h.found.Snapshot
+		h.cp.Doubtful = h.found.Doubtful
 		if h.found.Skip.Commit >= h.cp.LSN { // not passed yet
 			h.cp.Skip = h.found.Skip
 		}

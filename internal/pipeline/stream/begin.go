@@ -31,6 +31,9 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.fitsTransactions(&cp); err != nil {
 		return err
 	}
+	if err := s.recallDoubtful(ctx, &cp); err != nil {
+		return err
+	}
 	s.intake.skip = cp.Skip
 	s.epoch = cp.Epoch // a save that fails may still have reached the store
 	if err := s.checkpointer.begin(ctx, cp); err != nil {
@@ -71,6 +74,9 @@ func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *acquired) erro
 	if err != nil {
 		return err
 	}
+	if now != nil {
+		*now = now.Confirmed(slot.ConfirmedFlush)
+	}
 	if slot.ConfirmedFlush > ours || !sameCheckpoint(h.found, now, s.epoch) {
 		return errPassed
 	}
@@ -83,7 +89,8 @@ func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
 	if before == nil || now == nil {
 		return before == now
 	}
-	return before.Epoch == now.Epoch && (before.LSN == now.LSN && before.Cut == now.Cut || now.Epoch == own)
+	return before.Epoch == now.Epoch &&
+		(before.LSN == now.LSN && before.Cut == now.Cut && len(before.Doubtful) == len(now.Doubtful) || now.Epoch == own)
 }
 
 // number gives the checkpoint its epoch. It is higher than the epoch found. By

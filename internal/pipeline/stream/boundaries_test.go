@@ -28,15 +28,15 @@ type transactor struct {
 	cp      checkpoint.Checkpoint
 }
 
-func (*transactor) Finish(context.Context, func(context.Context) (*kgo.Record, error)) (bool, error) {
-	return false, nil
+func (*transactor) Settled() {}
+func (*transactor) Recall(context.Context, []checkpoint.Doubtful) ([]checkpoint.Doubtful, error) {
+	return nil, nil
 }
-func (*transactor) LastMarker(context.Context) (*kgo.Record, error) { return nil, nil }
-func (*transactor) Claim(context.Context) error                     { return nil }
-func (*transactor) Next() time.Time                                 { return nextTransaction }
-func (*transactor) Await(context.Context, []sink.Entry) error       { return nil }
-func (*transactor) Leave(context.Context) error                     { return nil }
-func (*transactor) Close()                                          {}
+func (*transactor) Claim(context.Context) error               { return nil }
+func (*transactor) Next() time.Time                           { return nextTransaction }
+func (*transactor) Await(context.Context, []sink.Entry) error { return nil }
+func (*transactor) Leave(context.Context) error               { return nil }
+func (*transactor) Close()                                    {}
 
 func (x *transactor) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
 	x.cp = cp

@@ -79,9 +79,13 @@ func (d *deliverer) transact(ctx context.Context, batch []item) (done int, err e
 		}
 		done, err = d.delivery.Transact(ctx, d.transactions.Sink, len(batch), at, mark)
 		d.queue.rest(d.transactions.Sink.Next())
-		if done > 0 {
-			k.committed(cp, began)
+		if done == 0 {
+			return err
 		}
+		if len(cp.Doubtful) == 0 {
+			d.transactions.Sink.Settled()
+		}
+		k.committed(cp, began)
 		return err
 	})
 	return done, anew(err)
@@ -129,18 +133,22 @@ func (s *source) claim(ctx context.Context) error {
 	if s.transactions == nil || s.claimed {
 		return nil
 	}
-	finished, err := s.transactions.Sink.Finish(ctx, s.transactions.Marker.LastMarker)
-	if err != nil {
-		return anew(err)
-	}
-	if finished {
-		s.log.Warn("a broker that was killed and started again had committed only a part of a Kafka transaction; its rest is committed now")
-	}
 	if err := s.transactions.Sink.Claim(ctx); err != nil {
 		return anew(err)
 	}
 	s.claimed = true
 	return nil
+}
+
+// recallDoubtful finds out what counts of the transactions that are in doubt.
+func (s *source) recallDoubtful(ctx context.Context, cp *checkpoint.Checkpoint) error {
+	if s.transactions == nil {
+		return nil
+	}
+	return s.checkpointer.exclusive(ctx, func() (err error) {
+		cp.Doubtful, err = s.transactions.Sink.Recall(ctx, cp.Doubtful)
+		return anew(err)
+	})
 }
 
 // errEnded ends a session that ended what a former holder had left open.

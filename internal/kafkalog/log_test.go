@@ -1,4 +1,4 @@
-package store
+package kafkalog
 
 import (
 	"context"
@@ -18,9 +18,9 @@ type fakeLog struct {
 	rng     *rand.Rand
 }
 
-func (l *fakeLog) bounds() (start, end int64) { return 0, l.end }
+func (l *fakeLog) Bounds() (start, end int64) { return 0, l.end }
 
-func (l *fakeLog) read(_ context.Context, from int64) (records []*kgo.Record, next int64, err error) {
+func (l *fakeLog) Read(_ context.Context, from int64) (records []*kgo.Record, next int64, err error) {
 	limit := 1 + l.rng.IntN(50)
 	for _, r := range l.records {
 		if r.Offset >= from && len(records) < limit {
@@ -56,7 +56,7 @@ func TestNewestFindsTheLastRecordThroughGaps(t *testing.T) {
 			last[key] = off
 		}
 		for _, key := range []string{"0", "1", "2", "never"} {
-			found := must.Get(newest(t.Context(), l, func(r *kgo.Record) bool { return string(r.Key) == key }))(t)
+			found := must.Get(Newest(t.Context(), l, func(r *kgo.Record) bool { return string(r.Key) == key }))(t)
 			want, ok := last[key]
 			if !ok && len(found) == 0 {
 				continue
@@ -74,14 +74,14 @@ func TestNewestFindsTheLastRecordThroughGaps(t *testing.T) {
 }
 
 func TestNewestFindsTheOnlyRecordAtAnyOffset(t *testing.T) {
-	const end = firstWindow*windowGrowth + 3*firstWindow
+	const end = FirstWindow*WindowGrowth + 3*FirstWindow
 	for off := range int64(end) {
 		l := &fakeLog{
 			end:     end,
 			records: []*kgo.Record{{Offset: off, Key: []byte("a")}},
 			rng:     rand.New(rand.NewPCG(uint64(off), 3)),
 		}
-		found, err := newest(t.Context(), l, func(*kgo.Record) bool { return true })
+		found, err := Newest(t.Context(), l, func(*kgo.Record) bool { return true })
 		if err != nil || len(found) != 1 {
 			t.Fatalf("record at offset %d: found %d, %v", off, len(found), err)
 		}

@@ -1,0 +1,82 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// Doubtful is a Kafka transaction with events and a checkpoint that brokers aborted,
+// though some partitions may have committed it. Brokers that lose a coordinator at a
+// bad moment do that; see docs/RELIABILITY.md. Its checkpoint does not count. Its
+// events are written again, but for those that consumers see already.
+type Doubtful struct {
+	Saved Checkpoint // with it
+	// Producer and Epoch are those of its records, Aborted is the epoch of the marker
+	// that aborted it.
+	Producer       int64
+	Epoch, Aborted int16
+	// Committed reports that the checkpoint's own partition committed it before.
+	Committed bool
+	Written   Written // nil: not known
+}
+
+// Confirmed returns the checkpoint that counts if the slot was confirmed so far. What
+// is confirmed was known to be committed. With transaction.version 1 a checkpoint that
+// was committed as a whole may look doubtful, if the next transaction was aborted.
+func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
+	for _, d := range c.Doubtful {
+		if d.Committed && d.Saved.LSN > c.LSN && d.Saved.LSN <= slot {
+			all := c.Doubtful
+			c = d.Saved
+			c.Doubtful = within(c, append(slices.Clip(c.Doubtful), all...))
+		}
+	}
+	return c
+}
+
+// Written is how many records a transaction has by topic and partition, without its
+// checkpoint.
+type Written map[string]map[int32]int
+
+// WrittenHeader is the header with Written of a checkpoint's record.
+const WrittenHeader = "cdc-written"
+
+// Count adds a record.
+func (w Written) Count(topic string, partition int32) {
+	if w[topic] == nil {
+		w[topic] = make(map[int32]int)
+	}
+	w[topic][partition]++
+}
+
+// Header is the value of WrittenHeader.
+func (w Written) Header() ([]byte, error) { return json.Marshal(w) }
+
+// ParseWritten reads what Header returned.
+func ParseWritten(header []byte) (w Written, err error) {
+	if err = json.Unmarshal(header, &w); err != nil {
+		return nil, fmt.Errorf("header %s: %w", WrittenHeader, err)
+	}
+	return w, nil
+}
+
+// within returns those of the transactions that c has not passed.
+func within(c Checkpoint, doubtful []Doubtful) []Doubtful {
+	passed := func(d Doubtful) bool {
+		s := &d.Saved
+		return s.LSN <= c.LSN && (s.Cut.IsZero() || s.Cut.Commit < c.LSN || !s.Cut.beyond(c.Cut))
+	}
+	if !slices.ContainsFunc(doubtful, passed) {
+		return doubtful // the caller's, and shared: not to be changed
+	}
+	var left []Doubtful
+	for _, d := range doubtful {
+		if !passed(d) {
+			left = append(left, d)
+		}
+	}
+	return left
+}

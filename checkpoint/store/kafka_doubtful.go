@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+)
+
+// look is what a log has under the key, from its newest checkpoint on that counts.
+type look struct {
+	records []*kgo.Record // what counts, in order
+	aborted []aborted     // what does not
+}
+
+// aborted is a checkpoint whose transaction was aborted.
+type aborted struct {
+	record *kgo.Record
+	epoch  int16 // of the marker
+	// torn reports that the transaction had been committed before, here. Consumers see
+	// the checkpoint, but it does not count, as other partitions may have the abort
+	// alone.
+	torn bool
+}
+
+// lookAt reads a log from its end to a checkpoint under the key that counts. raw is the
+// same log with all that was aborted, and with markers.
+func lookAt(ctx context.Context, key string, log, raw kafkalog.Log) (l look, err error) {
+	torn := func(r *kgo.Record) bool {
+		return slices.ContainsFunc(l.aborted, func(a aborted) bool { return a.torn && a.record.Offset == r.Offset })
+	}
+	ours := func(r *kgo.Record) bool { return string(r.Key) == key && !torn(r) }
+	for {
+		if l.records, err = kafkalog.Newest(ctx, log, ours); err != nil {
+			return l, err
+		}
+		if !slices.ContainsFunc(l.records, func(r *kgo.Record) bool { return r.Attrs.IsTransactional() }) {
+			return l, nil
+		}
+		_, end := log.Bounds()
+		all, err := kafkalog.Scan(ctx, raw, l.records[0].Offset, end, func(r *kgo.Record) bool {
+			return r.Attrs.IsControl() || r.Attrs.IsTransactional() && string(r.Key) == key
+		})
+		if err != nil {
+			return l, err
+		}
+		l.aborted = abortedIn(all)
+		if l.records = slices.DeleteFunc(l.records, torn); len(l.records) > 0 {
+			return l, nil
+		}
+	}
+}
+
+// abortedIn returns the checkpoints that were aborted, given a part of a log with
+// markers.
+func abortedIn(log []*kgo.Record) (all []aborted) {
+	type producer struct{ open, committed []*kgo.Record }
+	producers := make(map[int64]producer)
+	for _, r := range log {
+		p := producers[r.ProducerID]
+		switch {
+		case !r.Attrs.IsControl():
+			p = producer{open: append(p.open, r)}
+		case kafkalog.Commits(r):
+			p = producer{committed: p.open}
+		default:
+			for _, open := range p.open {
+				all = append(all, aborted{open, r.ProducerEpoch, false})
+			}
+			// The next transaction may have been aborted before it came here. But if it has
+			// an epoch of its own (transaction.version 2), this one's abort has another one.
+			for _, committed := range p.committed {
+				if r.ProducerEpoch == committed.ProducerEpoch+1 && !empty(committed) {
+					all = append(all, aborted{committed, r.ProducerEpoch, true})
+				}
+			}
+			p = producer{}
+		}
+		producers[r.ProducerID] = p
+	}
+	return all
+}
+
+// written is what the checkpoint's transaction has besides; nil where that is not known.
+func written(r *kgo.Record) checkpoint.Written {
+	for _, h := range r.Headers {
+		if h.Key == checkpoint.WrittenHeader {
+			w, err := checkpoint.ParseWritten(h.Value)
+			if err != nil {
+				return nil
+			}
+			return w
+		}
+	}
+	return nil
+}
+
+// empty reports whether the transaction has nothing but the checkpoint.
+func empty(r *kgo.Record) bool {
+	w := written(r)
+	return w != nil && len(w) == 0
+}
+
+// found returns what counts, with what is in doubt behind it.
+func (l look) found() (found, error) {
+	f, err := pick(l.records)
+	if err != nil {
+		return f, err
+	}
+	for _, a := range l.aborted {
+		r, w := a.record, written(a.record)
+		if r.Offset < f.offset || !a.torn && len(w) == 0 {
+			continue
+		}
+		if !f.ok {
+			if !a.torn {
+				continue
+			}
+			return f, failure.Lossf("compare what consumers have with the outbox; then "+catalog.AcceptGap,
+				"the last checkpoint of topic %s, at offset %d, is of a transaction that brokers committed in a part of the partitions only, and the one before it is gone", r.Topic, r.Offset)
+		}
+		cp, err := decode(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
+		if err != nil {
+			return f, err
+		}
+		f.Doubtful = append(slices.Clip(f.Doubtful), checkpoint.Doubtful{
+			Saved: cp, Producer: r.ProducerID, Epoch: r.ProducerEpoch, Aborted: a.epoch, Committed: a.torn, Written: w,
+		})
+	}
+	return f, nil
+}

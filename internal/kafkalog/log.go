@@ -1,0 +1,63 @@
+// Package kafkalog reads one partition of Kafka from its end.
+package kafkalog
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Log is one partition as it was when it was opened.
+type Log interface {
+	// Bounds are the first offset and the one after the last.
+	Bounds() (start, end int64)
+	// Read returns records at or after offset from, and the offset to go on
+	// from: it passes over what compaction removed, transaction markers and
+	// aborted records. next == from means that nothing follows.
+	Read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error)
+}
+
+// FirstWindow is how many offsets at the end of the log are read first. If what is
+// looked for is not among them, WindowGrowth times as many are read, and so on. The
+// checkpoint of a busy connector is in the first window. That of an idle one
+// beside it is found in a few more reads.
+const (
+	FirstWindow  = 128
+	WindowGrowth = 8
+)
+
+// Newest returns, in order, the wanted records in the last window of the log that
+// has any. So it has at least the last one, and those around it, which a connector
+// that had lost the slot may have written.
+func Newest(ctx context.Context, l Log, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
+	start, end := l.Bounds()
+	for window, hi := int64(FirstWindow), end; hi > start; window *= WindowGrowth {
+		lo := max(start, end-window)
+		found, err := Scan(ctx, l, lo, hi, wanted)
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+		hi = lo
+	}
+	return nil, nil
+}
+
+// Scan returns the wanted records in [lo, hi).
+func Scan(ctx context.Context, l Log, lo, hi int64, wanted func(*kgo.Record) bool) (found []*kgo.Record, err error) {
+	for lo < hi {
+		records, next, err := l.Read(ctx, lo)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			if r.Offset < hi && wanted(r) {
+				found = append(found, r)
+			}
+		}
+		if next == lo {
+			return found, nil
+		}
+		lo = next
+	}
+	return found, nil
+}

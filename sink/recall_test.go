@@ -1,0 +1,204 @@
+package sink
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// half is a transaction of two events and the mark, each to a partition of its own.
+type half struct {
+	*testing.T
+	broker *kafkatest.Broker
+}
+
+func (h half) transactions() *Transactions {
+	h.Helper()
+	cfg := *DefaultOptions()
+	cfg.Brokers = h.broker.Brokers
+	x := must.Get(NewTransactions(cfg, "tx"))(h.T)
+	h.Cleanup(x.Close)
+	return x
+}
+
+func entriesWith(text string) []Entry {
+	entries := make([]Entry, 2)
+	for p := range entries {
+		ev := event("t", "a", int32(p), p)
+		ev.Record.Value = fmt.Appendf(nil, "%s %d", text, p)
+		entries[p].Event = ev
+	}
+	return entries
+}
+
+func (h half) commit(x *Transactions, text string) {
+	h.Helper()
+	if refused, err := x.Transact(deadline(h.T), entriesWith(text), mark(text)); err != nil || len(refused) > 0 {
+		h.Fatal(refused, err)
+	}
+}
+
+// leaveOpen writes all of a transaction, and does not end it.
+func (h half) leaveOpen(x *Transactions, text string) {
+	h.Helper()
+	rounds, refused, err := x.plan(deadline(h.T), entriesWith(text))
+	if err != nil || len(refused) > 0 {
+		h.Fatal(refused, err)
+	}
+	if failed, err := x.write(deadline(h.T), must.Get(withMark(rounds, mark(text)))(h.T)); err != nil || len(failed) > 0 {
+		h.Fatal(failed, err)
+	}
+}
+
+// foreign writes records of somebody else to both partitions, more than are looked at
+// first.
+func (h half) foreign() {
+	h.Helper()
+	client := h.broker.Client(h.T, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	defer client.Close()
+	var records []*kgo.Record
+	for n := range int32(2 * 200) {
+		records = append(records, &kgo.Record{Topic: "t", Partition: n % 2, Value: []byte("foreign")})
+	}
+	must.OK(h.T, client.ProduceSync(deadline(h.T), records...).FirstErr())
+}
+
+// doubt is what the marks' partition says of the transaction that was aborted last.
+func (h half) doubt() (d checkpoint.Doubtful) {
+	h.Helper()
+	client := h.broker.Client(h.T)
+	defer client.Close()
+	log := must.Get(kafkalog.Open(deadline(h.T), client, marks, 0))(h.T)
+	_, end := log.Bounds()
+	for _, r := range must.Get(kafkalog.Scan(deadline(h.T), log.Raw(), 0, end, func(*kgo.Record) bool { return true }))(h.T) {
+		switch {
+		case !r.Attrs.IsControl():
+			d = checkpoint.Doubtful{Saved: checkpoint.Checkpoint{SavedAt: time.Now()}, Producer: r.ProducerID, Epoch: r.ProducerEpoch}
+			d.Written = must.Get(checkpoint.ParseWritten(r.Headers[0].Value))(h.T)
+		case !kafkalog.Commits(r):
+			d.Aborted = r.ProducerEpoch
+		}
+	}
+	return d
+}
+
+// committed are the texts of ours in each partition, up to the transaction "last".
+func (h half) committed() map[int32][]string {
+	h.Helper()
+	in := map[int32][]string{}
+	for _, r := range h.broker.Consume(h.T, []string{"t"}, func(records []*kgo.Record) bool {
+		ends := 0
+		for _, r := range records {
+			if strings.HasPrefix(string(r.Value), "last") {
+				ends++
+			}
+		}
+		return ends == 2
+	}) {
+		if text, ours := strings.CutSuffix(string(r.Value), fmt.Sprint(" ", r.Partition)); ours {
+			in[r.Partition] = append(in[r.Partition], text)
+		}
+	}
+	return in
+}
+
+// A coordinator whose decision nobody else has commits a half of a transaction, and its
+// successor aborts the rest. What consumers see of it is not written again.
+func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
+	for name, ended := range map[string]func(topic string, partition int32) bool{
+		"nothing":            func(string, int32) bool { return false },
+		"the mark":           func(topic string, _ int32) bool { return topic == marks },
+		"the mark and event": func(_ string, partition int32) bool { return partition == 0 },
+		"an event":           func(topic string, partition int32) bool { return topic == "t" && partition == 1 },
+		"all":                func(string, int32) bool { return true },
+	} {
+		for _, version := range []int16{1, 2} {
+			t.Run(fmt.Sprintf("%s with version %d", name, version), func(t *testing.T) {
+				h := half{t, kafkatest.Start(t, kafkatest.Apache())}
+				h.broker.SetFeature(t, "transaction.version", version)
+				h.broker.CreateTopic(t, "t", 2, nil)
+				h.broker.CreateTopic(t, marks, 1, nil)
+				x := h.transactions()
+				must.OK(t, x.Claim(deadline(t)))
+				h.commit(x, "first")
+				h.leaveOpen(x, "half")
+				h.foreign()
+				count, _ := h.broker.EndHalf(t, "tx", version, func(topic string, p int32) bool { return topic == "t" && ended(topic, p) })
+				if ended(marks, 0) {
+					h.broker.EndHalf(t, "tx", version, func(topic string, _ int32) bool { return topic == marks })
+				}
+				h.foreign()
+
+				x = h.transactions()
+				must.OK(t, x.Claim(deadline(t)))
+				doubt := h.doubt()
+				for range 2 { // the second time behind what was written since
+					torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt})
+					if err != nil || len(torn) > 0 != (count > 0) || len(x.visible) != count {
+						t.Fatalf("%d torn, %d visible, %v; want %d visible", len(torn), len(x.visible), err, count)
+					}
+					h.commit(x, "between")
+				}
+				h.commit(x, "half")
+				x.Settled()
+				h.commit(x, "last")
+				for p, texts := range h.committed() {
+					want := []string{"first", "between", "between", "half", "last"}
+					if ended("t", p) {
+						want = []string{"first", "half", "between", "between", "last"}
+					}
+					if !slices.Equal(texts, want) {
+						t.Errorf("partition %d has %q, want %q", p, texts, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Without the right to read, a transaction that is known to be torn stops the connector.
+// Any other is taken for aborted, as nearly all are.
+func TestRecallIsNotAllowed(t *testing.T) {
+	acl := func(kind kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+	}
+	c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "cdc", "secret",
+		acl(kmsg.ACLResourceTypeTopic, "t", kmsg.ACLOperationDescribe), acl(kmsg.ACLResourceTypeTopic, "t", kmsg.ACLOperationWrite),
+		acl(kmsg.ACLResourceTypeTransactionalId, "tx", kmsg.ACLOperationWrite), acl(kmsg.ACLResourceTypeTransactionalId, "tx", kmsg.ACLOperationDescribe)))
+	cfg := c.config()
+	cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
+	x := must.Get(NewTransactions(cfg, "tx"))(t)
+	t.Cleanup(x.Close)
+	must.OK(t, x.Claim(deadline(t)))
+	must.Get(x.Transact(deadline(t), nil, &kgo.Record{Topic: "t", Value: []byte("there is something to read")}))(t)
+	doubt := checkpoint.Doubtful{Written: checkpoint.Written{"t": {0: 1}}}
+	if torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt}); err != nil || len(torn) > 0 {
+		t.Errorf("%+v, %v; want nothing", torn, err)
+	}
+	doubt.Committed = true
+	_, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt})
+	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "--operation Read --topic 't'") {
+		t.Errorf("%v, remedy %q; want a configuration error that says how to allow it", err, failure.RemedyOf(err))
+	}
+}
+
+// What nobody can see any more is written again.
+func TestRecallOfATopicThatIsGone(t *testing.T) {
+	_, x := startTransactions(t, 1)
+	doubt := checkpoint.Doubtful{Committed: true, Written: checkpoint.Written{"gone": {0: 1}, "t": {7: 1}}}
+	if torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt}); err != nil || len(torn) != 1 || x.visible != nil {
+		t.Errorf("%d torn, %v, %d visible; want one, and nothing visible", len(torn), err, len(x.visible))
+	}
+}
