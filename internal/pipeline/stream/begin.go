@@ -70,6 +70,7 @@ func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *acquired) erro
 		return err
 	}
 	ours := max(h.cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // what the stream may have confirmed
+	ours = min(ours, h.start)                                  // behind a later position, the server begins later than asked
 	now, err := s.load(ctx, 0)
 	if err != nil {
 		return err

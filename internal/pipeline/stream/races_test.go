@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -68,6 +69,39 @@ func TestE2ESlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 	if got := d.store.positions(); !slices.IsSorted(got) {
 		t.Errorf("the checkpoint went back: %v", got)
 	}
+}
+
+// Between the look at the slot and the stream, the last confirmation of the holder
+// before arrives, which had saved its checkpoint already. The server then leaves out
+// the transaction by which the log is known.
+func TestE2ELastConfirmationArrivesWhileTakingOver(t *testing.T) {
+	d := outbox(t)
+	d.run().streams().stop()
+	p, behind := behindProxy(t, d)
+	saves := &heldStore{Store: d.store}
+	old := behind.start(saves, &gate{topic: d.topic}).streams()
+	before := d.confirmed()
+	saves.save.hold()
+	d.insert(1, 1)
+	saves.save.reached(t)
+	p.Refuse(true)
+	p.Cut() // so that it saves, and cannot confirm
+	saves.save.open()
+	eventually(t, "the checkpoint", func() bool { return d.store.stored().LSN > before })
+	old.stop()
+	if now := d.confirmed(); now != before {
+		t.Fatalf("the slot went from %s to %s", before, now)
+	}
+
+	looks := &heldStore{Store: d.store}
+	looks.loaded.hold()
+	late := d.start(looks, &gate{topic: d.topic})
+	looks.loaded.reached(t)
+	d.exec(fmt.Sprintf("SELECT pg_replication_slot_advance('%s', '%s')", d.opts.Slot, d.store.stored().LSN))
+	looks.loaded.open()
+	late.streams()
+	d.publish(1, 1)
+	d.finish(late)
 }
 
 // As before, but there is no checkpoint yet, and the instance that holds the
