@@ -84,7 +84,7 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 			continue // it was aborted as a whole
 		}
 		torn = append(torn, d)
-		if d.Committed && d.Written != nil && n == all {
+		if d.Committed && d.Written != nil && n >= all {
 			continue // it was committed as a whole
 		}
 		x.k.log.Warn("brokers committed a Kafka transaction in a part of its partitions only; what consumers do not see of it is written again",
@@ -156,6 +156,11 @@ func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic st
 // most count records, given the last records of its producer there. some reports that
 // any of it is among them, its end included, and enough that there is no more of it
 // before them.
+//
+// With transaction.version 1 other transactions have the same epoch. One that seems to
+// be torn, because the next one was aborted, may have been committed as a whole, and
+// then lies before what the next one wrote. What is seen of others does no harm: they
+// do not come again.
 func sight(records []*kgo.Record, d checkpoint.Doubtful, count int) (seen []*kgo.Record, some, enough bool) {
 	var open, all []*kgo.Record
 	committed := make(map[*kgo.Record]bool)
@@ -174,11 +179,14 @@ func sight(records []*kgo.Record, d checkpoint.Doubtful, count int) (seen []*kgo
 		}
 		some, open = some || r.ProducerEpoch == d.Aborted, nil
 	}
-	some, enough = some || len(all) > 0, enough || len(all) >= count
-	for _, r := range all[max(0, len(all)-count):] {
+	some = some || len(all) > 0
+	if !d.Committed { // then nothing else has this epoch behind it
+		all, enough = all[max(0, len(all)-count):], enough || len(all) >= count
+	}
+	for _, r := range all {
 		if committed[r] {
 			seen = append(seen, r)
 		}
 	}
-	return seen, some, enough
+	return seen, some, enough || len(seen) >= count
 }

@@ -168,6 +168,25 @@ func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
 	}
 }
 
+// With transaction.version 1 the transaction behind one that was committed as a whole has
+// the same epoch, and was aborted in this partition.
+func TestSightOfATransactionBeforeAnotherOfItsEpoch(t *testing.T) {
+	record := func(epoch int16) *kgo.Record { return &kgo.Record{ProducerEpoch: epoch} }
+	marker := func(how kmsg.ControlRecordKeyType, epoch int16) *kgo.Record {
+		key := kmsg.ControlRecordKey{Type: how}
+		return &kgo.Record{ProducerEpoch: epoch, Key: key.AppendTo(nil),
+			Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true})}
+	}
+	log := []*kgo.Record{record(4), record(4), marker(kmsg.ControlRecordKeyTypeCommit, 4), record(4), record(4), record(4), marker(kmsg.ControlRecordKeyTypeAbort, 5)}
+	d := checkpoint.Doubtful{Epoch: 4, Aborted: 5, Committed: true}
+	if seen, _, enough := sight(log, d, 2); !enough || !slices.Equal(seen, log[:2]) {
+		t.Errorf("%d seen, enough: %t; want the first two", len(seen), enough)
+	}
+	if _, _, enough := sight(log[3:], d, 2); enough {
+		t.Error("did not look for what is before the aborted one")
+	}
+}
+
 // Without the right to read, a transaction that is known to be torn stops the connector.
 // Any other is taken for aborted, as nearly all are.
 func TestRecallIsNotAllowed(t *testing.T) {
