@@ -178,8 +178,12 @@ func (k *campaign) progress(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := k.reader.AwaitEvents(ctx, eventsOf(txs[k.noted:])); err != nil {
-		k.missed(eventsOf(txs[k.noted:]))
+		k.explain(k.missed(eventsOf(txs[k.noted:])))
 		k.t.Fatalf("after %s: %v", name, err)
+	}
+	if again := k.repeated(); len(again) > 0 {
+		k.explain(again)
+		k.t.Fatalf("after %s: %d events came again", name, len(again))
 	}
 	k.noted = len(txs)
 	for _, c := range k.connectors {

@@ -143,7 +143,7 @@ func TestRepetitionsPairsEachWithTheOneBefore(t *testing.T) {
 		t.Fatalf("%d repetitions, want %d", len(all), checker.Verify(h).Repeated)
 	}
 	for _, rep := range all {
-		if id(rep.Before) != id(rep.Again) || rep.Before.Offset >= rep.Again.Offset {
+		if id(rep.Before) != rep.Event || id(rep.Again) != rep.Event || rep.Before.Offset >= rep.Again.Offset {
 			t.Errorf("%v is repeated by %v", rep.Before, rep.Again)
 		}
 	}

@@ -2,6 +2,7 @@ package checker
 
 // Repetition is a record that its topic had already.
 type Repetition struct {
+	Event  string // its id
 	Before Record // the last one of the same event before it
 	Again  Record
 }
@@ -13,7 +14,7 @@ func Repetitions(records []Record) []Repetition {
 	for i := range records {
 		id := records[i].id()
 		if before, ok := last[id]; ok {
-			all = append(all, Repetition{records[before], records[i]})
+			all = append(all, Repetition{id, records[before], records[i]})
 		}
 		last[id] = i
 	}

@@ -5,25 +5,40 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/checker"
 )
 
-// missed logs what is known of the events that consumers do not see: where and how
-// often they were written, what a new consumer sees there, who leads these
-// partitions, what brokers say of the transaction, and what they all wrote then.
-func (k *campaign) missed(ids []string) {
+// missed returns those of the events that consumers do not see.
+func (k *campaign) missed(ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return len(k.reader.Find(id)) > 0 })
+}
+
+// repeated returns the events that consumers saw more than once. It looks at the
+// latest records: what comes again comes soon.
+func (k *campaign) repeated() (ids []string) {
+	records := k.reader.Records()
+	for _, rep := range checker.Repetitions(records[max(0, len(records)-20_000):]) {
+		ids = append(ids, rep.Event)
+	}
+	return ids
+}
+
+// explain logs what is known of events: where and how often they were written, what
+// a new consumer sees there, who leads these partitions, what brokers say of the
+// transaction, and what they all wrote then.
+func (k *campaign) explain(ids []string) {
 	k.t.Helper()
 	var first time.Time           // of the records
-	spans := map[position]int64{} // from a partition's first missed offset to behind its last
+	spans := map[position]int64{} // from a partition's first offset of these to behind its last
 	for i, id := range ids {
-		if len(k.reader.Find(id)) > 0 {
-			continue
-		}
 		copies := k.all.Find(id)
 		k.t.Logf("event %d of %d, %s, was written %d times", i+1, len(ids), id, len(copies))
 		for _, rec := range copies {
@@ -118,7 +133,7 @@ type position struct {
 	offset    int64
 }
 
-// margin is how many records around the missed ones are of interest.
+// margin is how many records around these are of interest.
 const margin = 20
 
 // widen has a span of the partition include the offset, and what is around it.
