@@ -10,19 +10,17 @@ func (m *model) broker(w *world, add, fault adder) {
 		}
 		late("transaction timeout", func(w *world) { w.epoch++; m.end(w, abort) })
 	case w.state == empty:
-	case w.dataDone && w.marked():
-		add("transaction complete", func(w *world) { w.state, w.current, w.ended, w.dataDone = empty, 0, open, false })
+	case w.told == w.enrolled:
+		add("transaction complete", (*world).complete)
 	default:
-		if !w.dataDone {
-			add("marker in topic", func(w *world) { w.dataDone = true })
+		for _, p := range []parts{first, second, checkpoints} {
+			if w.enrolled&p != 0 && w.told&p == 0 {
+				add("marker in "+p.String(), func(w *world) { w.tell(p) })
+			}
 		}
-		if !w.marked() {
-			add("marker in checkpoints", func(w *world) {
-				for i := range w.n {
-					w.marks[i].stable = w.marks[i].stable || !w.marks[i].foreign
-				}
-			})
-		}
+	}
+	if m.halves && w.state == prepareCommit && !w.known {
+		fault("commit forgotten", (*world).lose)
 	}
 	open := -1
 	for i := range w.n {
@@ -73,7 +71,11 @@ func (m *model) network(w *world, i int8, add, fault adder) {
 		}
 		w.requests[i].answer = a
 	}
-	add("EndTxn answered", func(w *world) { give(w, decide(w)) })
+	add("EndTxn answered", func(w *world) {
+		a := decide(w)
+		w.known = w.known || a == committed && !w.requests[i].stale
+		give(w, a)
+	})
 	fault("EndTxn lost", func(w *world) { give(w, silence) })
 	fault("answer to EndTxn lost", func(w *world) { decide(w); give(w, silence) })
 	if !q.stale {

@@ -5,6 +5,7 @@ type model struct {
 	mistake mistake
 	refused bool // brokers refuse event 2
 	whole   bool // transactions of the database are not split
+	halves  bool // a coordinator may forget a commit that a part of the partitions has
 }
 
 // mistake is one that an implementation could make.
@@ -22,6 +23,11 @@ const (
 	resumedAtTransactionEnd
 	checkpointBesideTransaction
 	partBeforeRefused
+	tornCheckpointCounts
+	visibleWrittenAgain
+	doubtForgotten
+	slotNotAsked
+	believedUnproved
 )
 
 func (m mistake) String() string {
@@ -29,6 +35,7 @@ func (m mistake) String() string {
 		"right", "commit retried as success", "timeout taken for abort", "read to last stable offset",
 		"confirmed before commit", "fencing answered by fencing", "refused record dropped",
 		"read before claim", "resumed at transaction end", "checkpoint beside transaction", "part before refused",
+		"torn checkpoint counts", "visible written again", "doubt forgotten", "slot not asked", "believed unproved",
 	}[m]
 }
 
@@ -50,7 +57,7 @@ func (m *model) steps(w *world, all []step) []step {
 		s := &all[len(all)-1]
 		s.next.faults -= faults
 		change(&s.next)
-		s.next.forget()
+		s.next.forget(m.halves)
 		s.swapped = s.next.order()
 	}
 	add := func(name string, change func(*world)) { take(name, change, 0) }
@@ -88,7 +95,7 @@ func (m *model) instance(w *world, i int8, add, fault adder) {
 		fault("slot lost unnoticed", func(w *world) { w.holder = nobody })
 	} else if in.phase >= ready && w.holder == nobody && w.stable() == w.n {
 		add("slot taken again", func(w *world) {
-			if w.checkpoint(w.n).epoch > w.instances[i].epoch {
+			if m.checkpoint(w, w.n).epoch > w.instances[i].epoch {
 				w.leave(i)
 				return
 			}
@@ -102,7 +109,7 @@ func (m *model) instance(w *world, i int8, add, fault adder) {
 				w.holder = i
 				w.instances[i].phase = holding
 				if m.mistake == readBeforeClaim {
-					w.instances[i].done = w.checkpoint(w.stable()).done
+					w.instances[i].done = m.checkpoint(w, w.stable()).done
 				}
 			})
 		}
@@ -119,6 +126,9 @@ func (m *model) instance(w *world, i int8, add, fault adder) {
 		}
 	case wrote:
 		add("checkpoint written", func(w *world) { m.mark(w, i) })
+		if m.halves && w.current == in.txn && w.enrolled&checkpoints == 0 { // the abort's marker follows the former commit's
+			add("checkpoints enrolled", func(w *world) { w.enrolled |= checkpoints })
+		}
 	case marked:
 		if w.requests[i].answer == none {
 			add("EndTxn sent", func(w *world) {
@@ -152,7 +162,9 @@ func (m *model) claim(w *world, i int8, then phase, add adder) {
 	}
 }
 
-// read waits until no transaction is open before the high watermark.
+// read waits until no transaction is open before the high watermark. What is read
+// counts once the instance has committed a checkpoint of its own after it, which is
+// this step's end here.
 func (m *model) read(w *world, i int8, add adder) {
 	upTo := w.stable()
 	if upTo < w.n && m.mistake != readToLastStableOffset {
@@ -160,7 +172,12 @@ func (m *model) read(w *world, i int8, add adder) {
 	}
 	add("checkpoint read", func(w *world) {
 		in := &w.instances[i]
-		in.done, in.phase = w.checkpoint(upTo).done, ready
+		if in.epoch != w.epoch && m.mistake != believedUnproved {
+			m.fencedOff(w, i)
+			return
+		}
+		k := m.checkpoint(w, upTo)
+		in.done, in.phase, in.visible = k.done, ready, w.published&k.doubt.after(k.done)
 		if m.mistake == resumedAtTransactionEnd {
 			in.done = endOf(in.done)
 		}
@@ -172,6 +189,9 @@ func (m *model) begin(w *world, i int8, add adder) {
 	in := w.instances[i]
 	if w.state == prepareCommit || w.state == prepareAbort {
 		return // CONCURRENT_TRANSACTIONS
+	}
+	if in.epoch == w.epoch && endOf(in.done) < w.confirmed {
+		return // the server sends nothing before what is confirmed
 	}
 	for to := in.done + 1; to <= min(in.done+2, events); to++ {
 		if m.whole && to != endOf(to) && !(m.mistake == partBeforeRefused && in.bad) {
@@ -187,7 +207,7 @@ func (m *model) write(w *world, i, to int8) {
 		m.fencedOff(w, i)
 		return
 	}
-	w.state, w.current = ongoing, w.unused()
+	w.state, w.current, w.owner = ongoing, w.unused(), in.epoch
 	in.txn, in.to, in.phase = w.current, to, wrote
 	for e := in.done + 1; e <= to; e++ {
 		if e == 2 && m.refused && !in.bad {
@@ -198,11 +218,15 @@ func (m *model) write(w *world, i, to int8) {
 			}
 			return
 		}
+		if in.visible.has(e) && m.mistake != visibleWrittenAgain {
+			continue
+		}
 		bit := e
 		if e == 2 && m.refused {
 			bit += 8
 		}
 		w.written |= 1 << bit
+		w.enrolled |= partition(e)
 	}
 }
 
@@ -212,7 +236,11 @@ func (m *model) mark(w *world, i int8) {
 		m.fencedOff(w, i)
 		return
 	}
-	k := mark{done: in.to, epoch: in.epoch}
+	w.enrolled |= checkpoints
+	k := mark{done: in.to, epoch: in.epoch, written: w.written.plain(), doubt: in.visible.after(in.to)}
+	if m.mistake == doubtForgotten {
+		k.doubt = 0
+	}
 	if m.mistake == checkpointBesideTransaction {
 		k.outcome, k.stable = commit, true
 	}
@@ -242,7 +270,10 @@ func (m *model) answered(w *world, i int8, add adder) {
 }
 
 // settle ends the instance's transaction.
-func (in *instance) settle(done int8) { in.done, in.to, in.txn, in.phase = done, 0, 0, ready }
+func (in *instance) settle(done int8) {
+	in.done, in.to, in.txn, in.phase = done, 0, 0, ready
+	in.visible = in.visible.after(done)
+}
 
 // unknown is what to do when nobody knows whether the transaction is committed:
 // begin anew, from what the checkpoint says.

@@ -15,6 +15,49 @@ func endOf(done int8) int8 {
 	return done
 }
 
+// partition is where an event belongs, or its dead letter.
+func partition(event int8) parts {
+	if event == 2 {
+		return second
+	}
+	return first
+}
+
+// parts are partitions, which have their own markers of a transaction's end.
+type parts uint8
+
+const (
+	first parts = 1 << iota
+	second
+	checkpoints
+)
+
+func (p parts) String() string {
+	return map[parts]string{first: "first partition", second: "second partition", checkpoints: "checkpoints"}[p]
+}
+
+// set is a set of events, bit e for event e. In what a transaction has written, bit
+// e+8 is a dead letter.
+type set uint16
+
+func (s set) has(event int8) bool { return s>>event&1 == 1 }
+
+// after returns the events after one.
+func (s set) after(event int8) set { return s &^ (2<<event - 1) }
+
+// in returns the events of the partitions.
+func (s set) in(some parts) (part set) {
+	for e := int8(1); e <= events; e++ {
+		if partition(e)&some != 0 {
+			part |= s & (1<<e | 1<<(e+8))
+		}
+	}
+	return part
+}
+
+// plain counts dead letters as events.
+func (s set) plain() set { return (s | s>>8) & 0xff }
+
 // nobody stands for no instance.
 const nobody = -1
 
@@ -41,6 +84,9 @@ type instance struct {
 	done  int8 // events that are committed, as far as it knows
 	to    int8 // events up to the end of the open transaction
 	bad   bool // it knows that event 2 is refused
+	// visible are the events after done that consumers see already, of transactions
+	// that were ended by halves.
+	visible set
 }
 
 // answer is what became of the request for a commit.
@@ -89,9 +135,15 @@ type mark struct {
 	foreign bool
 	outcome outcome
 	stable  bool // the marker is written
+	torn    bool // a marker of an abort came after that of the commit
+	written set  // events in its transaction
+	doubt   set  // events of transactions that may have been ended by halves
 }
 
-const mostMarks = 6
+// counts reports whether the checkpoint is one to resume from.
+func (k *mark) counts() bool { return !k.foreign && k.outcome == commit && !k.torn }
+
+const mostMarks = 10
 
 // world is a state of everything. It is comparable, so that the search knows
 // which it has been in, and has no more history than matters, so that they are
@@ -100,16 +152,20 @@ type world struct {
 	state   coordinator
 	epoch   int8
 	current int8 // names the transaction of state
-	// written are the records of the transaction of state: bit e for event e,
-	// bit e+8 for its dead letter.
-	written   uint16
-	ended     outcome // of the transaction of state
-	published int8    // events in committed transactions, all in order
-	wrong     bool    // a consumer would read something else
-	dataDone  bool    // the marker of the transaction of state is in the topic
-	marks     [mostMarks]mark
-	n         int8 // marks
-	meddled   bool // another pipeline has written in marks
+	owner   int8 // the epoch of who began it
+	// written are the records of the transaction of state, which has these partitions
+	// enrolled; told have the marker of its end. committed are those with that of a
+	// commit that the coordinator has forgotten.
+	written                   set
+	enrolled, told, committed parts
+	ended                     outcome // of the transaction of state
+	known                     bool    // its commit was answered
+	forgotten                 bool    // a commit was
+	published                 set     // events in committed transactions
+	wrong                     bool    // a consumer would read something else
+	marks                     [mostMarks]mark
+	n                         int8 // marks
+	meddled                   bool // another pipeline has written in marks
 
 	holder    int8 // of the slot
 	confirmed int8
@@ -119,7 +175,7 @@ type world struct {
 	faults    int8 // that may still happen
 }
 
-func first(faults int8) world {
+func start(faults int8) world {
 	w := world{holder: nobody, faults: faults, n: 1}
 	w.marks[0] = mark{outcome: commit, stable: true}
 	w.instances[0].phase, w.instances[1].phase = standby, standby
@@ -136,10 +192,25 @@ func (w *world) stable() int8 {
 	return w.n
 }
 
-// checkpoint is the last one committed before the offset.
-func (w *world) checkpoint(before int8) (last mark) {
+// checkpoint is the last one before the offset that counts, with the events that are
+// in doubt behind it.
+func (m *model) checkpoint(w *world, before int8) (last mark) {
+	var behind []mark
 	for _, k := range w.marks[:before] {
-		if !k.foreign && k.outcome == commit {
+		switch {
+		case k.counts() || m.mistake == tornCheckpointCounts && k.torn:
+			last, behind = k, nil
+		case !k.foreign:
+			behind = append(behind, k)
+			last.doubt |= k.written
+		}
+	}
+	if m.mistake == slotNotAsked {
+		return last
+	}
+	for _, k := range behind { // what was confirmed was known to be committed
+		if k.torn && endOf(k.done) > endOf(last.done) && endOf(k.done) <= w.confirmed {
+			k.doubt |= last.doubt
 			last = k
 		}
 	}
@@ -153,20 +224,12 @@ func (w *world) append(k mark) {
 
 // end decides about the current transaction.
 func (w *world) end(o outcome, refused bool) {
-	w.ended, w.state = o, prepareCommit
+	w.ended, w.state, w.told = o, prepareCommit, 0
 	if o == abort {
 		w.state = prepareAbort
 	} else {
-		for e := int8(1); e <= events; e++ {
-			live, dead := w.written>>e&1 == 1, w.written>>(e+8)&1 == 1
-			if !live && !dead {
-				continue
-			}
-			w.wrong = w.wrong || e != w.published+1 || dead != (refused && e == 2)
-			w.published = e
-		}
+		w.publish(refused)
 	}
-	w.written = 0
 	for i := range w.n {
 		if k := &w.marks[i]; !k.foreign && k.outcome == open {
 			k.outcome = o
@@ -174,39 +237,89 @@ func (w *world) end(o outcome, refused bool) {
 	}
 }
 
-// marked reports whether the current transaction's marker is in the checkpoints.
-func (w *world) marked() bool {
-	for _, k := range w.marks[:w.n] {
-		if !k.foreign && !k.stable {
-			return false
+// publish has consumers read what the transaction wrote, but for what they have.
+func (w *world) publish(refused bool) {
+	fresh := w.written &^ w.written.in(w.committed)
+	for e := int8(1); e <= events; e++ {
+		live, dead := fresh.has(e), fresh.has(e+8)
+		if !live && !dead {
+			continue
 		}
+		later := w.published.after(e).in(partition(e))
+		w.wrong = w.wrong || w.published.has(e) || later != 0 || w.published.prefix() < e-1 || dead != (refused && e == 2)
+		w.published |= 1 << e
 	}
-	return true
 }
 
-// forget drops history that nobody can see, and renumbers epochs.
-func (w *world) forget() {
+// prefix is how many events, from the first one on, are in the set.
+func (s set) prefix() (n int8) {
+	for s.has(n + 1) {
+		n++
+	}
+	return n
+}
+
+// tell writes the marker of the transaction's end in a partition.
+func (w *world) tell(p parts) {
+	w.told |= p
+	if p != checkpoints {
+		return
+	}
+	var last *mark
+	for i := range w.n {
+		if k := &w.marks[i]; !k.foreign {
+			k.stable, last = true, k
+		}
+	}
+	if w.ended == abort && last.outcome == commit && last.epoch == w.owner && w.owner < w.epoch && last.written != 0 {
+		last.torn = true
+	}
+}
+
+// complete ends the current transaction.
+func (w *world) complete() {
+	w.state, w.current, w.owner, w.ended, w.known = empty, 0, 0, open, false
+	w.written, w.enrolled, w.told, w.committed = 0, 0, 0, 0
+}
+
+// lose has the coordinator's successor take the transaction for open.
+func (w *world) lose() {
+	w.state, w.ended, w.forgotten = ongoing, open, true
+	w.committed |= w.told
+	w.told = 0
+	w.published &^= w.written.plain().in(^w.committed)
+	for i := range w.n {
+		if k := &w.marks[i]; !k.foreign && !k.stable {
+			k.outcome = open
+		}
+	}
+}
+
+// forget drops history that nobody can see, and renumbers epochs. Where transactions may
+// be ended by halves, the last checkpoint that counts may cease to.
+func (w *world) forget(halves bool) {
+	enough := 1
+	if halves {
+		enough = 2
+	}
 	kept := w.marks
 	w.marks = [mostMarks]mark{}
 	n := w.n
 	w.n = 0
-	stable := true
 	for i := range n {
 		k := kept[i]
-		later := false
-		for _, l := range kept[i+1 : n] {
-			later = later || stable && !l.foreign && l.stable && l.outcome == commit
-			if !l.stable {
-				break
+		later := 0 // checkpoints that count
+		for j := i + 1; j < n && kept[j].stable; j++ {
+			if kept[j].counts() {
+				later++
 			}
 		}
-		stable = stable && k.stable
-		if k.stable && (k.foreign || k.outcome == abort || later) {
+		if k.stable && (k.foreign || later >= enough || k.outcome == abort && k.written&w.published == 0) {
 			continue
 		}
 		w.append(k)
 	}
-	epochs := []*int8{&w.epoch}
+	epochs := []*int8{&w.epoch, &w.owner}
 	for i := range 2 {
 		epochs = append(epochs, &w.instances[i].epoch, &w.requests[i].epoch)
 	}
@@ -246,7 +359,7 @@ func (w *world) order() (swapped bool) {
 }
 
 // rank is all that a world has of an instance.
-func (w *world) rank(i int8) [11]int8 {
+func (w *world) rank(i int8) [12]int8 {
 	in, q := &w.instances[i], &w.requests[i]
 	flag := func(b bool) int8 {
 		if b {
@@ -255,7 +368,7 @@ func (w *world) rank(i int8) [11]int8 {
 		return 0
 	}
 	return [...]int8{flag(w.holder == i), int8(in.phase), in.epoch, in.txn, in.done, in.to, flag(in.bad),
-		int8(q.answer), q.epoch, q.txn, flag(q.stale)}
+		int8(q.answer), q.epoch, q.txn, flag(q.stale), int8(in.visible)}
 }
 
 // unused names a new transaction.
