@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -20,7 +21,7 @@ type Doubtful struct {
 	Epoch, Aborted int16
 	// Committed reports that the checkpoint's own partition committed it before.
 	Committed bool
-	Written   Written // nil: not known
+	Written   Written
 }
 
 // Confirmed returns the checkpoint that counts if the slot was confirmed so far. What
@@ -37,19 +38,28 @@ func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	return c
 }
 
-// Written is how many records a transaction has by topic and partition, without its
-// checkpoint.
-type Written map[string]map[int32]int
+// Written is what a transaction has besides its checkpoint.
+type Written struct {
+	// Records are how many it has, by topic and partition. Nil: not known.
+	Records map[string]map[int32]int `json:"records"`
+	Oldest  time.Time                `json:"oldest,omitzero"` // the lowest timestamp of a record
+}
 
 // WrittenHeader is the header with Written of a checkpoint's record.
 const WrittenHeader = "cdc-written"
 
+// NewWritten returns that of a transaction with nothing.
+func NewWritten() Written { return Written{Records: make(map[string]map[int32]int)} }
+
 // Count adds a record.
-func (w Written) Count(topic string, partition int32) {
-	if w[topic] == nil {
-		w[topic] = make(map[int32]int)
+func (w *Written) Count(topic string, partition int32, at time.Time) {
+	if w.Oldest.IsZero() || at.Before(w.Oldest) {
+		w.Oldest = at
 	}
-	w[topic][partition]++
+	if w.Records[topic] == nil {
+		w.Records[topic] = make(map[int32]int)
+	}
+	w.Records[topic][partition]++
 }
 
 // Header is the value of WrittenHeader.
@@ -58,7 +68,7 @@ func (w Written) Header() ([]byte, error) { return json.Marshal(w) }
 // ParseWritten reads what Header returned.
 func ParseWritten(header []byte) (w Written, err error) {
 	if err = json.Unmarshal(header, &w); err != nil {
-		return nil, fmt.Errorf("header %s: %w", WrittenHeader, err)
+		return Written{}, fmt.Errorf("header %s: %w", WrittenHeader, err)
 	}
 	return w, nil
 }

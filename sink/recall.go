@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -22,8 +24,7 @@ import (
 const recallPatience = time.Minute
 
 // skew is how much the clocks of a connector and of brokers may differ: what a
-// transaction has written is looked for in what brokers wrote since that much before
-// it.
+// transaction has written is looked for from that much before its oldest timestamp on.
 const skew = 10 * time.Minute
 
 // unknownAsked is how often brokers must say that they do not know a topic until it
@@ -68,27 +69,26 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 	visible := make(map[identity]bool)
 	for _, d := range doubtful {
 		n, all := 0, 0
-		for topic, partitions := range d.Written {
-			for partition, count := range partitions {
-				records, err := x.search(limited, d, topic, partition, count)
-				if err != nil {
-					return nil, x.k.stop(ctx, fmt.Errorf("look for what consumers see of a Kafka transaction that was not ended as a whole, in topic %q: %w", topic, err))
-				}
-				for _, r := range records {
-					visible[identify(r)] = true
-				}
-				n, all = n+len(records), all+count
+		for topic, counts := range d.Written.Records {
+			for _, count := range counts {
+				all += count
 			}
+			records, err := x.search(limited, d, topic, counts)
+			if err != nil {
+				return nil, x.k.stop(ctx, fmt.Errorf("look for what consumers see of a Kafka transaction that may have been ended by halves, in topic %q, in what all producers have written since %s: %w",
+					topic, since(d).UTC().Format(time.RFC3339), err))
+			}
+			for _, r := range records {
+				visible[identify(r)] = true
+			}
+			n += len(records)
 		}
-		if n == 0 && !d.Committed {
-			continue // it was aborted as a whole
+		if n > 0 || d.Committed { // otherwise it was aborted as a whole
+			torn = append(torn, d)
 		}
-		torn = append(torn, d)
-		if d.Committed && d.Written != nil && n >= all {
-			continue // it was committed as a whole
+		if d.Committed && (n < all || d.Written.Records == nil) { // otherwise it may have been committed as a whole
+			x.sayTorn()
 		}
-		x.k.log.Warn("brokers committed a Kafka transaction in a part of its partitions only; what consumers do not see of it is written again",
-			zap.Int("records_that_consumers_see", n), zap.Bool("known_what_it_had", d.Written != nil))
 	}
 	if len(visible) > 0 {
 		x.visible = visible
@@ -97,13 +97,30 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 }
 
 // Settled implements Transactor.
-func (x *Transactions) Settled() { x.visible = nil }
+func (x *Transactions) Settled() { x.visible, x.saidTorn = nil, false }
+
+// leaveOut reports whether consumers see the record already.
+func (x *Transactions) leaveOut(r *kgo.Record) bool {
+	if x.visible == nil || !x.visible[identify(r)] {
+		return false
+	}
+	x.sayTorn()
+	return true
+}
+
+// sayTorn logs, once, that a transaction was ended by halves.
+func (x *Transactions) sayTorn() {
+	if !x.saidTorn {
+		x.k.log.Warn("brokers committed a Kafka transaction in a part of its partitions only; what consumers do not see of it is written again")
+	}
+	x.saidTorn = true
+}
 
 // search is find with patience for partitions that have no leader at the moment.
-func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic string, partition int32, count int) ([]*kgo.Record, error) {
+func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic string, counts map[int32]int) ([]*kgo.Record, error) {
 	retry := backoff.Series{Range: waits}
 	for asked := 1; ; asked++ {
-		records, err := x.find(ctx, d, topic, partition, count)
+		records, err := x.find(ctx, d, topic, counts)
 		switch {
 		case errors.Is(err, kerr.TopicAuthorizationFailed) && !d.Committed:
 			x.k.complain("not allowed to read what the last Kafka transaction wrote, so that it cannot be told whether brokers committed a part of it",
@@ -122,46 +139,58 @@ func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic 
 	}
 }
 
-// find returns what consumers of the partition see of the transaction, which has at
-// most count records there. They are the last ones of its epoch. Where brokers have
-// written nothing of it since it began, the partition has none.
-func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic string, partition int32, count int) ([]*kgo.Record, error) {
-	log, err := kafkalog.Open(ctx, x.k.client, topic, partition)
+// since is a time before which brokers have nothing of the transaction.
+func since(d checkpoint.Doubtful) time.Time {
+	at := d.Saved.SavedAt
+	if d.Written.Oldest.Before(at) {
+		at = d.Written.Oldest // rows have timestamps of their own
+	}
+	return at.Add(-skew)
+}
+
+// find returns what consumers of the topic see of the transaction, which has at most so
+// many records in each partition.
+func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic string, counts map[int32]int) (seen []*kgo.Record, err error) {
+	partitions := slices.Sorted(maps.Keys(counts))
+	logs, err := kafkalog.Open(ctx, x.k.client, topic, since(d), partitions...)
 	if err != nil {
 		return nil, err
 	}
+	for i, log := range logs {
+		records, err := sighted(ctx, log, d, counts[partitions[i]])
+		if err != nil {
+			return nil, err
+		}
+		seen = append(seen, records...)
+	}
+	return seen, nil
+}
+
+// sighted is find for one partition. The transaction's records are the last ones of its
+// epoch there, if there are any.
+func sighted(ctx context.Context, log *kafkalog.Partition, d checkpoint.Doubtful, count int) ([]*kgo.Record, error) {
 	start, end := log.Bounds()
-	since := start
 	for window := int64(kafkalog.FirstWindow); ; window *= kafkalog.WindowGrowth {
 		from := max(start, end-window)
 		records, err := kafkalog.Scan(ctx, log.Raw(), from, end, func(r *kgo.Record) bool { return r.ProducerID == d.Producer })
 		if err != nil {
 			return nil, err
 		}
-		seen, some, enough := sight(records, d, count)
-		if enough || from == start || !some && from <= since {
+		if seen, enough := sight(records, d, count); enough || from == start {
 			return seen, nil
-		}
-		if since == start {
-			later, err := log.Since(ctx, d.Saved.SavedAt.Add(-skew))
-			if err != nil {
-				return nil, err
-			}
-			since, _ = later.Bounds()
 		}
 	}
 }
 
 // sight returns what consumers see of the transaction, of which the partition has at
-// most count records, given the last records of its producer there. some reports that
-// any of it is among them, its end included, and enough that there is no more of it
-// before them.
+// most count records, given the last records of its producer there. enough reports that
+// there is no more of it before them.
 //
 // With transaction.version 1 other transactions have the same epoch. One that seems to
 // be torn, because the next one was aborted, may have been committed as a whole, and
 // then lies before what the next one wrote. What is seen of others does no harm: they
 // do not come again.
-func sight(records []*kgo.Record, d checkpoint.Doubtful, count int) (seen []*kgo.Record, some, enough bool) {
+func sight(records []*kgo.Record, d checkpoint.Doubtful, count int) (seen []*kgo.Record, enough bool) {
 	var open, all []*kgo.Record
 	committed := make(map[*kgo.Record]bool)
 	for _, r := range records {
@@ -177,9 +206,8 @@ func sight(records []*kgo.Record, d checkpoint.Doubtful, count int) (seen []*kgo
 				committed[in] = true
 			}
 		}
-		some, open = some || r.ProducerEpoch == d.Aborted, nil
+		open = nil
 	}
-	some = some || len(all) > 0
 	if !d.Committed { // then nothing else has this epoch behind it
 		all, enough = all[max(0, len(all)-count):], enough || len(all) >= count
 	}
@@ -188,5 +216,5 @@ func sight(records []*kgo.Record, d checkpoint.Doubtful, count int) (seen []*kgo
 			seen = append(seen, r)
 		}
 	}
-	return seen, some, enough || len(seen) >= count
+	return seen, enough || len(seen) >= count
 }

@@ -80,7 +80,7 @@ func (h half) doubt() (d checkpoint.Doubtful) {
 	h.Helper()
 	client := h.broker.Client(h.T)
 	defer client.Close()
-	log := must.Get(kafkalog.Open(deadline(h.T), client, marks, 0))(h.T)
+	log := must.Get(kafkalog.Open(deadline(h.T), client, marks, time.Time{}, 0))(h.T)[0]
 	_, end := log.Bounds()
 	for _, r := range must.Get(kafkalog.Scan(deadline(h.T), log.Raw(), 0, end, func(*kgo.Record) bool { return true }))(h.T) {
 		switch {
@@ -179,11 +179,25 @@ func TestSightOfATransactionBeforeAnotherOfItsEpoch(t *testing.T) {
 	}
 	log := []*kgo.Record{record(4), record(4), marker(kmsg.ControlRecordKeyTypeCommit, 4), record(4), record(4), record(4), marker(kmsg.ControlRecordKeyTypeAbort, 5)}
 	d := checkpoint.Doubtful{Epoch: 4, Aborted: 5, Committed: true}
-	if seen, _, enough := sight(log, d, 2); !enough || !slices.Equal(seen, log[:2]) {
+	if seen, enough := sight(log, d, 2); !enough || !slices.Equal(seen, log[:2]) {
 		t.Errorf("%d seen, enough: %t; want the first two", len(seen), enough)
 	}
-	if _, _, enough := sight(log[3:], d, 2); enough {
+	if _, enough := sight(log[3:], d, 2); enough {
 		t.Error("did not look for what is before the aborted one")
+	}
+}
+
+// Rows of a backlog have timestamps from long before, and some have later ones.
+func TestTransactionsAreLookedForFromTheirOldestTimestampOn(t *testing.T) {
+	saved := time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)
+	for _, ages := range [][]time.Duration{{0}, {time.Hour, 48 * time.Hour, 2 * time.Hour}, {-time.Hour}} {
+		d := checkpoint.Doubtful{Saved: checkpoint.Checkpoint{SavedAt: saved}, Written: checkpoint.NewWritten()}
+		for _, age := range ages {
+			d.Written.Count("t", 0, saved.Add(-age))
+		}
+		if got, want := since(d), saved.Add(-max(0, slices.Max(ages))-skew); !got.Equal(want) {
+			t.Errorf("ages %v: looks since %s, want %s", ages, got, want)
+		}
 	}
 }
 
@@ -202,7 +216,7 @@ func TestRecallIsNotAllowed(t *testing.T) {
 	t.Cleanup(x.Close)
 	must.OK(t, x.Claim(deadline(t)))
 	must.Get(x.Transact(deadline(t), nil, &kgo.Record{Topic: "t", Value: []byte("there is something to read")}))(t)
-	doubt := checkpoint.Doubtful{Written: checkpoint.Written{"t": {0: 1}}}
+	doubt := checkpoint.Doubtful{Written: checkpoint.Written{Records: map[string]map[int32]int{"t": {0: 1}}}}
 	if torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt}); err != nil || len(torn) > 0 {
 		t.Errorf("%+v, %v; want nothing", torn, err)
 	}
@@ -216,7 +230,7 @@ func TestRecallIsNotAllowed(t *testing.T) {
 // What nobody can see any more is written again.
 func TestRecallOfATopicThatIsGone(t *testing.T) {
 	_, x := startTransactions(t, 1)
-	doubt := checkpoint.Doubtful{Committed: true, Written: checkpoint.Written{"gone": {0: 1}, "t": {7: 1}}}
+	doubt := checkpoint.Doubtful{Committed: true, Written: checkpoint.Written{Records: map[string]map[int32]int{"gone": {0: 1, 1: 1, 2: 1, 3: 1}, "t": {7: 1}}}}
 	if torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt}); err != nil || len(torn) != 1 || x.visible != nil {
 		t.Errorf("%d torn, %v, %d visible; want one, and nothing visible", len(torn), err, len(x.visible))
 	}

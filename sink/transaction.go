@@ -106,7 +106,8 @@ type Transactions struct {
 	// too large, and grows again with each transaction that they take.
 	limit int
 	// visible are events that consumers see though their transaction does not count.
-	visible map[identity]bool
+	visible  map[identity]bool
+	saidTorn bool // that there are such
 }
 
 var _ Transactor = (*Transactions)(nil)
@@ -300,10 +301,10 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 // withMark puts the mark into the last round, with what there is besides it.
 func withMark(rounds [][]placed, mark *kgo.Record) ([][]placed, error) {
 	marked := placed{Event: &transform.Event{Record: *mark}, wanted: mark.Partition}
-	written := checkpoint.Written{}
+	written := checkpoint.NewWritten()
 	for _, round := range rounds {
 		for _, p := range round {
-			written.Count(p.Record.Topic, p.Record.Partition)
+			written.Count(p.Record.Topic, p.Record.Partition, p.Record.Timestamp)
 		}
 	}
 	header, err := written.Header()

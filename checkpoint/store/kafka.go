@@ -107,9 +107,9 @@ func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, er
 func (k *kafka) read(ctx context.Context, topic string) (found, error) {
 	look, err := await.Answer(ctx, func() (look look, err error) {
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
-			log, err := kafkalog.Open(ctx, k.client, topic, 0)
+			logs, err := kafkalog.Open(ctx, k.client, topic, time.Time{}, 0)
 			if err == nil {
-				err = settled(ctx, func() error { look, err = lookAt(ctx, k.key, log, log.Raw()); return err })
+				err = settled(ctx, func() error { look, err = lookAt(ctx, k.key, logs[0], logs[0].Raw()); return err })
 			}
 			return err
 		})

@@ -87,24 +87,22 @@ func abortedIn(log []*kgo.Record) (all []aborted) {
 	return all
 }
 
-// written is what the checkpoint's transaction has besides; nil where that is not known.
-func written(r *kgo.Record) checkpoint.Written {
+// written is what the checkpoint's transaction has besides, as far as that is known.
+func written(r *kgo.Record) (w checkpoint.Written) {
 	for _, h := range r.Headers {
 		if h.Key == checkpoint.WrittenHeader {
-			w, err := checkpoint.ParseWritten(h.Value)
-			if err != nil {
-				return nil
+			if w, err := checkpoint.ParseWritten(h.Value); err == nil {
+				return w
 			}
-			return w
 		}
 	}
-	return nil
+	return w
 }
 
 // empty reports whether the transaction has nothing but the checkpoint.
 func empty(r *kgo.Record) bool {
 	w := written(r)
-	return w != nil && len(w) == 0
+	return w.Records != nil && len(w.Records) == 0
 }
 
 // found returns what counts, with what is in doubt behind it.
@@ -115,7 +113,7 @@ func (l look) found() (found, error) {
 	}
 	for _, a := range l.aborted {
 		r, w := a.record, written(a.record)
-		if r.Offset < f.offset || !a.torn && len(w) == 0 {
+		if r.Offset < f.offset || !a.torn && len(w.Records) == 0 {
 			continue
 		}
 		if !f.ok {

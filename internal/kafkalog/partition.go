@@ -22,29 +22,50 @@ var ErrOpenTransaction = errors.New("a transaction is open in it, so that its la
 // and "not yet" would look the same.
 type Partition struct {
 	client     *kgo.Client
-	detail     kadm.TopicDetail
+	detail     kadm.TopicDetail // of its topic
 	number     int32
 	start, end int64
 	raw        bool
 }
 
-// Open finds leader and bounds of a partition. The end is the high watermark. The
-// client stays the caller's.
-func Open(ctx context.Context, client *kgo.Client, topic string, partition int32) (*Partition, error) {
+// Open returns partitions of a topic, from the first record on that has the time or a
+// later one, all of it where the time is zero, up to the high watermark. The client
+// stays the caller's.
+func Open(ctx context.Context, client *kgo.Client, topic string, since time.Time, partitions ...int32) ([]*Partition, error) {
 	admin := kadm.NewClient(client)
 	topics, err := admin.ListTopics(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	l := &Partition{client: client, detail: topics[topic], number: partition}
-	if err := Usable(l.detail, partition); err != nil {
+	var starts, ends kadm.ListedOffsets
+	for _, p := range partitions {
+		if err := Usable(topics[topic], p); err != nil {
+			return nil, err
+		}
+	}
+	if ms := since.UnixMilli(); ms > 0 {
+		starts, err = admin.ListOffsetsAfterMilli(ctx, ms, topic)
+	} else { // Kafka has no times before 1970
+		starts, err = admin.ListStartOffsets(ctx, topic)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if l.start, err = l.offset(admin.ListStartOffsets(ctx, topic)); err != nil {
+	if ends, err = admin.ListEndOffsets(ctx, topic); err != nil {
 		return nil, err
 	}
-	l.end, err = l.offset(admin.ListEndOffsets(ctx, topic))
-	return l, err
+	var logs []*Partition
+	for _, p := range partitions {
+		l := &Partition{client: client, detail: topics[topic], number: p}
+		if l.start, err = l.offset(starts); err != nil {
+			return nil, err
+		}
+		if l.end, err = l.offset(ends); err != nil {
+			return nil, err
+		}
+		logs = append(logs, l)
+	}
+	return logs, nil
 }
 
 // Usable is why a partition cannot be read now.
@@ -61,10 +82,7 @@ func Usable(topic kadm.TopicDetail, partition int32) error {
 	}
 }
 
-func (l *Partition) offset(listed kadm.ListedOffsets, err error) (int64, error) {
-	if err != nil {
-		return 0, err
-	}
+func (l *Partition) offset(listed kadm.ListedOffsets) (int64, error) {
 	offset, ok := listed.Lookup(l.detail.Topic, l.number)
 	if !ok {
 		return 0, kerr.UnknownTopicOrPartition
@@ -78,15 +96,6 @@ func (l *Partition) Raw() *Partition {
 	raw := *l
 	raw.raw = true
 	return &raw
-}
-
-// Since returns the part of the log from the first record on that has this time or a
-// later one.
-func (l *Partition) Since(ctx context.Context, at time.Time) (*Partition, error) {
-	later := *l
-	offset, err := l.offset(kadm.NewClient(l.client).ListOffsetsAfterMilli(ctx, at.UnixMilli(), l.detail.Topic))
-	later.start = min(max(l.start, offset), l.end)
-	return &later, err
 }
 
 // Bounds implements Log.
