@@ -75,8 +75,8 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 			}
 			records, err := x.search(limited, d, topic, counts)
 			if err != nil {
-				return nil, x.k.stop(ctx, fmt.Errorf("look for what consumers see of a Kafka transaction that may have been ended by halves, in topic %q, in what all producers have written since %s: %w",
-					topic, since(d).UTC().Format(time.RFC3339), err))
+				return nil, x.k.stop(ctx, fmt.Errorf("look for what consumers see of a Kafka transaction that may have been ended by halves, in all that was written to topic %q since %s (if that is more than can be read in %s, one start with sink.kafka.delivery: at_least_once does without, and repeats the transaction): %w",
+					topic, since(d).UTC().Format(time.RFC3339), recallPatience, err))
 			}
 			for _, r := range records {
 				visible[identify(r)] = true

@@ -121,7 +121,7 @@ func (l look) found() (found, error) {
 				continue
 			}
 			return f, failure.Lossf("compare what consumers have with the outbox; then "+catalog.AcceptGap,
-				"the last checkpoint of topic %s, at offset %d, is of a transaction that brokers committed in a part of the partitions only, and the one before it is gone", r.Topic, r.Offset)
+				"the last checkpoint of topic %s, at offset %d, is of a transaction that brokers committed in a part of the partitions only, and the one before is not there: %w", r.Topic, r.Offset, ErrGone)
 		}
 		cp, err := decode(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
 		if err != nil {

@@ -108,14 +108,17 @@ func (l *Partition) Read(ctx context.Context, from int64) (records []*kgo.Record
 		if err != nil {
 			return nil, from, fmt.Errorf("fetch offset %d: %w", from, err)
 		}
-		part := &resp.Topics[0].Partitions[0]
+		var part kmsg.FetchResponseTopicPartition
+		if len(resp.Topics) > 0 {
+			part = resp.Topics[0].Partitions[0]
+		}
 		if len(part.RecordBatches) == 0 && resp.ThrottleMillis > 0 {
 			continue // over a quota: the client waits, and the next answer has data
 		}
 		if stable := part.LastStableOffset; !l.raw && stable >= 0 && stable < l.end {
 			return nil, from, fmt.Errorf("%w, since offset %d", ErrOpenTransaction, stable)
 		}
-		return l.parse(part, from)
+		return l.parse(&part, from)
 	}
 }
 
@@ -165,6 +168,9 @@ func (l *Partition) fetch(ctx context.Context, from int64) (*kmsg.FetchResponse,
 	resp := r.(*kmsg.FetchResponse)
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
 		return nil, err
+	}
+	if len(resp.Topics) == 0 && resp.ThrottleMillis > 0 {
+		return resp, nil
 	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return nil, fmt.Errorf("the broker answered for %d topics instead of 1", len(resp.Topics))
