@@ -40,26 +40,34 @@ func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 
 // Written is what a transaction has besides its checkpoint.
 type Written struct {
-	// Records are how many it has, by topic and partition. Nil: not known.
-	Records map[string]map[int32]int `json:"records"`
-	Oldest  time.Time                `json:"oldest,omitzero"` // the lowest timestamp of a record
+	Parts  map[string]map[int32]Part `json:"parts"`           // by topic and partition; nil: not known
+	Oldest time.Time                 `json:"oldest,omitzero"` // the lowest timestamp of a record
+}
+
+// Part is what a transaction has in one partition.
+type Part struct {
+	Records int `json:"n"`
+	// From is an offset before which there is nothing of it: where the same producer's
+	// transaction before it ended, as far as that is known.
+	From int64 `json:"from,omitempty"`
 }
 
 // WrittenHeader is the header with Written of a checkpoint's record.
 const WrittenHeader = "cdc-written"
 
 // NewWritten returns that of a transaction with nothing.
-func NewWritten() Written { return Written{Records: make(map[string]map[int32]int)} }
+func NewWritten() Written { return Written{Parts: make(map[string]map[int32]Part)} }
 
-// Count adds a record.
-func (w *Written) Count(topic string, partition int32, at time.Time) {
+// Count adds a record of a partition to which the producer has committed records
+// before the offset from.
+func (w *Written) Count(topic string, partition int32, at time.Time, from int64) {
 	if w.Oldest.IsZero() || at.Before(w.Oldest) {
 		w.Oldest = at
 	}
-	if w.Records[topic] == nil {
-		w.Records[topic] = make(map[int32]int)
+	if w.Parts[topic] == nil {
+		w.Parts[topic] = make(map[int32]Part)
 	}
-	w.Records[topic][partition]++
+	w.Parts[topic][partition] = Part{w.Parts[topic][partition].Records + 1, from}
 }
 
 // Header is the value of WrittenHeader.

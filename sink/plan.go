@@ -23,7 +23,7 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 				return nil, nil, err
 			}
 		}
-		if x.leaveOut(&p.Record) {
+		if x.visible != nil && x.visible[identify(&p.Record)] {
 			continue
 		}
 		size := p.Size()

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // recallPatience bounds the search for the events of doubtful transactions.
@@ -34,8 +35,9 @@ const unknownAsked = 6
 // identity is what makes a record the same event as another one.
 type identity [sha256.Size]byte
 
-// identify returns the identity of a record: all but its timestamp, which for a dead
-// letter is that of the attempt, and what a broker said of it.
+// identify returns the identity of a record: topic, id and position, or, without the
+// headers of the position, all but the timestamp, which for a dead letter is that of
+// the attempt.
 func identify(r *kgo.Record) (id identity) {
 	h := sha256.New()
 	var size [8]byte
@@ -43,14 +45,24 @@ func identify(r *kgo.Record) (id identity) {
 		h.Write(binary.BigEndian.AppendUint64(size[:0], uint64(len(b))))
 		h.Write(b)
 	}
+	positioned := slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == transform.HeaderSeq })
 	put([]byte(r.Topic))
-	put(r.Key)
-	put(r.Value)
+	if !positioned {
+		put(r.Key)
+		put(r.Value)
+	}
 	for _, header := range r.Headers {
-		if header.Key != headerError {
-			put([]byte(header.Key))
-			put(header.Value)
+		switch header.Key {
+		case headerError:
+			continue
+		case transform.HeaderID, transform.HeaderLSN, transform.HeaderSeq:
+		default:
+			if positioned {
+				continue
+			}
 		}
+		put([]byte(header.Key))
+		put(header.Value)
 	}
 	h.Sum(id[:0])
 	return id
@@ -62,6 +74,7 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 	if len(doubtful) == 0 {
 		return nil, nil
 	}
+	x.k.log.Info("looking for what consumers see of Kafka transactions that brokers aborted", zap.Int("transactions", len(doubtful)))
 	ctx, release := x.k.connections.guard(ctx)
 	defer release()
 	limited, cancel := context.WithTimeout(ctx, recallPatience)
@@ -69,14 +82,14 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 	visible := make(map[identity]bool)
 	for _, d := range doubtful {
 		n, all := 0, 0
-		for topic, counts := range d.Written.Records {
-			for _, count := range counts {
-				all += count
+		for topic, parts := range d.Written.Parts {
+			for _, part := range parts {
+				all += part.Records
 			}
-			records, err := x.search(limited, d, topic, counts)
+			records, err := x.search(limited, d, topic, parts)
 			if err != nil {
-				return nil, x.k.stop(ctx, fmt.Errorf("look for what consumers see of a Kafka transaction that may have been ended by halves, in all that was written to topic %q since %s (if that is more than can be read in %s, one start with sink.kafka.delivery: at_least_once does without, and repeats the transaction): %w",
-					topic, since(d).UTC().Format(time.RFC3339), recallPatience, err))
+				return nil, fmt.Errorf("look for what consumers see of a Kafka transaction that may have been ended by halves, in all that was written to topic %q since %s (if that is more than can be read in %s, one start with sink.kafka.delivery: at_least_once does without, and repeats the transaction): %w",
+					topic, since(d).UTC().Format(time.RFC3339), recallPatience, err)
 			}
 			for _, r := range records {
 				visible[identify(r)] = true
@@ -86,8 +99,9 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 		if n > 0 || d.Committed { // otherwise it was aborted as a whole
 			torn = append(torn, d)
 		}
-		if d.Committed && (n < all || d.Written.Records == nil) { // otherwise it may have been committed as a whole
-			x.sayTorn()
+		if n > 0 && !d.Committed || n < all && d.Committed || d.Committed && d.Written.Parts == nil {
+			x.k.log.Warn("brokers committed a Kafka transaction in a part of its partitions only; what consumers do not see of it is written again",
+				zap.Int("records", all), zap.Int("records_that_consumers_see", n), zap.Bool("known_what_it_had", d.Written.Parts != nil))
 		}
 	}
 	if len(visible) > 0 {
@@ -97,33 +111,16 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 }
 
 // Settled implements Transactor.
-func (x *Transactions) Settled() { x.visible, x.saidTorn = nil, false }
-
-// leaveOut reports whether consumers see the record already.
-func (x *Transactions) leaveOut(r *kgo.Record) bool {
-	if x.visible == nil || !x.visible[identify(r)] {
-		return false
-	}
-	x.sayTorn()
-	return true
-}
-
-// sayTorn logs, once, that a transaction was ended by halves.
-func (x *Transactions) sayTorn() {
-	if !x.saidTorn {
-		x.k.log.Warn("brokers committed a Kafka transaction in a part of its partitions only; what consumers do not see of it is written again")
-	}
-	x.saidTorn = true
-}
+func (x *Transactions) Settled() { x.visible = nil }
 
 // search is find with patience for partitions that have no leader at the moment.
-func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic string, counts map[int32]int) ([]*kgo.Record, error) {
+func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic string, parts map[int32]checkpoint.Part) ([]*kgo.Record, error) {
 	retry := backoff.Series{Range: waits}
 	for asked := 1; ; asked++ {
-		records, err := x.find(ctx, d, topic, counts)
+		records, err := x.find(ctx, d, topic, parts)
 		switch {
 		case errors.Is(err, kerr.TopicAuthorizationFailed) && !d.Committed:
-			x.k.complain("not allowed to read what the last Kafka transaction wrote, so that it cannot be told whether brokers committed a part of it",
+			x.k.log.Warn("not allowed to read what the last Kafka transaction wrote, so that it cannot be told whether brokers committed a part of it",
 				zap.String("topic", topic), zap.String("remedy", AllowCommand(x.k.cfg, "Read", topic)))
 			return nil, nil
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
@@ -148,16 +145,16 @@ func since(d checkpoint.Doubtful) time.Time {
 	return at.Add(-skew)
 }
 
-// find returns what consumers of the topic see of the transaction, which has at most so
-// many records in each partition.
-func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic string, counts map[int32]int) (seen []*kgo.Record, err error) {
-	partitions := slices.Sorted(maps.Keys(counts))
+// find returns what consumers of the topic see of the transaction, which has these parts
+// there.
+func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic string, parts map[int32]checkpoint.Part) (seen []*kgo.Record, err error) {
+	partitions := slices.Sorted(maps.Keys(parts))
 	logs, err := kafkalog.Open(ctx, x.k.client, topic, since(d), partitions...)
 	if err != nil {
 		return nil, err
 	}
 	for i, log := range logs {
-		records, err := sighted(ctx, log, d, counts[partitions[i]])
+		records, err := sighted(ctx, log, d, parts[partitions[i]].From)
 		if err != nil {
 			return nil, err
 		}
@@ -166,55 +163,47 @@ func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic st
 	return seen, nil
 }
 
-// sighted is find for one partition. The transaction's records are the last ones of its
-// epoch there, if there are any.
-func sighted(ctx context.Context, log *kafkalog.Partition, d checkpoint.Doubtful, count int) ([]*kgo.Record, error) {
+// sighted is find for one partition, which has nothing of the transaction before the
+// offset first. It reads backwards until it meets what the producer wrote before it got
+// the transaction's epoch.
+func sighted(ctx context.Context, log *kafkalog.Partition, d checkpoint.Doubtful, first int64) ([]*kgo.Record, error) {
 	start, end := log.Bounds()
+	if first <= end { // otherwise the topic is another one by now
+		start = max(start, first)
+	}
 	for window := int64(kafkalog.FirstWindow); ; window *= kafkalog.WindowGrowth {
-		from := max(start, end-window)
-		records, err := kafkalog.Scan(ctx, log.Raw(), from, end, func(r *kgo.Record) bool { return r.ProducerID == d.Producer })
+		from, former := max(start, end-window), false
+		records, err := kafkalog.Scan(ctx, log.Raw(), from, end, func(r *kgo.Record) bool {
+			ours := r.ProducerID == d.Producer
+			former = former || ours && r.ProducerEpoch < d.Epoch
+			return ours && (r.Attrs.IsControl() || r.ProducerEpoch == d.Epoch)
+		})
 		if err != nil {
 			return nil, err
 		}
-		if seen, enough := sight(records, d, count); enough || from == start {
-			return seen, nil
+		if former || from == start {
+			return sight(records, d), nil
 		}
 	}
 }
 
-// sight returns what consumers see of the transaction, of which the partition has at
-// most count records, given the last records of its producer there. enough reports that
-// there is no more of it before them.
-//
-// With transaction.version 1 other transactions have the same epoch. One that seems to
-// be torn, because the next one was aborted, may have been committed as a whole, and
-// then lies before what the next one wrote. What is seen of others does no harm: they
-// do not come again.
-func sight(records []*kgo.Record, d checkpoint.Doubtful, count int) (seen []*kgo.Record, enough bool) {
-	var open, all []*kgo.Record
-	committed := make(map[*kgo.Record]bool)
+// sight returns what consumers see of the transaction, given the records of its epoch
+// in a partition, with all markers of its producer behind them. With
+// transaction.version 1 other transactions have the same epoch. Those behind it were
+// aborted, or it would not be in doubt, and those before it were committed.
+func sight(records []*kgo.Record, d checkpoint.Doubtful) (seen []*kgo.Record) {
+	var open []*kgo.Record
 	for _, r := range records {
 		switch {
 		case !r.Attrs.IsControl():
-			enough = enough || r.ProducerEpoch < d.Epoch
-			if r.ProducerEpoch == d.Epoch {
-				open, all = append(open, r), append(all, r)
-			}
+			open = append(open, r)
 			continue
-		case kafkalog.Commits(r):
-			for _, in := range open {
-				committed[in] = true
-			}
+		case kafkalog.Commits(r) && len(open) > 0:
+			seen = open
+		case r.ProducerEpoch > d.Epoch && len(open) > 0 && !d.Committed: // the last one of the epoch, which is this one
+			seen = nil
 		}
 		open = nil
 	}
-	if !d.Committed { // then nothing else has this epoch behind it
-		all, enough = all[max(0, len(all)-count):], enough || len(all) >= count
-	}
-	for _, r := range all {
-		if committed[r] {
-			seen = append(seen, r)
-		}
-	}
-	return seen, enough || len(seen) >= count
+	return seen
 }

@@ -16,12 +16,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // half is a transaction of two events and the mark, each to a partition of its own.
 type half struct {
 	*testing.T
 	broker *kafkatest.Broker
+}
+
+func newHalf(t *testing.T, version int16) half {
+	t.Helper()
+	h := half{t, kafkatest.Start(t, kafkatest.Apache())}
+	h.broker.SetFeature(t, "transaction.version", version)
+	h.broker.CreateTopic(t, "t", 2, nil)
+	h.broker.CreateTopic(t, marks, 1, nil)
+	return h
 }
 
 func (h half) transactions() *Transactions {
@@ -33,12 +43,13 @@ func (h half) transactions() *Transactions {
 	return x
 }
 
-func entriesWith(text string) []Entry {
-	entries := make([]Entry, 2)
-	for p := range entries {
-		ev := event("t", "a", int32(p), p)
-		ev.Record.Value = fmt.Appendf(nil, "%s %d", text, p)
-		entries[p].Event = ev
+func entriesWith(texts ...string) (entries []Entry) {
+	for _, text := range texts {
+		for p := range 2 {
+			ev := event("t", "a", int32(p), p)
+			ev.Record.Value = fmt.Appendf(nil, "%s %d", text, p)
+			entries = append(entries, Entry{Event: ev})
+		}
 	}
 	return entries
 }
@@ -51,13 +62,13 @@ func (h half) commit(x *Transactions, text string) {
 }
 
 // leaveOpen writes all of a transaction, and does not end it.
-func (h half) leaveOpen(x *Transactions, text string) {
+func (h half) leaveOpen(x *Transactions, texts ...string) {
 	h.Helper()
-	rounds, refused, err := x.plan(deadline(h.T), entriesWith(text))
+	rounds, refused, err := x.plan(deadline(h.T), entriesWith(texts...))
 	if err != nil || len(refused) > 0 {
 		h.Fatal(refused, err)
 	}
-	if failed, err := x.write(deadline(h.T), must.Get(withMark(rounds, mark(text)))(h.T)); err != nil || len(failed) > 0 {
+	if failed, err := x.write(deadline(h.T), must.Get(x.withMark(rounds, mark(texts[0])))(h.T)); err != nil || len(failed) > 0 {
 		h.Fatal(failed, err)
 	}
 }
@@ -126,10 +137,7 @@ func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
 	} {
 		for _, version := range []int16{1, 2} {
 			t.Run(fmt.Sprintf("%s with version %d", name, version), func(t *testing.T) {
-				h := half{t, kafkatest.Start(t, kafkatest.Apache())}
-				h.broker.SetFeature(t, "transaction.version", version)
-				h.broker.CreateTopic(t, "t", 2, nil)
-				h.broker.CreateTopic(t, marks, 1, nil)
+				h := newHalf(t, version)
 				x := h.transactions()
 				must.OK(t, x.Claim(deadline(t)))
 				h.commit(x, "first")
@@ -168,22 +176,117 @@ func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
 	}
 }
 
-// With transaction.version 1 the transaction behind one that was committed as a whole has
-// the same epoch, and was aborted in this partition.
-func TestSightOfATransactionBeforeAnotherOfItsEpoch(t *testing.T) {
-	record := func(epoch int16) *kgo.Record { return &kgo.Record{ProducerEpoch: epoch} }
+// The transaction that writes the rest is ended by halves, too, and has new events.
+func TestWhatCountsOfTwoTransactionsIsLeftOut(t *testing.T) {
+	for _, version := range []int16{1, 2} {
+		for second := range int32(2) {
+			t.Run(fmt.Sprintf("partition 0 and then %[2]d with version %[1]d", version, second), func(t *testing.T) {
+				h := newHalf(t, version)
+				x := h.transactions()
+				must.OK(t, x.Claim(deadline(t)))
+				h.commit(x, "first")
+				h.leaveOpen(x, "half")
+				h.broker.EndHalf(t, "tx", version, func(topic string, p int32) bool { return topic == "t" && p == 0 })
+				x = h.transactions()
+				must.OK(t, x.Claim(deadline(t)))
+				doubts := must.Get(x.Recall(deadline(t), []checkpoint.Doubtful{h.doubt()}))(t)
+				h.leaveOpen(x, "half", "new")
+				h.broker.EndHalf(t, "tx", version, func(topic string, p int32) bool { return topic == "t" && p == second })
+				x = h.transactions()
+				must.OK(t, x.Claim(deadline(t)))
+				must.Get(x.Recall(deadline(t), append(doubts, h.doubt())))(t)
+				h.commit(x, "half")
+				h.commit(x, "new")
+				x.Settled()
+				h.commit(x, "last")
+				for p, texts := range h.committed() {
+					if want := []string{"first", "half", "new", "last"}; !slices.Equal(texts, want) {
+						t.Errorf("partition %d has %q, want %q", p, texts, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The mark of the transaction was written, and the events were not. What is last in
+// their partitions is of the transaction before, which with transaction.version 1 has
+// the same epoch. The events are the same, too.
+func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
+	for _, version := range []int16{1, 2} {
+		h := newHalf(t, version)
+		x := h.transactions()
+		must.OK(t, x.Claim(deadline(t)))
+		h.commit(x, "tick")
+		rounds, _, err := x.plan(deadline(t), entriesWith("tick"))
+		must.OK(t, err)
+		round := must.Get(x.withMark(rounds, mark("tick")))(t)[0]
+		must.Get(x.write(deadline(t), [][]placed{round[len(round)-1:]}))(t)
+		x = h.transactions()
+		must.OK(t, x.Claim(deadline(t)))
+		if torn := must.Get(x.Recall(deadline(t), []checkpoint.Doubtful{h.doubt()}))(t); len(torn) > 0 {
+			t.Errorf("version %d: %+v is torn", version, torn)
+		}
+		h.commit(x, "tick")
+		h.commit(x, "last")
+		for p, texts := range h.committed() {
+			if want := []string{"tick", "tick", "last"}; !slices.Equal(texts, want) {
+				t.Errorf("version %d: partition %d has %q, want %q", version, p, texts, want)
+			}
+		}
+	}
+}
+
+// With transaction.version 1 all transactions of a claim have one epoch.
+func TestSight(t *testing.T) {
+	const commit, abort = kmsg.ControlRecordKeyTypeCommit, kmsg.ControlRecordKeyTypeAbort
+	record := &kgo.Record{ProducerEpoch: 4}
 	marker := func(how kmsg.ControlRecordKeyType, epoch int16) *kgo.Record {
 		key := kmsg.ControlRecordKey{Type: how}
 		return &kgo.Record{ProducerEpoch: epoch, Key: key.AppendTo(nil),
 			Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true})}
 	}
-	log := []*kgo.Record{record(4), record(4), marker(kmsg.ControlRecordKeyTypeCommit, 4), record(4), record(4), record(4), marker(kmsg.ControlRecordKeyTypeAbort, 5)}
-	d := checkpoint.Doubtful{Epoch: 4, Aborted: 5, Committed: true}
-	if seen, enough := sight(log, d, 2); !enough || !slices.Equal(seen, log[:2]) {
-		t.Errorf("%d seen, enough: %t; want the first two", len(seen), enough)
+	whole := []*kgo.Record{record, record, marker(commit, 4)}
+	for name, c := range map[string]struct {
+		log       []*kgo.Record
+		committed bool // its checkpoint was
+		seen      int
+	}{
+		"nothing":                           {nil, false, 0},
+		"aborted":                           {[]*kgo.Record{record, record, marker(abort, 5)}, false, 0},
+		"aborted behind another":            {append(slices.Clip(whole), record, marker(abort, 5)), false, 0},
+		"committed":                         {append(slices.Clip(whole), marker(abort, 5)), false, 2},
+		"after an attempt":                  {[]*kgo.Record{record, marker(abort, 4), record, record, marker(commit, 4)}, false, 2},
+		"aborted, its checkpoint committed": {[]*kgo.Record{record, record, marker(abort, 5)}, true, 0},
+		"before one that was aborted":       {append(slices.Clip(whole), record, record, record, marker(abort, 5)), true, 2},
+	} {
+		if seen := sight(c.log, checkpoint.Doubtful{Epoch: 4, Aborted: 5, Committed: c.committed}); len(seen) != c.seen {
+			t.Errorf("%s: %d seen, want %d", name, len(seen), c.seen)
+		}
 	}
-	if _, enough := sight(log[3:], d, 2); enough {
-		t.Error("did not look for what is before the aborted one")
+}
+
+// An event is the same one if its position is, whatever a new setting makes of the rest.
+func TestIdentity(t *testing.T) {
+	at := func(topic, seq, value string, more ...kgo.RecordHeader) *kgo.Record {
+		return &kgo.Record{Topic: topic, Value: []byte(value), Headers: append(more,
+			kgo.RecordHeader{Key: transform.HeaderLSN, Value: []byte("0/10")}, kgo.RecordHeader{Key: transform.HeaderSeq, Value: []byte(seq)})}
+	}
+	header := kgo.RecordHeader{Key: "more", Value: []byte("x")}
+	for name, c := range map[string]struct {
+		one, two *kgo.Record
+		same     bool
+	}{
+		"settings": {at("t", "1", "a"), at("t", "1", "b", header), true},
+		"place":    {at("t", "1", "a"), at("t", "2", "a"), false},
+		"topic":    {at("t", "1", "a"), at("u", "1", "a"), false},
+		"bytes":    {&kgo.Record{Value: []byte("a")}, &kgo.Record{Value: []byte("b")}, false},
+		"bounds":   {&kgo.Record{Key: []byte("a")}, &kgo.Record{Value: []byte("a")}, false},
+		"a letter": {&kgo.Record{Headers: []kgo.RecordHeader{{Key: headerError, Value: []byte("a")}}}, &kgo.Record{}, true},
+	} {
+		if same := identify(c.one) == identify(c.two); same != c.same {
+			t.Errorf("%s: the same one: %t", name, same)
+		}
 	}
 }
 
@@ -193,7 +296,7 @@ func TestTransactionsAreLookedForFromTheirOldestTimestampOn(t *testing.T) {
 	for _, ages := range [][]time.Duration{{0}, {time.Hour, 48 * time.Hour, 2 * time.Hour}, {-time.Hour}} {
 		d := checkpoint.Doubtful{Saved: checkpoint.Checkpoint{SavedAt: saved}, Written: checkpoint.NewWritten()}
 		for _, age := range ages {
-			d.Written.Count("t", 0, saved.Add(-age))
+			d.Written.Count("t", 0, saved.Add(-age), 0)
 		}
 		if got, want := since(d), saved.Add(-max(0, slices.Max(ages))-skew); !got.Equal(want) {
 			t.Errorf("ages %v: looks since %s, want %s", ages, got, want)
@@ -216,7 +319,7 @@ func TestRecallIsNotAllowed(t *testing.T) {
 	t.Cleanup(x.Close)
 	must.OK(t, x.Claim(deadline(t)))
 	must.Get(x.Transact(deadline(t), nil, &kgo.Record{Topic: "t", Value: []byte("there is something to read")}))(t)
-	doubt := checkpoint.Doubtful{Written: checkpoint.Written{Records: map[string]map[int32]int{"t": {0: 1}}}}
+	doubt := checkpoint.Doubtful{Written: checkpoint.Written{Parts: map[string]map[int32]checkpoint.Part{"t": {0: {}}}}}
 	if torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt}); err != nil || len(torn) > 0 {
 		t.Errorf("%+v, %v; want nothing", torn, err)
 	}
@@ -230,7 +333,7 @@ func TestRecallIsNotAllowed(t *testing.T) {
 // What nobody can see any more is written again.
 func TestRecallOfATopicThatIsGone(t *testing.T) {
 	_, x := startTransactions(t, 1)
-	doubt := checkpoint.Doubtful{Committed: true, Written: checkpoint.Written{Records: map[string]map[int32]int{"gone": {0: 1, 1: 1, 2: 1, 3: 1}, "t": {7: 1}}}}
+	doubt := checkpoint.Doubtful{Committed: true, Written: checkpoint.Written{Parts: map[string]map[int32]checkpoint.Part{"gone": {0: {}, 1: {}, 2: {}, 3: {}}, "t": {7: {}}}}}
 	if torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt}); err != nil || len(torn) != 1 || x.visible != nil {
 		t.Errorf("%d torn, %v, %d visible; want one, and nothing visible", len(torn), err, len(x.visible))
 	}

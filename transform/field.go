@@ -99,6 +99,6 @@ func checkField(f field, entry string, before []field, positionHeaders bool) err
 
 // reservedHeader reports whether the type header must not have that name.
 func reservedHeader(name string, positionHeaders bool) bool {
-	return name == headerID || name == headerSchemaVersion || name == headerTraceparent ||
+	return name == HeaderID || name == headerSchemaVersion || name == headerTraceparent ||
 		positionHeaders && isPositionHeader(name)
 }

@@ -11,11 +11,11 @@ import (
 
 // Names of the headers that the router adds by itself, beside event.type_header.
 const (
-	headerID            = "id"
+	HeaderID            = "id"
 	headerSchemaVersion = "schemaVersion"
 	headerTraceparent   = "traceparent"
-	headerLSN           = "cdc-lsn"
-	headerSeq           = "cdc-seq"
+	HeaderLSN           = "cdc-lsn" // of the commit
+	HeaderSeq           = "cdc-seq" // in the transaction
 	headerXID           = "cdc-xid"
 	headerTotal         = "cdc-tx-total"
 )
@@ -24,7 +24,7 @@ const (
 const builtInHeaders = 8
 
 func isPositionHeader(name string) bool {
-	return name == headerLSN || name == headerSeq || name == headerXID || name == headerTotal
+	return name == HeaderLSN || name == HeaderSeq || name == headerXID || name == headerTotal
 }
 
 // maxHeaderBytes bounds a record's headers, names and values together. Kafka
@@ -40,7 +40,7 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 		room = make([]kgo.RecordHeader, 0, p.headerCount)
 	}
 	b.event.Record.Headers = room
-	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: headerID, Value: b.event.ID})
+	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: HeaderID, Value: b.event.ID})
 	if p.eventType.present {
 		b.header(p.eventType, r.event.TypeHeader)
 	}
@@ -54,8 +54,8 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 	if r.event.PositionHeaders {
 		lsn, xid := r.tx.of(b.event.Position.CommitLSN, b.event.XID)
 		b.event.Record.Headers = append(b.event.Record.Headers,
-			kgo.RecordHeader{Key: headerLSN, Value: lsn},
-			kgo.RecordHeader{Key: headerSeq, Value: sequence(b.event.Position.Seq)},
+			kgo.RecordHeader{Key: HeaderLSN, Value: lsn},
+			kgo.RecordHeader{Key: HeaderSeq, Value: sequence(b.event.Position.Seq)},
 			kgo.RecordHeader{Key: headerXID, Value: xid})
 	}
 	b.checkHeaders()
@@ -98,7 +98,7 @@ func (b *builder) checkHeaders() {
 		b.reject(ReasonHeadersTooLarge, fmt.Errorf("the headers have %d bytes, more than %d", size, maxHeaderBytes))
 	}
 	if id := b.plan.id; !id.validText(b.event.ID) {
-		b.reject(ReasonInvalidUTF8, fmt.Errorf("header %s: column %q is not valid UTF-8", headerID, id.name))
+		b.reject(ReasonInvalidUTF8, fmt.Errorf("header %s: column %q is not valid UTF-8", HeaderID, id.name))
 	}
 }
 

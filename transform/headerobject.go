@@ -102,7 +102,7 @@ func (b *builder) nameable(name string) error {
 	switch {
 	case name == "":
 		return errors.New("a header has an empty name")
-	case name == headerID, name == ev.TypeHeader, strings.HasPrefix(name, reservedPrefix),
+	case name == HeaderID, name == ev.TypeHeader, strings.HasPrefix(name, reservedPrefix),
 		name == headerSchemaVersion && b.plan.version.present:
 		return fmt.Errorf("the header name %.40q is reserved", name)
 	}

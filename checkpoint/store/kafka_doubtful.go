@@ -102,7 +102,7 @@ func written(r *kgo.Record) (w checkpoint.Written) {
 // empty reports whether the transaction has nothing but the checkpoint.
 func empty(r *kgo.Record) bool {
 	w := written(r)
-	return w.Records != nil && len(w.Records) == 0
+	return w.Parts != nil && len(w.Parts) == 0
 }
 
 // found returns what counts, with what is in doubt behind it.
@@ -113,7 +113,7 @@ func (l look) found() (found, error) {
 	}
 	for _, a := range l.aborted {
 		r, w := a.record, written(a.record)
-		if r.Offset < f.offset || !a.torn && len(w.Records) == 0 {
+		if r.Offset < f.offset || !a.torn && len(w.Parts) == 0 {
 			continue
 		}
 		if !f.ok {

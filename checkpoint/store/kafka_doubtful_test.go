@@ -63,7 +63,7 @@ func (h *history) save(events int) (checkpoint.Checkpoint, checkpoint.Doubtful) 
 	h.saved++
 	cp, written := sample(h.saved), checkpoint.NewWritten()
 	for n := range events {
-		written.Count("orders", int32(n%3), time.UnixMilli(int64(n)).UTC())
+		written.Count("orders", int32(n%3), time.UnixMilli(int64(n)).UTC(), int64(n))
 	}
 	h.add(&kgo.Record{
 		Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true}),

@@ -244,3 +244,26 @@ func TestHeldTransactionThatTheCheckpointHasPassed(t *testing.T) {
 		t.Errorf("resume = %v, want ErrTakenOver", err)
 	}
 }
+
+// A session with PostgreSQL begins again while the deliverer is in a transaction. It has
+// loaded its checkpoint before, and saves it once the transaction has ended, before the
+// deliverer has told the tracker.
+func TestBeginDoesNotGoBackBehindTheLastTransaction(t *testing.T) {
+	b := newBounds(t, Boundaries{}, transform.BadEventStop, 100)
+	k := b.in.checkpointer
+	loaded := checkpoint.Checkpoint{LSN: 5, Epoch: 1}
+	must.OK(t, b.in.tracker.Keepalive(5))
+	must.OK(t, k.begin(t.Context(), loaded))
+	must.OK(t, b.in.accept(t.Context(), insert(10, 0)))
+	must.OK(t, b.in.accept(t.Context(), commit(15)))
+	batch := b.in.queue.cut(nil)
+	done := must.Get(b.d.deliver(t.Context(), batch))(t)
+	published := k.last()
+	loaded.Epoch = 2
+	must.OK(t, k.begin(t.Context(), loaded))
+	if got := k.store.(*fakeStore).stored(); got.LSN != published.LSN || got.Landmark != published.Landmark || got.Epoch != 2 {
+		t.Errorf("the checkpoint of epoch %d is at %s, %+v; want epoch 2 at %s, %+v, as in the last transaction",
+			got.Epoch, got.LSN, got.Landmark, published.LSN, published.Landmark)
+	}
+	b.d.dealtWith(batch[:done])
+}

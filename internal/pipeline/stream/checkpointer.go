@@ -229,7 +229,10 @@ func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error 
 func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	k.acked.Store(false) // before the position is read, so that an ack in between is left for the next save
 	position, landmark := k.tracker.Progress()
-	cp = k.dated(cp.Reached(position, landmark, k.last().Cut))
+	if last := k.last(); last.Epoch != 0 { // the tracker may not know yet of the last Kafka transaction
+		cp = cp.Reached(last.LSN, last.Landmark, last.Cut)
+	}
+	cp = k.dated(cp.Reached(position, landmark, checkpoint.Cut{}))
 	k.enter(cp.Epoch)
 	err := k.store.Save(ctx, cp)
 	k.metrics.CheckpointSaved(err)

@@ -124,6 +124,7 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 		}
 		cp = checkpoint.Checkpoint{LSN: e.first}
 	}
+	cp = cp.Confirmed(slot.ConfirmedFlush)
 	behind := cp.LSN < slot.ConfirmedFlush
 	if !behind || cp.Epoch != e.seen.Epoch || cp.LSN != e.seen.LSN {
 		e.seen, e.since = cp, time.Now()
