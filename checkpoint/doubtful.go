@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -21,7 +20,7 @@ type Doubtful struct {
 	Epoch, Aborted int16
 	// Committed reports that the checkpoint's own partition committed it before.
 	Committed bool
-	Written   Written
+	Written   Written // nil: not known
 }
 
 // Confirmed returns the checkpoint that counts if the slot was confirmed so far. What
@@ -38,36 +37,28 @@ func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	return c
 }
 
-// Written is what a transaction has besides its checkpoint.
-type Written struct {
-	Parts  map[string]map[int32]Part `json:"parts"`           // by topic and partition; nil: not known
-	Oldest time.Time                 `json:"oldest,omitzero"` // the lowest timestamp of a record
-}
+// Written is what a transaction has besides its checkpoint, by topic and partition.
+type Written map[string]map[int32]Part
 
 // Part is what a transaction has in one partition.
 type Part struct {
 	Records int `json:"n"`
-	// From is an offset before which there is nothing of it: where the same producer's
-	// transaction before it ended, as far as that is known.
+	// From is an offset before it, behind all that the same claim of the transactional
+	// id has committed there.
 	From int64 `json:"from,omitempty"`
 }
 
 // WrittenHeader is the header with Written of a checkpoint's record.
 const WrittenHeader = "cdc-written"
 
-// NewWritten returns that of a transaction with nothing.
-func NewWritten() Written { return Written{Parts: make(map[string]map[int32]Part)} }
-
-// Count adds a record of a partition to which the producer has committed records
-// before the offset from.
-func (w *Written) Count(topic string, partition int32, at time.Time, from int64) {
-	if w.Oldest.IsZero() || at.Before(w.Oldest) {
-		w.Oldest = at
+// Count adds a record.
+func (w Written) Count(topic string, partition int32) {
+	parts := w[topic]
+	if parts == nil {
+		parts = make(map[int32]Part)
+		w[topic] = parts
 	}
-	if w.Parts[topic] == nil {
-		w.Parts[topic] = make(map[int32]Part)
-	}
-	w.Parts[topic][partition] = Part{w.Parts[topic][partition].Records + 1, from}
+	parts[partition] = Part{Records: parts[partition].Records + 1}
 }
 
 // Header is the value of WrittenHeader.
@@ -76,7 +67,7 @@ func (w Written) Header() ([]byte, error) { return json.Marshal(w) }
 // ParseWritten reads what Header returned.
 func ParseWritten(header []byte) (w Written, err error) {
 	if err = json.Unmarshal(header, &w); err != nil {
-		return Written{}, fmt.Errorf("header %s: %w", WrittenHeader, err)
+		return nil, fmt.Errorf("header %s: %w", WrittenHeader, err)
 	}
 	return w, nil
 }

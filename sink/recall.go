@@ -24,9 +24,9 @@ import (
 // recallPatience bounds the search for the events of doubtful transactions.
 const recallPatience = time.Minute
 
-// skew is how much the clocks of a connector and of brokers may differ: what a
-// transaction has written is looked for from that much before its oldest timestamp on.
-const skew = 10 * time.Minute
+// skew is how much the clocks of a connector and of other producers may differ. What a
+// transaction has written is before what they wrote that much after its time was over.
+const skew = time.Minute
 
 // unknownAsked is how often brokers must say that they do not know a topic until it
 // counts as deleted: one that has just started may say so too.
@@ -82,14 +82,14 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 	visible := make(map[identity]bool)
 	for _, d := range doubtful {
 		n, all := 0, 0
-		for topic, parts := range d.Written.Parts {
+		for topic, parts := range d.Written {
 			for _, part := range parts {
 				all += part.Records
 			}
 			records, err := x.search(limited, d, topic, parts)
 			if err != nil {
-				return nil, fmt.Errorf("look for what consumers see of a Kafka transaction that may have been ended by halves, in all that was written to topic %q since %s (if that is more than can be read in %s, one start with sink.kafka.delivery: at_least_once does without, and repeats the transaction): %w",
-					topic, since(d).UTC().Format(time.RFC3339), recallPatience, err)
+				return nil, fmt.Errorf("look for what consumers see of a Kafka transaction of %s that may have been ended by halves, in topic %q (one start with sink.kafka.delivery: at_least_once does without, and repeats the transaction): %w",
+					d.Saved.SavedAt.UTC().Format(time.RFC3339), topic, err)
 			}
 			for _, r := range records {
 				visible[identify(r)] = true
@@ -99,9 +99,9 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 		if n > 0 || d.Committed { // otherwise it was aborted as a whole
 			torn = append(torn, d)
 		}
-		if n > 0 && !d.Committed || n < all && d.Committed || d.Committed && d.Written.Parts == nil {
+		if n > 0 && !d.Committed || n < all && d.Committed || d.Committed && d.Written == nil {
 			x.k.log.Warn("brokers committed a Kafka transaction in a part of its partitions only; what consumers do not see of it is written again",
-				zap.Int("records", all), zap.Int("records_that_consumers_see", n), zap.Bool("known_what_it_had", d.Written.Parts != nil))
+				zap.Int("records", all), zap.Int("records_that_consumers_see", n), zap.Bool("known_what_it_had", d.Written != nil))
 		}
 	}
 	if len(visible) > 0 {
@@ -136,74 +136,52 @@ func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic 
 	}
 }
 
-// since is a time before which brokers have nothing of the transaction.
-func since(d checkpoint.Doubtful) time.Time {
-	at := d.Saved.SavedAt
-	if d.Written.Oldest.Before(at) {
-		at = d.Written.Oldest // rows have timestamps of their own
-	}
-	return at.Add(-skew)
-}
-
 // find returns what consumers of the topic see of the transaction, which has these parts
 // there.
 func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic string, parts map[int32]checkpoint.Part) (seen []*kgo.Record, err error) {
 	partitions := slices.Sorted(maps.Keys(parts))
-	logs, err := kafkalog.Open(ctx, x.k.client, topic, since(d), partitions...)
+	logs, err := kafkalog.Open(ctx, x.k.client, topic, partitions...)
 	if err != nil {
 		return nil, err
 	}
 	for i, log := range logs {
-		records, err := sighted(ctx, log, d, parts[partitions[i]].From)
-		if err != nil {
+		start, end := log.Bounds()
+		sight := sight{Doubtful: d, over: d.Saved.SavedAt.Add(x.timeout + skew)}
+		if err := kafkalog.Walk(ctx, log.Raw(), max(start, parts[partitions[i]].From), end, sight.visit); err != nil {
 			return nil, err
 		}
-		seen = append(seen, records...)
+		seen = append(seen, sight.seen...)
 	}
 	return seen, nil
 }
 
-// sighted is find for one partition, which has nothing of the transaction before the
-// offset first. It reads backwards until it meets what the producer wrote before it got
-// the transaction's epoch.
-func sighted(ctx context.Context, log *kafkalog.Partition, d checkpoint.Doubtful, first int64) ([]*kgo.Record, error) {
-	start, end := log.Bounds()
-	if first <= end { // otherwise the topic is another one by now
-		start = max(start, first)
-	}
-	for window := int64(kafkalog.FirstWindow); ; window *= kafkalog.WindowGrowth {
-		from, former := max(start, end-window), false
-		records, err := kafkalog.Scan(ctx, log.Raw(), from, end, func(r *kgo.Record) bool {
-			ours := r.ProducerID == d.Producer
-			former = former || ours && r.ProducerEpoch < d.Epoch
-			return ours && (r.Attrs.IsControl() || r.ProducerEpoch == d.Epoch)
-		})
-		if err != nil {
-			return nil, err
-		}
-		if former || from == start {
-			return sight(records, d), nil
-		}
-	}
+// sight finds what consumers see of a transaction in one partition. It visits what is
+// there behind all that the same claim committed before, with markers.
+type sight struct {
+	checkpoint.Doubtful
+	over time.Time // by then the transaction had ended, by the clocks of producers
+	open []*kgo.Record
+	seen []*kgo.Record
 }
 
-// sight returns what consumers see of the transaction, given the records of its epoch
-// in a partition, with all markers of its producer behind them. With
-// transaction.version 1 other transactions have the same epoch. Those behind it were
-// aborted, or it would not be in doubt, and those before it were committed.
-func sight(records []*kgo.Record, d checkpoint.Doubtful) (seen []*kgo.Record) {
-	var open []*kgo.Record
-	for _, r := range records {
-		switch {
-		case !r.Attrs.IsControl():
-			open = append(open, r)
-			continue
-		case kafkalog.Commits(r) && len(open) > 0:
-			seen = open
-		case r.ProducerEpoch > d.Epoch && len(open) > 0 && !d.Committed: // the last one of the epoch, which is this one
-			seen = nil
+// visit takes the next record, and reports whether more of them matter. With
+// transaction.version 1 several transactions have the same epoch: attempts at this one
+// that the connector aborted before it, and, if it was committed, the next one, which
+// was aborted by the next claim, or it would not be in doubt.
+func (s *sight) visit(r *kgo.Record) (more bool) {
+	switch {
+	case r.ProducerID != s.Producer:
+		return r.Timestamp.Before(s.over)
+	case !r.Attrs.IsControl():
+		if r.ProducerEpoch == s.Epoch {
+			s.open = append(s.open, r)
 		}
-		open = nil
+		return r.ProducerEpoch <= s.Epoch
+	case !kafkalog.Commits(r):
+		s.open = nil
+		return r.ProducerEpoch <= s.Epoch
+	default: // or it ends what was committed before
+		s.seen = s.open
+		return len(s.seen) == 0
 	}
-	return seen
 }

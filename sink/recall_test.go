@@ -68,7 +68,7 @@ func (h half) leaveOpen(x *Transactions, texts ...string) {
 	if err != nil || len(refused) > 0 {
 		h.Fatal(refused, err)
 	}
-	if failed, err := x.write(deadline(h.T), must.Get(x.withMark(rounds, mark(texts[0])))(h.T)); err != nil || len(failed) > 0 {
+	if failed, err := x.write(deadline(h.T), must.Get(x.withMark(deadline(h.T), rounds, mark(texts[0])))(h.T)); err != nil || len(failed) > 0 {
 		h.Fatal(failed, err)
 	}
 }
@@ -91,7 +91,7 @@ func (h half) doubt() (d checkpoint.Doubtful) {
 	h.Helper()
 	client := h.broker.Client(h.T)
 	defer client.Close()
-	log := must.Get(kafkalog.Open(deadline(h.T), client, marks, time.Time{}, 0))(h.T)[0]
+	log := must.Get(kafkalog.Open(deadline(h.T), client, marks, 0))(h.T)[0]
 	_, end := log.Bounds()
 	for _, r := range must.Get(kafkalog.Scan(deadline(h.T), log.Raw(), 0, end, func(*kgo.Record) bool { return true }))(h.T) {
 		switch {
@@ -220,7 +220,7 @@ func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
 		h.commit(x, "tick")
 		rounds, _, err := x.plan(deadline(t), entriesWith("tick"))
 		must.OK(t, err)
-		round := must.Get(x.withMark(rounds, mark("tick")))(t)[0]
+		round := must.Get(x.withMark(deadline(t), rounds, mark("tick")))(t)[0]
 		must.Get(x.write(deadline(t), [][]placed{round[len(round)-1:]}))(t)
 		x = h.transactions()
 		must.OK(t, x.Claim(deadline(t)))
@@ -237,31 +237,41 @@ func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
 	}
 }
 
-// With transaction.version 1 all transactions of a claim have one epoch.
 func TestSight(t *testing.T) {
 	const commit, abort = kmsg.ControlRecordKeyTypeCommit, kmsg.ControlRecordKeyTypeAbort
-	record := &kgo.Record{ProducerEpoch: 4}
+	at := time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)
+	record := func(epoch int16) *kgo.Record { return &kgo.Record{ProducerID: 7, ProducerEpoch: epoch} }
 	marker := func(how kmsg.ControlRecordKeyType, epoch int16) *kgo.Record {
 		key := kmsg.ControlRecordKey{Type: how}
-		return &kgo.Record{ProducerEpoch: epoch, Key: key.AppendTo(nil),
+		return &kgo.Record{ProducerID: 7, ProducerEpoch: epoch, Key: key.AppendTo(nil),
 			Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true})}
 	}
-	whole := []*kgo.Record{record, record, marker(commit, 4)}
+	foreign := func(after time.Duration) *kgo.Record { return &kgo.Record{ProducerID: 8, Timestamp: at.Add(after)} }
+	before, ours := marker(commit, 4), record(4)
 	for name, c := range map[string]struct {
-		log       []*kgo.Record
-		committed bool // its checkpoint was
-		seen      int
+		log           []*kgo.Record
+		seen, visited int
 	}{
-		"nothing":                           {nil, false, 0},
-		"aborted":                           {[]*kgo.Record{record, record, marker(abort, 5)}, false, 0},
-		"aborted behind another":            {append(slices.Clip(whole), record, marker(abort, 5)), false, 0},
-		"committed":                         {append(slices.Clip(whole), marker(abort, 5)), false, 2},
-		"after an attempt":                  {[]*kgo.Record{record, marker(abort, 4), record, record, marker(commit, 4)}, false, 2},
-		"aborted, its checkpoint committed": {[]*kgo.Record{record, record, marker(abort, 5)}, true, 0},
-		"before one that was aborted":       {append(slices.Clip(whole), record, record, record, marker(abort, 5)), true, 2},
+		"nothing":                         {[]*kgo.Record{before, foreign(0)}, 0, 2},
+		"nothing, and others":             {[]*kgo.Record{before, foreign(time.Hour), foreign(time.Hour)}, 0, 2},
+		"aborted":                         {[]*kgo.Record{before, ours, foreign(0), ours, marker(abort, 5), record(5)}, 0, 5},
+		"aborted before it came here":     {[]*kgo.Record{before, marker(abort, 5), record(5)}, 0, 2},
+		"committed":                       {[]*kgo.Record{before, ours, ours, marker(commit, 4), marker(abort, 5)}, 2, 4},
+		"committed, with version 2":       {[]*kgo.Record{before, ours, ours, marker(commit, 5), record(5)}, 2, 4},
+		"after an attempt":                {[]*kgo.Record{ours, marker(abort, 4), ours, ours, marker(commit, 4)}, 2, 5},
+		"after an attempt with version 2": {[]*kgo.Record{record(3), marker(abort, 4), ours, marker(commit, 5)}, 1, 4},
+		"before one that was aborted":     {[]*kgo.Record{ours, ours, marker(commit, 4), ours, ours, ours, marker(abort, 5)}, 2, 3},
+		"aborted, with a later one":       {[]*kgo.Record{record(5), marker(commit, 6)}, 0, 1},
 	} {
-		if seen := sight(c.log, checkpoint.Doubtful{Epoch: 4, Aborted: 5, Committed: c.committed}); len(seen) != c.seen {
-			t.Errorf("%s: %d seen, want %d", name, len(seen), c.seen)
+		s, visited := sight{Doubtful: checkpoint.Doubtful{Producer: 7, Epoch: 4}, over: at.Add(time.Minute)}, 0
+		for _, r := range c.log {
+			visited++
+			if !s.visit(r) {
+				break
+			}
+		}
+		if len(s.seen) != c.seen || visited != c.visited {
+			t.Errorf("%s: %d seen after %d records, want %d after %d", name, len(s.seen), visited, c.seen, c.visited)
 		}
 	}
 }
@@ -290,20 +300,6 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Rows of a backlog have timestamps from long before, and some have later ones.
-func TestTransactionsAreLookedForFromTheirOldestTimestampOn(t *testing.T) {
-	saved := time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)
-	for _, ages := range [][]time.Duration{{0}, {time.Hour, 48 * time.Hour, 2 * time.Hour}, {-time.Hour}} {
-		d := checkpoint.Doubtful{Saved: checkpoint.Checkpoint{SavedAt: saved}, Written: checkpoint.NewWritten()}
-		for _, age := range ages {
-			d.Written.Count("t", 0, saved.Add(-age), 0)
-		}
-		if got, want := since(d), saved.Add(-max(0, slices.Max(ages))-skew); !got.Equal(want) {
-			t.Errorf("ages %v: looks since %s, want %s", ages, got, want)
-		}
-	}
-}
-
 // Without the right to read, a transaction that is known to be torn stops the connector.
 // Any other is taken for aborted, as nearly all are.
 func TestRecallIsNotAllowed(t *testing.T) {
@@ -319,7 +315,7 @@ func TestRecallIsNotAllowed(t *testing.T) {
 	t.Cleanup(x.Close)
 	must.OK(t, x.Claim(deadline(t)))
 	must.Get(x.Transact(deadline(t), nil, &kgo.Record{Topic: "t", Value: []byte("there is something to read")}))(t)
-	doubt := checkpoint.Doubtful{Written: checkpoint.Written{Parts: map[string]map[int32]checkpoint.Part{"t": {0: {}}}}}
+	doubt := checkpoint.Doubtful{Written: checkpoint.Written{"t": {0: {}}}}
 	if torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt}); err != nil || len(torn) > 0 {
 		t.Errorf("%+v, %v; want nothing", torn, err)
 	}
@@ -333,7 +329,7 @@ func TestRecallIsNotAllowed(t *testing.T) {
 // What nobody can see any more is written again.
 func TestRecallOfATopicThatIsGone(t *testing.T) {
 	_, x := startTransactions(t, 1)
-	doubt := checkpoint.Doubtful{Committed: true, Written: checkpoint.Written{Parts: map[string]map[int32]checkpoint.Part{"gone": {0: {}, 1: {}, 2: {}, 3: {}}, "t": {7: {}}}}}
+	doubt := checkpoint.Doubtful{Committed: true, Written: checkpoint.Written{"gone": {0: {}, 1: {}, 2: {}, 3: {}}, "t": {7: {}}}}
 	if torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt}); err != nil || len(torn) != 1 || x.visible != nil {
 		t.Errorf("%d torn, %v, %d visible; want one, and nothing visible", len(torn), err, len(x.visible))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -105,8 +104,8 @@ type Transactions struct {
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large, and grows again with each transaction that they take.
 	limit int
-	// committed are, by topic and partition, the offsets behind the last committed records.
-	committed map[string]map[int32]int64
+	// ends are, by topic and partition, offsets behind all that this claim has committed.
+	ends map[string]map[int32]int64
 	// visible are events that consumers see though their transaction does not count.
 	visible map[identity]bool
 }
@@ -146,7 +145,7 @@ func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, err
 		return nil, err
 	}
 	return &Transactions{k: k, id: id, timeout: timeout, epochs: epochs, limit: batchLimit(k),
-		committed: make(map[string]map[int32]int64)}, nil
+		ends: make(map[string]map[int32]int64)}, nil
 }
 
 // timeoutOf is the timeout of transactions. With transaction boundaries, one may
@@ -251,7 +250,7 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 	if err != nil || len(refused) > 0 {
 		return false, refused, err
 	}
-	if rounds, err = x.withMark(rounds, mark); err != nil {
+	if rounds, err = x.withMark(ctx, rounds, mark); err != nil {
 		return false, nil, err
 	}
 	defer func() { // the record of an event that is written again says where it wants to go
@@ -300,40 +299,6 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 	return nil, nil
 }
 
-// withMark puts the mark into the last round, with what there is besides it.
-func (x *Transactions) withMark(rounds [][]placed, mark *kgo.Record) ([][]placed, error) {
-	marked := placed{Event: &transform.Event{Record: *mark}, wanted: mark.Partition}
-	written := checkpoint.NewWritten()
-	for _, round := range rounds {
-		for _, p := range round {
-			r := &p.Record
-			written.Count(r.Topic, r.Partition, r.Timestamp, x.committed[r.Topic][r.Partition])
-		}
-	}
-	header, err := written.Header()
-	if err != nil {
-		return nil, err
-	}
-	marked.Record.Headers = append(slices.Clip(marked.Record.Headers), kgo.RecordHeader{Key: checkpoint.WrittenHeader, Value: header})
-	if n := len(rounds); n > 0 {
-		return append(rounds[:n-1:n-1], append(rounds[n-1], marked)), nil
-	}
-	return [][]placed{{marked}}, nil
-}
-
-// noteCommitted notes where the transaction's records end in each partition.
-func (x *Transactions) noteCommitted(rounds [][]placed) {
-	for _, round := range rounds {
-		for _, p := range round {
-			r := &p.Record
-			if x.committed[r.Topic] == nil {
-				x.committed[r.Topic] = make(map[int32]int64)
-			}
-			x.committed[r.Topic][r.Partition] = r.Offset + 1
-		}
-	}
-}
-
 // commit returns nil only if the broker says that the transaction is committed.
 func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 	id, epoch, err := x.k.client.ProducerID(ctx)
@@ -354,7 +319,13 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 	if err := x.end(ctx, kgo.TryCommit); err != nil {
 		return unsettled(fmt.Errorf("commit the transaction: %w", err))
 	}
-	x.noteCommitted(rounds)
+	for _, round := range rounds {
+		for _, p := range round {
+			if r := &p.Record; r.Offset >= 0 { // a broker may not say where an attempt before this one wrote it
+				x.noteEnd(r.Topic, r.Partition, r.Offset+1)
+			}
+		}
+	}
 	x.epochs.committed(epoch)
 	x.k.transactions.TransactionCommitted(records, time.Since(asked))
 	x.k.transactions.TransactionOpen(time.Time{})

@@ -247,7 +247,7 @@ func TestTransactionUnderTwoEpochsIsNotCommitted(t *testing.T) {
 	evs := events("t", 2)
 	rounds, _, err := x.plan(deadline(t), entriesOf(evs))
 	must.OK(t, err)
-	rounds = must.Get(x.withMark(rounds, mark("1")))(t)
+	rounds = must.Get(x.withMark(deadline(t), rounds, mark("1")))(t)
 	failed, err := x.write(deadline(t), rounds)
 	if err != nil || len(failed) > 0 {
 		t.Fatal(failed, err)

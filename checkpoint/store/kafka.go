@@ -107,7 +107,7 @@ func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, er
 func (k *kafka) read(ctx context.Context, topic string) (found, error) {
 	look, err := await.Answer(ctx, func() (look look, err error) {
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
-			logs, err := kafkalog.Open(ctx, k.client, topic, time.Time{}, 0)
+			logs, err := kafkalog.Open(ctx, k.client, topic, 0)
 			if err == nil {
 				err = settled(ctx, func() error { look, err = lookAt(ctx, k.key, logs[0], logs[0].Raw()); return err })
 			}

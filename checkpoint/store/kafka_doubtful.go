@@ -87,22 +87,24 @@ func abortedIn(log []*kgo.Record) (all []aborted) {
 	return all
 }
 
-// written is what the checkpoint's transaction has besides, as far as that is known.
-func written(r *kgo.Record) (w checkpoint.Written) {
+// written is what the checkpoint's transaction has besides; nil where that is not known.
+func written(r *kgo.Record) checkpoint.Written {
 	for _, h := range r.Headers {
 		if h.Key == checkpoint.WrittenHeader {
-			if w, err := checkpoint.ParseWritten(h.Value); err == nil {
-				return w
+			w, err := checkpoint.ParseWritten(h.Value)
+			if err != nil {
+				return nil
 			}
+			return w
 		}
 	}
-	return w
+	return nil
 }
 
 // empty reports whether the transaction has nothing but the checkpoint.
 func empty(r *kgo.Record) bool {
 	w := written(r)
-	return w.Parts != nil && len(w.Parts) == 0
+	return w != nil && len(w) == 0
 }
 
 // found returns what counts, with what is in doubt behind it.
@@ -113,7 +115,7 @@ func (l look) found() (found, error) {
 	}
 	for _, a := range l.aborted {
 		r, w := a.record, written(a.record)
-		if r.Offset < f.offset || !a.torn && len(w.Parts) == 0 {
+		if r.Offset < f.offset || !a.torn && len(w) == 0 {
 			continue
 		}
 		if !f.ok {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -76,7 +75,7 @@ func TestLateCheckpointInTheSharedTopic(t *testing.T) {
 // A program from before knows format versions up to that of a cut.
 func TestOlderProgramsRefuseTheNote(t *testing.T) {
 	_, own := startMoved(t)
-	log := must.Get(kafkalog.Open(limited(t), own.client, testTopic, time.Time{}, 0))(t)[0]
+	log := must.Get(kafkalog.Open(limited(t), own.client, testTopic, 0))(t)[0]
 	records := must.Get(kafkalog.Newest(limited(t), log, func(r *kgo.Record) bool { return string(r.Key) == "a" }))(t)
 	if last := string(records[len(records)-1].Value); !strings.Contains(last, `"version":3`) || cutVersion >= movedVersion {
 		t.Errorf("the last record is %s, which older programs would read", last)

@@ -44,20 +44,31 @@ func Newest(ctx context.Context, l Log, wanted func(*kgo.Record) bool) ([]*kgo.R
 
 // Scan returns the wanted records in [lo, hi).
 func Scan(ctx context.Context, l Log, lo, hi int64, wanted func(*kgo.Record) bool) (found []*kgo.Record, err error) {
+	err = Walk(ctx, l, lo, hi, func(r *kgo.Record) (more bool) {
+		if wanted(r) {
+			found = append(found, r)
+		}
+		return true
+	})
+	return found, err
+}
+
+// Walk calls visit with the records in [lo, hi), in order, until it wants no more.
+func Walk(ctx context.Context, l Log, lo, hi int64, visit func(*kgo.Record) (more bool)) error {
 	for lo < hi {
 		records, next, err := l.Read(ctx, lo)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, r := range records {
-			if r.Offset < hi && wanted(r) {
-				found = append(found, r)
+			if r.Offset >= hi || !visit(r) {
+				return nil
 			}
 		}
 		if next == lo {
-			return found, nil
+			return nil
 		}
 		lo = next
 	}
-	return found, nil
+	return nil
 }

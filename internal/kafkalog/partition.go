@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -28,30 +27,25 @@ type Partition struct {
 	raw        bool
 }
 
-// Open returns partitions of a topic, from the first record on that has the time or a
-// later one, all of it where the time is zero, up to the high watermark. The client
-// stays the caller's.
-func Open(ctx context.Context, client *kgo.Client, topic string, since time.Time, partitions ...int32) ([]*Partition, error) {
+// Open finds leaders and bounds of partitions of a topic. The end is the high watermark.
+// The client stays the caller's.
+func Open(ctx context.Context, client *kgo.Client, topic string, partitions ...int32) ([]*Partition, error) {
 	admin := kadm.NewClient(client)
 	topics, err := admin.ListTopics(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	var starts, ends kadm.ListedOffsets
 	for _, p := range partitions {
 		if err := Usable(topics[topic], p); err != nil {
 			return nil, err
 		}
 	}
-	if ms := since.UnixMilli(); ms > 0 {
-		starts, err = admin.ListOffsetsAfterMilli(ctx, ms, topic)
-	} else { // Kafka has no times before 1970
-		starts, err = admin.ListStartOffsets(ctx, topic)
-	}
+	starts, err := admin.ListStartOffsets(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	if ends, err = admin.ListEndOffsets(ctx, topic); err != nil {
+	ends, err := admin.ListEndOffsets(ctx, topic)
+	if err != nil {
 		return nil, err
 	}
 	var logs []*Partition

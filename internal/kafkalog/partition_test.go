@@ -3,7 +3,6 @@ package kafkalog
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,7 +21,7 @@ func TestReadGoesOnAfterAnAnswerOverTheQuota(t *testing.T) {
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic("t")))(t)
 	defer client.Close()
 	must.OK(t, client.ProduceSync(t.Context(), kgo.StringRecord("event")).FirstErr())
-	log := must.Get(Open(t.Context(), client, "t", time.Time{}, 0))(t)[0]
+	log := must.Get(Open(t.Context(), client, "t", 0))(t)[0]
 	var throttled atomic.Bool
 	cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		throttled.Store(true)

@@ -1,0 +1,101 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// withMark puts the mark into the last round, with what there is besides it.
+func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kgo.Record) ([][]placed, error) {
+	marked := placed{Event: &transform.Event{Record: *mark}, wanted: mark.Partition}
+	written := checkpoint.Written{}
+	for _, round := range rounds {
+		for _, p := range round {
+			written.Count(p.Record.Topic, p.Record.Partition)
+		}
+	}
+	for topic, parts := range written {
+		for partition, part := range parts {
+			var err error
+			if part.From, err = x.endOf(ctx, topic, partition); err != nil {
+				return nil, err
+			}
+			parts[partition] = part
+		}
+	}
+	header, err := written.Header()
+	if err != nil {
+		return nil, err
+	}
+	marked.Record.Headers = append(slices.Clip(marked.Record.Headers), kgo.RecordHeader{Key: checkpoint.WrittenHeader, Value: header})
+	if n := len(rounds); n > 0 {
+		return append(rounds[:n-1:n-1], append(rounds[n-1], marked)), nil
+	}
+	return [][]placed{{marked}}, nil
+}
+
+// endTimeout bounds one question for the ends of a topic's partitions.
+const endTimeout = 10 * time.Second
+
+// endOf returns an offset behind all that this claim has committed to the partition. It
+// asks brokers before the first transaction there, and waits, as that would, while the
+// partition has no leader.
+func (x *Transactions) endOf(ctx context.Context, topic string, partition int32) (int64, error) {
+	retry := backoff.Series{Range: waits}
+	for asked := 1; ; asked++ {
+		if end, ok := x.ends[topic][partition]; ok {
+			return end, nil
+		}
+		asking, cancel := context.WithTimeout(ctx, endTimeout)
+		listed, err := kadm.NewClient(x.k.client).ListEndOffsets(asking, topic)
+		cancel()
+		for _, end := range listed[topic] {
+			if end.Err == nil {
+				x.noteEnd(topic, end.Partition, end.Offset)
+			}
+		}
+		switch answer, ok := listed.Lookup(topic, partition); {
+		case ok && answer.Err == nil:
+			continue
+		case ok:
+			err = answer.Err
+		case err == nil: // the client does not know the partition yet
+			err = kerr.UnknownTopicOrPartition
+		}
+		code, answered := errors.AsType[*kerr.Error](err)
+		switch {
+		case errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked:
+			return 0, nil // it was deleted, which the transaction finds out
+		case errors.Is(err, kerr.TopicAuthorizationFailed):
+			return 0, failure.Configf(AllowCommand(x.k.cfg, "Write --operation Describe", topic), "ask for the ends of topic %q: %w", topic, err)
+		case answered && !code.Retriable:
+			return 0, unsettled(fmt.Errorf("ask for the end of partition %d of topic %q: %w", partition, topic, err))
+		}
+		x.k.complain("a partition's end is not known, so that no transaction can begin; asking again",
+			zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+		if err := retry.Pause(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// noteEnd notes that all that was committed to the partition is before the offset.
+func (x *Transactions) noteEnd(topic string, partition int32, end int64) {
+	if x.ends[topic] == nil {
+		x.ends[topic] = make(map[int32]int64)
+	}
+	x.ends[topic][partition] = end
+}

@@ -1,0 +1,63 @@
+package sink
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// A mark says how many records its transaction has in each partition, and behind which
+// offset: what was there before the claim, and then what the claim committed. A
+// partition without a leader is asked for again, and so is one that is new.
+func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
+	c, x := startTransactions(t, 2)
+	other := c.client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 1}, &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
+	refusals := 3
+	c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if refusals == 0 {
+			return nil, nil, false
+		}
+		refusals--
+		c.KeepControl()
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, topic := range req.(*kmsg.ListOffsetsRequest).Topics {
+			answer := kmsg.ListOffsetsResponseTopic{Topic: topic.Topic}
+			for _, p := range topic.Partitions {
+				answer.Partitions = append(answer.Partitions, kmsg.ListOffsetsResponseTopicPartition{
+					Partition: p.Partition, ErrorCode: kerr.LeaderNotAvailable.Code, Offset: -1, LeaderEpoch: -1,
+				})
+			}
+			resp.Topics = append(resp.Topics, answer)
+		}
+		return resp, nil, true
+	})
+	want := func(parts map[int32]checkpoint.Part, partitions ...int32) {
+		t.Helper()
+		var entries []Entry
+		for i, p := range partitions {
+			entries = append(entries, Entry{Event: event("t", "a", p, i)})
+		}
+		rounds, _, err := x.plan(deadline(t), entries)
+		must.OK(t, err)
+		rounds = must.Get(x.withMark(deadline(t), rounds, mark("m")))(t)
+		last := rounds[len(rounds)-1]
+		headers := last[len(last)-1].Record.Headers
+		if got := must.Get(checkpoint.ParseWritten(headers[len(headers)-1].Value))(t); !maps.Equal(got["t"], parts) || len(got) != 1 {
+			t.Errorf("%v, want %v", got, parts)
+		}
+		if refused, err := x.Transact(deadline(t), entries, mark("m")); err != nil || len(refused) > 0 {
+			t.Fatal(refused, err)
+		}
+	}
+	want(map[int32]checkpoint.Part{0: {Records: 1}, 1: {Records: 2, From: 2}}, 0, 1, 1)
+	want(map[int32]checkpoint.Part{0: {Records: 1, From: 1}, 1: {Records: 1, From: 4}}, 0, 1)
+	c.growTopic(t, "t", 3)
+	want(map[int32]checkpoint.Part{2: {Records: 1}}, 2)
+}
