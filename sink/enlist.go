@@ -17,7 +17,7 @@ import (
 const enlistPatience = time.Second
 
 // marked is how often the coordinator is asked whether these markers are written.
-var marked = backoff.Range{First: time.Millisecond, Longest: 50 * time.Millisecond}
+var marked = backoff.Range{First: time.Millisecond, Longest: 4 * time.Millisecond}
 
 // enlist tells the coordinator of all partitions of the transaction at once, if
 // several brokers lead them. Each of these would tell it of its own when records
