@@ -17,13 +17,13 @@ type Log interface {
 	Read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error)
 }
 
-// FirstWindow is how many offsets at the end of the log are read first. If what is
-// looked for is not among them, WindowGrowth times as many are read, and so on. The
+// firstWindow is how many offsets at the end of the log are read first. If what is
+// looked for is not among them, windowGrowth times as many are read, and so on. The
 // checkpoint of a busy connector is in the first window. That of an idle one
 // beside it is found in a few more reads.
 const (
-	FirstWindow  = 128
-	WindowGrowth = 8
+	firstWindow  = 128
+	windowGrowth = 8
 )
 
 // Newest returns, in order, the wanted records in the last window of the log that
@@ -31,7 +31,7 @@ const (
 // that had lost the slot may have written.
 func Newest(ctx context.Context, l Log, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
 	start, end := l.Bounds()
-	for window, hi := int64(FirstWindow), end; hi > start; window *= WindowGrowth {
+	for window, hi := int64(firstWindow), end; hi > start; window *= windowGrowth {
 		lo := max(start, end-window)
 		found, err := Scan(ctx, l, lo, hi, wanted)
 		if err != nil || len(found) > 0 {

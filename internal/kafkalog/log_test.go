@@ -74,7 +74,7 @@ func TestNewestFindsTheLastRecordThroughGaps(t *testing.T) {
 }
 
 func TestNewestFindsTheOnlyRecordAtAnyOffset(t *testing.T) {
-	const end = FirstWindow*WindowGrowth + 3*FirstWindow
+	const end = firstWindow*windowGrowth + 3*firstWindow
 	for off := range int64(end) {
 		l := &fakeLog{
 			end:     end,
