@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -31,8 +32,8 @@ const (
 type asker struct {
 	cfg    Options
 	client *kgo.Client
-	broker *kgo.Broker // that answered last; nil for none
-	turn   int         // among the brokers of the cluster
+	broker *kgo.Broker   // that answered last; nil for none
+	turn   atomic.Uint32 // among the brokers of the cluster
 }
 
 func newAsker(cfg Options) (*asker, error) {
@@ -48,7 +49,9 @@ func newAsker(cfg Options) (*asker, error) {
 }
 
 func askWith(client *kgo.Client, cfg Options) *asker {
-	return &asker{cfg: cfg, client: client, turn: rand.IntN(1 << 20)}
+	a := &asker{cfg: cfg, client: client}
+	a.turn.Store(rand.Uint32())
+	return a
 }
 
 // Reach returns nil if a broker answers at the address that it advertises, which
@@ -83,12 +86,10 @@ func (a *asker) ask(ctx context.Context) error {
 	last := a.broker
 	for asked, answered := 0, 0; ; {
 		if asked < mostAsked {
-			broker, turn := last, a.turn
-			if last = nil; broker == nil {
-				a.turn++
-			}
+			broker := last
+			last = nil
 			asked++
-			asking.Go(func() { answers <- a.attempt(ctx, broker, turn) })
+			asking.Go(func() { answers <- a.attempt(ctx, broker) })
 		}
 		select {
 		case is := <-answers:
@@ -115,8 +116,9 @@ func (a *asker) ask(ctx context.Context) error {
 }
 
 // attempt asks one broker. If broker is nil, it first asks the cluster for its
-// brokers and takes the one whose turn it is.
-func (a *asker) attempt(ctx context.Context, broker *kgo.Broker, turn int) answer {
+// brokers and takes the one whose turn it is. Only then is the turn over: a broker
+// that refuses to name the others takes no turn from them.
+func (a *asker) attempt(ctx context.Context, broker *kgo.Broker) answer {
 	if broker != nil {
 		_, err := who(ctx, broker)
 		return answer{broker, err}
@@ -125,7 +127,7 @@ func (a *asker) attempt(ctx context.Context, broker *kgo.Broker, turn int) answe
 	if err != nil {
 		return answer{err: err}
 	}
-	next := brokers[turn%len(brokers)]
+	next := brokers[a.turn.Add(1)%uint32(len(brokers))]
 	broker = a.client.Broker(int(next.NodeID))
 	if _, err = who(ctx, broker); err != nil {
 		err = &unadvertised{net.JoinHostPort(next.Host, strconv.Itoa(int(next.Port))), err}
