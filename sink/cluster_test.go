@@ -124,15 +124,16 @@ func (c *cluster) cutNextAck() {
 }
 
 // refuse makes the cluster refuse every batch for the partition of the topic
-// that has the marker in it.
+// that has the marker in it. The topic must exist.
 func (c *cluster) refuse(partitions int32, topic string, marker []byte, err *kerr.Error) {
+	id := c.TopicInfo(topic).TopicID // the request has no name
 	for p := range partitions {
 		c.Fault(kfake.Fault{
 			Keys: []kmsg.Key{produce}, Topic: topic, Partitions: []int32{p}, Err: err, Count: -1,
 			When: func(req kmsg.Request) bool {
 				for _, t := range req.(*kmsg.ProduceRequest).Topics {
 					for _, part := range t.Partitions {
-						if part.Partition == p && bytes.Contains(part.Records, marker) {
+						if t.TopicID == id && part.Partition == p && bytes.Contains(part.Records, marker) {
 							return true
 						}
 					}
