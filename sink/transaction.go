@@ -292,6 +292,7 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 		if err := x.k.send(ctx, round); err != nil {
 			return nil, unsettled(err)
 		}
+		x.booked(ctx, round)
 		if len(x.k.failed) > 0 {
 			return x.k.batches(round), nil
 		}
