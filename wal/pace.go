@@ -10,8 +10,16 @@ const (
 	// smallRead is the size up to which a read counts as small: after a wait
 	// there would have been more to read.
 	smallRead = 16 << 10
-	// napTime lets small sends of the server gather in the socket.
-	napTime = 200 * time.Microsecond
+	// shortNap lets small sends of the server gather in the socket.
+	shortNap = 200 * time.Microsecond
+	// longNap is the longest nap in a flood over TCP loopback, where rows gather in
+	// the server's socket at little cost (package catalog, smallWindows).
+	longNap = time.Millisecond
+	// napBytes is how much may gather during a nap. The server must not have to
+	// wait for room.
+	napBytes = 192 << 10
+	// flood is in how much time that much arrives where it is a flood.
+	flood = 8 * time.Millisecond
 	// maxRest bounds Options.Gather: it delays the answer to the server.
 	maxRest = 10 * time.Millisecond
 	// restBytes is how much may gather in the socket during a rest. The server
@@ -39,7 +47,7 @@ type pacedReader Stream
 func (p *pacedReader) Read(b []byte) (int, error) {
 	switch p.pause() {
 	case napping:
-		nap(napTime)
+		p.nap()
 	case resting:
 		if err := p.rest(); err != nil {
 			return 0, err
@@ -59,6 +67,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	n, err := p.conn.Read(b)
 	p.reading.Store(0)
 	p.lastRead = n
+	p.sinceNap += n
 	now = time.Now()
 	p.lastWait, p.readAt = now.Sub(p.readAt), now
 	return n, err
@@ -87,6 +96,23 @@ func (p *pacedReader) pause() pause {
 		return napping
 	}
 	return none
+}
+
+// nap lets the thread sleep.
+func (p *pacedReader) nap() {
+	d := p.napTime()
+	p.sinceNap, p.napped = 0, p.readAt
+	nap(d)
+}
+
+// napTime is how long the next nap is. In a flood over loopback it is for what the
+// server's socket may hold, by what has arrived since the last nap began.
+func (p *pacedReader) napTime() time.Duration {
+	took := napBytes * float64(p.readAt.Sub(p.napped)) / float64(p.sinceNap)
+	if !p.loopback || took > float64(flood) {
+		return shortNap
+	}
+	return max(shortNap, min(time.Duration(took), longNap))
 }
 
 // between reports whether all that was read are whole transactions.

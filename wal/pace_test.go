@@ -33,9 +33,9 @@ func TestPause(t *testing.T) {
 		"the beginning of it":               {state{read: 70, wait: time.Second, open: true, gather: gather}, napping},
 		"within a transaction":              {state{read: 700, wait: gather, open: true, gather: gather}, napping},
 		"within a message":                  {state{read: 700, wait: gather, partial: true, gather: gather}, napping},
-		"a flood in small reads":            {state{read: 12_000, wait: napTime, gather: gather}, napping},
+		"a flood in small reads":            {state{read: 12_000, wait: shortNap, gather: gather}, napping},
 		"as much as the socket should hold": {state{read: restBytes, wait: gather, gather: gather}, none},
-		"a large read":                      {state{read: smallRead, wait: napTime, gather: gather}, none},
+		"a large read":                      {state{read: smallRead, wait: shortNap, gather: gather}, none},
 		"one record of TLS":                 {state{read: 700, wait: gather, encrypted: true, gather: gather}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,6 +46,36 @@ func TestPause(t *testing.T) {
 			}
 			if got := (*pacedReader)(s).pause(); got != c.want {
 				t.Errorf("pause %d; want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// A nap is long in a flood over loopback only, and not so long that the server's
+// socket fills.
+func TestNapTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes int
+		since time.Duration // the last nap
+		far   bool
+		want  time.Duration
+	}{
+		"a flood":                    {150_000, time.Millisecond, false, longNap},
+		"a flood over a network":     {150_000, time.Millisecond, true, shortNap},
+		"after a short nap":          {30_000, shortNap, false, longNap},
+		"large rows":                 {napBytes, longNap / 2, false, longNap / 2},
+		"faster than any server":     {100 * napBytes, time.Millisecond, false, shortNap},
+		"a message after a while":    {70, time.Second, false, shortNap},
+		"some rows now and then":     {7_000, 4 * time.Millisecond, false, shortNap},
+		"as much as a flood has":     {napBytes, flood, false, longNap},
+		"a little less than that":    {napBytes, flood + time.Millisecond, false, shortNap},
+		"the first read of a stream": {70, time.Since(time.Time{}), false, shortNap},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			s := &Stream{loopback: !c.far, sinceNap: c.bytes, napped: now.Add(-c.since), readAt: now}
+			if got := (*pacedReader)(s).napTime(); got != c.want {
+				t.Errorf("%s; want %s", got, c.want)
 			}
 		})
 	}

@@ -77,6 +77,9 @@ type Stream struct {
 	lastWait    time.Duration    // how long after the one before
 	gather      time.Duration    // see Options.Gather
 	timer       *unwatched.Timer // of the rests; nil before the first
+	loopback    bool             // conn is over TCP loopback
+	sinceNap    int              // bytes read since the last nap
+	napped      time.Time        // when that began
 	at          pg.LSN           // of the last message from the log
 	encrypted   bool             // conn reads one TLS record at a time
 	rowless     bool             // no rows are wanted
@@ -113,6 +116,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		gather:    min(o.Gather, maxRest),
 		opened:    time.Now(),
 		encrypted: encrypted,
+		loopback:  catalog.OverLoopback(hijacked.Conn),
 		rowless:   o.MessagesOnly,
 	}
 	if o.Messages {

@@ -55,7 +55,7 @@ func unwatchedSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 
 // openReplication opens a replication connection.
 func openReplication(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
-	cfg.DialFunc = limited(quietSocket(cfg.DialFunc), answerTimeout)
+	cfg.DialFunc = limited(quietSocket(smallWindows(cfg.DialFunc)), answerTimeout)
 	return anyHost(addresses(ctx, cfg), func(one *pgconn.Config) (*pgconn.PgConn, error) {
 		return pgconn.ConnectConfig(ctx, one)
 	})

@@ -1,0 +1,73 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// errElsewhere is the error of a dial function that must not be asked for
+// loopback.
+var errElsewhere = errors.New("dialled elsewhere")
+
+func elsewhere(context.Context, string, string) (net.Conn, error) { return nil, errElsewhere }
+
+// The window is small over TCP loopback, and there alone.
+func TestWindowIsSmallOverLoopback(t *testing.T) {
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listener.Close()
+	conn := must.Get(smallWindows(elsewhere)(t.Context(), "tcp", listener.Addr().String()))(t)
+	defer conn.Close()
+	raw := must.Get(conn.(syscall.Conn).SyscallConn())(t)
+	must.OK(t, raw.Control(func(fd uintptr) {
+		if got := must.Get(unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF))(t); got != 2*smallWindow {
+			t.Errorf("a buffer of %d bytes; want %d", got, 2*smallWindow)
+		}
+		if got := must.Get(unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG))(t); got > smallSegment {
+			t.Errorf("segments of %d bytes; want %d at most", got, smallSegment)
+		}
+	}))
+	for network, address := range map[string]string{"tcp": "192.0.2.1:5432", "unix": filepath.Join(t.TempDir(), ".s.PGSQL.5432")} {
+		if _, err := smallWindows(elsewhere)(t.Context(), network, address); !errors.Is(err, errElsewhere) {
+			t.Errorf("%s was not left to the dial function: %v", address, err)
+		}
+	}
+}
+
+// What the server sends while the window is closed arrives whole.
+func TestWindowThatClosesLosesNothing(t *testing.T) {
+	const row, rows = 700, 20_000
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listener.Close()
+	conn := must.Get(quietSocket(smallWindows(elsewhere))(t.Context(), "tcp", listener.Addr().String()))(t)
+	peer := must.Get(listener.Accept())(t)
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer conn.Close()
+	begun := make(chan struct{})
+	sending.Go(func() {
+		defer peer.Close()
+		for i := range rows {
+			if _, err := peer.Write(make([]byte, row)); err != nil {
+				t.Error(err)
+				return
+			}
+			if i == smallWindow/row { // more than the window takes
+				close(begun)
+			}
+		}
+	})
+	<-begun
+	if got := len(must.Get(io.ReadAll(conn))(t)); got != rows*row {
+		t.Errorf("%d bytes arrived of %d", got, rows*row)
+	}
+}
