@@ -4,13 +4,18 @@ import (
 	"runtime/debug"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// Limits of the heap beside the bytes in flight: what the runtime, the
-// connections and one batch being compressed need.
+// Limits of the heap beside the bytes in flight.
 const (
-	baseMemory = 16 << 20
-	gcPercent  = 200
+	// baseMemory is what the runtime, the connections and one batch that is being
+	// compressed need.
+	baseMemory = 8 << 20
+	// largeBatches is what more there is where batches are larger than in a stream with
+	// at_least_once.
+	largeBatches = 8 << 20
+	gcPercent    = 200
 )
 
 // boundMemory makes the garbage collector keep the process small rather than
@@ -32,10 +37,12 @@ func memoryLimit(cfg *config.Config) int64 {
 	var limit int64
 	for _, p := range cfg.Each() {
 		limit += baseMemory
-		if kafka := p.Config.Sink.Kafka; kafka != nil {
+		kafka := p.Config.Sink.Kafka
+		if kafka == nil || kafka.Delivery == sink.DeliveryExactlyOnce || p.Config.Source.Mode == config.ModePoll {
+			limit += largeBatches
+		}
+		if kafka != nil {
 			limit += 2 * kafka.MaxBufferedBytes
-		} else {
-			limit += baseMemory
 		}
 	}
 	return limit

@@ -5,16 +5,27 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 func TestMemoryLimit(t *testing.T) {
-	cfg := config.Default()
-	if got := memoryLimit(&cfg); got != 32<<20 {
-		t.Errorf("limit of the default configuration is %d MiB, want 32", got>>20)
-	}
-	cfg.Sink.Kafka = nil
-	if got := memoryLimit(&cfg); got != 32<<20 {
-		t.Errorf("limit without Kafka is %d MiB, want 32", got>>20)
+	for name, c := range map[string]struct {
+		change func(*config.Config)
+		want   int64 // MiB
+	}{
+		"the default":    {func(*config.Config) {}, 24},
+		"exactly once":   {func(c *config.Config) { c.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }, 32},
+		"polling":        {func(c *config.Config) { c.Source.Mode = config.ModePoll }, 32},
+		"no Kafka":       {func(c *config.Config) { c.Sink.Kafka = nil }, 16},
+		"more in flight": {func(c *config.Config) { c.Sink.Kafka.MaxBufferedBytes = 64 << 20 }, 136},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config.Default()
+			c.change(&cfg)
+			if got := memoryLimit(&cfg); got != c.want<<20 {
+				t.Errorf("%d MiB; want %d", got>>20, c.want)
+			}
+		})
 	}
 }
 
