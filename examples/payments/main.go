@@ -32,6 +32,10 @@ const tables = `
 	CREATE TABLE IF NOT EXISTS shipments (order_id text NOT NULL);
 `
 
+// concurrency is how many events are handled at once. Each needs a connection, and
+// one more lets the next message be claimed while another is completed.
+const concurrency = 16
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -41,7 +45,12 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	config, err := pgxpool.ParseConfig(os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	config.MaxConns = concurrency + 1
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -101,8 +110,9 @@ func ship(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
 	}
 	c, err := consumer.New(consumer.Config{
 		Brokers: []string{brokers}, Group: "shipping", Topics: []string{"outbox.event.payment"},
-		Once:    consumer.Once{Runner: processor},
-		Handler: shipOrder,
+		Once:        consumer.Once{Runner: processor},
+		Handler:     shipOrder,
+		Concurrency: concurrency,
 	})
 	if err != nil {
 		return err

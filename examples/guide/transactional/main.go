@@ -19,6 +19,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
+// concurrency is how many payments are handled at once. Each needs a connection,
+// and one more lets the next message be claimed while another is completed.
+const concurrency = 16
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -28,7 +32,12 @@ func main() {
 }
 
 func run(ctx context.Context, brokers, url string) error {
-	pool, err := pgxpool.New(ctx, url)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	config.MaxConns = concurrency + 1
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -52,8 +61,9 @@ func run(ctx context.Context, brokers, url string) error {
 	}
 	c, err := consumer.New(consumer.Config{
 		Brokers: []string{brokers}, Group: "orders", Topics: []string{"payments"},
-		Once:    consumer.Once{Runner: processor},
-		Handler: markPaid,
+		Once:        consumer.Once{Runner: processor},
+		Handler:     markPaid,
+		Concurrency: concurrency,
 	})
 	if err != nil {
 		return err
