@@ -45,7 +45,8 @@ type Options struct {
 	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
 	// Transactional's transactions: when a client's machine vanishes, the server
 	// frees the key, and everything else that was locked, after it. It also ends
-	// a handler that does without the database for so long. A minute
+	// a handler that does without the database for so long, which is a failed
+	// attempt: let it be as long as the Processor's HandlerTimeout. A minute
 	// if 0; negative leaves the server's own.
 	IdleTimeout time.Duration
 }
