@@ -32,10 +32,6 @@ const tables = `
 	CREATE TABLE IF NOT EXISTS shipments (order_id text NOT NULL);
 `
 
-// concurrency is how many events are handled at once. Each needs a connection, and
-// one more lets the next message be claimed while another is completed.
-const concurrency = 16
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -49,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	config.MaxConns = concurrency + 1
+	config.MaxConns = 17 // one more than consumer.Config.Concurrency, which is 16 by default
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
@@ -110,9 +106,8 @@ func ship(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
 	}
 	c, err := consumer.New(consumer.Config{
 		Brokers: []string{brokers}, Group: "shipping", Topics: []string{"outbox.event.payment"},
-		Once:        consumer.Once{Runner: processor},
-		Handler:     shipOrder,
-		Concurrency: concurrency,
+		Once:    consumer.Once{Runner: processor},
+		Handler: shipOrder,
 	})
 	if err != nil {
 		return err

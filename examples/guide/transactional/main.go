@@ -19,10 +19,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// concurrency is how many payments are handled at once. Each needs a connection,
-// and one more lets the next message be claimed while another is completed.
-const concurrency = 16
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -36,7 +32,7 @@ func run(ctx context.Context, brokers, url string) error {
 	if err != nil {
 		return err
 	}
-	config.MaxConns = concurrency + 1
+	config.MaxConns = 17 // one more than consumer.Config.Concurrency, which is 16 by default
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
@@ -61,9 +57,8 @@ func run(ctx context.Context, brokers, url string) error {
 	}
 	c, err := consumer.New(consumer.Config{
 		Brokers: []string{brokers}, Group: "orders", Topics: []string{"payments"},
-		Once:        consumer.Once{Runner: processor},
-		Handler:     markPaid,
-		Concurrency: concurrency,
+		Once:    consumer.Once{Runner: processor},
+		Handler: markPaid,
 	})
 	if err != nil {
 		return err
