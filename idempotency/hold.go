@@ -76,14 +76,9 @@ func (h *hold) release() error {
 
 // extend extends the lease now, and each Heartbeat.
 func (h *hold) extend() {
-	wait := time.NewTimer(0)
+	wait := time.NewTimer(h.options.Heartbeat) // set anew before each wait
 	defer wait.Stop()
-	for {
-		select {
-		case <-h.held.Done():
-			return
-		case <-wait.C:
-		}
+	for h.held.Err() == nil {
 		now := time.Now()
 		err := h.extendOnce()
 		switch {
@@ -99,6 +94,10 @@ func (h *hold) extend() {
 			return
 		default:
 			wait.Reset(h.options.Heartbeat / tries)
+		}
+		select {
+		case <-h.held.Done():
+		case <-wait.C:
 		}
 	}
 }

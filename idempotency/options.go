@@ -43,7 +43,8 @@ type Options struct {
 	// HandlerTimeout bounds a call of the handler: its context ends after it,
 	// and if the handler then returns an error, the attempt has failed. No bound
 	// if 0. A handler that goes on all the same keeps its lease, and is told of
-	// by Observer.HandlerStuck.
+	// by Observer.HandlerStuck. With postgres.Transactional it must not be longer
+	// than its IdleTimeout.
 	HandlerTimeout time.Duration
 	// Retention is how long a settled key is kept. It must be longer than a
 	// message can be delivered again: the topic's retention, if its offsets may
@@ -129,6 +130,15 @@ func (o Options) transactional() bool {
 	return ok
 }
 
+// idleTimeout is how long the store's transactions may wait for a handler, 0 if
+// it does not say.
+func (o Options) idleTimeout() time.Duration {
+	if s, ok := o.Store.(interface{ IdleTimeout() time.Duration }); ok {
+		return s.IdleTimeout()
+	}
+	return 0
+}
+
 // validate names what cannot work.
 func (o Options) validate() error {
 	for _, d := range []struct {
@@ -155,6 +165,9 @@ func (o Options) validate() error {
 		return errors.New("Compensate cannot be: when the lease is lost, what the handler wrote in its transaction is rolled back; Observer.LeaseLost tells of it")
 	case o.Timeout+o.Margin >= o.Lease && !o.transactional():
 		return fmt.Errorf("Timeout, %s, and Margin, %s, leave no time within Lease, %s", o.Timeout, o.Margin, o.Lease)
+	case o.HandlerTimeout > o.idleTimeout() && o.idleTimeout() > 0:
+		return fmt.Errorf("HandlerTimeout, %s, is longer than the store's IdleTimeout, %s, after which the server ends a transaction that waits for its handler: "+
+			"make IdleTimeout as long", o.HandlerTimeout, o.idleTimeout())
 	case o.Retention < o.Lease:
 		return fmt.Errorf("Retention, %s, is shorter than Lease, %s", o.Retention, o.Lease)
 	case o.LastRetry < o.FirstRetry:

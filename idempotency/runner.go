@@ -28,7 +28,7 @@ type Key = storage.Key
 type Handler func(ctx context.Context) (result []byte, err error)
 
 // Runner runs a handler at most once to completion per key. Processor is one
-// around a Store; postgres.Transactional another, whose handler's writes commit
+// around any Store; around postgres.Transactional, the handler's writes commit
 // together with the completion.
 type Runner interface {
 	// Run claims the message's key, runs the handler and settles the key. It

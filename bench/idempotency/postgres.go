@@ -52,7 +52,7 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 	if err != nil {
 		return err
 	}
-	for _, sql := range []string{keys, partitions, guard.Schema, `CREATE TABLE bare (id text PRIMARY KEY)`, `CREATE TABLE effects (id text)`,
+	for _, sql := range []string{keys, partitions, guard.Applied{}.Schema(), `CREATE TABLE bare (id text PRIMARY KEY)`, `CREATE TABLE effects (id text)`,
 		`CREATE TABLE orders (id text PRIMARY KEY, status text NOT NULL)`} {
 		if _, err := pool.Exec(ctx, sql); err != nil {
 			return err

@@ -98,7 +98,7 @@ func (s *stage) createTables(ctx context.Context) error {
 	}
 	for database, ddl := range map[string][]string{
 		roleOrders:   {ordersTable, outbox.Schema, keys},
-		roleShipping: {shipmentsTable, guard.Schema, keys},
+		roleShipping: {shipmentsTable, guard.Applied{}.Schema(), keys},
 	} {
 		if err := execute(ctx, s.postgres.URL("postgres"), "CREATE DATABASE "+database); err != nil {
 			return err

@@ -41,7 +41,12 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	config, err := pgxpool.ParseConfig(os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	config.MaxConns = 17 // one more than consumer.Config.Concurrency, which is 16 by default
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
 	}

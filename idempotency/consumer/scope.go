@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
@@ -18,44 +19,77 @@ var errScopeTaken = errors.New("another consumer group uses the same scope")
 
 const (
 	// scopeID is the id of the message by which a group makes its scope known.
-	// The handler's result is the group's name.
+	// The handler's result is a scopeHolder.
 	scopeID       = "cdc-outbox/group"
 	scopeInterval = time.Minute // between two looks at the scope
 )
+
+// scopeHolder is what the store keeps of a scope: the group, and when it took
+// the scope, which tells a key that has expired from one that was lost. The time
+// is zero where it is not known.
+type scopeHolder struct {
+	group string
+	since time.Time
+}
+
+func (h scopeHolder) String() string { return h.group + " " + h.since.UTC().Format(time.RFC3339) }
+
+// parseScopeHolder takes a text without a time for a group's name.
+func parseScopeHolder(text string) scopeHolder {
+	if i := strings.LastIndexByte(text, ' '); i >= 0 {
+		if since, err := time.Parse(time.RFC3339, text[i+1:]); err == nil {
+			return scopeHolder{text[:i], since}
+		}
+	}
+	return scopeHolder{group: text}
+}
 
 // scopeWatch finds out whether the scope is this group's alone, and whether the
 // store still knows what it knew.
 type scopeWatch struct {
 	*session
-	known time.Time // when the store did, first; zero if it never did
+	// since is when the scope was taken, as the store said last; zero if it did
+	// not. What this process has written is not known to be kept: with FailOpen,
+	// success does not say so.
+	since time.Time
 }
 
 // look asks the store once. Only errScopeTaken is an error; without an answer it
 // tells nothing.
 func (w *scopeWatch) look(ctx context.Context) (answered bool, err error) {
-	ran := false
+	ran, claimed := false, false
 	m := idempotency.Message{Key: storage.Key{Scope: w.cfg.Once.Scope, ID: scopeID}}
-	result, err := w.cfg.Once.Runner.Run(ctx, m, func(context.Context) ([]byte, error) {
+	result, err := w.cfg.Once.Runner.Run(ctx, m, func(ctx context.Context) ([]byte, error) {
 		ran = true
-		return []byte(w.cfg.Group), nil
+		_, claimed = idempotency.FenceFrom(ctx) // not if the store is down, and the Runner fails open
+		return []byte(scopeHolder{w.cfg.Group, time.Now()}.String()), nil
 	})
-	switch {
-	case err != nil || !result.Done():
+	if err != nil || !result.Done() || ran && !claimed {
 		return false, nil //nolint:nilerr // it is asked again; records tell of an outage
-	case len(result.Value) > 0 && string(result.Value) != w.cfg.Group:
+	}
+	if ran {
+		if w.mustBeKnown() {
+			w.cfg.Logger.Error("the idempotency store has forgotten a key before its retention was over: "+
+				"it was emptied, or failed over; messages that come again are handled again",
+				"scope", w.cfg.Once.Scope, "remedy", "see what happened to the store, and its check; reset no offsets")
+		}
+		w.since = time.Time{}
+		return true, nil
+	}
+	holder := parseScopeHolder(string(result.Value))
+	if holder.group != "" && holder.group != w.cfg.Group {
 		return true, fmt.Errorf("%w: scope %q is that of group %q, not %q: give Once.Scope another name; if the group was renamed, "+
 			"have the old name forgotten: cdc-outbox-idempotency purge --scope %s --id %s --yes",
-			errScopeTaken, w.cfg.Once.Scope, result.Value, w.cfg.Group, w.cfg.Once.Scope, scopeID)
+			errScopeTaken, w.cfg.Once.Scope, holder.group, w.cfg.Group, w.cfg.Once.Scope, scopeID)
 	}
-	if ran && !w.known.IsZero() && (w.cfg.retention == 0 || time.Since(w.known) < w.cfg.retention) {
-		w.cfg.Logger.Error("the idempotency store has forgotten a key before its retention was over: "+
-			"it was emptied, or failed over; messages that come again are handled again",
-			"scope", w.cfg.Once.Scope, "remedy", "see what happened to the store, and its check; reset no offsets")
-	}
-	if ran || w.known.IsZero() {
-		w.known = time.Now()
-	}
+	w.since = holder.since
 	return true, nil
+}
+
+// mustBeKnown tells whether the store was to keep the scope until now; a little
+// less, as the clocks of processes differ.
+func (w *scopeWatch) mustBeKnown() bool {
+	return !w.since.IsZero() && time.Since(w.since) < w.cfg.retention-scopeInterval
 }
 
 // watch looks until ctx ends, and ends Run if the scope is taken.

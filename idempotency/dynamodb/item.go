@@ -175,15 +175,11 @@ func (d *decoder) instant(name string) time.Time {
 	return time.UnixMicro(d.number(name))
 }
 
-func (d *decoder) state() storage.State {
-	name := d.text(attrState)
-	for s := storage.Absent; s <= storage.Failed; s++ {
-		if s.String() == name {
-			return s
-		}
+func (d *decoder) state() (state storage.State) {
+	if err := state.UnmarshalText([]byte(d.text(attrState))); err != nil {
+		d.fail(attrState, err)
 	}
-	d.fail(attrState, fmt.Errorf("unknown state %q", name))
-	return storage.Absent
+	return state
 }
 
 func (d *decoder) fail(name string, err error) {

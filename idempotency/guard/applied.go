@@ -5,21 +5,20 @@ import (
 	"context"
 	_ "embed" // the DDL
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
 
-// Schema is the SQL that creates the table of Applied, under defaultApplied,
-// where it is missing: two statements, which drivers run at once when there are
-// no parameters.
-//
 //go:embed schema.sql
-var Schema string
+var schema string
 
 // defaultApplied is the table's name unless Applied names another.
 const defaultApplied = "applied_events"
 
-// Applied remembers which events were applied, in a table that is made by
-// Schema. Use it where a repetition leaves no trace to be recognised by:
+// Applied remembers which events were applied, in a table that Schema
+// makes. Use it where a repetition leaves no trace to be recognised by:
 // balances, counters, appended rows. It is a value that may be used
 // concurrently.
 type Applied struct {
@@ -28,7 +27,17 @@ type Applied struct {
 	Table string
 }
 
-func (a Applied) table() string { return table(cmp.Or(a.Table, defaultApplied)) }
+func (a Applied) name() string { return cmp.Or(a.Table, defaultApplied) }
+
+func (a Applied) table() string { return table(a.name()) }
+
+// Schema returns the SQL that creates the table where it is missing: two
+// statements, which drivers run at once when there are no parameters.
+func (a Applied) Schema() string {
+	const index = "_applied_at"
+	last := a.name()[strings.LastIndexByte(a.name(), '.')+1:]
+	return strings.NewReplacer(defaultApplied+index, sqltext.Name(last+index), defaultApplied, a.table()).Replace(schema)
+}
 
 // First remembers the event and tells whether it is the first time within the
 // scope, which names the consumer: two that see the same event each apply it

@@ -22,6 +22,9 @@
 //	_, err = outbox.Write(ctx, tx, readyForShipment)
 //	return err
 //
+// A Transition or a Mark that cannot work is an error of Validate. A service calls
+// that when it starts, and does not find out by its first message.
+//
 // Invariants:
 //
 //  1. Of any number of concurrent calls for one change, in transactions that

@@ -23,6 +23,12 @@ type Mark struct {
 	Column string
 }
 
+// Validate returns an error that names what cannot work. The other methods do so,
+// too, but for each message: call Validate when the service starts.
+func (m Mark) Validate() error {
+	return named(map[string]string{"Table": m.Table, "Key": m.Key, "Column": m.Column})
+}
+
 // Advance raises the row's mark to the version of an event. True means that the
 // event is the newest so far and is to be applied, false that it, or a newer
 // one, was applied before. A row that does not exist is ErrNoRow. After true the
@@ -61,7 +67,7 @@ func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 
 // raise sets the mark if it is NULL or compares with the value as asked.
 func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare string) (bool, error) {
-	if err := named(map[string]string{"Table": m.Table, "Key": m.Key, "Column": m.Column}); err != nil {
+	if err := m.Validate(); err != nil {
 		return false, err
 	}
 	raised, err := tx.exec(ctx, fmt.Sprintf(`UPDATE %s SET %s = $2 WHERE %s = $1 AND (%[2]s IS NULL OR %[2]s %[4]s $2)`,

@@ -51,7 +51,7 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("move row %v of %s to %s: %w", id, t.Table, t.To, err)
 	}
-	if err := t.validate(); err != nil {
+	if err := t.Validate(); err != nil {
 		return fail(err)
 	}
 	args := []any{id, t.To}
@@ -94,8 +94,9 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 	}
 }
 
-// validate names what cannot work.
-func (t Transition) validate() error {
+// Validate returns an error that names what cannot work. Apply does so, too, but
+// for each message: call Validate when the service starts.
+func (t Transition) Validate() error {
 	if err := named(map[string]string{"Table": t.Table, "Key": t.Key, "Status": t.Status, "To": t.To}); err != nil {
 		return err
 	}

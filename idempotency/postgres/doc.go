@@ -78,8 +78,9 @@
 //
 // # Retention
 //
-// A row is without effect from expires_at on, and removed by Sweep, which
-// somebody must call. The plain table is read as a whole by each sweep, and its
+// A row is without effect from expires_at on, and removed by Sweep. With
+// Options.SweepEvery, Maintain calls that, which a consumer starts by itself;
+// otherwise somebody must, such as the operator's program by cron. The plain table is read as a whole by each sweep, and its
 // expired rows are deleted in small batches, found by page rather than by an
 // index: an index over expires_at would have to be changed with every change of a
 // row, and no change would be a HOT update any more. A sweep of ten million rows

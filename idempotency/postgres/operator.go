@@ -103,14 +103,6 @@ func (s *Store) purgeOne(ctx context.Context, key storage.Key, states []string, 
 	return int(n), nil
 }
 
-// stateOf is the inverse of storage.State.String.
-var stateOf = map[string]storage.State{
-	storage.Processing.String(): storage.Processing,
-	storage.Completed.String():  storage.Completed,
-	storage.Retryable.String():  storage.Retryable,
-	storage.Failed.String():     storage.Failed,
-}
-
 // scanRecord reads the row of recordColumns, of which there may be none.
 func scanRecord(key storage.Key, row pgx.Row) (storage.Record, error) {
 	r := storage.Record{Key: key}
@@ -130,7 +122,10 @@ func scanRecord(key storage.Key, row pgx.Row) (storage.Record, error) {
 	if expired {
 		return storage.Record{Key: key, Fence: r.Fence}, nil
 	}
-	r.State, r.Fingerprint = stateOf[state], storage.Fingerprint(fingerprint)
+	if err := r.State.UnmarshalText([]byte(state)); err != nil {
+		return storage.Record{}, fmt.Errorf("read the row, which something else may have written: %w", err)
+	}
+	r.Fingerprint = storage.Fingerprint(fingerprint)
 	switch {
 	case until == nil:
 	case r.State == storage.Processing:

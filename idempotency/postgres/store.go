@@ -45,7 +45,8 @@ type Options struct {
 	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
 	// Transactional's transactions: when a client's machine vanishes, the server
 	// frees the key, and everything else that was locked, after it. It also ends
-	// a handler that does without the database for so long. A minute
+	// a handler that does without the database for so long, which is a failed
+	// attempt: let it be as long as the Processor's HandlerTimeout. A minute
 	// if 0; negative leaves the server's own.
 	IdleTimeout time.Duration
 }
@@ -144,7 +145,8 @@ func (s *Store) claim(ctx context.Context, query func(sql string, args []any, a 
 	if a.mismatch {
 		return storage.Claim{}, false, fmt.Errorf("claim %s: %w", key, storage.ErrMismatch)
 	}
-	return a.claim(key, req.Owner), a.state == "locked", nil
+	claim, err := a.claim(key, req.Owner)
+	return claim, a.state == "locked", err
 }
 
 // claimAnswer is the row that claimSQL returns.
@@ -171,13 +173,19 @@ func (a *claimAnswer) scanFirst(row pgx.Row) error {
 	return row.Scan(&a.fence)
 }
 
-func (a claimAnswer) claim(key storage.Key, owner string) storage.Claim {
+// granted is claim, where the state is known to be claimed.
+func (a claimAnswer) granted(key storage.Key, owner string) storage.Claim {
+	return storage.Claim{
+		Outcome: storage.Claimed, Lease: storage.Lease{Key: key, Owner: owner, Fence: a.fence},
+		Attempts: a.attempts, Vanished: a.vanished, Excused: a.excused, Reason: a.reason, Layer: storage.LayerStore,
+	}
+}
+
+func (a claimAnswer) claim(key storage.Key, owner string) (storage.Claim, error) {
 	c := storage.Claim{Attempts: a.attempts, Reason: a.reason, Layer: storage.LayerStore}
 	switch a.state {
 	case "claimed":
-		c.Outcome = storage.Claimed
-		c.Lease = storage.Lease{Key: key, Owner: owner, Fence: a.fence}
-		c.Vanished, c.Excused = a.vanished, a.excused
+		return a.granted(key, owner), nil
 	case "completed":
 		c.Outcome, c.Result = storage.Duplicate, a.result
 	case "processing":
@@ -186,6 +194,9 @@ func (a claimAnswer) claim(key storage.Key, owner string) storage.Claim {
 		c.Outcome, c.Wait = storage.NotDue, time.Duration(a.wait)*time.Microsecond
 	case "failed":
 		c.Outcome = storage.GivenUp
+	case "locked": // by a handler, so there is no outcome yet
+	default:
+		return storage.Claim{}, fmt.Errorf("claim %s: unknown state %q", key, a.state)
 	}
-	return c
+	return c, nil
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,7 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	if isnil.Value(pool) {
 		return nil, errors.New("make transactional store: a pool of PostgreSQL is required")
 	}
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, defaultIdleTimeout)
 	store, err := newStore(pool, o)
 	if err != nil {
 		return nil, err
@@ -83,9 +85,6 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	default:
 		return nil, fmt.Errorf("make transactional store: Isolation is %q, which is no isolation level", o.Isolation)
 	}
-	if o.IdleTimeout == 0 {
-		o.IdleTimeout = defaultIdleTimeout
-	}
 	var idle string
 	if o.IdleTimeout > 0 {
 		idle = strconv.FormatInt(max(1, o.IdleTimeout.Milliseconds()), 10)
@@ -95,6 +94,10 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 		ahead: !hooked(pool.Config()),
 	}, nil
 }
+
+// IdleTimeout returns Options.IdleTimeout, or 0 if it is the server's own. A
+// Processor whose HandlerTimeout is longer is refused.
+func (x *Transactional) IdleTimeout() time.Duration { return max(0, x.options.IdleTimeout) }
 
 // spare tells whether a connection is free, so that nobody waits for one: not for
 // one either that is kept for the next message, which may be the one that waits.

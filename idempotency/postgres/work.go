@@ -154,7 +154,7 @@ func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time
 		w.fresh.Store(granted)
 	})
 	if err == nil && granted {
-		claim = a.claim(key, req.Owner)
+		claim = a.granted(key, req.Owner)
 		w.lease, w.lock, w.tx = claim.Lease, lock, lend(w.tx.Tx)
 	}
 	return claim, err

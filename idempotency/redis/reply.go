@@ -60,6 +60,14 @@ func (f *fields) number() int64 {
 	return n
 }
 
+// state takes a state's name.
+func (f *fields) state() (state storage.State) {
+	if name := f.text(); f.err == nil {
+		f.err = state.UnmarshalText([]byte(name))
+	}
+	return state
+}
+
 // bytes takes a string; nil if it is not there.
 func (f *fields) bytes() []byte {
 	if text := f.text(); text != "" {
@@ -110,26 +118,12 @@ func readClaim(reply any, key storage.Key, owner string) (storage.Claim, error) 
 	return claim, f.err
 }
 
-// states are the states by their names, as the scripts keep them.
-var states = map[string]storage.State{
-	storage.Absent.String():     storage.Absent,
-	storage.Processing.String(): storage.Processing,
-	storage.Completed.String():  storage.Completed,
-	storage.Retryable.String():  storage.Retryable,
-	storage.Failed.String():     storage.Failed,
-}
-
 // readRecord reads a record in the order of record.lua's fields.
 func readRecord(reply any, key storage.Key) (storage.Record, error) {
 	f := readFields(reply)
-	name := f.text()
-	state, ok := states[name]
-	if !ok && f.err == nil {
-		f.err = fmt.Errorf("unknown state %q", name)
-	}
 	record := storage.Record{
 		Key:         key,
-		State:       state,
+		State:       f.state(),
 		Fingerprint: storage.Fingerprint(f.text()),
 		Owner:       f.text(),
 		Fence:       f.number(),

@@ -38,6 +38,21 @@ func TestFences(t *testing.T) {
 	}
 }
 
+func TestStatesHaveNames(t *testing.T) {
+	for state := storage.Absent; state <= storage.Failed; state++ {
+		var got storage.State
+		if err := got.UnmarshalText([]byte(state.String())); err != nil || got != state {
+			t.Errorf("%s: %s, %v", state, got, err)
+		}
+	}
+	for _, name := range []string{"", "unknown", "Completed", "INPROGRESS"} {
+		state := storage.Failed
+		if err := state.UnmarshalText([]byte(name)); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) || state != storage.Failed {
+			t.Errorf("%q: %s, %v", name, state, err)
+		}
+	}
+}
+
 func TestATransitionLeavesTheRecordItCameFrom(t *testing.T) {
 	before := storage.Record{
 		Key: storage.Key{Scope: "test", ID: "1"}, State: storage.Completed, Owner: "a", Fence: 1,

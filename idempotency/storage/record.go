@@ -1,6 +1,10 @@
 package storage
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // State is where a key stands.
 type State uint8
@@ -27,6 +31,17 @@ func (s State) String() string {
 		return stateNames[s]
 	}
 	return "unknown"
+}
+
+// UnmarshalText sets the state of that name, as String returns it. Another name
+// is an error that has it.
+func (s *State) UnmarshalText(name []byte) error {
+	i := slices.Index(stateNames[:], string(name))
+	if i < 0 {
+		return fmt.Errorf("unknown state %q", name)
+	}
+	*s = State(i)
+	return nil
 }
 
 // Record is what a store knows of a key. Times are the store's clock.

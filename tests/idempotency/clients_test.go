@@ -2,10 +2,35 @@ package idempotency_test
 
 import (
 	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"testing"
 )
+
+// mostLines is how long a loop around another client may be.
+const mostLines = 20
+
+func TestLoopsAroundOtherClientsAreShort(t *testing.T) {
+	for _, client := range []string{"kafkago", "confluent"} {
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, "../../examples/clients/"+client+"/consume.go", nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				lines += set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1
+			}
+		}
+		if lines == 0 || lines > mostLines {
+			t.Errorf("%s has %d lines, want 1 to %d", client, lines, mostLines)
+		}
+	}
+}
 
 // The loops around other clients of Kafka compile, in a module of their own: the
 // clients are nobody else's dependencies.

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -20,6 +21,17 @@ func TestDocumentationIsWhatRuns(t *testing.T) {
 func TestTheMigrationIsWhatRuns(t *testing.T) {
 	docblocks.Check(t, "../../docs/idempotency-migration.md", 2, docblocks.Sources{"go": docblocks.Read(t,
 		"redis/example_consumer_test.go", "consumer/shadow_test.go")})
+}
+
+// TestLinesOfTheProgramsAreDocumented counts those of the programs to begin with.
+func TestLinesOfTheProgramsAreDocumented(t *testing.T) {
+	lines := func(program string) int {
+		return strings.Count(docblocks.Read(t, "../../examples/guide/"+program+"/main.go"), "\n")
+	}
+	want := fmt.Sprintf("The first three have %d, %d and %d lines;", lines("consumer"), lines("transactional"), lines("producer"))
+	if !strings.Contains(docblocks.Read(t, document), want) {
+		t.Errorf("%s does not say: %s", document, want)
+	}
 }
 
 func TestDefaultsAreDocumented(t *testing.T) {

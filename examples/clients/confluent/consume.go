@@ -2,8 +2,8 @@
 package confluent
 
 import (
+	"cmp"
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
@@ -14,11 +14,10 @@ import (
 // Consume handles each record of the consumer's topics once, until ctx ends. The
 // consumer must have enable.auto.commit=false, and max.poll.interval.ms beyond
 // the longest wait: the message's retries in a row, or an outage of the store.
-func Consume(ctx context.Context, c *kafka.Consumer, scope string, p *idempotency.Processor, handle func(context.Context, *kafka.Message) error) error {
-	for ctx.Err() == nil {
-		r, err := c.ReadMessage(time.Second)
-		if err != nil { // nothing came, or what the client gets over by itself
-			slog.Debug("read a record", "error", err)
+func Consume(ctx context.Context, c *kafka.Consumer, scope string, p *idempotency.Processor, handle func(context.Context, *kafka.Message) error) (err error) {
+	for err == nil && ctx.Err() == nil {
+		r, nothing := c.ReadMessage(time.Second)
+		if nothing != nil { // nothing came, or what the client gets over by itself
 			continue
 		}
 		m := idempotency.Message{Key: idempotency.Key{Scope: scope}, Fingerprint: idempotency.FingerprintBytes(r.Value)}
@@ -27,12 +26,10 @@ func Consume(ctx context.Context, c *kafka.Consumer, scope string, p *idempotenc
 				m.Key.ID = string(h.Value)
 			}
 		}
-		if _, err := p.RunUntilDone(ctx, m, func(ctx context.Context) ([]byte, error) { return nil, handle(ctx, r) }); err != nil {
-			return err
-		}
-		if _, err := c.CommitMessage(r); err != nil {
-			return err
+		_, err = p.RunUntilDone(ctx, m, func(ctx context.Context) ([]byte, error) { return nil, handle(ctx, r) })
+		if err == nil {
+			_, err = c.CommitMessage(r)
 		}
 	}
-	return context.Cause(ctx)
+	return cmp.Or(err, context.Cause(ctx))
 }

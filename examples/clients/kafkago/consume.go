@@ -10,7 +10,8 @@ import (
 )
 
 // Consume handles each record of the reader's topics once, until ctx ends. The
-// reader must have a group, and no CommitInterval.
+// reader must have a group, no CommitInterval, and the IsolationLevel
+// ReadCommitted: by default it reads records of transactions that were aborted.
 func Consume(ctx context.Context, reader *kafka.Reader, p *idempotency.Processor, handle func(context.Context, kafka.Message) error) error {
 	for {
 		r, err := reader.FetchMessage(ctx)

@@ -28,7 +28,12 @@ func main() {
 }
 
 func run(ctx context.Context, brokers, url string) error {
-	pool, err := pgxpool.New(ctx, url)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	config.MaxConns = 17 // one more than consumer.Config.Concurrency, which is 16 by default
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func sweepVerb() verb {
 		name:    "sweep",
 		summary: "removes from PostgreSQL what is past its retention; Redis and DynamoDB do that by themselves",
 		detail: storeDetail + "\n\nIt waits for nobody, and may run beside consumers. Hourly, by cron, is enough for most;\n" +
-			"consumers do it by themselves where StoreOptions.SweepEvery says so.",
+			"consumers do it by themselves where Options.SweepEvery says so.",
 		example: name + " sweep --store postgres://app@localhost/app",
 		prepare: func(flags *flag.FlagSet) action {
 			url := flags.String("store", "", "the `URL` of the store; also "+storeEnv)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,32 +150,34 @@ func (k *keyFlags) purge(ctx context.Context, p *program, filter storage.Filter,
 	return p.show(purgeReport{Purged: n}, *k.asJSON)
 }
 
-// operable are the states that --state takes.
+// operable are the states that --state takes: those of a message that there is.
 var operable = []storage.State{storage.Processing, storage.Completed, storage.Retryable, storage.Failed}
 
 func parseStates(text string) ([]storage.State, error) {
 	if text == "" {
 		return nil, nil
 	}
-	byName := map[string]storage.State{}
-	var names []string
-	for _, s := range operable {
-		byName[s.String()] = s
-		names = append(names, s.String())
-	}
 	var states []storage.State
 	for name := range strings.SplitSeq(text, ",") {
-		state, ok := byName[strings.TrimSpace(name)]
-		if !ok {
-			remedy := "the states are " + strings.Join(names, ", ")
-			if near := nearest.To(name, names); near != "" {
-				remedy = "did you mean " + near + "?"
-			}
-			return nil, failure.Configf(remedy, "--state: unknown state%s", quote(name))
+		var state storage.State
+		name = strings.TrimSpace(name)
+		if err := state.UnmarshalText([]byte(name)); err != nil || !slices.Contains(operable, state) {
+			return nil, failure.Configf(stateRemedy(name), "--state: unknown state%s", quote(name))
 		}
 		states = append(states, state)
 	}
 	return states, nil
+}
+
+func stateRemedy(name string) string {
+	var names []string
+	for _, s := range operable {
+		names = append(names, s.String())
+	}
+	if near := nearest.To(name, names); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return "the states are " + strings.Join(names, ", ")
 }
 
 // explainKey adds what to do about a store's error.

@@ -1,7 +1,7 @@
 -- ARGV: owner, fingerprint, lease, retention.
 -- Returns the outcome, and then: claimed fence attempts reason vanished excused |
 -- duplicate attempts result | given_up attempts reason | not_due, in_progress
--- attempts reason wait | mismatch.
+-- attempts reason wait | mismatch | a state that is unknown here.
 
 local owner, fingerprint = ARGV[1], ARGV[2]
 local lease, retention = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -25,6 +25,8 @@ elseif r.state == 'processing' and r.owner == owner then
   -- The first answer was lost: neither a new attempt nor a new fence.
 elseif r.state == 'processing' and now < tonumber(r.lease_until) then
   return {'in_progress', int(attempts), reason, int(tonumber(r.lease_until) - now)}
+elseif r.state ~= 'absent' and r.state ~= 'retryable' and r.state ~= 'processing' then
+  return {r.state}
 else
   if r.state == 'processing' then r.vanished = int(tonumber(r.vanished or '0') + 1) end
   attempts = attempts + 1

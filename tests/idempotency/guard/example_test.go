@@ -83,7 +83,7 @@ func Example_transitionApply() {
 // Increments leave no state to recognise a repetition by.
 func Example_appliedFirst() {
 	ctx := context.Background()
-	pool := exampleDatabase(guard.Schema,
+	pool := exampleDatabase(guard.Applied{}.Schema(),
 		`CREATE TABLE accounts AS SELECT 'alice' AS name, 100 AS balance`)
 	defer pool.Close()
 

@@ -62,7 +62,7 @@ func TestTransition(t *testing.T) {
 // transition, and one event, whatever the transactions' ends.
 func TestE2EThousandRunsOneTransition(t *testing.T) {
 	insert := `INSERT INTO "My ""Shop"""."The Orders" VALUES (1, 'PENDING')`
-	each(t, []string{orders, guard.Schema, insert}, func(t *testing.T, pool *pgxpool.Pool, do do) {
+	each(t, []string{orders, guard.Applied{}.Schema(), insert}, func(t *testing.T, pool *pgxpool.Pool, do do) {
 		var mu sync.Mutex
 		changes, given, failing := 0, 0, errors.New("the handler fails after its writes")
 		handle := func() error {
@@ -145,11 +145,13 @@ func TestMark(t *testing.T) {
 }
 
 func TestApplied(t *testing.T) {
-	schema := strings.ReplaceAll(guard.Schema, "applied_events", `"Applied Here"`)
-	schema = strings.ReplaceAll(schema, `"Applied Here"_applied_at`, "by_time")
-	statements := []string{guard.Schema, guard.Schema, schema, `CREATE TABLE balance AS SELECT 0 AS amount`}
+	here := guard.Applied{Table: `The "Shop".Applied Here`}
+	statements := []string{
+		guard.Applied{}.Schema(), guard.Applied{}.Schema(),
+		`CREATE SCHEMA "The ""Shop"""`, here.Schema(), here.Schema(),
+		`CREATE TABLE balance AS SELECT 0 AS amount`,
+	}
 	each(t, statements, func(t *testing.T, pool *pgxpool.Pool, do do) {
-		here := guard.Applied{Table: "public.Applied Here"}
 		first := func(a guard.Applied, scope, id string) bool {
 			var ok bool
 			err := do(limited(t), func(tx guard.Tx) (err error) {
@@ -192,6 +194,11 @@ func TestApplied(t *testing.T) {
 		}
 		if !first(guard.Applied{}, "billing", "1") || first(guard.Applied{}, "shipping", "1") {
 			t.Error("what is old is still known, or what is new is not")
+		}
+		for name, want := range map[string]int{`"The ""Shop"""."Applied Here_applied_at"`: 1, `applied_events_applied_at`: 1, `applied_events`: 0} {
+			if n := value[int](t, pool, `SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('`+name+`')`); n != want {
+				t.Errorf("%d indexes %s, want %d", n, name, want)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -29,8 +30,19 @@ func TestGuardsThatCannotWork(t *testing.T) {
 			if !says(err, "the guard cannot work") {
 				t.Errorf("%s: %v", name, err)
 			}
+			if err := g.Validate(); !says(err, "the guard cannot work") {
+				t.Errorf("%s, before the first message: %v", name, err)
+			}
 		}
 		mark := guard.Mark{Table: "orders", Key: "id", Column: "fence"}
+		if err := errors.Join(good.Validate(), mark.Validate()); err != nil {
+			t.Error(err)
+		}
+		for _, g := range []guard.Mark{{Key: "id", Column: "fence"}, {Table: "orders", Column: "fence"}, {Table: "orders", Key: "id"}} {
+			if err := g.Validate(); !says(err, "the guard cannot work") {
+				t.Errorf("%+v: %v", g, err)
+			}
+		}
 		for _, fence := range []int64{0, -1} { // what FenceFrom returns without a lease
 			err := do(t.Context(), func(tx guard.Tx) error { return mark.Fence(t.Context(), tx, 1, fence) })
 			if !says(err, "the guard cannot work") {

@@ -55,12 +55,13 @@ func markPaid(ctx context.Context, r *kgo.Record) error {
 	return err
 }
 
+var paid = guard.Transition{
+	Table: "orders", Key: "id", Status: "status",
+	From: []string{"PENDING"}, To: "PAID", Beyond: []string{"SHIPPED"},
+}
+
 // markPaidGuarded needs no key at all: the order itself knows.
 func markPaidGuarded(ctx context.Context, tx pgx.Tx, orderID string) error {
-	paid := guard.Transition{
-		Table: "orders", Key: "id", Status: "status",
-		From: []string{"PENDING"}, To: "PAID", Beyond: []string{"SHIPPED"},
-	}
 	changed, err := paid.Apply(ctx, guard.PGX(tx), orderID)
 	if err != nil || !changed {
 		return err
@@ -84,6 +85,10 @@ func Example_consumer() {
 	pool := exampleDatabase(outbox.Schema, ddl,
 		`CREATE TABLE orders AS SELECT unnest(ARRAY['o-1', 'o-2']) AS id, 'PENDING' AS status`)
 	defer pool.Close()
+	if err := paid.Validate(); err != nil {
+		fmt.Println(err)
+		return
+	}
 	for range 2 {
 		if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return markPaidGuarded(ctx, tx, "o-2") }); err != nil {
 			fmt.Println(err)

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,24 @@ func TestRefusalsWriteNothing(t *testing.T) {
 	}
 	if after := version(); after != before {
 		t.Errorf("duplicate: the row was %s and is %s", before, after)
+	}
+}
+
+// A state of another program, or of a later version, is not taken for none.
+func TestAnUnknownStateIsNamed(t *testing.T) {
+	pool := database(t, postgres.Options{})
+	s := newStore(t, pool, postgres.Options{})
+	claim(t, s, key("a"), request())
+	if _, err := pool.Exec(limited(t), `UPDATE idempotency_keys SET state = 'INPROGRESS'`); err != nil {
+		t.Fatal(err)
+	}
+	_, claimErr := s.Claim(limited(t), key("a"), request())
+	_, inspectErr := s.Inspect(limited(t), key("a"))
+	_, releaseErr := s.Release(limited(t), key("a"))
+	for _, err := range []error{claimErr, inspectErr, releaseErr} {
+		if err == nil || !strings.Contains(err.Error(), `"INPROGRESS"`) || storage.Answered(err) {
+			t.Errorf("%v; want an error that names the state", err)
+		}
 	}
 }
 

@@ -393,10 +393,21 @@ func TestBadOptions(t *testing.T) {
 		"lease":     {Lease: time.Microsecond},
 		// What there is to undo is rolled back.
 		"compensation": {Compensate: func(context.Context, idempotency.Loss) {}},
+		// PostgreSQL would end the transaction first.
+		"handler timeout": {HandlerTimeout: time.Minute + time.Second},
 	} {
 		o.Store, o.MaxAttempts = store, -1
 		if _, err := idempotency.New(o); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+	for timeout, idle := range map[time.Duration]time.Duration{time.Minute: 0, time.Hour: time.Hour, 2 * time.Hour: -1} {
+		store, err := postgres.NewTransactional(pool, postgres.Options{IdleTimeout: idle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1, HandlerTimeout: timeout}); err != nil {
+			t.Errorf("HandlerTimeout %s with IdleTimeout %s: %v", timeout, idle, err)
 		}
 	}
 }

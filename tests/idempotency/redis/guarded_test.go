@@ -18,7 +18,7 @@ import (
 // server comes to forget is told in the stories.
 func TestGuardBehindAServerThatForgets(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
-	pgtest.Exec(t, url, guard.Schema+`; CREATE TABLE effects (id text NOT NULL)`)
+	pgtest.Exec(t, url, guard.Applied{}.Schema()+`; CREATE TABLE effects (id text NOT NULL)`)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

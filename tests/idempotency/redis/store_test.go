@@ -77,6 +77,27 @@ func TestLongestDurationsStayExact(t *testing.T) {
 	}
 }
 
+// A state of another library, or of a later version, is not taken for none.
+func TestAnUnknownStateIsNamed(t *testing.T) {
+	client := redistest.Shared(t).Client(t)
+	s := newStore(t, client, redis.Options{})
+	claim(t, s, key, request())
+	names, err := client.Keys(t.Context(), prefix(t)+":*").Result()
+	if err != nil || len(names) != 1 {
+		t.Fatalf("keys: %q, %v", names, err)
+	}
+	if err := client.HSet(t.Context(), names[0], "state", "INPROGRESS").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, claimErr := s.Claim(t.Context(), key, request())
+	_, inspectErr := s.Inspect(t.Context(), key)
+	for _, err := range []error{claimErr, inspectErr} {
+		if err == nil || !strings.Contains(err.Error(), `"INPROGRESS"`) || storage.Answered(err) {
+			t.Errorf("%v; want an error that names the state", err)
+		}
+	}
+}
+
 func TestKeysDoNotCollide(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})
