@@ -70,8 +70,9 @@ type options struct {
 	kafka       string         // a line more under sink.kafka
 	config      string         // sections more of the configuration file
 	topicConfig map[string]string
-	direct      bool // no proxies
-	unread      bool // nobody reads or watches: what arrives is too much
+	strict      string // the only aggregate whose topic has topicConfig; "" for all
+	direct      bool   // no proxies
+	unread      bool   // nobody reads or watches: what arrives is too much
 	// exactlyOnce: delivery is that, into Apache Kafka, and only what is committed
 	// is read.
 	exactlyOnce bool
@@ -148,7 +149,11 @@ func (w *world) startBroker(o options) {
 		w.kafka = listen(w.t, front, w.broker.Brokers[0])
 	}
 	for _, aggregate := range aggregates {
-		w.broker.CreateTopic(w.t, topicOf(aggregate), partitions, o.topicConfig)
+		settings := o.topicConfig
+		if o.strict != "" && o.strict != aggregate {
+			settings = nil
+		}
+		w.broker.CreateTopic(w.t, topicOf(aggregate), partitions, settings)
 	}
 	w.broker.CreateTopic(w.t, deadLetter, 1, nil)
 	w.admin = kadm.NewClient(w.broker.Client(w.t, kgo.MetadataMinAge(10*time.Millisecond)))
