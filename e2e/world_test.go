@@ -76,7 +76,8 @@ type options struct {
 	// exactlyOnce: delivery is that, into Apache Kafka, and only what is committed
 	// is read.
 	exactlyOnce bool
-	brokers     int           // with exactlyOnce: so many, if more than one
+	brokers     int // with exactlyOnce: so many, if more than one
+	broker      []kafkatest.Option
 	sampling    time.Duration // between two looks at slot and topics; 0: sampling
 }
 
@@ -120,7 +121,7 @@ func (w *world) startBroker(o options) {
 	w.t.Helper()
 	port := must.Get(freeport.Take())(w.t)
 	front := fmt.Sprintf("127.0.0.1:%d", port)
-	var opts []kafkatest.Option
+	opts := o.broker
 	if !o.direct {
 		opts = append(opts, kafkatest.Advertised(front))
 	}
