@@ -132,7 +132,7 @@ func (c *cluster) abort(ctx context.Context, admin *kadm.Client, p kadm.Describe
 	}
 	err = fmt.Errorf("write the end of the transaction: %w", err)
 	if errors.Is(err, kerr.ClusterAuthorizationFailed) {
-		return failure.Configf(sink.AllowCommand(c.cfg, "Alter", "")+", for as long as it takes; or abort it as an administrator: "+
+		return failure.Configf(sink.AllowCommand(c.cfg, "ClusterAction", "")+", for as long as it takes; or abort it as an administrator: "+
 			sink.AbortCommand(c.cfg, p.Topic, p.Partition, p.CurrentTxnStartOffset), "%w", err)
 	}
 	return err

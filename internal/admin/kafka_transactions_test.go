@@ -174,7 +174,7 @@ func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 
 	for _, tt := range []struct{ user, ours, words, remedy string }{
 		{"blind", "", "TOPIC_AUTHORIZATION_FAILED", "--allow-principal 'User:blind' --operation Read --topic 't'"},
-		{"reader", "", "CLUSTER_AUTHORIZATION_FAILED", "--allow-principal 'User:reader' --operation Alter --cluster"},
+		{"reader", "", "CLUSTER_AUTHORIZATION_FAILED", "--allow-principal 'User:reader' --operation ClusterAction --cluster"},
 		{"knows", "", `open under the transactional id "other"`, "stop or restart the program"},
 		{"knows", "other", `open under the transactional id "other"`, "cdc-outbox txn abort --yes"},
 	} {
@@ -182,7 +182,7 @@ func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 		must.Contain(t, err.Error(), tt.words)
 		must.Contain(t, failure.RemedyOf(err), tt.remedy)
 	}
-	must.OK(t, owner.EndTransaction(t.Context(), kgo.TryCommit))
+	must.OK(t, owner.EndTransaction(t.Context(), kgo.TryCommit)) // it is still whole
 }
 
 // What holds consumers back, and how it ends, is in the status, of any program.
