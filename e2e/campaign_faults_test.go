@@ -15,9 +15,13 @@ type part string
 
 const (
 	instance part = "connector"
-	brokers  part = "brokers"
-	postgres part = "PostgreSQL"
-	network  part = "the way to brokers"
+	brokers  part = "brokers" // any number of them
+	// The two that follow can be had at once, if they are two brokers. Of three
+	// brokers one is left then, which may take no writes.
+	coordinator part = "coordinator"
+	leader      part = "leader"
+	postgres    part = "PostgreSQL"
+	network     part = "the way to brokers"
 )
 
 // disturbance begins something, and returns what ends it.
@@ -27,7 +31,8 @@ type disturbance struct {
 	part        part
 	victim      string // that is killed; "" for none
 	needsServer bool   // asks PostgreSQL
-	begin       func(k *campaign) (end func())
+	// begin returns nil if there was nothing to do.
+	begin func(k *campaign) (end func())
 }
 
 func nothing() {}
@@ -82,18 +87,18 @@ var campaignDisturbances = []disturbance{
 		k.pause(3 * time.Second)
 		return func() { c.signal(syscall.SIGCONT) }
 	}},
-	{"coordinator killed", 10, brokers, "coordinator", false, func(k *campaign) func() { return k.killNode(k.coordinator()) }},
-	{"coordinator killed at the end of a transaction", 6, brokers, "coordinator", false, func(k *campaign) func() {
+	{"coordinator killed", 10, coordinator, "coordinator", false, func(k *campaign) func() { return k.killNode(k.coordinator) }},
+	{"coordinator killed at the end of a transaction", 6, coordinator, "coordinator", false, func(k *campaign) func() {
 		n := k.coordinator()
 		goOn, before := k.endTxn.hold(), k.endTxn.held.Load()
 		within(2*time.Second, func() bool { return k.endTxn.held.Load() > before })
 		goOn()
 		k.pause(6 * time.Millisecond)
-		return k.killNode(n)
+		return k.killNode(func() int { return n })
 	}},
-	{"coordinator paused", 2, brokers, "", false, func(k *campaign) func() { return k.pauseNode(k.coordinator()) }},
-	{"leader killed", 8, brokers, "leader", false, func(k *campaign) func() { return k.killNode(k.leader()) }},
-	{"leader paused", 2, brokers, "", false, func(k *campaign) func() { return k.pauseNode(k.leader()) }},
+	{"coordinator paused", 2, coordinator, "", false, func(k *campaign) func() { return k.pauseNode(k.coordinator) }},
+	{"leader killed", 8, leader, "leader", false, func(k *campaign) func() { return k.killNode(k.leader) }},
+	{"leader paused", 2, leader, "", false, func(k *campaign) func() { return k.pauseNode(k.leader) }},
 	{"leader or coordinator out of the other brokers' reach", 3, brokers, "", false, func(k *campaign) func() {
 		if k.random.IntN(2) == 0 {
 			return k.partNodes(k.coordinator())
@@ -122,6 +127,22 @@ var campaignDisturbances = []disturbance{
 			k.postgres.Cut()
 		}
 	}},
+	{"PostgreSQL paused", 2, postgres, "", false, func(k *campaign) func() {
+		thaw, ok := k.server.Pause(k.t)
+		if !ok {
+			return nil
+		}
+		k.pause(campaignLiveness / 2)
+		return thaw
+	}},
+	{"PostgreSQL paused until the connection counts as dead", 2, postgres, "", false, func(k *campaign) func() {
+		thaw, ok := k.server.Pause(k.t)
+		if !ok {
+			return nil
+		}
+		<-time.After(campaignLiveness + 3*time.Second)
+		return thaw
+	}},
 	{"walsender ended", 3, postgres, "", false, func(k *campaign) func() { k.endWalsender(); return nothing }},
 	{"answers to EndTxn lost", 4, network, "", false, func(k *campaign) func() {
 		k.endTxn.answers.Store(1 + k.random.Int32N(3))
@@ -137,6 +158,11 @@ var campaignDisturbances = []disturbance{
 		return func() { k.endTxn.deliver() }
 	}},
 	{"brokers out of reach", 2, network, "", false, func(k *campaign) func() { return k.part(k.cluster.Fronts...) }},
+	{"brokers out of reach beyond the transaction's timeout", 1, network, "", false, func(k *campaign) func() {
+		k.endTxn.part(true, k.cluster.Fronts...)
+		<-time.After(11 * time.Second)
+		return func() { k.endTxn.part(false, k.cluster.Fronts...) }
+	}},
 	{"one broker out of reach", 2, network, "", false, func(k *campaign) func() {
 		return k.part(k.cluster.Fronts[k.random.IntN(len(k.cluster.Fronts))])
 	}},
@@ -151,19 +177,25 @@ var campaignDisturbances = []disturbance{
 	{"transactional id claimed by a stranger", 2, network, "", false, func(k *campaign) func() { k.claim(); return nothing }},
 }
 
-// start begins the disturbance.
+// ofBrokers tells whether the disturbance is of one broker or several.
+func (d *disturbance) ofBrokers() bool {
+	return d.part == brokers || d.part == coordinator || d.part == leader
+}
+
+// start begins the disturbance. It returns nil if there was nothing to do.
 func (d *disturbance) start(k *campaign) (end func()) {
 	k.t.Helper()
-	if d.part == brokers {
+	if d.ofBrokers() && len(k.down) == 0 { // or another one is to be had beside it
 		if !k.calm {
 			k.awaitCalm()
 		}
 		k.calm = false
 	}
-	if d.victim != "" {
+	end = d.begin(k)
+	if d.victim != "" && end != nil {
 		k.report.kills[d.victim]++
 	}
-	return d.begin(k)
+	return end
 }
 
 // kill kills an instance.
@@ -197,7 +229,11 @@ func (k *campaign) leader() int {
 	return max(0, k.cluster.Leader(k.t, topics[k.random.IntN(len(topics))], 0))
 }
 
-func (k *campaign) killNode(n int) (end func()) {
+func (k *campaign) killNode(which func() int) (end func()) {
+	n, ok := k.take(which)
+	if !ok {
+		return nil
+	}
 	k.cluster.KillNode(k.t, n)
 	return func() {
 		k.pause(2 * time.Second)
@@ -205,10 +241,24 @@ func (k *campaign) killNode(n int) (end func()) {
 	}
 }
 
-func (k *campaign) pauseNode(n int) (end func()) {
+func (k *campaign) pauseNode(which func() int) (end func()) {
+	n, ok := k.take(which)
+	if !ok {
+		return nil
+	}
 	k.cluster.PauseNode(k.t, n, true)
 	k.pause(6 * time.Second)
 	return func() { k.cluster.PauseNode(k.t, n, false) }
+}
+
+// take returns the broker and notes that it is disturbed, unless it is already.
+func (k *campaign) take(which func() int) (n int, ok bool) {
+	n = which()
+	if slices.Contains(k.down, n) {
+		return n, false
+	}
+	k.down = append(k.down, n)
+	return n, true
 }
 
 // partNodes has no other broker reach these, for longer than a replica may lag.

@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +23,17 @@ func TestE2ECampaign(t *testing.T) {
 	s := seed(t)
 	server := pgtest.Start(t)
 	k := &campaign{
-		world: newWorld(t, options{exactlyOnce: true, brokers: 3, server: server, config: os.Getenv(campaignConfigEnv),
-			sampling: 10 * sampling}),
+		world: newWorld(t, options{exactlyOnce: true, brokers: 3, server: server, sampling: 10 * sampling,
+			topicConfig: map[string]string{"max.message.bytes": strconv.Itoa(campaignTooLarge * 3 / 4)},
+			strict:      campaignStrict,
+			kafka:       "compression: none", // or bad events would fit
+			config:      "errors:\n  on_bad_event: dead_letter\n" + os.Getenv(campaignConfigEnv)}),
 		server: server,
 		random: rand.New(rand.NewPCG(s, 500)),
 		calm:   true,
 		report: report{began: time.Now(), kills: map[string]int{}, done: map[string]*outcome{}},
 	}
+	k.rewriteConfig("  slot: ", fmt.Sprintf("  status_interval: 1s\n  liveness_timeout: %s\n  slot: ", campaignLiveness))
 	k.awaitCalm()
 	k.upgrade(0)
 	goal := number(t, campaignEnv, 6)
@@ -36,7 +43,7 @@ func TestE2ECampaign(t *testing.T) {
 	k.connectors = []*connector{k.start()}
 	k.add()
 	k.add()
-	k.load = k.write(s, 30*time.Millisecond, 0)
+	k.load = k.writeTo(s, 30*time.Millisecond, strictness{size: campaignTooLarge, aggregate: campaignStrict})
 	until := k.limit()
 	k.report.began = time.Now()
 	for k.killed() < goal && time.Now().Before(until) {
@@ -60,6 +67,16 @@ func TestE2ECampaign(t *testing.T) {
 	t.Log(k.report.text(took, k.all.Producers()))
 }
 
+// campaignLiveness is how long PostgreSQL may be silent.
+const campaignLiveness = 5 * time.Second
+
+// campaignStrict is the aggregate whose topic refuses events with payloads of
+// campaignTooLarge.
+const (
+	campaignStrict   = "customer"
+	campaignTooLarge = 2 * bigPayload
+)
+
 // wearing is the number of kills from which on the producer id is worn before.
 const wearing = 200
 
@@ -70,7 +87,8 @@ type campaign struct {
 	connectors []*connector // one has the slot, the others stand by
 	load       *load
 	random     *rand.Rand
-	calm       bool // the brokers were not disturbed since awaitCalm
+	calm       bool  // the brokers were not disturbed since awaitCalm
+	down       []int // the brokers that are killed or paused now
 	version    int16
 	noted      int // transactions of the ledger that are known to be published
 	report     report
@@ -124,16 +142,24 @@ func (k *campaign) upgrade(part int) {
 func (k *campaign) disturb() string {
 	k.t.Helper()
 	one, two := k.choose(), k.choose()
-	names, ends := []string{one.name}, []func(){one.start(k)}
+	var names []string
+	var ends []func()
+	start := func(d disturbance) {
+		if end := d.start(k); end != nil {
+			names, ends = append(names, d.name), append(ends, end)
+		}
+	}
+	start(one)
 	if k.random.IntN(3) > 0 && compatible(one, two) {
 		k.pause(300 * time.Millisecond)
-		names, ends = append(names, two.name), append(ends, two.start(k))
+		start(two)
 	}
 	k.pause(500 * time.Millisecond)
 	for _, end := range ends {
 		end()
 	}
-	return strings.Join(names, " + ")
+	k.down = nil
+	return cmp.Or(strings.Join(names, " + "), "nothing")
 }
 
 // choose takes a disturbance by its weight.
@@ -152,8 +178,11 @@ func (k *campaign) choose() disturbance {
 }
 
 // compatible tells whether two disturbances can be had at once: they are of
-// different parts.
+// different parts, and none of them asks for what the other takes away.
 func compatible(one, two disturbance) bool {
+	if one.ofBrokers() && two.ofBrokers() && (one.part == brokers || two.part == brokers) {
+		return false
+	}
 	return one.part != two.part && (!one.needsServer || two.part != postgres) && (!two.needsServer || one.part != postgres)
 }
 

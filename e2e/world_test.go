@@ -70,12 +70,14 @@ type options struct {
 	kafka       string         // a line more under sink.kafka
 	config      string         // sections more of the configuration file
 	topicConfig map[string]string
-	direct      bool // no proxies
-	unread      bool // nobody reads or watches: what arrives is too much
+	strict      string // the only aggregate whose topic has topicConfig; "" for all
+	direct      bool   // no proxies
+	unread      bool   // nobody reads or watches: what arrives is too much
 	// exactlyOnce: delivery is that, into Apache Kafka, and only what is committed
 	// is read.
 	exactlyOnce bool
-	brokers     int           // with exactlyOnce: so many, if more than one
+	brokers     int // with exactlyOnce: so many, if more than one
+	broker      []kafkatest.Option
 	sampling    time.Duration // between two looks at slot and topics; 0: sampling
 }
 
@@ -119,7 +121,7 @@ func (w *world) startBroker(o options) {
 	w.t.Helper()
 	port := must.Get(freeport.Take())(w.t)
 	front := fmt.Sprintf("127.0.0.1:%d", port)
-	var opts []kafkatest.Option
+	opts := o.broker
 	if !o.direct {
 		opts = append(opts, kafkatest.Advertised(front))
 	}
@@ -148,7 +150,11 @@ func (w *world) startBroker(o options) {
 		w.kafka = listen(w.t, front, w.broker.Brokers[0])
 	}
 	for _, aggregate := range aggregates {
-		w.broker.CreateTopic(w.t, topicOf(aggregate), partitions, o.topicConfig)
+		settings := o.topicConfig
+		if o.strict != "" && o.strict != aggregate {
+			settings = nil
+		}
+		w.broker.CreateTopic(w.t, topicOf(aggregate), partitions, settings)
 	}
 	w.broker.CreateTopic(w.t, deadLetter, 1, nil)
 	w.admin = kadm.NewClient(w.broker.Client(w.t, kgo.MetadataMinAge(10*time.Millisecond)))

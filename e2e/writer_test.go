@@ -27,17 +27,28 @@ var entityKeys = []string{"1", "-2", "клиент-3", "顧客-4", "a b", "ünï
 // writer does random transactions, as services do, and notes what it did. One
 // goroutine uses it.
 type writer struct {
-	url      string
-	number   int
-	random   *rand.Rand
-	ledger   *checker.Ledger
-	deadSize int // payloads of this size and more must become dead letters; 0: none
-	ways     ways
-	polled   bool
-	keys     []entity // in polled mode, those that the transaction in progress may write
+	url    string
+	number int
+	random *rand.Rand
+	ledger *checker.Ledger
+	strict strictness
+	ways   ways
+	polled bool
+	keys   []entity // in polled mode, those that the transaction in progress may write
 
 	conn *pgx.Conn
 	tx   checker.Transaction // in progress
+}
+
+// strictness is which events must become dead letters: those with a payload of at
+// least that size, of the aggregate. 0 is for none, "" for any.
+type strictness struct {
+	size      int
+	aggregate string
+}
+
+func (s strictness) refuses(payload, aggregate string) bool {
+	return s.size > 0 && len(payload) >= s.size && (s.aggregate == "" || s.aggregate == aggregate)
 }
 
 // run does a transaction at each tick until ctx ends. Errors are part of the
@@ -171,7 +182,10 @@ func (w *writer) event() (ev checker.Event, row []any) {
 	if w.random.IntN(40) == 0 {
 		ev.Value = w.text(bigPayload)
 	}
-	if w.deadSize > 0 && len(ev.Value) >= w.deadSize {
+	if w.strict.size > bigPayload && w.random.IntN(200) == 0 {
+		ev.Value = w.text(w.strict.size)
+	}
+	if w.strict.refuses(ev.Value, of.aggregate) {
 		ev.Topic = deadLetter
 	}
 	ev.Headers = []checker.Header{{Key: "id", Value: ev.ID}, {Key: "eventType", Value: kind}, {Key: "note", Value: note}}
@@ -217,6 +231,11 @@ type load struct {
 // the outcome.
 func (w *world) write(seed uint64, pace time.Duration, deadSize int) *load {
 	w.t.Helper()
+	return w.writeTo(seed, pace, strictness{size: deadSize})
+}
+
+func (w *world) writeTo(seed uint64, pace time.Duration, strict strictness) *load {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{world: w, cancel: cancel}
 	for n := range writers {
@@ -224,7 +243,7 @@ func (w *world) write(seed uint64, pace time.Duration, deadSize int) *load {
 		if n == 0 {
 			url = w.proxied()
 		}
-		writer := &writer{url: url, number: n, ledger: w.ledger, deadSize: deadSize, ways: w.ways, polled: w.polled,
+		writer := &writer{url: url, number: n, ledger: w.ledger, strict: strict, ways: w.ways, polled: w.polled,
 			random: rand.New(rand.NewPCG(seed, uint64(n)))}
 		l.done.Go(func() { writer.run(ctx, pace) })
 	}

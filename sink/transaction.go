@@ -17,15 +17,16 @@ import (
 )
 
 // transactionTimeout is how long brokers keep a transaction open whose owner is
-// silent. It holds consumers back for that long.
+// silent. It holds consumers back for that long, and for up to ten seconds more:
+// brokers look only that often (transaction.abort.timed.out.transaction.cleanup.interval.ms).
 const transactionTimeout = 10 * time.Second
 
 // slowest is how many bytes per second a cluster is expected to take at least. A
 // transaction that may be large has more time, or it would never be committed.
 const slowest = 4 << 20
 
-// endPatience bounds the wait for the answer to EndTxn, beyond the timeout. By then
-// brokers have ended the transaction in one way or the other.
+// endPatience bounds the wait for the answer to EndTxn, beyond the timeout. Brokers
+// may end the transaction later than that: the next claim does so.
 const endPatience = 2 * time.Second
 
 // breath is the least time between two transactions. Brokers answer for a new one

@@ -93,6 +93,8 @@ func TestUsageErrors(t *testing.T) {
 		{"print with a gap", []string{"setup", "--print", "--accept-gap"}, []string{"--print"}},
 		{"role without a name", []string{"setup", "--role", ""}, []string{"--role has no name"}},
 		{"SQL as JSON", []string{"setup", "--print", "--json"}, []string{"prints SQL"}},
+		{"hanging transaction without its offset", []string{"txn", "abort", "--topic", "t", "--partition", "0"}, []string{"--start-offset", "txn list"}},
+		{"partition without its topic", []string{"txn", "abort", "--partition", "0"}, []string{"needs all of --topic"}},
 		{"unknown schema", []string{"setup", "--schema", "camel"}, []string{`unknown schema "camel"`}},
 		{"negative count", []string{"demo", "--events", "-1"}, []string{"demo has a bad flag"}},
 		{"mistyped key", []string{"run", "--set", "source.sloot=x"}, []string{"source.sloot", "did you mean source.slot?"}},

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"flag"
+	"math"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
@@ -23,17 +25,43 @@ func txnListVerb() verb {
 }
 
 func txnAbortVerb() verb {
-	return verb{
+	v := verb{
 		name:    "txn abort",
-		summary: "aborts the connector's own open Kafka transaction, after --yes",
-		detail: "For a connector that died and will not be started soon: brokers would abort it after ten\n" +
-			"seconds by themselves. A connector that runs drops what it has in flight and begins anew;\nnothing is lost.",
-		example: "cdc-outbox txn abort -c cdc-outbox.yaml --yes",
-		prepare: func(flags *flag.FlagSet) action {
-			yes := flags.Bool("yes", false, "do it; otherwise only say what would be aborted")
-			return forEach(flags, func(ctx context.Context, cfg *config.Config) (report, error) {
-				return admin.AbortTransaction(ctx, cfg, *yes)
-			})
-		},
+		summary: "aborts an open Kafka transaction, after --yes: the connector's own, or one that hangs",
+		detail: "Its own: for a connector that died and will not be started soon. Brokers abort that by\n" +
+			"themselves, ten to twenty seconds after it began. A connector that runs drops what it has\n" +
+			"in flight and begins anew; nothing is lost.\n\n" +
+			"One that hangs, of which no coordinator knows: with --topic, --partition and\n" +
+			"--start-offset, as txn list shows them. It needs the right to ClusterAction.",
+		example: "cdc-outbox txn abort -c cdc-outbox.yaml --yes\n" +
+			"cdc-outbox txn abort -c cdc-outbox.yaml --topic outbox.event.order --partition 0 --start-offset 4711 --yes",
 	}
+	v.prepare = func(flags *flag.FlagSet) action {
+		o := declareAdmin(flags)
+		yes := flags.Bool("yes", false, "do it; otherwise only say what would be aborted")
+		topic := flags.String("topic", "", "a hanging one, in this `TOPIC`")
+		partition := flags.Int("partition", -1, "with --topic: the `NUMBER` of the partition")
+		offset := flags.Int64("start-offset", -1, "with --topic: the `OFFSET` of its first record there")
+		return func(ctx context.Context, p *program) error {
+			hanging := *topic != "" || *partition != -1 || *offset != -1
+			switch {
+			case !hanging:
+				return o.each(ctx, p, func(ctx context.Context, cfg *config.Config) (report, error) {
+					return admin.AbortTransaction(ctx, cfg, *yes)
+				})
+			case *topic == "" || *partition < 0 || *partition > math.MaxInt32 || *offset < 0:
+				return v.usagef("needs all of --topic, --partition and --start-offset for a hanging transaction, as txn list shows them")
+			}
+			cfg, err := o.loadOne(p) // a hanging one is of the cluster, not of each pipeline
+			if err != nil {
+				return err
+			}
+			aborted, err := admin.AbortHanging(ctx, cfg, admin.Start{Topic: *topic, Partition: int32(*partition), Offset: *offset}, *yes)
+			if aborted != nil {
+				err = failure.Join(err, p.show(aborted, *o.asJSON))
+			}
+			return err
+		}
+	}
+	return v
 }

@@ -5,14 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -131,7 +135,9 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	f.insert("parcel", "1", "{}")
 	c := f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "outbox.event.order", "outbox.event.secret", "outbox.event.parcel"),
 		kfake.User("PLAIN", "cdc", "pw", topic("outbox.event.order", kmsg.ACLOperationDescribe),
-			topic("outbox.event.parcel", kmsg.ACLOperationDescribe), topic("outbox.event.parcel", kmsg.ACLOperationWrite)))
+			topic("outbox.event.parcel", kmsg.ACLOperationDescribe), topic("outbox.event.parcel", kmsg.ACLOperationWrite),
+			kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "cdc-outbox/", Pattern: kmsg.ACLResourcePatternTypePrefixed,
+				Operation: kmsg.ACLOperationDescribe, Allow: true}))
 	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "PLAIN", Username: "cdc", Password: "pw"}
 
 	r := Check(f.ctx(), f.Config)
@@ -147,6 +153,45 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	read := f.wantCheck("kafka.topic outbox.event.parcel", Warn, "but not read")
 	must.Contain(t, read.Remedy, "--operation Read --topic 'outbox.event.parcel'")
 
+	id := must.Get(wiring.TransactionalID(f.Config))(t)
+	use := f.wantCheck("kafka.transactions", Fail, "write in transactions of transactional id")
+	must.Contain(t, use.Remedy, "--operation Write --operation Describe --transactional-id '"+id+"'")
+
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	f.wantCheck("kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")
+}
+
+// The right to Describe the transactional id finds its coordinator, and is not enough
+// to write with it. Whoever has the id meanwhile is not disturbed by the question.
+func TestCheckTransactionsMayBeWritten(t *testing.T) {
+	f := sound(t)
+	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Setting("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+		kafkatest.Setting("allow.everyone.if.no.acl.found", "true"))
+	b.CreateTopic(t, "t", 1, nil)
+	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
+	f.Sink.Kafka.Brokers, f.Checkpoint.Store = b.Brokers, store.StoreKafka
+	exactlyOnce(f)
+	id := must.Get(wiring.TransactionalID(f.Config))(t)
+	owner := b.Client(t, kgo.TransactionalID(id))
+	must.OK(t, owner.BeginTransaction())
+	must.OK(t, owner.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr())
+	f.wantCheck("kafka.transactions", OK, "may be used")
+	must.OK(t, owner.EndTransaction(t.Context(), kgo.TryCommit))
+	f.wantCheck("kafka.transactions", OK, "may be used")
+	must.OK(t, owner.BeginTransaction())
+	must.OK(t, owner.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("y")}).FirstErr())
+	must.OK(t, owner.EndTransaction(t.Context(), kgo.TryCommit))
+
+	acl := kadm.NewACLs().TransactionalIDs(id).Allow("User:ANONYMOUS").AllowHosts().Operations(kadm.OpDescribe).ResourcePatternType(kadm.ACLPatternLiteral)
+	created := must.Get(kadm.NewClient(owner).CreateACLs(t.Context(), acl))(t)
+	for _, c := range created {
+		must.OK(t, c.Err)
+	}
+	var r *CheckReport
+	await.Until(t, "the ACL at the broker", func() bool {
+		r = Check(f.ctx(), f.Config)
+		return find(t, r, "kafka.transactions").Outcome == Fail
+	})
+	write := wantFinding(t, r, "kafka.transactions", Fail, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+	must.Contain(t, write.Remedy, "--operation Write --operation Describe --transactional-id '"+id+"'")
 }

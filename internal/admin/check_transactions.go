@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -35,7 +36,7 @@ func (d *doctor) transactions(ctx context.Context, c *cluster) {
 	}
 	id, err := wiring.TransactionalID(d.cfg)
 	if err == nil {
-		err = c.coordinated(ctx, id)
+		err = c.usable(ctx, id)
 	}
 	if err != nil {
 		d.fail(name, err)
@@ -65,19 +66,22 @@ func (d *doctor) heldBack(ctx context.Context, c *cluster, ours string) {
 	}
 }
 
-// coordinated returns why the id has no coordinator, or nil. Brokers make their
-// topic when they are asked for the first time, so it asks for a while.
-func (c *cluster) coordinated(ctx context.Context, id string) error {
+// usable returns why the id cannot be used for transactions, or nil. Brokers make
+// their topic when they are asked for the first time, so it asks for a while.
+func (c *cluster) usable(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	retry := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}}
 	for {
 		err := c.coordinator(ctx, id)
-		if err == nil {
-			return nil
+		if err != nil {
+			err = fmt.Errorf("find the coordinator of transactional id %q: %w", id, err)
+		} else if err = c.writable(ctx, id); err != nil {
+			err = fmt.Errorf("write in transactions of transactional id %q: %w", id, err)
 		}
-		err = fmt.Errorf("find the coordinator of transactional id %q: %w", id, err)
 		switch {
+		case err == nil:
+			return nil
 		case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 			return failure.Configf(sink.AllowTransactionsCommand(c.cfg, id), "%w", err)
 		case kerr.IsRetriable(err) && retry.Pause(ctx) == nil:
@@ -89,6 +93,26 @@ func (c *cluster) coordinated(ctx context.Context, id string) error {
 			Err:    err,
 		}
 	}
+}
+
+// nobody is a producer id that no broker has given to anybody.
+const nobody = math.MaxInt64
+
+// writable returns why the id may not be written with, or nil. To find its
+// coordinator takes the right to Describe only. So it asks for the abort of a
+// transaction of a producer that is not there. Brokers look at the right to Write
+// first, and then at the producer. Nothing changes, whoever has the id.
+func (c *cluster) writable(ctx context.Context, id string) error {
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID, req.ProducerID = id, nobody
+	resp, err := req.RequestWith(ctx, c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if errors.Is(err, kerr.InvalidProducerIDMapping) {
+		return nil
+	}
+	return err
 }
 
 func (c *cluster) coordinator(ctx context.Context, id string) error {

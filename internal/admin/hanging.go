@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-
-	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // hanging returns the transactions that hold consumers back in a partition and of
@@ -28,7 +26,7 @@ func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Durati
 	var all Transactions
 	described.EachPartition(func(p kadm.DescribedProducersPartition) {
 		for _, producer := range p.ActiveProducers.Sorted() {
-			if t, ok := c.hangs(producer, known, silent); ok {
+			if t, ok := hangs(producer, known, silent); ok {
 				all = append(all, t)
 			}
 		}
@@ -37,19 +35,22 @@ func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Durati
 	return all, nil
 }
 
+// stateHanging is in place of a state that a coordinator tells.
+const stateHanging = "Hanging"
+
 // hangs is the transaction of a producer in a partition, if there is one that no
 // coordinator knows. One that has just begun, or has just ended, is none yet.
-func (c *cluster) hangs(p kadm.DescribedProducer, known []int64, silent time.Duration) (Transaction, bool) {
+func hangs(p kadm.DescribedProducer, known []int64, silent time.Duration) (Transaction, bool) {
 	age := time.Since(time.UnixMilli(p.LastTimestamp))
 	if p.CurrentTxnStartOffset < 0 || age < silent || slices.Contains(known, p.ProducerID) {
 		return Transaction{}, false
 	}
 	return Transaction{
 		ID:     fmt.Sprintf("producer %d/%d", p.ProducerID, p.ProducerEpoch),
-		State:  "Hanging",
+		State:  stateHanging,
 		Age:    age,
 		Topics: []string{p.Topic},
-		Remedy: hiddenOrHanging + sink.AbortCommand(c.cfg, p.Topic, p.Partition, p.CurrentTxnStartOffset),
+		Remedy: hiddenOrHanging + Start{p.Topic, p.Partition, p.CurrentTxnStartOffset}.command(),
 	}, true
 }
 

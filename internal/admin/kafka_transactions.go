@@ -64,6 +64,26 @@ func (t Transaction) ending() string {
 	return "find out whose it is; its owner's next start ends it, and so do brokers after its timeout"
 }
 
+// line is what a report says of the transaction.
+func (t Transaction) line() string {
+	age, done := t.Age.Round(time.Second), ""
+	if t.Aborted {
+		done = "; aborted now"
+	}
+	if t.State == stateHanging {
+		line := fmt.Sprintf("%s (no coordinator shows it to us): silent for %s, in %v%s", t.ID, age, t.Topics, done)
+		if t.Remedy != "" {
+			line += "; " + t.Remedy
+		}
+		return line
+	}
+	whose := "another program's"
+	if t.Ours {
+		whose = "this pipeline's"
+	}
+	return fmt.Sprintf("%s (%s): %s for %s of at most %s, in %v%s", t.ID, whose, t.State, age, t.Timeout, t.Topics, done)
+}
+
 // Transactions are those of a cluster.
 type Transactions []Transaction
 
@@ -74,22 +94,7 @@ func (ts Transactions) WriteText(w io.Writer) error {
 		return err
 	}
 	for _, t := range ts {
-		whose, done := "another program's", ""
-		if t.Ours {
-			whose = "this pipeline's"
-		}
-		if t.Aborted {
-			done = "; aborted now"
-		}
-		if t.Remedy != "" {
-			if _, err := fmt.Fprintf(w, "%s (no coordinator shows it to us): silent for %s, in %v; %s\n",
-				t.ID, t.Age.Round(time.Second), t.Topics, t.Remedy); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%s (%s): %s for %s of at most %s, in %v%s\n",
-			t.ID, whose, t.State, t.Age.Round(time.Second), t.Timeout, t.Topics, done); err != nil {
+		if _, err := fmt.Fprintln(w, t.line()); err != nil {
 			return err
 		}
 	}

@@ -6,13 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
@@ -75,7 +79,7 @@ func wantHanging(t *testing.T, cfg *config.Config) {
 	must.OK(t, err)
 	defer c.client.Close()
 	hanging := must.Get(c.hanging(t.Context(), nil, 0))(t)
-	if len(hanging) != 2 || hanging[0].State != "Hanging" || !strings.Contains(hanging[0].Remedy, "abort --topic 't' --partition 0 --start-offset 0") {
+	if len(hanging) != 2 || hanging[0].State != "Hanging" || !strings.Contains(hanging[0].Remedy, "cdc-outbox txn abort --topic t --partition 0 --start-offset 0 --yes") {
 		t.Fatalf("%+v hang, want two in topic t", hanging)
 	}
 	var out strings.Builder
@@ -92,8 +96,8 @@ func wantHanging(t *testing.T, cfg *config.Config) {
 }
 
 // A transaction that no coordinator knows is one that nothing ends but the command
-// that is shown: it names what Kafka's own tool wants.
-func TestHangingTransactionIsFound(t *testing.T) {
+// that is shown.
+func TestHangingTransactionIsFoundAndAborted(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Unverified())
 	b.CreateTopic(t, "t", 1, nil)
 	b.Hang(t, "t")
@@ -105,9 +109,80 @@ func TestHangingTransactionIsFound(t *testing.T) {
 	must.OK(t, err)
 	defer c.client.Close()
 	hanging := must.Get(c.hanging(t.Context(), nil, 0))(t)
-	if len(hanging) != 1 || hanging[0].Ours || !strings.Contains(hanging[0].Remedy, "abort --topic 't' --partition 0 --start-offset 0") {
+	if len(hanging) != 1 || hanging[0].Ours || !strings.Contains(hanging[0].Remedy, "cdc-outbox txn abort --topic t --partition 0 --start-offset 0 --yes") {
 		t.Fatalf("%+v hang, want one in topic t", hanging)
 	}
+	at := Start{Topic: "t"}
+	abort := func(silent time.Duration, yes bool) (Transactions, error) {
+		return c.abortHanging(t.Context(), at, "ours", silent, yes)
+	}
+	if _, err := abort(time.Hour, true); failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "just have begun") {
+		t.Errorf("abort of one that may have just begun: %v", err)
+	}
+	if shown, err := abort(0, false); failure.RemedyOf(err) != at.command() || len(shown) != 1 || shown[0].Aborted {
+		t.Errorf("abort without yes: %+v, %v", shown, err)
+	}
+	wantStable := func(want int64) {
+		t.Helper()
+		stable := must.Get(kadm.NewClient(c.client).ListCommittedOffsets(t.Context(), "t"))(t)
+		if got, _ := stable.Lookup("t", 0); got.Offset != want {
+			t.Errorf("consumers see what is before offset %d, want %d", got.Offset, want)
+		}
+	}
+	wantStable(0)
+	aborted := must.Get(abort(0, true))(t)
+	var out strings.Builder
+	must.OK(t, aborted.WriteText(&out))
+	if len(aborted) != 1 || !aborted[0].Aborted || !strings.Contains(out.String(), "in [t]; aborted now\n") {
+		t.Errorf("aborted %+v: %s", aborted, &out)
+	}
+	wantStable(2) // the record, and the end of its transaction
+	if _, err := abort(0, true); failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "no open transaction begins at offset 0") {
+		t.Errorf("abort of what has ended: %v", err)
+	}
+}
+
+// One partition of a transaction must not be ended alone while a coordinator has it open.
+func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
+	f := &fixture{Config: withTransactions(&kafkatest.Broker{}), t: t}
+	acl := func(kind kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+	}
+	read := acl(kmsg.ACLResourceTypeTopic, "t", kmsg.ACLOperationRead)
+	f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "t"), kfake.Superuser("PLAIN", "admin", "pw"),
+		kfake.User("PLAIN", "blind", "pw"), kfake.User("PLAIN", "reader", "pw", read),
+		kfake.User("PLAIN", "knows", "pw", read, acl(kmsg.ACLResourceTypeTransactionalId, "other", kmsg.ACLOperationDescribe)))
+	exactlyOnce(f)
+	as := func(user string) sink.SASL { return sink.SASL{Mechanism: "PLAIN", Username: user, Password: "pw"} }
+	abort := func(user, ours string) error {
+		t.Helper()
+		f.Sink.Kafka.SASL = as(user)
+		c := newCluster(f.Config)
+		must.OK(t, c.connect(t.Context()))
+		defer c.client.Close()
+		_, err := c.abortHanging(t.Context(), Start{Topic: "t"}, ours, 0, true)
+		if failure.ClassOf(err) != failure.Config {
+			t.Errorf("as %s: %v, want a configuration error", user, err)
+		}
+		return err
+	}
+	f.Sink.Kafka.SASL = as("admin")
+	owner := must.Get(kgo.NewClient(append(must.Get(sink.ClientOpts(*f.Sink.Kafka))(t), kgo.TransactionalID("other"))...))(t)
+	defer owner.Close()
+	must.OK(t, owner.BeginTransaction())
+	must.OK(t, owner.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr())
+
+	for _, tt := range []struct{ user, ours, words, remedy string }{
+		{"blind", "", "TOPIC_AUTHORIZATION_FAILED", "--allow-principal 'User:blind' --operation Read --topic 't'"},
+		{"reader", "", "CLUSTER_AUTHORIZATION_FAILED", "--allow-principal 'User:reader' --operation ClusterAction --cluster"},
+		{"knows", "", `open under the transactional id "other"`, "stop or restart the program"},
+		{"knows", "other", `open under the transactional id "other"`, "cdc-outbox txn abort --yes"},
+	} {
+		err := abort(tt.user, tt.ours)
+		must.Contain(t, err.Error(), tt.words)
+		must.Contain(t, failure.RemedyOf(err), tt.remedy)
+	}
+	must.OK(t, owner.EndTransaction(t.Context(), kgo.TryCommit)) // it is still whole
 }
 
 // What holds consumers back, and how it ends, is in the status, of any program.

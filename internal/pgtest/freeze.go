@@ -2,6 +2,12 @@ package pgtest
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,15 +32,61 @@ func Freeze(t testing.TB, url, where string) (thaw func()) {
 	if len(pids) == 0 {
 		t.Fatalf("there is no process to freeze where %s", where)
 	}
-	signal := func(sig syscall.Signal) {
-		for _, pid := range pids {
-			if err := syscall.Kill(pid, sig); err != nil && sig == syscall.SIGSTOP {
-				t.Errorf("freeze process %d: %v", pid, err)
-			}
-		}
-	}
-	signal(syscall.SIGSTOP)
-	thaw = sync.OnceFunc(func() { signal(syscall.SIGCONT) })
+	suspend(t, pids)
+	thaw = sync.OnceFunc(func() { resume(pids) })
 	t.Cleanup(thaw)
 	return thaw
+}
+
+func suspend(t testing.TB, pids []int) {
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("freeze process %d: %v", pid, err)
+		}
+	}
+}
+
+// resume lets processes go on, the last first. One that has ended needs nothing.
+func resume(pids []int) {
+	for _, pid := range slices.Backward(pids) {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+}
+
+// Pause freezes all processes of the server, as a machine that is suspended. New
+// connections are taken by the system, and get no answer. It returns false, and
+// does nothing, where the processes are not on this machine.
+func (s *Server) Pause(t testing.TB) (thaw func(), ok bool) {
+	t.Helper()
+	if useDocker() {
+		return nil, false
+	}
+	var pids []int
+	connected(t, s.URL("postgres"), func(ctx context.Context, conn *pgx.Conn) (err error) {
+		var dir string
+		if err := conn.QueryRow(ctx, "SHOW data_directory").Scan(&dir); err != nil {
+			return err
+		}
+		file, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
+		if err != nil {
+			return err
+		}
+		first, _, _ := strings.Cut(string(file), "\n")
+		main, err := strconv.Atoi(strings.TrimSpace(first))
+		if err != nil {
+			return err
+		}
+		suspend(t, []int{main}) // it starts no others then
+		rows, _ := conn.Query(ctx, `SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()`)
+		pids, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		pids = append([]int{main}, pids...)
+		if err != nil {
+			resume(pids)
+		}
+		return err
+	})
+	suspend(t, pids)
+	thaw = sync.OnceFunc(func() { resume(pids) })
+	t.Cleanup(thaw)
+	return thaw, true
 }

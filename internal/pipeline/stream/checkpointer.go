@@ -23,6 +23,11 @@ import (
 // keeps the slot of an idle outbox close behind busy tables.
 const saveBytes = 256 << 10
 
+// transactionsApart is the least time between two Kafka transactions that have
+// nothing but a position behind saveBytes of log. Each is a round trip to the
+// coordinator, and a record more; the log of a second costs the server nothing.
+const transactionsApart = time.Second
+
 // saveWaits are those between attempts at a save.
 var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
@@ -37,6 +42,7 @@ type checkpointer struct {
 	tracker  *checkpoint.Locked
 	interval time.Duration
 	quiet    time.Duration // see limits
+	apart    time.Duration // least time between two saves for the sake of saveBytes
 	metrics  checkpointMetrics
 	log      *zap.Logger
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
@@ -59,6 +65,7 @@ func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interva
 		tracker:  tracker,
 		interval: interval,
 		quiet:    usual.quiet,
+		apart:    interval / 5,
 		metrics:  m,
 		log:      log,
 		wake:     make(chan struct{}, 1),
@@ -201,7 +208,7 @@ func (k *checkpointer) wait() time.Duration {
 	case moved <= 0:
 		return k.quiet
 	case moved >= saveBytes:
-		limit = k.interval / 5
+		limit = k.apart
 	case k.acked.Load():
 		limit = k.interval
 	}

@@ -98,6 +98,9 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	}
 	r.checkpointer = newCheckpointer(bounded{saves, l.store}, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
 	r.checkpointer.quiet = l.quiet
+	if p.Transactions != nil {
+		r.checkpointer.apart = max(r.checkpointer.apart, transactionsApart)
+	}
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	r.health = newHealth(p, r, in, l)
