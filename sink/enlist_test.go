@@ -14,18 +14,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
-// startTwoBrokers returns a cluster in which partitions 0 and 2 of t and the marks
-// are led by one broker and partition 1 by another, and a transactor that has
+// startTwoBrokers returns a cluster in which partition 0 of t and the marks are
+// led by one broker and partition 1 by another, and a transactor that has
 // written a transaction, so that it knows the leaders.
 func startTwoBrokers(t *testing.T, version int16) (*cluster, *Transactions) {
 	t.Helper()
 	c := startCluster(t, kfake.NumBrokers(2))
 	c.setTransactionVersion(t, version)
-	c.createTopic(t, "t", 3)
+	c.createTopic(t, "t", 2)
 	c.createTopic(t, marks, 1)
 	must.OK(t, c.MoveTopicPartition(marks, 0, 0))
-	for p := range int32(3) {
-		must.OK(t, c.MoveTopicPartition("t", p, p%2))
+	for p := range int32(2) {
+		must.OK(t, c.MoveTopicPartition("t", p, p))
 	}
 	x := c.transactions(t)
 	transact(t, x, "first", 0, 1)
@@ -123,92 +123,6 @@ func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
 		t.Errorf("sent %v, want the partitions before each of two ends", got)
 	}
 	c.wantCommitted(t, marks, "first", "second")
-}
-
-// What is prepared is likely to be what comes. Of the rest the coordinator is told
-// when it has come.
-func TestPreparedTransactionHasThePartitionsOfTheLast(t *testing.T) {
-	for name, c := range map[string]struct {
-		partitions []int32
-		told       []string
-	}{
-		"the same partitions":       {[]int32{0, 1}, []string{"AddPartitionsToTxn"}},
-		"fewer":                     {[]int32{1}, []string{"AddPartitionsToTxn"}},
-		"none but the mark's":       {nil, []string{"AddPartitionsToTxn"}},
-		"one that the last had not": {[]int32{0, 1, 2}, []string{"AddPartitionsToTxn", "AddPartitionsToTxn t1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster, x := startTwoBrokers(t, 2)
-			transact(t, x, "second", 0, 1)
-			sent := cluster.requests(kmsg.AddPartitionsToTxn, kmsg.Produce)
-			must.OK(t, x.Prepare(t.Context()))
-			must.OK(t, x.Prepare(t.Context())) // as when a checkpoint is saved in between
-			prepared := len(sent())
-			transact(t, x, "third", c.partitions...)
-			got := slices.DeleteFunc(sent(), func(name string) bool { return name == "Produce" })
-			got[0], _, _ = strings.Cut(got[0], " ") // in any order: the partitions of the last
-			if prepared != 1 || !slices.Equal(got, c.told) {
-				t.Errorf("sent %v, %d of these before; want %v, the first before", got, prepared, c.told)
-			}
-			cluster.wantCommitted(t, marks, "first", "second", "third")
-		})
-	}
-}
-
-// What is prepared ends with the transaction.
-func TestPreparedPartitionsAreOfOneTransaction(t *testing.T) {
-	c, x := startTwoBrokers(t, 2)
-	transact(t, x, "second", 0, 1)
-	must.OK(t, x.Prepare(t.Context()))
-	transact(t, x, "third") // the mark alone
-	sent := c.requests(kmsg.AddPartitionsToTxn)
-	transact(t, x, "fourth", 0, 1)
-	if got := sent(); len(got) != 1 || !strings.Contains(got[0], "t2") {
-		t.Errorf("sent %v, want all partitions again", got)
-	}
-	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
-}
-
-// Nothing is prepared where brokers would be told nothing, or do not take it.
-func TestNothingIsPreparedInVain(t *testing.T) {
-	t.Run("one broker leads", func(t *testing.T) {
-		c, x := startTwoBrokers(t, 2)
-		transact(t, x, "second", 0)
-		sent := c.requests(kmsg.AddPartitionsToTxn)
-		must.OK(t, x.Prepare(t.Context()))
-		if got := sent(); len(got) > 0 || x.begun {
-			t.Errorf("sent %v, begun: %t", got, x.begun)
-		}
-	})
-	t.Run("epochs do not differ", func(t *testing.T) {
-		c, x := startTwoBrokers(t, 1)
-		transact(t, x, "second", 0, 1)
-		sent := c.requests(kmsg.AddPartitionsToTxn)
-		must.OK(t, x.Prepare(t.Context()))
-		if got := sent(); len(got) > 0 || x.begun {
-			t.Errorf("sent %v, begun: %t", got, x.begun)
-		}
-	})
-	t.Run("brokers refuse", func(t *testing.T) {
-		c, x := startTwoBrokers(t, 2)
-		transact(t, x, "second", 0, 1)
-		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.UnknownServerError, Count: 2})
-		must.OK(t, x.Prepare(t.Context()))
-		transact(t, x, "third", 0, 1)
-		c.wantCommitted(t, marks, "first", "second", "third")
-	})
-}
-
-// Who dies with a transaction that has no record yet leaves nothing behind that
-// the next claim does not end.
-func TestPreparedTransactionOfTheDeadIsEnded(t *testing.T) {
-	c, x := startTwoBrokers(t, 2)
-	transact(t, x, "second", 0, 1)
-	must.OK(t, x.Prepare(t.Context()))
-	x.Close()
-	next := c.transactions(t)
-	transact(t, next, "third", 0, 1)
-	c.wantCommitted(t, marks, "first", "second", "third")
 }
 
 // Before transaction.version 2 a request that comes late would begin a transaction.

@@ -77,12 +77,9 @@ type Transactor interface {
 	// entries are refused, it returns these, and nothing counts. After an error
 	// that wraps ErrUnsettled all may count, or nothing.
 	Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error)
-	// Next is the time before which no transaction begins. Events that come until then
-	// had better be in the same one.
+	// Next is the time before which Transact waits. Events that come until then had
+	// better be in the same transaction.
 	Next() time.Time
-	// Prepare does what brokers can do before the events of the next transaction are
-	// known. Those that come meanwhile can be in it. Transact is to follow soon.
-	Prepare(ctx context.Context) error
 	// Close releases the resources. It does not wait for anything.
 	Close()
 }
@@ -96,9 +93,8 @@ type Transactor interface {
 //  2. A transaction is committed only if each of its records was acknowledged,
 //     all under one producer id and epoch: the client may get itself another
 //     epoch in between, which aborts what it had written before.
-//  3. Nothing waits for an operator while a transaction has a record: topics are
-//     resolved before. One without records holds no consumer back. If it is open for
-//     too long, brokers abort it, and it takes a new claim to go on.
+//  3. Nothing waits for an operator while a transaction is open: topics are
+//     resolved before it begins.
 //  4. No request to end a transaction can end a later one: see epochs.
 type Transactions struct {
 	k       *Kafka
@@ -109,11 +105,6 @@ type Transactions struct {
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large, and grows again with each transaction that they take.
 	limit int
-	// begun is set from the beginning of a transaction until its end is asked for.
-	begun bool
-	// enlisted are the partitions of which the coordinator was told for it, and last
-	// are those of the transaction that was committed last.
-	enlisted, last partitions
 	// ends are, by topic and partition, offsets behind all that this claim has committed.
 	ends map[string]map[int32]int64
 	// visible are events that consumers see though their transaction does not count.
@@ -235,21 +226,6 @@ func (x *Transactions) Await(ctx context.Context, entries []Entry) error {
 // Next implements Transactor.
 func (x *Transactions) Next() time.Time { return x.ended.Add(breath) }
 
-// Prepare implements Transactor. It enlists the partitions of the last transaction:
-// the next one is likely to have the same.
-func (x *Transactions) Prepare(ctx context.Context) error {
-	if err := x.k.check(); err != nil || !x.enlists(x.last) {
-		return err
-	}
-	ctx, release := x.k.connections.guard(ctx)
-	defer release()
-	if err := x.begin(ctx); err != nil {
-		return x.k.stop(ctx, err)
-	}
-	x.enlist(ctx, x.last)
-	return nil
-}
-
 // Transact implements Transactor.
 func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error) {
 	if err := x.k.check(); err != nil {
@@ -297,34 +273,22 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 	return x.judge(ctx, failed, mark)
 }
 
-// begin begins a transaction, unless one is open.
-func (x *Transactions) begin(ctx context.Context) error {
-	if x.begun {
-		return nil
-	}
-	if wait := time.Until(x.Next()); wait > 0 {
-		if err := backoff.Sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
-	if err := x.renumber(ctx); err != nil {
-		return err
-	}
-	if err := x.k.client.BeginTransaction(); err != nil {
-		return unsettled(fmt.Errorf("begin a transaction: %w", err))
-	}
-	x.k.transactions.TransactionOpen(time.Now())
-	x.begun, x.enlisted = true, nil
-	return nil
-}
-
 // write sends all records. It stops early at the first round of which brokers did
 // not take all, and returns what they did not take, by partition.
 func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, error) {
-	if err := x.begin(ctx); err != nil {
+	if wait := time.Until(x.Next()); wait > 0 {
+		if err := backoff.Sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.renumber(ctx); err != nil {
 		return nil, err
 	}
-	x.enlist(ctx, partitionsOf(rounds))
+	if err := x.k.client.BeginTransaction(); err != nil {
+		return nil, unsettled(fmt.Errorf("begin a transaction: %w", err))
+	}
+	x.k.transactions.TransactionOpen(time.Now())
+	x.enlist(ctx, rounds)
 	for _, round := range rounds {
 		if err := x.k.send(ctx, round); err != nil {
 			return nil, unsettled(err)
@@ -364,7 +328,6 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 			}
 		}
 	}
-	x.last = partitionsOf(rounds)
 	x.epochs.committed(epoch)
 	x.k.transactions.TransactionCommitted(records, time.Since(asked))
 	x.k.transactions.TransactionOpen(time.Time{})
@@ -385,7 +348,7 @@ func (x *Transactions) abort(ctx context.Context) error {
 func (x *Transactions) end(ctx context.Context, how kgo.TransactionEndTry) error {
 	ctx, cancel := context.WithTimeout(ctx, x.timeout+endPatience)
 	defer cancel()
-	defer func() { x.ended, x.begun = time.Now(), false }()
+	defer func() { x.ended = time.Now() }()
 	return x.k.client.EndTransaction(ctx, how)
 }
 

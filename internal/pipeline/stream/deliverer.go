@@ -43,15 +43,11 @@ func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, line
 func (d *deliverer) run(ctx context.Context) error {
 	var batch []item
 	for {
-		more, err := d.queue.await(ctx, d.linger)
-		if err != nil || !more {
+		var err error
+		batch, err = d.queue.take(ctx, d.linger, batch)
+		if err != nil || len(batch) == 0 {
 			return err
 		}
-		d.current.Store(&flight{began: time.Now()})
-		if err := d.prepare(ctx); err != nil {
-			return err
-		}
-		batch = d.queue.take(batch)
 		d.current.Store(&flight{began: time.Now(), oldest: batch[0].Event.CommitTime})
 		done, err := d.deliver(ctx, batch)
 		d.dealtWith(batch[:done])
@@ -82,7 +78,7 @@ func (d *deliverer) dealt(n int) {
 // flight is a batch on its way.
 type flight struct {
 	began  time.Time // of the delivery of what is not dealt with yet
-	oldest time.Time // commit time of the first event; zero before it is taken
+	oldest time.Time // commit time of the first event
 }
 
 // stuck is how long the delivery in progress has had no acknowledgement. lag is
@@ -96,7 +92,7 @@ func (d *deliverer) stuck() time.Duration {
 }
 
 func (d *deliverer) lag() time.Duration {
-	if f := d.current.Load(); f != nil && !f.oldest.IsZero() { // zero: a message of no transaction, too
+	if f := d.current.Load(); f != nil && !f.oldest.IsZero() { // zero: a message of no transaction
 		return max(0, time.Since(f.oldest))
 	}
 	return 0

@@ -124,18 +124,18 @@ func (q *queue) offer() {
 	}
 }
 
-// await waits for items to be offered, and then until a batch is full, or the bound
-// is reached, or it is linger after the last batch was taken, and the rest is over.
-// So a first item goes at once, and a batch forms while the one before is on its
-// way. It reports whether there is an item: there is none once the queue is closed
-// and empty.
-func (q *queue) await(ctx context.Context, linger time.Duration) (more bool, err error) {
+// take moves the next batch into dst[:0]: up to most bytes, at least one item,
+// and all that are joined to it. It waits for items to be offered, and then until
+// a batch is full, or the bound is reached, or it is linger after the last batch
+// was taken, and the rest is over. So a first item goes at once, and a batch forms while the one before
+// is on its way. It returns no items once the queue is closed and empty.
+func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		wait, ready := q.poll(linger)
 		if ready {
-			return q.any(), nil
+			return q.cut(dst[:0]), nil
 		}
 		var lingered <-chan time.Time
 		if wait > 0 {
@@ -146,16 +146,9 @@ func (q *queue) await(ctx context.Context, linger time.Duration) (more bool, err
 		case <-q.arrived:
 		case <-lingered:
 		case <-ctx.Done():
-			return false, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-// any reports whether the taker sees an item.
-func (q *queue) any() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.head < q.seen()
 }
 
 // timerTick is the least time that a timer takes when nothing else runs. To wait
@@ -182,10 +175,7 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	return wait, wait < timerTick
 }
 
-// take moves the next batch into dst[:0]: up to most bytes, at least one item if the
-// taker sees one, and all that are joined to it. It does not wait.
-func (q *queue) take(dst []item) []item {
-	dst = dst[:0]
+func (q *queue) cut(dst []item) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var bytes int64
