@@ -55,6 +55,9 @@ func (c *cluster) abortHanging(ctx context.Context, at Start, ours string, silen
 	if err != nil {
 		return nil, err
 	}
+	if err := c.allCoordinators(ctx, admin); err != nil {
+		return nil, err
+	}
 	if err := coordinated(ctx, admin, producer.ProducerID, ours); err != nil {
 		return nil, err
 	}
@@ -92,6 +95,42 @@ func (c *cluster) producerAt(ctx context.Context, admin *kadm.Client, at Start) 
 		}
 	}
 	return p, failure.Configf("take topic, partition and offset from 'cdc-outbox txn list'", "no open transaction begins at %s", at)
+}
+
+// transactionState is the topic in which coordinators keep transactions. Who leads
+// one of its partitions is the coordinator of those that are in it.
+const transactionState = "__transaction_state"
+
+// allCoordinators returns an error unless each partition of that topic has a leader.
+// While one has none, no broker tells of its transactions, which are well and only
+// look as if they hung.
+func (c *cluster) allCoordinators(ctx context.Context, admin *kadm.Client) error {
+	away, err := coordinatorsAway(ctx, admin)
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return failure.Configf(sink.AllowCommand(c.cfg, "Describe", transactionState), "%w", err)
+	case err != nil:
+		return err
+	case away > 0:
+		return fmt.Errorf("%d partitions of topic %s have no leader, so that no broker tells of their transactions: "+
+			"this one may be well; ask again when all have one", away, transactionState)
+	}
+	return nil
+}
+
+// coordinatorsAway is how many partitions of that topic have no leader. Where there
+// is no such topic, there is no coordinator, and nothing that one could tell.
+func coordinatorsAway(ctx context.Context, admin *kadm.Client) (away int, err error) {
+	topics, err := admin.ListTopics(ctx, transactionState)
+	if err = cmp.Or(err, topics[transactionState].Err); err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return 0, fmt.Errorf("ask for the leaders of topic %s: %w", transactionState, err)
+	}
+	for _, p := range topics[transactionState].Partitions {
+		if p.Err != nil || p.Leader < 0 {
+			away++
+		}
+	}
+	return away, nil
 }
 
 // coordinated returns an error if a coordinator has a transaction of the producer

@@ -19,6 +19,9 @@ func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Durati
 	if err != nil || len(held) == 0 {
 		return nil, err
 	}
+	if away, err := coordinatorsAway(ctx, admin); err == nil && away > 0 {
+		return nil, nil // one of theirs would look as if it hung
+	}
 	described, err := admin.DescribeProducers(ctx, held)
 	if err != nil {
 		return nil, fmt.Errorf("describe producers: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
@@ -149,9 +150,11 @@ func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
 	}
 	read := acl(kmsg.ACLResourceTypeTopic, "t", kmsg.ACLOperationRead)
+	state := acl(kmsg.ACLResourceTypeTopic, transactionState, kmsg.ACLOperationDescribe)
 	f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "t"), kfake.Superuser("PLAIN", "admin", "pw"),
-		kfake.User("PLAIN", "blind", "pw"), kfake.User("PLAIN", "reader", "pw", read),
-		kfake.User("PLAIN", "knows", "pw", read, acl(kmsg.ACLResourceTypeTransactionalId, "other", kmsg.ACLOperationDescribe)))
+		kfake.User("PLAIN", "blind", "pw"), kfake.User("PLAIN", "half-blind", "pw", read),
+		kfake.User("PLAIN", "reader", "pw", read, state),
+		kfake.User("PLAIN", "knows", "pw", read, state, acl(kmsg.ACLResourceTypeTransactionalId, "other", kmsg.ACLOperationDescribe)))
 	exactlyOnce(f)
 	as := func(user string) sink.SASL { return sink.SASL{Mechanism: "PLAIN", Username: user, Password: "pw"} }
 	abort := func(user, ours string) error {
@@ -174,6 +177,7 @@ func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 
 	for _, tt := range []struct{ user, ours, words, remedy string }{
 		{"blind", "", "TOPIC_AUTHORIZATION_FAILED", "--allow-principal 'User:blind' --operation Read --topic 't'"},
+		{"half-blind", "", "TOPIC_AUTHORIZATION_FAILED", "--allow-principal 'User:half-blind' --operation Describe --topic '__transaction_state'"},
 		{"reader", "", "CLUSTER_AUTHORIZATION_FAILED", "--allow-principal 'User:reader' --operation ClusterAction --cluster"},
 		{"knows", "", `open under the transactional id "other"`, "stop or restart the program"},
 		{"knows", "other", `open under the transactional id "other"`, "cdc-outbox txn abort --yes"},
@@ -183,6 +187,35 @@ func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 		must.Contain(t, failure.RemedyOf(err), tt.remedy)
 	}
 	must.OK(t, owner.EndTransaction(t.Context(), kgo.TryCommit)) // it is still whole
+}
+
+// A coordinator that is away tells of none of its transactions. They are well.
+func TestE2ETransactionWithoutItsCoordinatorIsNotAborted(t *testing.T) {
+	b := kafkatest.StartCluster(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
+		kafkatest.Setting("transaction.state.log.replication.factor", "1"), kafkatest.Setting("transaction.state.log.min.isr", "1"))
+	b.CreateTopic(t, "t", 1, nil)
+	owner := must.Get(kgo.NewClient(kgo.SeedBrokers(b.Brokers...), kgo.TransactionalID("other"), kgo.TransactionTimeout(5*time.Minute)))(t)
+	defer owner.Close()
+	must.OK(t, owner.BeginTransaction())
+	must.OK(t, owner.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr())
+	node := b.Coordinator(t, "other")
+	b.KillNode(t, node)
+
+	c, _, err := transactional(t.Context(), withTransactions(b.Broker))
+	must.OK(t, err)
+	defer c.client.Close()
+	await.Until(t, "the coordinator's partitions have no leader", func() bool {
+		away, err := coordinatorsAway(t.Context(), kadm.NewClient(c.client))
+		return err == nil && away > 0
+	})
+	if shown, err := c.hanging(t.Context(), nil, 0); len(shown) > 0 || err != nil {
+		t.Errorf("%v hangs: %v", shown, err)
+	}
+	if _, err := c.abortHanging(t.Context(), Start{Topic: "t"}, "ours", 0, true); err == nil || !strings.Contains(err.Error(), "have no leader") {
+		t.Errorf("abort: %v, want that it may be well", err)
+	}
+	b.ResumeNode(t, node)
+	await.Until(t, "the owner's commit", func() bool { return owner.EndTransaction(t.Context(), kgo.TryCommit) == nil })
 }
 
 // What holds consumers back, and how it ends, is in the status, of any program.

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// smallWindow is the receive buffer over loopback. The kernel doubles it, and
-	// offers the sender half of that (tcp(7), tcp_adv_win_scale).
+	// smallWindow is the receive buffer over loopback, or net.core.rmem_max if that is
+	// less. The kernel doubles it, and offers the sender half of that (tcp(7),
+	// tcp_adv_win_scale).
 	smallWindow = 256 << 10
 	// smallSegment is the largest segment there. The window has to be several of
 	// them: a sender waits for room for a whole one, by a timer at worst (RFC 9293,
