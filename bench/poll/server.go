@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
 // server is a PostgreSQL server and a connection to it.
@@ -23,25 +24,11 @@ func startServer(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	s := &server{Database: db}
-	if err := s.findPostmaster(ctx); err != nil {
+	if s.postmaster, err = pgserver.Postmaster(ctx, s.Conn); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
-}
-
-func (s *server) findPostmaster(ctx context.Context) error {
-	var dir string
-	if err := s.Conn.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
-	if err != nil {
-		return err
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	s.postmaster, err = strconv.Atoi(line)
-	return err
 }
 
 // createOutbox makes a table as `cdc-outbox setup` does for polling.

@@ -3,16 +3,14 @@ package pgtest
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
 // Freeze has the processes of the server at url for which where holds, a
@@ -63,16 +61,7 @@ func (s *Server) Pause(t testing.TB) (thaw func(), ok bool) {
 	}
 	var pids []int
 	connected(t, s.URL("postgres"), func(ctx context.Context, conn *pgx.Conn) (err error) {
-		var dir string
-		if err := conn.QueryRow(ctx, "SHOW data_directory").Scan(&dir); err != nil {
-			return err
-		}
-		file, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
-		if err != nil {
-			return err
-		}
-		first, _, _ := strings.Cut(string(file), "\n")
-		main, err := strconv.Atoi(strings.TrimSpace(first))
+		main, err := pgserver.Postmaster(ctx, conn)
 		if err != nil {
 			return err
 		}
