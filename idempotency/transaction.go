@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -39,6 +40,8 @@ func (a *attempt) transact(handler Handler) (Result, error) {
 		return a.unsettled(err, nil, value)
 	case errors.Is(err, storage.ErrInDoubt):
 		return a.doubted(err, value)
+	case errors.Is(err, ahead.ErrClaim):
+		return a.excuse(nil, err)
 	default:
 		return a.failed(nil, a.ctx.Err() != nil && !errors.Is(err, storage.ErrEscaped), err)
 	}

@@ -9,7 +9,7 @@ import (
 // partition is named by a literal: a parameter would make the server's generic
 // plans lock every partition.
 type statements struct {
-	claim, claimLocked, claimFirst, extend, complete, completeOrFail, fail, inspect, lock, release, purge string
+	claim, claimLocked, claimFirst, claimNext, extend, complete, completeOrFail, fail, inspect, lock, release, purge string
 }
 
 // newStatements writes the statements for a table and, if partitioned, a slot.
@@ -40,7 +40,8 @@ func newStatements(table string, partitioned bool, slot int) statements {
 	return statements{
 		claim:          fill(claimSQL, "{may}", "true"),
 		claimLocked:    fill(claimSQL, "{may}", "pg_try_advisory_xact_lock($9::bigint)"),
-		claimFirst:     fill(claimFirstSQL),
+		claimFirst:     fill(claimFirstSQL, "{may}", notAwaited),
+		claimNext:      fill(claimFirstSQL, "{may}", "true"),
 		extend:         fill(extendSQL),
 		complete:       fill(completeSQL),
 		completeOrFail: fill(completeOrFailSQL),
@@ -92,7 +93,7 @@ const insertSQL = `
 // once.
 var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 		SELECT clock_timestamp() AS now
-		WHERE CASE WHEN pg_try_advisory_xact_lock($9::bigint) AND `+notAwaited+`
+		WHERE CASE WHEN pg_try_advisory_xact_lock($9::bigint) AND {may}
 			THEN pg_try_advisory_xact_lock($7::integer, $8::integer) ELSE false END
 	) AS moment`) + `	ON CONFLICT ({slot column}scope, id) DO NOTHING
 	RETURNING k.fence`

@@ -29,11 +29,12 @@ const defaultIdleTimeout = time.Minute
 // that was not new, the next takes a round trip for its claim alone, and so a
 // duplicate no more than that.
 //
-// Where a consumer's worker has the next message at hand, that is claimed behind
-// the commit, in the same round trip: one beside the handler's. Not so under
-// a stricter isolation than read committed, also where that is the server's
-// default, on a pool that does something with a connection between two users
-// (PrepareConn, AfterRelease), or without another one that is free.
+// Where a consumer's worker has the next message at hand, that is claimed in the
+// transaction that commits this one: one round trip beside the handler's. Not so
+// with a message that is tried again, under a stricter isolation than read committed,
+// also where that is the server's default, on a pool that does something with a
+// connection between two users (PrepareConn, AfterRelease), or without another one
+// that is free.
 type Transactional struct {
 	*Store
 	pool  *pgxpool.Pool

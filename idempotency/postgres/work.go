@@ -43,6 +43,7 @@ type work struct {
 	tx    *lentTx // nil before Begin
 	lax   bool    // the transaction's isolation is read committed
 	row   int     // messages that had the connection in a row
+	first bool    // this is the message's first attempt
 }
 
 var _ storage.Work = (*work)(nil)
@@ -67,7 +68,8 @@ func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequ
 		claim = storage.Claim{Outcome: storage.InProgress, Wait: lockedWait, Layer: storage.LayerStore}
 	}
 	w.lease = claim.Lease
-	w.fresh.Store(claim.Outcome == storage.Claimed && claim.Attempts == 1)
+	w.first = claim.Outcome == storage.Claimed && claim.Attempts == 1
+	w.fresh.Store(w.first)
 	return claim, err
 }
 
@@ -123,52 +125,52 @@ const mostInARow = 32
 
 var _ ahead.Work = (*work)(nil)
 
-// CommitAndClaim implements ahead.Work. The server does what Commit and the next
-// message's ask have it do, on one connection. The commit's answer waits for the
-// claim, which waits for nobody.
+// CommitAndClaim implements ahead.Work. The next message is claimed in the
+// transaction that commits this one, so that both take one commit. The claim waits
+// for nobody, and so the commit does not either. If the claim fails, so does the
+// commit; a message that is tried again is committed without one.
 func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
-	if w.row++; w.row >= mostInARow || !w.ahead || !w.lax || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
+	if w.row++; w.row >= mostInARow || !w.first || !w.ahead || !w.lax || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
 		return claim, w.Commit(ctx, result, retention)
 	}
 	lock := lockHash(handlerLock, w.table, key)
 	turn := lockHash(claimLock, w.table, key)
+	var batch pgx.Batch
+	batch.Queue(w.sql(key).claimNext, key.Scope, key.ID, string(req.Fingerprint), req.Owner, micros(req.Lease), micros(req.Retention),
+		int32(turn>>32), int32(turn), lock)
+	for _, statement := range w.chain {
+		batch.Queue(statement)
+	}
+	batch.Queue(handlerSQL, lock, w.idle)
 	var a claimAnswer
 	granted := false
-	err = w.commit(ctx, result, retention, func(batch *pgx.Batch) {
-		batch.Queue("begin")
-		batch.Queue(w.sql(key).claimFirst, key.Scope, key.ID, string(req.Fingerprint), req.Owner, micros(req.Lease), micros(req.Retention),
-			int32(turn>>32), int32(turn), lock)
-		for _, statement := range w.chain {
-			batch.Queue(statement)
-		}
-		batch.Queue(handlerSQL, lock, w.idle)
-	}, func(results pgx.BatchResults) {
-		_, err := results.Exec()
-		if err == nil {
-			err = a.scanFirst(results.QueryRow())
-		}
-		if closeErr := results.Close(); err == nil {
-			err = closeErr
-		}
+	err = w.commit(ctx, result, retention, &batch, func(row pgx.Row) error {
+		err := a.scanFirst(row)
 		granted = err == nil
-		w.fresh.Store(granted)
+		if granted || errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return fmt.Errorf("%w: %w", ahead.ErrClaim, err)
 	})
-	if err == nil && granted {
+	w.fresh.Store(granted)
+	if tx := lend(w.tx.Tx); err == nil && granted && tx.check() == nil {
 		claim = a.granted(key, req.Owner)
-		w.lease, w.lock, w.tx = claim.Lease, lock, lend(w.tx.Tx)
+		w.lease, w.lock, w.tx = claim.Lease, lock, tx
 	}
 	return claim, err
 }
 
 // Commit implements storage.Work.
 func (w *work) Commit(ctx context.Context, result []byte, retention time.Duration) error {
-	return w.commit(ctx, result, retention, func(*pgx.Batch) {}, func(pgx.BatchResults) {})
+	var batch pgx.Batch
+	batch.Queue("commit")
+	return w.commit(ctx, result, retention, &batch, nil)
 }
 
-// commit sends the commit together with the completion, behind which the server
-// commits nothing if that fails, and with what more queues. rest takes the
-// answers of that, once the commit is known to have succeeded.
-func (w *work) commit(ctx context.Context, result []byte, retention time.Duration, more func(*pgx.Batch), rest func(pgx.BatchResults)) error {
+// commit sends the completion together with the end of the transaction, which has
+// the commit in it. If the completion fails, or what is before the commit, the server
+// commits nothing. With claim, that reads the answer to the first of the end.
+func (w *work) commit(ctx context.Context, result []byte, retention time.Duration, end *pgx.Batch, claim func(pgx.Row) error) error {
 	if err := w.tx.check(); err != nil {
 		return err
 	}
@@ -179,20 +181,21 @@ func (w *work) commit(ctx context.Context, result []byte, retention time.Duratio
 	l := w.lease
 	var batch pgx.Batch
 	batch.Queue(w.sql(l.Key).completeOrFail, l.Key.Scope, l.Key.ID, l.Owner, l.Fence, result, micros(retention))
-	batch.Queue("commit")
-	more(&batch)
+	batch.QueuedQueries = append(batch.QueuedQueries, end.QueuedQueries...)
 	results := w.conn.SendBatch(ctx, &batch)
 	_, err := results.Exec()
 	if sqlstate.Of(err) == pgerrcode.InvalidTextRepresentation {
 		err = storage.ErrLeaseLost
+	}
+	if err == nil && claim != nil {
+		err = claim(results.QueryRow())
 	}
 	var commit pgconn.CommandTag
 	if err == nil {
 		commit, err = results.Exec()
 	}
 	if err == nil && commit.String() == "COMMIT" {
-		rest(results)
-		_ = results.Close()
+		_ = results.Close() // of what begins behind the commit, if anything does
 		return nil
 	}
 	closeErr := results.Close()

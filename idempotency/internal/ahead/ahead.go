@@ -11,6 +11,7 @@ package ahead
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
@@ -47,12 +48,17 @@ type Work interface {
 	storage.Work
 
 	// CommitAndClaim is Commit and, if that succeeds, in the same round trip the
-	// next message's Claim and Begin, in transactions of their own. If the claim's
-	// outcome is Claimed, the Work is the next message's from then on: as one whose
-	// Begin was called. Otherwise the claim was not granted or not asked for, or its
-	// answer is not known. The error is that of Commit alone.
+	// next message's Claim and Begin; the claim counts if the commit does. If the
+	// claim's outcome is Claimed, the Work is the next message's from then on: as one
+	// whose Begin was called. Otherwise the claim was not granted or not asked for, or
+	// its answer is not known. The error is Commit's or, if nothing was committed
+	// because of the claim, one that wraps ErrClaim.
 	CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (storage.Claim, error)
 }
+
+// ErrClaim is wrapped by the error of a commit that failed with the next message's
+// claim, and through no fault of its own message.
+var ErrClaim = errors.New("the next message's claim, which would have been committed with it, failed")
 
 type turnKey struct{}
 
