@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
@@ -108,6 +109,39 @@ func (a *attempt) commitAndClaim(ctx context.Context, value []byte, next *early)
 		next.claim, next.live, next.work, a.work = claim, true, a.work, nil
 	}
 	return err
+}
+
+// completeTogether is the store's Complete, and claims next, which may be nil, in the
+// same call. ok is false, and nothing was asked, if there is none, or if the store
+// cannot.
+func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool, err error) {
+	store, able := a.options.Store.(ahead.Store)
+	if next == nil || !able {
+		return false, nil
+	}
+	asked, apart := false, false
+	err = a.settle(h, "complete key", func(ctx context.Context) error {
+		if asked {
+			return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
+		}
+		asked = true
+		begun := time.Now()
+		claim, claimErr, err := store.CompleteAndClaim(ctx, a.claim.Lease, value, a.options.Retention, next.message.Key, a.request(next.message, next.owner))
+		if apart = errors.Is(err, ahead.ErrApart); apart {
+			return nil
+		}
+		a.options.Observer.storeCall(storage.OpClaim, begun, claimErr)
+		a.options.Observer.storeCall(storage.OpComplete, begun, err)
+		if claimErr == nil {
+			next.claim, next.live = claim, claim.Outcome == storage.Claimed
+		}
+		return err
+	})
+	if apart {
+		return false, nil
+	}
+	a.leaveNext(next)
+	return true, err
 }
 
 // late is how much later than the completion of a message the claim of the next may

@@ -127,11 +127,15 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 	if a.pending == nil {
 		a.pending = &Pending{Key: a.message.Key, Attempt: a.claim.Attempts, Lease: a.claim.Lease, Value: value}
 	}
-	wait := a.claimMeanwhile(a.next())
-	defer wait()
-	err := a.settle(h, "complete key", func(ctx context.Context) error {
-		return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
-	})
+	next := a.next()
+	ok, err := a.completeTogether(h, value, next)
+	if !ok {
+		wait := a.claimMeanwhile(next)
+		defer wait()
+		err = a.settle(h, "complete key", func(ctx context.Context) error {
+			return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
+		})
+	}
 	if errors.Is(err, storage.ErrResultTooLarge) {
 		a.options.Observer.resultDropped(a.message, len(value))
 		err = a.settle(h, "complete key", func(ctx context.Context) error {

@@ -49,8 +49,26 @@ type gathered struct {
 	script *goredis.Script
 	name   string
 	args   []any
+	alone  func() (any, error) // makes the call by itself
 	cmd    *goredis.Cmd
 	err    error
+}
+
+// answer is that of a call whose batch has been sent, or which is to be made by
+// itself. What the server refuses is asked for again by itself: it may not know the
+// script (any more), or the key has moved.
+func (c *gathered) answer() (any, error) {
+	switch {
+	case c.err != nil:
+		return nil, c.err
+	case c.cmd == nil:
+		return c.alone()
+	}
+	reply, err := c.cmd.Result()
+	if refused := goredis.Error(nil); errors.As(err, &refused) {
+		return c.alone()
+	}
+	return reply, err
 }
 
 func newGatherer() *gatherer {
@@ -58,37 +76,37 @@ func newGatherer() *gatherer {
 }
 
 // run runs the script as Script.Run does, at the same time as others if there are
-// any: alone is to be used otherwise. The context, the answer and the error are
-// the call's own. What the server refuses is asked for again by itself: it may
-// not know the script (any more), or the key has moved.
-func (g *gatherer) run(c *gathered, server *goredis.Client, alone func() (any, error)) (any, error) {
-	b, leads := g.join(c, server)
+// any. The context, the answer and the error are the call's own.
+func (g *gatherer) run(c *gathered, server *goredis.Client) (any, error) {
+	if err := g.send(server, c); err != nil {
+		return nil, err
+	}
+	return c.answer()
+}
+
+// send returns when the calls, which have one context, have their answers, or when
+// that has ended. One that nobody joins is left to be made by itself.
+func (g *gatherer) send(server *goredis.Client, calls ...*gathered) error {
+	b, leads := g.join(server, calls)
 	if leads {
 		g.yield()
 		g.shut(b, server)
 		if len(b.calls) == 1 {
-			return alone()
+			return nil
 		}
-		b.send(server, c)
+		b.send(server, calls[0])
 	}
 	select {
 	case <-b.sent:
-	case <-c.ctx.Done():
-		return nil, c.ctx.Err()
+		return nil
+	case <-calls[0].ctx.Done():
+		return calls[0].ctx.Err()
 	}
-	if c.err != nil {
-		return nil, c.err
-	}
-	reply, err := c.cmd.Result()
-	if refused := goredis.Error(nil); errors.As(err, &refused) {
-		return alone()
-	}
-	return reply, err
 }
 
-// join adds the call to the server's open batch, if there is one. Otherwise it
-// leads a new one.
-func (g *gatherer) join(c *gathered, server *goredis.Client) (b *batch, leads bool) {
+// join adds the calls to the server's open batch, if there is one. Otherwise they
+// lead a new one.
+func (g *gatherer) join(server *goredis.Client, calls []*gathered) (b *batch, leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b = g.open[server]
@@ -96,7 +114,7 @@ func (g *gatherer) join(c *gathered, server *goredis.Client) (b *batch, leads bo
 		b, leads = &batch{sent: make(chan struct{})}, true
 		g.open[server] = b
 	}
-	if b.calls = append(b.calls, c); len(b.calls) == maxGathered {
+	if b.calls = append(b.calls, calls...); len(b.calls) >= maxGathered {
 		delete(g.open, server)
 	}
 	return b, leads

@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -23,6 +24,7 @@ type Store struct {
 var (
 	_ storage.Store    = (*Store)(nil)
 	_ storage.Operator = (*Store)(nil)
+	_ ahead.Store      = (*Store)(nil)
 )
 
 // New returns a store on the client, which stays the caller's to close. It does
@@ -40,14 +42,10 @@ func New(client goredis.UniversalClient, o Options) (*Store, error) {
 
 // Claim implements storage.Store.
 func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
-	if err := key.Validate(); err != nil {
+	if err := checkClaim(key, req); err != nil {
 		return storage.Claim{}, err
 	}
-	if err := req.Validate(); err != nil {
-		return storage.Claim{}, err
-	}
-	reply, replicas, err := s.runDurably(ctx, claimScript, key,
-		req.Owner, string(req.Fingerprint), micros(req.Lease), micros(req.Retention))
+	reply, replicas, err := s.runDurably(ctx, claimScript, key, claimArgs(req)...)
 	if err != nil {
 		return storage.Claim{}, failed("claim", key, err)
 	}
@@ -59,6 +57,17 @@ func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimReq
 		return storage.Claim{}, failed("claim", key, err)
 	}
 	return claim, nil
+}
+
+func checkClaim(key storage.Key, req storage.ClaimRequest) error {
+	if err := key.Validate(); err != nil {
+		return err
+	}
+	return req.Validate()
+}
+
+func claimArgs(req storage.ClaimRequest) []any {
+	return []any{req.Owner, string(req.Fingerprint), micros(req.Lease), micros(req.Retention)}
 }
 
 // Extend implements storage.Store.
@@ -75,6 +84,20 @@ func (s *Store) Extend(ctx context.Context, lease storage.Lease, d time.Duration
 
 // Complete implements storage.Store. An empty result is kept as none.
 func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
+	if err := s.checkCompletion(lease, result, retention); err != nil {
+		return err
+	}
+	reply, replicas, err := s.runDurably(ctx, completeScript, lease.Key, completionArgs(lease, result, retention)...)
+	if err := settled("complete", lease.Key, reply, err); err != nil {
+		return err
+	}
+	if err := s.enough(replicas); err != nil {
+		return failed("complete", lease.Key, err)
+	}
+	return nil
+}
+
+func (s *Store) checkCompletion(lease storage.Lease, result []byte, retention time.Duration) error {
 	if err := lease.Validate(); err != nil {
 		return err
 	}
@@ -85,15 +108,36 @@ func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte
 		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
 			lease.Key, storage.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
 	}
-	reply, replicas, err := s.runDurably(ctx, completeScript, lease.Key,
-		lease.Owner, lease.Fence, micros(retention), string(result))
-	if err := settled("complete", lease.Key, reply, err); err != nil {
-		return err
-	}
-	if err := s.enough(replicas); err != nil {
-		return failed("complete", lease.Key, err)
-	}
 	return nil
+}
+
+func completionArgs(lease storage.Lease, result []byte, retention time.Duration) []any {
+	return []any{lease.Owner, lease.Fence, micros(retention), string(result)}
+}
+
+// CompleteAndClaim implements ahead.Store, where one server has both keys.
+func (s *Store) CompleteAndClaim(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
+	if s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
+		return claim, nil, ahead.ErrApart
+	}
+	completion := s.call(ctx, completeScript, lease.Key, completionArgs(lease, result, retention)...)
+	next := s.call(ctx, claimScript, key, claimArgs(req)...)
+	server := s.server(ctx, completion)
+	if server == nil || s.server(ctx, next) != server {
+		return claim, nil, ahead.ErrApart
+	}
+	if err := s.gatherer.send(server, completion, next); err != nil {
+		return claim, failed("claim", key, err), failed("complete", lease.Key, err)
+	}
+	reply, err := completion.answer()
+	err = settled("complete", lease.Key, reply, err)
+	if reply, claimErr = next.answer(); claimErr == nil {
+		claim, claimErr = readClaim(reply, key, req.Owner)
+	}
+	if claimErr != nil {
+		return storage.Claim{}, failed("claim", key, claimErr), err
+	}
+	return claim, nil, err
 }
 
 // Fail implements storage.Store.
@@ -149,13 +193,19 @@ func (s *Store) run(ctx context.Context, script *goredis.Script, key storage.Key
 // runGathered is run, in one round trip with others that are made at the same
 // moment. The arguments must not be changed by anybody.
 func (s *Store) runGathered(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (any, error) {
-	name := s.name(key)
-	alone := func() (any, error) { return script.Run(ctx, s.client, []string{name}, args...).Result() }
-	server := s.server(ctx, name)
-	if server == nil || slices.ContainsFunc(args, large) {
-		return alone()
+	c := s.call(ctx, script, key, args...)
+	server := s.server(ctx, c)
+	if server == nil {
+		return c.alone()
 	}
-	return s.gatherer.run(&gathered{ctx: ctx, script: script, name: name, args: args}, server, alone)
+	return s.gatherer.run(c, server)
+}
+
+func (s *Store) call(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) *gathered {
+	name := s.name(key)
+	return &gathered{ctx: ctx, script: script, name: name, args: args, alone: func() (any, error) {
+		return script.Run(ctx, s.client, []string{name}, args...).Result()
+	}}
 }
 
 func large(arg any) bool {
@@ -163,13 +213,17 @@ func large(arg any) bool {
 	return ok && len(text) > maxShared
 }
 
-// server returns the one that has the key, or nil if that is not known.
-func (s *Store) server(ctx context.Context, name string) *goredis.Client {
+// server returns the one that has the key, or nil if that is not known, or if the
+// call is not to be gathered.
+func (s *Store) server(ctx context.Context, c *gathered) *goredis.Client {
+	if slices.ContainsFunc(c.args, large) {
+		return nil
+	}
 	switch client := s.client.(type) {
 	case *goredis.Client:
 		return client
 	case *goredis.ClusterClient:
-		if node, err := client.MasterForKey(ctx, name); err == nil {
+		if node, err := client.MasterForKey(ctx, c.name); err == nil {
 			return node
 		}
 	}

@@ -56,6 +56,20 @@ type Work interface {
 	CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (storage.Claim, error)
 }
 
+// Store is a storage.Store that can claim the next message's key in the call that
+// completes a message.
+type Store interface {
+	storage.Store
+
+	// CompleteAndClaim is Complete and, in the same round trip and whatever becomes of
+	// that, Claim. Each has its own error. With ErrApart nothing was asked: the two have
+	// to be asked for apart.
+	CompleteAndClaim(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error)
+}
+
+// ErrApart is the error of a CompleteAndClaim that was not made.
+var ErrApart = errors.New("the completion and the claim have to be asked for apart")
+
 // ErrClaim is wrapped by the error of a commit that failed with the next message's
 // claim, and through no fault of its own message.
 var ErrClaim = errors.New("the next message's claim, which would have been committed with it, failed")
