@@ -151,7 +151,7 @@ func (b *backlog) bare(ctx context.Context, group string, once func(ctx context.
 	}
 	defer client.Close()
 	for handled := 0; handled < b.records; {
-		fetches := client.PollRecords(ctx, 10_000)
+		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			return err
 		}
