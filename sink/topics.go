@@ -115,38 +115,58 @@ func (m missing) final() bool { return m == missingBadEvent || m == missingFail 
 // the waits that takes a second or two.
 const unknownAnswers = 5
 
+// search is a topic that is looked for until it is found.
+type search struct {
+	name    string
+	policy  missing
+	retry   backoff.Series
+	warned  bool
+	unknown int // answers in a row
+}
+
+func newSearch(name string, policy missing) *search {
+	return &search{name: name, policy: policy, retry: backoff.Series{Range: waits}}
+}
+
 // resolve returns once the topic exists. The error is a *transform.BadEvent
 // where the topic is the event's fault.
 func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topic, error) {
-	retry := backoff.Series{Range: waits}
-	warned, unknown := false, 0
+	s := newSearch(name, policy)
 	for {
-		n, err := k.lookup(ctx, name)
-		if err == nil && n > 0 {
-			k.found(name, n)
-			return k.topics[name], nil
+		if t, err := k.look(ctx, s); t != nil || err != nil {
+			return t, err
 		}
-		if errors.Is(err, kerr.UnknownTopicOrPartition) {
-			unknown++
-			if !k.absents.has(name) && unknown < unknownAnswers && policy.final() {
-				err = passingError{fmt.Errorf("look up topic %q: %w", name, err)}
-			} else {
-				err = k.absent(ctx, name, policy)
-			}
-		} else if err != nil {
-			err = k.lookupFailed(err, name)
-		}
-		if _, ok := errors.AsType[passingError](err); err != nil && !ok {
-			return nil, err
-		}
-		if err != nil && !warned {
-			warned = true
-			k.log.Warn("cannot resolve topic, retrying", zap.String("topic", name), zap.Error(err))
-		}
-		if err := retry.Pause(ctx); err != nil {
+		if err := s.retry.Pause(ctx); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// look looks for the topic once. It returns nil if that is to be done again.
+func (k *Kafka) look(ctx context.Context, s *search) (*topic, error) {
+	n, err := k.lookup(ctx, s.name)
+	if err == nil && n > 0 {
+		k.found(s.name, n)
+		return k.topics[s.name], nil
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		s.unknown++
+		if !k.absents.has(s.name) && s.unknown < unknownAnswers && s.policy.final() {
+			err = passingError{fmt.Errorf("look up topic %q: %w", s.name, err)}
+		} else {
+			err = k.absent(ctx, s.name, s.policy)
+		}
+	} else if err != nil {
+		err = k.lookupFailed(err, s.name)
+	}
+	if _, ok := errors.AsType[passingError](err); err != nil && !ok {
+		return nil, err
+	}
+	if err != nil && !s.warned {
+		s.warned = true
+		k.log.Warn("cannot resolve topic, retrying", zap.String("topic", s.name), zap.Error(err))
+	}
+	return nil, nil
 }
 
 // passingError marks an error of a topic's resolution that may pass.

@@ -58,7 +58,8 @@ type Refusal struct {
 }
 
 // Transactor writes events in Kafka transactions. Its methods are called from
-// one goroutine at a time. After an error only Close may be called.
+// one goroutine at a time, but for Await, which may be called beside Transact and
+// Recall. After an error only Close may be called.
 type Transactor interface {
 	// Claim gets the transactional id, and ends what an earlier owner of it left
 	// open. It is called once, before the methods below.
@@ -101,6 +102,7 @@ type Transactions struct {
 	id      string        // transactional
 	timeout time.Duration // of a transaction, at the brokers
 	ended   time.Time     // of the last transaction
+	inUse   chan struct{} // capacity 1: full while a method uses what is below, or k
 	epochs  *epochs
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large, and grows again with each transaction that they take.
@@ -145,7 +147,7 @@ func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, err
 	if err != nil {
 		return nil, err
 	}
-	return &Transactions{k: k, id: id, timeout: timeout, epochs: epochs, limit: batchLimit(k),
+	return &Transactions{k: k, id: id, timeout: timeout, inUse: make(chan struct{}, 1), epochs: epochs, limit: batchLimit(k),
 		ends: make(map[string]map[int32]int64)}, nil
 }
 
@@ -206,21 +208,62 @@ func (x *Transactions) unclaimed(err error) error {
 // Await implements Transactor. An event that can never be written is left to
 // Transact.
 func (x *Transactions) Await(ctx context.Context, entries []Entry) error {
-	if err := x.k.check(); err != nil {
-		return err
-	}
 	ctx, release := x.k.connections.guard(ctx)
 	defer release()
 	for i := range entries {
-		if entries[i].Bad != nil || x.k.topics[entries[i].Event.Record.Topic] != nil {
+		if entries[i].Bad != nil {
 			continue
 		}
-		_, err := x.k.open(ctx, nil, entries[i].Event.Record.Topic)
-		if _, bad := errors.AsType[*transform.BadEvent](err); err != nil && !bad {
-			return x.k.stop(ctx, err)
+		s := newSearch(entries[i].Event.Record.Topic, missingPolicy(x.k.cfg))
+		for again := true; again; {
+			var err error
+			if again, err = x.lookAside(ctx, s); err != nil {
+				return err
+			}
+			if again {
+				if err := s.retry.Pause(ctx); err != nil {
+					return context.Cause(ctx)
+				}
+			}
 		}
 	}
 	return nil
+}
+
+// lookAside looks for the topic once, if it is not known, while nobody else uses the
+// sink. again says that it is to be looked for again.
+func (x *Transactions) lookAside(ctx context.Context, s *search) (again bool, err error) {
+	leave, err := x.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	if x.k.topics[s.name] != nil {
+		return false, nil
+	}
+	t, err := x.k.look(ctx, s)
+	if _, bad := errors.AsType[*transform.BadEvent](err); err != nil && !bad {
+		return false, x.k.stop(ctx, err)
+	}
+	if t != nil {
+		x.k.observer.topicOpened(s.name)
+	}
+	return t == nil && err == nil, nil
+}
+
+// enter lets the caller use the sink alone, and fails if that has stopped.
+func (x *Transactions) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case x.inUse <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	leave = func() { <-x.inUse }
+	if err := x.k.check(); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
 }
 
 // Next implements Transactor.
@@ -228,9 +271,11 @@ func (x *Transactions) Next() time.Time { return x.ended.Add(breath) }
 
 // Transact implements Transactor.
 func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error) {
-	if err := x.k.check(); err != nil {
+	leave, err := x.enter(ctx)
+	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	ctx, release := x.k.connections.guard(ctx)
 	defer release()
 	for {

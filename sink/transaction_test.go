@@ -117,6 +117,31 @@ func TestTransactionHasEventsAndMark(t *testing.T) {
 	c.wantCommitted(t, marks, "0", "1", "2")
 }
 
+// A checkpoint is saved while the next events wait for their topics.
+func TestTransactBesideAwait(t *testing.T) {
+	c, x := startTransactions(t, 1)
+	var evs []*transform.Event
+	for n := range 20 {
+		evs = append(evs, event("late-"+strconv.Itoa(n), "a", transform.PartitionByKey, n))
+	}
+	awaited := make(chan error, 1)
+	go func() { awaited <- x.Await(deadline(t), entriesOf(evs)) }()
+	var want []string
+	for n, ev := range evs {
+		refused, err := x.Transact(deadline(t), nil, mark(strconv.Itoa(n)))
+		if err != nil || len(refused) > 0 {
+			t.Fatal(refused, err)
+		}
+		want = append(want, strconv.Itoa(n))
+		c.createTopic(t, ev.Record.Topic, 1)
+	}
+	must.OK(t, <-awaited)
+	if _, err := x.Transact(deadline(t), entriesOf(evs), mark("events")); err != nil {
+		t.Fatal(err)
+	}
+	c.wantCommitted(t, marks, append(want, "events")...)
+}
+
 // Failure mode 30: the refused record is found, nothing of its transaction counts,
 // and the whole is written with its dead letter.
 func TestRefusedRecordAbortsItsTransaction(t *testing.T) {
