@@ -208,9 +208,12 @@ func (b *backlog) library(ctx context.Context, group string, store storage.Store
 	return member.Run(ctx)
 }
 
+// moreAtOnce is how many messages a consumer handles at once that is not of the
+// defaults.
+const moreAtOnce = 32
+
 // orders are the library with its defaults in both orders, and with more at once.
 func (b *backlog) orders(store storage.Store, handle consumer.Handler) []contender {
-	const more = 32
 	var all []contender
 	for _, c := range []struct {
 		name   string
@@ -218,7 +221,7 @@ func (b *backlog) orders(store storage.Store, handle consumer.Handler) []contend
 	}{
 		{"library, partition order", consumer.Config{}},
 		{"library, key order", consumer.Config{KeyOrder: true}},
-		{fmt.Sprintf("library, key order, Concurrency %d", more), consumer.Config{KeyOrder: true, Concurrency: more}},
+		{fmt.Sprintf("library, key order, Concurrency %d", moreAtOnce), consumer.Config{KeyOrder: true, Concurrency: moreAtOnce}},
 	} {
 		all = append(all, contender{c.name, func(ctx context.Context, group string) error {
 			return b.library(ctx, group, store, c.config, handle)

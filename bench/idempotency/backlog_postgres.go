@@ -17,7 +17,7 @@ import (
 func measurePostgresBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
 	var s stage
 	defer s.close()
-	pool, err := postgresPool(ctx, &s, 17) // one more than the consumer's Concurrency
+	pool, err := postgresPool(ctx, &s, moreAtOnce+1) // one more than the consumer's Concurrency
 	if err != nil {
 		return err
 	}
