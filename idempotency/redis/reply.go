@@ -118,7 +118,7 @@ func readClaim(reply any, key storage.Key, owner string) (storage.Claim, error) 
 	return claim, f.err
 }
 
-// readRecord reads a record in the order of record.lua's fields.
+// readRecord reads a record in the order of reply.lua.
 func readRecord(reply any, key storage.Key) (storage.Record, error) {
 	f := readFields(reply)
 	record := storage.Record{

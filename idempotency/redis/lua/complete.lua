@@ -1,16 +1,12 @@
 -- ARGV: owner, fence, retention, result. Returns whether the lease was held.
 
-local r = load()
-if not held(r, ARGV[1], ARGV[2]) then return 0 end
-if r.state == 'completed' then
-  -- Repeated. The record stays, but is written: WAIT counts replicas from the
-  -- connection's last write on.
-  change({state = r.state, expires_at = r.expires_at})
-  return 1
+if owner ~= ARGV[1] or fence ~= tonumber(ARGV[2]) then return 0 end
+if state == 'processing' then
+  state, result, reason = 'completed', ARGV[4], ''
+  lease_until, updated_at, expires_at = 0, now, now + tonumber(ARGV[3])
+elseif state ~= 'completed' then
+  return 0
 end
-if r.state ~= 'processing' then return 0 end
-change({
-  state = 'completed', lease_until = false, reason = false, result = ARGV[4],
-  updated_at = now, expires_at = now + tonumber(ARGV[3]),
-})
-return 1
+-- Repeated, the record stays, but is written: WAIT counts replicas from the
+-- connection's last write on.
+local reply = 1

@@ -1,15 +1,11 @@
 -- ARGV: owner, fence, retention, the next state, the attempts to take back,
 -- those to excuse, retry after, reason. Returns whether the lease was held.
 
-local r = load()
-local state = ARGV[4]
-if not held(r, ARGV[1], ARGV[2]) then return 0 end
-if r.state == state then return 1 end -- repeated
-if r.state ~= 'processing' then return 0 end
-change({
-  state = state, attempts = tonumber(r.attempts) - tonumber(ARGV[5]),
-  excused = ARGV[6] ~= '0' and tonumber(r.excused or '0') + tonumber(ARGV[6]) or r.excused,
-  lease_until = false, retry_at = state == 'retryable' and now + tonumber(ARGV[7]),
-  reason = ARGV[8], updated_at = now, expires_at = now + tonumber(ARGV[3]),
-})
-return 1
+if owner ~= ARGV[1] or fence ~= tonumber(ARGV[2]) then return 0 end
+if state == ARGV[4] then return 1 end -- repeated
+if state ~= 'processing' then return 0 end
+state, reason = ARGV[4], ARGV[8]
+attempts, excused = attempts - tonumber(ARGV[5]), excused + tonumber(ARGV[6])
+lease_until, updated_at, expires_at = 0, now, now + tonumber(ARGV[3])
+if state == 'retryable' then retry_at = now + tonumber(ARGV[7]) end
+local reply = 1

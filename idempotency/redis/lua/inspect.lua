@@ -1,5 +1,3 @@
--- Returns the record's fields, in their order.
+-- Returns the record.
 
-local r, values = load(), {}
-for i, name in ipairs(fields) do values[i] = r[name] end
-return values
+return reply

@@ -1,9 +1,8 @@
 -- ARGV: the least age of the last change, and the states that match. Returns
 -- whether the record was forgotten.
 
-local r = load()
-if r.state == 'absent' or tonumber(r.updated_at) + tonumber(ARGV[1]) > now then return 0 end
+if state == 'absent' or updated_at + tonumber(ARGV[1]) > now then return 0 end
 for i = 2, #ARGV do
-  if r.state == ARGV[i] then return redis.call('DEL', key) end
+  if state == ARGV[i] then return redis.call('DEL', key) end
 end
 return 0

@@ -1,11 +1,5 @@
--- Returns the record's fields as they were before, in their order.
+-- Returns the record as it was before.
 
-local r, values = load(), {}
-for i, name in ipairs(fields) do values[i] = r[name] end
-if r.state ~= 'absent' and r.state ~= 'completed' then
-  change({
-    state = 'retryable', owner = false, attempts = 0, vanished = false, excused = false,
-    lease_until = false, retry_at = now, updated_at = now,
-  })
-end
-return values
+if state == 'absent' or state == 'completed' then return reply end
+state, owner, attempts, vanished, excused = 'retryable', '', 0, 0, 0
+lease_until, retry_at, updated_at = 0, now, now

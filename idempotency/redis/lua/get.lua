@@ -1,0 +1,2 @@
+local value = redis.call('GET', key)
+
