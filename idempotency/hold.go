@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
@@ -27,14 +28,15 @@ type hold struct {
 	store   storage.Store
 	lease   storage.Lease
 	options Options
+	expires time.Time // by the local clock, Margin earlier
 
-	expiry *time.Timer
-	beat   *time.Timer // starts the goroutine that extends, when that is due
-	// held ends when the work has: it is the context of the extensions.
-	held  context.Context
-	end   context.CancelFunc
-	ended chan struct{} // closed when the goroutine has ended
+	beat  *time.Timer   // starts the goroutine that extends, when that is due
+	ended chan struct{} // closed when the goroutine has ended, or is not to start
 	err   error         // ErrLeaseLost if the store said so; to be read after ended
+
+	mu       sync.Mutex
+	released bool
+	end      context.CancelFunc // of the extensions; nil before the goroutine has started
 }
 
 // errLeaseEnds is the cause when no extension was acknowledged in time.
@@ -44,14 +46,11 @@ var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", storage.Er
 // that is due, which it is not for most work. It ends when release is called, or
 // when the lease is lost.
 func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked time.Time, o Options) *hold {
-	h := &hold{store: s, lease: lease, options: o, ended: make(chan struct{})}
+	h := &hold{store: s, lease: lease, options: o, expires: asked.Add(o.Lease - o.Margin), ended: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(storage.ContextWithLease(ctx, lease))
-	h.held, h.end = context.WithCancel(context.WithoutCancel(ctx))
-	h.expiry = time.AfterFunc(time.Until(asked.Add(o.Lease-o.Margin)), func() {
-		if !o.FailOpen {
-			h.cancel(errLeaseEnds)
-		}
-	})
+	if time.Until(h.expires) <= 0 {
+		h.expire()
+	}
 	h.beat = time.AfterFunc(time.Until(asked.Add(o.Heartbeat)), func() {
 		defer close(h.ended)
 		h.extend()
@@ -59,33 +58,61 @@ func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked ti
 	return h
 }
 
+func (h *hold) expire() {
+	if !h.options.FailOpen {
+		h.cancel(errLeaseEnds)
+	}
+}
+
 // release ends the goroutine and waits for it. The lease itself is not given up.
 // It returns an error that wraps ErrLeaseLost if the store said that it is lost.
 // It may be called again.
 func (h *hold) release() error {
-	h.end()
+	h.mu.Lock()
+	h.released = true
+	if h.end != nil {
+		h.end()
+	}
+	h.mu.Unlock()
 	if !h.beat.Stop() { // it has started, or was stopped before
 		<-h.ended
 	} else {
 		close(h.ended)
 	}
-	h.expiry.Stop()
 	h.cancel(context.Canceled)
 	return h.err
 }
 
+// start returns the context of the extensions, or nil if there are to be none.
+func (h *hold) start() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.released {
+		return nil
+	}
+	held, end := context.WithCancel(context.WithoutCancel(h.ctx))
+	h.end = end
+	return held
+}
+
 // extend extends the lease now, and each Heartbeat.
 func (h *hold) extend() {
+	held := h.start()
+	if held == nil {
+		return
+	}
+	expiry := time.AfterFunc(time.Until(h.expires), h.expire)
+	defer expiry.Stop()
 	wait := time.NewTimer(h.options.Heartbeat) // set anew before each wait
 	defer wait.Stop()
-	for h.held.Err() == nil {
+	for held.Err() == nil {
 		now := time.Now()
-		err := h.extendOnce()
+		err := h.extendOnce(held)
 		switch {
 		case err == nil:
 			// If it has fired, the work was told to end; the lease goes on.
-			if h.expiry.Stop() {
-				h.expiry.Reset(time.Until(now.Add(h.options.Lease - h.options.Margin)))
+			if expiry.Stop() {
+				expiry.Reset(time.Until(now.Add(h.options.Lease - h.options.Margin)))
 			}
 			wait.Reset(time.Until(now.Add(h.options.Heartbeat)))
 		case errors.Is(err, storage.ErrLeaseLost):
@@ -96,14 +123,14 @@ func (h *hold) extend() {
 			wait.Reset(h.options.Heartbeat / tries)
 		}
 		select {
-		case <-h.held.Done():
+		case <-held.Done():
 		case <-wait.C:
 		}
 	}
 }
 
-func (h *hold) extendOnce() error {
-	ctx, cancel := context.WithTimeout(h.held, h.options.Timeout)
+func (h *hold) extendOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, h.options.Timeout)
 	defer cancel()
 	return h.store.Extend(ctx, h.lease, h.options.Lease)
 }
