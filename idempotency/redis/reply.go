@@ -93,6 +93,9 @@ func readClaim(reply any, key storage.Key, owner string) (storage.Claim, error) 
 	switch outcome := f.text(); outcome {
 	case "mismatch":
 		return storage.Claim{}, storage.ErrMismatch
+	case "first":
+		claim.Outcome, claim.Attempts = storage.Claimed, 1
+		claim.Lease = storage.Lease{Key: key, Owner: owner, Fence: f.number()}
 	case "claimed":
 		claim.Outcome = storage.Claimed
 		claim.Lease = storage.Lease{Key: key, Owner: owner, Fence: f.number()}

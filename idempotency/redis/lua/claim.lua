@@ -1,6 +1,6 @@
 -- ARGV: owner, fingerprint, lease, retention.
--- Returns the outcome, and then: claimed fence attempts reason vanished excused |
--- duplicate attempts result | given_up attempts reason | not_due, in_progress
+-- Returns the outcome, and then: first fence | claimed fence attempts reason vanished
+-- excused | duplicate attempts result | given_up attempts reason | not_due, in_progress
 -- attempts reason wait | mismatch | a state that is unknown here.
 
 local function version(f) return string.match(f, '^(.-):') or f end

@@ -8,5 +8,5 @@ local value = redis.call('SET', key, struct.pack(layout,
   marker, now, 1, lease_until, 0, now, expires_at, 0, 0,
   10, 'processing', #fingerprint, fingerprint, #owner, owner, 0, '', 0, ''
 ), 'NX', 'GET', 'PXAT', math.ceil(expires_at / 1000))
-if not value then return {'claimed', int(now), '1', '', '0', '0'} end
+if not value then return {'first', int(now)} end
 
