@@ -42,7 +42,7 @@ func (a *attempt) run(handler Handler) (Result, error) {
 	if a.work != nil {
 		return a.transact(handler)
 	}
-	h := newHold(a.ctx, a.store, a.claim.Lease, a.asked, a.options)
+	h := newHold(a.ctx, a.store, a.claim.Lease, a.asked, &a.options)
 	defer func() { _ = h.release() }()           // also when the handler panics
 	if err := context.Cause(h.ctx); err != nil { // the claim took too long
 		return a.interrupted(h, err)

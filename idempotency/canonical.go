@@ -16,8 +16,14 @@ import (
 
 // FingerprintBytes is version b1: SHA-256 over the payload as it is.
 func FingerprintBytes(payload []byte) storage.Fingerprint {
-	sum := sha256.Sum256(payload)
-	return storage.Fingerprint("b1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
+	return fingerprint("b1:", payload)
+}
+
+// fingerprint is that of the version over the text.
+func fingerprint(version string, text []byte) storage.Fingerprint {
+	var space [64]byte // for both
+	sum := sha256.Sum256(text)
+	return storage.Fingerprint(base64.RawURLEncoding.AppendEncode(append(space[:0], version...), sum[:]))
 }
 
 // FingerprintJSON is version j1: SHA-256 over a canonical form of the JSON
@@ -35,8 +41,7 @@ func FingerprintJSON(payload []byte) storage.Fingerprint {
 	if err != nil {
 		text = append([]byte("bytes "), payload...) // no canonical form begins so
 	}
-	sum := sha256.Sum256(text)
-	return storage.Fingerprint("j1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
+	return fingerprint("j1:", text)
 }
 
 // errNotCanonical: the payload has no canonical form.

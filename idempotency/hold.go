@@ -27,7 +27,7 @@ type hold struct {
 
 	store   storage.Store
 	lease   storage.Lease
-	options Options
+	options *Options
 	expires time.Time // by the local clock, Margin earlier
 
 	beat  *time.Timer   // starts the goroutine that extends, when that is due
@@ -45,7 +45,7 @@ var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", storage.Er
 // newHold sees to it that the lease is extended, by a goroutine that starts when
 // that is due, which it is not for most work. It ends when release is called, or
 // when the lease is lost.
-func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked time.Time, o Options) *hold {
+func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked time.Time, o *Options) *hold {
 	h := &hold{store: s, lease: lease, options: o, expires: asked.Add(o.Lease - o.Margin), ended: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(storage.ContextWithLease(ctx, lease))
 	if time.Until(h.expires) <= 0 {

@@ -116,5 +116,5 @@ func (a *attempt) holdAgain() (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newHold(a.ctx, a.store, a.claim.Lease, asked, a.options), nil
+	return newHold(a.ctx, a.store, a.claim.Lease, asked, &a.options), nil
 }
