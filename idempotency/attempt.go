@@ -91,8 +91,9 @@ func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, a.options.HandlerTimeout, storage.ErrHandlerTimeout)
 		defer cancel()
 	}
-	stop := stuck.Watch(ctx, a.options.Margin, func(stuck bool) { a.options.Observer.handlerStuck(a.message, stuck) })
-	defer stop()
+	if tell := a.options.Observer.HandlerStuck; tell != nil {
+		defer stuck.Watch(ctx, a.options.Margin, func(stuck bool) { tell(a.message, stuck) })()
+	}
 	value, err := call(ctx, handler)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, storage.ErrHandlerTimeout) {
 		err = fmt.Errorf("%w, %s: %w", cause, a.options.HandlerTimeout, err)

@@ -59,12 +59,6 @@ func (o Observer) resultDropped(m Message, size int) {
 	}
 }
 
-func (o Observer) handlerStuck(m Message, stuck bool) {
-	if o.HandlerStuck != nil {
-		o.HandlerStuck(m, stuck)
-	}
-}
-
 func (o Observer) failOpen(m Message, err error) {
 	if o.FailOpen != nil {
 		o.FailOpen(m, err)
