@@ -1,0 +1,122 @@
+package sink
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// begun counts the transactions that begin.
+type begun struct {
+	unobserved
+	n atomic.Int64
+}
+
+func (b *begun) TransactionOpen(since time.Time) {
+	if !since.IsZero() {
+		b.n.Add(1)
+	}
+}
+
+// A transaction begins while the markers of the last one cannot be written, as the
+// coordinator does not reach the leader of a partition. Brokers answer
+// CONCURRENT_TRANSACTIONS until they are. kfake writes them at once, so this is
+// with Apache Kafka.
+func TestE2ETransactBehindLateMarkers(t *testing.T) {
+	c := kafkatest.StartCluster(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"})
+	cfg := *DefaultOptions()
+	cfg.Brokers = c.Brokers
+	var transactions begun
+	x := must.Get(NewTransactions(cfg, "tx", WithTransactionObserver(&transactions)))(t)
+	t.Cleanup(x.Close)
+	must.OK(t, x.Claim(deadline(t)))
+	coordinator := c.Coordinator(t, "tx")
+	lone := (coordinator + 1) % 3
+	for topic, broker := range map[string]int{"t": coordinator, "lone": lone, marks: (coordinator + 2) % 3} {
+		createOn(t, c, topic, int32(broker))
+	}
+	commit := func(text string) error {
+		var evs []*transform.Event
+		for i, topic := range []string{"t", "lone"} {
+			ev := event(topic, "a", 0, i)
+			ev.Record.Value = []byte(text)
+			evs = append(evs, ev)
+		}
+		_, err := x.Transact(deadline(t), entriesOf(evs), mark(text))
+		return err
+	}
+	for _, text := range []string{"0", "1"} { // from then on the sink knows that epochs differ
+		must.OK(t, commit(text))
+	}
+
+	c.Consume(t, []string{"lone"}, kafkatest.Count(2)) // their markers are written
+	c.Part(lone, true)
+	defer c.Part(lone, false)
+	must.OK(t, commit("2"))
+	if code := enlistAgain(t, x, "lone"); code != kerr.ConcurrentTransactions.Code {
+		t.Fatalf("the coordinator answers %v: the markers are not late", kerr.ErrorForCode(code))
+	}
+	before := transactions.n.Load()
+	committed := make(chan error, 1)
+	go func() { committed <- commit("3") }()
+	await.Until(t, "the next transaction begins", func() bool { return transactions.n.Load() > before })
+	c.Part(lone, false)
+	must.OK(t, <-committed)
+	must.OK(t, commit("4"))
+	for _, topic := range []string{"t", "lone", marks} {
+		records := c.Consume(t, []string{topic}, kafkatest.Count(5))
+		for n, r := range records {
+			if string(r.Value) != string(rune('0'+n)) {
+				t.Errorf("record %d of %s is %q", n, topic, r.Value)
+			}
+		}
+	}
+}
+
+// createOn creates a topic of one partition, which has one replica.
+func createOn(t *testing.T, c *kafkatest.Cluster, name string, broker int32) {
+	t.Helper()
+	client := c.Client(t)
+	testserver.Do(t, "create topic "+name, func(ctx context.Context) error {
+		req := kmsg.NewPtrCreateTopicsRequest()
+		topic := kmsg.NewCreateTopicsRequestTopic()
+		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, -1, -1
+		assignment := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+		assignment.Replicas = []int32{broker}
+		one := "1"
+		setting := kmsg.NewCreateTopicsRequestTopicConfig()
+		setting.Name, setting.Value = "min.insync.replicas", &one
+		topic.ReplicaAssignment, topic.Configs = append(topic.ReplicaAssignment, assignment), append(topic.Configs, setting)
+		req.Topics = append(req.Topics, topic)
+		resp, err := req.RequestWith(ctx, client)
+		if err == nil {
+			err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+		}
+		return err
+	})
+}
+
+// enlistAgain is what the coordinator answers about a new transaction with the topic.
+func enlistAgain(t *testing.T, x *Transactions, topic string) int16 {
+	t.Helper()
+	req := kmsg.NewPtrAddPartitionsToTxnRequest()
+	partitions := kmsg.NewAddPartitionsToTxnRequestTopic()
+	partitions.Topic, partitions.Partitions = topic, []int32{0}
+	id, epoch, err := x.k.client.ProducerID(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Topics = x.id, id, epoch, append(req.Topics, partitions)
+	resp := must.Get(req.RequestWith(deadline(t), x.k.client))(t)
+	return resp.Topics[0].Partitions[0].ErrorCode
+}
