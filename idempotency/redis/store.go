@@ -115,7 +115,10 @@ func completionArgs(lease storage.Lease, result []byte, retention time.Duration)
 	return []any{lease.Owner, lease.Fence, micros(retention), string(result)}
 }
 
-// CompleteAndClaim implements ahead.Store, where one server has both keys.
+// CompleteAndClaim is Complete and, in the same round trip, the Claim of another key,
+// each with an error of its own. It is for package consumer, which claims the next
+// message so. Neither is made, and err is ahead.ErrApart, unless one server has both
+// keys and the call can share a round trip.
 func (s *Store) CompleteAndClaim(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
 	if s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
 		return claim, nil, ahead.ErrApart
