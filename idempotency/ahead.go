@@ -120,13 +120,18 @@ func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool,
 		return false, nil
 	}
 	asked, apart := false, false
+	defer func() {
+		if !apart {
+			a.leaveNext(next)
+		}
+	}()
 	err = a.settle(h, "complete key", func(ctx context.Context) error {
 		if asked {
 			return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
 		}
 		asked = true
 		begun := time.Now()
-		claim, claimErr, err := store.CompleteAndClaim(ctx, a.claim.Lease, value, a.options.Retention, next.message.Key, a.request(next.message, next.owner))
+		claim, claimErr, err := store.CompleteAndClaim(ctx, store, a.claim.Lease, value, a.options.Retention, next.message.Key, a.request(next.message, next.owner))
 		if apart = errors.Is(err, ahead.ErrApart); apart {
 			return nil
 		}
@@ -137,11 +142,7 @@ func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool,
 		}
 		return err
 	})
-	if apart {
-		return false, nil
-	}
-	a.leaveNext(next)
-	return true, err
+	return !apart, err
 }
 
 // late is how much later than the completion of a message the claim of the next may
@@ -176,6 +177,7 @@ func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	}()
 	return func() {
 		defer cancel() // the message's own Run asks from here on
+		defer a.leaveNext(next)
 		timer := time.NewTimer(late)
 		defer timer.Stop()
 		select {
@@ -188,7 +190,6 @@ func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 			}
 		case <-timer.C:
 		}
-		a.leaveNext(next)
 	}
 }
 

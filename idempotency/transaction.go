@@ -87,10 +87,11 @@ func (a *attempt) commit(value []byte) error {
 // committed, and nothing will be.
 func (a *attempt) doubted(err error, value []byte) (Result, error) {
 	a.failure = err
-	wait := a.options.retryAfter(a.claim.Failures() + 1)
-	settleErr := a.settleFailure(nil, storage.Failure{RetryAfter: wait, Reason: err.Error(), Retention: a.options.Retention})
+	f := storage.Failure{Reason: err.Error(), Retention: a.options.Retention, Excused: errors.Is(err, ahead.ErrClaim)}
+	f.RetryAfter = a.options.retryAfter(a.claim.Failures() + 1)
+	settleErr := a.settleFailure(nil, f)
 	if settleErr == nil {
-		return a.result(Retry, wait), err
+		return a.result(Retry, f.RetryAfter), err
 	}
 	if errors.Is(settleErr, storage.ErrLeaseLost) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.options.Timeout)

@@ -87,13 +87,15 @@ const insertSQL = `
 `
 
 // claimFirstSQL is claimSQL for a key that is not there. It returns no row if it
-// is, or is locked, or is being claimed, and does nothing then: it waits for
-// nobody, and costs half as much. A query without tables looks at its condition
-// first, and so the time is that behind the lock; as it is volatile it is taken
-// once.
+// is, or is locked, or is being claimed, and does nothing then: it costs half as
+// much, and waits for no other user of the row. For that it looks first: the insert
+// would wait for somebody who changes the row, or deletes it, without the key's
+// locks. A query without tables looks at its condition before anything else, and so
+// the time is that behind the lock; as it is volatile it is taken once.
 var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 		SELECT clock_timestamp() AS now
-		WHERE CASE WHEN pg_try_advisory_xact_lock($9::bigint) AND {may}
+		WHERE CASE WHEN EXISTS (SELECT FROM {table} AS k WHERE {row}) THEN false
+			WHEN pg_try_advisory_xact_lock($9::bigint) AND {may}
 			THEN pg_try_advisory_xact_lock($7::integer, $8::integer) ELSE false END
 	) AS moment`) + `	ON CONFLICT ({slot column}scope, id) DO NOTHING
 	RETURNING k.fence`

@@ -46,20 +46,26 @@ type Transactional struct {
 	idle  string // the IdleTimeout in milliseconds, empty for the server's own
 	// fresh tells that the last message was new, and so the next may be.
 	fresh atomic.Bool
-	// lost is when a connection was lost last, nil if none was.
-	lost atomic.Pointer[time.Time]
+	// troubled is when there was trouble last, nil if there was none.
+	troubled atomic.Pointer[time.Time]
 }
 
-// wary is for how long claims wait for the disk after a connection was lost. The
-// server may have crashed, and because of a message: its attempts would be
-// forgotten each time, and it would never be given up.
+// wary is for how long each message takes a claim of its own, which waits for the
+// disk, after trouble: a connection was lost, or a claim failed the commit that it
+// was made with. The server may have crashed, and because of a message: its attempts
+// would be forgotten each time, and it would never be given up.
 const wary = time.Minute
+
+func (x *Transactional) trouble() {
+	now := time.Now()
+	x.troubled.Store(&now)
+}
 
 // hasty tells whether the next message may be new, and its claim need not wait
 // for the disk.
 func (x *Transactional) hasty(ctx context.Context) bool {
-	lost := x.lost.Load()
-	return x.fresh.Load() && (lost == nil || time.Since(*lost) > hook.Interval(ctx, wary))
+	troubled := x.troubled.Load()
+	return x.fresh.Load() && (troubled == nil || time.Since(*troubled) > hook.Interval(ctx, wary))
 }
 
 var _ storage.Transactor = (*Transactional)(nil)

@@ -126,9 +126,10 @@ const mostInARow = 32
 var _ ahead.Work = (*work)(nil)
 
 // CommitAndClaim implements ahead.Work. The next message is claimed in the
-// transaction that commits this one, so that both take one commit. The claim waits
-// for nobody, and so the commit does not either. If the claim fails, so does the
-// commit; a message that is tried again is committed without one.
+// transaction that commits this one, so that both take one commit; and so with the
+// role, the search_path and the timeouts that the handler has set locally. The claim
+// waits for no other user of its row, but for one who locks the table. If it fails,
+// so does the commit. A message that is tried again is committed without one.
 func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.row++; w.row >= mostInARow || !w.first || !w.ahead || !w.lax || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
 		return claim, w.Commit(ctx, result, retention)
@@ -153,6 +154,12 @@ func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time
 		return fmt.Errorf("%w: %w", ahead.ErrClaim, err)
 	})
 	w.fresh.Store(granted)
+	if errors.Is(err, storage.ErrInDoubt) && !errors.Is(err, ahead.ErrClaim) {
+		err = fmt.Errorf("%w: %w", ahead.ErrClaim, err) // the server says nothing before it has done all
+	}
+	if errors.Is(err, ahead.ErrClaim) {
+		w.trouble() // it may last, and cost each message an attempt
+	}
 	if tx := lend(w.tx.Tx); err == nil && granted && tx.check() == nil {
 		claim = a.granted(key, req.Owner)
 		w.lease, w.lock, w.tx = claim.Lease, lock, tx
@@ -225,8 +232,7 @@ func (w *work) Release(ctx context.Context) {
 	w.tx = nil
 	if w.conn != nil {
 		if w.conn.Conn().IsClosed() {
-			now := time.Now()
-			w.lost.Store(&now)
+			w.trouble()
 		}
 		w.conn.Release()
 		w.conn = nil

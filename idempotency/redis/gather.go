@@ -54,17 +54,21 @@ type gathered struct {
 	err    error
 }
 
-// answer is that of a call whose batch has been sent, or which is to be made by
-// itself. What the server refuses is asked for again by itself: it may not know the
-// script (any more), or the key has moved.
-func (c *gathered) answer() (any, error) {
-	switch {
-	case c.err != nil:
+// reply is the answer of a call whose batch has been sent.
+func (c *gathered) reply() (any, error) {
+	if c.err != nil {
 		return nil, c.err
-	case c.cmd == nil:
+	}
+	return c.cmd.Result()
+}
+
+// answer is reply. What the server refuses is asked for again by itself: it may not
+// know the script (any more), or the key has moved. So is a call that nobody joined.
+func (c *gathered) answer() (any, error) {
+	if c.cmd == nil && c.err == nil {
 		return c.alone()
 	}
-	reply, err := c.cmd.Result()
+	reply, err := c.reply()
 	if refused := goredis.Error(nil); errors.As(err, &refused) {
 		return c.alone()
 	}

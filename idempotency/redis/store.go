@@ -118,9 +118,10 @@ func completionArgs(lease storage.Lease, result []byte, retention time.Duration)
 // CompleteAndClaim is Complete and, in the same round trip, the Claim of another key,
 // each with an error of its own. It is for package consumer, which claims the next
 // message so. Neither is made, and err is ahead.ErrApart, unless one server has both
-// keys and the call can share a round trip.
-func (s *Store) CompleteAndClaim(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
-	if s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
+// keys, the call can share a round trip, and self is this store, not one around it.
+// A claim that the server refuses is not asked for again: its message will.
+func (s *Store) CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
+	if self != storage.Store(s) || s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
 		return claim, nil, ahead.ErrApart
 	}
 	completion := s.call(ctx, completeScript, lease.Key, completionArgs(lease, result, retention)...)
@@ -134,7 +135,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, lease storage.Lease, resul
 	}
 	reply, err := completion.answer()
 	err = settled("complete", lease.Key, reply, err)
-	if reply, claimErr = next.answer(); claimErr == nil {
+	if reply, claimErr = next.reply(); claimErr == nil {
 		claim, claimErr = readClaim(reply, key, req.Owner)
 	}
 	if claimErr != nil {

@@ -3,8 +3,8 @@
 //
 // Who handles messages one after another, whatever orders they are of, gives each
 // Run a Turn, by its context. A Runner claims the next message when it completes this
-// one, and leaves the claim in the Turn; it belongs to the next message's Turn then. So a claim is never made before the handler of the
-// message before has ended, and one that was granted is followed by that message's
+// one, and leaves the claim in the Turn; it belongs to the next message's Turn then. So a
+// claim is never made before the handler of the message before has ended, and one that was granted is followed by that message's
 // Run, or dropped. One that is not answered in time is left to that Run, which asks
 // for the same owner.
 package ahead
@@ -63,15 +63,16 @@ type Store interface {
 
 	// CompleteAndClaim is Complete and, in the same round trip and whatever becomes of
 	// that, Claim. Each has its own error. With ErrApart nothing was asked: the two have
-	// to be asked for apart.
-	CompleteAndClaim(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error)
+	// to be asked for apart. So it is if self, which the caller has, is another store: one
+	// around this one.
+	CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error)
 }
 
 // ErrApart is the error of a CompleteAndClaim that was not made.
 var ErrApart = errors.New("the completion and the claim have to be asked for apart")
 
 // ErrClaim is wrapped by the error of a commit that failed with the next message's
-// claim, and through no fault of its own message.
+// claim, and so through no fault of its own message, or that may have.
 var ErrClaim = errors.New("the next message's claim, which would have been committed with it, failed")
 
 type turnKey struct{}
