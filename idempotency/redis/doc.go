@@ -99,8 +99,9 @@
 //
 // # Memory
 //
-// A completed key without a result takes about 300 bytes: 220 by MEMORY USAGE with
-// a short id, which does not count the entry for its expiry.
+// A completed key without a result takes about 350 bytes with a UUID as its id and
+// the fingerprint that a consumer takes by default, 290 without that. MEMORY USAGE
+// says 296 and 232: it does not count the entry for the expiry.
 //
 // Non-goals: Redis before 7, proxies that split a cluster for clients that do
 // not know of it.
