@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -210,36 +211,56 @@ func (x *Transactions) unclaimed(err error) error {
 func (x *Transactions) Await(ctx context.Context, entries []Entry) error {
 	ctx, release := x.k.connections.guard(ctx)
 	defer release()
-	for i := range entries {
-		if entries[i].Bad != nil {
-			continue
-		}
-		s := newSearch(entries[i].Event.Record.Topic, missingPolicy(x.k.cfg))
-		for again := true; again; {
-			var err error
-			if again, err = x.lookAside(ctx, s); err != nil {
+	unknown, err := x.unknown(ctx, entries)
+	if err != nil {
+		return err
+	}
+	for _, topic := range unknown {
+		s := newSearch(topic, missingPolicy(x.k.cfg))
+		for {
+			done, err := x.lookAside(ctx, s)
+			if err != nil {
 				return err
 			}
-			if again {
-				if err := s.retry.Pause(ctx); err != nil {
-					return context.Cause(ctx)
-				}
+			if done {
+				break
+			}
+			if s.retry.Pause(ctx) != nil {
+				return context.Cause(ctx)
 			}
 		}
 	}
 	return nil
 }
 
-// lookAside looks for the topic once, if it is not known, while nobody else uses the
-// sink. again says that it is to be looked for again.
-func (x *Transactions) lookAside(ctx context.Context, s *search) (again bool, err error) {
+// unknown are the topics of the entries that are not known yet.
+func (x *Transactions) unknown(ctx context.Context, entries []Entry) (topics []string, err error) {
+	leave, err := x.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	for i := range entries {
+		if entries[i].Bad != nil {
+			continue
+		}
+		if topic := entries[i].Event.Record.Topic; x.k.topics[topic] == nil && !slices.Contains(topics, topic) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics, nil
+}
+
+// lookAside looks for the topic once, while nobody else uses the sink. done says that
+// it is known, or that its events can never be written.
+func (x *Transactions) lookAside(ctx context.Context, s *search) (done bool, err error) {
 	leave, err := x.enter(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
 	if x.k.topics[s.name] != nil {
-		return false, nil
+		return true, nil
 	}
 	t, err := x.k.look(ctx, s)
 	if _, bad := errors.AsType[*transform.BadEvent](err); err != nil && !bad {
@@ -248,7 +269,7 @@ func (x *Transactions) lookAside(ctx context.Context, s *search) (again bool, er
 	if t != nil {
 		x.k.observer.topicOpened(s.name)
 	}
-	return t == nil && err == nil, nil
+	return t != nil || err != nil, nil
 }
 
 // enter lets the caller use the sink alone, and fails if that has stopped.
