@@ -127,7 +127,7 @@ func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool,
 	}()
 	err = a.settle(h, "complete key", func(ctx context.Context) error {
 		if asked {
-			return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
+			return a.completion(value)(ctx)
 		}
 		asked = true
 		begun := time.Now()

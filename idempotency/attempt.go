@@ -133,15 +133,11 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 	if !ok {
 		wait := a.claimMeanwhile(next)
 		defer wait()
-		err = a.settle(h, "complete key", func(ctx context.Context) error {
-			return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
-		})
+		err = a.settle(h, "complete key", a.completion(value))
 	}
 	if errors.Is(err, storage.ErrResultTooLarge) {
 		a.options.Observer.resultDropped(a.message, len(value))
-		err = a.settle(h, "complete key", func(ctx context.Context) error {
-			return a.store.Complete(ctx, a.claim.Lease, nil, a.options.Retention)
-		})
+		err = a.settle(h, "complete key", a.completion(nil))
 	}
 	if err != nil {
 		return a.unsettled(err, nil, value)
@@ -149,6 +145,13 @@ func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 	r := a.result(Handled, 0)
 	r.Value = value
 	return r, nil
+}
+
+// completion is the store's Complete, with the result.
+func (a *attempt) completion(value []byte) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		return a.store.Complete(ctx, a.claim.Lease, value, a.options.Retention)
+	}
 }
 
 // retry leaves the message for a later attempt, because of err.

@@ -63,8 +63,8 @@ func TestE2ETransactBehindLateMarkers(t *testing.T) {
 	c.Part(lone, true)
 	defer c.Part(lone, false)
 	must.OK(t, commit("2"))
-	if code := enlistAgain(t, x, "lone"); code != kerr.ConcurrentTransactions.Code {
-		t.Fatalf("the coordinator answers %v: the markers are not late", kerr.ErrorForCode(code))
+	if !busy(t, x, "lone") {
+		t.Fatal("the markers are not late")
 	}
 	before := transactions.n.Load()
 	committed := make(chan error, 1)
@@ -106,17 +106,14 @@ func createOn(t *testing.T, c *kafkatest.Cluster, name string, broker int32) {
 	})
 }
 
-// enlistAgain is what the coordinator answers about a new transaction with the topic.
-func enlistAgain(t *testing.T, x *Transactions, topic string) int16 {
+// busy reports whether the coordinator still waits for the last transaction's markers.
+func busy(t *testing.T, x *Transactions, topic string) bool {
 	t.Helper()
-	req := kmsg.NewPtrAddPartitionsToTxnRequest()
-	partitions := kmsg.NewAddPartitionsToTxnRequestTopic()
-	partitions.Topic, partitions.Partitions = topic, []int32{0}
+	req, _ := x.enlistment([][]placed{{{Event: event(topic, "a", 0, 0)}}})
 	id, epoch, err := x.k.client.ProducerID(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Topics = x.id, id, epoch, append(req.Topics, partitions)
-	resp := must.Get(req.RequestWith(deadline(t), x.k.client))(t)
-	return resp.Topics[0].Partitions[0].ErrorCode
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.id, id, epoch
+	return concurrent(must.Get(req.RequestWith(deadline(t), x.k.client))(t))
 }

@@ -134,8 +134,11 @@ func TestPastTheRetentionTheFenceIsLeft(t *testing.T) {
 	s := newStore(t, client, redis.Options{})
 	req := request()
 	req.Lease, req.Retention = 200*time.Millisecond, 200*time.Millisecond
-	lease := claim(t, s, key, req)
-	do(t, client, "PERSIST", prefix(t)+":{shipping/order-1}")
+	var lease storage.Lease
+	await.Until(t, "a record stays that the server would forget", func() bool {
+		lease = claim(t, s, key, req)
+		return client.Persist(t.Context(), prefix(t)+":{shipping/order-1}").Val()
+	})
 	await.Until(t, "the record is past its retention", func() bool {
 		r, err := s.Inspect(t.Context(), key)
 		return err == nil && reflect.DeepEqual(r, storage.Record{Key: key, Fence: lease.Fence})
