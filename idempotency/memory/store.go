@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -102,12 +102,8 @@ func (s *Store) Extend(_ context.Context, lease storage.Lease, d time.Duration) 
 
 // Complete implements storage.Store.
 func (s *Store) Complete(_ context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
-	if err := storage.CheckRetention(retention); err != nil {
+	if err := completion.Check(lease, result, s.options.MaxResultBytes, retention); err != nil {
 		return err
-	}
-	if len(result) > s.options.MaxResultBytes {
-		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
-			lease.Key, storage.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
 	}
 	return s.change(lease, func(r storage.Record, now time.Time) (storage.Record, error) {
 		return r.Complete(now, lease, result, retention)

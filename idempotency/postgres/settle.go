@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -20,21 +21,10 @@ func (s *Store) Extend(ctx context.Context, lease storage.Lease, d time.Duration
 
 // Complete implements storage.Store.
 func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
-	if err := s.checkCompletion(lease, result, retention); err != nil {
+	if err := completion.Check(lease, result, s.options.MaxResultBytes, retention); err != nil {
 		return err
 	}
 	return s.settle(ctx, "complete", lease, storage.Completed, s.sql(lease.Key).complete, result, micros(retention))
-}
-
-func (s *Store) checkCompletion(lease storage.Lease, result []byte, retention time.Duration) error {
-	if err := storage.CheckRetention(retention); err != nil {
-		return err
-	}
-	if len(result) > s.options.MaxResultBytes {
-		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
-			lease.Key, storage.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
-	}
-	return nil
 }
 
 // Fail implements storage.Store.

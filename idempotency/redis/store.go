@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -101,14 +102,7 @@ func (s *Store) checkCompletion(lease storage.Lease, result []byte, retention ti
 	if err := lease.Validate(); err != nil {
 		return err
 	}
-	if err := storage.CheckRetention(retention); err != nil {
-		return err
-	}
-	if len(result) > s.options.MaxResultBytes {
-		return fmt.Errorf("complete %s: %w: %d bytes, more than %d",
-			lease.Key, storage.ErrResultTooLarge, len(result), s.options.MaxResultBytes)
-	}
-	return nil
+	return completion.Check(lease, result, s.options.MaxResultBytes, retention)
 }
 
 func completionArgs(lease storage.Lease, result []byte, retention time.Duration) []any {
@@ -124,16 +118,16 @@ func (s *Store) CompleteAndClaim(ctx context.Context, self storage.Store, lease 
 	if self != storage.Store(s) || s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
 		return claim, nil, ahead.ErrApart
 	}
-	completion := s.call(ctx, completeScript, lease.Key, completionArgs(lease, result, retention)...)
+	done := s.call(ctx, completeScript, lease.Key, completionArgs(lease, result, retention)...)
 	next := s.call(ctx, claimScript, key, claimArgs(req)...)
-	server := s.server(ctx, completion)
+	server := s.server(ctx, done)
 	if server == nil || s.server(ctx, next) != server {
 		return claim, nil, ahead.ErrApart
 	}
-	if err := s.gatherer.send(server, completion, next); err != nil {
+	if err := s.gatherer.send(server, done, next); err != nil {
 		return claim, failed("claim", key, err), failed("complete", lease.Key, err)
 	}
-	reply, err := completion.answer()
+	reply, err := done.answer()
 	err = settled("complete", lease.Key, reply, err)
 	if reply, claimErr = next.reply(); claimErr == nil {
 		claim, claimErr = readClaim(reply, key, req.Owner)
