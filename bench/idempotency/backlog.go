@@ -208,24 +208,19 @@ func (b *backlog) library(ctx context.Context, group string, store storage.Store
 	return member.Run(ctx)
 }
 
-// moreAtOnce is how many messages a consumer handles at once that is not of the
-// defaults.
-const moreAtOnce = 32
-
 // orders are the library with its defaults in both orders, and with more at once.
-func (b *backlog) orders(store storage.Store, handle consumer.Handler) []contender {
-	var all []contender
-	for _, c := range []struct {
-		name   string
-		config consumer.Config
-	}{
-		{"library, partition order", consumer.Config{}},
-		{"library, key order", consumer.Config{KeyOrder: true}},
-		{fmt.Sprintf("library, key order, Concurrency %d", moreAtOnce), consumer.Config{KeyOrder: true, Concurrency: moreAtOnce}},
-	} {
-		all = append(all, contender{c.name, func(ctx context.Context, group string) error {
-			return b.library(ctx, group, store, c.config, handle)
-		}})
+func (b *backlog) orders(store storage.Store, handle consumer.Handler, more ...int) []contender {
+	all := []contender{
+		b.contender("library, partition order", store, consumer.Config{}, handle),
+		b.contender("library, key order", store, consumer.Config{KeyOrder: true}, handle),
+	}
+	for _, n := range more {
+		name := fmt.Sprintf("library, key order, Concurrency %d", n)
+		all = append(all, b.contender(name, store, consumer.Config{KeyOrder: true, Concurrency: n}, handle))
 	}
 	return all
+}
+
+func (b *backlog) contender(name string, store storage.Store, c consumer.Config, handle consumer.Handler) contender {
+	return contender{name, func(ctx context.Context, group string) error { return b.library(ctx, group, store, c, handle) }}
 }

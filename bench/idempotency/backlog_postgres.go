@@ -17,7 +17,8 @@ import (
 func measurePostgresBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
 	var s stage
 	defer s.close()
-	pool, err := postgresPool(ctx, &s, moreAtOnce+1) // one more than the consumer's Concurrency
+	const more = 32
+	pool, err := postgresPool(ctx, &s, more+1) // one more than the consumer's Concurrency
 	if err != nil {
 		return err
 	}
@@ -59,5 +60,5 @@ func measurePostgresBacklog(ctx context.Context, b *backlog, rounds int, out io.
 		{"the same without a key", bare(false)},
 	}, b.orders(store, func(ctx context.Context, r *kgo.Record) error {
 		return effect(ctx, postgres.Tx(ctx), recordID(r))
-	})...), rounds, out)
+	}, more)...), rounds, out)
 }

@@ -44,7 +44,7 @@ func measureRedisBacklog(ctx context.Context, b *backlog, rounds int, out io.Wri
 		{"bare loop, two scripts a message", func(ctx context.Context, group string) error {
 			return b.bare(ctx, group, func(ctx context.Context, scope, id string) error { return twoScripts(ctx, client, scope, id) })
 		}},
-	}, b.orders(store, func(context.Context, *kgo.Record) error { return nil })...), rounds, out)
+	}, b.orders(store, func(context.Context, *kgo.Record) error { return nil }, 32, 128)...), rounds, out)
 }
 
 func twoScripts(ctx context.Context, client *goredis.Client, scope, id string) error {

@@ -1,6 +1,6 @@
 // Package redis keeps idempotency keys in Redis 7 or later, Redis Cluster or
-// Valkey. Each operation is one atomic script, and one round trip, which it may
-// share.
+// Valkey. Each operation is one atomic script, and one round trip; it may share
+// both with operations on other keys.
 //
 // Invariants:
 //
@@ -72,19 +72,21 @@
 // # Shared round trips
 //
 // Claims and completions that are made at the same moment, by several workers of
-// one Store, go to their server in one pipeline. There is no timer and no queue: a
-// call waits until the goroutines that are ready have run, and for nobody's round
-// trip. One that nobody joins goes by itself. The more workers there are, the more
+// one Store, go to their server in one pipeline: the claims as one script on their
+// keys, and the completions as another. There is no timer and no queue: a call waits
+// until the goroutines that are ready have run, and for nobody's round trip. One that nobody joins goes by itself. The more workers there are, the more
 // share a round trip, up to 64. A consumer's worker claims the next message in the
 // round trip that completes the one before, if one server has both keys.
 //
 // Each call keeps its own answer, error and context. A pipeline that breaks leaves
 // those of its calls unanswered whose answers have not come, as a call by itself
 // would; they are repeated by the same owner as ever. What a server refuses (a
-// script that it does not know, a key that has moved) is asked for again by
-// itself. In a cluster each master has pipelines of its own, so that one that is
-// silent holds up its own keys only. Results of more than 4 KiB, and all calls
-// with WaitReplicas, go by themselves. Hooks of the client see pipelines.
+// script that it does not know, a key that has moved or is somebody else's) is asked
+// for again by itself. In a cluster each master has pipelines of its own, so that one
+// that is silent holds up its own keys only, and each call is a script of its own, as
+// the keys of a script must be of one hash slot there. Results of more than 4 KiB,
+// and all calls with WaitReplicas, go by themselves. Hooks of the client see
+// pipelines.
 //
 // # Rights
 //

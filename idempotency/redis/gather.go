@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -32,6 +34,10 @@ type gatherer struct {
 	// yield lets other goroutines run; runtime.Gosched, except in tests.
 	yield func()
 
+	// slots is whether the server wants a command's keys to be of one hash slot, as the
+	// nodes of a cluster do.
+	slots atomic.Bool
+
 	mu   sync.Mutex
 	open map[*goredis.Client]*batch // that may be joined, by server
 }
@@ -39,18 +45,20 @@ type gatherer struct {
 // batch is the calls that share a round trip.
 type batch struct {
 	calls []*gathered
+	slots *atomic.Bool  // the gatherer's
 	sent  chan struct{} // closed when all are answered, or have failed
 }
 
 // gathered is a call of a script. What is in it does not change once it has
-// joined a batch, except for cmd and err, which are set when the batch is sent.
+// joined a batch, except for cmd, place and err, which are set when the batch is sent.
 type gathered struct {
 	ctx    context.Context
 	script *goredis.Script
 	name   string
 	args   []any
 	alone  func() (any, error) // makes the call by itself
-	cmd    *goredis.Cmd
+	cmd    *goredis.Cmd        // which has others' replies, too
+	place  int                 // of this call's reply
 	err    error
 }
 
@@ -59,7 +67,7 @@ func (c *gathered) reply() (any, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return c.cmd.Result()
+	return replyFor(c.place, c.cmd)
 }
 
 // answer is reply. What the server refuses is asked for again by itself: it may not
@@ -75,8 +83,10 @@ func (c *gathered) answer() (any, error) {
 	return reply, err
 }
 
-func newGatherer() *gatherer {
-	return &gatherer{yield: runtime.Gosched, open: map[*goredis.Client]*batch{}}
+func newGatherer(cluster bool) *gatherer {
+	g := &gatherer{yield: runtime.Gosched, open: map[*goredis.Client]*batch{}}
+	g.slots.Store(cluster)
+	return g
 }
 
 // run runs the script as Script.Run does, at the same time as others if there are
@@ -115,7 +125,7 @@ func (g *gatherer) join(server *goredis.Client, calls []*gathered) (b *batch, le
 	defer g.mu.Unlock()
 	b = g.open[server]
 	if b == nil {
-		b, leads = &batch{sent: make(chan struct{})}, true
+		b, leads = &batch{sent: make(chan struct{}), slots: &g.slots}, true
 		g.open[server] = b
 	}
 	if b.calls = append(b.calls, calls...); len(b.calls) >= maxGathered {
@@ -162,15 +172,18 @@ func (b *batch) exec(ctx context.Context, cancel context.CancelFunc, server *gor
 	defer cancel()
 	err := recovered.Call(func() error {
 		pipe := server.Pipeline()
-		for _, c := range b.calls {
-			if c.err = c.ctx.Err(); c.err == nil {
-				c.cmd = c.script.EvalSha(ctx, pipe, []string{c.name}, c.args...)
-			}
+		commands := b.commands()
+		for _, calls := range commands {
+			queue(ctx, pipe, calls)
 		}
 		_, err := pipe.Exec(ctx)
-		for _, c := range b.calls { // each has its own error, unless a hook did not send them
-			if c.cmd != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
-				c.err = err
+		for _, calls := range commands { // each has its own error, unless a hook did not send them
+			cmd := calls[0].cmd
+			if cmd.Err() == nil && cmd.Val() == nil {
+				cmd.SetErr(err)
+			}
+			if goredis.HasErrorPrefix(cmd.Err(), "CROSSSLOT") { // a node, or a proxy before a cluster
+				b.slots.Store(true)
 			}
 		}
 		return nil
@@ -179,6 +192,36 @@ func (b *batch) exec(ctx context.Context, cancel context.CancelFunc, server *gor
 		for _, c := range b.calls {
 			c.err = err
 		}
+	}
+}
+
+// commands returns the calls in hand by script: one command runs it on all their keys.
+// If the server wants a command's keys to be of one hash slot, each call is a command.
+func (b *batch) commands() (commands [][]*gathered) {
+	for _, c := range b.calls {
+		if c.err = c.ctx.Err(); c.err != nil {
+			continue
+		}
+		same := slices.IndexFunc(commands, func(calls []*gathered) bool { return !b.slots.Load() && calls[0].script == c.script })
+		if same < 0 {
+			commands = append(commands, []*gathered{c})
+		} else {
+			commands[same] = append(commands[same], c)
+		}
+	}
+	return commands
+}
+
+// queue makes one command of the calls.
+func queue(ctx context.Context, pipe goredis.Pipeliner, calls []*gathered) {
+	names, args := make([]string, 0, len(calls)), make([]any, 0, len(calls)*len(calls[0].args))
+	for place, c := range calls {
+		c.place = place
+		names, args = append(names, c.name), append(args, c.args...)
+	}
+	cmd := calls[0].script.EvalSha(ctx, pipe, names, args...)
+	for _, c := range calls {
+		c.cmd = cmd
 	}
 }
 

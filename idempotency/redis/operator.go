@@ -94,20 +94,26 @@ func (s *Store) purgeBatch(ctx context.Context, node *goredis.Client, names []st
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, cmd := range cmds {
-		n, err := cmd.Int64()
+		reply, err := replyFor(0, cmd)
 		if err != nil { // a flushed script, a slot that moved: those have a longer way
 			if err := s.purgeOne(ctx, names[i], args, purged); err != nil {
 				return err
 			}
 			continue
 		}
-		purged.Add(n)
+		purged.Add(count(reply))
 	}
 	return nil
 }
 
 func (s *Store) purgeOne(ctx context.Context, name string, args []any, purged *atomic.Int64) error {
-	n, err := purgeScript.Run(ctx, s.client, []string{name}, args...).Int64()
-	purged.Add(n)
+	reply, err := s.runOn(ctx, purgeScript, name, args)
+	purged.Add(count(reply))
 	return err
+}
+
+// count reads the reply of purge.lua.
+func count(reply any) int64 {
+	n, _ := reply.(int64)
+	return n
 }

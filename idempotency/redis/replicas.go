@@ -79,7 +79,11 @@ func (s *Store) runAndWait(ctx context.Context, client goredis.UniversalClient, 
 		return nil, 0, err // the first of the two that failed
 	}
 	replicas, err := waited.Int64()
-	return ran.Val(), replicas, err
+	if err != nil {
+		return nil, 0, err
+	}
+	reply, err := replyFor(0, ran)
+	return reply, replicas, err
 }
 
 // enough returns an error if fewer replicas than asked for have the write.

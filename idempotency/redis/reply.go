@@ -1,15 +1,32 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// fields is a script's reply, read from the front: strings, and nil for what the
-// record does not have. The first that is not as expected is kept as the error.
+// replyFor returns what a script replied for the key at that place.
+func replyFor(place int, script *goredis.Cmd) (any, error) {
+	replies, err := script.Slice()
+	if err != nil {
+		return nil, err
+	}
+	if place >= len(replies) {
+		return nil, fmt.Errorf("the script replied for %d keys", len(replies))
+	}
+	if err, refused := replies[place].(error); refused {
+		return nil, err
+	}
+	return replies[place], nil
+}
+
+// fields is a script's reply for a key, read from the front. The first that is not as
+// expected is kept as the error.
 type fields struct {
 	rest []any
 	err  error
@@ -25,40 +42,26 @@ func readFields(reply any) *fields {
 
 func unexpected(reply any) error { return fmt.Errorf("unexpected reply of type %T", reply) }
 
-// text takes a string; one that is not there is empty.
-func (f *fields) text() string {
+// take takes what is next.
+func take[T string | int64](f *fields) (v T) {
 	if f.err != nil {
-		return ""
+		return v
 	}
 	if len(f.rest) == 0 {
-		f.err = fmt.Errorf("the reply is too short")
-		return ""
-	}
-	value := f.rest[0]
-	f.rest = f.rest[1:]
-	switch v := value.(type) {
-	case nil:
-		return ""
-	case string:
+		f.err = errors.New("the reply is too short")
 		return v
-	default:
-		f.err = unexpected(value)
-		return ""
 	}
+	v, ok := f.rest[0].(T)
+	if !ok {
+		f.err = unexpected(f.rest[0])
+	}
+	f.rest = f.rest[1:]
+	return v
 }
 
-// number takes an integer; one that is not there is 0.
-func (f *fields) number() int64 {
-	text := f.text()
-	if text == "" || f.err != nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		f.err = err
-	}
-	return n
-}
+func (f *fields) text() string { return take[string](f) }
+
+func (f *fields) number() int64 { return take[int64](f) }
 
 // state takes a state's name.
 func (f *fields) state() (state storage.State) {
@@ -68,7 +71,7 @@ func (f *fields) state() (state storage.State) {
 	return state
 }
 
-// bytes takes a string; nil if it is not there.
+// bytes takes a string; nil if it is empty.
 func (f *fields) bytes() []byte {
 	if text := f.text(); text != "" {
 		return []byte(text)
@@ -76,7 +79,7 @@ func (f *fields) bytes() []byte {
 	return nil
 }
 
-// time takes a point of the server's time; one that is not there is zero.
+// time takes a point of the server's time; 0 is the zero time.
 func (f *fields) time() time.Time {
 	if n := f.number(); n != 0 {
 		return time.UnixMicro(n)
@@ -88,14 +91,16 @@ func (f *fields) duration() time.Duration { return time.Duration(f.number()) * t
 
 // readClaim reads the reply of claim.lua.
 func readClaim(reply any, key storage.Key, owner string) (storage.Claim, error) {
-	f := readFields(reply)
 	claim := storage.Claim{Layer: storage.LayerStore}
+	if fence, first := reply.(int64); first {
+		claim.Outcome, claim.Attempts = storage.Claimed, 1
+		claim.Lease = storage.Lease{Key: key, Owner: owner, Fence: fence}
+		return claim, nil
+	}
+	f := readFields(reply)
 	switch outcome := f.text(); outcome {
 	case "mismatch":
 		return storage.Claim{}, storage.ErrMismatch
-	case "first":
-		claim.Outcome, claim.Attempts = storage.Claimed, 1
-		claim.Lease = storage.Lease{Key: key, Owner: owner, Fence: f.number()}
 	case "claimed":
 		claim.Outcome = storage.Claimed
 		claim.Lease = storage.Lease{Key: key, Owner: owner, Fence: f.number()}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"embed"
+	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -26,19 +27,19 @@ const (
 // more). Each is put together from parts, which share variables and hardly any
 // functions: Lua sets those up anew in each call, for 1 to 2 µs.
 var (
-	claimScript    = script(refusedWhenFull, "begin", "first", "record", "claim", "save")
-	extendScript   = script(evenWhenFull, "begin", "get", "record", "extend", "save")
-	completeScript = script(evenWhenFull, "begin", "get", "record", "complete", "save")
-	failScript     = script(evenWhenFull, "begin", "get", "record", "fail", "save")
-	inspectScript  = script(evenWhenFull, "begin", "get", "record", "reply", "inspect")
-	releaseScript  = script(evenWhenFull, "begin", "get", "record", "reply", "release", "save")
-	purgeScript    = script(evenWhenFull, "begin", "get", "record", "purge")
+	claimScript    = script(refusedWhenFull, "first", "record", "claim", "save")
+	extendScript   = script(evenWhenFull, "get", "record", "extend", "save")
+	completeScript = script(evenWhenFull, "get", "record", "complete", "save")
+	failScript     = script(evenWhenFull, "get", "record", "fail", "save")
+	inspectScript  = script(evenWhenFull, "get", "record", "reply", "inspect")
+	releaseScript  = script(evenWhenFull, "get", "record", "reply", "release", "save")
+	purgeScript    = script(evenWhenFull, "get", "record", "purge")
 )
 
 // script puts the parts of a script together.
 func script(flags string, names ...string) *goredis.Script {
 	text := flags
-	for _, name := range names {
+	for _, name := range slices.Concat([]string{"begin"}, names, []string{"end"}) {
 		text += source(name)
 	}
 	return goredis.NewScript(text)

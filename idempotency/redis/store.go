@@ -38,7 +38,8 @@ func New(client goredis.UniversalClient, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make idempotency store: %w", err)
 	}
-	return &Store{client: client, options: o, gatherer: newGatherer()}, nil
+	_, cluster := client.(*goredis.ClusterClient)
+	return &Store{client: client, options: o, gatherer: newGatherer(cluster)}, nil
 }
 
 // Claim implements storage.Store.
@@ -68,7 +69,7 @@ func checkClaim(key storage.Key, req storage.ClaimRequest) error {
 }
 
 func claimArgs(req storage.ClaimRequest) []any {
-	return []any{req.Owner, string(req.Fingerprint), micros(req.Lease), micros(req.Retention)}
+	return []any{req.Owner, string(req.Fingerprint), micros(req.Lease), millis(req.Retention)}
 }
 
 // Extend implements storage.Store.
@@ -106,7 +107,7 @@ func (s *Store) checkCompletion(lease storage.Lease, result []byte, retention ti
 }
 
 func completionArgs(lease storage.Lease, result []byte, retention time.Duration) []any {
-	return []any{lease.Owner, lease.Fence, micros(retention), string(result)}
+	return []any{lease.Owner, lease.Fence, millis(retention), string(result)}
 }
 
 // CompleteAndClaim is Complete and, in the same round trip, the Claim of another key,
@@ -156,7 +157,7 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 	case f.Excused:
 		excused = 1
 	}
-	reply, err := s.run(ctx, failScript, lease.Key, lease.Owner, lease.Fence, micros(f.Retention),
+	reply, err := s.run(ctx, failScript, lease.Key, lease.Owner, lease.Fence, millis(f.Retention),
 		state.String(), unrun, excused, micros(f.RetryAfter), f.StoredReason())
 	return settled("fail", lease.Key, reply, err)
 }
@@ -185,7 +186,12 @@ func (s *Store) record(ctx context.Context, verb string, script *goredis.Script,
 
 // run runs a script on the key.
 func (s *Store) run(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (any, error) {
-	return script.Run(ctx, s.client, []string{s.name(key)}, args...).Result()
+	return s.runOn(ctx, script, s.name(key), args)
+}
+
+// runOn runs a script on the server's key of that name.
+func (s *Store) runOn(ctx context.Context, script *goredis.Script, name string, args []any) (any, error) {
+	return replyFor(0, script.Run(ctx, s.client, []string{name}, args...))
 }
 
 // runGathered is run, in one round trip with others that are made at the same
@@ -202,7 +208,7 @@ func (s *Store) runGathered(ctx context.Context, script *goredis.Script, key sto
 func (s *Store) call(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) *gathered {
 	name := s.name(key)
 	return &gathered{ctx: ctx, script: script, name: name, args: args, alone: func() (any, error) {
-		return script.Run(ctx, s.client, []string{name}, args...).Result()
+		return s.runOn(ctx, script, name, args)
 	}}
 }
 
@@ -247,6 +253,11 @@ func settled(verb string, key storage.Key, reply any, err error) error {
 const longest = 100 * 365 * 24 * time.Hour
 
 // micros returns a duration as the scripts take it, rounded up.
-func micros(d time.Duration) string {
-	return strconv.FormatInt(int64((min(d, longest)+time.Microsecond-1)/time.Microsecond), 10)
+func micros(d time.Duration) string { return in(time.Microsecond, d) }
+
+// millis is micros in the unit in which the server keeps a key.
+func millis(d time.Duration) string { return in(time.Millisecond, d) }
+
+func in(unit, d time.Duration) string {
+	return strconv.FormatInt(int64((min(d, longest)+unit-1)/unit), 10)
 }

@@ -1,11 +1,11 @@
--- ARGV: owner, fence, retention, the next state, the attempts to take back,
--- those to excuse, retry after, reason. Returns whether the lease was held.
+-- Arguments: owner, fence, retention in milliseconds, the next state, the attempts to
+-- take back, those to excuse, retry after, reason. Returns whether the lease was held.
 
-if owner ~= ARGV[1] or fence ~= tonumber(ARGV[2]) then return 0 end
-if state == ARGV[4] then return 1 end -- repeated
+if owner ~= ARGV[at + 1] or fence ~= tonumber(ARGV[at + 2]) then return 0 end
+if state == ARGV[at + 4] then return 1 end -- repeated
 if state ~= 'processing' then return 0 end
-state, reason = ARGV[4], ARGV[8]
-attempts, excused = attempts - tonumber(ARGV[5]), excused + tonumber(ARGV[6])
-lease_until, updated_at, expires_at = 0, now, now + tonumber(ARGV[3])
-if state == 'retryable' then retry_at = now + tonumber(ARGV[7]) end
+state, reason = ARGV[at + 4], ARGV[at + 8]
+attempts, excused = attempts - ARGV[at + 5], excused + ARGV[at + 6]
+lease_until, updated_at, expires_at = 0, now, now + ARGV[at + 3] * 1000
+if state == 'retryable' then retry_at = now + ARGV[at + 7] end
 local reply = 1

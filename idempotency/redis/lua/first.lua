@@ -2,11 +2,10 @@
 -- begins with this: the record of a first claim is written, unless there is one,
 -- which the same command returns.
 
-local owner, fingerprint = ARGV[1], ARGV[2]
-local lease_until, expires_at = now + tonumber(ARGV[3]), now + tonumber(ARGV[4])
-local value = redis.call('SET', key, struct.pack(layout,
-  marker, now, 1, lease_until, 0, now, expires_at, 0, 0,
-  10, 'processing', #fingerprint, fingerprint, #owner, owner, 0, '', 0, ''
-), 'NX', 'GET', 'PXAT', math.ceil(expires_at / 1000))
-if not value then return {'first', int(now)} end
+local new_owner, new_fingerprint, lease, retention = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+local value = redis.pcall('SET', key, struct.pack(layout,
+  marker, now, 1, now + lease, 0, now, now + retention * 1000, 0, 0,
+  10, 'processing', #new_fingerprint, new_fingerprint, #new_owner, new_owner, 0, '', 0, ''
+), 'NX', 'GET', 'PX', retention)
+if not value then return now end
 

@@ -1,2 +1,2 @@
-local value = redis.call('GET', key)
+local value = redis.pcall('GET', key)
 

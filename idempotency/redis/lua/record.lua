@@ -5,6 +5,7 @@
 local mark, fence, attempts, lease_until, retry_at, updated_at, expires_at, vanished, excused,
   state, fingerprint, owner, reason, result
 if value then
+  if type(value) == 'table' then return value end
   if string.sub(value, 1, #marker) ~= marker then
     return redis.error_reply('WRONGTYPE The value is not a record of this version')
   end
