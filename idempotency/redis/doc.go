@@ -74,9 +74,10 @@
 // Claims and completions that are made at the same moment, by several workers of
 // one Store, go to their server in one pipeline: the claims as one script on their
 // keys, and the completions as another. There is no timer and no queue: a call waits
-// until the goroutines that are ready have run, and for nobody's round trip. One that nobody joins goes by itself. The more workers there are, the more
-// share a round trip, up to 64. A consumer's worker claims the next message in the
-// round trip that completes the one before, if one server has both keys.
+// until the goroutines that are ready have run, and for nobody's round trip. One that
+// nobody joins goes by itself. The more workers there are, the more share a round
+// trip, up to 64. A consumer's worker claims the next message in the round trip that
+// completes the one before, if one server has both keys.
 //
 // Each call keeps its own answer, error and context. A pipeline that breaks leaves
 // those of its calls unanswered whose answers have not come, as a call by itself

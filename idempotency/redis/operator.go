@@ -94,26 +94,32 @@ func (s *Store) purgeBatch(ctx context.Context, node *goredis.Client, names []st
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, cmd := range cmds {
-		reply, err := replyFor(0, cmd)
+		n, err := count(replyFor(0, cmd))
 		if err != nil { // a flushed script, a slot that moved: those have a longer way
 			if err := s.purgeOne(ctx, names[i], args, purged); err != nil {
 				return err
 			}
 			continue
 		}
-		purged.Add(count(reply))
+		purged.Add(n)
 	}
 	return nil
 }
 
 func (s *Store) purgeOne(ctx context.Context, name string, args []any, purged *atomic.Int64) error {
-	reply, err := s.runOn(ctx, purgeScript, name, args)
-	purged.Add(count(reply))
+	n, err := count(s.runOn(ctx, purgeScript, name, args))
+	purged.Add(n)
 	return err
 }
 
 // count reads the reply of purge.lua.
-func count(reply any) int64 {
-	n, _ := reply.(int64)
-	return n
+func count(reply any, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, ok := reply.(int64)
+	if !ok {
+		return 0, unexpected(reply)
+	}
+	return n, nil
 }
