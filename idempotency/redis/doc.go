@@ -106,6 +106,7 @@
 // the fingerprint that a consumer takes by default, 290 without that. MEMORY USAGE
 // says 296 and 232: it does not count the entry for the expiry.
 //
-// Non-goals: Redis before 7, proxies that split a cluster for clients that do
-// not know of it.
+// Non-goals: Redis before 7, proxies that spread keys over servers for clients that
+// do not know of it. One that sends a script where its first key is, whatever the
+// others are, would let a key be claimed twice.
 package redis

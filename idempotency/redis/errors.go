@@ -13,6 +13,8 @@ import (
 // within WaitTimeout. What was written stays; the call may be repeated.
 var errTooFewReplicas = errors.New("too few replicas have the write")
 
+const needsRights = "the user needs the ACL rules in the documentation of package idempotency/redis"
+
 // hints tell an operator what to do about an error of the server, by the word
 // that it begins with.
 var hints = []struct{ prefix, hint string }{
@@ -30,7 +32,9 @@ var hints = []struct{ prefix, hint string }{
 	{"WRONGTYPE", "the key belongs to something else: choose another Prefix"},
 	{"NOAUTH", "give the client a password"},
 	{"WRONGPASS", "give the client the right user name and password"},
-	{"NOPERM", "the user needs the ACL rules in the documentation of package idempotency/redis"},
+	{"NOPERM", needsRights},
+	{"The user executing the script can't run", needsRights},
+	{"ACL failure in script", needsRights},
 	{"Error compiling script", "the server is older than Redis 7"},
 }
 

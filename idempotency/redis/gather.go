@@ -20,9 +20,6 @@ const (
 	// maxShared is the size of a result that shares a round trip. The calls
 	// beside it would wait for a larger one.
 	maxShared = 4 << 10
-	// sameMoment is by how much a call may outlast its deadline, so that another
-	// that shares its round trip lasts until its own.
-	sameMoment = 10 * time.Millisecond
 )
 
 // gatherer makes one round trip of the claims and completions that are made at
@@ -108,7 +105,7 @@ func (g *gatherer) send(server *goredis.Client, calls ...*gathered) error {
 		if len(b.calls) == 1 {
 			return nil
 		}
-		b.send(server, calls[0])
+		go b.send(server) // ends with the last call's context, or by the client's timeouts
 	}
 	select {
 	case <-b.sent:
@@ -154,20 +151,9 @@ func (g *gatherer) shut(b *batch, server *goredis.Client) {
 	}
 }
 
-// send makes the round trip, on the goroutine of the leader's call if that may
-// last as long as the others, or nearly so.
-func (b *batch) send(server *goredis.Client, leader *gathered) {
+// send makes the round trip. No call's context ends it: others are in it.
+func (b *batch) send(server *goredis.Client) {
 	ctx, cancel := b.context()
-	if last, ok := ctx.Deadline(); ok {
-		if own, ok := leader.ctx.Deadline(); ok && last.Sub(own) < sameMoment {
-			b.exec(ctx, cancel, server)
-			return
-		}
-	}
-	go b.exec(ctx, cancel, server) // ends with ctx, or by the client's timeouts
-}
-
-func (b *batch) exec(ctx context.Context, cancel context.CancelFunc, server *goredis.Client) {
 	defer close(b.sent)
 	defer cancel()
 	err := recovered.Call(func() error {
@@ -197,16 +183,21 @@ func (b *batch) exec(ctx context.Context, cancel context.CancelFunc, server *gor
 
 // commands returns the calls in hand by script: one command runs it on all their keys.
 // If the server wants a command's keys to be of one hash slot, each call is a command.
+// Completions go before claims: one may be of the key that is claimed, or of the
+// message before.
 func (b *batch) commands() (commands [][]*gathered) {
 	for _, c := range b.calls {
 		if c.err = c.ctx.Err(); c.err != nil {
 			continue
 		}
 		same := slices.IndexFunc(commands, func(calls []*gathered) bool { return !b.slots.Load() && calls[0].script == c.script })
-		if same < 0 {
-			commands = append(commands, []*gathered{c})
-		} else {
+		switch {
+		case same >= 0:
 			commands[same] = append(commands[same], c)
+		case c.script == completeScript:
+			commands = slices.Insert(commands, 0, []*gathered{c})
+		default:
+			commands = append(commands, []*gathered{c})
 		}
 	}
 	return commands

@@ -6,11 +6,12 @@ local mark, fence, attempts, lease_until, retry_at, updated_at, expires_at, vani
   state, fingerprint, owner, reason, result
 if value then
   if type(value) == 'table' then return value end
-  if string.sub(value, 1, #marker) ~= marker then
-    return redis.error_reply('WRONGTYPE The value is not a record of this version')
+  local whole = string.sub(value, 1, #marker) == marker
+  if whole then -- an error would end the other keys' calls
+    whole, mark, fence, attempts, lease_until, retry_at, updated_at, expires_at, vanished, excused,
+      state, fingerprint, owner, reason, result = pcall(struct.unpack, layout, value)
   end
-  mark, fence, attempts, lease_until, retry_at, updated_at, expires_at, vanished, excused,
-    state, fingerprint, owner, reason, result = struct.unpack(layout, value)
+  if not whole then return redis.error_reply('WRONGTYPE The value is not a record of this version') end
 end
 if not value or now >= expires_at then
   state, fingerprint, owner, reason, result = 'absent', '', '', '', ''

@@ -54,6 +54,16 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 			},
 			want: []string{"NOPERM", "ACL rules"},
 		},
+		"a user who may run scripts, and not what is in them": {
+			client: func(t *testing.T) *goredis.Client {
+				server := redistest.Start(t)
+				client := server.Client(t)
+				claim(t, newStore(t, client, redis.Options{Prefix: "p"}), key, request())
+				do(t, client, "ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", "-get", "-set")
+				return server.Client(t, noRetries, func(o *goredis.Options) { o.Username, o.Password = "app", "secret" })
+			},
+			want: []string{"ACL rules"},
+		},
 		"no password": {
 			client: func(t *testing.T) *goredis.Client {
 				return redistest.Start(t, redistest.Setting("requirepass", "secret")).Client(t, noRetries)

@@ -224,7 +224,11 @@ func TestASharedRoundTripWithForeignKeys(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})
 	name := func(n int) string { return fmt.Sprintf("%s:{%s}", prefix(t), mate(n)) }
-	if err := errors.Join(client.RPush(t.Context(), name(3), "a list").Err(), client.Set(t.Context(), name(7), "a string", 0).Err()); err != nil {
+	if err := errors.Join(
+		client.RPush(t.Context(), name(3), "a list").Err(),
+		client.Set(t.Context(), name(7), "a string", 0).Err(),
+		client.Set(t.Context(), name(9), "idempotency:1:cut short", 0).Err(),
+	); err != nil {
 		t.Fatal(err)
 	}
 	claim(t, s, key, request()) // the server knows the script from now on
@@ -235,7 +239,7 @@ func TestASharedRoundTripWithForeignKeys(t *testing.T) {
 		}
 	}))
 	reqs := requests()
-	foreign := map[int]bool{3: true, 7: true}
+	foreign := map[int]bool{3: true, 7: true, 9: true}
 	answers := claimTogether(t.Context(), s, reqs)
 	for n, a := range answers {
 		if foreign[n] && (a.err == nil || !strings.Contains(a.err.Error(), "WRONGTYPE") || storage.Answered(a.err)) || !foreign[n] && a.Outcome != storage.Claimed {
@@ -322,6 +326,15 @@ func TestAServerWithHashSlots(t *testing.T) {
 // A round trip that takes long holds up no caller whose context ends, nor a call
 // that comes later.
 func TestASharedRoundTripThatHangs(t *testing.T) {
+	t.Run("calls without a deadline", func(t *testing.T) { sharedRoundTripHangs(t, t.Context()) })
+	t.Run("calls with the same deadline", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		sharedRoundTripHangs(t, ctx)
+	})
+}
+
+func sharedRoundTripHangs(t *testing.T, ctx context.Context) {
 	client := redistest.Shared(t).Client(t)
 	hanging, release, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var hung atomic.Bool
@@ -335,7 +348,7 @@ func TestASharedRoundTripThatHangs(t *testing.T) {
 		return next()
 	}))
 	s := newStore(t, client, redis.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(ctx)
 	reqs := requests()
 	var answers []answer
 	var first sync.WaitGroup
@@ -352,6 +365,30 @@ func TestASharedRoundTripThatHangs(t *testing.T) {
 	close(release)
 	<-over // what was asked is carried out all the same
 	allFirst(t, claimTogether(t.Context(), s, reqs), reqs)
+}
+
+// A completion goes before the claims of its moment, also where a claim came first:
+// one may be of the same key, or of the message behind.
+func TestACompletionGoesBeforeTheClaimsOfItsMoment(t *testing.T) {
+	client := redistest.Shared(t).Client(t)
+	s := newStore(t, client, redis.Options{})
+	complete(t, s, claim(t, s, mate(0), request()), "") // the server knows the scripts from now on
+	lease := claim(t, s, key, request())
+	claims := make(chan struct{})
+	hook.RedisYield(s, func(joined func() int) {
+		close(claims) // one has come
+		for joined() < 3 {
+			runtime.Gosched()
+		}
+	})
+	var calls sync.WaitGroup
+	calls.Go(func() { claim(t, s, mate(1), request()) })
+	<-claims
+	again, claimErr, err := s.CompleteAndClaim(t.Context(), s, lease, []byte("shipped"), time.Hour, key, request())
+	calls.Wait()
+	if claimErr != nil || err != nil || again.Outcome != storage.Duplicate || string(again.Result) != "shipped" {
+		t.Errorf("%+v, %v, %v; want the completed key", again, claimErr, err)
+	}
 }
 
 // A call with little time shares a round trip with one that has much: each has its
