@@ -326,15 +326,15 @@ func TestAServerWithHashSlots(t *testing.T) {
 // A round trip that takes long holds up no caller whose context ends, nor a call
 // that comes later.
 func TestASharedRoundTripThatHangs(t *testing.T) {
-	t.Run("calls without a deadline", func(t *testing.T) { sharedRoundTripHangs(t, t.Context()) })
+	t.Run("calls without a deadline", func(t *testing.T) { sharedRoundTripHangs(t.Context(), t) })
 	t.Run("calls with the same deadline", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		sharedRoundTripHangs(t, ctx)
+		sharedRoundTripHangs(ctx, t)
 	})
 }
 
-func sharedRoundTripHangs(t *testing.T, ctx context.Context) {
+func sharedRoundTripHangs(ctx context.Context, t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	hanging, release, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var hung atomic.Bool
