@@ -15,8 +15,8 @@ var errTooFewReplicas = errors.New("too few replicas have the write")
 
 const needsRights = "the user needs the ACL rules in the documentation of package idempotency/redis"
 
-// hints tell an operator what to do about an error of the server, by the word
-// that it begins with.
+// hints tell an operator what to do about an error of the server, by how it
+// begins.
 var hints = []struct{ prefix, hint string }{
 	{"OOM", "the server is at maxmemory: give it more, purge, or shorten the retention"},
 	{"READONLY", "the server is a replica, or was demoted: let the client follow the master (Sentinel's FailoverOptions, ClusterOptions)"},
