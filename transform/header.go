@@ -113,7 +113,7 @@ type transactionHeaders struct {
 func (t *transactionHeaders) of(commit pg.LSN, id uint32) (lsn, xid []byte) {
 	if t.lsn == nil || t.commit != commit || t.id != id {
 		t.commit, t.id = commit, id
-		t.lsn = []byte(commit.String())
+		t.lsn = pg.AppendLSN(nil, commit)
 		t.xidTxt = strconv.AppendUint(nil, uint64(id), 10)
 	}
 	return t.lsn, t.xidTxt

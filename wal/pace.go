@@ -102,7 +102,7 @@ func (p *pacedReader) pause() pause {
 func (p *pacedReader) nap() {
 	d := p.napTime()
 	p.sinceNap, p.napped = 0, p.readAt
-	nap(d)
+	unwatched.Nap(d)
 }
 
 // napTime is how long the next nap is. In a flood over loopback it is for what the

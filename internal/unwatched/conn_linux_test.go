@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/trace"
 	"slices"
 	"sync"
@@ -48,7 +49,7 @@ func TestRuntimeWatchesNoCall(t *testing.T) {
 			do()
 		}
 		trace.Stop()
-		callers := []string{"syscall.write", "unwatched.transfer", "unwatched.setTimer", "unwatched.readTimer"}
+		callers := []string{"syscall.write", "unwatched.transfer", "unwatched.setTimer", "unwatched.readTimer", "unix.Nanosleep"}
 		return slices.ContainsFunc(callers, func(name string) bool { return bytes.Contains(log.Bytes(), []byte(name)) })
 	}
 	networks(t, func(t *testing.T, plain, peer net.Conn) {
@@ -72,6 +73,40 @@ func TestRuntimeWatchesNoCall(t *testing.T) {
 	defer timer.Close()
 	if watched(func() { must.OK(t, timer.Wait(time.Millisecond)) }) {
 		t.Error("the runtime watched a wait")
+	}
+
+	nap := func() { Nap(time.Millisecond) }
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	if watched(nap) {
+		t.Error("the runtime watched a nap")
+	}
+	napping.Store(true)
+	beside := watched(nap)
+	napping.Store(false)
+	if !beside {
+		t.Error("two naps at once keep two processors")
+	}
+	runtime.GOMAXPROCS(1)
+	if !watched(nap) {
+		t.Error("a nap keeps the only processor")
+	}
+}
+
+// Otherwise a collection would wait for the nap's end.
+func TestGarbageCollectionEndsANap(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		Nap(time.Hour)
+	}()
+	for {
+		select {
+		case <-over:
+			return
+		default:
+			runtime.GC()
+		}
 	}
 }
 

@@ -8,10 +8,11 @@
 //
 // Invariants:
 //
-//  1. No call here waits: each is made with MSG_DONTWAIT, or takes no time. Who
-//     has to wait does so in the runtime's poller.
+//  1. No call here waits, but for Nap: each is made with MSG_DONTWAIT, or takes no
+//     time. Who has to wait does so in the runtime's poller.
 //  2. No call here is long: its thread cannot be used for anything else, and the
-//     garbage collector waits for it. A large write is made as package net does.
+//     garbage collector waits for it. A large write is made as package net does. A
+//     Nap is longer, so it is the only one, and ends when a collection begins.
 //
 // Non-goals: systems other than Linux, where package net is used as it is.
 package unwatched

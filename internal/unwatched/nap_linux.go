@@ -1,0 +1,29 @@
+package unwatched
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// napping is whether a nap that is not watched is in progress.
+var napping atomic.Bool
+
+// Nap blocks the thread for about d, at most a millisecond. When nothing else
+// runs, the runtime's timers round times below a millisecond up to one.
+//
+// A nap that is not watched keeps one of the runtime's processors (GOMAXPROCS). So
+// there is one at a time at most, and none where there is one processor: other naps
+// are watched. The garbage collector ends a nap, by its signal.
+func Nap(d time.Duration) {
+	ts := unix.NsecToTimespec(d.Nanoseconds())
+	if runtime.GOMAXPROCS(0) == 1 || !napping.CompareAndSwap(false, true) {
+		_ = unix.Nanosleep(&ts, nil) // cut short by a signal: as good
+		return
+	}
+	defer napping.Store(false)
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) //nolint:gosec // package unix has no call that is not watched
+}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package wal
-
-import "time"
-
-func nap(d time.Duration) { time.Sleep(d) }
