@@ -154,7 +154,7 @@ func (b *Broker) Restart(t testing.TB) {
 	b.Resume(t)
 }
 
-// awaitReady returns once the broker takes part in a cluster with a controller:
+// awaitReady returns once each broker takes part in a cluster with a controller:
 // it accepts connections earlier.
 func (b *Broker) awaitReady(ctx context.Context) error {
 	client, err := b.newClient(kgo.RetryTimeout(time.Second))
@@ -165,10 +165,15 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 	ask := kmsg.NewPtrMetadataRequest() // kadm's answer is kept by the client, however few brokers it names
 	ask.Topics = []kmsg.MetadataRequestTopic{}
 	return await.Ready(ctx, nil, func(ctx context.Context) error {
-		meta, err := ask.RequestWith(ctx, client)
-		if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.ControllerID < 0) {
-			err = fmt.Errorf("there is no controller, or a broker of %d is missing", len(b.Brokers))
+		for _, broker := range client.SeedBrokers() { // one that is known to the others may refuse connections yet
+			meta, err := ask.RequestWith(ctx, broker)
+			if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.ControllerID < 0) {
+				err = fmt.Errorf("there is no controller, or a broker of %d is missing", len(b.Brokers))
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 }
