@@ -13,8 +13,9 @@ const (
 	// shortNap lets small sends of the server gather in the socket.
 	shortNap = 200 * time.Microsecond
 	// longNap is the longest nap in a flood over TCP loopback, where rows gather in
-	// the server's socket at little cost (package catalog, smallWindows).
-	longNap = time.Millisecond
+	// the server's socket at little cost (package catalog, smallWindows). On a slow
+	// machine as much as napBytes takes several milliseconds.
+	longNap = 5 * time.Millisecond
 	// napBytes is how much may gather during a nap. The server must not have to
 	// wait for room.
 	napBytes = 192 << 10

@@ -60,9 +60,9 @@ func TestNapTime(t *testing.T) {
 		far   bool
 		want  time.Duration
 	}{
-		"a flood":                    {150_000, time.Millisecond, false, longNap},
-		"a flood over a network":     {150_000, time.Millisecond, true, shortNap},
-		"after a short nap":          {30_000, shortNap, false, longNap},
+		"a flood":                    {30_000, time.Millisecond, false, longNap},
+		"a flood over a network":     {30_000, time.Millisecond, true, shortNap},
+		"after a short nap":          {6_000, shortNap, false, longNap},
 		"large rows":                 {napBytes, longNap / 2, false, longNap / 2},
 		"faster than any server":     {100 * napBytes, time.Millisecond, false, shortNap},
 		"a message after a while":    {70, time.Second, false, shortNap},

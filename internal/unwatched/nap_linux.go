@@ -12,7 +12,7 @@ import (
 // napping is whether a nap that is not watched is in progress.
 var napping atomic.Bool
 
-// Nap blocks the thread for about d, at most a millisecond. When nothing else
+// Nap blocks the thread for about d, a few milliseconds at most. When nothing else
 // runs, the runtime's timers round times below a millisecond up to one.
 //
 // A nap that is not watched keeps one of the runtime's processors (GOMAXPROCS). So
