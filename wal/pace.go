@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// smallRead is the size up to which a read counts as small: after a wait
-	// there would have been more to read.
+	// smallRead is the size up to which a read counts as small, if there was room for
+	// more: after a wait there would have been more to read.
 	smallRead = 16 << 10
 	// shortNap lets small sends of the server gather in the socket.
 	shortNap = 200 * time.Microsecond
@@ -67,7 +67,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	p.reading.Store(int64(now.Sub(p.opened)))
 	n, err := p.conn.Read(b)
 	p.reading.Store(0)
-	p.lastRead = n
+	p.lastRead, p.roomy = n, n < len(b)
 	p.sinceNap += n
 	now = time.Now()
 	p.lastWait, p.readAt = now.Sub(p.readAt), now
@@ -93,7 +93,7 @@ func (p *pacedReader) pause() pause {
 			return none // nothing is likely to come soon
 		}
 		return resting
-	case p.lastRead < smallRead:
+	case p.lastRead < smallRead && p.roomy:
 		return napping
 	}
 	return none

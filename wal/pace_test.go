@@ -21,25 +21,27 @@ func TestPause(t *testing.T) {
 		partial   bool
 		encrypted bool
 		gather    time.Duration
+		full      bool
 	}
 	for name, c := range map[string]struct {
 		state
 		want pause
 	}{
-		"nothing was read":                  {state{gather: gather}, none},
-		"a trickle":                         {state{read: 3000, wait: gather, gather: gather}, resting},
-		"a trickle nobody wants gathered":   {state{read: 3000, wait: gather}, napping},
-		"the first after a while":           {state{read: 700, wait: time.Second, gather: gather}, none},
-		"the beginning of it":               {state{read: 70, wait: time.Second, open: true, gather: gather}, napping},
-		"within a transaction":              {state{read: 700, wait: gather, open: true, gather: gather}, napping},
-		"within a message":                  {state{read: 700, wait: gather, partial: true, gather: gather}, napping},
-		"a flood in small reads":            {state{read: 12_000, wait: shortNap, gather: gather}, napping},
-		"as much as the socket should hold": {state{read: restBytes, wait: gather, gather: gather}, none},
-		"a large read":                      {state{read: smallRead, wait: shortNap, gather: gather}, none},
-		"one record of TLS":                 {state{read: 700, wait: gather, encrypted: true, gather: gather}, none},
+		"nothing was read":                             {state{gather: gather}, none},
+		"a trickle":                                    {state{read: 3000, wait: gather, gather: gather}, resting},
+		"a trickle nobody wants gathered":              {state{read: 3000, wait: gather}, napping},
+		"the first after a while":                      {state{read: 700, wait: time.Second, gather: gather}, none},
+		"the beginning of it":                          {state{read: 70, wait: time.Second, open: true, gather: gather}, napping},
+		"within a transaction":                         {state{read: 700, wait: gather, open: true, gather: gather}, napping},
+		"within a message":                             {state{read: 700, wait: gather, partial: true, gather: gather}, napping},
+		"a flood in small reads":                       {state{read: 12_000, wait: shortNap, gather: gather}, napping},
+		"as much as the socket should hold":            {state{read: restBytes, wait: gather, gather: gather}, none},
+		"a large read":                                 {state{read: smallRead, wait: shortNap, gather: gather}, none},
+		"a small read that was all there was room for": {state{read: 700, wait: shortNap, full: true}, none},
+		"one record of TLS":                            {state{read: 700, wait: gather, encrypted: true, gather: gather}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Stream{decoder: newDecoder(), lastRead: c.read, lastWait: c.wait, gather: c.gather, encrypted: c.encrypted}
+			s := &Stream{decoder: newDecoder(), lastRead: c.read, roomy: !c.full, lastWait: c.wait, gather: c.gather, encrypted: c.encrypted}
 			s.decoder.open = c.open
 			if c.partial {
 				s.frames.w = 1
@@ -100,7 +102,7 @@ func TestRest(t *testing.T) {
 		}
 	}
 	cancel()
-	s.lastRead, s.lastWait = 1, maxRest
+	s.lastRead, s.lastWait, s.roomy = 1, maxRest, true
 	if _, err := p.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("read: %v; want the context's end", err)
 	}

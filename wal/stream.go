@@ -73,6 +73,7 @@ type Stream struct {
 	liveness    time.Duration
 	deadlined   time.Time        // when the read deadline was last set
 	lastRead    int              // bytes of the last read
+	roomy       bool             // it had room for more: there was no more to read
 	readAt      time.Time        // when that returned
 	lastWait    time.Duration    // how long after the one before
 	gather      time.Duration    // see Options.Gather

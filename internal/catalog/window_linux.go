@@ -10,14 +10,19 @@ import (
 )
 
 const (
-	// smallWindow is the receive buffer over loopback, or net.core.rmem_max if that is
-	// less. The kernel doubles it, and offers the sender half of that (tcp(7),
-	// tcp_adv_win_scale).
-	smallWindow = 256 << 10
+	// smallWindow is the most that the server may have under way to us over loopback
+	// (tcp(7), TCP_WINDOW_CLAMP).
+	smallWindow = 32 << 10
+	// smallBuffer is the receive buffer there. The kernel doubles it, and closes the
+	// window where it is about full. A window that was open is not taken back, and a
+	// small row takes several times its size of the buffer. So that has to be much
+	// larger than the window, or the kernel drops rows, and the server sends them
+	// again, after 200 ms at worst (RTO_MIN).
+	smallBuffer = 128 << 10
 	// smallSegment is the largest segment there. The window has to be several of
 	// them: a sender waits for room for a whole one, by a timer at worst (RFC 9293,
 	// 3.8.6.2.1). By default a segment of loopback has 64 KiB.
-	smallSegment = 16 << 10
+	smallSegment = 8 << 10
 )
 
 // smallWindows wraps a dial function so that connections over TCP loopback have a
@@ -32,7 +37,8 @@ func smallWindows(dial pgconn.DialFunc) pgconn.DialFunc {
 	// Errors are left: this is help only.
 	shrink := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, smallWindow)
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer)
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, smallWindow)
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, smallSegment)
 		})
 	}}

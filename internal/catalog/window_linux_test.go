@@ -34,8 +34,11 @@ func TestWindowIsSmallOverLoopback(t *testing.T) {
 	limit := must.Get(os.ReadFile("/proc/sys/net/core/rmem_max"))(t)
 	largest := must.Get(strconv.Atoi(strings.TrimSpace(string(limit))))(t)
 	must.OK(t, raw.Control(func(fd uintptr) {
-		if got := must.Get(unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF))(t); got != 2*min(smallWindow, largest) {
-			t.Errorf("a buffer of %d bytes; want %d", got, 2*min(smallWindow, largest))
+		if got := must.Get(unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF))(t); got != 2*min(smallBuffer, largest) {
+			t.Errorf("a buffer of %d bytes; want %d", got, 2*min(smallBuffer, largest))
+		}
+		if got := must.Get(unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP))(t); got > smallWindow {
+			t.Errorf("a window of %d bytes; want %d at most", got, smallWindow)
 		}
 		if got := must.Get(unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG))(t); got > smallSegment {
 			t.Errorf("segments of %d bytes; want %d at most", got, smallSegment)
@@ -66,7 +69,7 @@ func TestWindowThatClosesLosesNothing(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if i == smallWindow/row { // more than the window takes
+			if i == smallBuffer/row { // more than it takes
 				close(begun)
 			}
 		}
