@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// smallRead is the size up to which a read counts as small, if there was room for
-	// more: after a wait there would have been more to read.
+	// smallRead is the size up to which a read counts as small: after a wait
+	// there would have been more to read.
 	smallRead = 16 << 10
 	// shortNap lets small sends of the server gather in the socket.
 	shortNap = 200 * time.Microsecond
@@ -86,14 +86,14 @@ const (
 // pause decides by the last read.
 func (p *pacedReader) pause() pause {
 	switch {
-	case p.encrypted || p.lastRead == 0:
+	case p.encrypted || p.lastRead == 0 || !p.roomy: // there may be more already
 		return none
 	case p.gather > 0 && p.between() && p.trickles():
 		if p.lastWait >= 2*p.gather {
 			return none // nothing is likely to come soon
 		}
 		return resting
-	case p.lastRead < smallRead && p.roomy:
+	case p.lastRead < smallRead:
 		return napping
 	}
 	return none

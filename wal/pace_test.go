@@ -38,6 +38,7 @@ func TestPause(t *testing.T) {
 		"as much as the socket should hold":            {state{read: restBytes, wait: gather, gather: gather}, none},
 		"a large read":                                 {state{read: smallRead, wait: shortNap, gather: gather}, none},
 		"a small read that was all there was room for": {state{read: 700, wait: shortNap, full: true}, none},
+		"a trickle that was all there was room for":    {state{read: 3000, wait: gather, gather: gather, full: true}, none},
 		"one record of TLS":                            {state{read: 700, wait: gather, encrypted: true, gather: gather}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
