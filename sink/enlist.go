@@ -2,8 +2,6 @@ package sink
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,23 +17,21 @@ const enlistPatience = time.Second
 // marked is how often the coordinator is asked whether these markers are written.
 var marked = backoff.Range{First: time.Millisecond, Longest: 4 * time.Millisecond}
 
-// enlist tells the coordinator of all partitions of the transaction at once, if
-// several brokers lead them. Each of these would tell it of its own when records
-// come (KIP-890). But the coordinator takes one at a time, and a broker that has
-// to wait asks again only after add.partitions.to.txn.retry.backoff.ms. For
-// partitions that it knows, the coordinator answers at once.
+// enlist tells the coordinator of these partitions of the open transaction, but for
+// those that it was told of. First it waits until the markers of the last transaction
+// are written. Each broker would tell it of its own partitions when records come
+// (KIP-890). But the coordinator takes one at a time, and a broker that has to wait
+// asks again only after add.partitions.to.txn.retry.backoff.ms. For partitions that it
+// knows, the coordinator answers at once.
 //
 // It does so only where each transaction has an epoch of its own. Otherwise a
 // request that comes late would begin a transaction that nobody ends.
 //
 // This is help only, and so has no error. What does not work here is left to the
 // brokers; the records tell what is wrong.
-func (x *Transactions) enlist(ctx context.Context, rounds [][]placed) {
-	if !x.epochs.differ.Load() {
-		return
-	}
-	req, leaders := x.enlistment(rounds)
-	if leaders < 2 {
+func (x *Transactions) enlist(ctx context.Context, wanted partitions) {
+	wanted = wanted.without(x.enlisted)
+	if len(wanted) == 0 || !x.epochs.differ.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, enlistPatience)
@@ -44,54 +40,55 @@ func (x *Transactions) enlist(ctx context.Context, rounds [][]placed) {
 	if err != nil {
 		return
 	}
+	req := enlistment(wanted)
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.id, id, epoch
 	retry := backoff.Series{Range: marked}
 	for {
 		resp, err := req.RequestWith(ctx, x.k.client)
-		if err != nil || !concurrent(resp) || retry.Pause(ctx) != nil {
+		if err != nil {
+			return
+		}
+		switch refusal(resp) {
+		case 0:
+			x.enlisted.add(wanted)
+			return
+		case kerr.ConcurrentTransactions.Code:
+			if retry.Pause(ctx) != nil {
+				return
+			}
+		default:
 			return
 		}
 	}
 }
 
-// enlistment is the request for the partitions of the rounds, and how many brokers
-// lead them. That is 0 where the client does not know the leader of each yet.
-func (x *Transactions) enlistment(rounds [][]placed) (req *kmsg.AddPartitionsToTxnRequest, leaders int) {
-	partitions := make(map[string]map[int32]bool)
-	brokers := make(map[int32]bool)
-	for _, round := range rounds {
-		for _, p := range round {
-			topic, n := p.Record.Topic, p.Record.Partition
-			if partitions[topic][n] {
-				continue
-			}
-			broker, _, err := x.k.client.PartitionLeader(topic, n)
-			if err != nil || broker < 0 {
-				return nil, 0
-			}
-			brokers[broker] = true
-			if partitions[topic] == nil {
-				partitions[topic] = make(map[int32]bool)
-			}
-			partitions[topic][n] = true
+// enlistment is the request for the partitions.
+func enlistment(wanted partitions) *kmsg.AddPartitionsToTxnRequest {
+	req := kmsg.NewPtrAddPartitionsToTxnRequest()
+	topics := make(map[string]int)
+	for p := range wanted {
+		i, ok := topics[p.topic]
+		if !ok {
+			i = len(req.Topics)
+			topics[p.topic] = i
+			t := kmsg.NewAddPartitionsToTxnRequestTopic()
+			t.Topic = p.topic
+			req.Topics = append(req.Topics, t)
 		}
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p.number)
 	}
-	req = kmsg.NewPtrAddPartitionsToTxnRequest()
-	for topic, numbers := range partitions {
-		t := kmsg.NewAddPartitionsToTxnRequestTopic()
-		t.Topic, t.Partitions = topic, slices.Sorted(maps.Keys(numbers))
-		req.Topics = append(req.Topics, t)
-	}
-	return req, len(brokers)
+	return req
 }
 
-// concurrent reports whether the coordinator is still busy with the last
-// transaction. It says so of all partitions alike.
-func concurrent(resp *kmsg.AddPartitionsToTxnResponse) bool {
+// refusal is the code of an error in the answer, or 0. While the coordinator is busy
+// with the last transaction, it says so of all partitions alike.
+func refusal(resp *kmsg.AddPartitionsToTxnResponse) int16 {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
-			return p.ErrorCode == kerr.ConcurrentTransactions.Code
+			if p.ErrorCode != 0 {
+				return p.ErrorCode
+			}
 		}
 	}
-	return false
+	return 0
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
-// startTwoBrokers returns a cluster in which partition 0 of t and the marks are
-// led by one broker and partition 1 by another, and a transactor that has
+// startTwoBrokers returns a cluster in which partitions 0 and 2 of t and the marks
+// are led by one broker and partition 1 by another, and a transactor that has
 // written a transaction, so that it knows the leaders.
 func startTwoBrokers(t *testing.T, version int16) (*cluster, *Transactions) {
 	t.Helper()
 	c := startCluster(t, kfake.NumBrokers(2))
 	c.setTransactionVersion(t, version)
-	c.createTopic(t, "t", 2)
+	c.createTopic(t, "t", 3)
 	c.createTopic(t, marks, 1)
 	must.OK(t, c.MoveTopicPartition(marks, 0, 0))
-	for p := range int32(2) {
-		must.OK(t, c.MoveTopicPartition("t", p, p))
+	for p := range int32(3) {
+		must.OK(t, c.MoveTopicPartition("t", p, p%2))
 	}
 	x := c.transactions(t)
 	transact(t, x, "first", 0, 1)
@@ -76,12 +76,13 @@ func TestCoordinatorIsToldOfAllPartitionsAtOnce(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-func TestOneBrokerTellsTheCoordinatorByItself(t *testing.T) {
+// The broker that leads would have to wait 20 ms for the markers of the last transaction.
+func TestCoordinatorIsToldOfOneBrokersPartitions(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.Produce)
-	transact(t, x, "second", 0)
-	if got := sent(); !slices.Equal(got, []string{"Produce"}) {
-		t.Errorf("sent %v, want the records alone", got)
+	transact(t, x, "second") // the mark alone
+	if got := sent(); !slices.Equal(got, []string{"AddPartitionsToTxn marks1", "Produce"}) {
+		t.Errorf("sent %v, want the partition first", got)
 	}
 	c.wantCommitted(t, marks, "first", "second")
 }
@@ -123,6 +124,101 @@ func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
 		t.Errorf("sent %v, want the partitions before each of two ends", got)
 	}
 	c.wantCommitted(t, marks, "first", "second")
+}
+
+// What is prepared is likely to be what comes. Of the rest the coordinator is told
+// when it has come.
+func TestPreparedTransactionHasThePartitionsOfTheLastOnes(t *testing.T) {
+	for name, c := range map[string]struct {
+		partitions []int32
+		told       int
+	}{
+		"the same partitions":        {[]int32{0, 1}, 1},
+		"fewer":                      {[]int32{1}, 1},
+		"none but the mark's":        {nil, 1},
+		"one that those before lack": {[]int32{0, 1, 2}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, x := startTwoBrokers(t, 2)
+			transact(t, x, "second", 1)
+			sent := cluster.requests(kmsg.AddPartitionsToTxn)
+			must.OK(t, x.Prepare(t.Context()))
+			must.OK(t, x.Prepare(t.Context())) // as when a checkpoint is saved in between
+			prepared := sent()
+			transact(t, x, "third", c.partitions...)
+			if got := sent(); len(prepared) != 1 || !strings.Contains(prepared[0], " t2") || len(got) != c.told {
+				t.Errorf("prepared with %v, want t2 and the mark's; sent %v, want %d requests", prepared, got, c.told)
+			} else if c.told == 2 && got[1] != "AddPartitionsToTxn t1" {
+				t.Errorf("then sent %v, want the partition that was not foreseen", got[1])
+			}
+			cluster.wantCommitted(t, marks, "first", "second", "third")
+		})
+	}
+}
+
+// What is prepared ends with the transaction.
+func TestPreparedPartitionsAreOfOneTransaction(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	transact(t, x, "second", 0, 1)
+	must.OK(t, x.Prepare(t.Context()))
+	transact(t, x, "third") // the mark alone
+	sent := c.requests(kmsg.AddPartitionsToTxn)
+	transact(t, x, "fourth", 0, 1)
+	if got := sent(); len(got) != 1 || !strings.Contains(got[0], " t2") {
+		t.Errorf("sent %v, want all partitions again", got)
+	}
+	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
+}
+
+// Nothing is prepared where brokers would be told nothing, or the wrong thing.
+func TestNothingIsPreparedInVain(t *testing.T) {
+	t.Run("the last transaction was not foreseen", func(t *testing.T) {
+		c, x := startTwoBrokers(t, 2)
+		transact(t, x, "second", 2)
+		sent := c.requests(kmsg.AddPartitionsToTxn)
+		must.OK(t, x.Prepare(t.Context()))
+		if got := sent(); len(got) > 0 || x.begun {
+			t.Errorf("sent %v, begun: %t", got, x.begun)
+		}
+	})
+	t.Run("epochs do not differ", func(t *testing.T) {
+		c, x := startTwoBrokers(t, 1)
+		transact(t, x, "second", 0, 1)
+		sent := c.requests(kmsg.AddPartitionsToTxn)
+		must.OK(t, x.Prepare(t.Context()))
+		if got := sent(); len(got) > 0 || x.begun {
+			t.Errorf("sent %v, begun: %t", got, x.begun)
+		}
+	})
+}
+
+// What brokers do not take beforehand they get with the records.
+func TestPreparationMayFail(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	transact(t, x, "second", 0, 1)
+	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.UnknownServerError, Count: 1})
+	must.OK(t, x.Prepare(t.Context()))
+	if refused.Hits() == 0 {
+		t.Error("nothing was refused")
+	}
+	sent := c.requests(kmsg.AddPartitionsToTxn)
+	transact(t, x, "third", 0, 1)
+	if got := sent(); len(got) != 1 {
+		t.Errorf("sent %v, want all partitions once more", got)
+	}
+	c.wantCommitted(t, marks, "first", "second", "third")
+}
+
+// Who dies with a transaction that has no record yet leaves nothing behind that
+// the next claim does not end.
+func TestPreparedTransactionOfTheDeadIsEnded(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	transact(t, x, "second", 0, 1)
+	must.OK(t, x.Prepare(t.Context()))
+	x.Close()
+	next := c.transactions(t)
+	transact(t, next, "third", 0, 1)
+	c.wantCommitted(t, marks, "first", "second", "third")
 }
 
 // Before transaction.version 2 a request that comes late would begin a transaction.

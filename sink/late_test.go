@@ -2,10 +2,12 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -83,6 +85,42 @@ func TestE2ETransactBehindLateMarkers(t *testing.T) {
 	}
 }
 
+// Brokers abort a transaction that is open for too long, also one that is only prepared.
+// Nobody may go on in it as if nothing had happened.
+func TestE2EPreparedTransactionThatTimesOut(t *testing.T) {
+	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", "200"))
+	b.CreateTopic(t, "t", 2, nil)
+	b.CreateTopic(t, marks, 1, nil)
+	claim := func() *Transactions {
+		cfg := *DefaultOptions()
+		cfg.Brokers = b.Brokers
+		x := must.Get(NewTransactions(cfg, "tx"))(t)
+		t.Cleanup(x.Close)
+		must.OK(t, x.Claim(deadline(t)))
+		return x
+	}
+	x := claim()
+	for _, text := range []string{"0", "1", "2"} {
+		transact(t, x, text, 0, 1)
+	}
+	must.OK(t, x.Prepare(deadline(t)))
+	admin := kadm.NewClient(b.Client(t))
+	state := func() string { return must.Get(admin.DescribeTransactions(deadline(t), "tx"))(t)["tx"].State }
+	if got := state(); got != "Ongoing" {
+		t.Fatalf("the transaction is %s, want it to be prepared", got)
+	}
+	await.Until(t, "brokers abort the transaction", func() bool { return state() == "CompleteAbort" })
+	if _, err := x.Transact(deadline(t), entriesOf([]*transform.Event{event("t", "a", 0, 0)}), mark("lost")); !errors.Is(err, ErrFenced) {
+		t.Errorf("got %v, want ErrFenced", err)
+	}
+	transact(t, claim(), "3", 0, 1)
+	for n, r := range b.Consume(t, []string{marks}, kafkatest.Count(4)) {
+		if string(r.Value) != string(rune('0'+n)) {
+			t.Errorf("mark %d is %q", n, r.Value)
+		}
+	}
+}
+
 // createOn creates a topic of one partition, which has one replica.
 func createOn(t *testing.T, c *kafkatest.Cluster, name string, broker int32) {
 	t.Helper()
@@ -109,11 +147,11 @@ func createOn(t *testing.T, c *kafkatest.Cluster, name string, broker int32) {
 // busy reports whether the coordinator still waits for the last transaction's markers.
 func busy(t *testing.T, x *Transactions, topic string) bool {
 	t.Helper()
-	req, _ := x.enlistment([][]placed{{{Event: event(topic, "a", 0, 0)}}})
+	req := enlistment(partitions{{topic, 0}: true})
 	id, epoch, err := x.k.client.ProducerID(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.id, id, epoch
-	return concurrent(must.Get(req.RequestWith(deadline(t), x.k.client))(t))
+	return refusal(must.Get(req.RequestWith(deadline(t), x.k.client))(t)) == kerr.ConcurrentTransactions.Code
 }

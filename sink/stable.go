@@ -22,12 +22,6 @@ type StableOffsets struct {
 	held   map[partition]hold // those with an open transaction at the last look
 }
 
-// partition is one of a topic.
-type partition struct {
-	topic  string
-	number int32
-}
-
 // hold is since when the last stable offset of a partition stands where it does.
 type hold struct {
 	at    int64 // the offset

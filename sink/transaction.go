@@ -30,10 +30,14 @@ const slowest = 4 << 20
 // may end the transaction later than that: the next claim does so.
 const endPatience = 2 * time.Second
 
-// breath is the least time between two transactions. Brokers answer for a new one
-// only once the markers of the last are written, and ask about that every 20 ms;
-// who comes a few milliseconds later does not wait for them.
-const breath = 6 * time.Millisecond
+// breath is the least time between two transactions: the markers of the last one are
+// written in it, and events gather for the next one. Without it, transactions would be
+// smaller and cost more, and events would not be there earlier.
+const breath = 4 * time.Millisecond
+
+// unaided is that time where nobody but the brokers waits for these markers: they ask
+// about them every 20 ms, and who comes late enough does not wait for that.
+const unaided = 6 * time.Millisecond
 
 // claimPatience bounds a claim: what an earlier owner left open is aborted first.
 const claimPatience = 30 * time.Second
@@ -79,9 +83,12 @@ type Transactor interface {
 	// entries are refused, it returns these, and nothing counts. After an error
 	// that wraps ErrUnsettled all may count, or nothing.
 	Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error)
-	// Next is the time before which Transact waits. Events that come until then had
-	// better be in the same transaction.
+	// Next is the time before which no transaction begins. Events that come until then
+	// had better be in the same one.
 	Next() time.Time
+	// Prepare does what brokers can do for the next transaction before its events are
+	// known, so that those which come meanwhile can be in it. Transact is to follow soon.
+	Prepare(ctx context.Context) error
 	// Close releases the resources. It does not wait for anything.
 	Close()
 }
@@ -95,8 +102,9 @@ type Transactor interface {
 //  2. A transaction is committed only if each of its records was acknowledged,
 //     all under one producer id and epoch: the client may get itself another
 //     epoch in between, which aborts what it had written before.
-//  3. Nothing waits for an operator while a transaction is open: topics are
-//     resolved before it begins.
+//  3. Nothing waits for an operator while a transaction has a record: topics are
+//     resolved before. One without records holds no consumer back. If it is open for
+//     too long, brokers abort it, and it takes a new claim to go on.
 //  4. No request to end a transaction can end a later one: see epochs.
 type Transactions struct {
 	k       *Kafka
@@ -108,6 +116,11 @@ type Transactions struct {
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large, and grows again with each transaction that they take.
 	limit int
+	// begun is set from the beginning of a transaction until its end is asked for, and
+	// enlisted are the partitions that the coordinator was told of for it.
+	begun    bool
+	enlisted partitions
+	recent   recent
 	// ends are, by topic and partition, offsets behind all that this claim has committed.
 	ends map[string]map[int32]int64
 	// visible are events that consumers see though their transaction does not count.
@@ -288,7 +301,33 @@ func (x *Transactions) enter(ctx context.Context) (leave func(), err error) {
 }
 
 // Next implements Transactor.
-func (x *Transactions) Next() time.Time { return x.ended.Add(breath) }
+func (x *Transactions) Next() time.Time {
+	if x.epochs.differ.Load() {
+		return x.ended.Add(breath)
+	}
+	return x.ended.Add(unaided)
+}
+
+// Prepare implements Transactor. It enlists the partitions that the next transaction
+// is likely to have.
+func (x *Transactions) Prepare(ctx context.Context) error {
+	leave, err := x.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	likely := x.recent.next()
+	if len(likely) == 0 || !x.epochs.differ.Load() {
+		return nil
+	}
+	ctx, release := x.k.connections.guard(ctx)
+	defer release()
+	if err := x.begin(ctx); err != nil {
+		return x.k.stop(ctx, err)
+	}
+	x.enlist(ctx, likely)
+	return nil
+}
 
 // Transact implements Transactor.
 func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error) {
@@ -339,22 +378,34 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 	return x.judge(ctx, failed, mark)
 }
 
-// write sends all records. It stops early at the first round of which brokers did
-// not take all, and returns what they did not take, by partition.
-func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, error) {
+// begin begins a transaction, unless one is open.
+func (x *Transactions) begin(ctx context.Context) error {
+	if x.begun {
+		return nil
+	}
 	if wait := time.Until(x.Next()); wait > 0 {
 		if err := backoff.Sleep(ctx, wait); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := x.renumber(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := x.k.client.BeginTransaction(); err != nil {
-		return nil, unsettled(fmt.Errorf("begin a transaction: %w", err))
+		return unsettled(fmt.Errorf("begin a transaction: %w", err))
 	}
 	x.k.transactions.TransactionOpen(time.Now())
-	x.enlist(ctx, rounds)
+	x.begun, x.enlisted = true, make(partitions)
+	return nil
+}
+
+// write sends all records. It stops early at the first round of which brokers did
+// not take all, and returns what they did not take, by partition.
+func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, error) {
+	if err := x.begin(ctx); err != nil {
+		return nil, err
+	}
+	x.enlist(ctx, partitionsOf(rounds))
 	for _, round := range rounds {
 		if err := x.k.send(ctx, round); err != nil {
 			return nil, unsettled(err)
@@ -394,6 +445,7 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 			}
 		}
 	}
+	x.recent.note(partitionsOf(rounds))
 	x.epochs.committed(epoch)
 	x.k.transactions.TransactionCommitted(records, time.Since(asked))
 	x.k.transactions.TransactionOpen(time.Time{})
@@ -414,7 +466,7 @@ func (x *Transactions) abort(ctx context.Context) error {
 func (x *Transactions) end(ctx context.Context, how kgo.TransactionEndTry) error {
 	ctx, cancel := context.WithTimeout(ctx, x.timeout+endPatience)
 	defer cancel()
-	defer func() { x.ended = time.Now() }()
+	defer func() { x.ended, x.begun = time.Now(), false }()
 	return x.k.client.EndTransaction(ctx, how)
 }
 

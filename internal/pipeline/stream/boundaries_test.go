@@ -36,6 +36,7 @@ func (*transactor) Claim(context.Context) error               { return nil }
 func (*transactor) Next() time.Time                           { return nextTransaction }
 func (*transactor) Await(context.Context, []sink.Entry) error { return nil }
 func (*transactor) Leave(context.Context) error               { return nil }
+func (*transactor) Prepare(context.Context) error             { return nil }
 func (*transactor) Close()                                    {}
 
 func (x *transactor) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
@@ -100,7 +101,7 @@ func (b *bounds) deliver(t *testing.T, messages ...*wal.Message) error {
 	t.Helper()
 	for _, m := range messages {
 		must.OK(t, b.in.accept(t.Context(), m))
-		if batch := b.in.queue.cut(nil); len(batch) > 0 {
+		if batch := b.in.queue.take(nil); len(batch) > 0 {
 			done, err := b.d.deliver(t.Context(), batch)
 			if b.in.queue.rests != nextTransaction {
 				t.Errorf("the next batch forms until %v, want until the next transaction", b.in.queue.rests)
@@ -204,7 +205,7 @@ func TestOversizedTransactionIsSplit(t *testing.T) {
 	b.want(t, "5/0 of 1: 0/7")
 	parted := make(chan error, 1)
 	go func() { parted <- b.in.accept(t.Context(), insert(10, 3)) }() // waits for room
-	batch := must.Get(b.in.queue.take(t.Context(), 0, nil))(t)
+	batch := must.Get(b.in.queue.fetch(t.Context(), 0, nil))(t)
 	done, err := b.d.deliver(t.Context(), batch)
 	b.d.dealtWith(batch[:done])
 	must.OK(t, errors.Join(err, <-parted))
@@ -256,7 +257,7 @@ func TestBeginDoesNotGoBackBehindTheLastTransaction(t *testing.T) {
 	must.OK(t, k.begin(t.Context(), loaded))
 	must.OK(t, b.in.accept(t.Context(), insert(10, 0)))
 	must.OK(t, b.in.accept(t.Context(), commit(15)))
-	batch := b.in.queue.cut(nil)
+	batch := b.in.queue.take(nil)
 	done := must.Get(b.d.deliver(t.Context(), batch))(t)
 	published := k.last()
 	loaded.Epoch = 2

@@ -80,7 +80,7 @@ func TestReached(t *testing.T) {
 				must.OK(t, in.accept(t.Context(), m))
 			}
 			d := &deliverer{tracker: in.tracker}
-			lsn, landmark, cut := d.reached(in.queue.cut(nil)[:tt.n])
+			lsn, landmark, cut := d.reached(in.queue.take(nil)[:tt.n])
 			landmark.Time, cut.Time = time.Time{}, time.Time{}
 			if lsn != tt.lsn || landmark != tt.landmark || cut != tt.cut {
 				t.Errorf("got %s, %v, %v, want %s, %v, %v", lsn, landmark, cut, tt.lsn, tt.landmark, tt.cut)

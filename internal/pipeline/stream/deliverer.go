@@ -43,12 +43,15 @@ func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, line
 func (d *deliverer) run(ctx context.Context) error {
 	var batch []item
 	for {
-		var err error
-		batch, err = d.queue.take(ctx, d.linger, batch)
-		if err != nil || len(batch) == 0 {
+		first, ok, err := d.queue.await(ctx, d.linger)
+		if err != nil || !ok {
 			return err
 		}
-		d.current.Store(&flight{began: time.Now(), oldest: batch[0].Event.CommitTime})
+		d.current.Store(&flight{began: time.Now(), oldest: first.Event.CommitTime})
+		if err := d.prepare(ctx); err != nil {
+			return err
+		}
+		batch = d.queue.take(batch)
 		done, err := d.deliver(ctx, batch)
 		d.dealtWith(batch[:done])
 		if err != nil {

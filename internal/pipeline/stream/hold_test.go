@@ -47,7 +47,7 @@ func TestQueueTakesWholeTransactions(t *testing.T) {
 			}
 			q.close()
 			for _, want := range c.batches {
-				if got := sizesOf(must.Get(q.take(t.Context(), 0, nil))(t)); !slices.Equal(got, want) {
+				if got := sizesOf(must.Get(q.fetch(t.Context(), 0, nil))(t)); !slices.Equal(got, want) {
 					t.Errorf("took %v, want %v", got, want)
 				}
 			}
@@ -61,7 +61,7 @@ func TestQueueHoldsUntilTheSeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(10 * delivery.BatchBytes)
 		var batch []item
-		take := func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err }
+		take := func() (err error) { batch, err = q.fetch(t.Context(), 0, nil); return err }
 		blocked, result := attempt(take)
 		q.keep(t, delivery.BatchBytes, delivery.BatchBytes)
 		q.offer()
@@ -97,7 +97,7 @@ func TestQueueRefusesWhatNothingCanFree(t *testing.T) {
 		if !blocked() {
 			t.Error("there is room beyond the bound")
 		}
-		batch := must.Get(q.take(t.Context(), time.Hour, nil))(t)
+		batch := must.Get(q.fetch(t.Context(), time.Hour, nil))(t)
 		if !blocked() || !slices.Equal(sizesOf(batch), []int64{60}) {
 			t.Errorf("took %v; there is room before it is free", sizesOf(batch))
 		}
@@ -109,7 +109,7 @@ func TestQueueRefusesWhatNothingCanFree(t *testing.T) {
 		}
 		q.part()
 		q.offer()
-		if _, err := q.take(t.Context(), 0, nil); err != nil {
+		if _, err := q.fetch(t.Context(), 0, nil); err != nil {
 			t.Error(err)
 		}
 		q.free(100)

@@ -80,7 +80,7 @@ func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 }
 
 func queued(q *queue) (ids []string) {
-	for _, it := range q.cut(nil) {
+	for _, it := range q.take(nil) {
 		ids = append(ids, string(it.Event.ID))
 	}
 	return ids
@@ -247,7 +247,7 @@ func TestIntakeQueuesABadEvent(t *testing.T) {
 	m := insert(10, 0)
 	m.Row.Values[2] = pg.Value{Kind: pg.Null} // the key
 	must.OK(t, in.accept(t.Context(), m))
-	batch := in.queue.cut(nil)
+	batch := in.queue.take(nil)
 	if len(batch) != 1 || batch[0].Bad == nil || batch[0].Bad.Reason != transform.ReasonNullKey {
 		t.Errorf("queued %+v, want one bad event", batch)
 	}
@@ -265,14 +265,14 @@ func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 	defer cancel()
 	acks := make(chan []string)
 	go func() { // the delivery
-		batch, _ := in.queue.take(ctx, 0, nil)
+		batch, _ := in.queue.fetch(ctx, 0, nil)
 		var ids []string
 		for len(batch) > 0 {
 			for _, it := range batch {
 				ids = append(ids, string(it.Event.ID))
 				in.tracker.Done(it.ticket, 1)
 			}
-			batch, _ = in.queue.take(ctx, 0, nil)
+			batch, _ = in.queue.fetch(ctx, 0, nil)
 		}
 		acks <- ids
 	}()

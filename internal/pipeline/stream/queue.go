@@ -124,18 +124,19 @@ func (q *queue) offer() {
 	}
 }
 
-// take moves the next batch into dst[:0]: up to most bytes, at least one item,
-// and all that are joined to it. It waits for items to be offered, and then until
-// a batch is full, or the bound is reached, or it is linger after the last batch
-// was taken, and the rest is over. So a first item goes at once, and a batch forms while the one before
-// is on its way. It returns no items once the queue is closed and empty.
-func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
+// await waits for items to be offered, and then until a batch is full, or the bound
+// is reached, or it is linger after the last batch was taken, and the rest is over. So
+// a first item goes at once, and a batch forms while the one before is on its way. It
+// returns the first item of the batch, which is there to be taken; none once the queue
+// is closed and empty.
+func (q *queue) await(ctx context.Context, linger time.Duration) (first item, ok bool, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		wait, ready := q.poll(linger)
 		if ready {
-			return q.cut(dst[:0]), nil
+			first, ok = q.first()
+			return first, ok, nil
 		}
 		var lingered <-chan time.Time
 		if wait > 0 {
@@ -146,9 +147,19 @@ func (q *queue) take(ctx context.Context, linger time.Duration, dst []item) ([]i
 		case <-q.arrived:
 		case <-lingered:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return item{}, false, context.Cause(ctx)
 		}
 	}
+}
+
+// first is the first item that the taker sees.
+func (q *queue) first() (first item, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.head == q.seen() {
+		return item{}, false
+	}
+	return q.items[q.head], true
 }
 
 // timerTick is the least time that a timer takes when nothing else runs. To wait
@@ -175,7 +186,10 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	return wait, wait < timerTick
 }
 
-func (q *queue) cut(dst []item) []item {
+// take moves the next batch into dst[:0]: up to most bytes, at least one item if the
+// taker sees one, and all that are joined to it. It does not wait.
+func (q *queue) take(dst []item) []item {
+	dst = dst[:0]
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var bytes int64

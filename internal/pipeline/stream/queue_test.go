@@ -28,6 +28,15 @@ func (q *queue) put(ctx context.Context, it item) error {
 	return nil
 }
 
+// fetch takes the next batch once there is one, as the deliverer does.
+func (q *queue) fetch(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
+	_, ok, err := q.await(ctx, linger)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return q.take(dst), nil
+}
+
 func sized(n int64) item {
 	return item{Item: delivery.Item{Event: &transform.Event{}, Size: n}, memory: n}
 }
@@ -51,7 +60,7 @@ func TestQueuePushBlocksAtTheBoundUntilReleased(t *testing.T) {
 		if !blocked() {
 			t.Error("push went over the bound")
 		}
-		must.Get(q.take(t.Context(), 0, nil))(t)
+		must.Get(q.fetch(t.Context(), 0, nil))(t)
 		if !blocked() {
 			t.Error("push went on although what was taken is not released")
 		}
@@ -70,7 +79,7 @@ func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 		if !blocked() {
 			t.Error("a second item joined one that is larger than the bound")
 		}
-		if batch, err := q.take(t.Context(), 0, nil); err != nil || len(batch) != 1 {
+		if batch, err := q.fetch(t.Context(), 0, nil); err != nil || len(batch) != 1 {
 			t.Errorf("took %d items, %v", len(batch), err)
 		}
 		q.free(1000)
@@ -99,7 +108,7 @@ func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
 		q.items[q.head].Size += delivery.BatchBytes
 		q.mu.Unlock()
 		var err error
-		if batch, err = q.take(t.Context(), time.Hour, batch); err != nil || len(batch) != 1 {
+		if batch, err = q.fetch(t.Context(), time.Hour, batch); err != nil || len(batch) != 1 {
 			t.Fatalf("took %d items, %v", len(batch), err)
 		}
 		if got := batch[0].Size - delivery.BatchBytes; got != want {
@@ -151,7 +160,7 @@ func TestQueueTake(t *testing.T) {
 				q := newQueue(10 * delivery.BatchBytes)
 				if c.after > 0 {
 					must.OK(t, q.put(t.Context(), sized(1)))
-					must.Get(q.take(t.Context(), linger, nil))(t)
+					must.Get(q.fetch(t.Context(), linger, nil))(t)
 					<-time.After(c.after)
 				}
 				for _, n := range c.sizes {
@@ -161,7 +170,7 @@ func TestQueueTake(t *testing.T) {
 					q.close()
 				}
 				began := time.Now()
-				batch, err := q.take(t.Context(), linger, nil)
+				batch, err := q.fetch(t.Context(), linger, nil)
 				if err != nil || len(batch) != c.items || time.Since(began) != c.waited {
 					t.Errorf("took %d items after %v, %v; want %d after %v", len(batch), time.Since(began), err, c.items, c.waited)
 				}
@@ -179,7 +188,7 @@ func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 		q.rest(began.Add(rest))
 		must.OK(t, q.put(t.Context(), sized(1)))
 		var batch []item
-		_, result := attempt(func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err })
+		_, result := attempt(func() (err error) { batch, err = q.fetch(t.Context(), 0, nil); return err })
 		<-time.After(rest / 2)
 		must.OK(t, q.put(t.Context(), sized(1)))
 		if err := result(); err != nil || len(batch) != 2 || time.Since(began) != rest {
@@ -187,7 +196,7 @@ func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 		}
 		q.rest(time.Now().Add(rest))
 		must.OK(t, q.put(t.Context(), sized(delivery.BatchBytes)))
-		if batch = must.Get(q.take(t.Context(), 0, nil))(t); len(batch) != 1 || time.Since(began) != rest {
+		if batch = must.Get(q.fetch(t.Context(), 0, nil))(t); len(batch) != 1 || time.Since(began) != rest {
 			t.Errorf("a full batch waited until %v after the begin", time.Since(began))
 		}
 	})
@@ -205,7 +214,7 @@ func TestTransactionsTakeWhatWaits(t *testing.T) {
 		must.OK(t, q.put(t.Context(), sized(delivery.BatchBytes)))
 	}
 	for _, want := range []int{waiting - 1, 1} {
-		if batch := must.Get(q.take(t.Context(), time.Hour, nil))(t); len(batch) != want {
+		if batch := must.Get(q.fetch(t.Context(), time.Hour, nil))(t); len(batch) != want {
 			t.Errorf("took %d batches of %d, want %d", len(batch), waiting, want)
 		}
 	}
@@ -228,7 +237,7 @@ func TestQueueTakeWaitsForTheOffer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue(100)
 				var batch []item
-				blocked, result := attempt(func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err })
+				blocked, result := attempt(func() (err error) { batch, err = q.fetch(t.Context(), 0, nil); return err })
 				q.push(sized(1))
 				q.push(sized(2))
 				if !blocked() {
@@ -247,7 +256,7 @@ func TestQueueTakeWakesForALateItemAndForClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)
 		var batch []item
-		blocked, result := attempt(func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err })
+		blocked, result := attempt(func() (err error) { batch, err = q.fetch(t.Context(), 0, nil); return err })
 		if !blocked() {
 			t.Fatal("take returned without an item")
 		}
@@ -255,7 +264,7 @@ func TestQueueTakeWakesForALateItemAndForClose(t *testing.T) {
 		if err := result(); err != nil || len(batch) != 1 {
 			t.Errorf("took %d items, %v", len(batch), err)
 		}
-		blocked, result = attempt(func() (err error) { batch, err = q.take(t.Context(), 0, nil); return err })
+		blocked, result = attempt(func() (err error) { batch, err = q.fetch(t.Context(), 0, nil); return err })
 		if !blocked() {
 			t.Fatal("take returned without an item")
 		}
@@ -270,7 +279,7 @@ func TestQueueTakeEndsWithItsContext(t *testing.T) {
 	cause := errors.New("asked to stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := newQueue(1).take(ctx, time.Hour, nil); !errors.Is(err, cause) {
+	if _, err := newQueue(1).fetch(ctx, time.Hour, nil); !errors.Is(err, cause) {
 		t.Errorf("take = %v, want the context's cause", err)
 	}
 }
@@ -304,7 +313,7 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 	next, held := 0, int64(0)
 	var batch []item
 	for {
-		batch = must.Get(q.take(t.Context(), 0, batch))(t)
+		batch = must.Get(q.fetch(t.Context(), 0, batch))(t)
 		if len(batch) == 0 {
 			break
 		}

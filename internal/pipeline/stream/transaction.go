@@ -62,6 +62,14 @@ func anew(err error) error {
 	return fmt.Errorf("%w: %w", ErrBeginAnew, err)
 }
 
+// prepare has brokers do what they can before the next batch is taken.
+func (d *deliverer) prepare(ctx context.Context) error {
+	if d.transactions == nil {
+		return nil
+	}
+	return anew(d.checkpointer.exclusive(ctx, func() error { return d.transactions.Sink.Prepare(ctx) }))
+}
+
 // transact delivers the batch in one transaction, with the checkpoint that counts
 // it, and then has that confirmed. It returns how many items are dealt with.
 func (d *deliverer) transact(ctx context.Context, batch []item) (done int, err error) {

@@ -1,0 +1,73 @@
+package sink
+
+import "maps"
+
+// partition is one of a topic.
+type partition struct {
+	topic  string
+	number int32
+}
+
+// partitions is a set of them.
+type partitions map[partition]bool
+
+func (p partitions) add(others partitions) { maps.Copy(p, others) }
+
+// without returns those that others does not have.
+func (p partitions) without(others partitions) partitions {
+	rest := maps.Clone(p)
+	maps.DeleteFunc(rest, func(one partition, _ bool) bool { return others[one] })
+	return rest
+}
+
+// partitionsOf are those that the rounds go to.
+func partitionsOf(rounds [][]placed) partitions {
+	all := make(partitions)
+	for _, round := range rounds {
+		for _, p := range round {
+			all[partition{p.Record.Topic, p.Record.Partition}] = true
+		}
+	}
+	return all
+}
+
+// remembered is how many transactions recent remembers. With ten events over six
+// partitions each, nearly all of the next one's partitions are in the last four.
+const remembered = 4
+
+// recent are the partitions of the last transactions, by which those of the next one
+// are foreseen. A transaction costs a marker in each partition that it was told of, so
+// nothing is foreseen where that would often be wrong: with many partitions, and few
+// events in a transaction.
+type recent struct {
+	count    int
+	in       map[partition]int // the last transaction that had it
+	foreseen bool              // all partitions of the last transaction were in those before it
+}
+
+// note adds the next transaction.
+func (r *recent) note(of partitions) {
+	if r.in == nil {
+		r.in = make(map[partition]int)
+	}
+	r.count++
+	r.foreseen = true
+	for p := range of {
+		r.foreseen = r.foreseen && r.in[p] > 0
+		r.in[p] = r.count
+	}
+	maps.DeleteFunc(r.in, func(_ partition, last int) bool { return last <= r.count-remembered })
+}
+
+// next are the partitions that the next transaction is likely to have; none if
+// that cannot be told.
+func (r *recent) next() partitions {
+	if !r.foreseen {
+		return nil
+	}
+	likely := make(partitions)
+	for p := range r.in {
+		likely[p] = true
+	}
+	return likely
+}
