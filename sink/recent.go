@@ -45,8 +45,11 @@ type recent struct {
 	foreseen bool              // all partitions of the last transaction were in those before it
 }
 
-// note adds the next transaction.
+// note adds the next transaction. One with the mark alone tells nothing of events.
 func (r *recent) note(of partitions) {
+	if len(of) == 1 {
+		return
+	}
 	if r.in == nil {
 		r.in = make(map[partition]int)
 	}
