@@ -24,6 +24,7 @@ import (
 // transactor is a sink.Transactor in memory. It is its own Marker.
 type transactor struct {
 	refuses map[string]bool // ids
+	prepare func()          // done while the next transaction is prepared; may be nil
 	commits []string        // for each, its records with the total, and the checkpoint
 	cp      checkpoint.Checkpoint
 }
@@ -36,8 +37,14 @@ func (*transactor) Claim(context.Context) error               { return nil }
 func (*transactor) Next() time.Time                           { return nextTransaction }
 func (*transactor) Await(context.Context, []sink.Entry) error { return nil }
 func (*transactor) Leave(context.Context) error               { return nil }
-func (*transactor) Prepare(context.Context) error             { return nil }
 func (*transactor) Close()                                    {}
+
+func (x *transactor) Prepare(context.Context) error {
+	if x.prepare != nil {
+		x.prepare()
+	}
+	return nil
+}
 
 func (x *transactor) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
 	x.cp = cp
@@ -267,4 +274,23 @@ func TestBeginDoesNotGoBackBehindTheLastTransaction(t *testing.T) {
 			got.Epoch, got.LSN, got.Landmark, published.LSN, published.Landmark)
 	}
 	b.d.dealtWith(batch[:done])
+}
+
+func TestWhatComesWhileATransactionIsPreparedIsInIt(t *testing.T) {
+	b := newBounds(t, Boundaries{}, "stop", 10)
+	accept := func(messages ...*wal.Message) {
+		for _, m := range messages {
+			must.OK(t, b.in.accept(t.Context(), m))
+		}
+	}
+	accept(insert(10, 0), commit(10))
+	b.in.queue.offer()
+	b.prepare = func() {
+		accept(insert(20, 0), commit(20))
+		b.in.queue.close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	must.OK(t, b.d.run(ctx))
+	b.want(t, "10/0 of 1, 20/0 of 1: 0/14")
 }
