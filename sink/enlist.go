@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// enlistPatience bounds the wait for the markers of the last transaction. After
-// it the brokers wait for them, with the records in hand.
+// enlistPatience bounds the wait for the markers of the last transaction, from the
+// beginning of the next. After it the brokers wait for them, with the records in hand.
 const enlistPatience = time.Second
 
 // marked is how often the coordinator is asked whether these markers are written.
@@ -34,7 +34,7 @@ func (x *Transactions) enlist(ctx context.Context, wanted partitions) {
 	if len(wanted) == 0 || !x.epochs.differ.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, enlistPatience)
+	ctx, cancel := context.WithDeadline(ctx, x.enlistBy)
 	defer cancel()
 	id, epoch, err := x.k.client.ProducerID(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (x *Transactions) enlist(ctx context.Context, wanted partitions) {
 		if err != nil {
 			return
 		}
-		switch refusal(resp) {
+		switch refusedWith(resp) {
 		case 0:
 			x.enlisted.add(wanted)
 			return
@@ -80,9 +80,9 @@ func enlistment(wanted partitions) *kmsg.AddPartitionsToTxnRequest {
 	return req
 }
 
-// refusal is the code of an error in the answer, or 0. While the coordinator is busy
+// refusedWith is the code of an error in the answer, or 0. While the coordinator is busy
 // with the last transaction, it says so of all partitions alike.
-func refusal(resp *kmsg.AddPartitionsToTxnResponse) int16 {
+func refusedWith(resp *kmsg.AddPartitionsToTxnResponse) int16 {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if p.ErrorCode != 0 {

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // startTwoBrokers returns a cluster in which partitions 0 and 2 of t and the marks
@@ -30,6 +32,13 @@ func startTwoBrokers(t *testing.T, version int16) (*cluster, *Transactions) {
 	x := c.transactions(t)
 	transact(t, x, "first", 0, 1)
 	return c, x
+}
+
+// prepare has the transactor prepare the next transaction, however long ago the last was.
+func prepare(t *testing.T, x *Transactions) {
+	t.Helper()
+	x.recent.at = time.Now().Add(time.Hour)
+	must.OK(t, x.Prepare(deadline(t)))
 }
 
 // requests are the names of the requests of the kinds that are sent from now on.
@@ -142,8 +151,8 @@ func TestPreparedTransactionHasThePartitionsOfTheLastOnes(t *testing.T) {
 			cluster, x := startTwoBrokers(t, 2)
 			transact(t, x, "second", 1)
 			sent := cluster.requests(kmsg.AddPartitionsToTxn)
-			must.OK(t, x.Prepare(t.Context()))
-			must.OK(t, x.Prepare(t.Context())) // as when a checkpoint is saved in between
+			prepare(t, x)
+			prepare(t, x) // as when a checkpoint is saved in between
 			prepared := sent()
 			transact(t, x, "third", c.partitions...)
 			if got := sent(); len(prepared) != 1 || !strings.Contains(prepared[0], " t2") || len(got) != c.told {
@@ -160,7 +169,7 @@ func TestPreparedTransactionHasThePartitionsOfTheLastOnes(t *testing.T) {
 func TestPreparedPartitionsAreOfOneTransaction(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
-	must.OK(t, x.Prepare(t.Context()))
+	prepare(t, x)
 	transact(t, x, "third") // the mark alone
 	sent := c.requests(kmsg.AddPartitionsToTxn)
 	transact(t, x, "fourth", 0, 1)
@@ -176,18 +185,18 @@ func TestNothingIsPreparedInVain(t *testing.T) {
 		c, x := startTwoBrokers(t, 2)
 		transact(t, x, "second", 2)
 		sent := c.requests(kmsg.AddPartitionsToTxn)
-		must.OK(t, x.Prepare(t.Context()))
-		if got := sent(); len(got) > 0 || x.begun {
-			t.Errorf("sent %v, begun: %t", got, x.begun)
+		prepare(t, x)
+		if got := sent(); len(got) > 0 || x.enlisted != nil {
+			t.Errorf("sent %v, prepared: %t", got, x.enlisted != nil)
 		}
 	})
 	t.Run("epochs do not differ", func(t *testing.T) {
 		c, x := startTwoBrokers(t, 1)
 		transact(t, x, "second", 0, 1)
 		sent := c.requests(kmsg.AddPartitionsToTxn)
-		must.OK(t, x.Prepare(t.Context()))
-		if got := sent(); len(got) > 0 || x.begun {
-			t.Errorf("sent %v, begun: %t", got, x.begun)
+		prepare(t, x)
+		if got := sent(); len(got) > 0 || x.enlisted != nil {
+			t.Errorf("sent %v, prepared: %t", got, x.enlisted != nil)
 		}
 	})
 }
@@ -197,7 +206,7 @@ func TestPreparationMayFail(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
 	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.UnknownServerError, Count: 1})
-	must.OK(t, x.Prepare(t.Context()))
+	prepare(t, x)
 	if refused.Hits() == 0 {
 		t.Error("nothing was refused")
 	}
@@ -209,12 +218,32 @@ func TestPreparationMayFail(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third")
 }
 
+// Brokers would abort it, and take its owner for one that is fenced off.
+func TestPreparedTransactionEndsBeforeAWaitForATopic(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	transact(t, x, "second", 0, 1)
+	prepare(t, x)
+	entries := entriesOf([]*transform.Event{event("late", "a", 0, 0)})
+	ended := 0
+	must.OK(t, x.Await(deadline(t), entries, func() error {
+		ended++
+		transact(t, x, "third")
+		c.createTopic(t, "late", 1)
+		return nil
+	}))
+	if ended != 1 || x.enlisted != nil {
+		t.Errorf("ended %d times; open: %t", ended, x.enlisted != nil)
+	}
+	transact(t, x, "fourth", 0, 1)
+	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
+}
+
 // Who dies with a transaction that has no record yet leaves nothing behind that
 // the next claim does not end.
 func TestPreparedTransactionOfTheDeadIsEnded(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
-	must.OK(t, x.Prepare(t.Context()))
+	prepare(t, x)
 	x.Close()
 	next := c.transactions(t)
 	transact(t, next, "third", 0, 1)

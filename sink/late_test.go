@@ -103,7 +103,7 @@ func TestE2EPreparedTransactionThatTimesOut(t *testing.T) {
 	for _, text := range []string{"0", "1", "2"} {
 		transact(t, x, text, 0, 1)
 	}
-	must.OK(t, x.Prepare(deadline(t)))
+	prepare(t, x)
 	admin := kadm.NewClient(b.Client(t))
 	state := func() string { return must.Get(admin.DescribeTransactions(deadline(t), "tx"))(t)["tx"].State }
 	if got := state(); got != "Ongoing" {
@@ -153,5 +153,5 @@ func busy(t *testing.T, x *Transactions, topic string) bool {
 		t.Fatal(err)
 	}
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.id, id, epoch
-	return refusal(must.Get(req.RequestWith(deadline(t), x.k.client))(t)) == kerr.ConcurrentTransactions.Code
+	return refusedWith(must.Get(req.RequestWith(deadline(t), x.k.client))(t)) == kerr.ConcurrentTransactions.Code
 }

@@ -1,6 +1,9 @@
 package sink
 
-import "maps"
+import (
+	"maps"
+	"time"
+)
 
 // partition is one of a topic.
 type partition struct {
@@ -35,18 +38,23 @@ func partitionsOf(rounds [][]placed) partitions {
 // partitions each, nearly all of the next one's partitions are in the last four.
 const remembered = 4
 
+// fresh is for how long. Where events are rarer, no batch forms while a transaction
+// is prepared, so that nothing would be gained.
+const fresh = time.Second
+
 // recent are the partitions of the last transactions, by which those of the next one
-// are foreseen. A transaction costs a marker in each partition that it was told of, so
-// nothing is foreseen where that would often be wrong: with many partitions, and few
-// events in a transaction.
+// are foreseen. A transaction costs a marker in each partition that it was told of, and
+// waits for its leader. So nothing is foreseen where that would often be wrong: with many
+// partitions, and few events in a transaction.
 type recent struct {
 	count    int
 	in       map[partition]int // the last transaction that had it
 	foreseen bool              // all partitions of the last transaction were in those before it
+	at       time.Time         // when that one was committed
 }
 
-// note adds the next transaction. One with the mark alone tells nothing of events.
-func (r *recent) note(of partitions) {
+// note adds a transaction that was committed just now. One with the mark alone tells nothing of events.
+func (r *recent) note(of partitions, now time.Time) {
 	if len(of) == 1 {
 		return
 	}
@@ -54,7 +62,7 @@ func (r *recent) note(of partitions) {
 		r.in = make(map[partition]int)
 	}
 	r.count++
-	r.foreseen = true
+	r.at, r.foreseen = now, true
 	for p := range of {
 		r.foreseen = r.foreseen && r.in[p] > 0
 		r.in[p] = r.count
@@ -64,8 +72,8 @@ func (r *recent) note(of partitions) {
 
 // next are the partitions that the next transaction is likely to have; none if
 // that cannot be told.
-func (r *recent) next() partitions {
-	if !r.foreseen {
+func (r *recent) next(now time.Time) partitions {
+	if !r.foreseen || now.Sub(r.at) > fresh {
 		return nil
 	}
 	likely := make(partitions)

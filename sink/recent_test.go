@@ -3,6 +3,7 @@ package sink
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestRecentForesees(t *testing.T) {
@@ -30,11 +31,15 @@ func TestRecentForesees(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r recent
+			now := time.Now()
 			for _, of := range c.transactions {
-				r.note(of)
+				r.note(of, now)
+			}
+			if late := r.next(now.Add(fresh + 1)); late != nil {
+				t.Errorf("foresees %v when the last one is long ago", late)
 			}
 			var got []int32
-			for p := range r.next() {
+			for p := range r.next(now.Add(fresh)) {
 				if p.topic == "t" {
 					got = append(got, p.number)
 				}

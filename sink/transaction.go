@@ -35,8 +35,8 @@ const endPatience = 2 * time.Second
 // smaller and cost more, and events would not be there earlier.
 const breath = 4 * time.Millisecond
 
-// unaided is that time where nobody but the brokers waits for these markers: they ask
-// about them every 20 ms, and who comes late enough does not wait for that.
+// unaided is that time where enlist does nothing. Brokers then wait for these markers,
+// and ask about them every 20 ms; who comes a few milliseconds later does not wait.
 const unaided = 6 * time.Millisecond
 
 // claimPatience bounds a claim: what an earlier owner left open is aborted first.
@@ -76,8 +76,9 @@ type Transactor interface {
 	// Settled says that all events of those transactions count now.
 	Settled()
 	// Await returns once the topics of the entries exist, which may take an
-	// operator. Transact does not wait for them as a rule.
-	Await(ctx context.Context, entries []Entry) error
+	// operator. Transact does not wait for them as a rule. If a transaction is prepared,
+	// Await calls end before it waits, which is to Transact something.
+	Await(ctx context.Context, entries []Entry, end func() error) error
 	// Transact writes the entries, in order within a partition, and the mark, all
 	// in one transaction, and returns once that is known to be committed. If
 	// entries are refused, it returns these, and nothing counts. After an error
@@ -102,9 +103,8 @@ type Transactor interface {
 //  2. A transaction is committed only if each of its records was acknowledged,
 //     all under one producer id and epoch: the client may get itself another
 //     epoch in between, which aborts what it had written before.
-//  3. Nothing waits for an operator while a transaction has a record: topics are
-//     resolved before. One without records holds no consumer back. If it is open for
-//     too long, brokers abort it, and it takes a new claim to go on.
+//  3. Nothing waits for an operator while a transaction is open: topics are
+//     resolved before it has a record, and what is prepared ends before that waits.
 //  4. No request to end a transaction can end a later one: see epochs.
 type Transactions struct {
 	k       *Kafka
@@ -116,10 +116,10 @@ type Transactions struct {
 	// limit is how much a batch may have. It shrinks while brokers find batches
 	// too large, and grows again with each transaction that they take.
 	limit int
-	// begun is set from the beginning of a transaction until its end is asked for, and
-	// enlisted are the partitions that the coordinator was told of for it.
-	begun    bool
+	// enlisted are the partitions of the open transaction that the coordinator was told
+	// of; nil if none is open. By enlistBy it is told no more.
 	enlisted partitions
+	enlistBy time.Time
 	recent   recent
 	// ends are, by topic and partition, offsets behind all that this claim has committed.
 	ends map[string]map[int32]int64
@@ -131,8 +131,8 @@ var _ Transactor = (*Transactions)(nil)
 
 // TransactionObserver is told how transactions go. It must not block.
 type TransactionObserver interface {
-	// TransactionOpen is told when a transaction begins, and, with the zero time,
-	// when it has ended.
+	// TransactionOpen is told when the records of a transaction go out, and, with the
+	// zero time, when it has ended.
 	TransactionOpen(since time.Time)
 	// TransactionCommitted is told of a commit: of how many records, and how long
 	// brokers took for the answer to EndTxn.
@@ -221,7 +221,7 @@ func (x *Transactions) unclaimed(err error) error {
 
 // Await implements Transactor. An event that can never be written is left to
 // Transact.
-func (x *Transactions) Await(ctx context.Context, entries []Entry) error {
+func (x *Transactions) Await(ctx context.Context, entries []Entry, end func() error) error {
 	ctx, release := x.k.connections.guard(ctx)
 	defer release()
 	unknown, err := x.unknown(ctx, entries)
@@ -231,12 +231,17 @@ func (x *Transactions) Await(ctx context.Context, entries []Entry) error {
 	for _, topic := range unknown {
 		s := newSearch(topic, missingPolicy(x.k.cfg))
 		for {
-			done, err := x.lookAside(ctx, s)
+			done, open, err := x.lookAside(ctx, s)
 			if err != nil {
 				return err
 			}
 			if done {
 				break
+			}
+			if open {
+				if err := end(); err != nil {
+					return err
+				}
 			}
 			if s.retry.Pause(ctx) != nil {
 				return context.Cause(ctx)
@@ -265,24 +270,24 @@ func (x *Transactions) unknown(ctx context.Context, entries []Entry) (topics []s
 }
 
 // lookAside looks for the topic once, while nobody else uses the sink. done says that
-// it is known, or that its events can never be written.
-func (x *Transactions) lookAside(ctx context.Context, s *search) (done bool, err error) {
+// it is known, or that its events can never be written; open, that a transaction is.
+func (x *Transactions) lookAside(ctx context.Context, s *search) (done, open bool, err error) {
 	leave, err := x.enter(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer leave()
 	if x.k.topics[s.name] != nil {
-		return true, nil
+		return true, false, nil
 	}
 	t, err := x.k.look(ctx, s)
 	if _, bad := errors.AsType[*transform.BadEvent](err); err != nil && !bad {
-		return false, x.k.stop(ctx, err)
+		return false, false, x.k.stop(ctx, err)
 	}
 	if t != nil {
 		x.k.observer.topicOpened(s.name)
 	}
-	return t != nil || err != nil, nil
+	return t != nil || err != nil, x.enlisted != nil, nil
 }
 
 // enter lets the caller use the sink alone, and fails if that has stopped.
@@ -316,7 +321,7 @@ func (x *Transactions) Prepare(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	likely := x.recent.next()
+	likely := x.recent.next(time.Now())
 	if len(likely) == 0 || !x.epochs.differ.Load() {
 		return nil
 	}
@@ -380,7 +385,7 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 
 // begin begins a transaction, unless one is open.
 func (x *Transactions) begin(ctx context.Context) error {
-	if x.begun {
+	if x.enlisted != nil {
 		return nil
 	}
 	if wait := time.Until(x.Next()); wait > 0 {
@@ -394,8 +399,7 @@ func (x *Transactions) begin(ctx context.Context) error {
 	if err := x.k.client.BeginTransaction(); err != nil {
 		return unsettled(fmt.Errorf("begin a transaction: %w", err))
 	}
-	x.k.transactions.TransactionOpen(time.Now())
-	x.begun, x.enlisted = true, make(partitions)
+	x.enlisted, x.enlistBy = make(partitions), time.Now().Add(enlistPatience)
 	return nil
 }
 
@@ -405,6 +409,7 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 	if err := x.begin(ctx); err != nil {
 		return nil, err
 	}
+	x.k.transactions.TransactionOpen(time.Now())
 	x.enlist(ctx, partitionsOf(rounds))
 	for _, round := range rounds {
 		if err := x.k.send(ctx, round); err != nil {
@@ -445,7 +450,7 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 			}
 		}
 	}
-	x.recent.note(partitionsOf(rounds))
+	x.recent.note(partitionsOf(rounds), time.Now())
 	x.epochs.committed(epoch)
 	x.k.transactions.TransactionCommitted(records, time.Since(asked))
 	x.k.transactions.TransactionOpen(time.Time{})
@@ -466,7 +471,7 @@ func (x *Transactions) abort(ctx context.Context) error {
 func (x *Transactions) end(ctx context.Context, how kgo.TransactionEndTry) error {
 	ctx, cancel := context.WithTimeout(ctx, x.timeout+endPatience)
 	defer cancel()
-	defer func() { x.ended, x.begun = time.Now(), false }()
+	defer func() { x.ended, x.enlisted = time.Now(), nil }()
 	return x.k.client.EndTransaction(ctx, how)
 }
 

@@ -117,6 +117,9 @@ func TestTransactionHasEventsAndMark(t *testing.T) {
 	c.wantCommitted(t, marks, "0", "1", "2")
 }
 
+// unopened is Await's argument where no transaction is prepared.
+func unopened() error { return errors.New("there is no transaction to end") }
+
 // A checkpoint is saved while the next events wait for their topics.
 func TestTransactBesideAwait(t *testing.T) {
 	c, x := startTransactions(t, 1)
@@ -125,7 +128,7 @@ func TestTransactBesideAwait(t *testing.T) {
 		evs = append(evs, event("late-"+strconv.Itoa(n), "a", transform.PartitionByKey, n))
 	}
 	awaited := make(chan error, 1)
-	go func() { awaited <- x.Await(deadline(t), entriesOf(evs)) }()
+	go func() { awaited <- x.Await(deadline(t), entriesOf(evs), unopened) }()
 	var want []string
 	for n, ev := range evs {
 		refused, err := x.Transact(deadline(t), nil, mark(strconv.Itoa(n)))

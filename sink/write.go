@@ -127,10 +127,6 @@ func (k *Kafka) complain(msg string, fields ...zap.Field) {
 // batch, so nothing durable follows. If something durable did follow, it would
 // be written once more: a repeat is allowed, another order is not.
 func (k *Kafka) batches(round []placed) []batch {
-	type partition struct {
-		topic string
-		n     int32
-	}
 	index := make(map[partition]int)
 	var batches []batch
 	for _, p := range round {

@@ -40,10 +40,10 @@ func (d *Delivery) Transact(ctx context.Context, out sink.Transactor, n int, at 
 	}
 }
 
-// Await returns once the topics exist that the items go to.
-func (d *Delivery) Await(ctx context.Context, out sink.Transactor, n int, at func(i int) *Item) error {
+// Await returns once the topics exist that the items go to. See sink.Transactor for end.
+func (d *Delivery) Await(ctx context.Context, out sink.Transactor, n int, at func(i int) *Item, end func() error) error {
 	entries, _, _, _ := d.entries(n, at)
-	return out.Await(ctx, entries)
+	return out.Await(ctx, entries, end)
 }
 
 // entries are what is to be written of the items, with the index of each one's

@@ -33,11 +33,11 @@ func (*transactor) Settled() {}
 func (*transactor) Recall(context.Context, []checkpoint.Doubtful) ([]checkpoint.Doubtful, error) {
 	return nil, nil
 }
-func (*transactor) Claim(context.Context) error               { return nil }
-func (*transactor) Next() time.Time                           { return nextTransaction }
-func (*transactor) Await(context.Context, []sink.Entry) error { return nil }
-func (*transactor) Leave(context.Context) error               { return nil }
-func (*transactor) Close()                                    {}
+func (*transactor) Claim(context.Context) error                             { return nil }
+func (*transactor) Next() time.Time                                         { return nextTransaction }
+func (*transactor) Await(context.Context, []sink.Entry, func() error) error { return nil }
+func (*transactor) Leave(context.Context) error                             { return nil }
+func (*transactor) Close()                                                  {}
 
 func (x *transactor) Prepare(context.Context) error {
 	if x.prepare != nil {

@@ -43,11 +43,11 @@ func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, line
 func (d *deliverer) run(ctx context.Context) error {
 	var batch []item
 	for {
-		first, ok, err := d.queue.await(ctx, d.linger)
-		if err != nil || !ok {
+		first, err := d.queue.await(ctx, d.linger)
+		if err != nil || first == nil {
 			return err
 		}
-		d.current.Store(&flight{began: time.Now(), oldest: first.Event.CommitTime})
+		d.current.Store(&flight{began: time.Now(), oldest: first.CommitTime})
 		if err := d.prepare(ctx); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -127,16 +128,14 @@ func (q *queue) offer() {
 // await waits for items to be offered, and then until a batch is full, or the bound
 // is reached, or it is linger after the last batch was taken, and the rest is over. So
 // a first item goes at once, and a batch forms while the one before is on its way. It
-// returns the first item of the batch, which is there to be taken; none once the queue
-// is closed and empty.
-func (q *queue) await(ctx context.Context, linger time.Duration) (first item, ok bool, err error) {
+// returns the first event of the batch, or nil once the queue is closed and empty.
+func (q *queue) await(ctx context.Context, linger time.Duration) (*transform.Event, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		wait, ready := q.poll(linger)
 		if ready {
-			first, ok = q.first()
-			return first, ok, nil
+			return q.first(), nil
 		}
 		var lingered <-chan time.Time
 		if wait > 0 {
@@ -147,19 +146,19 @@ func (q *queue) await(ctx context.Context, linger time.Duration) (first item, ok
 		case <-q.arrived:
 		case <-lingered:
 		case <-ctx.Done():
-			return item{}, false, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// first is the first item that the taker sees.
-func (q *queue) first() (first item, ok bool) {
+// first is the first event that the taker sees, or nil.
+func (q *queue) first() *transform.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.head == q.seen() {
-		return item{}, false
+		return nil
 	}
-	return q.items[q.head], true
+	return q.items[q.head].Event
 }
 
 // timerTick is the least time that a timer takes when nothing else runs. To wait

@@ -30,8 +30,8 @@ func (q *queue) put(ctx context.Context, it item) error {
 
 // fetch takes the next batch once there is one, as the deliverer does.
 func (q *queue) fetch(ctx context.Context, linger time.Duration, dst []item) ([]item, error) {
-	_, ok, err := q.await(ctx, linger)
-	if err != nil || !ok {
+	first, err := q.await(ctx, linger)
+	if err != nil || first == nil {
 		return nil, err
 	}
 	return q.take(dst), nil

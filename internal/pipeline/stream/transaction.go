@@ -75,7 +75,8 @@ func (d *deliverer) prepare(ctx context.Context) error {
 func (d *deliverer) transact(ctx context.Context, batch []item) (done int, err error) {
 	k, at := d.checkpointer, func(i int) *delivery.Item { return &batch[i].Item }
 	// Not while it has the checkpoint: a session may have to save one.
-	if err := d.delivery.Await(ctx, d.transactions.Sink, len(batch), at); err != nil {
+	save := func() error { return k.advance(ctx) }
+	if err := d.delivery.Await(ctx, d.transactions.Sink, len(batch), at, save); err != nil {
 		return 0, anew(err)
 	}
 	err = k.exclusive(ctx, func() (err error) {
