@@ -336,6 +336,9 @@ func (w *world) verify() (checker.History, *checker.Report) {
 	if err := w.reader.AwaitEnds(ctx, w.ends()); err != nil {
 		w.t.Fatalf("read the topics: %v", err)
 	}
+	if w.all != nil {
+		w.allRead() // nobody reads after this
+	}
 	w.settle()
 	h := checker.History{
 		Transactions: w.ledger.Transactions(),
