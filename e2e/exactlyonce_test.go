@@ -272,8 +272,8 @@ func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 }
 
 // A connector goes from at least once to exactly once and back without a gap,
-// though its checkpoint goes to a topic of its own; and a checkpoint that is gone
-// is not taken for a first start.
+// though its checkpoint goes to a topic of its own, and though one was killed on its
+// way there; and a checkpoint that is gone is not taken for a first start.
 func TestE2EExactlyOnceTakesTheCheckpointOver(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
 	text := string(must.Get(os.ReadFile(w.config))(t))
@@ -283,6 +283,10 @@ func TestE2EExactlyOnceTakesTheCheckpointOver(t *testing.T) {
 	}
 	c := deliver("at_least_once")
 	load := w.write(seed(t), 5*time.Millisecond, 0)
+	load.await(100)
+	c.stop()
+	w.killedBeforeTheNote()
+	c = deliver("at_least_once")
 	late := false
 	for _, how := range []string{"exactly_once", "at_least_once", "exactly_once"} {
 		load.await(200)
@@ -313,6 +317,24 @@ func TestE2EExactlyOnceTakesTheCheckpointOver(t *testing.T) {
 	if code := gone.wait(); code != 3 || !strings.Contains(gone.lastLines(30), "says that the checkpoint is in topic") {
 		t.Errorf("exit code %d after the checkpoint's topic was deleted, want 3", code)
 	}
+}
+
+// killedBeforeTheNote leaves what a connector does that is killed once it has saved its
+// first checkpoint in its own topic, and before the note in the shared one.
+func (w *world) killedBeforeTheNote() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	opts := []kgo.Opt{kgo.SeedBrokers(w.broker.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner())}
+	own := must.Get(store.NewOwnKafka(ctx, opts, sharedCheckpoints, strings.TrimPrefix(w.transactionalID(), "cdc-outbox/"), ""))(w.t)
+	defer own.Close()
+	cp, ok, err := own.Load(ctx)
+	if must.OK(w.t, err); !ok {
+		w.t.Fatal("there is no checkpoint in the shared topic")
+	}
+	cp.Epoch++
+	mark := must.Get(own.(store.Marker).Mark(cp))(w.t)
+	must.OK(w.t, w.broker.Client(w.t, opts...).ProduceSync(ctx, mark).FirstErr())
 }
 
 // Transactions of version 1 do not change the producer's epoch. The cluster is

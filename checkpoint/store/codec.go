@@ -47,6 +47,12 @@ func movedTo(value []byte) string {
 	return doc.Moved
 }
 
+// notePending tells whether a record's value is a checkpoint that says so.
+func notePending(value []byte) bool {
+	var doc document
+	return json.Unmarshal(value, &doc) == nil && doc.NotePending
+}
+
 // document is a checkpoint as it is stored. Its LSN hides that of the
 // Checkpoint, so that an operator sees PostgreSQL's own notation.
 type document struct {
@@ -57,6 +63,9 @@ type document struct {
 	Cut      *cutDocument      `json:"cut,omitempty"`
 
 	Doubtful []doubtfulDocument `json:"doubtful,omitempty"`
+	// NotePending says that the shared topic may have no note yet that leads here. An
+	// older reader may ignore it: it then takes this checkpoint, which was once right.
+	NotePending bool `json:"note_pending,omitempty"`
 	checkpoint.Checkpoint
 }
 
@@ -121,11 +130,13 @@ func (d *landmarkDocument) landmark() (checkpoint.Landmark, error) {
 	return checkpoint.Landmark{Commit: commit, XID: d.XID, Time: d.Time}, err
 }
 
-func encode(cp checkpoint.Checkpoint) ([]byte, error) {
-	if cp.LSN == 0 {
+func encode(cp checkpoint.Checkpoint) ([]byte, error) { return encodeDocument(newDocument(cp)) }
+
+func encodeDocument(doc document) ([]byte, error) {
+	if doc.Checkpoint.LSN == 0 {
 		return nil, errors.New("encode checkpoint: it has no position")
 	}
-	b, err := json.Marshal(newDocument(cp))
+	b, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}

@@ -127,6 +127,7 @@ type found struct {
 	ok      bool
 	offset  int64 // of the record that decides
 	moved   string
+	pending bool // the shared topic may have no note yet that leads here
 	nothing bool // there is no record, not even one without a value
 }
 
@@ -146,7 +147,7 @@ func pick(records []*kgo.Record) (f found, err error) {
 		case bad != nil:
 			f, err = found{}, bad
 		case !f.ok || next.Replaces(&f.Checkpoint):
-			f, err = found{Checkpoint: next, ok: true, offset: r.Offset}, nil
+			f, err = found{Checkpoint: next, ok: true, offset: r.Offset, pending: notePending(r.Value)}, nil
 		}
 	}
 	return f, err

@@ -21,11 +21,14 @@ import (
 // have a topic each. Invariants:
 //
 //  1. A pipeline's own topic goes before the shared one. The shared one is asked
-//     only while there is no record under the key in the own one.
-//  2. The slot's holder first saves what it found in the shared topic to its own,
-//     and then leaves a note in the shared one. Only after that do further events
-//     count. So whoever reads the one or the other topic begins at the same
-//     position, or finds the note.
+//     only while there is no record under the key in the own one, or one that says
+//     that the note is pending.
+//  2. The slot's holder first saves what it found in the shared topic to its own, as
+//     a checkpoint whose note is pending, and then leaves a note in the shared one.
+//     Only after that do further events count. So whoever reads the one or the other
+//     topic begins at the same position, or finds the note. If the holder dies before
+//     it leaves the note, a program that knows the shared topic alone may go on there:
+//     as long as there is no note, what it saves counts.
 //  3. Who finds the note goes on in the topic that it names. An older program
 //     refuses the note: it has a format that it does not know.
 //  4. A note that leads to a topic without a checkpoint is a loss: there was one.
@@ -63,26 +66,30 @@ func (k *kafka) place() string {
 // locate finds the checkpoint, in the topic, in the former one or where a note
 // says it is.
 func (k *kafka) locate(ctx context.Context) (found, error) {
-	f, err := k.read(ctx, k.topic)
-	if err != nil || f.ok || k.former == "" && f.moved == "" {
+	own, err := k.read(ctx, k.topic)
+	if err != nil || own.ok && !own.pending || k.former == "" && own.moved == "" {
 		k.moved.Store(nil)
-		return f, err
+		return own, err
 	}
-	from := k.topic
-	if f.nothing {
+	f, from := own, k.topic
+	if own.nothing || own.pending {
 		exists, err := k.formerExists(ctx)
 		if err != nil || !exists {
-			return f, err
+			return own, err
 		}
 		from = k.former
 		if f, err = k.read(ctx, from); err != nil {
 			return found{}, err
 		}
 	}
-	if f.moved == "" {
-		return f, nil
+	switch {
+	case f.moved != "":
+		return k.follow(ctx, from, f.moved)
+	case own.pending && (!f.ok || f.LSN < own.LSN): // late, of one that lost the slot before
+		return own, nil
 	}
-	return k.follow(ctx, from, f.moved)
+	f.Epoch = max(f.Epoch, own.Epoch) // so that what is saved next replaces the own one
+	return f, nil
 }
 
 // follow reads the topic that a note names.

@@ -33,12 +33,20 @@ func startTwo(t *testing.T) two {
 	return two{opts}
 }
 
+// commit saves the checkpoint as a Kafka transaction does, without a note.
+func (p two) commit(t *testing.T, own *kafka, cp checkpoint.Checkpoint) {
+	t.Helper()
+	client := must.Get(kgo.NewClient(append(p.opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))...))(t)
+	defer client.Close()
+	must.OK(t, client.ProduceSync(limited(t), must.Get(own.Mark(cp))(t)).FirstErr())
+}
+
 // startMoved has a checkpoint that went from the shared topic to the own one.
 func startMoved(t *testing.T) (two, *kafka) {
 	p := startTwo(t)
 	save(t, p.shared(t), sample(1))
 	own := p.own(t)
-	save(t, own, sample(1))
+	p.commit(t, own, sample(1))
 	must.OK(t, own.Leave(limited(t)))
 	return p, own
 }
@@ -48,10 +56,11 @@ func TestOwnTopicGoesOnFromTheSharedOne(t *testing.T) {
 	save(t, p.shared(t), sample(1))
 	own := p.own(t)
 	wantLoad(t, own, sample(1))
-	save(t, own, sample(1))
+	p.commit(t, own, sample(1))
 	wantLoad(t, p.shared(t), sample(1)) // a crash here leaves the same position in both
+	wantLoad(t, p.own(t), sample(1))
 	must.OK(t, own.Leave(limited(t)))
-	save(t, own, sample(2))
+	p.commit(t, own, sample(2))
 	wantLoad(t, p.own(t), sample(2))
 
 	before := p.shared(t) // another delivery, or an instance that was not told
@@ -62,10 +71,54 @@ func TestOwnTopicGoesOnFromTheSharedOne(t *testing.T) {
 	wantLoad(t, p.shared(t), sample(3))
 }
 
+// A crash before the note, and then the delivery of before: what that saves counts.
+func TestOwnTopicAfterACrashBeforeTheNote(t *testing.T) {
+	p := startTwo(t)
+	first, again := sample(1), sample(1)
+	save(t, p.shared(t), first)
+	again.Epoch += 2 // the slot was got twice
+	p.commit(t, p.own(t), again)
+	save(t, p.shared(t), sample(5))
+
+	own := p.own(t)
+	want := sample(5)
+	want.Epoch = again.Epoch
+	wantLoad(t, own, want)
+	p.commit(t, own, want)
+	must.OK(t, own.Leave(limited(t)))
+	wantLoad(t, p.shared(t), want)
+	p.commit(t, own, sample(6)) // of an epoch before: it counts for nothing
+	wantLoad(t, p.own(t), want)
+}
+
+// A crash before the note, and nothing was ever in the shared topic, or is any more.
+func TestOwnTopicAfterACrashBeforeTheNoteAlone(t *testing.T) {
+	p := startTwo(t)
+	p.commit(t, p.own(t), sample(1))
+	wantLoad(t, p.own(t), sample(1))
+	shared := p.shared(t)
+	wantLoad(t, p.own(t), sample(1))
+	save(t, shared, sample(2))
+	must.OK(t, Forget(limited(t), shared))
+	wantLoad(t, p.own(t), sample(1))
+}
+
+// An operator's decision is no copy of what is in the shared topic.
+func TestSaveInTheOwnTopicLeavesTheNote(t *testing.T) {
+	p := startTwo(t)
+	save(t, p.shared(t), sample(1))
+	save(t, p.own(t), sample(2))
+	wantLoad(t, p.own(t), sample(2))
+	wantLoad(t, p.shared(t), sample(2))
+}
+
 // What an instance that lost the slot still writes to the shared topic counts for
 // nothing, and is covered by another note.
 func TestLateCheckpointInTheSharedTopic(t *testing.T) {
-	p, _ := startMoved(t)
+	p, own := startMoved(t)
+	produce(t, p.opts, "a", must.Get(encode(sample(0)))(t))
+	wantLoad(t, p.own(t), sample(1))
+	p.commit(t, own, sample(1)) // what counts from here on is only here
 	produce(t, p.opts, "a", must.Get(encode(sample(9)))(t))
 	wantLoad(t, p.own(t), sample(1))
 	must.OK(t, p.own(t).Leave(limited(t)))

@@ -48,7 +48,9 @@ type Marker interface {
 
 // Mark implements Marker.
 func (k *kafka) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
-	value, err := encode(cp)
+	doc := newDocument(cp)
+	doc.NotePending = k.former != "" && !k.left.Load()
+	value, err := encodeDocument(doc)
 	if err != nil {
 		return nil, err
 	}

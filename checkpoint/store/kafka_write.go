@@ -26,10 +26,7 @@ func (k *kafka) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	if err := k.write(ctx, k.place(), value); err != nil {
 		return fmt.Errorf("save checkpoint to topic %s: %w", k.place(), err)
 	}
-	if cp.Creating { // otherwise the first start could be with the shared topic, and what it saves there would count for nothing
-		return k.Leave(ctx)
-	}
-	return nil
+	return k.Leave(ctx) // otherwise the next start could be with the shared topic, and what it saves there would count for nothing
 }
 
 func (k *kafka) Close() {
