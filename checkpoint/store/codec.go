@@ -47,10 +47,14 @@ func movedTo(value []byte) string {
 	return doc.Moved
 }
 
-// notePending tells whether a record's value is a checkpoint that says so.
-func notePending(value []byte) bool {
+// notePending is what the checkpoint that a record's value is says of the note; nil
+// where it leads here.
+func notePending(value []byte) *int64 {
 	var doc document
-	return json.Unmarshal(value, &doc) == nil && doc.NotePending
+	if json.Unmarshal(value, &doc) != nil {
+		return nil
+	}
+	return doc.NotePending
 }
 
 // document is a checkpoint as it is stored. Its LSN hides that of the
@@ -63,9 +67,10 @@ type document struct {
 	Cut      *cutDocument      `json:"cut,omitempty"`
 
 	Doubtful []doubtfulDocument `json:"doubtful,omitempty"`
-	// NotePending says that the shared topic may have no note yet that leads here. An
-	// older reader may ignore it: it then takes this checkpoint, which was once right.
-	NotePending bool `json:"note_pending,omitempty"`
+	// NotePending says that the shared topic may have no note yet that leads here. It
+	// is the epoch of the checkpoint that was found before. An older reader may ignore
+	// it: it then takes this checkpoint, which was once right.
+	NotePending *int64 `json:"note_pending,omitempty"`
 	checkpoint.Checkpoint
 }
 

@@ -32,6 +32,9 @@ type kafka struct {
 	link   *link
 	moved  atomic.Pointer[string] // where the checkpoint is, if a note in topic says so
 	left   atomic.Bool            // former has a note that leads here
+	// pending is what the next checkpoint says of the note: the epoch of the one that
+	// was loaded, 0 if there was none, or nil once it is known that a note leads here.
+	pending atomic.Pointer[int64]
 }
 
 // metadataAge is how old the client's knowledge of the topic may be. After that
@@ -90,6 +93,9 @@ func newKafka(ctx context.Context, opts []kgo.Opt, topic, former, key, principal
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
 	}
 	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, former: former, key: key, who: principal, link: link}
+	if former != "" {
+		k.pending.Store(new(int64))
+	}
 	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx, topic) })
 	if err != nil {
 		client.Close()
@@ -127,8 +133,8 @@ type found struct {
 	ok      bool
 	offset  int64 // of the record that decides
 	moved   string
-	pending bool // the shared topic may have no note yet that leads here
-	nothing bool // there is no record, not even one without a value
+	pending *int64 // of a document: NotePending
+	nothing bool   // there is no record, not even one without a value
 }
 
 // pick returns what counts among the newest records of one key, given in the

@@ -28,7 +28,8 @@ import (
 //     Only after that do further events count. So whoever reads the one or the other
 //     topic begins at the same position, or finds the note. If the holder dies before
 //     it leaves the note, a program that knows the shared topic alone may go on there:
-//     as long as there is no note, what it saves counts.
+//     as long as there is no note, what that saves counts, if its epoch is later than
+//     that of the checkpoint found. A holder from before may write one that is not.
 //  3. Who finds the note goes on in the topic that it names. An older program
 //     refuses the note: it has a format that it does not know.
 //  4. A note that leads to a topic without a checkpoint is a loss: there was one.
@@ -67,28 +68,42 @@ func (k *kafka) place() string {
 // says it is.
 func (k *kafka) locate(ctx context.Context) (found, error) {
 	own, err := k.read(ctx, k.topic)
-	if err != nil || own.ok && !own.pending || k.former == "" && own.moved == "" {
+	switch {
+	case err != nil:
+		return own, err
+	case own.ok && own.pending == nil, k.former == "" && own.moved == "":
 		k.moved.Store(nil)
+		k.pending.Store(nil)
+		return own, nil
+	case own.moved != "":
+		return k.follow(ctx, k.topic, own.moved)
+	case !own.ok && !own.nothing: // it was forgotten
+		return own, nil
+	}
+	exists, err := k.formerExists(ctx)
+	if err != nil {
 		return own, err
 	}
-	f, from := own, k.topic
-	if own.nothing || own.pending {
-		exists, err := k.formerExists(ctx)
-		if err != nil || !exists {
-			return own, err
-		}
-		from = k.former
-		if f, err = k.read(ctx, from); err != nil {
+	shared := found{nothing: true}
+	if exists {
+		if shared, err = k.read(ctx, k.former); err != nil {
 			return found{}, err
 		}
 	}
-	switch {
-	case f.moved != "":
-		return k.follow(ctx, from, f.moved)
-	case own.pending && (!f.ok || f.LSN < own.LSN): // late, of one that lost the slot before
-		return own, nil
+	if shared.moved != "" {
+		k.pending.Store(nil)
+		return k.follow(ctx, k.former, shared.moved)
 	}
-	f.Epoch = max(f.Epoch, own.Epoch) // so that what is saved next replaces the own one
+	f, since := own, own.pending
+	switch {
+	case shared.ok && (own.nothing || shared.Epoch > *own.pending):
+		f, since = shared, &shared.Epoch
+		f.Epoch = max(f.Epoch, own.Epoch) // so that what is saved next replaces the own one
+	case own.nothing, !shared.ok && !shared.nothing: // nobody has one, or it was forgotten there
+		f, since = found{}, new(int64)
+	}
+	k.left.Store(false)
+	k.pending.Store(since)
 	return f, nil
 }
 
@@ -146,7 +161,10 @@ func (k *kafka) Leave(ctx context.Context) error {
 	if err == nil {
 		err = k.note(ctx)
 	}
-	k.left.Store(err == nil)
+	if err == nil {
+		k.left.Store(true)
+		k.pending.Store(nil)
+	}
 	return err
 }
 

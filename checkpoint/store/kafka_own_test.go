@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -33,9 +36,12 @@ func startTwo(t *testing.T) two {
 	return two{opts}
 }
 
-// commit saves the checkpoint as a Kafka transaction does, without a note.
+// commit loads a checkpoint, and saves the next one as a Kafka transaction does,
+// without a note.
 func (p two) commit(t *testing.T, own *kafka, cp checkpoint.Checkpoint) {
 	t.Helper()
+	_, _, err := own.Load(limited(t))
+	must.OK(t, err)
 	client := must.Get(kgo.NewClient(append(p.opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))...))(t)
 	defer client.Close()
 	must.OK(t, client.ProduceSync(limited(t), must.Get(own.Mark(cp))(t)).FirstErr())
@@ -74,21 +80,29 @@ func TestOwnTopicGoesOnFromTheSharedOne(t *testing.T) {
 // A crash before the note, and then the delivery of before: what that saves counts.
 func TestOwnTopicAfterACrashBeforeTheNote(t *testing.T) {
 	p := startTwo(t)
-	first, again := sample(1), sample(1)
-	save(t, p.shared(t), first)
-	again.Epoch += 2 // the slot was got twice
-	p.commit(t, p.own(t), again)
-	save(t, p.shared(t), sample(5))
-
+	at := func(epoch int64, n uint64) checkpoint.Checkpoint {
+		cp := sample(n)
+		cp.Epoch = epoch
+		return cp
+	}
+	save(t, p.shared(t), at(1, 3))
+	p.commit(t, p.own(t), at(2, 3))
+	p.commit(t, p.own(t), at(3, 3))
+	save(t, p.shared(t), at(4, 5))
+	wantLoad(t, p.own(t), at(4, 5))
+	save(t, p.shared(t), at(5, 1)) // an operator accepted a gap
 	own := p.own(t)
-	want := sample(5)
-	want.Epoch = again.Epoch
-	wantLoad(t, own, want)
-	p.commit(t, own, want)
+	wantLoad(t, own, at(5, 1))
+	produce(t, p.opts, "a", must.Get(encode(at(4, 6)))(t)) // late, of one that had lost the slot
+	wantLoad(t, p.own(t), at(5, 1))
+
+	p.commit(t, own, at(6, 1))
+	wantLoad(t, p.own(t), at(6, 1))
 	must.OK(t, own.Leave(limited(t)))
-	wantLoad(t, p.shared(t), want)
-	p.commit(t, own, sample(6)) // of an epoch before: it counts for nothing
-	wantLoad(t, p.own(t), want)
+	wantLoad(t, p.shared(t), at(6, 1))
+	p.commit(t, own, at(6, 2))
+	wantLoad(t, p.own(t), at(6, 2))
+	wantLoad(t, p.shared(t), at(6, 2))
 }
 
 // A crash before the note, and nothing was ever in the shared topic, or is any more.
@@ -100,7 +114,11 @@ func TestOwnTopicAfterACrashBeforeTheNoteAlone(t *testing.T) {
 	wantLoad(t, p.own(t), sample(1))
 	save(t, shared, sample(2))
 	must.OK(t, Forget(limited(t), shared))
-	wantLoad(t, p.own(t), sample(1))
+	wantNone(t, p.own(t))
+	own := p.own(t)
+	p.commit(t, own, sample(3))
+	must.OK(t, own.Leave(limited(t)))
+	wantLoad(t, p.own(t), sample(3))
 }
 
 // An operator's decision is no copy of what is in the shared topic.
@@ -112,14 +130,56 @@ func TestSaveInTheOwnTopicLeavesTheNote(t *testing.T) {
 	wantLoad(t, p.shared(t), sample(2))
 }
 
+// A note that is refused leaves the way back open, also for the note before a first
+// start, and for an operator's decision.
+func TestOwnTopicWithoutTheRightToTheSharedOne(t *testing.T) {
+	for name, creating := range map[string]bool{"before a first start": true, "a decision": false} {
+		t.Run(name, func(t *testing.T) {
+			cluster, opts := startKafka(t)
+			p := two{opts}
+			p.shared(t)
+			deny := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: testTopic, Partitions: []int32{0}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+			refused := sample(2)
+			refused.Creating = creating
+			if err := p.own(t).Save(limited(t), refused); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+				t.Fatal(err)
+			}
+			deny.Remove()
+			save(t, p.shared(t), sample(3))
+			wantLoad(t, p.own(t), sample(3))
+		})
+	}
+}
+
+// An instance that lost the slot writes over the note. A restart after that, or a
+// session, goes on from its own checkpoint, or leaves another note.
+func TestLateCheckpointOverTheNote(t *testing.T) {
+	p, own := startMoved(t)
+	late := must.Get(encode(sample(3)))(t)
+	again := inTheMiddle(3)
+	again.Epoch = sample(3).Epoch + 1
+	p.commit(t, own, again)
+	produce(t, p.opts, "a", late)
+	restarted := p.own(t)
+	wantLoad(t, restarted, again)
+	again.Epoch++
+	p.commit(t, restarted, again) // and is killed
+	wantLoad(t, p.own(t), again)
+
+	p, own = startMoved(t)
+	produce(t, p.opts, "a", late)
+	wantLoad(t, own, sample(1))
+	must.OK(t, own.Leave(limited(t)))
+	wantLoad(t, p.shared(t), sample(1))
+}
+
 // What an instance that lost the slot still writes to the shared topic counts for
 // nothing, and is covered by another note.
 func TestLateCheckpointInTheSharedTopic(t *testing.T) {
-	p, own := startMoved(t)
-	produce(t, p.opts, "a", must.Get(encode(sample(0)))(t))
-	wantLoad(t, p.own(t), sample(1))
-	p.commit(t, own, sample(1)) // what counts from here on is only here
-	produce(t, p.opts, "a", must.Get(encode(sample(9)))(t))
+	p, _ := startMoved(t)
+	late := sample(9)
+	late.Epoch--
+	produce(t, p.opts, "a", must.Get(encode(late))(t))
 	wantLoad(t, p.own(t), sample(1))
 	must.OK(t, p.own(t).Leave(limited(t)))
 	wantLoad(t, p.shared(t), sample(1))

@@ -49,7 +49,7 @@ type Marker interface {
 // Mark implements Marker.
 func (k *kafka) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
 	doc := newDocument(cp)
-	doc.NotePending = k.former != "" && !k.left.Load()
+	doc.NotePending = k.pending.Load()
 	value, err := encodeDocument(doc)
 	if err != nil {
 		return nil, err

@@ -19,12 +19,12 @@ import (
 // their answer. If a broker may have taken it, the client goes on until it
 // knows; a later save waits behind it.
 func (k *kafka) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	value, err := encode(cp)
+	mark, err := k.Mark(cp)
 	if err != nil {
 		return err
 	}
-	if err := k.write(ctx, k.place(), value); err != nil {
-		return fmt.Errorf("save checkpoint to topic %s: %w", k.place(), err)
+	if err := k.write(ctx, mark.Topic, mark.Value); err != nil {
+		return fmt.Errorf("save checkpoint to topic %s: %w", mark.Topic, err)
 	}
 	return k.Leave(ctx) // otherwise the next start could be with the shared topic, and what it saves there would count for nothing
 }

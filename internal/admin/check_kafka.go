@@ -109,9 +109,8 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	topic, shared := wiring.CheckpointTopic(d.cfg)
 	before := d.report.count(Fail)
 	defer func() { d.refused = d.report.count(Fail) > before }()
-	if shared != "" && c.denied(ctx, shared) {
-		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, shared),
-			"the broker does not allow to read and write topic %q, in which a checkpoint from before exactly_once may be", shared))
+	if err := c.sharedUsable(ctx, shared); err != nil {
+		d.fail(name, err)
 		return
 	}
 	state, err := c.lookup(ctx, topic)
@@ -133,13 +132,18 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	}
 }
 
-// denied tells whether the topic may not be read and written to, if it exists.
-func (c *cluster) denied(ctx context.Context, topic string) bool {
-	state, err := c.lookup(ctx, topic)
-	if err != nil {
-		return errors.Is(err, kerr.TopicAuthorizationFailed)
+// sharedUsable is the error of a shared topic that may not be read and written to. One
+// that does not exist, or of which nothing is known, has none.
+func (c *cluster) sharedUsable(ctx context.Context, shared string) error {
+	if shared == "" {
+		return nil
 	}
-	return !state.may(kmsg.ACLOperationWrite) || !state.may(kmsg.ACLOperationRead)
+	state, err := c.lookup(ctx, shared)
+	if errors.Is(err, kerr.TopicAuthorizationFailed) || err == nil && !(state.may(kmsg.ACLOperationWrite) && state.may(kmsg.ACLOperationRead)) {
+		return failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, shared),
+			"the broker does not allow to read and write topic %q, in which a checkpoint from before exactly_once may be", shared)
+	}
+	return nil
 }
 
 // cluster asks a Kafka cluster.

@@ -99,7 +99,10 @@ func storeWritable(ctx context.Context, cfg *config.Config, opened checkpoint.St
 		return err
 	}
 	defer c.client.Close()
-	topic, _ := wiring.CheckpointTopic(cfg)
+	topic, shared := wiring.CheckpointTopic(cfg)
+	if err := c.sharedUsable(ctx, shared); err != nil {
+		return err
+	}
 	state, err := c.lookup(ctx, topic)
 	if err != nil {
 		return fmt.Errorf("topic %q: %w", topic, err)
