@@ -137,3 +137,24 @@ func (w *world) wantStop(c *connector) {
 		w.t.Errorf("stopping took %s", took)
 	}
 }
+
+// An orderly stop repeats nothing, also in the middle of a transaction's rows.
+func TestE2EStopsRepeatNothing(t *testing.T) {
+	w := newWorld(t, options{})
+	c := w.start()
+	load := w.write(seed(t), 5*time.Millisecond, 0)
+	late := false
+	for range 12 {
+		load.await(60)
+		c.stop()
+		_, said := c.lastLog("sent again")
+		late = late || said
+		c = w.start()
+	}
+	_, report := w.finish(load, c)
+	if late {
+		t.Log("an instance could not end its work in the time that it has for that, and said so")
+	} else {
+		w.wantNoneAgain(report, "though each instance was stopped in order")
+	}
+}

@@ -64,22 +64,29 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 }
 
 // consume takes messages from the stream until it ends or an event cannot be
-// taken in.
+// taken in. Once ctx has ended, it goes on to the end of the transaction, for at most
+// wholePatience.
 func (in *intake) consume(ctx context.Context, s *wal.Stream) error {
 	defer in.queue.offer()
-	for {
+	reading := untilWhole(ctx)
+	defer reading.release()
+	for !reading.at(in.within()) {
 		if !s.Buffered() {
 			in.queue.offer()
 		}
-		msg, err := s.Next(ctx)
+		msg, err := s.Next(reading)
 		if err != nil {
 			return err
 		}
-		if err := in.accept(ctx, msg); err != nil {
+		if err := in.accept(reading, msg); err != nil {
 			return err
 		}
 	}
+	return context.Cause(ctx)
 }
+
+// within reports whether a part of a transaction was taken in, and not all of it.
+func (in *intake) within() bool { return !in.cut.IsZero() && !in.recalled }
 
 func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 	if msg.Kind != wal.Keepalive {

@@ -161,6 +161,10 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	if errors.Is(err, ErrBeginAnew) {
 		stopWorking(err)
 	}
+	if err == nil && r.source.transactions == nil && r.source.intake.within() {
+		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start",
+			zap.Duration("waited", wholePatience))
+	}
 	r.drain(stopWorking, delivered)
 	stopWorking(errDrained)
 	err = failure.Join(err, workers.Wait())

@@ -1,0 +1,51 @@
+package stream
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+)
+
+// wholePatience bounds how long a stop waits for the rest of a transaction. Without
+// it, what was read of one would come again after the next start.
+const wholePatience = time.Second
+
+// lull is how long a stop waits for a reader that is between two transactions. Who has
+// one at hand begins it before it looks whether to stop.
+const lull = 20 * time.Millisecond
+
+// whole lets a reader that is to stop go on to the end of the transaction that it has
+// begun. One goroutine uses it.
+type whole struct {
+	context.Context // ends once the reader must stop wherever it is
+	stopping        atomic.Bool
+	within          atomic.Bool // a transaction
+	release         func()
+}
+
+// untilWhole returns a reader's context that ends soon after ctx. It is to be released.
+func untilWhole(ctx context.Context) *whole {
+	reading, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	w := &whole{Context: reading}
+	unhook := context.AfterFunc(ctx, func() { // owner: w, whose release ends it
+		w.stopping.Store(true)
+		_ = backoff.Sleep(reading, lull)
+		if w.within.Load() {
+			_ = backoff.Sleep(reading, wholePatience-lull)
+		}
+		stop(context.Cause(ctx))
+	})
+	w.release = func() { unhook(); stop(nil) }
+	return w
+}
+
+// at notes whether the reader is within a transaction, and reports whether it is to
+// stop here.
+func (w *whole) at(within bool) (stop bool) {
+	if w.within.Load() != within {
+		w.within.Store(within)
+	}
+	return !within && w.stopping.Load()
+}
