@@ -162,8 +162,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 		stopWorking(err)
 	}
 	if err == nil && r.source.transactions == nil && r.source.intake.within() {
-		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start",
-			zap.Duration("waited", wholePatience))
+		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start")
 	}
 	r.drain(stopWorking, delivered)
 	stopWorking(errDrained)
