@@ -64,11 +64,11 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 }
 
 // consume takes messages from the stream until it ends or an event cannot be
-// taken in. Once ctx has ended, it goes on to the end of the transaction, for at most
-// wholePatience.
-func (in *intake) consume(ctx context.Context, s *wal.Stream) error {
+// taken in. Once ctx has ended, it goes on to the end of the transaction if it is patient
+// then, for at most wholePatience.
+func (in *intake) consume(ctx context.Context, s *wal.Stream, patient func() bool) error {
 	defer in.queue.offer()
-	reading := untilWhole(ctx)
+	reading := untilWhole(ctx, patient)
 	defer reading.release()
 	for !reading.at(in.within()) {
 		if !s.Buffered() {

@@ -156,12 +156,13 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	})
 	workers.Go(func() error { return work(r.checkpointer.run) })
 
+	r.source.stopping = func() bool { return ctx.Err() != nil }
 	err := r.source.run(reading)
 	r.health.stopping()
 	if errors.Is(err, ErrBeginAnew) {
 		stopWorking(err)
 	}
-	if err == nil && r.source.transactions == nil && r.source.intake.within() {
+	if err == nil && r.source.stopping() && r.source.transactions == nil && r.source.intake.within() {
 		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start")
 	}
 	r.drain(stopWorking, delivered)

@@ -40,6 +40,7 @@ type source struct {
 	limits       limits
 	log          *zap.Logger
 
+	stopping  func() bool // whether the pipeline is to stop, and not only the session
 	database  string      // that the slot must be of
 	claimed   bool        // transactions have the transactional id
 	epoch     int64       // of our checkpoints; 0 before the first stream
@@ -141,7 +142,8 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	}
 	catalog.Close(sql) // the monitor has its own
 	defer s.startRetention(ctx, h.cp)()
-	return s.intake.consume(ctx, h.stream)
+	// In transactions, nothing comes again; and who has failed must not wait.
+	return s.intake.consume(ctx, h.stream, func() bool { return s.transactions == nil && s.stopping() })
 }
 
 // warnOfCommitsThatWait warns once if the server takes us for a synchronous

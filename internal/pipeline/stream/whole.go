@@ -25,12 +25,17 @@ type whole struct {
 	release         func()
 }
 
-// untilWhole returns a reader's context that ends soon after ctx. It is to be released.
-func untilWhole(ctx context.Context) *whole {
+// untilWhole returns a reader's context that ends soon after ctx, or at once if the reader
+// is not patient then. It is to be released.
+func untilWhole(ctx context.Context, patient func() bool) *whole {
 	reading, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	w := &whole{Context: reading}
 	unhook := context.AfterFunc(ctx, func() { // owner: w, whose release ends it
 		w.stopping.Store(true)
+		if !patient() {
+			stop(context.Cause(ctx))
+			return
+		}
 		_ = backoff.Sleep(reading, lull)
 		if w.within.Load() {
 			_ = backoff.Sleep(reading, wholePatience-lull)

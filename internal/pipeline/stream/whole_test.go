@@ -12,23 +12,24 @@ import (
 func TestUntilWhole(t *testing.T) {
 	errStop := errors.New("stop")
 	for name, c := range map[string]struct {
-		within bool
-		took   time.Duration
+		within, failed bool
+		took           time.Duration
 	}{
-		"between transactions": {false, lull},
-		"within one":           {true, wholePatience},
+		"between transactions": {false, false, lull},
+		"within one":           {true, false, wholePatience},
+		"after a failure":      {true, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
-				w := untilWhole(ctx)
+				w := untilWhole(ctx, func() bool { return !c.failed })
 				defer w.release()
 				if w.at(c.within) || w.at(false) || w.at(c.within) {
 					t.Error("stops before it is to")
 				}
 				cancel(errStop)
 				synctest.Wait()
-				if w.Err() != nil || w.at(c.within) == c.within {
+				if w.Err() != nil && !c.failed || w.at(c.within) == c.within {
 					t.Errorf("just after: %v", w.Err())
 				}
 				began := time.Now()
@@ -48,8 +49,9 @@ func TestUntilWhole(t *testing.T) {
 func TestUntilWholeIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		untilWhole(ctx).release()
-		w := untilWhole(ctx)
+		patient := func() bool { return true }
+		untilWhole(ctx, patient).release()
+		w := untilWhole(ctx, patient)
 		w.at(true)
 		cancel()
 		synctest.Wait()
