@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
@@ -64,11 +65,11 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 }
 
 // consume takes messages from the stream until it ends or an event cannot be
-// taken in. Once ctx has ended, it goes on to the end of the transaction if it is patient
-// then, for at most wholePatience.
-func (in *intake) consume(ctx context.Context, s *wal.Stream, patient func() bool) error {
+// taken in. Once ctx has ended, it goes on to the end of the transaction, for as long as
+// patience says then.
+func (in *intake) consume(ctx context.Context, s *wal.Stream, patience func() time.Duration) error {
 	defer in.queue.offer()
-	reading := untilWhole(ctx, patient)
+	reading := untilWhole(ctx, patience)
 	defer reading.release()
 	for !reading.at(in.within()) {
 		if !s.Buffered() {

@@ -142,8 +142,16 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	}
 	catalog.Close(sql) // the monitor has its own
 	defer s.startRetention(ctx, h.cp)()
-	// In transactions, nothing comes again; and who has failed must not wait.
-	return s.intake.consume(ctx, h.stream, func() bool { return s.transactions == nil && s.stopping() })
+	return s.intake.consume(ctx, h.stream, s.patience)
+}
+
+// patience is how long to wait now for the rest of a transaction. In Kafka transactions
+// nothing comes again, and who has failed must not wait.
+func (s *source) patience() time.Duration {
+	if s.transactions != nil || !s.stopping() {
+		return 0
+	}
+	return s.limits.whole
 }
 
 // warnOfCommitsThatWait warns once if the server takes us for a synchronous

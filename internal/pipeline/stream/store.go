@@ -92,6 +92,9 @@ type limits struct {
 	// close bounds the last checkpoint, and then the last standby status: a stop
 	// waits no longer for a store or a server that does not answer.
 	close time.Duration
+	// whole bounds how long a stop waits for the rest of a transaction. Without it, what
+	// was read of one would come again after the next start.
+	whole time.Duration
 }
 
 // usual are those of every pipeline but in tests.
@@ -106,4 +109,5 @@ var usual = limits{
 	stalled:       12 * time.Second,
 	mute:          3500 * time.Millisecond,
 	close:         3 * time.Second,
+	whole:         time.Second,
 }

@@ -8,10 +8,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// wholePatience bounds how long a stop waits for the rest of a transaction. Without
-// it, what was read of one would come again after the next start.
-const wholePatience = time.Second
-
 // lull is how long a stop waits for a reader that is between two transactions. Who has
 // one at hand begins it before it looks whether to stop.
 const lull = 20 * time.Millisecond
@@ -25,20 +21,18 @@ type whole struct {
 	release         func()
 }
 
-// untilWhole returns a reader's context that ends soon after ctx, or at once if the reader
-// is not patient then. It is to be released.
-func untilWhole(ctx context.Context, patient func() bool) *whole {
+// untilWhole returns a reader's context that ends after ctx: patience, which is asked
+// then, says how much later at most. It is to be released.
+func untilWhole(ctx context.Context, patience func() time.Duration) *whole {
 	reading, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	w := &whole{Context: reading}
 	unhook := context.AfterFunc(ctx, func() { // owner: w, whose release ends it
 		w.stopping.Store(true)
-		if !patient() {
-			stop(context.Cause(ctx))
-			return
-		}
-		_ = backoff.Sleep(reading, lull)
-		if w.within.Load() {
-			_ = backoff.Sleep(reading, wholePatience-lull)
+		if longest := patience(); longest > 0 {
+			_ = backoff.Sleep(reading, min(lull, longest))
+			if w.within.Load() {
+				_ = backoff.Sleep(reading, longest-lull)
+			}
 		}
 		stop(context.Cause(ctx))
 	})

@@ -12,24 +12,24 @@ import (
 func TestUntilWhole(t *testing.T) {
 	errStop := errors.New("stop")
 	for name, c := range map[string]struct {
-		within, failed bool
-		took           time.Duration
+		within         bool
+		patience, took time.Duration
 	}{
-		"between transactions": {false, false, lull},
-		"within one":           {true, false, wholePatience},
-		"after a failure":      {true, true, 0},
+		"between transactions": {false, time.Minute, lull},
+		"within one":           {true, time.Minute, time.Minute},
+		"without patience":     {true, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
-				w := untilWhole(ctx, func() bool { return !c.failed })
+				w := untilWhole(ctx, func() time.Duration { return c.patience })
 				defer w.release()
 				if w.at(c.within) || w.at(false) || w.at(c.within) {
 					t.Error("stops before it is to")
 				}
 				cancel(errStop)
 				synctest.Wait()
-				if w.Err() != nil && !c.failed || w.at(c.within) == c.within {
+				if w.Err() != nil && c.patience > 0 || w.at(c.within) == c.within {
 					t.Errorf("just after: %v", w.Err())
 				}
 				began := time.Now()
@@ -49,9 +49,9 @@ func TestUntilWhole(t *testing.T) {
 func TestUntilWholeIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		patient := func() bool { return true }
-		untilWhole(ctx, patient).release()
-		w := untilWhole(ctx, patient)
+		patience := func() time.Duration { return time.Minute }
+		untilWhole(ctx, patience).release()
+		w := untilWhole(ctx, patience)
 		w.at(true)
 		cancel()
 		synctest.Wait()
@@ -61,4 +61,45 @@ func TestUntilWholeIsReleased(t *testing.T) {
 			t.Error("it has not ended")
 		}
 	})
+}
+
+// A stop in the middle of a transaction reads it to the end, and repeats nothing. Where
+// the rest does not come, it says so.
+func TestStopInTheMiddleOfATransaction(t *testing.T) {
+	const text = "stopped in the middle of a transaction"
+	for name, c := range map[string]struct {
+		patience time.Duration
+		repeats  bool
+	}{
+		"the rest comes":         {patience, false},
+		"the rest does not come": {time.Millisecond, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			d.limits.whole = c.patience
+			d.opts.MaxBufferedBytes = 200 << 10
+			d.gate.hold()
+			i := d.run().streams()
+			warned := func() bool { return i.logs.FilterMessageSnippet(text).Len() > 0 }
+			d.insert(5000, 5000)
+			i.full()
+			i.cancel()
+			if c.repeats {
+				eventually(t, "the warning", warned)
+			}
+			d.gate.open()
+			i.stop()
+			if warned() != c.repeats {
+				t.Errorf("warned: %v", warned())
+			}
+			next := d.run().streams()
+			d.last()
+			next.stop()
+			if c.repeats {
+				d.wantAll()
+			} else {
+				d.wantOnce()
+			}
+		})
+	}
 }
