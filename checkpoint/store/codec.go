@@ -47,16 +47,6 @@ func movedTo(value []byte) string {
 	return doc.Moved
 }
 
-// notePending is what the checkpoint that a record's value is says of the note; nil
-// where it leads here.
-func notePending(value []byte) *int64 {
-	var doc document
-	if json.Unmarshal(value, &doc) != nil {
-		return nil
-	}
-	return doc.NotePending
-}
-
 // document is a checkpoint as it is stored. Its LSN hides that of the
 // Checkpoint, so that an operator sees PostgreSQL's own notation.
 type document struct {
@@ -165,29 +155,34 @@ func newDocument(cp checkpoint.Checkpoint) document {
 
 // decode reads what encode wrote. where names the place for the operator.
 func decode(b []byte, where string) (checkpoint.Checkpoint, error) {
+	cp, _, err := decodePending(b, where)
+	return cp, err
+}
+
+// decodePending is decode, with the document's NotePending.
+func decodePending(b []byte, where string) (cp checkpoint.Checkpoint, pending *int64, err error) {
 	var version struct {
 		Version int `json:"version"`
 	}
 	var doc document
 	if err := json.Unmarshal(b, &version); err != nil {
-		return checkpoint.Checkpoint{}, unreadable(where, err)
+		return cp, nil, unreadable(where, err)
 	}
 	if version.Version > formatVersion {
-		return checkpoint.Checkpoint{}, failure.Configf("run the version of cdc-outbox that wrote it, or a newer one",
+		return cp, nil, failure.Configf("run the version of cdc-outbox that wrote it, or a newer one",
 			"%s has format version %d, newer than the %d that this cdc-outbox reads",
 			where, version.Version, formatVersion)
 	}
 	if version.Version < 1 {
-		return checkpoint.Checkpoint{}, unreadable(where, errors.New("it has no format version"))
+		return cp, nil, unreadable(where, errors.New("it has no format version"))
 	}
 	if err := json.Unmarshal(b, &doc); err != nil {
-		return checkpoint.Checkpoint{}, unreadable(where, err)
+		return cp, nil, unreadable(where, err)
 	}
-	cp, err := doc.checkpoint()
-	if err != nil {
-		return checkpoint.Checkpoint{}, unreadable(where, err)
+	if cp, err = doc.checkpoint(); err != nil {
+		return checkpoint.Checkpoint{}, nil, unreadable(where, err)
 	}
-	return cp, nil
+	return cp, doc.NotePending, nil
 }
 
 func (d document) checkpoint() (cp checkpoint.Checkpoint, err error) {

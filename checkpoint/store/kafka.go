@@ -148,12 +148,12 @@ func pick(records []*kgo.Record) (f found, err error) {
 			f, err = found{moved: moved, offset: r.Offset}, nil
 			continue
 		}
-		next, bad := decode(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
+		next, pending, bad := decodePending(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
 		switch {
 		case bad != nil:
 			f, err = found{}, bad
 		case !f.ok || next.Replaces(&f.Checkpoint):
-			f, err = found{Checkpoint: next, ok: true, offset: r.Offset, pending: notePending(r.Value)}, nil
+			f, err = found{Checkpoint: next, ok: true, offset: r.Offset, pending: pending}, nil
 		}
 	}
 	return f, err

@@ -82,7 +82,7 @@ func (k *kafka) locate(ctx context.Context) (found, error) {
 	}
 	exists, err := k.formerExists(ctx)
 	if err != nil {
-		return own, err
+		return found{}, err
 	}
 	shared := found{nothing: true}
 	if exists {

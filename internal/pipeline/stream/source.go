@@ -145,10 +145,13 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	return s.intake.consume(ctx, h.stream, s.patience)
 }
 
-// patience is how long to wait now for the rest of a transaction. In Kafka transactions
-// nothing comes again, and who has failed must not wait.
+// repeats reports whether this is a stop after which what was read of a transaction comes
+// again, if the rest was not. In Kafka transactions nothing does.
+func (s *source) repeats() bool { return s.transactions == nil && s.stopping() }
+
+// patience is how long to wait now for the rest of a transaction. Who has failed must not.
 func (s *source) patience() time.Duration {
-	if s.transactions != nil || !s.stopping() {
+	if !s.repeats() {
 		return 0
 	}
 	return s.limits.whole
