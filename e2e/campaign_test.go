@@ -207,7 +207,7 @@ func (k *campaign) progress(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := k.reader.AwaitEvents(ctx, eventsOf(txs[k.noted:])); err != nil {
-		k.explain(k.missed(eventsOf(txs[k.noted:])))
+		k.explain(k.reader.Missing(eventsOf(txs[k.noted:])))
 		k.t.Fatalf("after %s: %v", name, err)
 	}
 	if again := k.repeated(); len(again) > 0 {

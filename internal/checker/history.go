@@ -81,8 +81,12 @@ func (l *Ledger) Now() uint64 {
 	return l.clock
 }
 
-// Add notes a transaction that has just ended, and sets its Ended.
+// Add notes a transaction that has just ended, and sets its Ended. The transaction is
+// the ledger's from then on; of a long value it keeps the digest.
 func (l *Ledger) Add(tx Transaction) {
+	for i := range tx.Events {
+		tx.Events[i].Value = kept(tx.Events[i].Value)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clock++

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Reader reads topics into memory. Run is its goroutine; the other methods may
+// Reader reads topics into memory; of a long value it keeps the digest. Run is its goroutine; the other methods may
 // be called from any.
 type Reader struct {
 	client *kgo.Client
@@ -66,7 +66,7 @@ func (r *Reader) add(fetches kgo.Fetches) {
 func record(kr *kgo.Record) Record {
 	rec := Record{
 		Topic: kr.Topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: kr.Timestamp,
-		Key: string(kr.Key), Value: string(kr.Value),
+		Key: string(kr.Key), Value: kept(string(kr.Value)),
 	}
 	for _, h := range kr.Headers {
 		rec.Headers = append(rec.Headers, Header{h.Key, string(h.Value)})
@@ -103,19 +103,30 @@ func (r *Reader) Producers() map[int64]int16 {
 func (r *Reader) AwaitEvents(ctx context.Context, ids []string) error {
 	missing := ids
 	err := r.await(ctx, func() bool {
-		var left []string
-		for _, id := range missing {
-			if !r.seen[id] {
-				left = append(left, id)
-			}
-		}
-		missing = left
+		missing = r.unseen(missing)
 		return len(missing) == 0
 	})
 	if err != nil {
 		return fmt.Errorf("%d of %d events did not arrive: %w", len(missing), len(ids), err)
 	}
 	return nil
+}
+
+// Missing returns those of the events of which no record was read.
+func (r *Reader) Missing(ids []string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unseen(ids)
+}
+
+// unseen is called under the lock.
+func (r *Reader) unseen(ids []string) (left []string) {
+	for _, id := range ids {
+		if !r.seen[id] {
+			left = append(left, id)
+		}
+	}
+	return left
 }
 
 // AwaitEnds returns once every partition was read up to its end.
