@@ -119,10 +119,16 @@ func (p *pacedReader) napTime() time.Duration {
 // between reports whether all that was read are whole transactions.
 func (p *pacedReader) between() bool { return !p.decoder.open && p.frames.r == p.frames.w }
 
-// trickles reports whether so little arrives that the socket does not fill
-// during a rest.
+// trickles reports whether so little arrives that the socket does not fill during a
+// rest: by the last read, and by all since the last nap. A flood has small reads, too.
 func (p *pacedReader) trickles() bool {
-	return int64(p.lastRead)*int64(p.gather) < restBytes*int64(p.lastWait)
+	return p.fits(p.lastRead, p.lastWait) && p.fits(p.sinceNap, p.readAt.Sub(p.napped))
+}
+
+// fits reports whether the socket holds what arrives during a rest, where so much
+// arrived in that time.
+func (p *pacedReader) fits(n int, in time.Duration) bool {
+	return float64(n)*float64(p.gather) < restBytes*float64(in)
 }
 
 // rest waits for the time of Options.Gather.

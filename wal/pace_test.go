@@ -22,6 +22,7 @@ func TestPause(t *testing.T) {
 		encrypted bool
 		gather    time.Duration
 		full      bool
+		flood     int // what has arrived within 2 ms, since the last nap
 	}
 	for name, c := range map[string]struct {
 		state
@@ -35,6 +36,8 @@ func TestPause(t *testing.T) {
 		"within a transaction":                         {state{read: 700, wait: gather, open: true, gather: gather}, napping},
 		"within a message":                             {state{read: 700, wait: gather, partial: true, gather: gather}, napping},
 		"a flood in small reads":                       {state{read: 12_000, wait: shortNap, gather: gather}, napping},
+		"a small read late in a flood":                 {state{read: 700, wait: gather / 4, gather: gather, flood: restBytes}, napping},
+		"a trickle after some rows":                    {state{read: 700, wait: gather / 4, gather: gather, flood: restBytes / 4}, resting},
 		"as much as the socket should hold":            {state{read: restBytes, wait: gather, gather: gather}, none},
 		"a large read":                                 {state{read: smallRead, wait: shortNap, gather: gather}, none},
 		"a small read that was all there was room for": {state{read: 700, wait: shortNap, full: true}, none},
@@ -42,7 +45,11 @@ func TestPause(t *testing.T) {
 		"one record of TLS":                            {state{read: 700, wait: gather, encrypted: true, gather: gather}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Stream{decoder: newDecoder(), lastRead: c.read, roomy: !c.full, lastWait: c.wait, gather: c.gather, encrypted: c.encrypted}
+			s := &Stream{decoder: newDecoder(), lastRead: c.read, roomy: !c.full, lastWait: c.wait, gather: c.gather, encrypted: c.encrypted,
+				readAt: time.Now(), sinceNap: c.flood}
+			if c.flood > 0 {
+				s.napped = s.readAt.Add(-2 * time.Millisecond)
+			}
 			s.decoder.open = c.open
 			if c.partial {
 				s.frames.w = 1
