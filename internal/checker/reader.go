@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Reader reads topics into memory; of a long value it keeps the digest. Run is its goroutine; the other methods may
-// be called from any.
+// Reader reads topics into memory; of a long value it keeps the digest. Run is its
+// goroutine; the other methods may be called from any.
 type Reader struct {
 	client *kgo.Client
 
