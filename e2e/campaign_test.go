@@ -47,7 +47,7 @@ func TestE2ECampaign(t *testing.T) {
 	until := k.limit()
 	k.report.began = time.Now()
 	for k.killed() < goal && time.Now().Before(until) {
-		k.upgrade(k.killed() * 100 / goal)
+		k.upgrade(k.share(goal, until))
 		name := k.disturb()
 		k.progress(name)
 		t.Logf("campaign: %d of %d kills after %s: %s; %d events committed", k.killed(), goal,
@@ -117,6 +117,13 @@ var upgrades = []struct {
 	from    int
 	version int16
 }{{0, 1}, {25, 2}, {50, 1}, {60, 2}}
+
+// share is how much of the campaign is done, in per cent: of the kills, or of the time
+// where that is more.
+func (k *campaign) share(goal int, until time.Time) int {
+	began := k.report.began
+	return max(k.killed()*100/goal, int(time.Since(began)*100/until.Sub(began)))
+}
 
 // upgrade sets the version of transactions that belongs to this part of the
 // campaign, while everything runs.
