@@ -96,8 +96,8 @@ soak: postgres ## the broker down for 10 minutes, and a transaction of 1,000,000
 	@CDC_OUTBOX_SOAK=1 go test -count=1 -v -timeout 40m -run TestE2EBrokerOutDuringHugeTransaction $(ARGS) ./e2e
 
 .PHONY: campaign
-campaign: postgres ## exactly once on three Apache Kafka brokers, with N kills at random; LIMIT=70m; CDC_OUTBOX_SEED=… repeats one (needs Java 17, Maven)
-	@CDC_OUTBOX_CAMPAIGN=$(or $(N),25) CDC_OUTBOX_CAMPAIGN_LIMIT=$(LIMIT) go test -count=1 -v -timeout 48h -run '^TestE2ECampaign$$' $(ARGS) ./e2e
+campaign: postgres ## exactly once on three Apache Kafka brokers, with N kills at random; LIMIT=70m; WHOLE=1 with transaction_boundaries; CDC_OUTBOX_SEED=… repeats one (needs Java 17, Maven)
+	@CDC_OUTBOX_CAMPAIGN=$(or $(N),25) CDC_OUTBOX_CAMPAIGN_LIMIT=$(LIMIT) CDC_OUTBOX_CAMPAIGN_WHOLE=$(WHOLE) go test -count=1 -v -timeout 48h -run '^TestE2ECampaign$$' $(ARGS) ./e2e
 
 .PHONY: mutants
 mutants: postgres ## programs with known mistakes: the end-to-end tests must find each

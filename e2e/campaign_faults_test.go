@@ -155,7 +155,7 @@ var campaignDisturbances = []disturbance{
 	{"EndTxn late", 3, network, "", false, func(k *campaign) func() {
 		k.endTxn.delayed.Store(1 + k.random.Int32N(3))
 		k.pause(3 * time.Second)
-		return func() { k.endTxn.deliver() }
+		return func() { k.endTxn.deliver(2 * time.Second) } // the other disturbance may have paused the broker
 	}},
 	{"brokers out of reach", 2, network, "", false, func(k *campaign) func() { return k.part(k.cluster.Fronts...) }},
 	{"brokers out of reach beyond the transaction's timeout", 1, network, "", false, func(k *campaign) func() {

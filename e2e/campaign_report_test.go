@@ -48,7 +48,7 @@ func (r *report) text(took time.Duration, producers map[int64]int16) string {
 	for _, victim := range slices.Sorted(maps.Keys(r.kills)) {
 		fmt.Fprintf(&b, "%5d  kills of %s\n", r.kills[victim], victim)
 	}
-	fmt.Fprintf(&b, "%5d  times transaction.version was set to 1 or 2\n", r.upgrades)
+	fmt.Fprintf(&b, "%5d  times transaction.version was changed\n", r.upgrades)
 	for _, id := range slices.Sorted(maps.Keys(producers)) {
 		fmt.Fprintf(&b, "%5d  the last epoch of producer id %d\n", producers[id], id)
 	}

@@ -22,16 +22,25 @@ import (
 func TestE2ECampaign(t *testing.T) {
 	s := seed(t)
 	server := pgtest.Start(t)
+	kafka := "compression: none" // or bad events would fit
+	whole := os.Getenv(campaignWholeEnv) != ""
+	if whole {
+		kafka += "\n    transaction_boundaries: true"
+	}
 	k := &campaign{
 		world: newWorld(t, options{exactlyOnce: true, brokers: 3, server: server, sampling: 10 * sampling,
 			topicConfig: map[string]string{"max.message.bytes": strconv.Itoa(campaignTooLarge * 3 / 4)},
 			strict:      campaignStrict,
-			kafka:       "compression: none", // or bad events would fit
+			kafka:       kafka,
 			config:      "errors:\n  on_bad_event: dead_letter\n" + os.Getenv(campaignConfigEnv)}),
-		server: server,
-		random: rand.New(rand.NewPCG(s, 500)),
-		calm:   true,
-		report: report{began: time.Now(), kills: map[string]int{}, done: map[string]*outcome{}},
+		server:   server,
+		seed:     s,
+		calm:     true,
+		versions: upgrades,
+		report:   report{began: time.Now(), kills: map[string]int{}, done: map[string]*outcome{}},
+	}
+	if whole {
+		k.versions = upgrades[1:2] // wantWhole knows a transaction by its epoch
 	}
 	k.rewriteConfig("  slot: ", fmt.Sprintf("  status_interval: 1s\n  liveness_timeout: %s\n  slot: ", campaignLiveness))
 	k.awaitCalm()
@@ -64,6 +73,10 @@ func TestE2ECampaign(t *testing.T) {
 	h, committed := k.verify()
 	k.wantNoneAgain(committed, "to consumers that read what is committed")
 	k.verifyAll(h)
+	if whole {
+		transactions, kafka := k.wantWhole()
+		t.Logf("campaign: %d transactions in %d of Kafka, each as a whole", transactions, kafka)
+	}
 	t.Log(k.report.text(took, k.all.Producers()))
 }
 
@@ -86,7 +99,10 @@ type campaign struct {
 	server     *pgtest.Server
 	connectors []*connector // one has the slot, the others stand by
 	load       *load
-	random     *rand.Rand
+	seed       uint64
+	disturbed  uint64     // how often; with the seed, where random begins anew
+	random     *rand.Rand // of the disturbance under way
+	versions   []upgrade
 	calm       bool  // the brokers were not disturbed since awaitCalm
 	down       []int // the brokers that are killed or paused now
 	version    int16
@@ -111,12 +127,13 @@ func (k *campaign) limit() time.Time {
 // add starts one more instance.
 func (k *campaign) add() { k.connectors = append(k.connectors, startConnector(k.t, k.config)) }
 
-// upgrades are the versions of transactions, from a part of the campaign on, in
-// per cent.
-var upgrades = []struct {
+// upgrade is a version of transactions, from a part of the campaign on, in per cent.
+type upgrade struct {
 	from    int
 	version int16
-}{{0, 1}, {25, 2}, {50, 1}, {60, 2}}
+}
+
+var upgrades = []upgrade{{0, 1}, {25, 2}, {50, 1}, {60, 2}}
 
 // share is how much of the campaign is done, in per cent: of the kills, or of the time
 // where that is more.
@@ -129,8 +146,8 @@ func (k *campaign) share(goal int, until time.Time) int {
 // campaign, while everything runs.
 func (k *campaign) upgrade(part int) {
 	k.t.Helper()
-	var version int16
-	for _, u := range upgrades {
+	version := k.versions[0].version
+	for _, u := range k.versions {
 		if u.from <= part {
 			version = u.version
 		}
@@ -140,14 +157,19 @@ func (k *campaign) upgrade(part int) {
 	}
 	k.awaitCalm()
 	k.broker.SetFeature(k.t, "transaction.version", version)
+	if k.version != 0 {
+		k.report.upgrades++
+	}
 	k.version = version
 	k.t.Logf("campaign: transaction.version is %d", version)
-	k.report.upgrades++
 }
 
-// disturb does one thing, or two at a time, and returns what it was.
+// disturb does one thing, or two at a time, and returns what it was. How many random
+// numbers that takes depends on the cluster, so the next one begins anew.
 func (k *campaign) disturb() string {
 	k.t.Helper()
+	k.random = rand.New(rand.NewPCG(k.seed, 500+k.disturbed))
+	k.disturbed++
 	one, two := k.choose(), k.choose()
 	var names []string
 	var ends []func()

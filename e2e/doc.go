@@ -12,6 +12,7 @@
 //	CDC_OUTBOX_CAMPAIGN     how often TestE2ECampaign kills something
 //	CDC_OUTBOX_CAMPAIGN_LIMIT    after which time it begins no more of that
 //	CDC_OUTBOX_CAMPAIGN_CONFIG   more of the connector's configuration there
+//	CDC_OUTBOX_CAMPAIGN_WHOLE    that it has transaction_boundaries, with transaction.version 2 alone
 //	CDC_OUTBOX_SOAK=1       the outage test in full: 10 minutes, 1,000,000 rows
 //	CDC_OUTBOX_SOAK_OUTAGE, CDC_OUTBOX_SOAK_ROWS   the same in other sizes
 //	CDC_OUTBOX_MUTANTS=1    the tests of the tests: broken programs must fail

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -38,7 +39,7 @@ type endTxns struct {
 	mu    sync.Mutex
 	conns map[net.Conn]string // by the broker's address
 	away  map[string]bool     // brokers to which no connection is passed on
-	kept  []func() (*kmsg.EndTxnResponse, error)
+	kept  []func(longest time.Duration) (*kmsg.EndTxnResponse, error)
 }
 
 // watchEndTxns returns ways that end with the test. There are none yet.
@@ -124,15 +125,16 @@ func (e *endTxns) wait() {
 }
 
 // deliver has brokers get the requests that were kept, and returns the answers.
-// The clients have given these up.
-func (e *endTxns) deliver() (answers []*kmsg.EndTxnResponse) {
+// The clients have given these up. A broker that is paused reads its request when it
+// goes on, and its answer is not waited for longer than that.
+func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse) {
 	e.delayed.Store(0)
 	e.mu.Lock()
 	kept := e.kept
 	e.kept = nil
 	e.mu.Unlock()
 	for _, deliver := range kept {
-		if answer, err := deliver(); err == nil { // else the broker has ended the connection
+		if answer, err := deliver(longest); err == nil { // else the broker has ended the connection, or is paused
 			answers = append(answers, answer)
 		}
 	}
@@ -185,7 +187,10 @@ func (e *endTxns) join(client, server net.Conn) {
 					late.Store(true)
 					client.Close()
 					e.mu.Lock()
-					e.kept = append(e.kept, func() (*kmsg.EndTxnResponse, error) {
+					e.kept = append(e.kept, func(longest time.Duration) (*kmsg.EndTxnResponse, error) {
+						if err := server.SetDeadline(time.Now().Add(longest)); err != nil {
+							return nil, err
+						}
 						if _, err := server.Write(request); err != nil {
 							return nil, err
 						}

@@ -387,7 +387,7 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 			await.Until(t, "a later transaction", func() bool { c.running(); return len(w.reader.Records()) > read })
 
 			goOn := w.holdEnd(c)
-			for _, answer := range w.endTxn.deliver() {
+			for _, answer := range w.endTxn.deliver(patience) {
 				if answer.ErrorCode == 0 {
 					t.Error("the late request ended a transaction that is not its own")
 				}

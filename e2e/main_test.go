@@ -24,10 +24,12 @@ const (
 	soakEnv    = "CDC_OUTBOX_SOAK"
 	mutantsEnv = "CDC_OUTBOX_MUTANTS"
 	// campaignEnv is the number of kills, campaignLimitEnv how long disturbances
-	// may begin, campaignConfigEnv more of the connector's configuration.
+	// may begin, campaignConfigEnv more of the connector's configuration. With
+	// campaignWholeEnv, transactions are seen as a whole.
 	campaignEnv       = "CDC_OUTBOX_CAMPAIGN"
 	campaignLimitEnv  = "CDC_OUTBOX_CAMPAIGN_LIMIT"
 	campaignConfigEnv = "CDC_OUTBOX_CAMPAIGN_CONFIG"
+	campaignWholeEnv  = "CDC_OUTBOX_CAMPAIGN_WHOLE"
 )
 
 // binary is the path of the program under test.
