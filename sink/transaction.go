@@ -121,7 +121,7 @@ type Transactions struct {
 	enlistBy time.Time
 	recent   recent
 	// ends are, by topic and partition, offsets behind all that this claim has committed.
-	ends map[string]map[int32]int64
+	ends map[string]map[int32]end
 	// visible are events that consumers see though their transaction does not count.
 	visible map[identity]bool
 }
@@ -161,7 +161,7 @@ func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, err
 		return nil, err
 	}
 	return &Transactions{k: k, id: id, timeout: timeout, inUse: make(chan struct{}, 1), epochs: epochs, limit: batchLimit(k),
-		ends: make(map[string]map[int32]int64)}, nil
+		ends: make(map[string]map[int32]end)}, nil
 }
 
 // timeoutOf is the timeout of transactions. With transaction boundaries, one may
@@ -292,8 +292,12 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 	if rounds, err = x.withMark(ctx, rounds, mark); err != nil {
 		return false, nil, err
 	}
-	defer func() { // the record of an event that is written again says where it wants to go
-		for _, round := range rounds {
+	committed := false
+	defer func() {
+		if committed {
+			return
+		}
+		for _, round := range rounds { // the record of an event that is written again says where it wants to go
 			eventsOf(round)
 		}
 	}()
@@ -303,7 +307,9 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 	}
 	if len(failed) == 0 {
 		x.limit = min(2*x.limit, batchLimit(x.k))
-		return false, nil, x.commit(ctx, rounds)
+		err := x.commit(ctx, rounds)
+		committed = err == nil
+		return false, nil, err
 	}
 	if err := x.abort(ctx); err != nil {
 		return false, nil, err

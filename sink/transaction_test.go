@@ -112,6 +112,11 @@ func TestTransactionHasEventsAndMark(t *testing.T) {
 		if err != nil || len(refused) > 0 {
 			t.Fatal(refused, err)
 		}
+		for i, ev := range evs {
+			if ev.Record.Partition != 0 || ev.Record.Offset != int64(3*n+i) { // the marker takes an offset, too
+				t.Errorf("event %s is at %d@%d", ev.ID, ev.Record.Partition, ev.Record.Offset)
+			}
+		}
 	}
 	c.wantCommitted(t, "t", "0", "1", "2", "3", "4", "5")
 	c.wantCommitted(t, marks, "0", "1", "2")

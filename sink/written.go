@@ -50,21 +50,31 @@ func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kg
 // endTimeout bounds one question for the ends of a topic's partitions.
 const endTimeout = 10 * time.Second
 
+// endAge is how long the end of a partition is used. What others have written behind it
+// has to be read if the transaction is in doubt.
+const endAge = 10 * time.Second
+
+// end is an offset behind all that this claim has committed to a partition.
+type end struct {
+	offset int64
+	noted  time.Time
+}
+
 // endOf returns an offset behind all that this claim has committed to the partition. It
-// asks brokers before the first transaction there, and waits, as that would, while the
-// partition has no leader.
+// asks brokers if nothing was committed there for a while, and waits, as the transaction
+// would, while the partition has no leader.
 func (x *Transactions) endOf(ctx context.Context, topic string, partition int32) (int64, error) {
 	retry := backoff.Series{Range: waits}
 	for asked := 1; ; asked++ {
-		if end, ok := x.ends[topic][partition]; ok {
-			return end, nil
+		if end, ok := x.ends[topic][partition]; ok && time.Since(end.noted) < endAge {
+			return end.offset, nil
 		}
 		asking, cancel := context.WithTimeout(ctx, endTimeout)
 		listed, err := kadm.NewClient(x.k.client).ListEndOffsets(asking, topic)
 		cancel()
-		for _, end := range listed[topic] {
-			if end.Err == nil {
-				x.noteEnd(topic, end.Partition, end.Offset)
+		for partition, listed := range listed[topic] {
+			if listed.Err == nil { // a broker that does not lead any more may say less than it should
+				x.noteEnd(topic, partition, max(listed.Offset, x.ends[topic][partition].offset))
 			}
 		}
 		switch answer, ok := listed.Lookup(topic, partition); {
@@ -93,9 +103,9 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 }
 
 // noteEnd notes that all that was committed to the partition is before the offset.
-func (x *Transactions) noteEnd(topic string, partition int32, end int64) {
+func (x *Transactions) noteEnd(topic string, partition int32, offset int64) {
 	if x.ends[topic] == nil {
-		x.ends[topic] = make(map[int32]int64)
+		x.ends[topic] = make(map[int32]end)
 	}
-	x.ends[topic][partition] = end
+	x.ends[topic][partition] = end{offset, time.Now()}
 }

@@ -3,6 +3,7 @@ package sink
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -13,8 +14,9 @@ import (
 )
 
 // A mark says how many records its transaction has in each partition, and behind which
-// offset: what was there before the claim, and then what the claim committed. A
-// partition without a leader is asked for again, and so is one that is new.
+// offset: what was there before the claim, and then what the claim committed; what is
+// there now, if that is a while ago. A partition without a leader is asked for again, and
+// so is one that is new.
 func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 	c, x := startTransactions(t, 2)
 	other := c.client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -58,6 +60,12 @@ func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 	}
 	want(map[int32]checkpoint.Part{0: {Records: 1}, 1: {Records: 2, From: 2}}, 0, 1, 1)
 	want(map[int32]checkpoint.Part{0: {Records: 1, From: 1}, 1: {Records: 1, From: 4}}, 0, 1)
+	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 0}, &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
+	x.ends["t"][0] = end{x.ends["t"][0].offset, time.Now().Add(-endAge)}
+	want(map[int32]checkpoint.Part{0: {Records: 1, From: 5}}, 0) // or much of what others write there would have to be read
+	want(map[int32]checkpoint.Part{1: {Records: 1, From: 8}}, 1)
+	x.ends["t"][0] = end{100, time.Now().Add(-endAge)}
+	want(map[int32]checkpoint.Part{0: {Records: 1, From: 100}}, 0) // a broker that says less is one that does not lead any more
 	c.growTopic(t, "t", 3)
 	want(map[int32]checkpoint.Part{2: {Records: 1}}, 2)
 }

@@ -129,6 +129,9 @@ func (l look) found() (found, error) {
 		if err != nil {
 			return f, err
 		}
+		if r.Timestamp.After(cp.SavedAt) { // a transaction that fails is written again, perhaps much later
+			cp.SavedAt = r.Timestamp.UTC()
+		}
 		f.Doubtful = append(slices.Clip(f.Doubtful), checkpoint.Doubtful{
 			Saved: cp, Producer: r.ProducerID, Epoch: r.ProducerEpoch, Aborted: a.epoch, Committed: a.torn, Written: w,
 		})

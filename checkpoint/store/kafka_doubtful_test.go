@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -57,19 +58,23 @@ func (h *history) add(r *kgo.Record) *kgo.Record {
 }
 
 // save writes a checkpoint of a transaction with so many events. It returns the
-// checkpoint, and what would have to be said of it if it were in doubt.
+// checkpoint, and what would have to be said of it if it were in doubt: every second
+// transaction had to be written again, after an hour.
 func (h *history) save(events int) (checkpoint.Checkpoint, checkpoint.Doubtful) {
 	h.saved++
 	cp, written := sample(h.saved), checkpoint.Written{}
+	at := cp.SavedAt.Add(time.Duration(h.saved%2) * time.Hour)
 	for n := range events {
 		written.Count("orders", int32(n%3))
 	}
 	h.add(&kgo.Record{
-		Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true}),
-		Key:   []byte("a"), Value: must.Get(encode(cp))(h),
+		Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true}), Timestamp: at,
+		Key: []byte("a"), Value: must.Get(encode(cp))(h),
 		Headers: []kgo.RecordHeader{{Key: checkpoint.WrittenHeader, Value: must.Get(written.Header())(h)}},
 	})
-	return cp, checkpoint.Doubtful{Saved: cp, Producer: h.producer, Epoch: h.epoch, Written: written}
+	again := cp
+	again.SavedAt = at
+	return cp, checkpoint.Doubtful{Saved: again, Producer: h.producer, Epoch: h.epoch, Written: written}
 }
 
 // end writes a marker with the epoch.
