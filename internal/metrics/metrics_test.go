@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,14 @@ func TestExposition(t *testing.T) {
 	m.Capacity(8 << 20)
 	m.Snapshot(true)
 	m.SnapshotRow()
+	m.TransactionCommitted(3, 20*time.Millisecond)
+	m.TransactionCommitted(100, time.Minute)
+	m.TransactionAborted()
+	m.TransactionAborted()
+	m.BeganAnew(false)
+	m.BeganAnew(false)
+	m.BeganAnew(true)
+	m.HeldBack(5, 1500*time.Millisecond)
 
 	if got := testutil.ToFloat64(m.lastEvent); got < float64(commit.Unix()) || got > float64(commit.Unix()+1) {
 		t.Errorf("the last event is of %v, want %v", got, commit)
@@ -103,6 +112,25 @@ func TestBacklogExistsOnceItWasLookedAt(t *testing.T) {
 	must.Contain(t, exposition(t, set.Gatherer()), "\ncdc_outbox_unpublished_rows 8\n", " 1.5\n")
 	m.BacklogUnknown()
 	must.Contain(t, exposition(t, set.Gatherer()), "\ncdc_outbox_unpublished_rows NaN\n", "\ncdc_outbox_oldest_unpublished_seconds NaN\n")
+}
+
+// The age is that of the moment, so the golden file cannot have it.
+func TestAgeOfTheOpenTransaction(t *testing.T) {
+	set := New("", "")
+	m := set.Pipeline("")
+	age := func() string {
+		_, rest, _ := strings.Cut(exposition(t, set.Gatherer()), "\ncdc_outbox_transaction_age_seconds ")
+		value, _, _ := strings.Cut(rest, "\n")
+		return value
+	}
+	m.TransactionOpen(time.Now().Add(-time.Hour))
+	if seconds := must.Get(strconv.ParseFloat(age(), 64))(t); seconds < 3600 {
+		t.Errorf("one that was opened an hour ago is %v seconds old", seconds)
+	}
+	m.TransactionOpen(time.Time{})
+	if got := age(); got != "0" {
+		t.Errorf("the age is %s though none is open", got)
+	}
 }
 
 func TestLatencyIsNeverNegative(t *testing.T) {
