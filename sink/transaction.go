@@ -133,9 +133,10 @@ type TransactionObserver interface {
 	// TransactionOpen is told when the records of a transaction go out, and, with the
 	// zero time, when it has ended.
 	TransactionOpen(since time.Time)
-	// TransactionCommitted is told of a commit: of how many records, and how long
-	// brokers took for the answer to EndTxn.
-	TransactionCommitted(records int, took time.Duration)
+	// TransactionCommitted is told of a commit: of how many records, how many bytes
+	// of keys, values and headers these have, and how long brokers took for the
+	// answer to EndTxn.
+	TransactionCommitted(records int, bytes int64, took time.Duration)
 	// TransactionAborted is told of an abort.
 	TransactionAborted()
 }
@@ -143,9 +144,9 @@ type TransactionObserver interface {
 // unobserved is the TransactionObserver by default.
 type unobserved struct{}
 
-func (unobserved) TransactionOpen(time.Time)               {}
-func (unobserved) TransactionCommitted(int, time.Duration) {}
-func (unobserved) TransactionAborted()                     {}
+func (unobserved) TransactionOpen(time.Time)                      {}
+func (unobserved) TransactionCommitted(int, int64, time.Duration) {}
+func (unobserved) TransactionAborted()                            {}
 
 // WithTransactionObserver reports transactions to o.
 func WithTransactionObserver(o TransactionObserver) Option {
@@ -363,10 +364,11 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 	if err != nil {
 		return unsettled(err)
 	}
-	records := 0
+	records, bytes := 0, int64(0)
 	for _, round := range rounds {
 		records += len(round)
 		for _, p := range round {
+			bytes += p.Size()
 			if p.Record.ProducerID != id || p.Record.ProducerEpoch != epoch {
 				return unsettled(fmt.Errorf("a record was written by producer %d/%d, but the producer is %d/%d by now: what it wrote before is aborted",
 					p.Record.ProducerID, p.Record.ProducerEpoch, id, epoch))
@@ -386,7 +388,7 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 	}
 	x.recent.note(partitionsOf(rounds), time.Now())
 	x.epochs.committed(epoch)
-	x.k.transactions.TransactionCommitted(records, time.Since(asked))
+	x.k.transactions.TransactionCommitted(records, bytes, time.Since(asked))
 	x.k.transactions.TransactionOpen(time.Time{})
 	return nil
 }

@@ -12,6 +12,7 @@ type transactionMetrics struct {
 	since   atomic.Int64 // when the open one began, in Unix nanoseconds; 0: none is open
 	commits prometheus.Histogram
 	records prometheus.Histogram
+	bytes   prometheus.Histogram
 	aborts  prometheus.Counter
 	anew    prometheus.Counter
 	fenced  prometheus.Counter
@@ -41,6 +42,11 @@ func (m *Metrics) registerTransactions() {
 		Help:    "Records in a committed Kafka transaction, its checkpoint included.",
 		Buckets: prometheus.ExponentialBuckets(1, 4, 9),
 	})
+	t.bytes = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "transaction_bytes",
+		Help:    "Keys, values and headers of the records in a committed Kafka transaction, its checkpoint included.",
+		Buckets: prometheus.ExponentialBuckets(256, 4, 11),
+	})
 	t.behind = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "stable_offset_lag_records",
 		Help: "Records, at most of a partition written to, that consumers of what is committed cannot read yet, because a Kafka transaction of anybody is open before them.",
@@ -49,7 +55,7 @@ func (m *Metrics) registerTransactions() {
 		Namespace: namespace, Name: "stable_offset_held_seconds",
 		Help: "How long the last stable offset of such a partition has not moved, at most; 0 while none is behind.",
 	})
-	m.registry.MustRegister(t.commits, t.records, t.behind, t.held)
+	m.registry.MustRegister(t.commits, t.records, t.bytes, t.behind, t.held)
 	t.aborts = m.counter("transactions_aborted_total", "Kafka transactions aborted because brokers did not take a record; they are written again.")
 	t.anew = m.counter("begun_anew_total", "Times that everything in flight was dropped, because another instance had the slot or a Kafka transaction had no known end. Nothing is lost.")
 	t.fenced = m.counter("fenced_total", "Those of begun_anew_total in which another instance had the transactional id, or a Kafka transaction took longer than its timeout.")
@@ -72,9 +78,10 @@ func (m *Metrics) HeldBack(records int64, stands time.Duration) {
 }
 
 // TransactionCommitted counts a committed Kafka transaction.
-func (m *Metrics) TransactionCommitted(records int, took time.Duration) {
+func (m *Metrics) TransactionCommitted(records int, bytes int64, took time.Duration) {
 	m.kafkaTxns.commits.Observe(took.Seconds())
 	m.kafkaTxns.records.Observe(float64(records))
+	m.kafkaTxns.bytes.Observe(float64(bytes))
 }
 
 // TransactionAborted counts an aborted Kafka transaction.

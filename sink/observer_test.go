@@ -1,0 +1,78 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// told notes what a TransactionObserver is told.
+type told []string
+
+func (o *told) TransactionOpen(since time.Time) {
+	if since.IsZero() {
+		*o = append(*o, "none is open")
+		return
+	}
+	*o = append(*o, "open")
+}
+
+func (o *told) TransactionCommitted(records int, bytes int64, took time.Duration) {
+	*o = append(*o, fmt.Sprintf("committed: %d records, %d bytes, took time: %t", records, bytes, took > 0))
+}
+
+func (o *told) TransactionAborted() { *o = append(*o, "aborted") }
+
+// want wants to have been told that since it was last asked.
+func (o *told) want(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(*o, want) {
+		t.Errorf("told %q, want %q", *o, want)
+	}
+	*o = nil
+}
+
+func TestObserverIsToldHowTransactionsGo(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic(t, "t", 1)
+	c.createTopic(t, marks, 1)
+	c.refuse(1, "t", []byte("poison"), kerr.InvalidRecord)
+	var observer told
+	x := must.Get(NewTransactions(c.config(), "tx", WithTransactionObserver(&observer)))(t)
+	t.Cleanup(x.Close)
+	must.OK(t, x.Claim(deadline(t)))
+
+	evs := []*transform.Event{event("t", "a", 0, 1), event("t", "b", 0, 2)}
+	written := checkpoint.Written{}
+	written.Count("t", 0)
+	written.Count("t", 0)
+	header := must.Get(written.Header())(t)
+	bytes := evs[0].Size() + evs[1].Size() + int64(len("p"+"1"+checkpoint.WrittenHeader)+len(header))
+	must.Get(x.Transact(deadline(t), entriesOf(evs), mark("1")))(t)
+	observer.want(t, "open", fmt.Sprintf("committed: 3 records, %d bytes, took time: true", bytes), "none is open")
+
+	bad := event("t", "a", 0, 3)
+	bad.Record.Value = []byte("poison")
+	if refused := must.Get(x.Transact(deadline(t), entriesOf([]*transform.Event{bad}), mark("2")))(t); len(refused) != 1 {
+		t.Errorf("refused %v, want the event", refused)
+	}
+	observer.want(t, "open", "aborted", "none is open")
+
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.UnknownServerError})
+	if _, err := x.Transact(deadline(t), entriesOf(evs), mark("2")); !errors.Is(err, ErrUnsettled) {
+		t.Errorf("Transact = %v, want ErrUnsettled", err)
+	}
+	observer.want(t, "open") // for all we know
+	x.Close()
+	observer.want(t, "none is open")
+}
