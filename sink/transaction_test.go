@@ -306,6 +306,20 @@ func TestClaimThatIsDeniedIsConfiguration(t *testing.T) {
 	}
 }
 
+// Brokers allow ten seconds, but not the twelve that whole transactions may take.
+func TestClaimOfMoreTimeThanBrokersAllowIsConfiguration(t *testing.T) {
+	c := startCluster(t, kfake.BrokerConfigs(map[string]string{"transaction.max.timeout.ms": "11999"}))
+	c.transactions(t)
+	cfg := c.config()
+	cfg.TransactionBoundaries = true
+	x := must.Get(NewTransactions(cfg, "tx"))(t)
+	t.Cleanup(x.Close)
+	err := x.Claim(deadline(t))
+	if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), "raise transaction.max.timeout.ms of the brokers to 12000") {
+		t.Errorf("Claim = %v, %q", err, failure.RemedyOf(err))
+	}
+}
+
 // A transaction that may have all that is buffered has the time to be written.
 func TestTimeoutOfTransactions(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -91,6 +91,9 @@ var badInputs = []badInput{
 		goesOn: "checkpoint store is not available, will retry"},
 	{input: "login missing, `sink.kafka.sasl`", prepare: func(e *environment) { e.useCluster(kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "p")) },
 		goesOn: "checkpoint store is not available, will retry"},
+	{input: "brokers whose `transaction.max.timeout.ms` is under ten seconds, with `exactly_once`", prepare: func(e *environment) {
+		e.useCluster(kfake.BrokerConfigs(map[string]string{"transaction.max.timeout.ms": "5000"}))
+	}, set: []string{"sink.kafka.delivery=exactly_once"}},
 	{input: "topic missing, not to be created", prepare: func(e *environment) { e.insert("order", "1", "{}") },
 		goesOn: "waiting for a missing topic"},
 	{input: "topic not creatable", prepare: func(e *environment) { e.insert("order", "1", "{}") },
