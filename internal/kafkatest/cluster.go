@@ -34,9 +34,14 @@ type Cluster struct {
 	// advertises the address that StartCluster was given for it.
 	Fronts []string
 
-	nodes []*apache
-	inner []*proxy.Proxy // between the others and each broker
+	nodes   []*apache
+	inner   []*proxy.Proxy // between the others and each broker
+	control *proxy.Proxy   // between the others and the controller; nil if each is one
 }
+
+// OneController makes the first broker of a cluster its only controller, so that Isolate
+// can keep the others from it.
+func OneController() Option { return func(o *options) { o.oneController = true } }
 
 // StartCluster starts a cluster that ends with the test, one broker for each of
 // the addresses that their fronts advertise. Where none runs, the test is skipped.
@@ -69,16 +74,27 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 		between := must.Get(proxy.Listen("127.0.0.1:0", local(inner)))(t)
 		t.Cleanup(func() { _ = between.Close() })
 		c.inner = append(c.inner, between)
-		a.settings = append(a.settings,
-			fmt.Sprintf("listeners=PLAINTEXT://%s,FRONT://%s,INNER://%s,CONTROLLER://%s", a.Addr(), local(front), local(inner), local(a.controller)),
-			fmt.Sprintf("advertised.listeners=PLAINTEXT://%s,FRONT://%s,INNER://%s", a.Addr(), advertised[n], between.Addr()))
-		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", n, a.controller))
+		listeners := fmt.Sprintf("PLAINTEXT://%s,FRONT://%s,INNER://%s", a.Addr(), local(front), local(inner))
+		addresses := fmt.Sprintf("PLAINTEXT://%s,FRONT://%s,INNER://%s", a.Addr(), advertised[n], between.Addr())
+		if n == 0 || !o.oneController {
+			listeners += ",CONTROLLER://" + local(a.controller)
+			voters = append(voters, fmt.Sprintf("%d@%s", n, local(a.controller)))
+		}
+		if n == 0 && o.oneController {
+			c.control = must.Get(proxy.Listen("127.0.0.1:0", local(a.controller)))(t)
+			t.Cleanup(func() { _ = c.control.Close() })
+			addresses += ",CONTROLLER://" + c.control.Addr()
+		}
+		a.settings = append(a.settings, "listeners="+listeners, "advertised.listeners="+addresses)
 		c.nodes = append(c.nodes, a)
 		c.Brokers = append(c.Brokers, a.Addr())
 		c.Fronts = append(c.Fronts, local(front))
 	}
 	for n, a := range c.nodes {
-		a.settings = append(a.settings, clusterSettings(n, voters, &o)...)
+		a.settings = append(a.settings, clusterSettings(n, len(c.nodes), voters, &o)...)
+		if n > 0 && o.oneController {
+			a.settings = append(a.settings, "process.roles=broker", "controller.quorum.voters=0@"+c.control.Addr())
+		}
 		testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
 	}
 	testserver.Do(t, "start the cluster", c.gather)
@@ -109,8 +125,8 @@ func (c *Cluster) gather(ctx context.Context) error {
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-func clusterSettings(n int, voters []string, o *options) []string {
-	size, inSync := len(voters), (len(voters)+1)/2
+func clusterSettings(n, size int, voters []string, o *options) []string {
+	inSync := (size + 1) / 2
 	all := []string{
 		fmt.Sprintf("node.id=%d", n),
 		"controller.quorum.voters=" + strings.Join(voters, ","),
@@ -162,6 +178,17 @@ func (c *Cluster) PauseNode(t testing.TB, n int, pause bool) {
 func (c *Cluster) Part(n int, part bool) {
 	c.inner[n].Refuse(part)
 	c.inner[n].Cut()
+}
+
+// Isolate has no broker reach another one, nor the one controller. Clients reach all of
+// them. So the first broker leads all partitions after a while, and the others go on as
+// if they still led theirs.
+func (c *Cluster) Isolate() {
+	c.control.Refuse(true)
+	c.control.Cut()
+	for n := range c.nodes {
+		c.Part(n, true)
+	}
 }
 
 // AwaitInSync returns once every partition of the topics has all of its replicas

@@ -49,6 +49,8 @@ type options struct {
 	settings   map[string]string
 	advertised string // "" for the broker's own address
 	apache     bool
+
+	oneController bool // of a cluster
 }
 
 // Apache makes the broker Apache Kafka whatever the environment says, for what
