@@ -171,6 +171,24 @@ func TestKafkaTopicThatIsNewToABroker(t *testing.T) {
 	}
 }
 
+// The leader has moved since it was asked for.
+func TestKafkaLoadFromALeaderThatRefuses(t *testing.T) {
+	for _, key := range []kmsg.Key{kmsg.ListOffsets, kmsg.Fetch} {
+		for _, err := range []*kerr.Error{kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch, kerr.NotLeaderForPartition} {
+			t.Run(key.Name()+" "+err.Message, func(t *testing.T) {
+				cluster, opts := startKafka(t)
+				s := kafkaAt(opts).store(t, "a")
+				save(t, s, sample(1))
+				refusals := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: testTopic, Err: err, Count: 2})
+				wantLoad(t, s, sample(1))
+				if refusals.Hits() != 2 {
+					t.Errorf("%d refusals, want 2", refusals.Hits())
+				}
+			})
+		}
+	}
+}
+
 // A process that was stopped in between has spent its patience on one answer.
 func TestUntilKnownAsksAgainWhateverTheTime(t *testing.T) {
 	answers := []error{kerr.UnknownTopicOrPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition, nil}

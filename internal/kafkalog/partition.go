@@ -21,43 +21,36 @@ var ErrOpenTransaction = errors.New("a transaction is open in it, so that its la
 // and "not yet" would look the same.
 type Partition struct {
 	client     *kgo.Client
-	detail     kadm.TopicDetail // of its topic
+	topic      string
+	id         kadm.TopicID
 	number     int32
+	leader     kadm.PartitionDetail // all is asked of it, in its epoch
 	start, end int64
 	raw        bool
 }
 
 // Open finds leaders and bounds of partitions of a topic. The end is the high watermark.
-// The client stays the caller's.
+// The client stays the caller's. What is read is what the leader has whose epoch is the
+// latest that any broker knows: it refuses if it knows another one.
 func Open(ctx context.Context, client *kgo.Client, topic string, partitions ...int32) ([]*Partition, error) {
-	admin := kadm.NewClient(client)
-	topics, err := admin.ListTopics(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range partitions {
-		if err := Usable(topics[topic], p); err != nil {
-			return nil, err
-		}
-	}
-	starts, err := admin.ListStartOffsets(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	ends, err := admin.ListEndOffsets(ctx, topic)
+	detail, err := newest(ctx, client, topic)
 	if err != nil {
 		return nil, err
 	}
 	var logs []*Partition
+	led := make(map[int32][]*Partition)
 	for _, p := range partitions {
-		l := &Partition{client: client, detail: topics[topic], number: p}
-		if l.start, err = l.offset(starts); err != nil {
+		if err := Usable(detail, p); err != nil {
 			return nil, err
 		}
-		if l.end, err = l.offset(ends); err != nil {
-			return nil, err
-		}
+		l := &Partition{client: client, topic: topic, id: detail.ID, number: p, leader: detail.Partitions[p]}
 		logs = append(logs, l)
+		led[l.leader.Leader] = append(led[l.leader.Leader], l)
+	}
+	for _, logs := range led {
+		if err := bound(ctx, logs); err != nil {
+			return nil, err
+		}
 	}
 	return logs, nil
 }
@@ -76,12 +69,56 @@ func Usable(topic kadm.TopicDetail, partition int32) error {
 	}
 }
 
-func (l *Partition) offset(listed kadm.ListedOffsets) (int64, error) {
-	offset, ok := listed.Lookup(l.detail.Topic, l.number)
-	if !ok {
-		return 0, kerr.UnknownTopicOrPartition
+// The timestamps that stand for the ends of a log in requests for offsets.
+const (
+	atStart = -2
+	atEnd   = -1
+)
+
+// bound finds the bounds of partitions with one leader.
+func bound(ctx context.Context, logs []*Partition) error {
+	starts, err := offsets(ctx, logs, atStart)
+	if err != nil {
+		return err
 	}
-	return offset.Offset, offset.Err
+	ends, err := offsets(ctx, logs, atEnd)
+	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		l.start, l.end = starts[l.number], ends[l.number]
+	}
+	return nil
+}
+
+// offsets asks the leader of the partitions for an offset of each.
+func offsets(ctx context.Context, logs []*Partition, at int64) (map[int32]int64, error) {
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = logs[0].topic
+	for _, l := range logs {
+		part := kmsg.NewListOffsetsRequestTopicPartition()
+		part.Partition, part.CurrentLeaderEpoch, part.Timestamp = l.number, l.leader.LeaderEpoch, at
+		topic.Partitions = append(topic.Partitions, part)
+	}
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Topics = append(req.Topics, topic)
+	r, err := logs[0].ask(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	listed := make(map[int32]int64)
+	for _, t := range r.(*kmsg.ListOffsetsResponse).Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return nil, err
+			}
+			listed[p.Partition] = p.Offset
+		}
+	}
+	if len(listed) != len(logs) {
+		return nil, kerr.UnknownTopicOrPartition
+	}
+	return listed, nil
 }
 
 // Raw returns the same log with the markers of transactions' ends, and with what is
@@ -120,7 +157,7 @@ func (l *Partition) parse(part *kmsg.FetchResponseTopicPartition, from int64) ([
 	opts := kgo.ProcessFetchPartitionOpts{
 		Offset:         from,
 		IsolationLevel: kgo.ReadCommitted(),
-		Topic:          l.detail.Topic,
+		Topic:          l.topic,
 		Partition:      l.number,
 	}
 	if l.raw {
@@ -141,11 +178,12 @@ func (l *Partition) parse(part *kmsg.FetchResponseTopicPartition, from int64) ([
 func (l *Partition) fetch(ctx context.Context, from int64) (*kmsg.FetchResponse, error) {
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.Partition = l.number
+	part.CurrentLeaderEpoch = l.leader.LeaderEpoch
 	part.FetchOffset = from
 	part.PartitionMaxBytes = 1 << 20
 	topic := kmsg.NewFetchRequestTopic()
-	topic.Topic = l.detail.Topic
-	topic.TopicID = l.detail.ID
+	topic.Topic = l.topic
+	topic.TopicID = l.id
 	topic.Partitions = append(topic.Partitions, part)
 	req := kmsg.NewPtrFetchRequest()
 	if !l.raw {
@@ -154,8 +192,7 @@ func (l *Partition) fetch(ctx context.Context, from int64) (*kmsg.FetchResponse,
 	req.MaxBytes = 1 << 20
 	req.Topics = append(req.Topics, topic)
 
-	leader := l.client.Broker(int(l.detail.Partitions[l.number].Leader))
-	r, err := leader.RetriableRequest(ctx, req)
+	r, err := l.ask(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,103 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// answerTime is how long a broker has to say who leads. So a broker that is silent
+// holds up a read by that.
+const answerTime = 3 * time.Second
+
+// newest returns what brokers know of the topic: of each partition what the broker says
+// that knows of the latest leader. A leader that was deposed while it was cut off from
+// the others, but not from us, still answers as the leader, with the end that its log had
+// then, and names itself if it is asked who leads. So every broker is asked. One that does
+// not answer in time is passed over.
+func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDetail, error) {
+	known, err := describe(ctx, client, topic) // by any broker; now the client knows all of them
+	if err != nil {
+		return known, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	var (
+		asked sync.WaitGroup
+		mu    sync.Mutex
+		split error
+	)
+	for _, broker := range client.DiscoveredBrokers() {
+		asked.Go(func() {
+			detail, err := describe(ctx, broker, topic)
+			if kgo.IsRetryableBrokerErr(err) { // the connection was idle, and is gone
+				detail, err = describe(ctx, broker, topic)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && split == nil {
+				known, split = later(known, detail)
+			}
+		})
+	}
+	asked.Wait()
+	return known, split
+}
+
+// describe asks who leads the topic's partitions.
+func describe(ctx context.Context, broker kmsg.Requestor, topic string) (detail kadm.TopicDetail, err error) {
+	name := kmsg.NewMetadataRequestTopic()
+	name.Topic = &topic
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = append(req.Topics, name)
+	resp, err := req.RequestWith(ctx, broker)
+	if err != nil {
+		return detail, err
+	}
+	for _, t := range resp.Topics {
+		detail = kadm.TopicDetail{Topic: topic, ID: t.TopicID, Err: kerr.ErrorForCode(t.ErrorCode), Partitions: kadm.PartitionDetails{}}
+		for _, p := range t.Partitions {
+			detail.Partitions[p.Partition] = kadm.PartitionDetail{Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Err: kerr.ErrorForCode(p.ErrorCode)}
+		}
+	}
+	return detail, nil
+}
+
+// later returns, of what two brokers know of a topic, what is later. A partition that
+// has no leader any more has the epoch of that; brokers that know no epochs say -1.
+func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
+	switch {
+	case b.Topic == "" || b.Err != nil:
+		return a, nil
+	case a.Topic == "" || a.Err != nil:
+		return b, nil
+	case a.ID != b.ID: // it was deleted and created, and the epochs with it
+		return a, kerr.InconsistentTopicID
+	}
+	for n, p := range b.Partitions {
+		q, ok := a.Partitions[n]
+		if !ok || p.LeaderEpoch > q.LeaderEpoch || p.LeaderEpoch == q.LeaderEpoch && q.Err != nil {
+			a.Partitions[n] = p
+		}
+	}
+	return a, nil
+}
+
+// ask sends the partition's leader a request. A leader that cannot be asked is not asked
+// again: there may be another one by then. So that is an error for which callers begin
+// again, as they do if it says that it is not the leader, or not in the epoch asked for.
+func (l *Partition) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	resp, err := l.client.Broker(int(l.leader.Leader)).Request(ctx, req)
+	_, refused := errors.AsType[*kerr.Error](err)
+	if err == nil || refused || ctx.Err() != nil || errors.Is(err, kgo.ErrClientClosed) {
+		return resp, err
+	}
+	return nil, fmt.Errorf("%w: broker %d, the last that is known: %w", kerr.LeaderNotAvailable, l.leader.Leader, err)
+}
