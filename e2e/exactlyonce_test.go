@@ -71,21 +71,27 @@ var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *c
 	},
 	"spare_takes_over": func(w *world, c *connector, _ *rand.Rand) *connector {
 		spare := startConnector(w.t, w.config)
-		c.signal(syscall.SIGSTOP)
-		before, _ := w.look()
-		await.Until(w.t, "the spare's stream", func() bool {
-			spare.running()
-			if now, ok := w.look(); ok && now.pid != 0 && now.pid == before.pid {
-				w.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", now.pid))
-			}
-			log, _ := os.ReadFile(spare.log)
-			return strings.Contains(string(log), w.started())
-		})
-		c.signal(syscall.SIGCONT)
+		w.takeOver(spare, c)
 		c.awaitLog("standing by")
 		c.kill()
 		return spare
 	},
+}
+
+// takeOver has the spare take over from the connector, which is paused until then.
+func (w *world) takeOver(spare, c *connector) {
+	w.t.Helper()
+	c.signal(syscall.SIGSTOP)
+	before, _ := w.look()
+	await.Until(w.t, "the spare's stream", func() bool {
+		spare.running()
+		if now, ok := w.look(); ok && now.pid != 0 && now.pid == before.pid {
+			w.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", now.pid))
+		}
+		log, _ := os.ReadFile(spare.log)
+		return strings.Contains(string(log), w.started())
+	})
+	c.signal(syscall.SIGCONT)
 }
 
 // sharedCheckpoints is the topic of pipelines that deliver at least once.
