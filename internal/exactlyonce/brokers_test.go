@@ -15,9 +15,14 @@ func (m *model) broker(w *world, add, fault adder) {
 	default:
 		for _, p := range []parts{first, second, checkpoints} {
 			if w.enrolled&p != 0 && w.told&p == 0 {
-				add("marker in "+p.String(), func(w *world) { w.tell(p) })
+				add("marker in "+p.String(), func(w *world) { m.tell(w, p) })
 			}
 		}
+	}
+	if m.shared && w.state == empty && w.had(w.epoch) {
+		fault("partition added late", func(w *world) { // the request was repeated; this one begins a transaction
+			w.state, w.current, w.owner, w.enrolled = ongoing, w.unused(), w.epoch, checkpoints
+		})
 	}
 	if m.halves && w.state == prepareCommit && !w.known {
 		fault("commit forgotten", (*world).lose)
@@ -38,6 +43,16 @@ func (m *model) broker(w *world, add, fault adder) {
 	}
 }
 
+// had reports whether there was a transaction with the epoch.
+func (w *world) had(epoch int8) bool {
+	for _, k := range w.marks[:w.n] {
+		if !k.foreign && k.epoch == epoch && epoch > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // orphaned reports whether nobody will end the open transaction.
 func (w *world) orphaned() bool {
 	for i := range w.instances {
@@ -51,14 +66,16 @@ func (w *world) orphaned() bool {
 // end decides about the current transaction.
 func (m *model) end(w *world, o outcome) { w.end(o, m.refused) }
 
-// network are the ways of a request for a commit.
+// network are the ways of a request for a commit. A broker knows the transaction by its
+// epoch. So where transactions share one, a request that comes late ends the next one,
+// and the client sends it only once.
 func (m *model) network(w *world, i int8, add, fault adder) {
 	q := w.requests[i]
 	if q.answer != asked {
 		return
 	}
 	decide := func(w *world) answer {
-		if w.state != ongoing || w.epoch != q.epoch || w.current != q.txn {
+		if w.state != ongoing || w.epoch != q.epoch || w.current != q.txn && !m.shared {
 			return fenced
 		}
 		m.end(w, commit)
@@ -83,5 +100,16 @@ func (m *model) network(w *world, i int8, add, fault adder) {
 			w.requests[i].stale = true
 			m.unknown(w, i)
 		})
+		if !m.shared || m.mistake == endRepeated {
+			fault("EndTxn late and repeated", func(w *world) { // the answer is to the second one
+				w.requests[i].stale = true
+				if decide(w) != committed {
+					m.fencedOff(w, i)
+					return
+				}
+				w.known = true
+				w.instances[i].settle(w.instances[i].to)
+			})
+		}
 	}
 }

@@ -8,5 +8,6 @@
 // planted, and the search must find what it does (see mistake).
 //
 // Non-goals: what a real broker does. The tests of package sink and the campaign
-// show that.
+// show that. And what an instance has read of the log and not written yet: here it
+// reads when it writes.
 package exactlyonce

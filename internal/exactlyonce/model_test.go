@@ -89,14 +89,18 @@ func (m *model) way(worlds []world, origins []int32, n int) string {
 
 func TestProtocolIsRightInEveryState(t *testing.T) {
 	wantRight(t, 2, scenarios...)
-	wantRight(t, 2, model{halves: true, whole: true}, model{halves: true, whole: true, refused: true})
+	for _, shared := range []bool{false, true} {
+		wantRight(t, 2, model{halves: true, shared: shared, whole: true}, model{halves: true, shared: shared, whole: true, refused: true})
+	}
 }
 
 // TestE2EProtocolIsRightInEveryStateOfALargerWorld takes longer.
 func TestE2EProtocolIsRightInEveryStateOfALargerWorld(t *testing.T) {
 	wantRight(t, 3, scenarios...)
-	wantRight(t, 2, model{halves: true}, model{halves: true, refused: true})
-	wantRight(t, 3, model{halves: true, whole: true})
+	for _, shared := range []bool{false, true} {
+		wantRight(t, 2, model{halves: true, shared: shared}, model{halves: true, shared: shared, refused: true})
+		wantRight(t, 3, model{halves: true, shared: shared, whole: true})
+	}
 }
 
 var scenarios = []model{{}, {refused: true}, {whole: true}, {whole: true, refused: true}}
@@ -105,7 +109,8 @@ func wantRight(t *testing.T, faults int8, models ...model) {
 	t.Helper()
 	for _, m := range models {
 		wrong, states := m.search(faults)
-		scenario := fmt.Sprintf("event 2 is refused: %t, transactions are whole: %t, may be ended by halves: %t", m.refused, m.whole, m.halves)
+		scenario := fmt.Sprintf("event 2 is refused: %t, transactions are whole: %t, may be ended by halves: %t, share an epoch: %t",
+			m.refused, m.whole, m.halves, m.shared)
 		if wrong != "" {
 			t.Fatalf("%s: %s", scenario, wrong)
 		}
@@ -118,7 +123,7 @@ func TestEveryMistakeIsFound(t *testing.T) {
 	for m := commitRetriedAsSuccess; m <= believedUnproved; m++ {
 		t.Run(strings.ReplaceAll(m.String(), " ", "_"), func(t *testing.T) {
 			found := model{mistake: m, refused: m == refusedRecordDropped || m == partBeforeRefused, whole: m == partBeforeRefused || m >= slotNotAsked,
-				halves: m >= tornCheckpointCounts}
+				halves: m >= tornCheckpointCounts, shared: m == endRepeated || m == doubtForgotten || m == slotNotAsked}
 			faults := int8(2)
 			if m == believedUnproved {
 				faults = 3

@@ -6,6 +6,7 @@ type model struct {
 	refused bool // brokers refuse event 2
 	whole   bool // transactions of the database are not split
 	halves  bool // a coordinator may forget a commit that a part of the partitions has
+	shared  bool // transaction.version 1: all transactions of a claim have one epoch
 }
 
 // mistake is one that an implementation could make.
@@ -23,6 +24,8 @@ const (
 	resumedAtTransactionEnd
 	checkpointBesideTransaction
 	partBeforeRefused
+	replayWritten
+	endRepeated
 	tornCheckpointCounts
 	visibleWrittenAgain
 	doubtForgotten
@@ -35,7 +38,8 @@ func (m mistake) String() string {
 		"right", "commit retried as success", "timeout taken for abort", "read to last stable offset",
 		"confirmed before commit", "fencing answered by fencing", "refused record dropped",
 		"read before claim", "resumed at transaction end", "checkpoint beside transaction", "part before refused",
-		"torn checkpoint counts", "visible written again", "doubt forgotten", "slot not asked", "believed unproved",
+		"replay written", "end repeated", "torn checkpoint counts", "visible written again", "doubt forgotten",
+		"slot not asked", "believed unproved",
 	}[m]
 }
 
@@ -57,7 +61,7 @@ func (m *model) steps(w *world, all []step) []step {
 		s := &all[len(all)-1]
 		s.next.faults -= faults
 		change(&s.next)
-		s.next.forget(m.halves)
+		s.next.forget(m.halves || m.shared)
 		s.swapped = s.next.order()
 	}
 	add := func(name string, change func(*world)) { take(name, change, 0) }
@@ -67,6 +71,7 @@ func (m *model) steps(w *world, all []step) []step {
 		}
 	}
 	m.broker(w, add, fault)
+	m.postgres(w, fault)
 	for of = range int8(2) {
 		m.network(w, of, add, fault)
 		m.instance(w, of, add, fault)
@@ -93,14 +98,20 @@ func (m *model) instance(w *world, i int8, add, fault adder) {
 	})
 	if holds && in.phase > standby {
 		fault("slot lost unnoticed", func(w *world) { w.holder = nobody })
-	} else if in.phase >= ready && w.holder == nobody && w.stable() == w.n {
+	} else if in.phase == ready && w.holder == nobody && w.stable() == w.n {
 		add("slot taken again", func(w *world) {
-			if m.checkpoint(w, w.n).epoch > w.instances[i].epoch {
+			in, k := &w.instances[i], m.checkpoint(w, w.n)
+			if k.epoch > in.epoch {
 				w.leave(i)
 				return
 			}
 			w.holder = i
+			in.done = max(in.done, k.done) // what was confirmed meanwhile may decide
+			in.visible = in.visible.after(in.done)
 		})
+	}
+	if done := endOf(in.done); holds && in.phase >= ready && w.confirmed < done {
+		add("confirm", func(w *world) { w.confirm(done) })
 	}
 	switch in.phase {
 	case standby:
@@ -121,12 +132,9 @@ func (m *model) instance(w *world, i int8, add, fault adder) {
 		m.read(w, i, add)
 	case ready:
 		m.begin(w, i, add)
-		if done := endOf(in.done); holds && w.confirmed < done {
-			add("confirm", func(w *world) { w.confirmed = done })
-		}
 	case wrote:
 		add("checkpoint written", func(w *world) { m.mark(w, i) })
-		if m.halves && w.current == in.txn && w.enrolled&checkpoints == 0 { // the abort's marker follows the former commit's
+		if m.shared && w.current == in.txn && w.enrolled&checkpoints == 0 { // the abort's marker follows the former commit's
 			add("checkpoints enrolled", func(w *world) { w.enrolled |= checkpoints })
 		}
 	case marked:
@@ -137,8 +145,8 @@ func (m *model) instance(w *world, i int8, add, fault adder) {
 				in.phase = ending
 			})
 		}
-		if m.mistake == confirmedBeforeCommit && holds {
-			add("confirm", func(w *world) { w.confirmed = max(w.confirmed, endOf(w.instances[i].to)) })
+		if done := endOf(in.to); m.mistake == confirmedBeforeCommit && holds && w.confirmed < done {
+			add("confirm", func(w *world) { w.confirm(done) })
 		}
 	case ending:
 		m.answered(w, i, add)
@@ -203,7 +211,7 @@ func (m *model) begin(w *world, i int8, add adder) {
 
 func (m *model) write(w *world, i, to int8) {
 	in := &w.instances[i]
-	if in.epoch != w.epoch || w.state == ongoing {
+	if in.epoch != w.epoch || w.state == ongoing && !m.shared {
 		m.fencedOff(w, i)
 		return
 	}

@@ -169,6 +169,7 @@ type world struct {
 
 	holder    int8 // of the slot
 	confirmed int8
+	earlier   set // positions before confirmed, of which one may be the last on disk
 
 	instances [2]instance
 	requests  [2]request
@@ -195,20 +196,18 @@ func (w *world) stable() int8 {
 // checkpoint is the last one before the offset that counts, with the events that are
 // in doubt behind it.
 func (m *model) checkpoint(w *world, before int8) (last mark) {
-	var behind []mark
 	for _, k := range w.marks[:before] {
 		switch {
 		case k.counts() || m.mistake == tornCheckpointCounts && k.torn:
-			last, behind = k, nil
+			last = k
 		case !k.foreign:
-			behind = append(behind, k)
 			last.doubt |= k.written
 		}
 	}
 	if m.mistake == slotNotAsked {
 		return last
 	}
-	for _, k := range behind { // what was confirmed was known to be committed
+	for _, k := range w.marks[:before] { // what was confirmed was known to be committed
 		if k.torn && endOf(k.done) > endOf(last.done) && endOf(k.done) <= w.confirmed {
 			k.doubt |= last.doubt
 			last = k
@@ -259,8 +258,10 @@ func (s set) prefix() (n int8) {
 	return n
 }
 
-// tell writes the marker of the transaction's end in a partition.
-func (w *world) tell(p parts) {
+// tell writes the marker of the transaction's end in a partition. That of an abort behind
+// that of a commit is taken for the same transaction's, which it need not be where
+// transactions share an epoch.
+func (m *model) tell(w *world, p parts) {
 	w.told |= p
 	if p != checkpoints {
 		return
@@ -271,7 +272,8 @@ func (w *world) tell(p parts) {
 			k.stable, last = true, k
 		}
 	}
-	if w.ended == abort && last.outcome == commit && last.epoch == w.owner && w.owner < w.epoch && last.written != 0 {
+	same := m.shared || w.committed&checkpoints != 0
+	if w.ended == abort && last.outcome == commit && same && last.epoch == w.owner && w.owner < w.epoch && last.written != 0 {
 		last.torn = true
 	}
 }
@@ -295,11 +297,12 @@ func (w *world) lose() {
 	}
 }
 
-// forget drops history that nobody can see, and renumbers epochs. Where transactions may
-// be ended by halves, the last checkpoint that counts may cease to.
-func (w *world) forget(halves bool) {
+// forget drops history that nobody can see, and renumbers epochs. Where checkpoints may
+// be torn, the last one that counts may cease to, and one that is torn may count yet: if
+// the slot is beyond what counts.
+func (w *world) forget(torn bool) {
 	enough := 1
-	if halves {
+	if torn {
 		enough = 2
 	}
 	kept := w.marks
@@ -310,7 +313,7 @@ func (w *world) forget(halves bool) {
 		k := kept[i]
 		later := 0 // checkpoints that count
 		for j := i + 1; j < n && kept[j].stable; j++ {
-			if kept[j].counts() {
+			if kept[j].counts() && (!k.torn || kept[j].done >= k.done) {
 				later++
 			}
 		}

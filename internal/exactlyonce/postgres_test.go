@@ -1,0 +1,27 @@
+package exactlyonce
+
+import "fmt"
+
+// postgres are the crashes of PostgreSQL. They end the stream, and the slot is where it
+// was when its position was last written to disk. What lies behind that is sent again.
+func (m *model) postgres(w *world, fault adder) {
+	for back := range w.confirmed {
+		if !w.earlier.has(back) {
+			continue
+		}
+		fault(fmt.Sprintf("PostgreSQL crashes, slot back at %d", back), func(w *world) {
+			if m.mistake == replayWritten && w.holder != nobody {
+				if in := &w.instances[w.holder]; in.phase == ready {
+					in.done = min(in.done, back)
+				}
+			}
+			w.confirmed, w.earlier, w.holder = back, 0, nobody
+		})
+	}
+}
+
+// confirm moves the slot. PostgreSQL need not write its position to disk.
+func (w *world) confirm(done int8) {
+	w.earlier |= 1 << w.confirmed
+	w.confirmed = done
+}
