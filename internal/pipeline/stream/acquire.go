@@ -116,7 +116,11 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, err
 	}
 	if h.found != nil {
-		*h.found = h.found.Confirmed(seen.Slot.ConfirmedFlush)
+		confirmed := h.found.Confirmed(seen.Slot.ConfirmedFlush)
+		if s.epoch != 0 && confirmed.LSN > h.found.LSN {
+			return h, ErrTakenOver // what was in doubt is no more, but this process may have read it already, to write it again
+		}
+		*h.found = confirmed
 	}
 	if h.found != nil && !seen.Exists {
 		if err := s.createdMeanwhile(ctx, sql); err != nil {

@@ -46,10 +46,17 @@ func (d *database) run() *instance {
 // nothing else does.
 func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	d.t.Helper()
+	return d.startWith(Parts{Store: s, Sink: out})
+}
+
+// startWith is start with parts of which only store and sink, or transactions, are given.
+func (d *database) startWith(p Parts) *instance {
+	d.t.Helper()
 	router := must.Get(transform.New(d.event, d.route))(d.t)
 	core, logs := observer.New(zapcore.DebugLevel)
 	i := &instance{t: d.t, metrics: &counts{}, logs: logs, limit: d.opts.MaxBufferedBytes, done: make(chan struct{})}
-	r := newPipeline(Parts{Options: d.opts, Router: router, Sink: out, Store: s, Metrics: i.metrics, Kafka: delivery.NewDownstream(i.metrics), Log: zap.New(core)}, d.limits)
+	p.Options, p.Router, p.Metrics, p.Kafka, p.Log = d.opts, router, i.metrics, delivery.NewDownstream(i.metrics), zap.New(core)
+	r := newPipeline(p, d.limits)
 	i.health = r.Health()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	i.cancel = cancel

@@ -1,0 +1,53 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// waiting is a transactor whose events wait for their topics until the door opens.
+type waiting struct {
+	transactor
+	door
+}
+
+func (w *waiting) Await(ctx context.Context, _ []sink.Entry, _ func() error) error {
+	return w.pass(ctx)
+}
+
+// A transaction looks as if brokers had committed it in part, so its events are read
+// again, to leave out what consumers see. Then the slot is confirmed behind it, by a
+// former holder that knew better. What is read already must not be written.
+func TestConfirmationOfWhatIsInDoubtComesLate(t *testing.T) {
+	d := sharedDatabase(t)
+	d.run().streams().stop()
+	saved := d.store.stored()
+	d.insert(2, 2)
+	later := saved
+	later.LSN = d.lsn("SELECT pg_current_wal_flush_lsn()::text")
+	later.Landmark = checkpoint.Landmark{Commit: later.LSN}
+	saved.Doubtful = []checkpoint.Doubtful{{Saved: later, Committed: true, Written: checkpoint.Written{"events": nil}}}
+	d.store.cp = &saved
+
+	p, behind := behindProxy(t, d)
+	x := &waiting{}
+	x.hold()
+	i := behind.startWith(Parts{Store: d.store, Transactions: &Transactions{Sink: x, Marker: x}})
+	x.reached(t)
+	p.Refuse(true)
+	p.Cut()
+	eventually(t, "the slot to be free", func() bool { return d.walsender() == 0 })
+	d.exec(fmt.Sprintf("SELECT pg_replication_slot_advance('%s', '%s')", d.opts.Slot, later.LSN))
+	p.Refuse(false)
+	if err := i.wait(); !errors.Is(err, ErrTakenOver) {
+		t.Errorf("Run = %v, want it to start over", err)
+	}
+	if len(x.commits) > 1 { // the first is the session's checkpoint
+		t.Errorf("written: %q", x.commits)
+	}
+}
