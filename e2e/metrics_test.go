@@ -94,7 +94,8 @@ func (w *world) serve() served {
 func (s served) metric(name string) float64 {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	answer := must.Get(client.Get("http://" + s.address + "/metrics"))(s.t)
+	answer, err := client.Get("http://" + s.address + "/metrics")
+	must.OK(s.t, err)
 	defer func() { _ = answer.Body.Close() }()
 	text := must.Get(io.ReadAll(answer.Body))(s.t)
 	for line := range strings.Lines(string(text)) {
