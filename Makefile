@@ -55,8 +55,9 @@ test: postgres dynamodb ## all tests but the second tier, with the race detector
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v '/e2e\(/\|$$\)'),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test-e2e
+# On a slow machine of two cores, those of e2e alone take more than 25 minutes.
 test-e2e: postgres dynamodb chromium ## the second tier: programs that are killed, servers that crash, mutants, examples
-	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .)))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) $(QUICK) -run '^TestE2E' $(ARGS)
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .)))" scripts/test.sh $(RACE) -shuffle=on -timeout 45m $(QUICK) -run '^TestE2E' $(ARGS)
 
 .PHONY: test-fast
 test-fast: ## the same without the race detector
