@@ -83,9 +83,7 @@ func transactionsAsAWhole(t *testing.T, brokers int, disturbed []string) {
 	refused := 0
 	if brokers == 1 { // to find refused records takes many transactions, which are slow on several
 		refused = 50_000
-		o.topicConfig = map[string]string{"max.message.bytes": strconv.Itoa(refused)}
-		o.kafka += "\n    compression: none" // or they would fit
-		o.config = "errors:\n  on_bad_event: dead_letter\n"
+		o = o.refusing(refused)
 	}
 	w := newWorld(t, o)
 	s := seed(t)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,17 +21,13 @@ import (
 func TestE2ECampaign(t *testing.T) {
 	s := seed(t)
 	server := pgtest.Start(t)
-	kafka := "compression: none" // or bad events would fit
 	whole := os.Getenv(campaignWholeEnv) != ""
+	o := options{exactlyOnce: true, brokers: 3, server: server, sampling: 10 * sampling, strict: campaignStrict, config: os.Getenv(campaignConfigEnv)}
 	if whole {
-		kafka += "\n    transaction_boundaries: true"
+		o.kafka = "transaction_boundaries: true"
 	}
 	k := &campaign{
-		world: newWorld(t, options{exactlyOnce: true, brokers: 3, server: server, sampling: 10 * sampling,
-			topicConfig: map[string]string{"max.message.bytes": strconv.Itoa(campaignTooLarge * 3 / 4)},
-			strict:      campaignStrict,
-			kafka:       kafka,
-			config:      "errors:\n  on_bad_event: dead_letter\n" + os.Getenv(campaignConfigEnv)}),
+		world:    newWorld(t, o.refusing(campaignTooLarge*3/4)),
 		server:   server,
 		seed:     s,
 		calm:     true,

@@ -27,11 +27,7 @@ func everyEventOnce(t *testing.T, ways ways) {
 // TestE2ERefusedEventsBecomeDeadLetters gives the broker payloads over the topics'
 // limit, in the midst of others (failure modes 29 to 31).
 func TestE2ERefusedEventsBecomeDeadLetters(t *testing.T) {
-	w := newWorld(t, options{
-		topicConfig: map[string]string{"max.message.bytes": "50000"},
-		kafka:       "compression: none", // or they would fit
-		config:      "errors:\n  on_bad_event: dead_letter\n",
-	})
+	w := newWorld(t, options{}.refusing(50_000))
 	c := w.start()
 	load := w.write(seed(t), 8*time.Millisecond, 50_000)
 	load.await(1000)

@@ -221,12 +221,7 @@ func TestE2EExactlyOnceWithinALargeTransaction(t *testing.T) {
 // A refused record aborts its transaction, which is written again with a dead
 // letter.
 func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
-	w := newWorld(t, options{
-		exactlyOnce: true,
-		topicConfig: map[string]string{"max.message.bytes": "50000"},
-		kafka:       "compression: none", // or they would fit
-		config:      "errors:\n  on_bad_event: dead_letter\n",
-	})
+	w := newWorld(t, options{exactlyOnce: true}.refusing(50_000))
 	s := seed(t)
 	random := rand.New(rand.NewPCG(s, 400))
 	c := w.start()
@@ -345,12 +340,7 @@ func (w *world) killedBeforeTheNote() {
 // Transactions of version 1 do not change the producer's epoch. The cluster is
 // upgraded while the connector runs.
 func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
-	w := newWorld(t, options{
-		exactlyOnce: true,
-		topicConfig: map[string]string{"max.message.bytes": "50000"},
-		kafka:       "compression: none", // or bad events would fit
-		config:      "errors:\n  on_bad_event: dead_letter\n",
-	})
+	w := newWorld(t, options{exactlyOnce: true}.refusing(50_000))
 	w.broker.SetFeature(t, "transaction.version", 1)
 	s := seed(t)
 	random := rand.New(rand.NewPCG(s, 600))

@@ -21,12 +21,7 @@ import (
 
 // Each metric of Kafka transactions moves when there happens what it is about.
 func TestE2EExactlyOnceMetrics(t *testing.T) {
-	w := newWorld(t, options{
-		exactlyOnce: true,
-		topicConfig: map[string]string{"max.message.bytes": "50000"},
-		kafka:       "compression: none", // or bad events would fit
-		config:      "errors:\n  on_bad_event: dead_letter\n",
-	})
+	w := newWorld(t, options{exactlyOnce: true}.refusing(50_000))
 	c := w.serve()
 	c.awaitLog(w.started())
 	load := w.write(seed(t), 8*time.Millisecond, 50_000)

@@ -227,12 +227,7 @@ func polledCut(t *testing.T, ddl string) {
 }
 
 func polledDeadLetters(t *testing.T, ddl string) {
-	w := newWorld(t, options{
-		polled:      ddl,
-		topicConfig: map[string]string{"max.message.bytes": "50000"},
-		kafka:       "compression: none",
-		config:      "errors:\n  on_bad_event: dead_letter\n",
-	})
+	w := newWorld(t, options{polled: ddl}.refusing(50_000))
 	w.neverGivesUp()
 	fleet := w.fleet()
 	load := w.write(seed(t), 8*time.Millisecond, 50_000)

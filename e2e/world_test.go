@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,15 @@ type options struct {
 	brokers     int // with exactlyOnce: so many, if more than one
 	broker      []kafkatest.Option
 	sampling    time.Duration // between two looks at slot and topics; 0: sampling
+}
+
+// refusing has topics refuse events with payloads over the limit, which become dead
+// letters.
+func (o options) refusing(limit int) options {
+	o.topicConfig = map[string]string{"max.message.bytes": strconv.Itoa(limit)}
+	o.kafka = "compression: none\n    " + o.kafka // or they would fit
+	o.config = "errors:\n  on_bad_event: dead_letter\n" + o.config
+	return o
 }
 
 // worlds numbers the slots, which all databases of a server share.
