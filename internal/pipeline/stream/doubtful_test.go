@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -50,4 +53,36 @@ func TestConfirmationOfWhatIsInDoubtComesLate(t *testing.T) {
 	if len(x.commits) > 1 { // the first is the session's checkpoint
 		t.Errorf("written: %q", x.commits)
 	}
+}
+
+// committing is a transactor whose transactions wait for the door.
+type committing struct {
+	transactor
+	door
+}
+
+func (c *committing) Transact(ctx context.Context, entries []sink.Entry, m *kgo.Record) ([]sink.Refusal, error) {
+	if err := c.pass(ctx); err != nil {
+		return nil, err
+	}
+	return c.transactor.Transact(ctx, entries, m)
+}
+
+// A session waits for the Kafka transaction that is under way. By then PostgreSQL has
+// answered, so its last error is no reason for the wait.
+func TestWaitForATransactionIsNotBlamedOnPostgreSQL(t *testing.T) {
+	d := sharedDatabase(t)
+	c := &committing{}
+	i := d.startWith(Parts{Store: d.store, Transactions: &Transactions{Sink: c, Marker: c}}).streams()
+	c.hold()
+	d.insert(1, 1)
+	c.reached(t)
+	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
+	eventually(t, "the end of the session to be seen", func() bool { return i.status().PostgresError != "" })
+	eventually(t, "the wait to be blamed on nobody but Kafka", func() bool {
+		st := i.status()
+		return st.Role == role.Starting && st.PostgresError == "" && st.CheckpointError == ""
+	})
+	c.open()
+	i.streams().stop()
 }

@@ -162,6 +162,14 @@ func (h *Health) down(err error) {
 	h.metrics.Connected("postgres", false)
 }
 
+// answered notes that PostgreSQL and the checkpoint store do, although the session
+// has not begun: it waits for Kafka, which has reasons of its own.
+func (h *Health) answered() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pgErr, h.storeErr = "", ""
+}
+
 // slotSeen notes what the server said of the slot, and who but this connector
 // keeps it where it is.
 func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
