@@ -3,9 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -183,49 +181,20 @@ func (v *valve) waits() pg.LSN {
 // pair is a server with a standby that copies its slots, and an outbox whose
 // source.url lists both.
 type pair struct {
-	t                *testing.T
-	primary, standby *pgtest.Server
-	d                *database // at the primary
-	s                *database // at the standby
+	t       *testing.T
+	primary *pgtest.Server
+	d       *database // at the primary
+	s       *database // at the standby
 }
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	open := pgtest.File("pg_hba.conf", []byte("host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"))
-	hba := pgtest.Setting("hba_file", "pg_hba.conf")
-	primary := pgtest.Start(t, open, hba)
-	d := newDatabase(t, primary.NewDatabase(t))
-	if version, err := strconv.Atoi(d.text("SHOW server_version_num")); err != nil || version < 170000 {
-		t.Skip("servers before 17 do not copy slots to standbys")
-	}
-	data := d.text("SHOW data_directory")
-	if _, err := os.Stat(data); err != nil {
-		t.Skip("the server's files are not on this machine")
-	}
-	at := mustParse(t, d.url)
-	standby := pgtest.Start(t, open, hba,
-		pgtest.Setting("primary_conninfo", "host=127.0.0.1 user=postgres dbname=postgres port="+at.Port()),
-		pgtest.Setting("primary_slot_name", "standby"),
-		pgtest.Setting("hot_standby_feedback", "on"),
-		pgtest.Setting("sync_replication_slots", "on"))
-	beside := mustParse(t, standby.URL("postgres"))
-	p := &pair{t: t, primary: primary, standby: standby, d: d, s: &database{t: t, opts: d.opts, event: d.event, route: d.route, limits: d.limits}}
-	p.s.url = beside.String()
+	servers := pgtest.StartPair(t)
+	d := newDatabase(t, servers.Primary.NewDatabase(t))
+	at, beside := mustParse(t, d.url), mustParse(t, servers.Standby.URL("postgres"))
+	p := &pair{t: t, primary: servers.Primary, d: d, s: &database{t: t, url: beside.String(), opts: d.opts, event: d.event, route: d.route, limits: d.limits}}
 	p.s.connect()
-	copyTo := p.s.text("SHOW data_directory")
-
-	d.exec("SELECT pg_create_physical_replication_slot('standby')")
-	d.exec("ALTER SYSTEM SET synchronized_standby_slots = 'standby'")
-	standby.Stop(t, pgtest.Fast)
-	primary.Stop(t, pgtest.Fast)
-	run(t, "rm", "-rf", copyTo)
-	run(t, "cp", "-a", data, copyTo)
-	run(t, "cp", "-a", filepath.Join(data, "PG_VERSION"), filepath.Join(copyTo, "standby.signal"))
-	run(t, "rm", filepath.Join(copyTo, "postgresql.auto.conf"))
-	primary.Resume(t)
-	standby.Resume(t)
-	d.connect()
-
+	pgtest.Await(t, p.s.conn, "SELECT count(*) > 0 FROM pg_database WHERE datname = $1", strings.Trim(at.Path, "/"))
 	beside.Path = at.Path
 	p.s.url = beside.String()
 	p.s.connect()
