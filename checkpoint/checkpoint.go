@@ -24,6 +24,9 @@
 //     process that was paused and lost the slot does not set the checkpoint
 //     back. A late save of the same holder does not either: the further
 //     position wins.
+//  7. With exactly once, a checkpoint is saved in the Kafka transaction of its
+//     events. It may be in the middle of a transaction of the database (Cut), and
+//     names the Kafka transactions that may count in part (Doubtful).
 //
 // Non-goals: deciding when to save or confirm (pipeline), mutual exclusion of two
 // connectors (the replication slot is the lock), history of checkpoints.

@@ -32,7 +32,8 @@ func txnAbortVerb() verb {
 			"themselves, ten to twenty seconds after it began. A connector that runs drops what it has\n" +
 			"in flight and begins anew; nothing is lost.\n\n" +
 			"One that hangs, of which no coordinator knows: with --topic, --partition and\n" +
-			"--start-offset, as txn list shows them. It needs the right to ClusterAction.",
+			"--start-offset, as txn list shows them. It needs the rights to ClusterAction, to Read the\n" +
+			"topic, and to Describe __transaction_state.",
 		example: "cdc-outbox txn abort -c cdc-outbox.yaml --yes\n" +
 			"cdc-outbox txn abort -c cdc-outbox.yaml --topic outbox.event.order --partition 0 --start-offset 4711 --yes",
 	}

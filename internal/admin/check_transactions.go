@@ -143,7 +143,7 @@ func (d *doctor) transactionVersion(ctx context.Context, c *cluster) {
 		}
 	}
 	if level < safeTransactions {
-		d.warn(name, "Apache Kafka 4.0 or later: "+sink.FeatureCommand(c.cfg, transactionFeature, safeTransactions),
+		d.warn(name, "Apache Kafka 4.1 or later: "+sink.FeatureCommand(c.cfg, transactionFeature, safeTransactions),
 			"%s is %d: brokers may take a late request of an aborted transaction for a part of the next one", transactionFeature, level)
 		return
 	}

@@ -1,4 +1,6 @@
-// Package kafkalog reads one partition of Kafka from its end.
+// Package kafkalog reads partitions of Kafka as they were when they were opened, from
+// the latest leader that any broker knows of. What is committed is read only while no
+// transaction is open before the end; Raw shows all, markers included.
 package kafkalog
 
 import (
