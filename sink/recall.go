@@ -146,8 +146,13 @@ func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic st
 	}
 	for i, log := range logs {
 		start, end := log.Bounds()
-		sight := sight{Doubtful: d, over: d.Saved.SavedAt.Add(x.timeout + skew)}
-		if err := kafkalog.Walk(ctx, log.Raw(), max(start, parts[partitions[i]].From), end, sight.visit); err != nil {
+		from := parts[partitions[i]].From
+		sight := sight{
+			Doubtful: d,
+			over:     d.Saved.SavedAt.Add(x.timeout + skew),
+			marked:   d.Committed && start <= from,
+		}
+		if err := kafkalog.Walk(ctx, log.Raw(), max(start, from), end, sight.visit); err != nil {
 			return nil, err
 		}
 		seen = append(seen, sight.seen...)
@@ -160,8 +165,11 @@ func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic st
 type sight struct {
 	checkpoint.Doubtful
 	over time.Time // by then the transaction had ended, by the clocks of producers
-	open []*kgo.Record
-	seen []*kgo.Record
+	// marked: brokers write a marker of it here, for certain. If its checkpoint was
+	// committed, they had all its records by then.
+	marked bool
+	open   []*kgo.Record
+	seen   []*kgo.Record
 }
 
 // visit takes the next record, and reports whether more of them matter. With
@@ -171,7 +179,7 @@ type sight struct {
 func (s *sight) visit(r *kgo.Record) (more bool) {
 	switch {
 	case r.ProducerID != s.Producer:
-		return r.Timestamp.Before(s.over)
+		return s.marked || r.Timestamp.Before(s.over) // which may be any time that a producer likes
 	case !r.Attrs.IsControl():
 		if r.ProducerEpoch == s.Epoch {
 			s.open = append(s.open, r)

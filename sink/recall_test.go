@@ -248,6 +248,16 @@ func TestSight(t *testing.T) {
 	}
 	foreign := func(after time.Duration) *kgo.Record { return &kgo.Record{ProducerID: 8, Timestamp: at.Add(after)} }
 	before, ours := marker(commit, 4), record(4)
+	look := func(log []*kgo.Record, marked bool) (seen, visited int) {
+		s := sight{Doubtful: checkpoint.Doubtful{Producer: 7, Epoch: 4}, over: at.Add(time.Minute), marked: marked}
+		for _, r := range log {
+			visited++
+			if !s.visit(r) {
+				break
+			}
+		}
+		return len(s.seen), visited
+	}
 	for name, c := range map[string]struct {
 		log           []*kgo.Record
 		seen, visited int
@@ -263,16 +273,13 @@ func TestSight(t *testing.T) {
 		"before one that was aborted":     {[]*kgo.Record{ours, ours, marker(commit, 4), ours, ours, ours, marker(abort, 5)}, 2, 3},
 		"aborted, with a later one":       {[]*kgo.Record{record(5), marker(commit, 6)}, 0, 1},
 	} {
-		s, visited := sight{Doubtful: checkpoint.Doubtful{Producer: 7, Epoch: 4}, over: at.Add(time.Minute)}, 0
-		for _, r := range c.log {
-			visited++
-			if !s.visit(r) {
-				break
-			}
+		if seen, visited := look(c.log, false); seen != c.seen || visited != c.visited {
+			t.Errorf("%s: %d seen after %d records, want %d after %d", name, seen, visited, c.seen, c.visited)
 		}
-		if len(s.seen) != c.seen || visited != c.visited {
-			t.Errorf("%s: %d seen after %d records, want %d after %d", name, len(s.seen), visited, c.seen, c.visited)
-		}
+	}
+	late := []*kgo.Record{foreign(time.Hour), ours, foreign(time.Hour), marker(commit, 4), marker(abort, 5)}
+	if seen, visited := look(late, true); seen != 1 || visited != 4 {
+		t.Errorf("where a marker must come: %d seen after %d records, whatever time others give theirs", seen, visited)
 	}
 }
 

@@ -18,6 +18,7 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 		switch verdict := judge(b.err); {
 		case verdict == topicGone && b.topic() != mark.Topic:
 			x.k.forget(b.topic(), b.err)
+			delete(x.ends, b.topic()) // those of a topic that comes back are others
 			again = true
 		case verdict == misconfigured, verdict == closed:
 			return false, nil, fatal(b.err, x.k.cfg, b.topic())

@@ -50,9 +50,14 @@ func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kg
 // endTimeout bounds one question for the ends of a topic's partitions.
 const endTimeout = 10 * time.Second
 
-// endAge is how long the end of a partition is used. What others have written behind it
-// has to be read if the transaction is in doubt.
-const endAge = 10 * time.Second
+// endAge is how long the end of a partition is used before brokers are asked for a later
+// one, within endRenewal. What others have written behind it has to be read if the
+// transaction is in doubt. So an old end costs reading, but is right: a broker that is
+// silent, and perhaps leads other partitions only, must not hold transactions up.
+const (
+	endAge     = 10 * time.Second
+	endRenewal = 500 * time.Millisecond
+)
 
 // end is an offset behind all that this claim has committed to a partition.
 type end struct {
@@ -66,10 +71,16 @@ type end struct {
 func (x *Transactions) endOf(ctx context.Context, topic string, partition int32) (int64, error) {
 	retry := backoff.Series{Range: waits}
 	for asked := 1; ; asked++ {
-		if end, ok := x.ends[topic][partition]; ok && time.Since(end.noted) < endAge {
-			return end.offset, nil
+		known, ok := x.ends[topic][partition]
+		patience := endTimeout
+		switch {
+		case ok && time.Since(known.noted) < endAge:
+			return known.offset, nil
+		case ok:
+			patience = endRenewal
+			x.noteEnd(topic, partition, known.offset) // whatever brokers say
 		}
-		asking, cancel := context.WithTimeout(ctx, endTimeout)
+		asking, cancel := context.WithTimeout(ctx, patience)
 		listed, err := kadm.NewClient(x.k.client).ListEndOffsets(asking, topic)
 		cancel()
 		for partition, listed := range listed[topic] {
@@ -77,10 +88,10 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 				x.noteEnd(topic, partition, max(listed.Offset, x.ends[topic][partition].offset))
 			}
 		}
-		switch answer, ok := listed.Lookup(topic, partition); {
-		case ok && answer.Err == nil:
+		switch answer, answered := listed.Lookup(topic, partition); {
+		case ok, answered && answer.Err == nil:
 			continue
-		case ok:
+		case answered:
 			err = answer.Err
 		case err == nil: // the client does not know the partition yet
 			err = kerr.UnknownTopicOrPartition

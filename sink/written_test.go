@@ -2,6 +2,7 @@ package sink
 
 import (
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,12 +22,13 @@ func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 	c, x := startTransactions(t, 2)
 	other := c.client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 1}, &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
-	refusals := 3
+	var refusals atomic.Int32
+	refusals.Store(3)
 	c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		if refusals == 0 {
+		if refusals.Load() == 0 {
 			return nil, nil, false
 		}
-		refusals--
+		refusals.Add(-1)
 		c.KeepControl()
 		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 		for _, topic := range req.(*kmsg.ListOffsetsRequest).Topics {
@@ -66,6 +68,10 @@ func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 	want(map[int32]checkpoint.Part{1: {Records: 1, From: 8}}, 1)
 	x.ends["t"][0] = end{100, time.Now().Add(-endAge)}
 	want(map[int32]checkpoint.Part{0: {Records: 1, From: 100}}, 0) // a broker that says less is one that does not lead any more
+	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
+	x.ends["t"][1] = end{x.ends["t"][1].offset, time.Now().Add(-endAge)}
+	refusals.Store(1)
+	want(map[int32]checkpoint.Part{1: {Records: 1, From: 10}}, 1) // an old end is used, rather than waited for a new one
 	c.growTopic(t, "t", 3)
 	want(map[int32]checkpoint.Part{2: {Records: 1}}, 2)
 }

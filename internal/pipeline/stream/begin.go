@@ -17,6 +17,9 @@ import (
 // snapshot where one is still owed.
 func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	defer h.snapshot.Release()
+	if s.transactions != nil { // what follows may have to wait for Kafka
+		s.health.answered()
+	}
 	if err := s.claim(ctx); err != nil { // before the checkpoint is read for good
 		return err
 	}

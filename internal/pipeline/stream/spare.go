@@ -86,10 +86,9 @@ func (h *Health) standbysAre(standbys []catalog.Holder, err error) {
 	h.standbys = standbys
 }
 
-const (
-	// elsewhereTimeout bounds a comparison: meanwhile the slot may become free.
-	elsewhereTimeout = 3 * time.Second
-)
+// elsewhereTimeout bounds a comparison: meanwhile the slot may become free. It is longer
+// than one silent broker holds up the read of a checkpoint.
+const elsewhereTimeout = 5 * time.Second
 
 // elsewhere is how a spare finds out that the slot's holder saves its
 // checkpoints somewhere else, such as in a file on another machine. The holder

@@ -154,7 +154,6 @@ func (s *source) recallDoubtful(ctx context.Context, cp *checkpoint.Checkpoint) 
 	if s.transactions == nil {
 		return nil
 	}
-	s.health.answered()
 	return s.checkpointer.exclusive(ctx, func() (err error) { // after the Kafka transaction that is under way
 		cp.Doubtful, err = s.transactions.Sink.Recall(ctx, cp.Doubtful)
 		return anew(err)
