@@ -69,29 +69,20 @@ type end struct {
 // asks brokers if nothing was committed there for a while, and waits, as the transaction
 // would, while the partition has no leader.
 func (x *Transactions) endOf(ctx context.Context, topic string, partition int32) (int64, error) {
+	if old, ok := x.ends[topic][partition]; ok && time.Since(old.noted) >= endAge {
+		x.noteEnd(topic, partition, old.offset) // it is used on, if brokers do not say a later one
+		_, _ = x.askEnds(ctx, endRenewal, topic)
+	}
 	retry := backoff.Series{Range: waits}
 	for asked := 1; ; asked++ {
-		known, ok := x.ends[topic][partition]
-		patience := endTimeout
-		switch {
-		case ok && time.Since(known.noted) < endAge:
-			return known.offset, nil
-		case ok:
-			patience = endRenewal
-			x.noteEnd(topic, partition, known.offset) // whatever brokers say
+		if end, ok := x.ends[topic][partition]; ok {
+			return end.offset, nil
 		}
-		asking, cancel := context.WithTimeout(ctx, patience)
-		listed, err := kadm.NewClient(x.k.client).ListEndOffsets(asking, topic)
-		cancel()
-		for partition, listed := range listed[topic] {
-			if listed.Err == nil { // a broker that does not lead any more may say less than it should
-				x.noteEnd(topic, partition, max(listed.Offset, x.ends[topic][partition].offset))
-			}
-		}
-		switch answer, answered := listed.Lookup(topic, partition); {
-		case ok, answered && answer.Err == nil:
+		listed, err := x.askEnds(ctx, endTimeout, topic)
+		switch answer, ok := listed.Lookup(topic, partition); {
+		case ok && answer.Err == nil:
 			continue
-		case answered:
+		case ok:
 			err = answer.Err
 		case err == nil: // the client does not know the partition yet
 			err = kerr.UnknownTopicOrPartition
@@ -111,6 +102,19 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 			return 0, err
 		}
 	}
+}
+
+// askEnds asks for the ends of a topic's partitions, and notes those that brokers say.
+func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topic string) (kadm.ListedOffsets, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	listed, err := kadm.NewClient(x.k.client).ListEndOffsets(ctx, topic)
+	for partition, listed := range listed[topic] {
+		if listed.Err == nil { // a broker that does not lead any more may say less than it should
+			x.noteEnd(topic, partition, max(listed.Offset, x.ends[topic][partition].offset))
+		}
+	}
+	return listed, err
 }
 
 // noteEnd notes that all that was committed to the partition is before the offset.
