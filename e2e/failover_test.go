@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -54,8 +55,6 @@ func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 func (w *world) timeline() (n int) {
 	w.t.Helper()
 	conn := connect(w.t, w.url)
-	if err := conn.QueryRow(pgtest.Context(w.t), "SELECT timeline_id FROM pg_control_checkpoint()").Scan(&n); err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, conn.QueryRow(pgtest.Context(w.t), "SELECT timeline_id FROM pg_control_checkpoint()").Scan(&n))
 	return n
 }

@@ -1,14 +1,10 @@
 package pgtest
 
 import (
-	"context"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 // Pair is a primary, and a standby that copies its logical slots.
@@ -23,23 +19,23 @@ func StartPair(t testing.TB) *Pair {
 	open := File("pg_hba.conf", []byte("host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"))
 	hba := Setting("hba_file", "pg_hba.conf")
 	primary := Start(t, open, hba)
-	data := dataOf(t, primary)
-	address, err := url.Parse(primary.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
+	var copies bool
+	if primary.ask(t, "SELECT current_setting('server_version_num')::int >= 170000", &copies); !copies {
+		t.Skip("servers before 17 do not copy slots to standbys")
 	}
+	data, address := primary.DataDirectory(t), must.Get(url.Parse(primary.URL("postgres")))(t)
 	standby := Start(t, open, hba,
 		Setting("primary_conninfo", "host=127.0.0.1 user=postgres dbname=postgres port="+address.Port()),
 		Setting("primary_slot_name", "standby"),
 		Setting("hot_standby_feedback", "on"),
 		Setting("sync_replication_slots", "on"))
-	copyTo := dataOf(t, standby)
+	copyTo := standby.DataDirectory(t)
 
 	primary.Exec(t, "SELECT pg_create_physical_replication_slot('standby')")
 	standby.Stop(t, Fast)
 	primary.Stop(t, Fast)
-	replace(t, copyTo, data)
-	run(t, "cp", "-a", filepath.Join(data, "PG_VERSION"), filepath.Join(copyTo, "standby.signal"))
+	CopyFiles(t, data, copyTo)
+	StandBy(t, copyTo)
 	primary.Resume(t)
 	standby.Resume(t)
 	primary.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()") // the copy has it not
@@ -50,40 +46,10 @@ func StartPair(t testing.TB) *Pair {
 // primary's address.
 func (p *Pair) FailOver(t testing.TB) {
 	t.Helper()
-	to, from := dataOf(t, p.Primary), dataOf(t, p.Standby)
+	from, to := p.Standby.DataDirectory(t), p.Primary.DataDirectory(t)
 	p.Primary.Stop(t, Immediate)
 	p.Standby.Exec(t, "SELECT pg_promote()")
 	p.Standby.Stop(t, Fast)
-	replace(t, to, from)
+	CopyFiles(t, from, to)
 	p.Primary.Resume(t)
-}
-
-// dataOf is the server's data directory.
-func dataOf(t testing.TB, s *Server) (dir string) {
-	t.Helper()
-	var version int
-	connected(t, s.URL("postgres"), func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('data_directory')`).Scan(&version, &dir)
-	})
-	if version < 170000 {
-		t.Skip("servers before 17 do not copy slots to standbys")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the server's files are not on this machine")
-	}
-	return dir
-}
-
-// replace has a copy of one directory in the place of another.
-func replace(t testing.TB, old, replacement string) {
-	t.Helper()
-	run(t, "rm", "-rf", old)
-	run(t, "cp", "-a", replacement, old)
-}
-
-func run(t testing.TB, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", name, err, out)
-	}
 }

@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -196,13 +194,10 @@ func newFailover(t *testing.T) *failover {
 	server := pgtest.Start(t)
 	f := &failover{t: t, server: server}
 	f.d = newDatabase(t, server.NewDatabase(t))
-	f.data, f.standby = f.d.text("SHOW data_directory"), filepath.Join(t.TempDir(), "standby")
-	if _, err := os.Stat(f.data); err != nil {
-		t.Skip("the server's files are not on this machine")
-	}
+	f.data, f.standby = server.DataDirectory(t), filepath.Join(t.TempDir(), "standby")
 	f.d.run().streams().stop()
 	server.Stop(t, pgtest.Fast)
-	run(t, "cp", "-a", f.data, f.standby)
+	pgtest.CopyFiles(t, f.data, f.standby)
 	server.Resume(t)
 	f.d.connect()
 	return f
@@ -218,7 +213,7 @@ func (f *failover) promote() {
 func (f *failover) standIn() {
 	f.t.Helper()
 	f.replace()
-	run(f.t, "cp", "-a", filepath.Join(f.data, "PG_VERSION"), filepath.Join(f.data, "standby.signal"))
+	pgtest.StandBy(f.t, f.data)
 	f.server.Resume(f.t)
 	f.d.connect()
 }
@@ -236,13 +231,5 @@ func (f *failover) putBack() {
 func (f *failover) replace() {
 	f.t.Helper()
 	f.server.Stop(f.t, pgtest.Immediate)
-	run(f.t, "rm", "-rf", f.data)
-	run(f.t, "cp", "-a", f.standby, f.data)
-}
-
-func run(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", name, err, out)
-	}
+	pgtest.CopyFiles(f.t, f.standby, f.data)
 }
