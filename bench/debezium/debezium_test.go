@@ -72,13 +72,15 @@ func TestPropertiesAreWrittenAsJavaReadsThem(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	good := options{modes: rig.List{modeDrain}, rates: rig.List{"10", "1000"}, rounds: 1, rows: 10, perTx: 10}
+	good := options{modes: rig.List{modeDrain}, rates: rig.List{"10", "1000"}, rounds: 1, rows: 10, perTx: 10, trafficPerTx: 1}
 	if err := good.check(); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*options){
 		"an unknown mode":     func(o *options) { o.modes = rig.List{"drains"} },
 		"a rate of nothing":   func(o *options) { o.rates = rig.List{"0"} },
+		"no rows of a commit": func(o *options) { o.trafficPerTx = 0 },
+		"less than a commit":  func(o *options) { o.trafficPerTx = 11 },
 		"no rate":             func(o *options) { o.rates = rig.List{""} },
 		"no round":            func(o *options) { o.rounds = 0 },
 		"part of transaction": func(o *options) { o.rows = 9 },

@@ -24,6 +24,10 @@ func (s *stage) delivered(how string) subject {
 	return delivered{ours{s.connector, s.db, s.kafka, append(rig.Settings{"sink.kafka.delivery=" + how}, s.set...), how}}
 }
 
+// staysWarm implements subject: the brokers outlive a run, and a broker is slow
+// until its JVM has compiled what the traffic needs.
+func (d delivered) staysWarm() bool { return true }
+
 // start implements subject. Exactly once does not begin with a slot of which
 // nothing tells what was delivered, so it is told.
 func (d delivered) start(ctx context.Context, t task) (running, error) {
@@ -48,11 +52,15 @@ func (s *stage) deliveries(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fill the backlog: %w", err)
 	}
-	err = s.play(ctx, game{load: load, subjects: subjects, take: func(ctx context.Context, who subject) (map[string]float64, error) {
+	take := func(ctx context.Context, who subject) (map[string]float64, error) {
 		return s.on(ctx, who, func(ctx context.Context, t task) error { return s.db.CopySlot(ctx, b.Slot, t.slot) },
 			func(ctx context.Context, t task, r running) (map[string]float64, error) {
 				return s.visible(ctx, t, r, b.Events())
 			})
+	}
+	err = s.play(ctx, game{load: load, subjects: subjects, take: take, warmUp: func(ctx context.Context, who subject) error {
+		_, err := take(ctx, who)
+		return err
 	}})
 	if err := errors.Join(err, s.db.DropSlot(b.Slot)); err != nil {
 		return err
@@ -62,13 +70,7 @@ func (s *stage) deliveries(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = s.play(ctx, game{
-			load:     fmt.Sprintf("steady, %d commits/s of one row of %d+100 bytes%s", rate, s.payload, where),
-			subjects: subjects,
-			take: func(ctx context.Context, who subject) (map[string]float64, error) {
-				return s.steadyOn(ctx, who, rate, s.settle, s.window)
-			},
-		})
+		err = s.play(ctx, s.atRate(rate, where, subjects...))
 		if err != nil {
 			return err
 		}

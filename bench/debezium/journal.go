@@ -37,7 +37,13 @@ func (j *journal) id(number int64) string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012x", j.traffic, number)
 }
 
-func (j *journal) committed(number int64) { j.commits[number].Store(j.now()) }
+// committed notes that these events were committed, together.
+func (j *journal) committed(events []int64) {
+	now := j.now()
+	for _, number := range events {
+		j.commits[number].Store(now)
+	}
+}
 
 // received notes that a consumer has the event of the id at the time; the first
 // time counts.

@@ -41,6 +41,7 @@ type options struct {
 	brokers            int
 	rows, perTx        int
 	payload            int
+	trafficPerTx       int
 	warmDrains         int
 	rates              rig.List
 	window, settle     time.Duration
@@ -64,10 +65,11 @@ func start(ctx context.Context) error {
 	flag.IntVar(&o.rows, "rows", 200_000, "drain: rows")
 	flag.IntVar(&o.perTx, "per-tx", 10, "drain: rows per transaction")
 	flag.IntVar(&o.warmDrains, "warm-drains", 3, "drain: those of the warm JVM that do not count")
-	flag.Var(&o.rates, "rates", "steady: commits of one row per second; several with commas")
+	flag.Var(&o.rates, "rates", "steady: rows per second; several with commas")
+	flag.IntVar(&o.trafficPerTx, "traffic-per-tx", 1, "steady: rows per transaction")
 	flag.DurationVar(&o.window, "window", 30*time.Second, "steady: the time that counts")
 	flag.DurationVar(&o.settle, "settle", 5*time.Second, "steady and idle: the time before, which does not")
-	flag.DurationVar(&o.warmTraffic, "warm-traffic", 30*time.Second, "steady: traffic for a JVM before its first round")
+	flag.DurationVar(&o.warmTraffic, "warm-traffic", 30*time.Second, "steady: traffic for a JVM (delivery: for the brokers) before the first round")
 	flag.DurationVar(&o.idle, "idle", 10*time.Second, "idle: the time that counts")
 	flag.StringVar(&o.binary, "binary", "", "cdc-outbox; built from this tree when empty")
 	flag.StringVar(&o.json, "json", "", "a file for the results")
@@ -89,11 +91,11 @@ func (o options) check() error {
 		}
 	}
 	for _, rate := range o.rates {
-		if n, err := strconv.Atoi(rate); err != nil || n < 1 {
+		if n, err := strconv.Atoi(rate); err != nil || n < o.trafficPerTx {
 			return fmt.Errorf("-rates: %q is no rate", rate)
 		}
 	}
-	if o.rounds < 1 || o.perTx < 1 || o.rows < o.perTx {
+	if o.rounds < 1 || o.trafficPerTx < 1 || o.perTx < 1 || o.rows < o.perTx {
 		return errors.New("want a round, and a transaction, at least")
 	}
 	return nil

@@ -28,27 +28,36 @@ func (s *stage) steadies(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = s.play(ctx, game{
-			load: fmt.Sprintf("steady, %d commits/s of one row of %d+100 bytes", rate, s.payload),
-			subjects: []subject{
-				s.ours(),
-				s.tuned(poll1Name, forLatency, true),
-				s.tuned(poll10Name, forBoth, true),
-				s.untuned(true),
-			},
-			take: func(ctx context.Context, who subject) (map[string]float64, error) {
-				return s.steadyOn(ctx, who, rate, s.settle, s.window)
-			},
-			warmUp: func(ctx context.Context, who subject) error {
-				_, err := s.steadyOn(ctx, who, max(rate, warmRate), s.warmTraffic, time.Second)
-				return err
-			},
-		})
+		err = s.play(ctx, s.atRate(rate, "", s.ours(), s.tuned(poll1Name, forLatency, true), s.tuned(poll10Name, forBoth, true), s.untuned(true)))
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// atRate is the game of a steady load. Where says more of it.
+func (s *stage) atRate(rate int, where string, subjects ...subject) game {
+	return game{
+		load:     s.trafficOf(rate) + where,
+		subjects: subjects,
+		take: func(ctx context.Context, who subject) (map[string]float64, error) {
+			return s.steadyOn(ctx, who, rate, s.settle, s.window)
+		},
+		warmUp: func(ctx context.Context, who subject) error {
+			_, err := s.steadyOn(ctx, who, max(rate, warmRate), s.warmTraffic, time.Second)
+			return err
+		},
+	}
+}
+
+// trafficOf says what so many events per second are here.
+func (s *stage) trafficOf(rate int) string {
+	rows := "one row"
+	if s.trafficPerTx > 1 {
+		rows = fmt.Sprintf("%d rows", s.trafficPerTx)
+	}
+	return fmt.Sprintf("steady, %d commits/s of %s of %d+100 bytes", rate/s.trafficPerTx, rows, s.payload)
 }
 
 func (s *stage) steadyOn(ctx context.Context, who subject, rate int, settle, window time.Duration) (map[string]float64, error) {
@@ -70,7 +79,7 @@ func (s *stage) steady(ctx context.Context, t task, r running, rate int, settle,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	writers := startTraffic(ctx, s.db.URL, s.payload, rate, log)
+	writers := startTraffic(ctx, s.db.URL, s.payload, rate, s.trafficPerTx, log)
 	defer func() { err = errors.Join(err, writers.end()) }()
 
 	if err := backoff.Sleep(ctx, settle); err != nil {

@@ -13,7 +13,7 @@ type task struct{ slot, topic string }
 // subject is a way to get rows from PostgreSQL to Kafka.
 type subject interface {
 	name() string
-	// staysWarm tells whether its process outlives a run.
+	// staysWarm tells whether a JVM that it uses outlives a run.
 	staysWarm() bool
 	// start starts to stream. It need not wait until it does.
 	start(ctx context.Context, t task) (running, error)

@@ -18,6 +18,7 @@ type traffic struct {
 	log     *journal
 	url     string
 	payload string
+	perTx   int           // events of a commit
 	every   time.Duration // between two commits of a writer
 
 	stop    context.CancelFunc
@@ -25,14 +26,15 @@ type traffic struct {
 	failed  chan error // capacity: all writers
 }
 
-// startTraffic starts the writers, which keep the pace until stopped.
-func startTraffic(ctx context.Context, url string, payload, rate int, log *journal) *traffic {
-	writers := min(max(rate/60, 2), 64) // a commit waits for the disk
+// startTraffic starts the writers, which keep the pace, in events per second, until
+// stopped.
+func startTraffic(ctx context.Context, url string, payload, rate, perTx int, log *journal) *traffic {
+	writers := min(max(rate/perTx/60, 2), 64) // a commit waits for the disk
 	ctx, stop := context.WithCancel(ctx)
 	t := &traffic{
-		log: log, url: url, stop: stop, failed: make(chan error, writers),
+		log: log, url: url, perTx: perTx, stop: stop, failed: make(chan error, writers),
 		payload: fmt.Sprintf(`{"note": "%s"}`, strings.Repeat("0123456789abcdef", payload/16)),
-		every:   time.Duration(writers) * time.Second / time.Duration(rate),
+		every:   time.Duration(writers*perTx) * time.Second / time.Duration(rate),
 	}
 	began := time.Now()
 	for n := range writers {
@@ -65,18 +67,23 @@ func (t *traffic) write(ctx context.Context, due time.Time) error {
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	for backoff.Sleep(ctx, time.Until(due)) == nil {
-		number, ok := t.log.take()
-		if !ok {
-			return errors.New("the traffic lasts longer than it was to")
+		events := make([]int64, t.perTx)
+		ids, aggregates := make([]string, t.perTx), make([]string, t.perTx)
+		for i := range events {
+			number, ok := t.log.take()
+			if !ok {
+				return errors.New("the traffic lasts longer than it was to")
+			}
+			events[i], ids[i], aggregates[i] = number, t.log.id(number), fmt.Sprint(number%10_000)
 		}
 		// One that has begun ends, so that its outcome is known.
 		_, err := conn.Exec(context.WithoutCancel(ctx),
-			`INSERT INTO outbox VALUES ($1, 'order', $2, 'OrderPlaced', $3)`,
-			t.log.id(number), fmt.Sprint(number%10_000), t.payload)
+			`INSERT INTO outbox SELECT id, 'order', aggregate, 'OrderPlaced', $3 FROM unnest($1::uuid[], $2::text[]) AS e (id, aggregate)`,
+			ids, aggregates, t.payload)
 		if err != nil {
 			return err
 		}
-		t.log.committed(number)
+		t.log.committed(events)
 		due = due.Add(t.every)
 	}
 	return nil
