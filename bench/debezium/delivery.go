@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -44,42 +43,15 @@ func (d delivered) start(ctx context.Context, t task) (running, error) {
 // committed: how fast a backlog becomes visible, and how late events are.
 func (s *stage) deliveries(ctx context.Context) error {
 	subjects := []subject{s.delivered(onceOrMore), s.delivered(exactlyOnce)}
-	rows := rig.Load{Rows: s.rows, PerTx: s.perTx, Payload: s.payload}
 	where := fmt.Sprintf(", brokers: %d", s.brokers)
-	load := "drain of " + rows.String() + where
-	fmt.Println("committing the backlog:", load)
-	b, err := s.db.Fill(ctx, "bench_backlog", rows)
-	if err != nil {
-		return fmt.Errorf("fill the backlog: %w", err)
-	}
-	take := func(ctx context.Context, who subject) (map[string]float64, error) {
-		return s.on(ctx, who, func(ctx context.Context, t task) error { return s.db.CopySlot(ctx, b.Slot, t.slot) },
-			func(ctx context.Context, t task, r running) (map[string]float64, error) {
-				return s.visible(ctx, t, r, b.Events())
-			})
-	}
-	err = s.play(ctx, game{load: load, subjects: subjects, take: take, warmUp: func(ctx context.Context, who subject) error {
-		_, err := take(ctx, who)
-		return err
-	}})
-	if err := errors.Join(err, s.db.DropSlot(b.Slot)); err != nil {
+	if err := s.drainEach(ctx, where, s.visible, nil, subjects...); err != nil {
 		return err
 	}
-	for _, text := range s.rates {
-		rate, err := strconv.Atoi(text)
-		if err != nil {
-			return err
-		}
-		err = s.play(ctx, s.atRate(rate, where, subjects...))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.atRates(ctx, where, func() []subject { return subjects })
 }
 
 // visible measures from the first event that a consumer sees to the last.
-func (s *stage) visible(ctx context.Context, t task, r running, events int) (map[string]float64, error) {
+func (s *stage) visible(ctx context.Context, t task, r running, b rig.Backlog) (map[string]float64, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.kafka.Addr), kgo.ConsumeTopics(t.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
@@ -88,6 +60,7 @@ func (s *stage) visible(ctx context.Context, t task, r running, events int) (map
 	defer client.Close()
 	var first, last time.Time
 	seen, atFirst := 0, 0
+	events := b.Events()
 	for seen < events {
 		some, cancel := context.WithTimeout(ctx, stalled)
 		fetches := client.PollFetches(some)

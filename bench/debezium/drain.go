@@ -10,41 +10,41 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// drains measures how fast each subject empties a backlog. Each has its own slot
-// at the backlog's beginning and a topic of its own.
+// drains measures how fast each subject empties a backlog.
 func (s *stage) drains(ctx context.Context) error {
+	return s.drainEach(ctx, "", s.drain, s.limit, s.ours(), s.tuned(warmName, forThroughput, true), s.tuned(coldName, forThroughput, false))
+}
+
+// drainEach commits a backlog, and has each subject empty it, with a slot of its own
+// at the backlog's beginning and a topic of its own. where says more of it. measure
+// waits until the backlog is in the topic; limit, unless nil, is taken beside the subjects.
+func (s *stage) drainEach(ctx context.Context, where string,
+	measure func(context.Context, task, running, rig.Backlog) (map[string]float64, error),
+	limit func(context.Context, rig.Backlog) (map[string]float64, error), subjects ...subject,
+) error {
 	rows := rig.Load{Rows: s.rows, PerTx: s.perTx, Payload: s.payload}
-	load := "drain of " + rows.String()
-	fmt.Println("committing the backlog:", load)
+	g := game{load: "drain of " + rows.String() + where, subjects: subjects}
+	fmt.Println("committing the backlog:", g.load)
 	b, err := s.db.Fill(ctx, "bench_backlog", rows)
 	if err != nil {
 		return fmt.Errorf("fill the backlog: %w", err)
 	}
-	take := func(ctx context.Context, who subject) (map[string]float64, error) { return s.drainOn(ctx, who, b) }
-	err = s.play(ctx, game{
-		load: load,
-		subjects: []subject{
-			s.ours(),
-			s.tuned(warmName, forThroughput, true),
-			s.tuned(coldName, forThroughput, false),
-		},
-		take: take,
-		warmUp: func(ctx context.Context, who subject) error {
-			for range s.warmDrains {
-				if _, err := take(ctx, who); err != nil {
-					return err
-				}
+	g.take = func(ctx context.Context, who subject) (map[string]float64, error) {
+		return s.on(ctx, who, func(ctx context.Context, t task) error { return s.db.CopySlot(ctx, b.Slot, t.slot) },
+			func(ctx context.Context, t task, r running) (map[string]float64, error) { return measure(ctx, t, r, b) })
+	}
+	g.warmUp = func(ctx context.Context, who subject) error {
+		for range s.warmDrains {
+			if _, err := g.take(ctx, who); err != nil {
+				return err
 			}
-			return nil
-		},
-		limit: []figures.Turn{{Subject: limitName, Take: func(ctx context.Context) (map[string]float64, error) { return s.limit(ctx, b) }}},
-	})
-	return errors.Join(err, s.db.DropSlot(b.Slot))
-}
-
-func (s *stage) drainOn(ctx context.Context, who subject, b rig.Backlog) (map[string]float64, error) {
-	return s.on(ctx, who, func(ctx context.Context, t task) error { return s.db.CopySlot(ctx, b.Slot, t.slot) },
-		func(ctx context.Context, t task, r running) (map[string]float64, error) { return s.drain(ctx, t, r, b) })
+		}
+		return nil
+	}
+	if limit != nil {
+		g.limit = []figures.Turn{{Subject: limitName, Take: func(ctx context.Context) (map[string]float64, error) { return limit(ctx, b) }}}
+	}
+	return errors.Join(s.play(ctx, g), s.db.DropSlot(b.Slot))
 }
 
 // drain waits until the backlog is in the topic.

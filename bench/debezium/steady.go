@@ -20,35 +20,37 @@ const (
 	warmRate = 1000
 )
 
-// steadies measures what each subject costs, and how late events are, while
-// rows are committed one by one.
+// steadies measures what each subject costs, and how late events are, while rows
+// are committed at a steady pace.
 func (s *stage) steadies(ctx context.Context) error {
+	return s.atRates(ctx, "", func() []subject {
+		return []subject{s.ours(), s.tuned(poll1Name, forLatency, true), s.tuned(poll10Name, forBoth, true), s.untuned(true)}
+	})
+}
+
+// atRates compares the subjects at each rate. where says more of the load.
+func (s *stage) atRates(ctx context.Context, where string, subjects func() []subject) error {
 	for _, text := range s.rates {
 		rate, err := strconv.Atoi(text)
 		if err != nil {
 			return err
 		}
-		err = s.play(ctx, s.atRate(rate, "", s.ours(), s.tuned(poll1Name, forLatency, true), s.tuned(poll10Name, forBoth, true), s.untuned(true)))
+		err = s.play(ctx, game{
+			load:     s.trafficOf(rate) + where,
+			subjects: subjects(),
+			take: func(ctx context.Context, who subject) (map[string]float64, error) {
+				return s.steadyOn(ctx, who, rate, s.settle, s.window)
+			},
+			warmUp: func(ctx context.Context, who subject) error {
+				_, err := s.steadyOn(ctx, who, max(rate, warmRate), s.warmTraffic, time.Second)
+				return err
+			},
+		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// atRate is the game of a steady load. Where says more of it.
-func (s *stage) atRate(rate int, where string, subjects ...subject) game {
-	return game{
-		load:     s.trafficOf(rate) + where,
-		subjects: subjects,
-		take: func(ctx context.Context, who subject) (map[string]float64, error) {
-			return s.steadyOn(ctx, who, rate, s.settle, s.window)
-		},
-		warmUp: func(ctx context.Context, who subject) error {
-			_, err := s.steadyOn(ctx, who, max(rate, warmRate), s.warmTraffic, time.Second)
-			return err
-		},
-	}
 }
 
 // trafficOf says what so many events per second are here.
