@@ -105,7 +105,7 @@ mutants: postgres ## programs with known mistakes: the end-to-end tests must fin
 	@CDC_OUTBOX_MUTANTS=1 go test -count=1 -v -timeout $(TIMEOUT) -run TestE2EMutants $(ARGS) ./e2e
 
 .PHONY: bench
-bench: postgres ## throughput against pg_recvlogical's, the server's limit (5 minutes); ARGS="-scenarios all" (40 minutes)
+bench: postgres ## throughput against pg_recvlogical's, the server's limit (5 minutes); ARGS="-scenarios all" (20 to 40 minutes)
 	@go run -buildvcs=false ./bench/drain $(ARGS)
 
 .PHONY: bench-retention
