@@ -180,6 +180,7 @@ func TestE2ESuspended(t *testing.T) {
 // TestE2ESpareTakesOver kills the holder of the slot beside a warm spare, several
 // times (failure modes 9 and 42).
 func TestE2ESpareTakesOver(t *testing.T) {
+	const limit = 3 * time.Second // of a machine that is not late
 	w := newWorld(t, options{})
 	holder := w.start()
 	load := w.write(seed(t), 10*time.Millisecond, 0)
@@ -195,7 +196,12 @@ func TestE2ESpareTakesOver(t *testing.T) {
 		died := time.Now()
 		holder.kill()
 		w.awaitReader(spare, before.pid)
-		t.Logf("taken over in %s", time.Since(died).Round(time.Millisecond))
+		took := time.Since(died)
+		late := delay(died, w.watcher.Samples())
+		t.Logf("taken over in %s (the machine was late by %s)", took.Round(time.Millisecond), late.Round(time.Millisecond))
+		if took-late > limit {
+			t.Errorf("the spare took over in %s (the machine was late by %s), want at most %s", took, late, limit)
+		}
 		holder = spare
 	}
 	h, _ := w.finish(load, holder)

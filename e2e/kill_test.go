@@ -142,3 +142,14 @@ func starvation(at time.Time, samples []checker.Sample) time.Duration {
 	}
 	return longest
 }
+
+// delay is by how much the looks since the moment came late, in all: what this
+// machine took from everything else on it, too.
+func delay(since time.Time, samples []checker.Sample) (late time.Duration) {
+	for i := 1; i < len(samples); i++ {
+		if gap := samples[i].At.Sub(samples[i-1].At); samples[i].At.After(since) {
+			late += max(0, min(gap, samples[i].At.Sub(since))-sampling)
+		}
+	}
+	return late
+}
