@@ -5,9 +5,9 @@ go 1.26.0
 require (
 	github.com/cdc-outbox/cdc-outbox/idempotency v0.1.0
 	github.com/cdc-outbox/cdc-outbox/internal/base v0.1.0
-	github.com/twmb/franz-go v1.22.2
-	github.com/twmb/franz-go/pkg/kadm v1.19.0
-	github.com/twmb/franz-go/pkg/kmsg v1.15.0
+	github.com/twmb/franz-go v1.22.3
+	github.com/twmb/franz-go/pkg/kadm v1.20.0
+	github.com/twmb/franz-go/pkg/kmsg v1.15.1
 	go.uber.org/goleak v1.3.0
 )
 

@@ -6,7 +6,7 @@ require (
 	github.com/cdc-outbox/cdc-outbox/idempotency v0.1.0
 	github.com/cdc-outbox/cdc-outbox/internal/base v0.1.0
 	github.com/jackc/pgerrcode v0.0.0-20250907135507-afb5586c32a6
-	github.com/jackc/pgx/v5 v5.12.0
+	github.com/jackc/pgx/v5 v5.13.0
 )
 
 require (

@@ -12,7 +12,7 @@ require (
 	github.com/cdc-outbox/cdc-outbox/idempotency/postgres v0.1.0
 	github.com/cdc-outbox/cdc-outbox/idempotency/redis v0.1.0
 	github.com/cdc-outbox/cdc-outbox/internal/base v0.1.0
-	github.com/jackc/pgx/v5 v5.12.0
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/redis/go-redis/v9 v9.23.0
 	go.uber.org/goleak v1.3.0
 )
