@@ -7,6 +7,7 @@ GOTESTSUM     = go run gotest.tools/gotestsum@v1.13.0
 # What may be given on the command line.
 EVENTS   ?= 0
 VERSION  ?= 17
+KAFKA    ?= # empty: scripts/kafka.sh knows its version
 FUZZTIME ?= 20s
 TIMEOUT  ?= 25m
 RACE     ?= $(if $(shell command -v $(CC)),-race) # the race detector needs a C compiler
@@ -64,13 +65,13 @@ test-fast: ## the same without the race detector
 	@$(MAKE) --no-print-directory test RACE=
 
 .PHONY: test-pg
-test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 18 (downloaded once)
+test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 19 (downloaded once; nobody has binaries of 19 yet)
 	@bin=$$($(POSTGRES) -version $(VERSION)) && \
 	CDC_OUTBOX_PG_BIN=$$bin GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,pgtest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) $(ARGS)
 
 .PHONY: test-kafka
-test-kafka: postgres ## the tests that use Kafka, against Apache Kafka (downloaded once; needs Java 17, Maven)
-	@CDC_OUTBOX_TEST_KAFKA=real GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
+test-kafka: postgres ## the tests that use Kafka, against Apache Kafka 4.4.0, or KAFKA=4.1.1 (downloaded once; needs Java 17, Maven)
+	@CDC_OUTBOX_TEST_KAFKA=real CDC_OUTBOX_KAFKA_VERSION=$(KAFKA) GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
 
 .PHONY: postgres
 postgres: ## find PostgreSQL's binaries, or install them

@@ -6,12 +6,14 @@
 #                                             its data in DIR and has its controller on PORT2;
 #                                             KEY=VALUE are broker settings
 #
+# CDC_OUTBOX_KAFKA_VERSION is the release, where it is not to be the one below.
+#
 # KAFKA_JVM are the options of the broker's JVM: those by default start it fast.
 #
 # Needs Java 17 and, for fetch, Maven.
 set -eu
 
-version=4.1.1
+version=${CDC_OUTBOX_KAFKA_VERSION:-4.4.0}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cdc-outbox
 jars=$cache/kafka-$version
 here=$(cd "$(dirname "$0")" && pwd)

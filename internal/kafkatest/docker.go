@@ -1,17 +1,21 @@
 package kafkatest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
-// kafkaImage is Apache Kafka's own image; the version is that of
-// scripts/kafka.sh.
-const kafkaImage = "apache/kafka:4.1.1"
+// kafkaImage returns Apache Kafka's own image, of the version that
+// scripts/kafka.sh takes.
+func kafkaImage() string {
+	return "apache/kafka:" + cmp.Or(os.Getenv("CDC_OUTBOX_KAFKA_VERSION"), "4.4.0")
+}
 
 func startContainer(ctx context.Context, o options) (broker, error) {
 	port, err := freeport.Take() // the broker has to be told
@@ -36,5 +40,5 @@ func startContainer(ctx context.Context, o options) (broker, error) {
 	for name, value := range o.settings {
 		env["KAFKA_"+strings.ToUpper(strings.ReplaceAll(name, ".", "_"))] = value
 	}
-	return container.Run(ctx, container.Spec{Image: kafkaImage, Port: 9092, HostPort: port, Env: env})
+	return container.Run(ctx, container.Spec{Image: kafkaImage(), Port: 9092, HostPort: port, Env: env})
 }

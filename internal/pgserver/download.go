@@ -18,15 +18,20 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
-// releases are the downloads of each major version, pinned by
-// embedded-postgres.
+// releases are the downloads of each major version: the newest minor release of
+// which there are binaries. There are none of 19 yet, and its download fails
+// until there are.
 var releases = map[int]embeddedpostgres.PostgresVersion{
-	14: embeddedpostgres.V14,
-	15: embeddedpostgres.V15,
-	16: embeddedpostgres.V16,
-	17: embeddedpostgres.V17,
-	18: embeddedpostgres.V18,
+	14: "14.24.0",
+	15: "15.19.0",
+	16: "16.15.0",
+	17: "17.11.0",
+	18: "18.6.0",
+	19: "19.0.0",
 }
+
+// defaultDownload is the major version to download where none is asked for.
+const defaultDownload = 18
 
 // A repository may be out of reach for a moment.
 const downloadAttempts = 3

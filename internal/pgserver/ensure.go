@@ -27,7 +27,7 @@ func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 			errs = append(errs, err)
 			fmt.Fprintln(progress, "that failed:", err)
 		}
-		dir, err := download(ctx, MaxVersion, progress)
+		dir, err := download(ctx, defaultDownload, progress)
 		if err == nil {
 			return dir, nil
 		}

@@ -20,7 +20,7 @@ const BinEnv = "CDC_OUTBOX_PG_BIN"
 // Versions of PostgreSQL that the connector supports.
 const (
 	MinVersion = 14
-	MaxVersion = 18
+	MaxVersion = 19
 )
 
 // errNotInstalled says that no PostgreSQL server was found.
