@@ -13,6 +13,8 @@ import (
 // confirms, so in any other order its progress looks like a slot that was
 // advanced or a server that fell behind.
 type Server struct {
+	Name     string // of the slot, which may not exist
+	Key      string // of the checkpoint in its store
 	SystemID string
 	Timeline int32
 	Database string
@@ -57,7 +59,7 @@ const (
 func Verify(stored *Checkpoint, seen Server) (start pg.LSN, err error) {
 	if stored != nil {
 		for _, rule := range []func(*Checkpoint, *Server) error{
-			sameDatabase, sameHistory, notBehind, slotExists,
+			(*Checkpoint).Belongs, sameHistory, notBehind, slotExists,
 		} {
 			if err := rule(stored, &seen); err != nil {
 				return 0, err

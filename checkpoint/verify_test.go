@@ -166,6 +166,18 @@ func TestVerify(t *testing.T) {
 			class:  failure.Loss, says: []string{`"app"`, `"other"`, "checkpoint.key"},
 		},
 		{
+			name:   "checkpoint of another slot (mode 63)",
+			change: func(cp *Checkpoint, _ *Server) { cp.Slot = "other" },
+			class:  failure.Config, says: []string{`"other"`, `"s"`, `"app/s"`, "checkpoint.key"},
+		},
+		{
+			name: "checkpoint of another slot of another server, and no slot (mode 63)",
+			change: func(cp *Checkpoint, seen *Server) {
+				cp.Slot, cp.SystemID, seen.Exists, seen.Slot = "other", "8", false, catalog.Slot{}
+			},
+			class: failure.Config, says: []string{`"other"`, `"s"`, `"app/s"`, "checkpoint.key"},
+		},
+		{
 			name:   "slot of another plugin",
 			change: func(_ *Checkpoint, seen *Server) { seen.Slot.Plugin = "wal2json" },
 			class:  failure.Config, says: []string{"wal2json", "pg_drop_replication_slot('s')"},
@@ -197,7 +209,7 @@ func TestVerify(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cp := &Checkpoint{LSN: 0x200, SystemID: "7", Timeline: 1, Database: "app", Slot: "s", Publication: "p"}
 			seen := Server{
-				SystemID: "7", Timeline: 1, Database: "app", CurrentLSN: 0x300, Publication: "p", Exists: true,
+				Name: "s", Key: "app/s", SystemID: "7", Timeline: 1, Database: "app", CurrentLSN: 0x300, Publication: "p", Exists: true,
 				Slot: catalog.Slot{Name: "s", Plugin: catalog.Plugin, Database: "app", ConfirmedFlush: 0x200, RestartLSN: 0x100, WALStatus: "reserved"},
 			}
 			if c.change != nil {

@@ -76,6 +76,12 @@ var mutants = []mutant{
 		finds:   "(lost|premature): |ended by itself",
 	},
 	{
+		mistake: "believes the checkpoint of another slot",
+		patches: []patch{{"checkpoint/owner.go", "if c.Slot == slot {", "if true {"}},
+		test:    "TestE2EOneKeyForTwoSlots",
+		finds:   "lost: ",
+	},
+	{
 		mistake: "answers the server only when there is something to confirm",
 		patches: []patch{
 			{"wal/status.go", "\t\t\trequestReply = true\n", "\t\t\tcontinue\n"},

@@ -45,11 +45,13 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		dbErr = own.readServer(ctx, v)
 	}
 	switch {
+	case v.begun != nil && v.mismatch != nil:
+		d.fail(name, v.mismatch)
 	case d.undecided(v) != nil:
 		d.fail(name, d.undecided(v))
 	case v.gone != nil:
 		d.fail(name, v.gone)
-	case v.stored == nil && v.Slot.Active && !v.owed:
+	case v.stored == nil && v.Slot.Active && v.begun == nil:
 		d.warn(name, store.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))

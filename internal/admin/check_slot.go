@@ -37,7 +37,7 @@ func (d *doctor) slotState(ctx context.Context) {
 			"slot %q does not exist, and source.create is false", d.cfg.Source.Slot))
 		return
 	}
-	seen := checkpoint.Server{Database: d.server.Database, CurrentLSN: d.server.FlushLSN, Exists: true, Slot: *d.slot}
+	seen := checkpoint.Server{Name: d.slot.Name, Database: d.server.Database, CurrentLSN: d.server.FlushLSN, Exists: true, Slot: *d.slot}
 	if _, err := checkpoint.Verify(nil, seen); err != nil {
 		d.fail(name, err)
 		return

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -46,8 +47,14 @@ func (d *decision) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.view, err = d.session.view(ctx, d.store); err != nil || !d.Exists {
+	if d.view, err = d.session.view(ctx, d.store); err != nil {
 		return err
+	}
+	if errors.Is(d.mismatch, checkpoint.ErrOtherSlot) { // which is nobody's to decide here
+		return d.mismatch
+	}
+	if !d.Exists {
+		return nil
 	}
 	return refuseSlot(ctx, d.conn, d.Slot, d.server.Database)
 }

@@ -176,7 +176,7 @@ func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
 // servers may have databases and slots of the same names.
 func (t *teardown) owns(cp checkpoint.Checkpoint) error {
 	s, slot := t.server, t.cfg.Source.Slot
-	if cp.SystemID == s.SystemID && cp.Database == s.Database && cp.Slot == slot {
+	if cp.Owner() == (checkpoint.Owner{SystemID: s.SystemID, Database: s.Database, Slot: slot}) {
 		return nil
 	}
 	return failure.Configf("correct source.url, or give each connector a checkpoint.key of its own; "+

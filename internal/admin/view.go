@@ -21,7 +21,8 @@ type view struct {
 	stored *checkpoint.Checkpoint // nil: none
 	looked bool                   // for a checkpoint, without an error
 	gone   error                  // why the checkpoint that there was is not there
-	owed   bool                   // the store says that nobody has read the slot yet
+	// begun is a Beginning: the store says that nobody has read the slot yet.
+	begun  *checkpoint.Checkpoint
 	server catalog.Server
 	// mismatch is why the connector cannot go on from the checkpoint, if so.
 	mismatch error
@@ -50,11 +51,14 @@ func (v *view) load(ctx context.Context, opened checkpoint.Store) error {
 	if err != nil {
 		return fmt.Errorf("load checkpoint: %w", err)
 	}
-	if ok && !cp.Creating {
+	v.looked = true
+	switch {
+	case ok && cp.Creating:
+		v.begun = &cp
+	case ok:
 		cp = cp.Confirmed(v.Slot.ConfirmedFlush)
 		v.stored = &cp
 	}
-	v.looked, v.owed = true, ok && cp.Creating
 	return nil
 }
 
@@ -67,7 +71,7 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 		return err
 	}
 	seen := checkpoint.Server{
-		SystemID: v.server.SystemID, Timeline: v.server.Timeline, Database: v.server.Database, CurrentLSN: v.server.FlushLSN,
+		Name: s.cfg.Source.Slot, Key: wiring.CheckpointKey(s.cfg), SystemID: v.server.SystemID, Timeline: v.server.Timeline, Database: v.server.Database, CurrentLSN: v.server.FlushLSN,
 		Publication: v.Fingerprint, Exists: v.Exists, Slot: v.Slot,
 		StoredInside: s.cfg.Checkpoint.Store == store.StorePostgres,
 	}
@@ -90,6 +94,11 @@ func (s *session) compare(v *view, seen checkpoint.Server) error {
 	if v.gone != nil {
 		return v.gone
 	}
+	if v.begun != nil {
+		if err := v.begun.Belongs(&seen); err != nil {
+			return err
+		}
+	}
 	if v.stored == nil && !v.Exists {
 		return nil
 	}
@@ -108,10 +117,10 @@ func (s *session) compare(v *view, seen checkpoint.Server) error {
 // undecided is the error of a slot where nobody knows whether the snapshot that
 // is asked for was published, or what was delivered that must not be again.
 func (s *session) undecided(v *view) error {
-	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.looked && v.stored == nil && !v.owed {
+	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.looked && v.stored == nil && v.begun == nil {
 		return checkpoint.Undecided(v.Slot)
 	}
-	if _, shared := wiring.CheckpointTopic(s.cfg); shared != "" && v.Exists && v.looked && v.stored == nil && !v.owed {
+	if _, shared := wiring.CheckpointTopic(s.cfg); shared != "" && v.Exists && v.looked && v.stored == nil && v.begun == nil {
 		return checkpoint.Unknown(v.Slot)
 	}
 	return nil

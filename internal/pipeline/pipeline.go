@@ -121,6 +121,8 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 
 func (p *pipeline) streamOptions() stream.Options {
 	limit, linger := p.bounds()
+	kept := p.cfg.Checkpoint
+	kept.Key = wiring.CheckpointKey(p.cfg)
 	return stream.Options{
 		URL:              p.cfg.Source.URL.Reveal(),
 		Tables:           p.cfg.Source.Tables,
@@ -138,7 +140,7 @@ func (p *pipeline) streamOptions() stream.Options {
 		MaxBufferedBytes: limit,
 		Linger:           linger,
 		Boundaries:       p.boundaries(),
-		Checkpoint:       p.cfg.Checkpoint,
+		Checkpoint:       kept,
 		Retention:        p.cfg.Retention,
 	}
 }

@@ -88,6 +88,12 @@ func TransactionalID(cfg *config.Config) (string, error) {
 	return "cdc-outbox/" + key, err
 }
 
+// CheckpointKey names the checkpoint in its store.
+func CheckpointKey(cfg *config.Config) string {
+	key, _ := storeKey(cfg) // a URL that cannot be read is the connection's error
+	return key
+}
+
 // storeKey is database/slot unless the configuration names another key.
 func storeKey(cfg *config.Config) (string, error) {
 	if cfg.Checkpoint.Key != "" {

@@ -131,7 +131,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, s.sinceCheckpoint(h.found, invalid)
 	}
 	if h.found == nil {
-		if err := s.undecided(seen); err != nil {
+		if err := s.undecided(ctx, sql, seen); err != nil {
 			return h, err
 		}
 	}
@@ -265,7 +265,7 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Check
 		Database:    seen.Database,
 		Slot:        s.opts.Slot,
 		Publication: seen.Publication,
-		Snapshot:    s.owed && s.opts.Snapshot,
+		Snapshot:    s.begun != nil && s.opts.Snapshot,
 	}
 }
 
@@ -273,11 +273,15 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Check
 // checkpoint.store: none this process still knows what it read itself. It does
 // not know whether another instance has confirmed more since.
 func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkpoint, error) {
-	cp, ok, err := s.checkpointer.store.Load(ctx)
-	s.owed = err == nil && ok && cp.Creating
-	switch ok = ok && !s.owed; {
-	case err != nil:
-		return nil, fmt.Errorf("load checkpoint: %w", err)
+	cp, ok, err := s.ownCheckpoint(ctx)
+	if s.begun = nil; err != nil {
+		return nil, err
+	}
+	if ok && cp.Creating {
+		begun := cp
+		s.begun, ok = &begun, false
+	}
+	switch {
 	case !ok && s.checkpointer.last().Epoch == 0:
 		return nil, nil
 	case !ok:
@@ -289,6 +293,18 @@ func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkp
 		return nil, ErrTakenOver
 	}
 	return &cp, nil
+}
+
+// ownCheckpoint is what the store has. That of another slot is an error.
+func (s *source) ownCheckpoint(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
+	cp, ok, err = s.checkpointer.store.Load(ctx)
+	if err == nil && ok {
+		err = cp.OfSlot(s.opts.Slot, s.opts.Checkpoint.Key)
+	}
+	if err != nil {
+		err = fmt.Errorf("load checkpoint: %w", err)
+	}
+	return cp, ok, err
 }
 
 // reportCopied logs that the session starts beyond the stored checkpoint,

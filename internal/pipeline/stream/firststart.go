@@ -45,15 +45,25 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 
 // undecided is the error of a slot without a checkpoint, where source.snapshot
 // is initial: nothing tells whether this is the first start, which publishes a
-// snapshot.
-func (s *source) undecided(seen checkpoint.Server) error {
+// snapshot. A Beginning tells it, unless it is of another server.
+func (s *source) undecided(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
+	if s.begun != nil {
+		server, err := catalog.ReadServer(ctx, sql)
+		if err != nil {
+			return err
+		}
+		seen.SystemID, seen.Database = server.SystemID, server.Database
+		if err := s.begun.Belongs(&seen); err != nil {
+			return err
+		}
+	}
 	if !seen.Exists {
 		return nil
 	}
-	if s.opts.Snapshot && !s.owed {
+	if s.opts.Snapshot && s.begun == nil {
 		return checkpoint.Undecided(seen.Slot)
 	}
-	if s.transactions != nil && !s.owed {
+	if s.transactions != nil && s.begun == nil {
 		return checkpoint.Unknown(seen.Slot)
 	}
 	s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
@@ -84,10 +94,11 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	}
 	snapshot := opts.Snapshot
 	if snapshot || s.transactions != nil {
-		if err := s.checkpointer.store.Save(ctx, checkpoint.Beginning(server, opts.Slot)); err != nil {
+		begun := checkpoint.Beginning(server, opts.Slot)
+		if err := s.checkpointer.store.Save(ctx, begun); err != nil {
 			return nil, fmt.Errorf("note that a slot is created: %w", err)
 		}
-		s.owed = true
+		s.begun = &begun
 	}
 	created := s.waitForCreation(ctx, repl)
 	start, name, err := catalog.CreateSlot(ctx, repl, opts.Slot, server.Version,

@@ -26,7 +26,10 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	if err := v.ReadPublication(ctx, sql, from); err != nil {
 		return checkpoint.Server{}, err
 	}
-	seen := checkpoint.Server{Exists: v.Exists, Slot: v.Slot, Publication: v.Fingerprint, StoredInside: s.opts.Checkpoint.Store == store.StorePostgres}
+	seen := checkpoint.Server{
+		Name: s.opts.Slot, Key: s.opts.Checkpoint.Key, Exists: v.Exists, Slot: v.Slot, Publication: v.Fingerprint,
+		StoredInside: s.opts.Checkpoint.Store == store.StorePostgres,
+	}
 	switch {
 	case v.Publication == nil && v.Exists:
 		return seen, from.LostPublication()

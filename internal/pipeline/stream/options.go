@@ -33,6 +33,6 @@ type Options struct {
 	MaxBufferedBytes int64
 	Linger           time.Duration
 	Boundaries       Boundaries
-	Checkpoint       store.Options
+	Checkpoint       store.Options // with its Key
 	Retention        retention.Options
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
@@ -40,15 +41,15 @@ type source struct {
 	limits       limits
 	log          *zap.Logger
 
-	stopping  func() bool // whether the pipeline is to stop, and not only the session
-	database  string      // that the slot must be of
-	claimed   bool        // transactions have the transactional id
-	epoch     int64       // of our checkpoints; 0 before the first stream
-	warned    bool        // of commits that wait for us, at the last session's start
-	elsewhere elsewhere   // while standing by
-	owed      bool        // the store says that nobody has read the slot yet
-	server    net.Addr    // of the present stream
-	stream    *wal.Stream // of the last session that ended because ctx did
+	stopping  func() bool            // whether the pipeline is to stop, and not only the session
+	database  string                 // that the slot must be of
+	claimed   bool                   // transactions have the transactional id
+	epoch     int64                  // of our checkpoints; 0 before the first stream
+	warned    bool                   // of commits that wait for us, at the last session's start
+	elsewhere elsewhere              // while standing by
+	begun     *checkpoint.Checkpoint // a Beginning: the store says that nobody has read the slot yet
+	server    net.Addr               // of the present stream
+	stream    *wal.Stream            // of the last session that ended because ctx did
 
 	whole atomic.Uint64 // LSN up to which the stream certainly left nothing out
 	// recognised: the present stream is of the log that was read before, so

@@ -36,7 +36,7 @@ func (s *source) askStore(ctx context.Context, a *spare) error {
 	a.asked = now
 	_, err := s.load(ctx, 0)
 	switch {
-	case errors.Is(err, ErrTakenOver), ctx.Err() != nil:
+	case errors.Is(err, ErrTakenOver), errors.Is(err, checkpoint.ErrOtherSlot), ctx.Err() != nil:
 		return err
 	case err == nil:
 		a.answered = time.Now()
@@ -113,7 +113,7 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 	e.looked = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, elsewhereTimeout)
 	defer cancel()
-	cp, ok, err := s.checkpointer.store.Load(ctx) // after the slot was read
+	cp, ok, err := s.ownCheckpoint(ctx) // after the slot was read
 	if err != nil {
 		return nil // the takeover loads it, too
 	}
