@@ -66,6 +66,8 @@ type Checkpoint struct {
 	// Skip is a transaction whose events an operator ordered to pass over;
 	// zero: none. It is forgotten once LSN has passed it.
 	Skip Landmark `json:"-"` // see document
+	// Owned tells which tables' rows counted by their OIDs; nil: nobody noted it.
+	Owned Owned `json:"-"` // see document
 	// Scope names what counted as an event of ours.
 	Scope   string    `json:"scope,omitempty"`
 	SavedAt time.Time `json:"saved_at"`

@@ -82,6 +82,12 @@ var mutants = []mutant{
 		finds:   "lost: ",
 	},
 	{
+		mistake: "judges a replay by the OIDs of now",
+		patches: []patch{{"internal/pipeline/stream/outboxtables.go", "o.byOID && o.owned.Has(row.Relation.OID, commit)", "o.byOID"}},
+		test:    "TestE2EATableThatTakesTheOutboxsName",
+		finds:   "came again: ",
+	},
+	{
 		mistake: "answers the server only when there is something to confirm",
 		patches: []patch{
 			{"wal/status.go", "\t\t\trequestReply = true\n", "\t\t\tcontinue\n"},

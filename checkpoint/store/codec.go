@@ -56,6 +56,7 @@ type document struct {
 	Skip     *landmarkDocument `json:"skip,omitempty"`
 	Cut      *cutDocument      `json:"cut,omitempty"`
 
+	Owned    []ownedDocument    `json:"owned,omitempty"`
 	Doubtful []doubtfulDocument `json:"doubtful,omitempty"`
 	// NotePending says that the shared topic may have no note yet that leads here. It
 	// is the epoch of the checkpoint that was found before. An older reader may ignore
@@ -142,7 +143,7 @@ func newDocument(cp checkpoint.Checkpoint) document {
 	doc := document{
 		Version: plainVersion, LSN: cp.LSN.String(),
 		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Cut: cutOf(cp.Cut),
-		Doubtful: documentsOf(cp.Doubtful), Checkpoint: cp,
+		Owned: ownedDocuments(cp.Owned), Doubtful: documentsOf(cp.Doubtful), Checkpoint: cp,
 	}
 	switch {
 	case len(doc.Doubtful) > 0:
@@ -198,6 +199,9 @@ func (d document) checkpoint() (cp checkpoint.Checkpoint, err error) {
 	}
 	if cp.Cut, err = d.Cut.cut(); err != nil {
 		return cp, fmt.Errorf("cut: %w", err)
+	}
+	if cp.Owned, err = ownedOf(d.Owned); err != nil {
+		return cp, err
 	}
 	for _, doubtful := range d.Doubtful {
 		saved, err := doubtful.Saved.checkpoint()

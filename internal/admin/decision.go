@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
@@ -75,6 +76,12 @@ func (d *decision) ready(ctx context.Context) (err error) {
 		}
 	}
 	return storeWritable(ctx, d.at, d.store, store.Writable)
+}
+
+// owned is what the next run knows of the outbox tables' OIDs.
+func (d *decision) owned() checkpoint.Owned {
+	oids := catalog.OIDs(d.Tables)
+	return d.stored.OwnedUnder(d.scope(), oids).Seen(oids, d.End)
 }
 
 // save stores what was decided.

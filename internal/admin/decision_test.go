@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -144,6 +145,26 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	if cp := f.stored(); done.Total != 1 || !cp.Skip.Same(commits[1]) {
 		t.Errorf("done %+v, checkpoint %+v", done, cp)
 	}
+}
+
+// Failure mode 85. A row of a table that has the name only now is none.
+func TestSkipTransactionOfATableThatTookTheName(t *testing.T) {
+	f := sound(t)
+	f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR ALL TABLES`)
+	before := f.save()
+	before.Scope = checkpoint.Scope([]pg.Table{{Schema: "public", Name: "outbox"}}, false, "")
+	before.Owned = checkpoint.Owned{{OID: must.Get(catalog.ReadTables(f.ctx(), f.conn, f.Source.Tables))(t)[0].OID}}
+	before.Epoch++
+	f.put(before)
+	f.insert("order", "1", "{}")
+	f.exec(`CREATE TABLE staged (LIKE outbox INCLUDING ALL)`, `INSERT INTO staged SELECT * FROM outbox`,
+		`ALTER TABLE outbox RENAME TO outbox_old`, `ALTER TABLE staged RENAME TO outbox`)
+	commits := f.commits(2)
+	if report, err := SkipTransaction(f.ctx(), f.Config, commits[0].Commit, true); err != nil || report.Total != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	_, err := SkipTransaction(f.ctx(), f.Config, commits[1].Commit, true)
+	wantClass(t, err, failure.Config, "no transaction with events commits at")
 }
 
 // An update that event.on_update: fatal refuses can be passed over, and what takes

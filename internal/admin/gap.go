@@ -149,6 +149,9 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
 	}
 	if d.stored != nil {
 		cp.Epoch = d.stored.Epoch + 1
+		if !r.elsewhere {
+			cp.Owned = d.owned()
+		}
 	}
 	if err := d.save(ctx, cp); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -118,6 +118,7 @@ type skip struct {
 	at     pg.LSN // of its commit record
 	past   checkpoint.Past
 	replay *checkpoint.Replay // otherwise a transaction of another log might be passed over
+	owned  checkpoint.Owned
 }
 
 func newSkip(d *decision, at pg.LSN) *skip {
@@ -127,7 +128,7 @@ func newSkip(d *decision, at pg.LSN) *skip {
 		past.Since = cp.Landmark
 		past.Start = max(slot, past.Since.Commit)
 	}
-	return &skip{decision: d, at: at, past: past, replay: checkpoint.NewReplay(past)}
+	return &skip{decision: d, at: at, past: past, replay: checkpoint.NewReplay(past), owned: d.owned()}
 }
 
 // read streams from the slot up to the transaction, confirming nothing.
@@ -159,7 +160,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 		end := msg.End
 		switch msg.Kind {
 		case wal.Insert:
-			if !s.ours(msg.Row.Relation) {
+			if !s.ours(&msg.Row) {
 				continue
 			}
 			ev, err := s.router.Route(&msg.Row)
@@ -168,7 +169,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 			}
 			continue
 		case wal.Update:
-			if s.cfg.Event.OnUpdate == transform.UpdateFatal && s.ours(msg.Row.Relation) {
+			if s.cfg.Event.OnUpdate == transform.UpdateFatal && s.ours(&msg.Row) {
 				r.note(&msg.Row, SkippedEvent{Table: msg.Row.Relation.Namespace + "." + msg.Row.Relation.Name, Reason: reasonUpdate})
 			}
 			continue
@@ -200,10 +201,10 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 	}
 }
 
-// ours reports whether run reads events from the table: by its name at that
-// time, or its name now.
-func (s *skip) ours(rel *pg.Relation) bool {
-	return s.session.ours(rel) || slices.ContainsFunc(s.Tables, func(t catalog.TableInfo) bool { return t.OID == rel.OID })
+// ours reports whether run reads events from the row's table: by its name at that
+// time, or by what the checkpoint knows of it.
+func (s *skip) ours(row *pg.Row) bool {
+	return s.session.ours(row.Relation) || s.owned.Has(row.Relation.OID, row.Position.CommitLSN)
 }
 
 // reasonUpdate is that of an update, which event.on_update: fatal refuses.

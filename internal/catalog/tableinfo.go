@@ -35,6 +35,15 @@ type TableInfo struct {
 	Children []pg.Table
 }
 
+// OIDs are those of the tables.
+func OIDs(tables []TableInfo) []uint32 {
+	oids := make([]uint32, len(tables))
+	for i, t := range tables {
+		oids[i] = t.OID
+	}
+	return oids
+}
+
 // Only the catalogs are asked: functions such as pg_partition_tree lock what
 // they look at, and would wait for a session that changes a partition. A
 // partitioned table has no rows of its own, so it does not matter if it is

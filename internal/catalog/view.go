@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,6 +29,7 @@ type View struct {
 	Publication *Publication // nil: none
 	Fingerprint string       // of the publication; empty for none
 	Tables      []TableInfo  // unless one is missing
+	End         pg.LSN       // of the log, after the tables were read
 	// Failures are why events would be lost or mangled, Warnings what harms
 	// somebody else or hides something: see CheckPublication. A table that is
 	// missing is a failure too. There is neither without a publication.
@@ -74,9 +76,27 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) error {
 			columns[t], _ = s.Needed(rel)
 		}
 	}
+	if v.End, err = readEnd(ctx, conn); err != nil {
+		return err
+	}
 	v.Tables = infos
 	v.Failures, v.Warnings = CheckPublication(*v.Publication, infos, columns)
 	return nil
+}
+
+// readEnd returns the end of the log. All that was visible before lies before it,
+// also what is not on disk yet.
+func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, err error) {
+	var text string
+	err = conn.QueryRow(ctx, `SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
+		ELSE pg_catalog.pg_current_wal_insert_lsn() END::text`).Scan(&text)
+	if err == nil {
+		end, err = pg.ParseLSN(text)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return end, nil
 }
 
 // Unfit is nil where the tables can be read through the publication.

@@ -38,6 +38,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 		return err
 	}
 	s.intake.skip = cp.Skip
+	s.intake.tables.begin(h.found, s.scope(), h.confirmed)
 	s.epoch = cp.Epoch // a save that fails may still have reached the store
 	if err := s.checkpointer.begin(ctx, cp); err != nil {
 		return err

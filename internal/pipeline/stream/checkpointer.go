@@ -57,6 +57,7 @@ type checkpointer struct {
 	mu      sync.Mutex            // never held during a save
 	current checkpoint.Checkpoint // as last saved, in the present epoch
 	seen    string                // the publication at the last look; the next checkpoint says so
+	owned   checkpoint.Owned      // likewise
 }
 
 func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m checkpointMetrics, log *zap.Logger) *checkpointer {
@@ -124,6 +125,14 @@ func (k *checkpointer) follow(publication string) {
 	session.Wake(k.wake)
 }
 
+// own notes which tables' rows are ours, for the next checkpoints. It never blocks.
+func (k *checkpointer) own(owned checkpoint.Owned) {
+	k.mu.Lock()
+	k.owned = owned
+	k.mu.Unlock()
+	session.Wake(k.wake)
+}
+
 // publication is what follow noted last.
 func (k *checkpointer) publication() string {
 	k.mu.Lock()
@@ -131,12 +140,12 @@ func (k *checkpointer) publication() string {
 	return k.seen
 }
 
-// changed reports whether the publication differs from that in the last
-// checkpoint.
+// changed reports whether the catalogs showed something that the last checkpoint
+// does not say.
 func (k *checkpointer) changed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.current.Epoch != 0 && k.current.Publication != k.seen
+	return k.current.Epoch != 0 && (k.current.Publication != k.seen || !k.current.Owned.Equal(k.owned))
 }
 
 // event notes that events were acked. It wakes run only if a save has become
@@ -251,9 +260,11 @@ func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error
 	return nil
 }
 
-// dated returns cp as of now: with the time, and the publication of the last look.
+// dated returns cp as of now: with the time, and what the last look showed.
 func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
-	cp.SavedAt, cp.Publication = time.Now(), k.publication()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	cp.SavedAt, cp.Publication, cp.Owned = time.Now(), k.seen, k.owned
 	return cp
 }
 

@@ -38,11 +38,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	case v.Unfit() != nil:
 		return seen, v.Unfit()
 	}
-	oids := make([]uint32, len(v.Tables))
-	for i, t := range v.Tables {
-		oids[i] = t.OID
-	}
-	s.intake.oids.Store(&oids)
+	s.intake.tables.looks.Store(&look{oids: catalog.OIDs(v.Tables), at: v.End})
 	return seen, nil
 }
 

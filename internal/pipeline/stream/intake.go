@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,19 +23,12 @@ type intake struct {
 	queue        *queue
 	tracker      *checkpoint.Locked
 	checkpointer *checkpointer
-	tables       map[pg.Table]bool
+	tables       outboxTables
 	onUpdate     string
 	metrics      intakeMetrics
 	digest       *digest.Log
 
-	changes  atomic.Uint64 // all messages that arrived, except keepalives
-	relation *pg.Relation  // of the last row
-	asked    *[]uint32     // the oids with which relation was looked up
-	outbox   bool          // whether relation is one of tables
-
-	// oids are the OIDs of tables at the last look at the catalogs; nil before
-	// the first.
-	oids atomic.Pointer[[]uint32]
+	changes atomic.Uint64 // all messages that arrived, except keepalives
 
 	end      pg.LSN              // what ends at or before it was taken in
 	landmark checkpoint.Landmark // of the last transaction with events among that
@@ -54,12 +46,13 @@ type intake struct {
 
 func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
 	in := &intake{
-		router: p.Router, queue: q, tracker: t, checkpointer: k, tables: make(map[pg.Table]bool, len(p.Tables)),
+		router: p.Router, queue: q, tracker: t, checkpointer: k,
+		tables:   outboxTables{named: make(map[pg.Table]bool, len(p.Tables)), note: k.own},
 		onUpdate: p.OnUpdate, metrics: p.Metrics, digest: lines,
 		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
 	}
 	for _, t := range p.Tables {
-		in.tables[t] = true
+		in.tables.named[t] = true
 	}
 	return in
 }
@@ -110,6 +103,7 @@ func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 
 // commit ends a transaction.
 func (in *intake) commit(msg *wal.Message) error {
+	in.tables.learn(msg.End)
 	if again, err := in.repeated(msg.End); again || err != nil {
 		return err
 	}
@@ -136,6 +130,7 @@ func (in *intake) commit(msg *wal.Message) error {
 
 // idle notes that there is nothing of ours up to pos.
 func (in *intake) idle(pos pg.LSN) error {
+	in.tables.learn(pos)
 	if again, err := in.repeated(pos); again || err != nil {
 		return err
 	}
@@ -195,21 +190,6 @@ func (in *intake) repeated(pos pg.LSN) (bool, error) {
 	return pos < in.end, nil
 }
 
-// ours reports whether the row is of an outbox table: one that had the name
-// when the row was written, or has it now. If a table was renamed for a while,
-// the stream shows the name of that time. Up to PostgreSQL 15 the stream also
-// misses when a schema gets its old name back (pgoutput.c,
-// init_rel_sync_cache).
-func (in *intake) ours(row *pg.Row) bool {
-	oids := in.oids.Load()
-	if rel := row.Relation; rel != in.relation || oids != in.asked {
-		in.relation, in.asked = rel, oids
-		in.outbox = in.tables[pg.Table{Schema: rel.Namespace, Name: rel.Name}] ||
-			oids != nil && slices.Contains(*oids, rel.OID)
-	}
-	return in.outbox
-}
-
 // knows reports whether the change at p was taken in on an earlier connection.
 func (in *intake) knows(p pg.Position) bool {
 	return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq
@@ -217,7 +197,7 @@ func (in *intake) knows(p pg.Position) bool {
 
 func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 	row := &msg.Row
-	if !in.ours(row) {
+	if !in.tables.has(row) {
 		return nil
 	}
 	if again, err := in.seen(row); again || err != nil {

@@ -1,0 +1,134 @@
+package checkpoint
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// Owned tells which tables are outbox tables by their OIDs, and over which part
+// of the log. A row that was written while its table had another name is an
+// event only by that. OIDs of now would not do: a table that takes the outbox's
+// name has rows from before, and a replay has to judge as the first pass did.
+// The zero Owned knows nothing. Not to be changed.
+type Owned []OwnedTable
+
+// OwnedTable is an outbox table. Its rows count if their transaction commits
+// behind Since and, unless Until is 0, not behind Until.
+type OwnedTable struct {
+	OID          uint32
+	Since, Until pg.LSN
+	// Columns are those that the table has had though no option names them, and
+	// the commit behind which each is missed.
+	Columns map[string]pg.LSN
+}
+
+// OwnedUnder returns what a checkpoint, or none, knows of the tables where the
+// outbox tables are those of the scope. Of other tables than before only those
+// count that are outbox tables now.
+func (c *Checkpoint) OwnedUnder(scope string, now []uint32) Owned {
+	switch {
+	case c == nil:
+		return nil
+	case c.Scope == scope:
+		return c.Owned
+	}
+	return c.Owned.keep(func(t OwnedTable) bool { return slices.Contains(now, t.OID) })
+}
+
+// Has reports whether a row of a transaction that commits at the position is an
+// outbox table's, whatever its table was called.
+func (o Owned) Has(oid uint32, commit pg.LSN) bool {
+	return slices.ContainsFunc(o, func(t OwnedTable) bool {
+		return t.OID == oid && commit > t.Since && (t.Until == 0 || commit <= t.Until)
+	})
+}
+
+// Knows reports whether there is a position at which Has holds.
+func (o Owned) Knows(oid uint32) bool {
+	return slices.ContainsFunc(o, func(t OwnedTable) bool { return t.OID == oid })
+}
+
+// Seen returns what is known after a look at the catalogs, at which the tables
+// had these OIDs. at is a position behind the look and not before anything that
+// was judged. The first look tells of the whole log.
+func (o Owned) Seen(oids []uint32, at pg.LSN) Owned {
+	if o == nil {
+		at = 0
+	}
+	seen := make(Owned, 0, len(o)+len(oids))
+	for _, t := range o {
+		if t.Until == 0 && !slices.Contains(oids, t.OID) {
+			t.Until = at
+		}
+		seen = append(seen, t)
+	}
+	for _, oid := range oids {
+		if o.now(oid) < 0 {
+			seen = append(seen, OwnedTable{OID: oid, Since: at})
+		}
+	}
+	return seen
+}
+
+// After returns what counts for a log that is read from the position on.
+func (o Owned) After(from pg.LSN) Owned {
+	return o.keep(func(t OwnedTable) bool { return t.Until == 0 || t.Until > from })
+}
+
+func (o Owned) keep(which func(OwnedTable) bool) Owned {
+	if o == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(o), func(t OwnedTable) bool { return !which(t) })
+}
+
+// Bound returns what is known after a row of a transaction that commits at the
+// position had these columns.
+func (o Owned) Bound(oid uint32, columns []string, at pg.LSN) Owned {
+	i := o.now(oid)
+	if i < 0 {
+		return o
+	}
+	bound := maps.Clone(o[i].Columns)
+	for _, name := range columns {
+		if _, known := bound[name]; known {
+			continue
+		}
+		if bound == nil {
+			bound = make(map[string]pg.LSN)
+		}
+		bound[name] = at
+	}
+	o = slices.Clone(o)
+	o[i].Columns = bound
+	return o
+}
+
+// Missed returns the columns that a row of a transaction that commits at the
+// position must have.
+func (o Owned) Missed(oid uint32, commit pg.LSN) (columns []string) {
+	i := o.now(oid)
+	if i < 0 {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(o[i].Columns)) {
+		if commit > o[i].Columns[name] {
+			columns = append(columns, name)
+		}
+	}
+	return columns
+}
+
+// now is the index of a table that is an outbox table at the last look, or -1.
+func (o Owned) now(oid uint32) int {
+	return slices.IndexFunc(o, func(t OwnedTable) bool { return t.OID == oid && t.Until == 0 })
+}
+
+// Equal reports whether both know the same.
+func (o Owned) Equal(other Owned) bool {
+	return slices.EqualFunc(o, other, func(a, b OwnedTable) bool {
+		return a.OID == b.OID && a.Since == b.Since && a.Until == b.Until && maps.Equal(a.Columns, b.Columns)
+	})
+}

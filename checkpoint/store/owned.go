@@ -1,0 +1,68 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// ownedDocument is an OwnedTable as it is stored. An older reader may ignore it:
+// it then takes the OIDs of its first look for those of the whole log.
+type ownedDocument struct {
+	OID     uint32            `json:"oid"`
+	Since   string            `json:"since,omitempty"`
+	Until   string            `json:"until,omitempty"`
+	Columns map[string]string `json:"columns,omitempty"`
+}
+
+func ownedDocuments(owned checkpoint.Owned) (docs []ownedDocument) {
+	for _, t := range owned {
+		d := ownedDocument{OID: t.OID, Since: positionText(t.Since), Until: positionText(t.Until)}
+		for name, since := range t.Columns {
+			if d.Columns == nil {
+				d.Columns = make(map[string]string, len(t.Columns))
+			}
+			d.Columns[name] = positionText(since)
+		}
+		docs = append(docs, d)
+	}
+	return docs
+}
+
+func ownedOf(docs []ownedDocument) (owned checkpoint.Owned, err error) {
+	for _, d := range docs {
+		t := checkpoint.OwnedTable{OID: d.OID}
+		if t.Since, err = position(d.Since); err == nil {
+			t.Until, err = position(d.Until)
+		}
+		for name, since := range d.Columns {
+			if t.Columns == nil {
+				t.Columns = make(map[string]pg.LSN, len(d.Columns))
+			}
+			if err == nil {
+				t.Columns[name], err = position(since)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("table of OID %d: %w", d.OID, err)
+		}
+		owned = append(owned, t)
+	}
+	return owned, nil
+}
+
+// positionText is "" for none; position reads it.
+func positionText(lsn pg.LSN) string {
+	if lsn == 0 {
+		return ""
+	}
+	return lsn.String()
+}
+
+func position(text string) (pg.LSN, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return parseLSN(text)
+}

@@ -1,0 +1,76 @@
+package stream
+
+import (
+	"sync/atomic"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// outboxTables tells the rows of outbox tables from others. One goroutine uses
+// it, and others hand it their looks at the catalogs.
+type outboxTables struct {
+	named map[pg.Table]bool
+	owned checkpoint.Owned
+	note  func(checkpoint.Owned) // tells the next checkpoints of a change
+
+	looks atomic.Pointer[look] // the last one; nil before the first
+	seen  *look                // what owned knows of
+
+	// What was decided last, for the next row of the same table.
+	relation *pg.Relation // nil: nothing
+	byName   bool
+	byOID    bool // perhaps: see checkpoint.Owned
+}
+
+// look is what the catalogs showed of the outbox tables.
+type look struct {
+	oids []uint32
+	at   pg.LSN // a position behind it
+}
+
+// begin takes over what the checkpoint knows, unless this process has had a
+// session itself. from is where the slot stands.
+func (o *outboxTables) begin(found *checkpoint.Checkpoint, scope string, from pg.LSN) {
+	if o.owned == nil {
+		o.owned = found.OwnedUnder(scope, o.looks.Load().oids)
+	}
+	o.owned = o.owned.After(from)
+	o.relation = nil
+	o.learn(0)
+	o.note(o.owned)
+}
+
+// learn takes up the last look at the catalogs. Everything that was judged
+// before commits at the position, or before it.
+func (o *outboxTables) learn(judged pg.LSN) {
+	last := o.looks.Load()
+	if last == o.seen {
+		return
+	}
+	o.seen, o.relation = last, nil
+	o.know(o.owned.Seen(last.oids, max(last.at, judged)))
+}
+
+func (o *outboxTables) know(owned checkpoint.Owned) {
+	if o.owned == nil || !owned.Equal(o.owned) {
+		o.owned = owned
+		o.note(owned)
+	}
+}
+
+// has reports whether the row is of an outbox table: one that had the name when
+// the row was written, or is known to be an outbox table at that place of the
+// log. If a table was renamed for a while, the stream shows the name of that
+// time. Up to PostgreSQL 15 the stream also misses when a schema gets its old
+// name back (pgoutput.c, init_rel_sync_cache).
+func (o *outboxTables) has(row *pg.Row) bool {
+	commit := row.Position.CommitLSN
+	o.learn(commit)
+	if rel := row.Relation; rel != o.relation {
+		o.relation = rel
+		o.byName = o.named[pg.Table{Schema: rel.Namespace, Name: rel.Name}]
+		o.byOID = !o.byName && o.owned.Knows(rel.OID)
+	}
+	return o.byName || o.byOID && o.owned.Has(row.Relation.OID, commit)
+}

@@ -1,0 +1,118 @@
+package stream
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// staged fills a table with the rows of the outbox, as a migration does that
+// copies them before the new table takes the name.
+const staged = `CREATE TABLE staged (LIKE outbox INCLUDING ALL); INSERT INTO staged SELECT * FROM outbox`
+
+// swapped gives the filled table the outbox's name.
+const swapped = `BEGIN; ALTER TABLE outbox RENAME TO outbox_old; ALTER TABLE staged RENAME TO outbox; COMMIT`
+
+// Failure mode 85. Rows that were written under another name are no events,
+// although their table is the outbox now.
+func TestATableThatTakesTheOutboxsName(t *testing.T) {
+	t.Parallel()
+	for name, together := range map[string]bool{"one after the other": false, "in one transaction": true} {
+		t.Run(name, func(t *testing.T) {
+			swap := []string{staged, swapped}
+			if together {
+				swap = []string{staged + `; ALTER TABLE outbox RENAME TO outbox_old; ALTER TABLE staged RENAME TO outbox`}
+			}
+			start := func(t *testing.T) (*database, *instance) {
+				d := outbox(t)
+				d.exec(forAllTables)
+				i := d.run().streams()
+				d.publish(3, 1)
+				return d, i
+			}
+			t.Run("while stopped", func(t *testing.T) {
+				d, i := start(t)
+				i.stop()
+				for _, sql := range swap {
+					d.exec(sql)
+				}
+				d.insert(2, 1)
+				i = d.run().streams()
+				d.arrive()
+				d.finish(i)
+			})
+			t.Run("behind", func(t *testing.T) {
+				d, i := start(t)
+				d.gate.hold()
+				d.insert(1, 1)
+				d.gate.waits(t)
+				for _, sql := range swap {
+					d.exec(sql)
+				}
+				d.insert(2, 1)
+				d.kill()
+				d.gate.open()
+				d.arrive()
+				d.finish(i)
+			})
+		})
+	}
+}
+
+// Failure mode 85. A crash sets the slot back, so that what was passed over
+// comes again: a replay judges as the first pass did.
+func TestE2EAReplayJudgesATableThatTookTheNameAsTheFirstPassDid(t *testing.T) {
+	for name, restarted := range map[string]bool{"the same process": false, "another process": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t, pgtest.Own())
+			d := newDatabase(t, server.NewDatabase(t))
+			d.exec(forAllTables)
+			i := d.run().streams()
+			d.publish(3, 1)
+			d.exec("CHECKPOINT")
+			d.exec(staged)
+			passed := d.lsn("SELECT pg_current_wal_flush_lsn()")
+			eventually(t, "the copies to be passed over", func() bool { return d.confirmed() >= passed })
+			d.exec(swapped)
+			passed = d.lsn("SELECT pg_current_wal_flush_lsn()")
+			eventually(t, "the rename to be passed over", func() bool { return d.confirmed() >= passed })
+			server.Stop(t, pgtest.Immediate)
+			if restarted {
+				i.stop()
+			}
+			server.Resume(t)
+			d.connect()
+			if restarted {
+				i = d.run().streams()
+			}
+			d.publish(2, 1)
+			d.finish(i)
+		})
+	}
+}
+
+// Failure mode 85. The outbox's own rows stay events while it has another name
+// for a moment, also in a replay; nothing is lost.
+func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Own())
+	d := newDatabase(t, server.NewDatabase(t))
+	d.exec(forAllTables)
+	i := d.run().streams()
+	d.publish(3, 1)
+	d.exec("CHECKPOINT")
+	d.exec(`BEGIN; ALTER TABLE outbox RENAME TO busy; INSERT INTO busy VALUES ('busy', 'order', 'o', 'Placed', '{}');
+		ALTER TABLE busy RENAME TO outbox; COMMIT`)
+	d.ids = append(d.ids, "busy")
+	d.arrive()
+	d.exec(staged + `; ` + `ALTER TABLE outbox RENAME TO outbox_old; ALTER TABLE staged RENAME TO outbox`)
+	d.publish(1, 1)
+	server.Stop(t, pgtest.Immediate)
+	i.stop()
+	server.Resume(t)
+	d.connect()
+	i = d.run().streams()
+	d.publish(2, 1)
+	d.finish(i)
+}
