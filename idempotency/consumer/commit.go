@@ -21,6 +21,7 @@ import (
 type committer struct {
 	client    *kgo.Client
 	scheduler *scheduler
+	topics    *topicWatch
 	observer  *Observer
 	mu        sync.Mutex
 }
@@ -34,13 +35,13 @@ func (c *committer) commit(ctx context.Context, ids map[string][]int32) error {
 }
 
 func (c *committer) commitLocked(ctx context.Context, ids map[string][]int32) error {
-	at := c.scheduler.uncommitted(ids)
+	at := c.topics.certain(c.scheduler.uncommitted(ids))
 	if len(at) == 0 {
 		return nil
 	}
 	begun := time.Now()
 	var failed error
-	c.client.CommitOffsetsSync(ctx, at, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+	c.client.CommitOffsetsSync(c.topics.marked(ctx), at, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		if failed = err; err == nil {
 			failed = c.note(at, req, resp)
 		}
@@ -67,6 +68,9 @@ func (c *committer) note(at positions, req *kmsg.OffsetCommitRequest, resp *kmsg
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 				errs = append(errs, fmt.Errorf("%s/%d: %w", t.Topic, p.Partition, err))
+				if unknownTopic(err) {
+					c.topics.suspect(t.Topic, err)
+				}
 			} else if position, ok := at[t.Topic][p.Partition]; ok {
 				c.scheduler.committed(partitionID{t.Topic, p.Partition}, position)
 			}

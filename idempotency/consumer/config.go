@@ -35,8 +35,8 @@ type Config struct {
 	// by default), static membership, fetch sizes and so on. Before them the
 	// isolation level is set to read_committed, and FetchMaxWait to half a
 	// second. The group's callbacks, its
-	// rebalance timeout and everything about commits and polling are the
-	// consumer's; options for these have no effect.
+	// rebalance timeout and everything about offsets, commits and polling are the
+	// consumer's; options for these have no effect, except ConsumeResetOffset.
 	Options []kgo.Opt
 
 	// Once makes Handler act once; its Runner is required, as is Handler. Its
@@ -162,6 +162,7 @@ func (c *Config) options() []kgo.Opt {
 		kgo.ConsumeTopics(c.Topics...),
 		kgo.RebalanceTimeout(3*c.RevokeTimeout),
 		kgo.DisableAutoCommit(),
+		kgo.KeepControlRecords(),
 		kgo.BlockRebalanceOnPoll(),
 	)
 }

@@ -42,14 +42,20 @@ func New(cfg Config) (*Consumer, error) {
 // that does not heed its context, though the group does not. Run may be called
 // again, also concurrently: each call is a member of its own.
 func (c *Consumer) Run(ctx context.Context) error {
-	s, err := c.open(ctx)
-	if err != nil {
-		return err
+	for {
+		s, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		if err = s.run(ctx); !errors.Is(err, errAnew) {
+			return err
+		}
+		c.cfg.Logger.Error("a topic was deleted and created again: the consumer joins the group anew")
 	}
-	return s.run(ctx)
 }
 
-// session is one Run.
+// session is one membership of the group: a Run, or the part of it until a topic
+// was created anew.
 type session struct {
 	cfg       *Config
 	process   Process
@@ -57,6 +63,7 @@ type session struct {
 	scheduler *scheduler
 	committer *committer
 	room      *room
+	topics    *topicWatch
 	// abandon ends the context of all handlers.
 	abandon context.CancelCauseFunc
 }
@@ -70,7 +77,14 @@ func (c *Consumer) open(ctx context.Context) (*session, error) {
 	// The group's callbacks wait for ready: they may come before NewClient
 	// returns.
 	ready := make(chan struct{})
+	s.topics = newTopicWatch(s)
+	b := &beginnings{session: s}
 	client, err := kgo.NewClient(append(c.cfg.options(),
+		kgo.OnOffsetsFetched(b.fetched),
+		kgo.AdjustFetchOffsetsFn(func(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+			<-ready
+			return b.adjust(ctx, offsets)
+		}),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, ids map[string][]int32) { <-ready; s.revoked(ctx, ids) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, ids map[string][]int32) { <-ready; s.lost(ids) }),
 	)...)
@@ -79,15 +93,15 @@ func (c *Consumer) open(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("start the Kafka client: %w", err)
 	}
 	s.client = client
-	s.committer = &committer{client: client, scheduler: s.scheduler, observer: &s.cfg.Observer}
+	s.committer = &committer{client: client, scheduler: s.scheduler, topics: s.topics, observer: &s.cfg.Observer}
 	s.room = &room{client: client, scheduler: s.scheduler}
 	close(ready)
 	return s, nil
 }
 
 // run owns the session's goroutines: the workers, which end when the scheduler
-// is closed, and the commit loop, the watches of retention and scope and the Runner's
-// maintenance, which end with ctx.
+// is closed, and the commit loop, the watches of retention, topics and scope and the
+// Runner's maintenance, which end with ctx.
 // The caller's is the poller.
 func (s *session) run(ctx context.Context) error {
 	var workers, loops sync.WaitGroup
@@ -97,6 +111,7 @@ func (s *session) run(ctx context.Context) error {
 	loopCtx, fail := context.WithCancelCause(ctx)
 	loops.Go(func() { s.commitLoop(loopCtx, fail) })
 	loops.Go(func() { s.watchRetention(loopCtx) })
+	loops.Go(func() { s.topics.watch(loopCtx, fail) })
 	loops.Go(func() { s.maintain(loopCtx) })
 
 	err := s.awaitBrokers(loopCtx)
@@ -144,6 +159,7 @@ func (s *session) poll(ctx context.Context) error {
 }
 
 func (s *session) take(ctx context.Context, fetches kgo.Fetches) error {
+	s.topics.fetched(fetches)
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if len(p.Records) > 0 {
 			s.scheduler.add(partitionID{p.Topic, p.Partition}, p.Records)
@@ -157,8 +173,10 @@ func (s *session) take(ctx context.Context, fetches kgo.Fetches) error {
 		}
 		switch {
 		case ctx.Err() != nil:
+		case topic != "" && unknownTopic(err):
+			s.topics.suspect(topic, err)
 		case fatal(err):
-			failed = errors.Join(failed, fmt.Errorf("consume %s: %w", place(topic, partition), err))
+			failed = errors.Join(failed, fmt.Errorf("consume %s: %w", place(topic, partition), advised(err)))
 		default:
 			s.cfg.Logger.Warn("cannot fetch, the client tries again", "topic", topic, "partition", partition, "error", err)
 		}

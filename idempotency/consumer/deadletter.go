@@ -2,9 +2,12 @@ package consumer
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -25,11 +28,15 @@ import (
 // interrupted dead letter may have been written, or may still be; the next
 // attempt writes it again. The client remains the caller's; it must require all
 // acks, and it must not be closed before the consumer has stopped. A topic that
-// does not exist, or may not be seen, is an error; brokers that do not answer
-// within five seconds are not. That the topic and the client take records that
-// are 2 KiB larger, for the headers, than those of the topics consumed
-// (max.message.bytes, kgo.ProducerBatchMaxBytes) is up to the operator:
-// otherwise the largest wait.
+// does not exist, may not be seen, or is compacted is an error; brokers that do
+// not answer within five seconds are not. A compacted topic refuses records without
+// a key, and forgets all but the last of each key.
+//
+// The topic must take records that are 2 KiB larger, for the headers, than those of
+// the topics consumed (max.message.bytes): otherwise the largest wait, and the error
+// says for how many bytes. A limit of the client (kgo.ProducerBatchMaxBytes) below
+// that is no obstacle, unless the client also consumes or has a transactional id: a
+// second client, for that record alone, writes it.
 func DeadLetterTopic(client *kgo.Client, topic string) (func(ctx context.Context, letter idempotency.DeadLetter) error, error) {
 	if topic == "" {
 		return nil, errors.New("the dead-letter topic has no name")
@@ -47,11 +54,76 @@ func DeadLetterTopic(client *kgo.Client, topic string) (func(ctx context.Context
 		}
 		ctx, cancel := context.WithTimeout(ctx, hook.Interval(ctx, deadLetterTimeout))
 		defer cancel()
-		if err := produce(ctx, client, deadLetter(topic, r, letter)); err != nil {
+		if err := writeDeadLetter(ctx, client, deadLetter(topic, r, letter)); err != nil {
 			return fmt.Errorf("write dead letter to topic %s: %w", topic, err)
 		}
 		return nil
 	}, nil
+}
+
+// writeDeadLetter gets past what the client alone stands in the way of.
+func writeDeadLetter(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
+	err := produce(ctx, client, r)
+	switch {
+	case errors.Is(err, kerr.UnknownTopicID):
+		// The topic was deleted and created again: the client refuses it until it
+		// has forgotten the old one.
+		client.PurgeTopicsFromProducing(r.Topic)
+		err = produce(ctx, client, r)
+	case errors.Is(err, kerr.MessageTooLarge) && beyond(client, r):
+		err = produceLarge(ctx, client, r)
+	}
+	return remedied(err, r)
+}
+
+// beyond reports whether the client's own limit is below the record, and a second
+// client can be made of its options: one that does not join a group.
+func beyond(client *kgo.Client, r *kgo.Record) bool {
+	limit, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
+	group, _ := client.OptValue(kgo.ConsumerGroup).(string)
+	id, _ := client.OptValue(kgo.TransactionalID).(string)
+	return batchSize(r) > int64(limit) && group == "" && len(client.GetConsumeTopics()) == 0 && id == ""
+}
+
+// batchSize is at least what a record takes in a batch of its own.
+func batchSize(r *kgo.Record) int64 {
+	const overhead = 256 // the batch's and the record's, lengths included
+	size := overhead + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		size += len(h.Key) + len(h.Value) + 2*binary.MaxVarintLen32
+	}
+	return int64(size)
+}
+
+// produceLarge writes the record by a client without the limit of the given one.
+func produceLarge(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
+	size := batchSize(r)
+	if size > math.MaxInt32/2 {
+		return kerr.MessageTooLarge
+	}
+	large, err := kgo.NewClient(append(slices.Clip(client.Opts()),
+		kgo.ProducerBatchMaxBytes(int32(size)), kgo.BrokerMaxWriteBytes(int32(size)+math.MaxInt16))...)
+	if err != nil {
+		return fmt.Errorf("make a client for a record of %d bytes: %w", size, err)
+	}
+	defer large.Close()
+	return produce(ctx, large, r)
+}
+
+// remedied says what lets the topic take the record.
+func remedied(err error, r *kgo.Record) error {
+	switch {
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return fmt.Errorf("%w: let it take records of %d bytes (the topic's max.message.bytes; "+
+			"kgo.ProducerBatchMaxBytes of a client that consumes, too)", err, batchSize(r))
+	case errors.Is(err, kerr.InvalidRecord) && r.Key == nil:
+		return fmt.Errorf("%w: the record has no key, and a compacted topic takes none such: set the topic's cleanup.policy to delete", err)
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("%w: create the topic", err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return fmt.Errorf("%w: allow the consumer to write to the topic", err)
+	}
+	return err
 }
 
 // deadLetterTimeout is long enough for a broker's failover. The client itself
@@ -67,7 +139,8 @@ func checkDeadLetterTopic(client *kgo.Client, topic string) error {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
+	admin := kadm.NewClient(client)
+	topics, err := admin.ListTopics(ctx, topic)
 	if err != nil {
 		return nil //nolint:nilerr // nobody answers: the consumer waits for brokers, and so do dead letters
 	}
@@ -76,6 +149,18 @@ func checkDeadLetterTopic(client *kgo.Client, topic string) error {
 		return fmt.Errorf("it does not exist: create it: %w", err)
 	case fatal(err):
 		return err
+	}
+	configs, err := admin.DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return nil //nolint:nilerr // it may be forbidden; the first dead letter tells
+	}
+	for _, c := range configs {
+		for _, entry := range c.Configs {
+			if entry.Key == "cleanup.policy" && strings.Contains(entry.MaybeValue(), "compact") {
+				return fmt.Errorf("it is compacted: it refuses dead letters without a key, and forgets those of a key but for the last: "+
+					"set its cleanup.policy to delete (it is %q)", entry.MaybeValue())
+			}
+		}
 	}
 	return nil
 }

@@ -33,6 +33,15 @@ var hopeless = []error{
 	kerr.FencedInstanceID, kerr.InvalidSessionTimeout, kerr.UnsupportedVersion,
 }
 
+// advised says what to do about an error that its name alone does not tell.
+func advised(err error) error {
+	if errors.Is(err, kerr.InconsistentGroupProtocol) {
+		return fmt.Errorf("%w: the group has members, of another client perhaps, that divide partitions in another way: "+
+			"offer their way too as long as both run (Options: kgo.Balancers(kgo.RangeBalancer()) for most clients' default), or stop them first", err)
+	}
+	return err
+}
+
 // fatal reports whether an error of the client is one that retrying cannot
 // fix.
 func fatal(err error) bool {

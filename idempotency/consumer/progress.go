@@ -24,7 +24,8 @@ type progress struct {
 }
 
 // add takes records on, in the order of the partition, and returns an entry
-// for each.
+// for each. The end of a transaction is finished at once: Kafka counts its marker,
+// and so what was aborted before it, as lag until an offset behind it is committed.
 func (p *progress) add(records []*kgo.Record) []entry {
 	entries := make([]entry, len(records))
 	for i, r := range records {
@@ -35,6 +36,9 @@ func (p *progress) add(records []*kgo.Record) []entry {
 		}
 		p.open.push(&entries[i])
 		p.bytes += entries[i].size
+		if r.Attrs.IsControl() {
+			p.finish(&entries[i])
+		}
 	}
 	return entries
 }

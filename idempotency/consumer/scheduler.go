@@ -63,6 +63,22 @@ func newScheduler(base context.Context, cfg *Config) *scheduler {
 func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p := s.partition(id)
+	p.inbox = append(p.inbox, records...)
+	s.takeOn(p)
+}
+
+// begin makes a partition known before its first records, with a position to
+// commit.
+func (s *scheduler) begin(id partitionID, at kgo.EpochOffset) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.partition(id)
+	p.progress.next, p.progress.known = at, true
+}
+
+// partition returns the partition of the assignment, a new one if it is not known.
+func (s *scheduler) partition(id partitionID) *partition {
 	p := s.parts[id]
 	if p == nil {
 		p = &partition{partitionID: id, lanes: map[string]*lane{}, idle: make(chan struct{})}
@@ -70,12 +86,17 @@ func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 		s.parts[id] = p
 		s.pausedChanged()
 	}
-	p.inbox = append(p.inbox, records...)
-	s.takeOn(p)
+	return p
 }
 
-// takeOn takes records from the partition's inbox up to the limit.
+// takeOn takes records from the partition's inbox up to the limit. What is finished
+// at once makes room for more.
 func (s *scheduler) takeOn(p *partition) {
+	for s.takeSome(p) {
+	}
+}
+
+func (s *scheduler) takeSome(p *partition) bool {
 	n, bytes := 0, p.progress.bytes
 	for n < len(p.inbox) && p.progress.open.len()+n < s.limit.records && bytes < s.limit.bytes {
 		bytes += recordSize(p.inbox[n])
@@ -87,6 +108,9 @@ func (s *scheduler) takeOn(p *partition) {
 		p.inbox = nil
 	}
 	for i := range entries {
+		if entries[i].done {
+			continue
+		}
 		l := p.lane(s.laneKey(entries[i].record))
 		l.queue.push(&entries[i])
 		if l.state == laneEmpty {
@@ -94,6 +118,7 @@ func (s *scheduler) takeOn(p *partition) {
 			s.work.Signal()
 		}
 	}
+	return n > 0
 }
 
 func (s *scheduler) makeReady(l *lane) {

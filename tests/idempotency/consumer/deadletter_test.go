@@ -7,12 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
@@ -78,6 +81,90 @@ func TestADeadLetterThatNobodyTakesFails(t *testing.T) {
 	if result.Disposition != idempotency.Retry || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%+v, %v", result, err)
 	}
+}
+
+// buryTo returns what handles a record without an id: its dead letter goes to the
+// topic orders.dead.
+func buryTo(t *testing.T, client *kgo.Client) consumer.Process {
+	t.Helper()
+	bury, err := consumer.DeadLetterTopic(client, "orders.dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := consumer.Once{Scope: group, Runner: burying{newLedger(), bury}}.Wrap(func(context.Context, *kgo.Record) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process
+}
+
+// The connector writes records of up to 1 MiB; the client's own limit, by default,
+// is below that.
+func TestALargeDeadLetterPassesTheClientsLimit(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders.dead", 1, map[string]string{"max.message.bytes": "1060000"})
+	large := &kgo.Record{Topic: "orders", Value: make([]byte, 1<<20)}
+	result, err := buryTo(t, b.Client(t))(t.Context(), large)
+	if !result.Done() || err != nil {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if r := b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))[0]; len(r.Value) != len(large.Value) {
+		t.Errorf("%d bytes are there", len(r.Value))
+	}
+}
+
+// What the topic itself refuses is said, with what lets it through; then it goes
+// through.
+func TestADeadLetterThatTheTopicRefuses(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders.dead", 1, map[string]string{"max.message.bytes": "2000"})
+	process, large := buryTo(t, b.Client(t, kgo.ProducerBatchCompression(kgo.NoCompression()))), &kgo.Record{Topic: "orders", Value: make([]byte, 5000)}
+	result, err := process(t.Context(), large)
+	if result.Done() || !errors.Is(err, kerr.MessageTooLarge) || !strings.Contains(err.Error(), "max.message.bytes") {
+		t.Errorf("%+v, %v", result, err)
+	}
+	settings := []kadm.AlterConfig{{Name: "max.message.bytes", Value: kadm.StringPtr("10000")}}
+	if _, err := kadm.NewClient(b.Client(t)).AlterTopicConfigs(t.Context(), settings, "orders.dead"); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the dead letter", func() bool {
+		result, _ := process(t.Context(), large)
+		return result.Done()
+	})
+}
+
+// A compacted topic refuses records without a key.
+func TestACompactedDeadLetterTopicIsRefused(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders.dead", 1, map[string]string{"cleanup.policy": "compact"})
+	if _, err := consumer.DeadLetterTopic(b.Client(t), "orders.dead"); err == nil || !strings.Contains(err.Error(), "cleanup.policy to delete") {
+		t.Error(err)
+	}
+}
+
+// A dead-letter topic that is deleted and created again takes dead letters at once.
+func TestADeadLetterTopicCreatedAnew(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders.dead", 1, nil)
+	process := buryTo(t, b.Client(t, kgo.MetadataMinAge(10*time.Millisecond)))
+	lost := &kgo.Record{Topic: "orders", Value: []byte("no id")}
+	if result, err := process(t.Context(), lost); !result.Done() || err != nil {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	remove(t, b, "orders.dead")
+	b.CreateTopic(t, "orders.dead", 1, nil)
+	await.Until(t, "the dead letter", func() bool {
+		result, err := process(t.Context(), lost)
+		if err != nil {
+			t.Log(err)
+		}
+		return result.Done()
+	})
+	b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))
 }
 
 // Who reads the log is told why a record is given up.

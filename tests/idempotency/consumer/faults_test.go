@@ -51,6 +51,28 @@ func TestForbiddenGroupEndsRun(t *testing.T) {
 	}
 }
 
+// Another client's members may divide partitions in another way.
+func TestAGroupOfAnotherClient(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 2, nil)
+	other := b.Client(t, kgo.ConsumerGroup(group), kgo.ConsumeTopics("orders"), kgo.Balancers(kgo.RangeBalancer()),
+		kgo.HeartbeatInterval(100*time.Millisecond))
+	load(t, b, 2, 5, 1)
+	if fetches := other.PollFetches(t.Context()); fetches.Err() != nil {
+		t.Fatal(fetches.Err())
+	}
+	s := newSeen()
+	cfg := config(b, newLedger(), s.handle)
+	err := start(t, cfg).end(t)
+	if !errors.Is(err, kerr.InconsistentGroupProtocol) || !strings.Contains(err.Error(), "kgo.RangeBalancer") {
+		t.Errorf("Run returned %v", err)
+	}
+	cfg.Options = append(cfg.Options, kgo.Balancers(kgo.RangeBalancer()))
+	start(t, cfg)
+	await.Until(t, "records of its partition", func() bool { return s.count() > 0 })
+}
+
 func TestWrongPasswordEndsRun(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "secret"))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -235,6 +236,46 @@ func logLines(cfg *consumer.Config) <-chan string {
 		return len(line), nil
 	}), nil))
 	return lines
+}
+
+// logbook keeps what is logged.
+type logbook struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// keepLog keeps what the consumer logs.
+func keepLog(cfg *consumer.Config) *logbook {
+	l := &logbook{}
+	cfg.Logger = slog.New(slog.NewTextHandler(l, nil))
+	return l
+}
+
+func (l *logbook) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, string(line))
+	return len(line), nil
+}
+
+// count returns how many lines have the text.
+func (l *logbook) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range l.lines {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// String is all that was logged.
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "")
 }
 
 type writerFunc func([]byte) (int, error)
