@@ -41,7 +41,7 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 		}
 		return nil, fmt.Errorf("%w: copy data %q", errProtocol, body[0])
 	case frameError:
-		return nil, fmt.Errorf("server ended the stream: %w", serverError(body))
+		return nil, &ServerError{Within: s.within(), Err: serverError(body)}
 	case frameNotice:
 		if s.rowless {
 			return nil, nil
@@ -55,6 +55,28 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 		return nil, fmt.Errorf("server ended the stream: %w", io.EOF)
 	}
 	return nil, fmt.Errorf("%w: frame %q", errProtocol, kind)
+}
+
+// ServerError is the error with which the server ended the stream.
+type ServerError struct {
+	// Within is the commit position of the transaction that it was sending; 0 if
+	// it had not begun one.
+	Within pg.LSN
+	Err    error
+}
+
+// Error implements error.
+func (e *ServerError) Error() string { return "server ended the stream: " + e.Err.Error() }
+
+// Unwrap returns the server's own error.
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// within is the commit position of the transaction of which a part has arrived.
+func (s *Stream) within() pg.LSN {
+	if !s.decoder.open {
+		return 0
+	}
+	return s.decoder.msg.Row.Position.CommitLSN
 }
 
 // walDataHeader is start, end and send time of an XLogData message.

@@ -58,7 +58,7 @@ func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 // whether events get through.
 type instanceState struct {
 	Role     string   `json:"role"`
-	Slot     string   `json:"slot"` // empty before the first checkpoint, and in poll mode
+	Slot     string   `json:"slot"` // empty in poll mode
 	Mode     string   `json:"mode"` // of poll mode only
 	Ready    bool     `json:"ready"`
 	Reasons  []string `json:"reasons"`

@@ -62,6 +62,7 @@ type Metrics struct {
 	progress      atomic.Pointer[progress]
 	checkpointAge atomic.Pointer[func() time.Duration]
 	unconfirmed   atomic.Pointer[func() time.Duration]
+	standstill    atomic.Pointer[func() int]
 	ready         atomic.Pointer[func() bool]
 }
 

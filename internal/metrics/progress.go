@@ -61,6 +61,10 @@ func (m *Metrics) gaugeFunc(name, help string, read func(*progress) float64) {
 // had something that is not confirmed, in place of an earlier one; see Observe.
 func (m *Metrics) ObserveUnconfirmed(oldest func() time.Duration) { m.unconfirmed.Store(&oldest) }
 
+// ObserveStandstill names the function that tells how many sessions have failed
+// at one position, in place of an earlier one; see Observe.
+func (m *Metrics) ObserveStandstill(failures func() int) { m.standstill.Store(&failures) }
+
 // ObserveReady names the function that tells whether events get through, or
 // would, in place of an earlier one; see Observe.
 func (m *Metrics) ObserveReady(ready func() bool) { m.ready.Store(&ready) }
@@ -68,10 +72,18 @@ func (m *Metrics) ObserveReady(ready func() bool) { m.ready.Store(&ready) }
 func (m *Metrics) registerHealth() {
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "oldest_unconfirmed_seconds",
-			Help: "For how long the server has had something that is not confirmed; 0 unless this instance is active."},
+			Help: "For how long the server has had something that is not confirmed, also while it cannot be reached; 0 on a spare."},
 			func() float64 {
 				if oldest := m.unconfirmed.Load(); oldest != nil {
 					return (*oldest)().Seconds()
+				}
+				return 0
+			}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "standstill_failures",
+			Help: "Sessions with PostgreSQL that failed one after the other before anything further was read; 0 once the stream gets on. From 3 on the instance is not ready, and names a remedy."},
+			func() float64 {
+				if failures := m.standstill.Load(); failures != nil {
+					return float64((*failures)())
 				}
 				return 0
 			}),

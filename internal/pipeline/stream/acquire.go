@@ -153,6 +153,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, err
 	}
 	identify(&seen, id)
+	s.health.logEnds(id.FlushLSN)
 	if err := timelineSwitch(ctx, repl, h.found, &seen); err != nil {
 		return h, err
 	}

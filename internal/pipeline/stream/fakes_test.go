@@ -82,6 +82,7 @@ func (c *counts) Observe(_, _ func() pg.LSN, _, bytes func() int64) { c.inFlight
 func (c *counts) ObserveCheckpoint(age func() time.Duration)        { c.age = age }
 
 func (c *counts) ObserveUnconfirmed(func() time.Duration) {}
+func (c *counts) ObserveStandstill(func() int)            {}
 
 // forgotten is how often the slot has become unknown.
 func (c *counts) forgotten() (n int) {

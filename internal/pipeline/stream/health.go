@@ -39,6 +39,8 @@ type Status struct {
 	Standbys []catalog.Holder `json:"standbys,omitempty"`
 	// Forecast is there while the slot keeps more and more log.
 	Forecast *Forecast `json:"forecast,omitempty"`
+	// Standstill is there while session after session fails at one position.
+	Standstill *Standstill `json:"standstill,omitempty"`
 	// OldestUnconfirmedSeconds is how long the server has had log that is not
 	// confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
@@ -62,6 +64,7 @@ type Health struct {
 	checkpointer *checkpointer
 	delivery     *deliverer
 	intake       *intake
+	slotName     string
 	// statusInterval is how often the stream's server is asked for an answer.
 	statusInterval time.Duration
 	mute           time.Duration    // see limits.mute
@@ -80,8 +83,10 @@ type Health struct {
 	storeErr string
 	remedy   string          // of pgErr or storeErr
 	holder   *catalog.Holder // while the role is standby
+	// Of all sessions:
+	progress   progress
+	standstill standstill
 	// While the role is active:
-	progress progress
 	looked   time.Time // when slot and publication were last seen
 	trend    trend
 	standbys []catalog.Holder
@@ -98,6 +103,7 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 		delivery:     r.delivery,
 		intake:       in,
 		progress:     progress{limit: l.stalled},
+		slotName:     p.Slot,
 
 		statusInterval: p.StatusInterval,
 		mute:           l.mute,
@@ -105,6 +111,7 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 		role:           role.State{Tell: p.Metrics.Role},
 	}
 	h.role.Set(role.Starting)
+	h.progress.begin(time.Now())
 	return h
 }
 
@@ -112,7 +119,7 @@ func (h *Health) active() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
-	h.pgErr, h.storeErr, h.flush, h.looked = "", "", 0, time.Now()
+	h.pgErr, h.storeErr, h.looked = "", "", time.Now()
 	h.holder, h.trend = nil, trend{}
 	h.forget()
 	h.progress.begin(h.looked)
@@ -152,6 +159,9 @@ func (h *Health) forget() {
 func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.role.Role == role.Active {
+		h.standstill.failed(time.Now(), h.tracker.Position(), err)
+	}
 	h.role.Set(role.Starting)
 	h.forget()
 	h.pgErr, h.storeErr, h.remedy, h.holder = err.Error(), "", failure.RemedyOf(err), nil
@@ -177,8 +187,28 @@ func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.slot, h.flush, h.known, h.looked, h.keptBy = slot, flush, true, time.Now(), keptBy
 	h.trend.see(h.looked, keeps(slot, flush))
 	h.advance(h.looked)
+	lag := h.lag(h.looked)
 	h.mu.Unlock()
-	h.metrics.Slot(slot, flush, h.delivery.lag())
+	h.metrics.Slot(slot, flush, lag)
+}
+
+// logEnds notes the end of the server's log, at the start of a session.
+func (h *Health) logEnds(flush pg.LSN) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.flush = flush
+	h.advance(time.Now())
+}
+
+// lag is the age of the oldest committed event that is not confirmed. Of what was
+// not received it is not known whether it has an event; it counts as one. The
+// caller holds mu.
+func (h *Health) lag(now time.Time) time.Duration {
+	lag := max(h.delivery.lag(), h.progress.unread(now))
+	if h.checkpointer.acked.Load() {
+		lag = max(lag, h.checkpointer.progress.age())
+	}
+	return lag
 }
 
 // Live is always nil while the process can answer: a dead broker is no reason
@@ -203,24 +233,52 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
 		reasons = append(reasons, reason)
 	}
+	now := time.Now()
+	if h.standsStill(now) {
+		reasons = append(reasons, h.standstill.reason(now))
+	}
 	switch h.role.Role {
 	case role.Active:
-		reasons = append(reasons, h.stalled(time.Now(), len(reasons) > 0)...)
+		reasons = append(reasons, h.stalled(now, len(reasons) > 0)...)
 	case role.Standby:
 		reasons = append(reasons, h.look.Unready(h.mute)...)
 	}
 	return len(reasons) == 0, reasons
 }
 
+// standsStill reports whether session after session fails at one position. A spare
+// reads nothing. The caller holds mu.
+func (h *Health) standsStill(now time.Time) bool {
+	if h.role.Role == role.Standby {
+		return false
+	}
+	h.advance(now)
+	return h.standstill.lasts()
+}
+
+// failures is how many sessions have failed at the present position.
+func (h *Health) failures() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role.Role == role.Standby {
+		return 0
+	}
+	h.advance(time.Now())
+	return h.standstill.failures
+}
+
 // advance notes how far everything is now. The caller holds mu.
 func (h *Health) advance(now time.Time) {
+	position := h.tracker.Position()
+	h.standstill.see(position, h.flush)
 	h.progress.see(now, pulse{
 		flush:     h.flush,
 		received:  h.received(),
-		position:  h.tracker.Position(),
+		position:  position,
 		confirmed: h.confirmed(),
 		inFlight:  h.tracker.InFlight(),
-		handled:   h.intake.changes.Load() + h.delivery.count.Load(),
+		dealt:     h.delivery.count.Load(),
+		arrived:   h.intake.changes.Load(),
 	})
 }
 
@@ -244,12 +302,12 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	return reasons
 }
 
-// unconfirmed is how long the server has had log that is not confirmed; 0
-// unless this instance is active.
+// unconfirmed is how long the server has had log that is not confirmed, also while
+// it cannot be reached; 0 for a spare, and before the first stream.
 func (h *Health) unconfirmed() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role != role.Active {
+	if h.role.Role == role.Standby || h.confirmed() == 0 {
 		return 0
 	}
 	now := time.Now()
@@ -299,12 +357,13 @@ func (h *Health) Status() any {
 			Role: h.role.Role, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.delivery.Last(),
 			InFlightEvents: h.inFlight(), InFlightBytes: h.queue.bytes(), UnackedSeconds: h.delivery.stuck().Seconds(),
 		}),
-		Slot:           h.checkpointer.last().Slot,
+		Slot:           h.slotName,
 		Holder:         h.holder,
 		Standbys:       h.standbys,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
-		SlotLagSeconds: h.delivery.lag().Seconds(),
+		SlotLagSeconds: h.lag(time.Now()).Seconds(),
+		Standstill:     h.standstill.status(time.Now()),
 		Retention:      h.retention.status(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
@@ -343,6 +402,9 @@ func (h *Health) Remedies() (remedies []string) {
 	defer h.mu.Unlock()
 	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "") {
 		remedies = append(remedies, h.remedy)
+	}
+	if h.standsStill(time.Now()) {
+		remedies = append(remedies, h.standstill.remedy(h.slotName))
 	}
 	return append(remedies, h.kafka.Remedies()...)
 }

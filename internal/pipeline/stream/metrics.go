@@ -47,6 +47,9 @@ type slotMetrics interface {
 	// ObserveUnconfirmed hands over what is read when metrics are collected: for
 	// how long the server has had something that is not confirmed.
 	ObserveUnconfirmed(func() time.Duration)
+	// ObserveStandstill hands over how many sessions have failed at one position,
+	// one after the other.
+	ObserveStandstill(failures func() int)
 }
 
 // checkpointMetrics is told of checkpoints.

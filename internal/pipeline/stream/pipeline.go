@@ -118,6 +118,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	p.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
 	p.Metrics.Capacity(p.MaxBufferedBytes)
 	p.Metrics.ObserveUnconfirmed(h.unconfirmed)
+	p.Metrics.ObserveStandstill(h.failures)
 	p.Metrics.ObserveCheckpoint(h.checkpointAge)
 	return r
 }

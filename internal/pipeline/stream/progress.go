@@ -15,20 +15,23 @@ type pulse struct {
 	position  pg.LSN // the tracker's: everything up to it is acked
 	confirmed pg.LSN // saved, and then confirmed
 	inFlight  int    // events without ack
-	handled   uint64 // changes that were taken in, and events that were acked, so far
+	dealt     uint64 // events that were acked, so far
+	arrived   uint64 // changes that arrived, of any table, so far
 }
 
 // progress tells from pulses whether the server's log gets through. It does not
-// look for the reason. Not safe for concurrent use.
+// look for the reason. It outlives sessions: what waits does not become younger
+// because the connection is another one. Not safe for concurrent use.
 type progress struct {
 	limit time.Duration // see limits.stalled
 
 	last pulse
-	mark pg.LSN // the oldest position that is not confirmed yet
-	// marked is when the server had reached mark.
-	marked time.Time
+	log  marks
+	// moved is when an event of ours was last taken in or acked, arrived when a
+	// change of any table came. Only the first is progress: an event waits behind
+	// the changes of other tables.
+	moved, arrived time.Time
 
-	whole stage // from the server's log to a confirmed position
 	acked stage // from received to acked, with nothing in flight
 	saved stage // from acked to saved
 }
@@ -45,44 +48,56 @@ func (s *stage) look(now time.Time, work, did bool) {
 
 func (p *progress) stalled(s stage, now time.Time) bool { return now.Sub(s.moved) > p.limit }
 
-// begin starts anew, as on a new connection.
-func (p *progress) begin(now time.Time) {
-	*p = progress{limit: p.limit, marked: now, whole: stage{now}, acked: stage{now}, saved: stage{now}}
-}
+// begin notes the begin of a session. What the stages did before it is no
+// measure; the log is as old as it is.
+func (p *progress) begin(now time.Time) { p.acked, p.saved = stage{now}, stage{now} }
 
 // see notes a pulse.
 func (p *progress) see(now time.Time, is pulse) {
 	was := p.last
-	saved := is.confirmed != was.confirmed
-	p.whole.look(now, is.confirmed < is.flush, saved || is.handled != was.handled)
-	p.acked.look(now, is.inFlight == 0 && is.position < is.received, is.position != was.position)
-	p.saved.look(now, is.confirmed < is.position, saved)
-	if is.confirmed >= p.mark {
-		p.mark, p.marked = is.flush, now
+	if is.dealt != was.dealt || is.inFlight != was.inFlight {
+		p.moved = now
 	}
+	if is.arrived != was.arrived {
+		p.arrived = now
+	}
+	p.log.see(now, is.flush, is.confirmed)
+	p.acked.look(now, is.inFlight == 0 && is.position < is.received, is.position != was.position)
+	p.saved.look(now, is.confirmed < is.position, is.confirmed != was.confirmed)
 	p.last = is
 }
 
 // unconfirmed is how long the server has had log that is not confirmed.
-func (p *progress) unconfirmed(now time.Time) time.Duration {
-	if p.last.confirmed >= p.mark {
-		return 0
-	}
-	return now.Sub(p.marked)
+func (p *progress) unconfirmed(now time.Time) time.Duration { return p.log.age(now, p.last.confirmed) }
+
+// unread is how long the server has had log that was not received. An event of
+// ours may be in it.
+func (p *progress) unread(now time.Time) time.Duration {
+	return p.log.age(now, max(p.last.received, p.last.position))
+}
+
+// waits is how long the server has had log that is not acked, and nothing of ours
+// has moved.
+func (p *progress) waits(now time.Time) time.Duration {
+	return min(p.log.age(now, p.last.position), now.Sub(p.moved))
 }
 
 // stall says what stands still; "" if nothing does.
 func (p *progress) stall(now time.Time) string {
 	is := p.last
 	age := func(s stage) time.Duration { return now.Sub(s.moved).Round(time.Second) }
+	waits := p.waits(now)
 	switch {
 	case p.stalled(p.saved, now):
 		return fmt.Sprintf("the position %s is acknowledged, but has not been saved and confirmed for %s", is.position, age(p.saved))
 	case p.stalled(p.acked, now):
 		return fmt.Sprintf("the position has stayed at %s for %s, although nothing is in flight and %s was received", is.position, age(p.acked), is.received)
-	case p.stalled(p.whole, now):
+	case waits > p.limit && now.Sub(p.arrived) <= p.limit:
+		return fmt.Sprintf("what was committed in the last %s waits behind changes of other tables, or of what is published already, which the server sends first: its log goes on to %s, and %s is acknowledged",
+			waits.Round(time.Second), is.flush, is.position)
+	case waits > p.limit:
 		return fmt.Sprintf("nothing has arrived from the server or been acknowledged for %s, although its log goes on to %s and only %s is confirmed",
-			age(p.whole), is.flush, is.confirmed)
+			waits.Round(time.Second), is.flush, is.confirmed)
 	}
 	return ""
 }

@@ -40,12 +40,37 @@ func TestProgress(t *testing.T) {
 		"a steady stream, with something in flight at each look": {
 			pulse: func(n int) pulse {
 				l := pg.LSN(100 * n)
-				return pulse{flush: l + 50, received: l + 40, position: l + 20, confirmed: l, inFlight: 3, handled: uint64(n)}
+				return pulse{flush: l + 50, received: l + 40, position: l + 20, confirmed: l, inFlight: 3, dealt: uint64(n)}
 			}, looks: 60, age: look},
 		"a huge transaction, of which the position knows nothing yet": {
 			pulse: func(n int) pulse {
-				return pulse{flush: 1000, received: 100, position: 100, confirmed: 100, inFlight: 9, handled: uint64(n)}
+				return pulse{flush: 1000, received: 100, position: 100, confirmed: 100, inFlight: 9, dealt: uint64(n)}
 			}, looks: 60, age: 59 * look},
+		"a huge transaction, of which events are taken in": {
+			pulse: func(n int) pulse {
+				return pulse{flush: 1000, received: 100, position: 100, confirmed: 100, inFlight: n, arrived: uint64(n)}
+			}, looks: 60, age: 59 * look},
+		"a huge transaction of another table": {
+			pulse: func(n int) pulse {
+				return pulse{flush: 1000, received: 100, position: 100, confirmed: 100, arrived: uint64(n)}
+			}, looks: 60, stall: "behind changes of other tables", age: 59 * look},
+		"transactions of other tables, half as fast as they are written": {
+			pulse: func(n int) pulse {
+				l := pg.LSN(1000 + 5*n)
+				return pulse{flush: pg.LSN(1000 + 10*n), received: l, position: l, confirmed: l, arrived: uint64(n)}
+			}, looks: 61, stall: "behind changes of other tables", age: 29 * look},
+		"what was acked is confirmed late, and the log goes on": {
+			pulse: func(n int) pulse {
+				return pulse{flush: pg.LSN(1000 + 10*n), received: pg.LSN(1000 + 10*n), position: pg.LSN(1000 + 10*n), confirmed: pg.LSN(1000 + 5*n), dealt: uint64(n)}
+			}, looks: 61, age: 29 * look},
+		"a standby that was behind was promoted": {
+			pulse: func(n int) pulse {
+				if n < 5 {
+					return pulse{flush: 1000, received: 500, position: 500, confirmed: 500}
+				}
+				return pulse{flush: 600, received: 600, position: 600, confirmed: 600}
+			}, looks: 60},
+
 		"nothing arrives": {
 			pulse: func(int) pulse { return pulse{flush: 1000, received: 100, position: 100, confirmed: 100} },
 			looks: 60, stall: "nothing has arrived", age: 59 * look},
@@ -58,12 +83,12 @@ func TestProgress(t *testing.T) {
 			}, looks: 60, stall: "nothing has arrived", age: 59 * look},
 		"the position is pinned while the log goes on": {
 			pulse: func(n int) pulse {
-				return pulse{flush: pg.LSN(1000 + n), received: pg.LSN(1000 + n), position: 100, confirmed: 100, handled: uint64(n)}
+				return pulse{flush: pg.LSN(1000 + n), received: pg.LSN(1000 + n), position: 100, confirmed: 100, dealt: uint64(n)}
 			}, looks: 60, stall: "nothing is in flight", age: 59 * look},
 		"no position can be saved while events are acked": {
 			pulse: func(n int) pulse {
 				l := pg.LSN(1000 + n)
-				return pulse{flush: l, received: l, position: l, confirmed: 100, handled: uint64(n)}
+				return pulse{flush: l, received: l, position: l, confirmed: 100, dealt: uint64(n)}
 			}, looks: 60, stall: "has not been saved", age: 59 * look},
 	} {
 		t.Run(name, func(t *testing.T) {

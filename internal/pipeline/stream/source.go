@@ -74,6 +74,7 @@ func (s *source) run(ctx context.Context) error {
 			side, what = "checkpoint", "the checkpoint store failed, will try again with a new session"
 		}
 		s.log.Warn(what, zap.Error(err), remedy(err), zap.Duration("wait", wait))
+		s.health.tellStandstill(s.log)
 		s.metrics.Reconnected(side)
 	})
 }

@@ -1,0 +1,115 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/wal"
+)
+
+// standstillAfter is how many sessions must fail at one position. One or two are
+// an outage.
+const standstillAfter = 3
+
+// Standstill is a position that the stream does not get past: session after
+// session fails there.
+type Standstill struct {
+	LSN      string `json:"lsn"`
+	Failures int    `json:"failures"`
+	// Transaction is the commit position of the transaction that the server was
+	// sending; empty where it had sent nothing of one.
+	Transaction string  `json:"transaction,omitempty"`
+	Seconds     float64 `json:"seconds"`
+	Error       string  `json:"error"`
+}
+
+// standstill counts the sessions that failed one after the other without getting
+// anything further. Not safe for concurrent use.
+type standstill struct {
+	at       pg.LSN // the position that is acked
+	failures int
+	since    time.Time
+	err      error // of the last one
+}
+
+// failed notes why a session ended that streamed, at the position.
+func (s *standstill) failed(now time.Time, at pg.LSN, err error) {
+	if s.failures == 0 || s.at != at {
+		*s = standstill{at: at, since: now}
+	}
+	s.failures++
+	s.err = err
+}
+
+// see notes a position: the standstill is over once the stream is past it, or has
+// read all that there is.
+func (s *standstill) see(position, flush pg.LSN) {
+	if position > s.at || flush != 0 && position >= flush {
+		*s = standstill{}
+	}
+}
+
+// lasts reports whether it is one.
+func (s *standstill) lasts() bool { return s.failures >= standstillAfter }
+
+// transaction is the one that the server failed to send; 0 where that is not known.
+func (s *standstill) transaction() pg.LSN {
+	if server, ok := errors.AsType[*wal.ServerError](s.err); ok {
+		return server.Within
+	}
+	return 0
+}
+
+// reason is why the instance is not ready.
+func (s *standstill) reason(now time.Time) string {
+	return fmt.Sprintf("the stream has ended at %s %d times in %s, each time before anything further was read: %v",
+		s.at, s.failures, now.Sub(s.since).Round(time.Second), s.err)
+}
+
+// status is what /status shows; nil unless it lasts.
+func (s *standstill) status(now time.Time) *Standstill {
+	if !s.lasts() {
+		return nil
+	}
+	st := &Standstill{LSN: s.at.String(), Failures: s.failures, Seconds: now.Sub(s.since).Seconds(), Error: s.err.Error()}
+	if at := s.transaction(); at != 0 {
+		st.Transaction = at.String()
+	}
+	return st
+}
+
+// remedy is what to do about it. An error of the server is one of its log, which
+// does not change: there has to be a way past it.
+func (s *standstill) remedy(slot string) string {
+	if remedy := failure.RemedyOf(s.err); remedy != "" {
+		return remedy
+	}
+	if sqlstate.Of(s.err) == "" {
+		return "look at what is between this machine and PostgreSQL, such as a proxy or a firewall that ends connections, and at the server's log"
+	}
+	mend := "remove the cause that PostgreSQL's error names (its log may say more); the stream then goes on by itself"
+	if at := s.transaction(); at != 0 {
+		return mend + fmt.Sprintf("; if it cannot be removed, leave out the transaction that commits at %s: stop the connector, "+
+			"SELECT pg_replication_slot_advance(%s, '%s'); then `cdc-outbox setup --accept-gap --yes`, and start it again: "+
+			"events of that transaction, and only those, are not published", at, sqltext.Literal(slot), at+1)
+	}
+	return mend + fmt.Sprintf("; if it cannot be removed: stop the connector, SELECT pg_drop_replication_slot(%s); then %s", sqltext.Literal(slot), catalog.AcceptGap)
+}
+
+// tellStandstill logs that a session has failed where those before it did.
+func (h *Health) tellStandstill(log *zap.Logger) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.standstill; s.lasts() {
+		log.Error("the stream does not get past a position", zap.Stringer("lsn", s.at), zap.Int("failures", s.failures),
+			zap.Time("since", s.since), zap.String("remedy", s.remedy(h.slotName)))
+	}
+}

@@ -1,0 +1,115 @@
+package stream
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+)
+
+// unready returns once the instance is not ready for the reason, and says all
+// that it gives.
+func (i *instance) unready(reason string) (all string) {
+	i.t.Helper()
+	eventually(i.t, "readiness to say: "+reason, func() bool {
+		ok, reasons := i.health.Ready()
+		all = strings.Join(reasons, "\n")
+		return !ok && strings.Contains(all, reason)
+	})
+	return all
+}
+
+// An event that is committed behind a large transaction of another published
+// table does not get through, although changes arrive all the time.
+func TestReadinessSeesAnEventBehindAnotherTable(t *testing.T) {
+	d := outbox(t)
+	d.limits.stalled = time.Second
+	d.exec("CREATE TABLE other (v text)")
+	d.exec("CREATE PUBLICATION cdc_outbox FOR ALL TABLES")
+	line, d := behindProxy(t, d)
+	i := d.run().streams()
+	d.publish(1, 1)
+	line.Set(proxy.Down, proxy.Fault{Delay: 20 * time.Millisecond}) // for each 32 KiB
+	d.exec("INSERT INTO other SELECT repeat('x', 1000) FROM generate_series(1, 30000)")
+	d.insert(1, 1)
+	i.unready("waits behind changes of other tables")
+	if st := i.status(); st.SlotLagSeconds < d.limits.stalled.Seconds() || st.OldestUnconfirmedSeconds < d.limits.stalled.Seconds() {
+		t.Errorf("the lag is %v s, the oldest is unconfirmed for %v s", st.SlotLagSeconds, st.OldestUnconfirmedSeconds)
+	}
+	line.Set(proxy.Down, proxy.Fault{})
+	d.arrive()
+	eventually(t, "readiness", i.ready)
+	d.finish(i)
+}
+
+// unsendable makes a table of which the server can send no row: the output
+// function of its type fails.
+func (d *database) unsendable() {
+	d.t.Helper()
+	for _, sql := range []string{
+		"CREATE TYPE broken",
+		"CREATE FUNCTION broken_in(cstring) RETURNS broken LANGUAGE internal IMMUTABLE STRICT AS 'oidin'",
+		"CREATE FUNCTION broken_out(broken) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'enum_out'",
+		"CREATE TYPE broken (INPUT = broken_in, OUTPUT = broken_out, INTERNALLENGTH = 4, PASSEDBYVALUE, ALIGNMENT = int4)",
+		"CREATE TABLE unsendable (v broken)",
+		"CREATE PUBLICATION cdc_outbox FOR ALL TABLES",
+	} {
+		d.exec(sql)
+	}
+}
+
+// A row of another table that the server cannot send ends each session at the
+// same place. That is never ready in between, its age goes on, and there is a
+// way past it that leaves out that transaction alone.
+func TestSessionsThatFailAtOnePlaceAreAStandstill(t *testing.T) {
+	d := outbox(t)
+	d.unsendable()
+	i := d.run().streams()
+	d.publish(2, 1)
+	d.exec("INSERT INTO unsendable VALUES ('1')")
+	d.insert(2, 1)
+	reasons := i.unready("the stream has ended at")
+	if !strings.Contains(reasons, "22P03") {
+		t.Errorf("the reasons are %q, without the server's error", reasons)
+	}
+	st := i.status()
+	if st.Standstill == nil || st.Standstill.Failures < standstillAfter || st.Standstill.Transaction == "" {
+		t.Fatalf("the status has %+v", st.Standstill)
+	}
+	remedy := strings.Join(i.health.Remedies(), "\n")
+	advance := fmt.Sprintf("SELECT pg_replication_slot_advance('%s', '", d.opts.Slot)
+	if !strings.Contains(remedy, advance) || i.logs.FilterMessage("the stream does not get past a position").FilterField(zap.String("remedy", i.health.standstill.remedy(d.opts.Slot))).Len() == 0 {
+		t.Errorf("the remedy is %q", remedy)
+	}
+	before := st.OldestUnconfirmedSeconds
+	for range 200 { // some sessions
+		if i.ready() {
+			t.Fatal("ready between two sessions")
+		}
+		if age := i.status().OldestUnconfirmedSeconds; age < before {
+			t.Fatalf("the oldest is unconfirmed for %v s after %v s", age, before)
+		} else {
+			before = age
+		}
+	}
+	failed := i.health.failures()
+	eventually(t, "two more sessions", func() bool { return i.health.failures() >= failed+2 })
+	if i.ready() {
+		t.Error("ready after more sessions")
+	}
+	i.stop()
+
+	_, rest, _ := strings.Cut(remedy, advance)
+	past, _, _ := strings.Cut(rest, "'")
+	d.exec(advance + past + "')")
+	d.store.cp.LSN, d.store.cp.Landmark = d.confirmed(), checkpoint.Landmark{Commit: d.confirmed()} // as setup --accept-gap does
+	i = d.run().streams()
+	d.publish(1, 1)
+	eventually(t, "readiness", i.ready)
+	d.finish(i)
+}
