@@ -14,7 +14,7 @@ import (
 // Versions that the connector is written for.
 const (
 	oldestMajor = 14
-	newestMajor = 18
+	newestMajor = 19
 )
 
 // postgres runs the checks of the database side.
@@ -63,11 +63,11 @@ func (d *doctor) postgres(ctx context.Context) {
 
 func (d *doctor) serverItself() {
 	d.supported(*d.server)
-	if d.server.WALLevel != "logical" {
+	if !d.server.WALSuffices() {
 		d.fail("postgresql.wal_level", failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL",
 			"wal_level is %s; logical decoding needs logical", d.server.WALLevel))
 	} else {
-		d.ok("postgresql.wal_level", "logical")
+		d.ok("postgresql.wal_level", "%s", d.server.WALLevel)
 	}
 	d.walLimit()
 }

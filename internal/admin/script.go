@@ -23,7 +23,8 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	fmt.Fprintf(&b, "-- cdc-outbox: what the connector and those who write events need.\n"+
 		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n"+
 		"-- Not with --single-transaction: PostgreSQL creates no slot in a transaction that has written.\n"+
-		"-- The server needs wal_level = logical (ALTER SYSTEM SET wal_level = 'logical'; and a restart).\n")
+		"-- The server needs wal_level = logical (ALTER SYSTEM SET wal_level = 'logical'; and a restart);\n"+
+		"-- from PostgreSQL 19 on, replica is enough.\n")
 	for _, t := range tables {
 		writeSection(&b, "Outbox table "+t.String(), createSchema(t), opts.Schema.createTable(cfg, t))
 	}

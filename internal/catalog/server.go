@@ -37,6 +37,13 @@ type Server struct {
 // Major is the major version, e.g. 15.
 func (s Server) Major() int { return s.Version / 10000 }
 
+// WALSuffices tells whether wal_level lets a logical slot be created. From
+// PostgreSQL 19 on replica does: effective_wal_level becomes logical with the
+// first logical slot, and stays so until the last one is dropped.
+func (s Server) WALSuffices() bool {
+	return s.WALLevel == "logical" || s.WALLevel == "replica" && s.Major() >= 19
+}
+
 // pg_control_checkpoint's timeline lags behind a promotion until the next
 // checkpoint; the name of the WAL file that is being written does not. It may
 // not be asked for on a standby.
