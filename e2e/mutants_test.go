@@ -88,6 +88,12 @@ var mutants = []mutant{
 		finds:   "came again: ",
 	},
 	{
+		mistake: "takes an event for a checkpoint",
+		patches: []patch{{"checkpoint/store/kafka_doubtful.go", `!strings.HasPrefix(h.Key, "cdc-")`, `strings.HasPrefix(h.Key, "\x00")`}},
+		test:    "TestE2EForgedCheckpoint$/^written",
+		finds:   "lost: ",
+	},
+	{
 		mistake: "answers the server only when there is something to confirm",
 		patches: []patch{
 			{"wal/status.go", "\t\t\trequestReply = true\n", "\t\t\tcontinue\n"},

@@ -89,6 +89,10 @@ type RouteOptions struct {
 	// Topic is the replacement, with ${name} or $1 groups. Without a match the
 	// topic is the value itself.
 	Topic string `yaml:"topic" substitute:"no"`
+	// Internal are topics that connectors keep their checkpoints in, and begin the
+	// names of more such topics, behind a dot. No event goes there. Package config
+	// sets it.
+	Internal []string `yaml:"-"`
 }
 
 // Values of errors.on_bad_event: what happens to an event that can never be

@@ -127,7 +127,7 @@ func TestLegalTopic(t *testing.T) {
 		{"ä", false},
 		{"a\xff", false},
 	} {
-		if err := legalTopic(tt.name); (err == nil) != tt.legal {
+		if err := (&topics{}).legal(tt.name); (err == nil) != tt.legal {
 			t.Errorf("legalTopic(%q) = %v, want legal %v", tt.name, err, tt.legal)
 		}
 	}

@@ -119,6 +119,14 @@ func (r replacement) legal() error {
 	return nil
 }
 
+// begins is what every replacement begins with; whole reports that it is all of it.
+func (r replacement) begins() (prefix string, whole bool) {
+	if len(r) == 0 || r[0].group >= 0 {
+		return "", false
+	}
+	return r[0].literal, len(r) == 1
+}
+
 // expand appends the replacement for a match of value; a group that took no
 // part in it is empty.
 func (r replacement) expand(b *strings.Builder, value string, match []int) {

@@ -3,6 +3,7 @@ package transform
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -22,6 +23,7 @@ type topics struct {
 	whole       *regexp.Regexp
 	first       *regexp.Regexp
 	replacement replacement
+	internal    []string // RouteOptions.Internal
 	cache       map[string]topic
 }
 
@@ -50,7 +52,11 @@ func newTopics(route RouteOptions) (*topics, error) {
 		return nil, failure.Configf("use letters, digits, dots, underscores and hyphens",
 			"route.topic %#q: %w", route.Topic, err)
 	}
-	return &topics{whole: whole, first: first, replacement: replacement, cache: make(map[string]topic)}, nil
+	if prefix, fixed := replacement.begins(); isInternal(prefix, fixed, route.Internal) {
+		return nil, failure.Configf("name another topic for events, or another checkpoint.topic",
+			"route.topic %#q: checkpoints are kept there, and an event could pass for one", route.Topic)
+	}
+	return &topics{whole: whole, first: first, replacement: replacement, internal: route.Internal, cache: make(map[string]topic)}, nil
 }
 
 // lookup returns the topic for a route value, with an error where Kafka or we
@@ -60,7 +66,7 @@ func (t *topics) lookup(value []byte) (string, error) {
 		return known.name, known.err
 	}
 	name := t.route(string(value))
-	found := topic{name: name, err: legalTopic(name)}
+	found := topic{name: name, err: t.legal(name)}
 	if len(value) <= setting.LongestTopic {
 		if len(t.cache) >= maxCachedTopics {
 			clear(t.cache)
@@ -85,11 +91,23 @@ func (t *topics) route(value string) string {
 	return b.String()
 }
 
-// legalTopic checks a name by Kafka's rules, and refuses names that begin with
-// two underscores, which Kafka keeps for itself.
-func legalTopic(name string) error {
+// legal checks a name by Kafka's rules, and refuses names that begin with two
+// underscores, which Kafka keeps for itself, and those of topics that connectors keep
+// for themselves: an event there could pass for a checkpoint.
+func (t *topics) legal(name string) error {
 	if strings.HasPrefix(name, "__") {
 		return fmt.Errorf("topic name %q is reserved: it begins with two underscores", name)
 	}
+	if isInternal(name, true, t.internal) {
+		return fmt.Errorf("topic name %q is reserved: checkpoints are kept there (checkpoint.topic)", name)
+	}
 	return setting.CheckTopic(name)
+}
+
+// isInternal reports whether a name, or all that begin like it unless it is whole, are
+// of internal topics.
+func isInternal(name string, whole bool, internal []string) bool {
+	return slices.ContainsFunc(internal, func(kept string) bool {
+		return whole && name == kept || strings.HasPrefix(name, kept+".")
+	})
 }

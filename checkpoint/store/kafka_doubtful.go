@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -17,6 +19,7 @@ import (
 type look struct {
 	records []*kgo.Record // what counts, in order
 	aborted []aborted     // what does not
+	alien   *kgo.Record   // a record under the key that is no checkpoint; nil: none was seen
 }
 
 // aborted is a checkpoint whose transaction was aborted.
@@ -35,7 +38,17 @@ func lookAt(ctx context.Context, key string, log, raw kafkalog.Log) (l look, err
 	torn := func(r *kgo.Record) bool {
 		return slices.ContainsFunc(l.aborted, func(a aborted) bool { return a.torn && a.record.Offset == r.Offset })
 	}
-	ours := func(r *kgo.Record) bool { return string(r.Key) == key && !torn(r) }
+	mine := func(r *kgo.Record) bool {
+		if string(r.Key) != key {
+			return false
+		}
+		if alien(r) {
+			l.alien = r
+			return false
+		}
+		return true
+	}
+	ours := func(r *kgo.Record) bool { return mine(r) && !torn(r) }
 	for {
 		if l.records, err = kafkalog.Newest(ctx, log, ours); err != nil {
 			return l, err
@@ -45,7 +58,7 @@ func lookAt(ctx context.Context, key string, log, raw kafkalog.Log) (l look, err
 		}
 		_, end := log.Bounds()
 		all, err := kafkalog.Scan(ctx, raw, l.records[0].Offset, end, func(r *kgo.Record) bool {
-			return r.Attrs.IsControl() || r.Attrs.IsTransactional() && string(r.Key) == key
+			return r.Attrs.IsControl() || r.Attrs.IsTransactional() && mine(r)
 		})
 		if err != nil {
 			return l, err
@@ -55,6 +68,13 @@ func lookAt(ctx context.Context, key string, log, raw kafkalog.Log) (l look, err
 			return l, nil
 		}
 	}
+}
+
+// alien reports that a record is none of a store's: a store's have no headers but those
+// that begin with cdc-. Each event has a header more, its id, whatever its payload says
+// and whichever connector has published it.
+func alien(r *kgo.Record) bool {
+	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return !strings.HasPrefix(h.Key, "cdc-") })
 }
 
 // abortedIn returns the checkpoints that were aborted, given a part of a log with
@@ -112,6 +132,9 @@ func (l look) found() (found, error) {
 	f, err := pick(l.records)
 	if err != nil {
 		return f, err
+	}
+	if r := l.alien; r != nil && f.nothing { // it may have taken the place of a checkpoint
+		return f, unreadable(fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key), errors.New("it has headers that no checkpoint has, as an event does"))
 	}
 	for _, a := range l.aborted {
 		r, w := a.record, written(a.record)

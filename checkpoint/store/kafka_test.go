@@ -298,3 +298,30 @@ func TestKafkaLoadWaitsForNoNewRecords(t *testing.T) {
 	}
 	wantLoad(t, p.store(t, "a"), sample(500))
 }
+
+// Failure mode 64: what has headers of an event is no checkpoint, no note and no
+// tombstone. If nothing else is left under the key, a checkpoint may have been there.
+func TestKafkaPassesOverEvents(t *testing.T) {
+	_, opts := startKafka(t)
+	s := kafkaAt(opts).store(t, "a")
+	event := func(value []byte) {
+		client := must.Get(kgo.NewClient(opts...))(t)
+		defer client.Close()
+		rec := &kgo.Record{Topic: testTopic, Key: []byte("a"), Value: value, Headers: []kgo.RecordHeader{{Key: "id", Value: []byte("1")}}}
+		must.OK(t, client.ProduceSync(limited(t), rec).FirstErr())
+	}
+	forged := sample(9)
+	forged.Epoch = 99
+	values := [][]byte{must.Get(encode(forged))(t), nil, must.Get(encodeMoved("elsewhere"))(t), []byte("{}")}
+	event(values[0])
+	if _, _, err := s.Load(limited(t)); failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "headers that no checkpoint has") {
+		t.Errorf("with nothing but an event under the key: %v", err)
+	}
+	save(t, s, sample(1))
+	for _, value := range values {
+		event(value)
+	}
+	wantLoad(t, s, sample(1))
+	save(t, s, sample(2))
+	wantLoad(t, s, sample(2))
+}

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -36,6 +39,7 @@ func (l *loader) validateCombinations() {
 		l.validateSnapshot()
 	}
 	l.validateCheckpoint()
+	l.validateLetters()
 	l.validateDelivery()
 	l.validateRetention()
 }
@@ -78,6 +82,19 @@ func (l *loader) validateCheckpoint() {
 	}
 }
 
+// validateLetters refuses dead letters among checkpoints, also those of others.
+func (l *loader) validateLetters() {
+	topic := l.cfg.Errors.DeadLetterTopic
+	if l.cfg.Errors.OnBadEvent != transform.BadEventDeadLetter || l.cfg.Checkpoint.Store == store.StoreKafka && topic == l.cfg.Checkpoint.Topic {
+		return // or it is reported already
+	}
+	for _, kept := range l.cfg.Route.Internal {
+		if topic == kept || strings.HasPrefix(topic, kept+".") {
+			l.report("errors.dead_letter_topic", "is a topic of checkpoints; compaction would remove dead letters", "name another topic")
+		}
+	}
+}
+
 // validateDelivery refuses what cannot be delivered exactly once. The checkpoint
 // has to be in the transaction of its events, and a crash must leave nothing that
 // only the table knows.
@@ -112,6 +129,18 @@ func (l *loader) validateRetention() {
 	case len(l.cfg.Source.Tables) == 0:
 		l.report("retention.after", "has no table to keep: messages leave nothing behind", "remove it")
 	}
+}
+
+// internalTopics are those that the connectors keep checkpoints in, and that of a
+// connector without a setting: others may use the same brokers.
+func internalTopics(connectors []*Config) []string {
+	topics := []string{store.DefaultOptions().Topic}
+	for _, c := range connectors {
+		if c.Checkpoint.Store == store.StoreKafka && !slices.Contains(topics, c.Checkpoint.Topic) {
+			topics = append(topics, c.Checkpoint.Topic)
+		}
+	}
+	return topics
 }
 
 // validateRouting compiles the routing of a configuration that is in order

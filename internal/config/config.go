@@ -132,7 +132,7 @@ func Default() Config {
 			Poll:            poll.DefaultOptions(),
 		},
 		Event:      transform.DefaultEvent(),
-		Route:      transform.DefaultRoute(),
+		Route:      defaultRoute(),
 		Sink:       Sink{Kafka: sink.DefaultOptions()},
 		Checkpoint: store.DefaultOptions(),
 		Errors: Errors{
@@ -144,4 +144,10 @@ func Default() Config {
 		HTTP:      page.DefaultOptions(),
 		Log:       Log{Level: "info", Format: "json"},
 	}
+}
+
+func defaultRoute() transform.RouteOptions {
+	route := transform.DefaultRoute()
+	route.Internal = internalTopics(nil)
+	return route
 }

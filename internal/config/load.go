@@ -31,6 +31,7 @@ func Load(opts Options) (*Config, error) {
 	case len(l.pipelines) > 0:
 		l.loadPipelines(opts)
 	default:
+		l.keepTopics([]*Config{l.cfg})
 		l.validate()
 	}
 	if err := l.problems.err(); err != nil {
@@ -38,6 +39,9 @@ func Load(opts Options) (*Config, error) {
 	}
 	return l.cfg, nil
 }
+
+// keepTopics has no event of the configuration go to the connectors' own topics.
+func (l *loader) keepTopics(connectors []*Config) { l.cfg.Route.Internal = internalTopics(connectors) }
 
 // Validate reports every value and combination that cannot work as a
 // *Problems, for a Config that was not made by Load. It reads the files that

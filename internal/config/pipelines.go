@@ -147,11 +147,17 @@ func (l *loader) suggestPipelineKey(key string) string {
 
 // loadPipelines reads each pipeline and judges them, alone and together.
 func (l *loader) loadPipelines(opts Options) {
+	var loaders []*loader
+	var connectors []*Config
 	for _, p := range l.pipelines {
 		own := read(opts, p.name)
+		loaders, connectors = append(loaders, own), append(connectors, own.cfg)
+	}
+	for i, own := range loaders {
+		own.keepTopics(connectors)
 		own.validatePipeline()
 		l.adopt(own.problems)
-		l.cfg.Pipelines = append(l.cfg.Pipelines, Pipeline{Name: p.name, Config: own.cfg})
+		l.cfg.Pipelines = append(l.cfg.Pipelines, Pipeline{Name: l.pipelines[i].name, Config: own.cfg})
 	}
 	l.validateObservability()
 	l.validatePipelines()
