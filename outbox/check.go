@@ -35,11 +35,11 @@ var (
 
 // checker makes rows of events and collects what is wrong.
 type checker struct {
-	opts      *Options
-	noHeaders bool // they have nowhere to go
-	index     int
-	problems  []Problem
-	ids       map[uuid.UUID]int // the ids that were given, with their events
+	opts     *Options
+	message  bool // not a row: PostgreSQL leaves the payload as it is
+	index    int
+	problems []Problem
+	ids      map[uuid.UUID]int // the ids that were given, with their events
 }
 
 func (c *checker) err() error {
@@ -61,7 +61,7 @@ func (c *checker) event(index int, e *Event) row {
 	c.text("AggregateType", e.AggregateType)
 	c.text("AggregateID", e.AggregateID)
 	c.text("Type", e.Type)
-	payload := c.payload(e.Payload)
+	payload, payloadSize := c.payload(e.Payload)
 	c.headers(e.Headers)
 	if len(c.problems) > before {
 		return row{}
@@ -70,8 +70,9 @@ func (c *checker) event(index int, e *Event) row {
 	if err != nil {
 		c.report("Headers", err)
 	}
-	if size := len(payload) + len(e.AggregateID) + len(headers); size > c.opts.MaxBytes {
-		c.report("Payload", fmt.Errorf("makes %d bytes together with AggregateID and Headers, more than %d (Options.MaxBytes)", size, c.opts.MaxBytes))
+	if size := payloadSize + len(e.AggregateID) + len(headers); size > c.opts.MaxBytes {
+		c.report("Payload", fmt.Errorf("makes %d bytes together with AggregateID and Headers, more than %d (Options.MaxBytes)%s",
+			size, c.opts.MaxBytes, grown(payloadSize, len(payload))))
 	}
 	return row{e.ID, e.AggregateType, e.AggregateID, e.Type, payload, headers}
 }
@@ -100,19 +101,31 @@ func (c *checker) text(field, value string) {
 	}
 }
 
-func (c *checker) payload(payload any) []byte {
-	encoded, err := c.opts.Payload.encode(payload)
+func (c *checker) payload(payload any) (encoded []byte, size int) {
+	encoded, size, err := c.opts.Payload.encode(payload)
 	if err != nil {
 		c.report("Payload", err)
 	}
-	return encoded
+	if c.message {
+		size = len(encoded)
+	}
+	return encoded, size
+}
+
+// grown says that jsonb is what makes a payload so large.
+func grown(size, given int) string {
+	if size <= given+given/2 {
+		return ""
+	}
+	return fmt.Sprintf(": jsonb, which writes numbers without exponents, makes %d bytes of the payload's %d; "+
+		"a column of type json keeps them as they are (Options.Payload)", size, given)
 }
 
 func (c *checker) headers(headers map[string]string) {
 	if len(headers) == 0 {
 		return
 	}
-	if c.noHeaders {
+	if c.opts.Table.NoHeaders && !c.message {
 		c.report("Headers", errNoColumn)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
@@ -12,11 +13,18 @@ import (
 // as it is by far the most frequent case, and takes half the time that way.
 type insertSQL struct{ one, many string }
 
+// encoded is the first parameter where rows have other characters than ASCII: it
+// fails, with 22P02, on a connection that would store them as something else.
+// pgx leaves the encoding of a connection to the server, which takes that of the
+// database.
+const encoded = "(CASE WHEN pg_catalog.pg_client_encoding() IN ('UTF8', 'SQL_ASCII') THEN $1::text " +
+	"ELSE pg_catalog.concat('the client_encoding of this connection is ', pg_catalog.pg_client_encoding()) END)"
+
 // insertSQL returns the statements for the table. Parameters of many are arrays,
 // one for each column, in PostgreSQL's text form: the one that all drivers pass
 // on. One text for any number of rows is one prepared statement; multi-row VALUES
-// would need one for each number.
-func (t Table) insertSQL(payload PayloadType) insertSQL {
+// would need one for each number. id is the first parameter.
+func (t Table) insertSQL(payload PayloadType, id string) insertSQL {
 	types := []string{"uuid", "text", "text", "text", payload.String(), "jsonb"}
 	values := []string{"a", "b", "c", "d", "e", "f"}
 	columns := t.columns()
@@ -28,6 +36,7 @@ func (t Table) insertSQL(payload PayloadType) insertSQL {
 		parameters[i] = fmt.Sprintf("$%d::%s", i+1, types[i])
 		arrays[i] = parameters[i] + "[]"
 	}
+	parameters[0], arrays[0] = id+"::uuid", id+"::uuid[]"
 	into := fmt.Sprintf("INSERT INTO %s (%s) ", t.quoted(), strings.Join(names, ", "))
 	list := strings.Join(values[:len(columns)], ", ")
 	return insertSQL{
@@ -40,12 +49,17 @@ func (t Table) insertSQL(payload PayloadType) insertSQL {
 // insertRows inserts rows with one statement.
 func (w *Writer) insertRows(ctx context.Context, tx Tx, rows []row) error {
 	var (
-		statement = w.insert.many
+		insert    = w.insert
+		statement string
 		args      []any
 	)
+	if !ascii(rows) {
+		insert = w.insertEncoded
+	}
 	if len(rows) == 1 {
-		statement, args = w.insert.one, w.values(&rows[0])
+		statement, args = insert.one, w.values(&rows[0])
 	} else {
+		statement = insert.many
 		args = w.arrays(rows)
 	}
 	if w.opts.Table.NoHeaders {
@@ -55,6 +69,26 @@ func (w *Writer) insertRows(ctx context.Context, tx Tx, rows []row) error {
 		return explain(fmt.Errorf("insert events into %s: %w", w.opts.Table.quoted(), err))
 	}
 	return nil
+}
+
+// ascii tells whether the rows have no other characters. Bytes are none.
+func ascii(rows []row) bool {
+	for i := range rows {
+		r := &rows[i]
+		if !plain(r.aggregateType) || !plain(r.aggregateID) || !plain(r.typ) || !plain(r.payload) || !plain(r.headers) {
+			return false
+		}
+	}
+	return true
+}
+
+func plain[T string | []byte](text T) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // values are the parameters for one row. Bytes would become bytea in the hands

@@ -23,25 +23,32 @@ var (
 	errNumber     = errors.New("has a number beyond those of jsonb")
 )
 
-// refusedByJSONB returns why jsonb would refuse a valid document.
-func refusedByJSONB(document []byte) error {
+// jsonbSize returns how long the text is that jsonb makes of a valid document, at
+// most, or why jsonb refuses it. jsonb writes numbers without exponents, and a space
+// after each comma and colon. That strings may become shorter is left aside.
+func jsonbSize(document []byte) (size int, err error) {
 	for r := validjson.NewReader(document); ; {
-		var err error
+		length := 1
 		switch c := r.Peek(); {
 		case c == 0:
-			return nil
+			return size, nil
 		case c == '"':
-			err = checkEscapes(r.Text())
+			text := r.Text()
+			length, err = len(text), checkEscapes(text)
 		case c == '-' || '0' <= c && c <= '9':
-			err = checkNumber(r.Bare())
+			length, err = numberSize(r.Bare())
 		case c == 't', c == 'f', c == 'n':
-			r.Bare()
-		default: // a bracket, comma or colon
+			length = len(r.Bare())
+		case c == ',' || c == ':':
+			length = len(", ")
+			r.Skip()
+		default: // a bracket
 			r.Skip()
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
+		size += length
 	}
 }
 
@@ -77,20 +84,26 @@ func escape(text []byte) rune {
 	return rune(n)
 }
 
-func checkNumber(number []byte) error {
-	number = bytes.TrimPrefix(number, []byte("-"))
+// numberSize returns the length of a number as jsonb writes it.
+func numberSize(number []byte) (int, error) {
+	digits := bytes.TrimPrefix(number, []byte("-"))
+	sign := len(number) - len(digits)
 	exponent := 0
-	if e := bytes.IndexAny(number, "eE"); e >= 0 {
+	if e := bytes.IndexAny(digits, "eE"); e >= 0 {
 		var err error
-		if exponent, err = strconv.Atoi(string(number[e+1:])); err != nil {
-			return errNumber
+		if exponent, err = strconv.Atoi(string(digits[e+1:])); err != nil {
+			return 0, errNumber
 		}
-		number = number[:e]
+		digits = digits[:e]
 	}
-	integer, fraction, _ := bytes.Cut(number, []byte("."))
+	integer, fraction, _ := bytes.Cut(digits, []byte("."))
 	// Compared this way round, an exponent near the limits of int does not overflow.
 	if exponent > maxIntegerDigits-len(integer) || exponent < len(fraction)-maxFractionDigits {
-		return errNumber
+		return 0, errNumber
 	}
-	return nil
+	size := sign + max(len(integer)+exponent, 1)
+	if decimals := len(fraction) - exponent; decimals > 0 {
+		size += len(".") + decimals
+	}
+	return size, nil
 }

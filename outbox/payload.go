@@ -41,55 +41,55 @@ func (t PayloadType) String() string {
 
 var errNotJSON = errors.New("is not valid JSON")
 
-// encode returns the bytes that are stored, nil for NULL.
-func (t PayloadType) encode(payload any) ([]byte, error) {
+// encode returns the bytes that are stored, nil for NULL, and how many they become
+// in a column of the type.
+func (t PayloadType) encode(payload any) (encoded []byte, size int, err error) {
 	if s, ok := payload.(string); ok && (t == Text || t == Bytes) {
 		payload = []byte(s)
 	}
-	var encoded []byte
 	switch p := payload.(type) {
 	case noPayload:
-		return nil, nil
+		return nil, 0, nil
 	case nil:
-		return nil, errNoValue
+		return nil, 0, errNoValue
 	case json.RawMessage:
 		encoded = p
 	case []byte:
 		encoded = p
 	default:
 		if isNil(payload) { // JSON would have it as null
-			return nil, errNoValue
+			return nil, 0, errNoValue
 		}
-		var err error
 		if encoded, err = json.Marshal(payload); err != nil {
-			return nil, fmt.Errorf("cannot be JSON: %w", err)
+			return nil, 0, fmt.Errorf("cannot be JSON: %w", err)
 		}
 	}
 	if encoded == nil {
-		return nil, errNoValue
+		return nil, 0, errNoValue
 	}
-	return encoded, t.check(encoded)
+	size, err = t.size(encoded)
+	return encoded, size, err
 }
 
-// check returns why PostgreSQL would refuse the payload, or the connector take
-// it for something else.
-func (t PayloadType) check(payload []byte) error {
+// size returns how many bytes the payload becomes, or why PostgreSQL would refuse
+// it, or the connector take it for something else.
+func (t PayloadType) size(payload []byte) (int, error) {
 	switch t {
 	case Bytes:
-		return nil
+		return len(payload), nil
 	case Text:
-		return storable(string(payload))
+		return len(payload), storable(string(payload))
 	}
 	// json.Valid looks at syntax and depth (10000) only, and takes any bytes in a
 	// string.
 	if !utf8.Valid(payload) {
-		return errNotUTF8
+		return 0, errNotUTF8
 	}
 	if !json.Valid(payload) {
-		return errNotJSON
+		return 0, errNotJSON
 	}
 	if t == JSON {
-		return nil
+		return len(payload), nil
 	}
-	return refusedByJSONB(payload)
+	return jsonbSize(payload)
 }

@@ -22,9 +22,8 @@ func (r *row) size() int {
 }
 
 // rows checks the events and completes them: ids, encoded payloads, headers.
-// Its error is an InvalidError, except for that of NewID. With noHeaders an
-// event must not have any.
-func (w *Writer) rows(ctx context.Context, events []Event, noHeaders bool) ([]row, error) {
+// Its error is an InvalidError, except for that of NewID. A message is not a row.
+func (w *Writer) rows(ctx context.Context, events []Event, message bool) ([]row, error) {
 	if len(events) == 0 {
 		return nil, nil
 	}
@@ -33,7 +32,7 @@ func (w *Writer) rows(ctx context.Context, events []Event, noHeaders bool) ([]ro
 		shared = w.opts.ContextHeaders(ctx)
 	}
 	rows := make([]row, len(events))
-	check := checker{opts: &w.opts, noHeaders: noHeaders}
+	check := checker{opts: &w.opts, message: message}
 	for i := range events {
 		e := events[i]
 		e.Headers = merge(shared, e.Headers)

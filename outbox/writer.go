@@ -27,8 +27,9 @@ type Options struct {
 	// is JSONB.
 	Payload PayloadType
 	// MaxBytes bounds payload, aggregate id and headers of an event together. The
-	// default is DefaultMaxBytes. PostgreSQL writes jsonb anew and so may make it
-	// somewhat longer: a space after each colon and comma, 1e3 as 1000.
+	// default is DefaultMaxBytes. A payload counts as PostgreSQL writes it, which is
+	// what is published: jsonb has a space after each colon and comma, and 1e3 as
+	// 1000.
 	MaxBytes int
 	// ContextHeaders returns headers for all events of a call, such as the trace
 	// context: see package tracing. An event's own headers prevail. It must be
@@ -40,8 +41,8 @@ type Options struct {
 // default Options. It keeps no transaction and no event, and is safe for
 // concurrent use.
 type Writer struct {
-	opts   Options
-	insert insertSQL
+	opts                  Options
+	insert, insertEncoded insertSQL
 }
 
 // New returns a Writer, or an error that names each option that cannot be.
@@ -54,7 +55,11 @@ func New(opts Options) (*Writer, error) {
 }
 
 func newWriter(complete Options) *Writer {
-	return &Writer{opts: complete, insert: complete.Table.insertSQL(complete.Payload)}
+	return &Writer{
+		opts:          complete,
+		insert:        complete.Table.insertSQL(complete.Payload, "$1"),
+		insertEncoded: complete.Table.insertSQL(complete.Payload, encoded),
+	}
 }
 
 // made returns w, or for the zero value the writer that it stands for.
@@ -73,7 +78,7 @@ func (w *Writer) Write(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID
 		return nil, errNoTx
 	}
 	w = w.made()
-	rows, err := w.rows(ctx, events, w.opts.Table.NoHeaders)
+	rows, err := w.rows(ctx, events, false)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +95,7 @@ func (w *Writer) Emit(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID,
 		return nil, errNoTx
 	}
 	w = w.made()
-	rows, err := w.rows(ctx, events, false)
+	rows, err := w.rows(ctx, events, true)
 	if err != nil {
 		return nil, err
 	}

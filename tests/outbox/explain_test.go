@@ -1,6 +1,8 @@
 package outbox_test
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -48,6 +50,81 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 				t.Errorf("error %v\nwant SQLSTATE %s, %q", err, tt.code, tt.says)
 			}
 		})
+	}
+}
+
+// A connection in another encoding than UTF8 would store other characters.
+func TestAConnectionInAnotherEncoding(t *testing.T) {
+	server := pgtest.Shared(t)
+	server.Exec(t, `CREATE DATABASE outbox_latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+	t.Cleanup(func() { server.Exec(t, `DROP DATABASE outbox_latin WITH (FORCE)`) })
+	url := server.URL("outbox_latin")
+	pgtest.Exec(t, url, outbox.Schema)
+	plain, accented := order("1"), order("2")
+	accented.Payload = map[string]string{"name": "Zoé"}
+	for name, beginTx := range clients(t, url) {
+		if name == "pgx, mode simple protocol" {
+			continue // pgx itself refuses it
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, events := range [][]outbox.Event{{accented}, {plain, accented}} {
+				tx, _ := beginTx(t)
+				_, err := newWriter(t, outbox.Options{}).Write(t.Context(), tx, events...)
+				if name == "sql with lib/pq" { // sets the encoding by itself
+					if err != nil {
+						t.Error(err)
+					}
+					continue
+				}
+				if err == nil || !strings.Contains(err.Error(), "client_encoding of this connection is LATIN1") ||
+					!strings.Contains(err.Error(), "client_encoding=UTF8") {
+					t.Errorf("error %v", err)
+				}
+			}
+			tx, commit := beginTx(t)
+			if _, err := newWriter(t, outbox.Options{}).Write(t.Context(), tx, plain, order("3")); err != nil {
+				t.Errorf("ASCII: %v", err)
+			} else if err := commit(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	url += "?client_encoding=UTF8"
+	tx := begin(t, url)
+	if _, err := outbox.Write(t.Context(), tx, accented); err != nil {
+		t.Fatal(err)
+	}
+	var name string
+	if err := tx.QueryRow(t.Context(), `SELECT payload->>'name' FROM outbox WHERE aggregateid = '2'`).Scan(&name); err != nil || name != "Zoé" {
+		t.Errorf("%q, %v", name, err)
+	}
+	beyond := order("4")
+	beyond.Type = "茶"
+	if _, err := outbox.Write(t.Context(), tx, beyond); err == nil || !strings.Contains(err.Error(), "has no form of a character") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// rewriting is a transaction that drops parameters, as bun's does.
+type rewriting struct{ *sql.Tx }
+
+func (r rewriting) ExecContext(ctx context.Context, query string, _ ...any) (sql.Result, error) {
+	return r.Tx.ExecContext(ctx, query)
+}
+
+func TestATransactionThatDropsParameters(t *testing.T) {
+	db, err := sql.Open("pgx", newDB(t, outbox.Schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := outbox.WriteSQL(t.Context(), rewriting{tx}, order("1")); err == nil || !strings.Contains(err.Error(), "tx.Tx") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -56,6 +57,60 @@ func ask(t *testing.T, conn *pgx.Conn, batch *pgx.Batch, n int) []bool {
 		}
 	}
 	return takes
+}
+
+// TestAPayloadCountsAsItIsPublished compares the size with that of jsonb's text.
+func TestAPayloadCountsAsItIsPublished(t *testing.T) {
+	conn := connect(t, newDB(t))
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		doc := randomJSON(random, 3)
+		if !accepts(t, doc) {
+			continue
+		}
+		var published int
+		var text string
+		if err := conn.QueryRow(t.Context(), `SELECT octet_length($1::jsonb::text), $1::jsonb::text`, doc).Scan(&published, &text); err != nil {
+			t.Fatal(err)
+		}
+		size := counted(t, doc)
+		if size < published || !strings.ContainsAny(doc, "\\{") && size != published {
+			t.Errorf("%s counts %d bytes, and is published with %d", doc, size, published)
+		}
+	}
+}
+
+// counted returns how many bytes a payload counts.
+func counted(t testing.TB, payload string) (size int) {
+	t.Helper()
+	e := order("1")
+	e.Payload = json.RawMessage(payload)
+	_, err := newWriter(t, outbox.Options{MaxBytes: 1}).Write(t.Context(), outbox.SQL(&recorder{}), e)
+	var invalid *outbox.InvalidError
+	if !errors.As(err, &invalid) {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(invalid.Problems[0].Err.Error(), "makes %d bytes", &size); err != nil {
+		t.Fatal(invalid)
+	}
+	return size - len(e.AggregateID)
+}
+
+// jsonb writes numbers out: what is small here may be too large for the topic.
+func TestAPayloadThatJSONBMakesLarge(t *testing.T) {
+	small := json.RawMessage("[" + strings.TrimSuffix(strings.Repeat("5e-324,", 4000), ",") + "]")
+	e := order("1")
+	e.Payload = small
+	_, err := outbox.WriteSQL(t.Context(), &recorder{}, e)
+	if !errors.Is(err, outbox.ErrInvalid) || !strings.Contains(err.Error(), "without exponents") {
+		t.Errorf("%d bytes: %v", len(small), err)
+	}
+	if _, err := outbox.EmitSQL(t.Context(), &recorder{}, e); err != nil {
+		t.Errorf("a message is published as it is: %v", err)
+	}
+	if _, err := newWriter(t, outbox.Options{Payload: outbox.JSON}).Write(t.Context(), outbox.SQL(&recorder{}), e); err != nil {
+		t.Errorf("so is json: %v", err)
+	}
 }
 
 func accepts(t testing.TB, payload string) bool {
