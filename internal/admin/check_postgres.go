@@ -94,6 +94,10 @@ func (d *doctor) supported(server catalog.Server) {
 	default:
 		d.ok("postgresql.version", "PostgreSQL %d", major)
 	}
+	for _, defect := range catalog.Defects(server.Version) {
+		text, remedy := defect.Describe(server.Version)
+		d.warn("postgresql.version", remedy, "%s", text)
+	}
 
 	if server.InRecovery {
 		d.fail("postgresql.primary", failure.Configf("add target_session_attrs=read-write to source.url, and list all hosts there",

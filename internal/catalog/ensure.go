@@ -39,6 +39,7 @@ func EnsurePublicationSQL(name string, tables []pg.Table) string {
 		"{{tables}}", strings.Join(literals, ", "),
 		"{{create}}", sqltext.Literal("CREATE PUBLICATION "+sqltext.Name(name)+" FOR TABLE "+strings.Join(names, ", ")),
 		"{{identity}}", hasIdentity,
+		"{{await writers}}", awaitWriters,
 	).Replace(ensurePublication)
 }
 
@@ -48,9 +49,12 @@ DECLARE
     named regclass[] := ARRAY[{{tables}}]::regclass[];
     pub pg_publication;
     published boolean;
+    lacks regclass[] := '{}';
 BEGIN
     SELECT * INTO pub FROM pg_publication WHERE pubname = {{name}};
     IF NOT FOUND THEN
+        IF EXISTS (SELECT FROM pg_replication_slots WHERE plugin = 'pgoutput' AND database = current_database()) THEN
+{{await writers}}        END IF;
         EXECUTE (SELECT {{create}}
                         || ' WITH (publish = ''' || CASE WHEN bool_and({{identity}}) THEN 'insert, update' ELSE 'insert' END || ''''
                         || CASE WHEN bool_or(c.relkind = 'p') THEN ', publish_via_partition_root = true' ELSE '' END || ')'
@@ -69,8 +73,12 @@ BEGIN
             RAISE EXCEPTION 'table % has no replica identity, but publication % publishes updates or deletes: PostgreSQL would refuse them to the application', t.name, pub.pubname
                 USING ERRCODE = '55000', HINT = format('ALTER TABLE %s ADD PRIMARY KEY (…); or ALTER PUBLICATION %I SET (publish = ''insert'');', t.name, pub.pubname);
         END IF;
-        EXECUTE format('ALTER PUBLICATION %I ADD TABLE %s', pub.pubname, t.name);
+        lacks := lacks || t.oid::regclass;
     END LOOP;
+    IF cardinality(lacks) > 0 THEN
+        named := lacks;
+{{await writers}}        EXECUTE format('ALTER PUBLICATION %I ADD TABLE ', pub.pubname) || (SELECT string_agg(oid::regclass::text, ', ') FROM unnest(lacks) oid);
+    END IF;
 END $setup$`
 
 // EnsureSlotSQL creates the slot as CreateSlot does with SlotOptions{Failover:

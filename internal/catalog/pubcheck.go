@@ -14,14 +14,14 @@ import (
 // others, or about something that is hidden. needed are the columns that must
 // be published, by table. All errors carry a remedy.
 func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]string) (failures, warnings []error) {
-	if !p.Insert && len(tables) > 0 {
-		failures = append(failures, failure.Configf(
-			"ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert, update');",
-			"publication %q does not publish inserts, so no event would ever arrive", p.Name))
-	}
 	names := make([]pg.Table, len(tables))
 	for i, t := range tables {
 		names[i] = t.Table
+	}
+	if !p.Insert && len(tables) > 0 {
+		failures = append(failures, failure.Configf(
+			behindWriters("ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert, update')", names...),
+			"publication %q does not publish inserts, so no event would ever arrive", p.Name))
 	}
 	for _, t := range tables {
 		if errs := CheckTable(t, names); len(errs) > 0 {
@@ -68,13 +68,13 @@ func (t TableInfo) PublishableRemedy() string {
 func checkMember(p Publication, t TableInfo, needed []string) []error {
 	alter := "ALTER PUBLICATION " + sqltext.Name(p.Name)
 	if !p.Publishes(t.Table) {
-		return []error{failure.Configf(alter+" ADD TABLE "+t.Quoted()+";",
+		return []error{failure.Configf(behindWriters(alter+" ADD TABLE "+t.Quoted(), t.Table),
 			"table %s is not in publication %q", t.Table, p.Name)}
 	}
 
 	var errs []error
 	if t.Partitioned && !p.ViaRoot {
-		errs = append(errs, failure.Configf(alter+" SET (publish_via_partition_root = true);",
+		errs = append(errs, failure.Configf(behindWriters(alter+" SET (publish_via_partition_root = true)", t.Table),
 			"table %s is partitioned, and publication %q publishes its rows under the partitions' names", t.Table, p.Name))
 	}
 	if root, ok := p.publishedAs(t); ok {
@@ -82,11 +82,11 @@ func checkMember(p Publication, t TableInfo, needed []string) []error {
 			"table %s is a partition, and publication %q publishes its rows under the name of %s", t.Table, p.Name, root))
 	}
 	if m, ok := p.table(t.Table); ok && m.RowFilter != "" && !p.inSchema(t.Table) {
-		errs = append(errs, failure.Configf(alter+" SET TABLE "+p.withPlain(t.Table)+";",
+		errs = append(errs, failure.Configf(behindWriters(alter+" SET TABLE "+p.withPlain(t.Table), t.Table),
 			"publication %q has a row filter on table %s, so some events would never arrive: WHERE %s", p.Name, t.Table, m.RowFilter))
 	}
 	if missing := missingColumns(p.ColumnList(t.Table), needed); len(missing) > 0 {
-		errs = append(errs, failure.Configf(alter+" SET TABLE "+p.withPlain(t.Table)+";",
+		errs = append(errs, failure.Configf(behindWriters(alter+" SET TABLE "+p.withPlain(t.Table), t.Table),
 			"publication %q leaves out columns of table %s that are needed: %s", p.Name, t.Table, strings.Join(missing, ", ")))
 	}
 	return errs

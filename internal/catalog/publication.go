@@ -171,6 +171,9 @@ func ClassifyPublicationError(err error) error {
 	var remedy string
 	switch pg.Code {
 	case pgerrcode.LockNotAvailable: // CREATE INDEX, VACUUM, ALTER TABLE
+		if pg.Hint != "" { // EnsurePublicationSQL
+			return &failure.Error{Class: failure.Transient, Err: err, Remedy: pg.Hint}
+		}
 		return &failure.Error{Class: failure.Transient, Err: err, Remedy: "wait for who holds a lock on a table of the publication " +
 			"(SELECT * FROM pg_locks WHERE relation = '…'::regclass), or end it; lock_timeout in source.url sets how long we wait"}
 	case pgerrcode.InsufficientPrivilege: // CREATE on the database, or not the tables' owner

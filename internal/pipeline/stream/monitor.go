@@ -120,7 +120,20 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 		catalog.Close(conn)
 		return nil, err
 	}
+	s.warnOfDefects(server.Version)
 	return conn, nil
+}
+
+// warnOfDefects warns once of what is wrong with the server's version.
+func (s *source) warnOfDefects(version int) {
+	if version == s.judged {
+		return
+	}
+	s.judged = version
+	for _, defect := range catalog.Defects(version) {
+		text, remedy := defect.Describe(version)
+		s.log.Warn(text, zap.String("remedy", remedy))
+	}
 }
 
 // check compares the server with the checkpoint once more, and publishes what

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
@@ -149,5 +151,27 @@ func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
 	i.stop()
 	if i.logs.FilterMessage(catalog.CommitsWait).Len() > 0 {
 		t.Error("warned although the setting names another")
+	}
+}
+
+// Failure modes 86 and 87: the log tells of a version with a defect, once for all
+// sessions.
+func TestDefectsOfTheServersVersionAreWarnedOfOnce(t *testing.T) {
+	d := outbox(t)
+	i := d.run().streams()
+	d.publish(1, 1)
+	d.kill()
+	d.publish(1, 1)
+	eventually(t, "a look at the slot", func() bool { return i.status().WALStatus != "" })
+	d.finish(i)
+	version := must.Get(strconv.Atoi(d.text("SHOW server_version_num")))(t)
+	for _, defect := range catalog.Defects(version) {
+		text, _ := defect.Describe(version)
+		if n := i.logs.FilterMessage(text).Len(); n != 1 {
+			t.Errorf("warned %d times: %s", n, text)
+		}
+	}
+	if n := i.logs.FilterMessageSnippet("has a defect").Len(); n != len(catalog.Defects(version)) {
+		t.Errorf("%d warnings of defects", n)
 	}
 }

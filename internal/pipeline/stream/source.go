@@ -30,7 +30,7 @@ var ErrTakenOver = fmt.Errorf("another instance has read the slot in the meantim
 // source keeps a session with PostgreSQL: it connects, becomes the slot's
 // reader, streams into the intake, and begins again when the connection breaks.
 // run is its only goroutine and owns all fields. The monitor beside it sets
-// whole; of the others it reads only those that never change.
+// whole; of the others it reads only judged, which is its own, and those that never change.
 type source struct {
 	opts         Options
 	intake       *intake
@@ -46,6 +46,7 @@ type source struct {
 	claimed   bool                   // transactions have the transactional id
 	epoch     int64                  // of our checkpoints; 0 before the first stream
 	warned    bool                   // of commits that wait for us, at the last session's start
+	judged    int                    // the version whose defects the monitor has warned of
 	elsewhere elsewhere              // while standing by
 	begun     *checkpoint.Checkpoint // a Beginning: the store says that nobody has read the slot yet
 	server    net.Addr               // of the present stream
