@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 )
 
 // FenceFrom returns the fencing token of the lease under which the handler with
@@ -25,7 +26,8 @@ func (e excusedError) Unwrap() error { return e.error }
 // message is tried again, after a wait that grows from Options.FirstRetry to
 // LastRetry, until it succeeds or fails otherwise: such an attempt brings it no
 // nearer to the dead letters. It returns nil for nil. The text of the error
-// stays as it is. Terminal outdoes it.
+// stays as it is. Terminal outdoes it. An error of PostgreSQL that a pooler makes, by
+// losing prepared statements, needs no wrapping.
 func NotItsFault(err error) error {
 	if err == nil {
 		return nil
@@ -33,11 +35,26 @@ func NotItsFault(err error) error {
 	return excusedError{err}
 }
 
+// The SQLSTATEs of a pooler that gives each transaction another connection and keeps
+// no prepared statements: the statement that the driver has prepared is another
+// connection's, or this one has it already.
+const (
+	noSuchStatement    = "26000"
+	duplicateStatement = "42P05"
+)
+
 // isNotItsFault tells whether the error was wrapped by NotItsFault, at any
-// depth, and not by Terminal.
+// depth, or comes from a pooler, and was not wrapped by Terminal.
 func isNotItsFault(err error) bool {
 	var e excusedError
-	return errors.As(err, &e) && !isTerminal(err)
+	if !errors.As(err, &e) {
+		switch sqlstate.Of(err) {
+		case noSuchStatement, duplicateStatement:
+		default:
+			return false
+		}
+	}
+	return !isTerminal(err)
 }
 
 type terminalError struct{ error }

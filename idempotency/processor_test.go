@@ -125,6 +125,22 @@ func TestNotItsFault(t *testing.T) {
 	}
 }
 
+// pooled is an error of PostgreSQL behind a pooler.
+type pooled string
+
+func (e pooled) Error() string    { return "prepared statement trouble" }
+func (e pooled) SQLState() string { return string(e) }
+
+// A pooler that loses prepared statements is no fault of the message.
+func TestAPoolersErrorIsNotItsFault(t *testing.T) {
+	for code, excused := range map[string]bool{"26000": true, "42P05": true, "23505": false} {
+		err := fmt.Errorf("handle: %w", pooled(code))
+		if idempotency.IsNotItsFault(err) != excused || idempotency.IsNotItsFault(idempotency.Terminal(err)) {
+			t.Errorf("%s: %t", code, !excused)
+		}
+	}
+}
+
 func TestTheLastAttemptEndsInTheDeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 2

@@ -75,7 +75,7 @@ func (s *Store) replace(ctx context.Context, current item, next storage.Record, 
 	sent := s.clock.local()
 	out, err := s.client.PutItem(ctx, in)
 	if err != nil {
-		return s.refused(err, next.Key, version, sent)
+		return s.refused(ctx, err, next.Key, version, sent)
 	}
 	s.observe(out.ResultMetadata, sent)
 	return item{}, true, nil
@@ -121,15 +121,17 @@ func (s *Store) update(ctx context.Context, next storage.Record, changes []strin
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	if err != nil {
-		return s.refused(err, next.Key, version, sent)
+		return s.refused(ctx, err, next.Key, version, sent)
 	}
 	s.observe(out.ResultMetadata, sent)
 	return item{}, true, nil
 }
 
 // refused returns what is there when a condition failed. That may be what we
-// wrote: the SDK repeats a request whose answer was lost.
-func (s *Store) refused(err error, key storage.Key, version string, sent reading) (found item, done bool, _ error) {
+// wrote: the SDK repeats a request whose answer was lost. Where the refusal does not
+// say what is there, it is read: nothing is, any more, or it is an emulator that
+// ignores ReturnValuesOnConditionCheckFailure.
+func (s *Store) refused(ctx context.Context, err error, key storage.Key, version string, sent reading) (found item, done bool, _ error) {
 	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
 	if !ok {
 		return item{}, false, s.explain(err)
@@ -139,7 +141,11 @@ func (s *Store) refused(err error, key storage.Key, version string, sent reading
 			s.clock.observe(date, sent)
 		}
 	}
-	found, err = decode(key, failed.Item)
+	if len(failed.Item) == 0 {
+		found, _, err = s.look(ctx, key)
+	} else {
+		found, err = decode(key, failed.Item)
+	}
 	return found, err == nil && found.version == version, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,7 +35,14 @@ SELECT
 	current_setting('fsync')::boolean,
 	coalesce((SELECT array_agg(attname::text ORDER BY attname) FROM pg_index
 		JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
-		WHERE indrelid = to_regclass($1) AND indisprimary), '{}')`
+		WHERE indrelid = to_regclass($1) AND indisprimary), '{}'),
+	EXISTS (SELECT FROM pg_class WHERE relpersistence <> 'p'
+		AND (oid = to_regclass($1) OR oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1))))),
+	row_security_active(to_regclass($1)) AND NOT EXISTS (SELECT FROM pg_policy WHERE polrelid = to_regclass($1) AND polpermissive)`
+
+// formsSQL has what the store reads in forms that depend on settings, where pgx reads
+// them as text.
+const formsSQL = `SELECT '\x00ff'::bytea, clock_timestamp()`
 
 // Check implements storage.Checker: the table with its columns and key, the
 // rights of the role, a server that accepts writes and keeps them.
@@ -44,11 +52,12 @@ func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 		return problems, explainCheck(s.table, err)
 	}
 	var (
-		missing, key    []string
-		readOnly, fsync bool
-		commit          string
+		missing, key     []string
+		readOnly, fsync  bool
+		unlogged, hidden bool
+		commit           string
 	)
-	err = s.db.QueryRow(ctx, factsSQL, s.table.String()).Scan(&missing, &readOnly, &commit, &fsync, &key)
+	err = s.db.QueryRow(ctx, factsSQL, s.table.String()).Scan(&missing, &readOnly, &commit, &fsync, &key, &unlogged, &hidden)
 	if err != nil {
 		return nil, explainCheck(s.table, err)
 	}
@@ -65,6 +74,18 @@ func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 	if len(missing) > 0 {
 		add(true, "rights are missing", fmt.Sprintf("GRANT %s ON %s to the role that connects", strings.Join(missing, ", "), s.table))
 	}
+	if hidden {
+		add(true, fmt.Sprintf("table %s has row-level security, and no policy for the role that connects: it sees no row, and may write none", s.table),
+			fmt.Sprintf("ALTER TABLE %s DISABLE ROW LEVEL SECURITY, or give the role a policy for all rows", s.table))
+	}
+	if unlogged {
+		add(false, fmt.Sprintf("table %s, or a partition of it, is UNLOGGED: a crash of the server forgets all keys, whose messages are then handled again", s.table),
+			fmt.Sprintf("ALTER TABLE %s SET LOGGED, and so each partition", s.table))
+	}
+	if !s.readsForms(ctx) {
+		add(true, "pgx cannot read bytes or times in the form in which the connection has them (bytea_output, DateStyle): a duplicate with a result stands for ever",
+			"ALTER ROLE … SET bytea_output = 'hex', and DateStyle = 'ISO'; or another default_query_exec_mode than simple_protocol")
+	}
 	if commit == "off" {
 		add(false, "synchronous_commit is off: a crash of the server forgets the last completions, whose messages are then handled again",
 			"set it to on for the store's connections")
@@ -73,6 +94,15 @@ func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 		add(false, "fsync is off: a crash of the server's machine may lose or corrupt everything", "set it to on")
 	}
 	return problems, nil
+}
+
+// readsForms tells whether pgx reads what the store does.
+func (s *Store) readsForms(ctx context.Context) bool {
+	var (
+		bytes []byte
+		at    time.Time
+	)
+	return s.db.QueryRow(ctx, formsSQL).Scan(&bytes, &at) == nil || ctx.Err() != nil
 }
 
 func explainCheck(table tableName, err error) error {

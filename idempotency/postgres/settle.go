@@ -3,12 +3,16 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 )
 
 // Extend implements storage.Store.
@@ -42,8 +46,27 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 	case f.Excused:
 		excused = 1
 	}
-	return s.settle(ctx, "fail", lease, next, s.sql(lease.Key).fail,
-		next.String(), f.StoredReason(), unrun, excused, after, micros(f.Retention))
+	fail := func(reason string) error {
+		return s.settle(ctx, "fail", lease, next, s.sql(lease.Key).fail,
+			next.String(), reason, unrun, excused, after, micros(f.Retention))
+	}
+	err := fail(f.StoredReason())
+	switch sqlstate.Of(err) {
+	case pgerrcode.UntranslatableCharacter, pgerrcode.CharacterNotInRepertoire:
+		// The database is not in UTF8, and has no form of some character.
+		return fail(asciiOnly(f.StoredReason()))
+	}
+	return err
+}
+
+// asciiOnly has a question mark in place of each other character.
+func asciiOnly(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= utf8.RuneSelf {
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 // settle changes the record that the lease holds. If there is none, the call may

@@ -1,6 +1,8 @@
 package dynamodb_test
 
 import (
+	"bytes"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"testing"
@@ -28,6 +30,31 @@ func (f *fixture) subject() storetest.Subject {
 
 func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Subject { return newFixture(t).subject() })
+}
+
+// Emulators, such as dynalite 4.0 and DynamoDB Local 2.1, do not say what is there
+// when they refuse a write.
+func TestContractWhereARefusalIsSilent(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Subject {
+		f := newFixture(t)
+		f.client = dynamotest.Shared(t).Client(t, f.clock.stamp(exactDate), silentRefusals())
+		return f.subject()
+	})
+}
+
+// silentRefusals take from requests what asks for the item.
+func silentRefusals() func(*sdk.Options) {
+	asked := []byte(`"ReturnValuesOnConditionCheckFailure":"ALL_OLD"`)
+	return through(func(r *http.Request, next exchange) (*http.Response, error) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		silent := r.Clone(r.Context())
+		body = bytes.Replace(body, asked, []byte(`"ReturnValuesOnConditionCheckFailure":"NONE"`), 1)
+		silent.Body, silent.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		return next(silent)
+	})
 }
 
 func TestHistoriesInFakeTime(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 func fatal(p storage.Problem) bool { return p.Fatal }
@@ -89,6 +91,11 @@ func TestCheck(t *testing.T) {
 		"rights": {before: `DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'keys_reader')
 			THEN CREATE ROLE keys_reader; END IF; END $$; GRANT SELECT ON idempotency_keys TO keys_reader;
 			ALTER ROLE postgres IN DATABASE {db} SET role = 'keys_reader'`, want: "GRANT INSERT, UPDATE ON"},
+		"unlogged": {before: `ALTER TABLE idempotency_keys SET UNLOGGED`, want: "SET LOGGED"},
+		"hidden": {before: `DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'keys_writer')
+			THEN CREATE ROLE keys_writer; END IF; END $$; GRANT SELECT, INSERT, UPDATE ON idempotency_keys TO keys_writer;
+			ALTER TABLE idempotency_keys ENABLE ROW LEVEL SECURITY;
+			ALTER ROLE postgres IN DATABASE {db} SET role = 'keys_writer'`, want: "DISABLE ROW LEVEL SECURITY"},
 		"read only":   {before: `ALTER DATABASE {db} SET default_transaction_read_only = on`, want: "connect to the primary"},
 		"not durable": {before: `ALTER DATABASE {db} SET synchronous_commit = off`, want: "synchronous_commit is off"},
 	} {
@@ -103,11 +110,20 @@ func TestCheck(t *testing.T) {
 			if got := fmt.Sprint(problems); err != nil || !strings.Contains(got, c.want) {
 				t.Errorf("%s, %v; want %q", got, err, c.want)
 			}
-			if want := c.want != "" && name != "not durable"; want != slices.ContainsFunc(problems, fatal) {
+			if want := c.want != "" && name != "not durable" && name != "unlogged"; want != slices.ContainsFunc(problems, fatal) {
 				t.Errorf("fatal: %v", problems)
 			}
 		})
 	}
+	t.Run("forms", func(t *testing.T) {
+		url := newDatabase(t)
+		create(t, connect(t, url), postgres.Options{})
+		simple := connect(t, url+"?default_query_exec_mode=simple_protocol&bytea_output=escape")
+		problems, err := newStore(t, simple, postgres.Options{}).Check(limited(t))
+		if err != nil || !strings.Contains(fmt.Sprint(problems), "bytea_output = 'hex'") {
+			t.Errorf("%v, %v", problems, err)
+		}
+	})
 	t.Run("partitioned", func(t *testing.T) {
 		pool := database(t, postgres.Options{Partitioned: true})
 		problems, err := newStore(t, pool, postgres.Options{}).Check(limited(t))
@@ -115,4 +131,25 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%v, %v", problems, err)
 		}
 	})
+}
+
+// A database that is not in UTF8 has no form of some characters of a failure.
+func TestAFailureWhoseTextTheDatabaseCannotHold(t *testing.T) {
+	server := pgtest.Shared(t)
+	server.Exec(t, `CREATE DATABASE keys_latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+	t.Cleanup(func() { server.Exec(t, `DROP DATABASE keys_latin WITH (FORCE)`) })
+	pool := connect(t, server.URL("keys_latin")+"?client_encoding=UTF8")
+	create(t, pool, postgres.Options{})
+	store := newStore(t, pool, postgres.Options{})
+	key := storage.Key{Scope: "test", ID: "1"}
+	claim, err := store.Claim(t.Context(), key, storage.ClaimRequest{Owner: "a", Lease: time.Minute, Retention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Fail(t.Context(), claim.Lease, storage.Failure{Reason: "no 茶 today", RetryAfter: time.Minute, Retention: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if record, err := store.Inspect(t.Context(), key); err != nil || record.Reason != "no ? today" || record.State != storage.Retryable {
+		t.Errorf("%+v, %v", record, err)
+	}
 }
