@@ -49,6 +49,8 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.capacity()
 	d.timeouts()
 	d.synchronous(ctx)
+	d.awaitedStandbys(ctx)
+	d.pendingRestart(ctx)
 	d.outboxTables(ctx)
 	d.retention(ctx)
 	d.emit(ctx)

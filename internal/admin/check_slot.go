@@ -42,7 +42,7 @@ func (d *doctor) slotState(ctx context.Context) {
 		d.fail(name, err)
 		return
 	}
-	if d.slot.Synced {
+	if d.slot.Synced && d.server.InRecovery { // a promoted standby's slots keep the mark
 		d.fail(name, failure.Configf("connect to the primary", "slot %q is a standby's copy", d.slot.Name))
 		return
 	}

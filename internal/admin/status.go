@@ -92,6 +92,8 @@ type SlotStatus struct {
 	SafeWALSize        *int64   `json:"safe_wal_size,omitempty"`
 	MaxSlotWALKeepSize int64    `json:"max_slot_wal_keep_size"` // -1: no limit
 	Lost               string   `json:"lost,omitempty"`         // why, if it is
+	// Awaits is a standby that is away, and without which the server sends nothing.
+	Awaits *Problem `json:"awaits,omitempty"`
 }
 
 // PublicationStatus is what the publication publishes, and what is wrong with
@@ -251,6 +253,7 @@ func describeSlot(ctx context.Context, conn *pgx.Conn, v *view) (*SlotStatus, er
 	if !slot.Active {
 		return s, nil
 	}
+	s.Awaits = problem(awaitedNow(ctx, conn, slot))
 	holder, err := catalog.ReadHolder(ctx, conn, slot.ActivePID)
 	s.Holder, s.LagSeconds = &holder, holder.FlushLag
 	return s, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
 // instancePatience bounds the questions to a running connector: it answers from
@@ -79,10 +80,11 @@ func (s instanceState) reads(cfg *config.Config) bool {
 const standsStill = 30 * time.Second
 
 // stuck says why events do not get through although the slot is being read; ""
-// if they do. The connector itself knows best. Without its answer, a slot that
-// is behind and an old checkpoint mean that it is stuck.
+// if they do. The connector itself knows best, unless it is a spare, which is
+// ready to take over and knows nothing of the active one. Without its answer, a
+// slot that is behind and an old checkpoint mean that it is stuck.
 func (r *StatusReport) stuck() string {
-	if i := r.Instance; i != nil {
+	if i := r.Instance; i != nil && !(i.Ready && i.Role == role.Standby) {
 		if i.Ready {
 			return ""
 		}
@@ -92,6 +94,9 @@ func (r *StatusReport) stuck() string {
 		return ""
 	}
 	slot, age := r.PostgreSQL.Slot, r.Checkpoint.AgeSeconds
+	if slot.Awaits != nil {
+		return slot.Awaits.Error
+	}
 	if !slot.Active || slot.LagBytes == 0 || age < standsStill.Seconds() {
 		return ""
 	}

@@ -90,6 +90,10 @@ func TestStatusOfASlotThatIsBehind(t *testing.T) {
 	if shown := text(t, r); !strings.Contains(shown, "behind, and nothing has been confirmed for 1h0m0s") {
 		t.Error(shown)
 	}
+	f.HTTP.Listen = instanceAt(t, `{"role": "standby", "slot": "`+f.Source.Slot+`", "ready": true}`) // knows nothing of the holder
+	if err := Status(f.ctx(), f.Config).Err(); err == nil || failure.ClassOf(err) != failure.Transient {
+		t.Errorf("beside a spare that is ready: error %v", err)
+	}
 }
 
 // put saves a checkpoint as it is.

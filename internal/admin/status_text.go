@@ -162,6 +162,7 @@ func (s *SlotStatus) write(l *lines) {
 	default:
 		l.line("held by", "%s", s.Holder)
 	}
+	l.trouble("", s.Awaits)
 }
 
 func (c *CheckpointStatus) String() string {

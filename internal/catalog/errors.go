@@ -45,6 +45,9 @@ const (
 	routinePublication = "get_publication_oid"
 	// routineRequirements: wal_level is too low, here or on the primary.
 	routineRequirements = "CheckLogicalDecodingRequirements"
+	// routineStandbySlots: a standby that synchronized_standby_slots names is away
+	// (17). It is a warning each second, and an error of a server that stops.
+	routineStandbySlots = "StandbySlotsHaveCaughtup"
 )
 
 // Classify gives an error of the server, or of a connection attempt, its
@@ -82,6 +85,8 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 		return fmt.Errorf("%w: %w", ErrTerminated, err)
 	case pg.Code == pgerrcode.CannotConnectNow:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case pg.Routine == routineStandbySlots:
+		return fmt.Errorf("%w: %w", ErrShutdown, err)
 	case pg.Code == pgerrcode.InvalidCatalogName:
 		return failure.Configf("correct the database in source.url", "%w", err)
 	case strings.HasPrefix(pg.Code, classAuthorization):
@@ -124,10 +129,10 @@ func certificateInvalid(err error) bool {
 // NoticeError returns the error that a notice inside the stream means. A
 // missing publication is an error up to PostgreSQL 17 and only a warning from
 // 18 on, after which the server leaves the rows out (pgoutput.c,
-// LoadPublications). The message is in the server's language and cannot be
-// relied on.
+// LoadPublications). A wait for a standby has the same code (see StandbyWait). The
+// message is in the server's language and cannot be relied on.
 func NoticeError(n *pgconn.Notice) error {
-	if n.SeverityUnlocalized == "WARNING" && n.Code == pgerrcode.ObjectNotInPrerequisiteState {
+	if n.SeverityUnlocalized == "WARNING" && n.Code == pgerrcode.ObjectNotInPrerequisiteState && n.Routine != routineStandbySlots {
 		return failure.Lossf(remedyPublication, "the server leaves out rows: %s: %s", n.Message, n.Detail)
 	}
 	return nil

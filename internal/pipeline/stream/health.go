@@ -91,6 +91,7 @@ type Health struct {
 	trend    trend
 	standbys []catalog.Holder
 	keptBy   string // who keeps the slot where it is; "" for nobody else
+	awaited  catalog.StandbyWait
 }
 
 func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
@@ -120,7 +121,7 @@ func (h *Health) active() {
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
 	h.pgErr, h.storeErr, h.looked = "", "", time.Now()
-	h.holder, h.trend = nil, trend{}
+	h.holder, h.trend, h.awaited = nil, trend{}, catalog.StandbyWait{}
 	h.forget()
 	h.progress.begin(h.looked)
 }
@@ -191,6 +192,20 @@ func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.mu.Unlock()
 	h.metrics.Slot(slot, flush, lag)
 }
+
+// waitsFor notes what the server waits for before it sends the stream. It reports
+// whether it is a standby that is away, and was not at the last look.
+func (h *Health) waitsFor(w catalog.StandbyWait) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.standbyAway()
+	h.awaited = w
+	return h.standbyAway() && !before
+}
+
+// standbyAway reports whether the server sends nothing because a standby is away.
+// The caller holds mu.
+func (h *Health) standbyAway() bool { return h.awaited.Waiting && h.awaited.Away() != "" }
 
 // logEnds notes the end of the server's log, at the start of a session.
 func (h *Health) logEnds(flush pg.LSN) {
@@ -291,6 +306,10 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	case known:
 	case silent > max(h.mute, 2*h.statusInterval) && blind > h.mute: // either alone may be busy
 		reasons = append(reasons, fmt.Sprintf("PostgreSQL has answered neither the stream nor a look beside it for %s", min(silent, blind).Round(time.Second)))
+	case h.standbyAway():
+		reasons = append(reasons, h.awaited.String())
+	case why != "" && h.awaited.Waiting:
+		reasons = append(reasons, why+"; "+h.awaited.String())
 	case why != "":
 		reasons = append(reasons, why)
 	case silent > h.statusInterval+h.progress.limit:
@@ -402,6 +421,9 @@ func (h *Health) Remedies() (remedies []string) {
 	defer h.mu.Unlock()
 	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "") {
 		remedies = append(remedies, h.remedy)
+	}
+	if h.role.Role == role.Active && h.awaited.Waiting {
+		remedies = append(remedies, h.awaited.Remedy())
 	}
 	if h.standsStill(time.Now()) {
 		remedies = append(remedies, h.standstill.remedy(h.slotName))

@@ -154,6 +154,13 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 		return 0, err
 	}
 	s.checkpointer.follow(seen.Publication)
+	standbys, err := catalog.ReadStandbyWait(ctx, conn, seen.Slot)
+	if err != nil {
+		return 0, err
+	}
+	if s.health.waitsFor(standbys) {
+		s.log.Warn("the server waits for a standby, and sends nothing", zap.Stringer("because", standbys), zap.String("remedy", standbys.Remedy()))
+	}
 	s.health.slotSeen(seen.Slot, server.FlushLSN, keptBy(ctx, conn, seen.Slot))
 	return server.FlushLSN, nil
 }

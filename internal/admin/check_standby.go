@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+)
+
+// awaitedStandbys looks for standbys that the server waits for before it sends
+// anything of the slot, and that are away.
+func (d *doctor) awaitedStandbys(ctx context.Context) {
+	const name = "postgresql.synchronized_standby_slots"
+	if d.server.Major() < 17 || d.slot != nil && !d.slot.Failover {
+		return
+	}
+	wait, err := catalog.ReadStandbySlots(ctx, d.conn)
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case wait.Away() != "":
+		d.fail(name, awaited(wait))
+	case len(wait.Slots) > 0:
+		d.ok(name, "each of %d is read by its standby", len(wait.Slots))
+	}
+}
+
+// awaited is the error of a standby that is away. It passes when that is back.
+func awaited(wait catalog.StandbyWait) error {
+	return &failure.Error{Class: failure.Transient, Remedy: wait.Remedy(), Err: fmt.Errorf("nothing gets through: %s", wait)}
+}
+
+// awaitedNow is the error of a slot of which the server sends nothing at present
+// because a standby is away; nil for any other.
+func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
+	wait, err := catalog.ReadStandbyWait(ctx, conn, slot)
+	if err != nil || !wait.Waiting || wait.Away() == "" {
+		return err
+	}
+	return awaited(wait)
+}
+
+// pendingRestart looks for settings that the server's next start takes over, and
+// with which it would not start while the slot exists (slot.c, xlogrecovery.c).
+func (d *doctor) pendingRestart(ctx context.Context) {
+	const name = "postgresql.pending_restart"
+	rows, _ := d.conn.Query(ctx, `SELECT name, setting FROM pg_settings WHERE pending_restart AND name IN ('wal_level', 'max_replication_slots', 'max_wal_senders') ORDER BY name`)
+	pending, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		var setting, value string
+		err := row.Scan(&setting, &value)
+		return fmt.Sprintf("%s (%s now)", setting, value), err
+	})
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case len(pending) > 0:
+		d.warn(name, "see what the next start will have: SELECT name, setting, applied, error FROM pg_file_settings WHERE name IN ('wal_level', 'max_replication_slots', 'max_wal_senders'); "+
+			"while a logical slot exists, wal_level must stay logical, and max_replication_slots at least the number of slots, or the server does not start",
+			"changed in the configuration, and waiting for a restart: %s", strings.Join(pending, ", "))
+	default:
+		d.ok(name, "no change of wal_level, slots or senders waits for a restart")
+	}
+}

@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// What a standby does not have is not sent, so check and status name one that is away.
+func TestCheckAndStatusNameAStandbyThatIsAway(t *testing.T) {
+	f := newFixture(t, pgtest.Start(t).NewDatabase(t))
+	f.setup()
+	if server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(t); server.Major() < 17 {
+		t.Skip("PostgreSQL before 17 waits for no standby before it sends")
+	}
+	f.save()
+	f.exec(`SELECT pg_create_physical_replication_slot('first', true)`, `ALTER SYSTEM SET synchronized_standby_slots = 'first'`, `SELECT pg_reload_conf()`)
+	pgtest.Await(t, f.conn, `SELECT current_setting('synchronized_standby_slots') = 'first'`)
+	f.wantCheck("postgresql.synchronized_standby_slots", Fail, `slot "first" is read by no standby`)
+	f.hold()
+	f.insert("order", "1", "{}")
+	pgtest.Await(t, f.conn, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'WaitForStandbyConfirmation')`)
+	r := Status(f.ctx(), f.Config)
+	if err := r.Err(); err == nil || failure.ClassOf(err) != failure.Transient {
+		t.Errorf("error %v", err)
+	}
+	must.Contain(t, text(t, r), "events do not get through", `slot "first" is read by no standby`, "-> start the standby")
+}
+
+// A promoted standby's slots keep the mark that they are copies. It means nothing there.
+func TestCheckAfterAFailover(t *testing.T) {
+	pair := pgtest.StartPair(t)
+	f := newFixture(t, pair.Primary.NewDatabase(t))
+	f.setup()
+	copied := must.Get(catalog.Connect(f.ctx(), pair.Standby.URL("postgres")))(t)
+	await.Until(t, "a copy of the slot", func() (synced bool) {
+		f.exec(`CREATE TABLE IF NOT EXISTS moves (v int)`, `SELECT pg_replication_slot_advance('`+f.Source.Slot+`', pg_current_wal_lsn())`) // the copy waits for the slot to move
+		must.OK(t, copied.QueryRow(f.ctx(), `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary)`, f.Source.Slot).Scan(&synced))
+		return synced
+	})
+	catalog.Close(copied)
+	pair.FailOver(t)
+	f.conn = must.Get(catalog.Connect(f.ctx(), f.Source.URL.Reveal()))(t)
+	t.Cleanup(func() { catalog.Close(f.conn) })
+	if slot, ok := f.slot(); !ok || !slot.Synced {
+		t.Fatalf("the slot after the failover is %+v, there: %v", slot, ok)
+	}
+	f.wantCheck("slot", OK, "nobody is reading it")
+}
+
+func TestCheckNamesSettingsThatWaitForARestart(t *testing.T) {
+	f := newFixture(t, pgtest.Start(t).NewDatabase(t))
+	f.setup()
+	f.wantCheck("postgresql.pending_restart", OK, "no change")
+	f.exec(`ALTER SYSTEM SET wal_level = 'replica'`, `SELECT pg_reload_conf()`)
+	pgtest.Await(t, f.conn, `SELECT pending_restart FROM pg_settings WHERE name = 'wal_level'`)
+	f.wantCheck("postgresql.pending_restart", Warn, "wal_level (logical now)")
+}

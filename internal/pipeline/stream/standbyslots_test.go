@@ -1,0 +1,51 @@
+package stream
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// A standby that synchronized_standby_slots names is away: the server sends nothing
+// and says so each second. That is waited for, and named; a server that stops
+// meanwhile ends the stream with an error of the same kind, which is no loss either.
+func TestStreamWaitsForAStandbyThatIsAway(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	d := newDatabase(t, server.NewDatabase(t))
+	if d.text("SELECT (current_setting('server_version_num')::int < 170000)::text") == "true" {
+		t.Skip("PostgreSQL before 17 waits for no standby before it sends")
+	}
+	i := d.run().streams()
+	d.publish(1, 1)
+	d.exec("SELECT pg_create_physical_replication_slot('first', true)")
+	d.exec("ALTER SYSTEM SET synchronized_standby_slots = 'first'")
+	d.exec("SELECT pg_reload_conf()")
+	d.insert(1, 1)
+	i.unready(`slot "first" is read by no standby`)
+	eventually(t, "a warning", func() bool {
+		return i.logs.FilterMessage("the server waits for a standby, and sends nothing").Len() > 0
+	})
+	if i.metrics.reconnected() > 0 {
+		t.Error("the stream was left")
+	}
+	d.exec("ALTER SYSTEM SET synchronized_standby_slots = 'first, second'")
+	d.exec("SELECT pg_reload_conf()")
+	i.unready(`"second" does not exist`)
+
+	server.Stop(t, pgtest.Fast)
+	server.Resume(t)
+	d.connect()
+	i.unready(`"second" does not exist`)
+
+	d.exec("ALTER SYSTEM SET synchronized_standby_slots = 'first'")
+	d.exec("SELECT pg_reload_conf()")
+	eventually(t, "the event, once the standby has the log", func() bool {
+		d.exec("SELECT pg_replication_slot_advance('first', pg_current_wal_lsn())")
+		return len(d.topic.ids()) == 2
+	})
+	d.exec("ALTER SYSTEM RESET synchronized_standby_slots")
+	d.exec("SELECT pg_reload_conf()")
+	eventually(t, "readiness", i.ready)
+	d.finish(i)
+}
