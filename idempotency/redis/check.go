@@ -74,14 +74,25 @@ func routing(ctx context.Context, client *goredis.Client) []storage.Problem {
 // where CONFIG is refused.
 func inspectServer(ctx context.Context, node *goredis.Client) ([]storage.Problem, error) {
 	v := view{server: node.Options().Addr, config: make(map[string]string)}
+	if err := v.scripts(ctx, node); err != nil || len(v.problems) > 0 {
+		return v.problems, err
+	}
 	var err error
 	if v.info, err = readInfo(ctx, node); err != nil {
-		return nil, err
+		if !refused(err) {
+			return nil, err
+		}
+		v.add("INFO is refused, so that nothing else can be checked: "+err.Error(),
+			"allow it to the user, undo its rename-command, or look after persistence, eviction and replicas yourself")
+		return v.problems, nil
+	}
+	if v.server == sentinels {
+		v.server = "the master that Sentinel names, with port " + v.info["tcp_port"]
 	}
 	for _, name := range []string{"save", "appendfsync"} {
 		values, err := node.ConfigGet(ctx, name).Result()
 		if err != nil {
-			if _, refused := err.(goredis.Error); !refused { //nolint:errorlint // go-redis returns it as it is
+			if !refused(err) {
 				return nil, err
 			}
 			v.refused = true
@@ -96,6 +107,38 @@ func inspectServer(ctx context.Context, node *goredis.Client) ([]storage.Problem
 	return v.problems, nil
 }
 
+// sentinels is what go-redis gives for the address of a server behind Sentinel.
+const sentinels = "FailoverClient"
+
+// refused tells an answer of the server.
+func refused(err error) bool {
+	_, answer := err.(goredis.Error) //nolint:errorlint // go-redis returns it as it is
+	return answer
+}
+
+// probe is a script that has in it what the server must have for ours.
+var probe = goredis.NewScript("#!lua flags=no-writes\nreturn struct.unpack('<c2', struct.pack('<c2', 'ok'))")
+
+// scripts finds a server that cannot run ours: an emulator, or one whose commands
+// have other names.
+func (v *view) scripts(ctx context.Context, node *goredis.Client) error {
+	err := probe.Run(ctx, node, nil).Err()
+	switch {
+	case err == nil:
+	case !refused(err):
+		return err
+	case goredis.HasErrorPrefix(err, "unknown command"):
+		v.fatal("scripts cannot be run: "+err.Error(), "undo rename-command for EVALSHA and EVAL: a client of Redis knows no other names")
+	case goredis.HasErrorPrefix(err, "NOPERM"):
+		v.fatal("scripts cannot be run: "+err.Error(), needsRights)
+	case goredis.HasErrorPrefix(err, "LOADING"), goredis.HasErrorPrefix(err, "BUSY"), goredis.HasErrorPrefix(err, "MASTERDOWN"), goredis.HasErrorPrefix(err, "NOAUTH"):
+		return err
+	default:
+		v.fatal("scripts cannot be run: "+err.Error(), needsScripts)
+	}
+	return nil
+}
+
 // view is what a server tells of itself, and what is wrong with it.
 type view struct {
 	server       string
@@ -106,6 +149,10 @@ type view struct {
 
 func (v *view) add(text, remedy string) {
 	v.problems = append(v.problems, storage.Problem{Text: v.server + ": " + text, Remedy: remedy})
+}
+
+func (v *view) fatal(text, remedy string) {
+	v.problems = append(v.problems, storage.Problem{Fatal: true, Text: v.server + ": " + text, Remedy: remedy})
 }
 
 func (v *view) version() {

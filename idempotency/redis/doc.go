@@ -98,7 +98,8 @@
 //	+info +config|get           Check
 //	+wait                       Options.WaitReplicas
 //
-// and what go-redis asks for in a cluster (+cluster|slots +command).
+// and what go-redis asks for in a cluster (+cluster|slots +command), also while hash
+// slots move and with ReadOnly (+asking +readonly).
 //
 // # Memory
 //
@@ -106,7 +107,8 @@
 // the fingerprint that a consumer takes by default, 290 without that. MEMORY USAGE
 // says 296 and 232: it does not count the entry for the expiry.
 //
-// Non-goals: Redis before 7, proxies that spread keys over servers for clients that
+// Non-goals: emulators without Lua's library struct (miniredis, fakeredis): package
+// memory is for tests; commands that were renamed; Redis before 7, proxies that spread keys over servers for clients that
 // do not know of it. One that sends a script where its first key is, whatever the
 // others are, would let a key be claimed twice.
 package redis

@@ -15,6 +15,9 @@ var errTooFewReplicas = errors.New("too few replicas have the write")
 
 const needsRights = "the user needs the ACL rules in the documentation of package idempotency/redis"
 
+const needsScripts = "use Redis 7 or later, or Valkey: an older one, and emulators such as miniredis and fakeredis, " +
+	"lack flags of scripts or Lua's library struct; in tests, take memory.New for the store"
+
 // hints tell an operator what to do about an error of the server, by how it
 // begins.
 var hints = []struct{ prefix, hint string }{
@@ -35,7 +38,8 @@ var hints = []struct{ prefix, hint string }{
 	{"NOPERM", needsRights},
 	{"The user executing the script can't run", needsRights},
 	{"ACL failure in script", needsRights},
-	{"Error compiling script", "the server is older than Redis 7"},
+	{"Error compiling script", needsScripts},
+	{"unknown command", "the server has a command under another name, or not at all (rename-command): undo that for EVALSHA, EVAL and WAIT"},
 }
 
 // failed wraps what is not an answer about the key, and says what to do about

@@ -28,6 +28,14 @@ func TestCheckFinds(t *testing.T) {
 			settings: []redistest.Option{set("appendonly", "yes"), set("appendfsync", "no")},
 			want:     []string{"appendfsync is no"},
 		},
+		"a command of another name": {
+			settings: []redistest.Option{set("appendonly", "yes"), set("rename-command EVALSHA", "HASHED")},
+			want:     []string{"scripts cannot be run"},
+		},
+		"no INFO": {
+			settings: []redistest.Option{set("appendonly", "yes"), set("rename-command INFO", "TOLD")},
+			want:     []string{"INFO is refused"},
+		},
 		"eviction": {
 			settings: []redistest.Option{set("appendonly", "yes"), set("maxmemory-policy", "allkeys-lfu")},
 			want:     []string{"maxmemory-policy is allkeys-lfu"},
