@@ -34,6 +34,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,6 +79,9 @@ type Checkpoint struct {
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
+	// Adopted is set by `adopt` while another program reads the slot: that may have moved
+	// the slot on since. The first checkpoint of our own takes its place.
+	Adopted bool `json:"adopted,omitempty"`
 	// Creating is set in a Beginning, which is no checkpoint yet.
 	Creating bool `json:"creating,omitempty"`
 }
@@ -125,6 +129,13 @@ func Beginning(server catalog.Server, slot string) Checkpoint {
 	}
 }
 
+// ErrNone is wrapped by the errors of a slot without a checkpoint, where it takes one to
+// go on.
+var ErrNone = errors.New("there is no checkpoint")
+
+// adopt is what to do about a slot that another program has read.
+const adopt = "`cdc-outbox adopt --yes` takes it over"
+
 // Undecided is the error of a slot where a snapshot is asked for, and nothing
 // tells whether it was published already.
 func Undecided(slot catalog.Slot) error {
@@ -132,20 +143,20 @@ func Undecided(slot catalog.Slot) error {
 		"set source.snapshot to never to read the slot on from there; "+
 			"or publish what is in the outbox table first, again or for the first time: `cdc-outbox setup --accept-gap --snapshot --yes`; "+
 			"or, if the checkpoint is under another checkpoint.key or in another store, name that",
-		"source.snapshot is initial, and slot %q exists, confirmed up to %s, but there is no checkpoint: "+
+		"source.snapshot is initial, and slot %q exists, confirmed up to %s, but %w: "+
 			"it was lost or is looked for in the wrong place, or somebody else created the slot. Whether the rows in the outbox table were published is not known",
-		slot.Name, slot.ConfirmedFlush)
+		slot.Name, slot.ConfirmedFlush, ErrNone)
 }
 
 // Unknown is the error of a slot where each event is to be delivered once, and
 // nothing tells whether what lies behind its confirmed position was delivered.
 func Unknown(slot catalog.Slot) error {
 	return failure.Configf(
-		"if the checkpoint is under another checkpoint.key or checkpoint.topic, name that; "+
-			"or, to go on from there although events behind it may have been delivered already: `cdc-outbox setup --accept-gap --yes`",
-		"sink.kafka.delivery is exactly_once, and slot %q exists, confirmed up to %s, but there is no checkpoint: "+
-			"it was lost or is looked for in the wrong place, or somebody else created the slot",
-		slot.Name, slot.ConfirmedFlush)
+		"if the slot is new (`cdc-outbox setup --print`) or was read by another program, such as Debezium: "+adopt+", from its confirmed position on; "+
+			"if there was a checkpoint, name its checkpoint.key or checkpoint.topic: without it, what was delivered behind that position is delivered again",
+		"sink.kafka.delivery is exactly_once, and slot %q exists, confirmed up to %s, but %w: "+
+			"another program created or read the slot, or the checkpoint was lost or is looked for in the wrong place",
+		slot.Name, slot.ConfirmedFlush, ErrNone)
 }
 
 // Landmark is a transaction by which a log is known again. Positions alone are

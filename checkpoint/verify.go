@@ -156,7 +156,7 @@ func slotReadable(stored *Checkpoint, seen *Server) error {
 }
 
 func notAdvanced(stored *Checkpoint, seen *Server) error {
-	if seen.Slot.ConfirmedFlush <= stored.LSN || copiedAhead(stored, seen) {
+	if seen.Slot.ConfirmedFlush <= stored.LSN || stored.Adopted || copiedAhead(stored, seen) {
 		return nil
 	}
 	return failure.Lossf(acceptGap,

@@ -178,6 +178,16 @@ func TestVerify(t *testing.T) {
 			class: failure.Config, says: []string{`"other"`, `"s"`, `"app/s"`, "checkpoint.key"},
 		},
 		{
+			name:   "adopted while another program read the slot, which that has moved on (mode 65)",
+			change: func(cp *Checkpoint, seen *Server) { cp.Adopted, seen.Slot.ConfirmedFlush = true, 0x250 },
+			start:  0x250,
+		},
+		{
+			name:   "adopted, and dropped since (mode 65)",
+			change: func(cp *Checkpoint, seen *Server) { cp.Adopted, seen.Exists, seen.Slot = true, false, catalog.Slot{} },
+			class:  failure.Loss, says: []string{`slot "s" is gone`},
+		},
+		{
 			name:   "slot of another plugin",
 			change: func(_ *Checkpoint, seen *Server) { seen.Slot.Plugin = "wal2json" },
 			class:  failure.Config, says: []string{"wal2json", "pg_drop_replication_slot('s')"},

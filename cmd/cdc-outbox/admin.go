@@ -158,6 +158,26 @@ func teardownVerb() verb {
 	}
 }
 
+func adoptVerb() verb {
+	return verb{
+		name:    "adopt",
+		summary: "takes over a slot of another program, such as Debezium: notes it in the checkpoint",
+		detail: "The next run goes on from where the slot stands then, and ends with exit code 3 if the\n" +
+			"slot was dropped. Its reader may still run. Without --yes it changes nothing.",
+		example: "cdc-outbox adopt -c cdc-outbox.yaml --yes",
+		prepare: func(flags *flag.FlagSet) action {
+			yes := flags.Bool("yes", false, "do it; otherwise only say what would be taken over")
+			return forEach(flags, func(ctx context.Context, cfg *config.Config) (report, error) {
+				r, err := admin.Adopt(ctx, cfg, *yes)
+				if r == nil {
+					return nil, err
+				}
+				return r, err
+			})
+		},
+	}
+}
+
 func checkVerb() verb {
 	return verb{
 		name:    "check",

@@ -6,6 +6,7 @@ func verbs() []verb {
 		runVerb(),
 		demoVerb(),
 		setupVerb(),
+		adoptVerb(),
 		teardownVerb(),
 		checkVerb(),
 		statusVerb(),

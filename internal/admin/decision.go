@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
@@ -21,11 +23,10 @@ type decision struct {
 	at    *config.Config   // of the store
 }
 
-// openDecision looks at everything and changes nothing. It refuses while the slot
-// is in use, and one of somebody else.
-func openDecision(ctx context.Context, cfg *config.Config) (d *decision, err error) {
+// openDecision looks at everything for a verb and changes nothing.
+func openDecision(ctx context.Context, cfg *config.Config, verb string) (d *decision, err error) {
 	if cfg.Source.Mode == config.ModePoll {
-		return nil, noSlot("setup --accept-gap")
+		return nil, noSlot(verb)
 	}
 	d = &decision{}
 	if d.session, err = open(ctx, cfg); err != nil {
@@ -33,6 +34,20 @@ func openDecision(ctx context.Context, cfg *config.Config) (d *decision, err err
 	}
 	if err := d.look(ctx); err != nil {
 		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// openIdle is openDecision of a slot that nobody reads, and that may be dropped.
+func openIdle(ctx context.Context, cfg *config.Config) (*decision, error) {
+	d, err := openDecision(ctx, cfg, "setup --accept-gap")
+	if err == nil && d.Exists {
+		if err = refuseSlot(ctx, d.conn, d.Slot, d.server.Database); err != nil {
+			d.close()
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -54,10 +69,23 @@ func (d *decision) look(ctx context.Context) error {
 	if errors.Is(d.mismatch, checkpoint.ErrOtherSlot) { // which is nobody's to decide here
 		return d.mismatch
 	}
-	if !d.Exists {
-		return nil
+	return nil
+}
+
+// checkpointAt is the first checkpoint of what the view shows.
+func (d *decision) checkpointAt(at pg.LSN) checkpoint.Checkpoint {
+	return checkpoint.Checkpoint{
+		LSN:         at,
+		Landmark:    checkpoint.Landmark{Commit: at},
+		Scope:       d.scope(),
+		SystemID:    d.server.SystemID,
+		Timeline:    d.server.Timeline,
+		Database:    d.server.Database,
+		Slot:        d.cfg.Source.Slot,
+		Publication: d.Fingerprint,
+		SavedAt:     time.Now().UTC(),
+		Epoch:       1,
 	}
-	return refuseSlot(ctx, d.conn, d.Slot, d.server.Database)
 }
 
 func (d *decision) close() {

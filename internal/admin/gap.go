@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -52,7 +50,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run; or leave out --snapshot",
 			"checkpoint.store is none: nothing would remember that the rows in the outbox are still to be published, so the next run would not publish them")
 	}
-	d, err := openDecision(ctx, cfg)
+	d, err := openIdle(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -134,19 +132,8 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
 			return err
 		}
 	}
-	cp := checkpoint.Checkpoint{
-		LSN:         at,
-		Landmark:    checkpoint.Landmark{Commit: at},
-		Scope:       d.scope(),
-		SystemID:    d.server.SystemID,
-		Timeline:    d.server.Timeline,
-		Database:    d.server.Database,
-		Slot:        from.Slot,
-		Publication: d.Fingerprint,
-		SavedAt:     time.Now().UTC(),
-		Epoch:       1,
-		Snapshot:    r.Snapshot,
-	}
+	cp := d.checkpointAt(at)
+	cp.Snapshot = r.Snapshot
 	if d.stored != nil {
 		cp.Epoch = d.stored.Epoch + 1
 		if !r.elsewhere {

@@ -62,7 +62,7 @@ func ParseSkip(text string) (pg.LSN, error) {
 // Without yes it only says what would be passed over. It refuses while the slot
 // is in use.
 func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes bool) (*SkipReport, error) {
-	d, err := openDecision(ctx, cfg)
+	d, err := openIdle(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -76,6 +76,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 			return err
 		}
 		s.health.heldBy(ctx, sql, slot)
+		s.held = max(s.held, slot.ConfirmedFlush)
 		if err := s.sharesStore(ctx, sql, slot); err != nil {
 			return err
 		}
@@ -308,11 +309,16 @@ func (s *source) ownCheckpoint(ctx context.Context) (cp checkpoint.Checkpoint, o
 	return cp, ok, err
 }
 
-// reportCopied logs that the session starts beyond the stored checkpoint,
-// because a failover lost the last one. The log then explains the jump between
-// the two positions.
+// reportCopied logs that the session starts beyond the stored checkpoint, because a
+// failover lost the last one, or the slot was adopted while it was read. The log then
+// explains the jump between the two positions.
 func (s *source) reportCopied(stored *checkpoint.Checkpoint, start pg.LSN) {
 	if stored == nil || start <= stored.LSN {
+		return
+	}
+	if stored.Adopted {
+		s.log.Info("the slot's former reader has moved it on since it was adopted; going on from there",
+			zap.Stringer("adopted", stored.LSN), zap.Stringer("start", start))
 		return
 	}
 	s.log.Warn("the standby that took over has a copy of the slot that is ahead of its checkpoint; going on from the slot's position, up to which we had confirmed",

@@ -57,6 +57,10 @@ func (s *source) undecided(ctx context.Context, sql *pgx.Conn, seen checkpoint.S
 			return err
 		}
 	}
+	if !seen.Exists && s.held != 0 { // a new one would leave out what was committed since
+		return failure.Lossf("find out what dropped it, such as its last reader (Debezium does with slot.drop.on.stop); then "+catalog.AcceptGap,
+			"slot %q is gone: another process read it while this one stood by, and had confirmed %s", s.opts.Slot, s.held)
+	}
 	if !seen.Exists {
 		return nil
 	}

@@ -60,3 +60,60 @@ func TestBeginningOfAnotherServer(t *testing.T) {
 		})
 	}
 }
+
+// Failure mode 65: an instance stands by while another program reads the slot, which
+// drops it when it stops. A new slot would leave out what is committed in between.
+func TestSlotDroppedByItsFormerReader(t *testing.T) {
+	for name, creates := range map[string]bool{"source.create: true": true, "source.create: false": false} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			other := d.start(&fakeStore{}, &gate{topic: &topic{}}).streams()
+			d.insert(1, 1)
+			p, behind := behindProxy(t, d)
+			behind.opts.Create = creates
+			i := behind.start(&fakeStore{}, d.gate).standsBy()
+			eventually(t, "a look at the slot", func() bool { return i.status().Holder != nil })
+			p.Refuse(true)
+			p.Cut()
+			other.stop()
+			eventually(t, "the slot to be free", func() bool { return d.walsender() == 0 })
+			d.exec("SELECT pg_drop_replication_slot('" + d.opts.Slot + "')")
+			d.insert(1, 1)
+			p.Refuse(false)
+			i.wantEnd(failure.Loss, "is gone: another process read it while this one stood by")
+			d.wantNoSlot()
+		})
+	}
+}
+
+// A slot that was adopted, with a checkpoint that is behind it, or not there any more.
+func TestAdoptedSlot(t *testing.T) {
+	for name, dropped := range map[string]bool{"moved on": false, "dropped": true} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			other := &fakeStore{}
+			first := d.start(other, &gate{topic: &topic{}}).streams()
+			adopted := other.stored()
+			adopted.Adopted, adopted.Epoch = true, 1
+			d.store.cp = &adopted
+			d.exec(`INSERT INTO outbox VALUES ('theirs', 'order', 'o', 'Placed', '{}')`)
+			mark := d.lsn(`SELECT pg_current_wal_flush_lsn()::text`)
+			eventually(t, "the slot to move on", func() bool { return d.confirmed() >= mark })
+			first.stop()
+			eventually(t, "the slot to be free", func() bool { return d.walsender() == 0 })
+			if dropped {
+				d.exec("SELECT pg_drop_replication_slot('" + d.opts.Slot + "')")
+				d.run().wantEnd(failure.Loss, "is gone")
+				d.wantNoSlot()
+				return
+			}
+			d.insert(2, 1)
+			i := d.run().streams()
+			d.arrive()
+			if d.store.stored().Adopted {
+				t.Error("our own checkpoint is an adopted one")
+			}
+			d.finish(i)
+		})
+	}
+}

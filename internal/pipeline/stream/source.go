@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -47,6 +48,7 @@ type source struct {
 	epoch     int64                  // of our checkpoints; 0 before the first stream
 	warned    bool                   // of commits that wait for us, at the last session's start
 	judged    int                    // the version whose defects the monitor has warned of
+	held      pg.LSN                 // confirmed position of the slot while another process read it; 0: none did
 	elsewhere elsewhere              // while standing by
 	begun     *checkpoint.Checkpoint // a Beginning: the store says that nobody has read the slot yet
 	server    net.Addr               // of the present stream

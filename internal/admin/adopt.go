@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+)
+
+// AdoptReport says which slot is taken over, and from where on.
+type AdoptReport struct {
+	Slot   string          `json:"slot"`
+	From   string          `json:"from"`             // what is committed behind it is published
+	Holder *catalog.Holder `json:"holder,omitempty"` // who reads the slot now, and may move it on
+	// Known tells that a checkpoint has the slot already, or that setup made it: there is
+	// nothing to take over.
+	Known bool `json:"known"`
+	Done  bool `json:"done"`
+}
+
+// Adopt notes a slot that another program made or reads in the checkpoint, so that
+// the next run goes on from it, and notices if it was dropped until then. It changes
+// nothing else, and nothing at all without yes.
+func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, error) {
+	if cfg.Checkpoint.Store == store.StoreNone {
+		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run",
+			"checkpoint.store is none: nothing would remember the slot")
+	}
+	d, err := openDecision(ctx, cfg, "adopt")
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	if err := d.adoptable(); err != nil {
+		return nil, err
+	}
+	r := &AdoptReport{Slot: d.Slot.Name, From: d.known().String(), Known: d.stored != nil || d.begun != nil}
+	if r.Known {
+		return r, nil
+	}
+	if d.Slot.Active {
+		holder, err := catalog.ReadHolder(ctx, d.conn, d.Slot.ActivePID)
+		if err != nil {
+			return nil, err
+		}
+		r.Holder = &holder
+	}
+	if !yes {
+		return r, failure.Configf("repeat it with --yes", "nothing was changed")
+	}
+	if err := d.ready(ctx); err != nil {
+		return nil, err
+	}
+	cp := d.checkpointAt(d.Slot.ConfirmedFlush)
+	cp.Adopted = d.Slot.Active
+	if err := d.save(ctx, cp); err != nil {
+		return nil, err
+	}
+	r.Done = true
+	return r, nil
+}
+
+// adoptable returns why the slot cannot be taken over, if so. That nothing is known of
+// it is no reason.
+func (d *decision) adoptable() error {
+	switch {
+	case d.stored == nil && d.gone == nil && !d.Exists:
+		return failure.Configf("correct source.slot. If its reader dropped it when it stopped (Debezium does with slot.drop.on.stop), "+
+			"let that read its table again, turn that off, and adopt the slot while it is read. `cdc-outbox setup` makes a new slot, which has what is committed from then on",
+			"slot %q does not exist: there is nothing to take over", d.cfg.Source.Slot)
+	case d.Publication == nil && d.stored == nil:
+		return failure.Configf("set source.publication to the one that the slot's reader uses (Debezium: publication.name), or create it with `cdc-outbox setup`",
+			"publication %q does not exist", d.cfg.Source.Publication)
+	case d.mismatch != nil && !errors.Is(d.mismatch, checkpoint.ErrNone):
+		return d.mismatch
+	}
+	if err := d.Unfit(); err != nil {
+		return fmt.Errorf("the tables cannot be read through the publication: %w", err)
+	}
+	return nil
+}
+
+// WriteText prints the report for a person.
+func (r *AdoptReport) WriteText(w io.Writer) error {
+	var l lines
+	switch {
+	case r.Known:
+		l.printf("Slot %s is known already: run goes on from %s.\n", r.Slot, r.From)
+		return l.to(w)
+	case r.Done:
+		l.printf("Slot %s is taken over: run goes on from %s.\n", r.Slot, r.From)
+	default:
+		l.printf("Slot %s would be taken over: run would go on from %s.\n", r.Slot, r.From)
+	}
+	if r.Holder != nil {
+		l.printf("It is read by %s, which may move it on until it is stopped. It must not drop it: for Debezium, slot.drop.on.stop is false.\n", r.Holder)
+	}
+	l.printf("What its reader has published and not confirmed comes again. If the slot is gone then, run ends with exit code 3.\n")
+	return l.to(w)
+}
