@@ -23,6 +23,10 @@ const (
 	pgoutputDelete   = 'D'
 	pgoutputTruncate = 'T'
 	pgoutputMessage  = 'M'
+	// pgoutputAbort ends a streamed transaction (protocol version 2). PostgreSQL
+	// 18.0 to 18.6 sends it with version 1, too, of a transaction of which it has
+	// sent nothing.
+	pgoutputAbort = 'A'
 )
 
 var (
@@ -34,7 +38,9 @@ var (
 // protocol spreads over messages: the open transaction, the relations and the
 // domains announced so far. It does no I/O and is used by one goroutine.
 type decoder struct {
-	prefix    string // of logical messages that are delivered; empty: all
+	prefix    string             // of logical messages that are delivered; empty: all
+	wanted    func(*pg.Row) bool // see Options.Wanted; nil: every row is
+	cut       bool               // the message ends after its head: it is unwanted
 	msg       Message
 	open      bool // between Begin and Commit
 	next      uint32
@@ -87,6 +93,8 @@ func (d *decoder) decode(data []byte) (*Message, error) {
 		msg, err = d.logicalMessage(&c)
 	case pgoutputOrigin:
 		return nil, nil
+	case pgoutputAbort:
+		return d.abort()
 	default:
 		return nil, fmt.Errorf("%w: unknown pgoutput message %q", errProtocol, kind)
 	}
@@ -134,6 +142,18 @@ func (d *decoder) commit(c *cursor) (*Message, error) {
 	return &d.msg, nil
 }
 
+// abort passes over the end of a transaction of which nothing was sent: it was
+// larger than logical_decoding_work_mem, had a released savepoint and was rolled
+// back. Within a transaction it would be the end of what was sent, which
+// protocol version 1 does not have.
+func (d *decoder) abort() (*Message, error) {
+	if d.open {
+		return nil, fmt.Errorf("%w: stream abort inside a transaction", errProtocol)
+	}
+	d.msg.Kind = Abort
+	return &d.msg, nil
+}
+
 // change starts a row message: it counts the row and finds its relation.
 func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
 	rel := d.msg.Row.Relation
@@ -144,6 +164,7 @@ func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
 		}
 	}
 	d.msg.Kind = kind
+	d.msg.Unread = d.cut
 	d.msg.Row.Relation = rel
 	d.msg.Row.Position.Seq = d.next
 	d.next++
@@ -152,8 +173,8 @@ func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
 
 func (d *decoder) insert(c *cursor) (*Message, error) {
 	msg, err := d.change(Insert, c.uint32())
-	if err != nil {
-		return nil, err
+	if err != nil || d.cut {
+		return msg, err
 	}
 	if tag := c.byte(); tag != 'N' {
 		return nil, fmt.Errorf("%w: tuple tag %q in an insert", errProtocol, tag)
@@ -163,8 +184,8 @@ func (d *decoder) insert(c *cursor) (*Message, error) {
 
 func (d *decoder) update(c *cursor) (*Message, error) {
 	msg, err := d.change(Update, c.uint32())
-	if err != nil {
-		return nil, err
+	if err != nil || d.cut {
+		return msg, err
 	}
 	tag := c.byte()
 	if tag == 'K' || tag == 'O' { // the old key or row stands first
@@ -181,8 +202,8 @@ func (d *decoder) update(c *cursor) (*Message, error) {
 
 func (d *decoder) delete(c *cursor) (*Message, error) {
 	msg, err := d.change(Delete, c.uint32())
-	if err != nil {
-		return nil, err
+	if err != nil || d.cut {
+		return msg, err
 	}
 	if tag := c.byte(); tag != 'K' && tag != 'O' {
 		return nil, fmt.Errorf("%w: tuple tag %q in a delete", errProtocol, tag)
@@ -210,7 +231,10 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	transactional := c.byte() == 1
 	lsn := pg.LSN(c.uint64())
 	prefix := c.string()
-	content := c.bytes(int(c.uint32()))
+	var content []byte
+	if !d.cut {
+		content = c.bytes(int(c.uint32()))
+	}
 	seq := d.next
 	switch {
 	case c.short:
@@ -220,10 +244,11 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	case transactional:
 		d.next++
 	}
-	if d.prefix != "" && d.prefix != string(prefix) {
+	if !d.delivers(prefix) {
 		return nil, nil
 	}
 	d.msg.Kind = LogicalMessage
+	d.msg.Unread = false
 	d.msg.NonTransactional = !transactional
 	d.msg.Row.Relation = nil
 	d.msg.Row.Position.Seq = seq
@@ -235,6 +260,25 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	}
 	d.msg.Content = content
 	return &d.msg, nil
+}
+
+func (d *decoder) delivers(prefix []byte) bool { return d.prefix == "" || d.prefix == string(prefix) }
+
+// unwanted judges a message by its head: whether nobody needs the rest. The
+// message still counts as a change of its transaction.
+func (d *decoder) unwanted(head []byte) bool {
+	c := cursor{buf: head[1:]}
+	switch head[0] {
+	case pgoutputInsert, pgoutputUpdate, pgoutputDelete:
+		rel := d.relations[c.uint32()]
+		return d.wanted != nil && d.open && rel != nil && !d.wanted(&pg.Row{Position: d.msg.Row.Position, Relation: rel})
+	case pgoutputMessage:
+		c.byte()   // whether it belongs to the transaction
+		c.uint64() // its position
+		prefix := c.string()
+		return !c.short && !d.delivers(prefix)
+	}
+	return false
 }
 
 // tuple reads a row's values into the reused slice.

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ const (
 	maxFrame = 1<<30 + 1<<20
 	// frameHeader is the type byte and the length, which counts itself.
 	frameHeader = 5
+	// headSize is how much of a large frame's body arrives before its rest is
+	// judged: a name of PostgreSQL (63 bytes), and what stands before it.
+	headSize = 128
 )
 
 var errGarbled = errors.New("garbled frame from the server")
@@ -32,6 +36,12 @@ type frameReader struct {
 	base  int64      // bytes of the chunks before it
 	buf   []byte
 	r, w  int // buf[r:w] is read from src and not yet returned
+
+	// unwanted says of a frame that is larger than a chunk, by the first bytes of
+	// its body, whether the rest is thrown away while it arrives. It may be nil.
+	unwanted func(kind byte, head []byte) bool
+	cut      bool // the last frame was unwanted: its body ends after headSize bytes
+	drop     int  // bytes of that frame that are still to be thrown away
 }
 
 // place is where the next frame begins, counted over all chunks as if they lay
@@ -41,6 +51,9 @@ func (f *frameReader) place() int64 { return f.base + int64(f.r) }
 // next returns the next frame, reading from src only when no whole frame is
 // buffered.
 func (f *frameReader) next() (kind byte, body []byte, err error) {
+	if err := f.throwAway(); err != nil { // after an error in the middle of it
+		return 0, nil, err
+	}
 	if err := f.fill(frameHeader); err != nil {
 		return 0, nil, err
 	}
@@ -49,12 +62,48 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 		return 0, nil, fmt.Errorf("%w: type %q, length %d", errGarbled, f.buf[f.r], length)
 	}
 	size := 1 + int(length)
+	f.cut = false
+	if size > chunkSize && f.unwanted != nil {
+		head, err := f.judge()
+		if err != nil {
+			return 0, nil, err
+		}
+		if f.cut {
+			kind, f.drop = f.buf[f.r], size
+			return kind, head, f.throwAway()
+		}
+	}
 	if err := f.fill(size); err != nil {
 		return 0, nil, err
 	}
 	frame := f.buf[f.r : f.r+size : f.r+size]
 	f.r += size
 	return frame[0], frame[frameHeader:], nil
+}
+
+// judge returns a copy of the head of an unwanted frame, and nil for any other.
+func (f *frameReader) judge() (head []byte, err error) {
+	if err := f.fill(frameHeader + headSize); err != nil {
+		return nil, err
+	}
+	head = f.buf[f.r+frameHeader : f.r+frameHeader+headSize]
+	f.cut = f.unwanted(f.buf[f.r], head)
+	if !f.cut {
+		return nil, nil
+	}
+	return bytes.Clone(head), nil
+}
+
+// throwAway reads what is left of an unwanted frame.
+func (f *frameReader) throwAway() error {
+	for f.drop > 0 {
+		if err := f.fill(1); err != nil {
+			return err
+		}
+		n := min(f.drop, f.w-f.r)
+		f.r, f.drop = f.r+n, f.drop-n
+	}
+	return nil
 }
 
 // whole reports whether a whole frame is buffered.

@@ -82,6 +82,11 @@ func (s *Stream) within() pg.LSN {
 // walDataHeader is start, end and send time of an XLogData message.
 const walDataHeader = 24
 
+// unwanted judges a frame by its head; see frameReader.
+func (s *Stream) unwanted(kind byte, head []byte) bool {
+	return kind == frameCopyData && head[0] == pglogrepl.XLogDataByteID && s.decoder.unwanted(head[1+walDataHeader:])
+}
+
 func (s *Stream) walData(b []byte) (*Message, error) {
 	if len(b) < walDataHeader {
 		return nil, fmt.Errorf("XLogData: %w", errShort)

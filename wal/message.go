@@ -18,6 +18,7 @@ const (
 	LogicalMessage      // pg_logical_emit_message; Prefix and Content are set
 	Commit              // the end of a transaction; End is set
 	Keepalive           // nothing in the log up to End concerns us; End is set
+	Abort               // a transaction of which nothing was sent was rolled back; nothing is set
 )
 
 // Message is one step of the stream. The struct and its slices belong to the
@@ -37,6 +38,8 @@ type Message struct {
 	// Prefix and Content are those of a LogicalMessage.
 	Prefix  string
 	Content []byte
+	// Unread is set for a row that Options.Wanted refused: it has no values.
+	Unread bool
 	// NonTransactional is set for a LogicalMessage that belongs to no
 	// transaction (pg_logical_emit_message(false, …)). It stays in the log even
 	// if the transaction that wrote it is rolled back. Of its Row only the

@@ -52,6 +52,11 @@ type Options struct {
 	// Gather is for how long transactions that trickle in may gather before they
 	// are read, all at once; at most 10 ms. 0: each is read when it comes.
 	Gather time.Duration
+	// Wanted tells whether the values of a row are needed, by its relation and
+	// position. It is asked of rows that are larger than a read (128 KiB): those of
+	// tables that are of no interest are thrown away while they arrive, and
+	// delivered without values. It is called within Next. nil: all are wanted.
+	Wanted func(*pg.Row) bool
 	// Recycle uses the memory of messages again that nobody retains; see Chunk.
 	Recycle bool
 }
@@ -109,7 +114,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	}
 	_, encrypted := hijacked.Conn.(*tls.Conn)
 	decoder := newDecoder()
-	decoder.prefix = o.Prefix
+	decoder.prefix, decoder.wanted = o.Prefix, o.Wanted
 	s := &Stream{
 		conn:      hijacked.Conn,
 		decoder:   decoder,
@@ -124,6 +129,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		s.order = &sequencer{}
 	}
 	s.frames.src = (*pacedReader)(s)
+	s.frames.unwanted = s.unwanted
 	if o.Recycle {
 		s.frames.pool = newChunkPool()
 	}
@@ -189,6 +195,7 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		if err != nil {
 			return nil, s.fail(fmt.Errorf("read replication stream: %w", s.cause(err)))
 		}
+		s.decoder.cut = s.frames.cut
 		msg, err := s.handle(kind, body)
 		if err != nil {
 			return nil, s.fail(err)

@@ -210,6 +210,7 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 		Prefix:          s.opts.Prefix,
 		MessagesOnly:    len(s.opts.Tables) == 0,
 		Gather:          s.gather(),
+		Wanted:          s.intake.tables.has,
 		Recycle:         true,
 	})
 }

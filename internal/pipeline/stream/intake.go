@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -97,6 +99,8 @@ func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 		return in.idle(msg.End)
 	case wal.Update, wal.Delete, wal.Truncate:
 		return in.otherChange(msg)
+	case wal.Abort:
+		in.digest.Note(digest.Kind{Level: zap.InfoLevel, Message: "the server announced a transaction that was rolled back; nothing of it was sent"})
 	}
 	return nil
 }
@@ -197,7 +201,7 @@ func (in *intake) knows(p pg.Position) bool {
 
 func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 	row := &msg.Row
-	if !in.tables.has(row) {
+	if msg.Unread || !in.tables.has(row) {
 		return nil
 	}
 	if again, err := in.seen(row); again || err != nil {

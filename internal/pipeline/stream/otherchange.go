@@ -15,7 +15,7 @@ import (
 // otherChange drops a change that is no insert, as Debezium's Outbox Event
 // Router does. Only updates are reported.
 func (in *intake) otherChange(msg *wal.Message) error {
-	if !in.tables.has(&msg.Row) || in.knows(msg.Row.Position) {
+	if msg.Unread || !in.tables.has(&msg.Row) || in.knows(msg.Row.Position) {
 		return nil
 	}
 	switch msg.Kind {
