@@ -137,16 +137,22 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 	p.table = pgx.Identifier(name).Sanitize()
 
 	exists, err := p.tableExists(ctx, conn)
-	if err != nil || exists {
+	if err != nil {
 		return err
+	}
+	if exists {
+		return p.ownTable(ctx, conn)
 	}
 	create := TableSQL(p.table)
 	_, createErr := conn.Exec(ctx, create)
 	if createErr == nil {
 		return nil
 	}
-	if exists, err = p.tableExists(ctx, conn); err != nil || exists {
-		return err // another process was faster
+	if exists, err = p.tableExists(ctx, conn); err != nil {
+		return err
+	}
+	if exists { // another process was faster
+		return p.ownTable(ctx, conn)
 	}
 	return failure.Configf("as a role that may: "+create+"; GRANT SELECT, INSERT, UPDATE ON "+p.table+" TO "+
 		pgx.Identifier{conn.Config().User}.Sanitize()+";", "create it: %w", createErr)
@@ -161,4 +167,25 @@ func TableSQL(table string) string {
 func (p *postgres) tableExists(ctx context.Context, conn *pgx.Conn) (exists bool, err error) {
 	err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, p.table).Scan(&exists)
 	return exists, err
+}
+
+// ownTable refuses a table of somebody who may create tables there and no more: its
+// triggers would act as our role, and its owner can write any checkpoint. A role that
+// may create in the database, as setup's must for the publication, is trusted.
+func (p *postgres) ownTable(ctx context.Context, conn *pgx.Conn) error {
+	var trusted bool
+	var owner string
+	err := conn.QueryRow(ctx, `
+		SELECT pg_catalog.pg_has_role(relowner, 'USAGE') OR pg_catalog.has_database_privilege(relowner, pg_catalog.current_database(), 'CREATE'),
+		       pg_catalog.pg_get_userbyid(relowner)::text
+		  FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1)`, p.table).Scan(&trusted, &owner)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at its owner: %w", err)
+	case trusted:
+		return nil
+	}
+	user := pgx.Identifier{conn.Config().User}.Sanitize()
+	return failure.Configf("find out who made it. Set checkpoint.table to a table of a schema in which only trusted roles may create; or, if it is yours: ALTER TABLE "+p.table+" OWNER TO "+user+";",
+		"it belongs to role %s, which may not create in the database: its triggers would act as role %s", pgx.Identifier{owner}.Sanitize(), user)
 }

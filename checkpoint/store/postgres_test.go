@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,4 +189,38 @@ func TestPostgresSaveIntoALockedTable(t *testing.T) {
 	must.Get(conn.Exec(limited(t), `ROLLBACK`))(t)
 	save(t, s, sample(2))
 	wantLoad(t, s, sample(2))
+}
+
+// Failure mode 66: whoever may create in a schema of search_path made the table first.
+// Its trigger would act as the connector's role.
+func TestPostgresTableOfSomebodyElse(t *testing.T) {
+	database := pgtest.Shared(t).NewDatabase(t)
+	conn := must.Get(pgx.Connect(limited(t), database))(t)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	exec := func(sql string) { t.Helper(); must.Get(conn.Exec(limited(t), sql))(t) }
+	for _, role := range []string{"stranger", "connector", "operator"} {
+		exec(`CREATE ROLE ` + role + ` LOGIN PASSWORD 'pw'`)
+	}
+	t.Cleanup(func() {
+		for _, role := range []string{"stranger", "connector", "operator"} {
+			_, _ = conn.Exec(context.Background(), `DROP OWNED BY `+role)
+			_, _ = conn.Exec(context.Background(), `DROP ROLE `+role)
+		}
+	})
+	exec(`GRANT CREATE ON SCHEMA public TO stranger, connector, operator`)
+	exec(`DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO operator', current_database()); END $$`)
+	parsed := must.Get(url.Parse(database))(t)
+	parsed.User = url.UserPassword("connector", "pw")
+	for owner, trusted := range map[string]bool{"stranger": false, "connector": true, "operator": true, "postgres": true} {
+		exec(TableSQL(`cp_` + owner))
+		exec(`ALTER TABLE cp_` + owner + ` OWNER TO ` + owner)
+		exec(`GRANT SELECT, INSERT, UPDATE ON cp_` + owner + ` TO PUBLIC`)
+		s, err := NewPostgres(limited(t), parsed.String(), "cp_"+owner, "k")
+		if err == nil {
+			s.Close()
+		}
+		if (err == nil) != trusted || err != nil && (failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "belongs to role") || failure.RemedyOf(err) == "") {
+			t.Errorf("a table of %s: %v", owner, err)
+		}
+	}
 }
