@@ -112,7 +112,7 @@ type Store interface {
 }
 
 // Beginning is saved before a slot is created, if a snapshot has to be
-// published. It is no checkpoint yet. It says that nobody has read the slot.
+// published, or each event is to be delivered once. It is no checkpoint yet. It says that nobody has read the slot.
 // The first checkpoint takes its place. Without it, a slot that nobody has read
 // and a slot whose checkpoint was lost would look the same.
 func Beginning(server catalog.Server, slot string) Checkpoint {

@@ -32,6 +32,16 @@ type Server struct {
 	// StoredInside: the checkpoint is kept in the database itself
 	// (checkpoint.store: postgres), and fails over with it.
 	StoredInside bool
+	// Patroni manages the cluster, and may have dropped the slot.
+	Patroni bool
+}
+
+// dropped adds to the loss of a slot that Patroni may have caused it.
+func (s *Server) dropped(slot string, err error) error {
+	if !s.Patroni {
+		return err
+	}
+	return failure.Lossf(catalog.PatroniKeeps(slot, s.Database)+"; then "+failure.RemedyOf(err), "%w; %s", err, catalog.PatroniDrops)
 }
 
 // Remedies of the losses.
@@ -128,9 +138,9 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 	if seen.Exists {
 		return nil
 	}
-	return failure.Lossf(acceptGap,
+	return seen.dropped(stored.Slot, failure.Lossf(acceptGap,
 		"slot %q is gone, but was read up to %s: events committed between %s and the server's position %s can no longer be read from the log",
-		stored.Slot, stored.LSN, stored.LSN, seen.CurrentLSN)
+		stored.Slot, stored.LSN, stored.LSN, seen.CurrentLSN))
 }
 
 // slotReadable checks what must be true of a slot, with or without a
@@ -159,9 +169,9 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 	if seen.Slot.ConfirmedFlush <= stored.LSN || stored.Adopted || copiedAhead(stored, seen) {
 		return nil
 	}
-	return failure.Lossf(acceptGap,
+	return seen.dropped(seen.Slot.Name, failure.Lossf(acceptGap,
 		"slot %q was advanced or recreated by somebody else: its confirmed position is %s, the checkpoint is at %s; the server skips events committed between %s and %s",
-		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush)
+		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush))
 }
 
 // copiedAhead reports whether this is why the slot is beyond the checkpoint: a

@@ -34,6 +34,7 @@ func setupVerb() verb {
 type setupFlags struct {
 	*adminFlags
 	print, acceptGap, yes, publish *bool
+	notify                         *bool
 	schema, skipTo                 *string
 	role                           *roleFlag
 }
@@ -55,6 +56,7 @@ func declareSetup(flags *flag.FlagSet) setupFlags {
 		print:      flags.Bool("print", false, "only print the SQL; connect to nothing"),
 		schema:     flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
 		role:       role,
+		notify:     flags.Bool("notify", false, "with source.mode: poll, create the trigger that notifies also where the server allows PREPARE TRANSACTION, which it breaks"),
 		acceptGap:  flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from where the slot stands or, where it is made anew, from the present; events in the gap may never be published"),
 		yes:        flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
 		skipTo:     flags.String("skip-to", "", "with --accept-gap: only pass over the transaction that commits at `LSN`, which run refuses"),
@@ -84,7 +86,7 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 	if err != nil {
 		return err
 	}
-	opts := admin.SetupOptions{Schema: schema, Role: o.role.name}
+	opts := admin.SetupOptions{Schema: schema, Role: o.role.name, Notify: *o.notify}
 	if *o.print {
 		return printScripts(p, o, opts)
 	}
@@ -134,7 +136,7 @@ func printScripts(p *program, o setupFlags, opts admin.SetupOptions) error {
 			return err
 		}
 		if pipeline.Name != "" {
-			script = "-- Pipeline " + pipeline.Name + ": run this in the database of its source.url\n" + script + "\n"
+			script = admin.Comment("Pipeline "+pipeline.Name+": run this in the database of its source.url") + script + "\n"
 		}
 		if _, err := io.WriteString(p.stdout, script); err != nil {
 			return err
@@ -147,7 +149,8 @@ func teardownVerb() verb {
 	return verb{
 		name:    "teardown",
 		summary: "drops slot, publication and checkpoint, after --yes",
-		detail:  "What was not published by then is lost to the connector; the outbox table stays.",
+		detail: "It needs a source.url of a user who may drop these. What was not published by then is lost\n" +
+			"to the connector. The outbox table stays, and a publication that others may use.",
 		example: "cdc-outbox teardown -c cdc-outbox.yaml --yes",
 		prepare: func(flags *flag.FlagSet) action {
 			yes := flags.Bool("yes", false, "do it; otherwise only say what would be dropped")

@@ -129,6 +129,15 @@ func (d *doctor) warn(name, remedy, format string, args ...any) {
 	d.add(name, Warn, fmt.Sprintf(format, args...), remedy)
 }
 
+// amend replaces what was found under a name, once more is known.
+func (d *doctor) amend(name string, o Outcome, detail string) {
+	for i := range d.report.Findings {
+		if d.report.Findings[i].Name == name {
+			d.report.Findings[i] = Finding{Name: name, Outcome: o, Detail: detail}
+		}
+	}
+}
+
 func (d *doctor) skip(name, because string) { d.add(name, Skipped, because, "") }
 
 // fail adds a failure for each error that is joined in err.

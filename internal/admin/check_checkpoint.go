@@ -57,6 +57,9 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.ok(name, "none yet in %s", storeName(d.cfg))
 	case dbErr != nil:
 		d.skip(name, v.stored.LSN.String()+"; it cannot be compared with the database: "+dbErr.Error())
+	case v.mismatch != nil && !v.Exists:
+		d.amend("slot", Skipped, "does not exist, and was read before: see "+name)
+		d.fail(name, v.mismatch)
 	case v.mismatch != nil:
 		d.fail(name, v.mismatch)
 	default:

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -117,9 +118,15 @@ func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
 		return
 	}
 	there, err := t.Notifies(ctx, d.conn, p.Notify)
-	switch {
+	prepares, prepareErr := d.prepares(ctx)
+	switch err = errors.Join(err, prepareErr); {
 	case err != nil:
 		d.fail(name, err)
+	case there && prepares:
+		d.warn(name, "if an application does: "+strings.Join(t.DropNotifySQL(), "; ")+"; and set source.poll.notify to \"\"", "%s", notifyBreaks)
+	case prepares:
+		d.warn(name, "set source.poll.notify to \"\" to leave it at that; or, if no application prepares transactions that write events: cdc-outbox setup --notify",
+			"no trigger notifies the channel %s, as %s: after a pause, events wait for up to %s", p.Notify, notifyBreaks, p.MaxInterval)
 	case !there:
 		d.warn(name, strings.Join(t.NotifySQL(p.Notify), "; ")+"; or set source.poll.notify to \"\"",
 			"no trigger notifies the channel %s: after a pause, events wait for up to %s", p.Notify, p.MaxInterval)

@@ -56,6 +56,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.emit(ctx)
 	d.publication(ctx)
 	d.slotState(ctx)
+	d.patroni(ctx)
 	if d.slotKnown && d.slot == nil {
 		d.openTransactions(ctx, blockingAge, "the slot's creation waits for them")
 	} else {

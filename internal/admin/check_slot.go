@@ -33,8 +33,7 @@ func (d *doctor) slotState(ctx context.Context) {
 		d.ok(name, "slot %q does not exist; run will create it on a first start", d.cfg.Source.Slot)
 		return
 	case d.slot == nil:
-		d.fail(name, failure.Configf("run `cdc-outbox setup`, or set source.create to true",
-			"slot %q does not exist, and source.create is false", d.cfg.Source.Slot))
+		d.fail(name, missingSlot(d.cfg))
 		return
 	}
 	seen := checkpoint.Server{Name: d.slot.Name, Database: d.server.Database, CurrentLSN: d.server.FlushLSN, Exists: true, Slot: *d.slot}
@@ -52,6 +51,23 @@ func (d *doctor) slotState(ctx context.Context) {
 	}
 	d.ok(name, "%s, confirmed up to %s", holder, d.slot.ConfirmedFlush)
 	d.slotWAL()
+}
+
+// patroni looks for a manager of the cluster that drops slots.
+func (d *doctor) patroni(ctx context.Context) {
+	const name = "postgresql.patroni"
+	manages, err := catalog.Patroni(ctx, d.conn)
+	failover := d.server.Version >= 170000 && (d.slot == nil || d.slot.Failover)
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case !manages:
+	case failover:
+		d.warn(name, "let Patroni be 4.1 or later, or "+catalog.PatroniKeeps(d.cfg.Source.Slot, d.server.Database)+"; failover in docs/operations.md has the rest",
+			"Patroni manages this cluster; from 4.1 on it leaves failover slots alone, and before that it drops them as soon as nobody reads them")
+	default:
+		d.warn(name, catalog.PatroniKeeps(d.cfg.Source.Slot, d.server.Database), "%s", catalog.PatroniDrops)
+	}
 }
 
 // slotWAL tells how far the slot is from being lost.

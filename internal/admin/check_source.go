@@ -105,6 +105,7 @@ func (d *doctor) publication(ctx context.Context) {
 	}
 	failures, warnings := catalog.CheckPublication(pub, d.infos, d.needed)
 	d.leftOut(pub)
+	d.takenAway(ctx, pub)
 	for _, w := range warnings {
 		d.warn(name, failure.RemedyOf(w), "%s", w)
 	}
@@ -126,16 +127,21 @@ func (d *doctor) leftOut(pub catalog.Publication) {
 }
 
 func operations(p catalog.Publication) string {
-	var list []string
-	for _, o := range []struct {
-		name string
-		on   bool
-	}{{"insert", p.Insert}, {"update", p.Update}, {"delete", p.Delete}, {"truncate", p.Truncate}} {
-		if o.on {
-			list = append(list, o.name)
-		}
+	return cmp.Or(strings.Join(p.Operations(), ", "), "nothing")
+}
+
+// takenAway names what PostgreSQL refuses to the application because of the
+// publication, in tables other than ours.
+func (d *doctor) takenAway(ctx context.Context, pub catalog.Publication) {
+	tables, err := catalog.WithoutIdentity(ctx, d.conn, pub, d.cfg.Source.Tables)
+	switch {
+	case err != nil:
+		d.fail("publication", err)
+	case len(tables) > 0:
+		d.warn("publication", "ALTER PUBLICATION "+sqltext.Name(pub.Name)+" SET (publish = 'insert'), if nobody else reads it; or, for each table, "+catalog.IdentityRemedy,
+			"publication %q publishes %s, also of tables without replica identity, in which PostgreSQL refuses UPDATEs or DELETEs to the application: %s",
+			pub.Name, operations(pub), strings.Join(tables, ", "))
 	}
-	return cmp.Or(strings.Join(list, ", "), "nothing")
 }
 
 // missingPublication is a failure unless run may and can create it.

@@ -143,6 +143,41 @@ func TestCheckOfAServerThatIsNotReady(t *testing.T) {
 	wantClass(t, errWithRemedy(r.Err()), failure.Config, "checks failed")
 }
 
+// Where Patroni manages the cluster, check and setup say how it learns of the slot; and
+// of a slot that it has dropped there is one verdict, which names it.
+func TestPatroniIsSeen(t *testing.T) {
+	f := empty(t)
+	theirs := must.Get(catalog.Connect(f.ctx(), f.Source.URL.Reveal()))(t)
+	t.Cleanup(func() { catalog.Close(theirs) })
+	must.Get(theirs.Exec(f.ctx(), `SET application_name = 'Patroni heartbeat'`))(t)
+
+	lines := "slots: {" + f.Source.Slot + `: {type: logical, database: "` + f.conn.Config().Database + `", plugin: pgoutput}}`
+	steps := must.Get(Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium}))(t)
+	server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(t)
+	if made := steps[len(steps)-1]; server.Major() < 17 && !strings.Contains(made.Detail, lines) {
+		t.Errorf("setup says %+v", made)
+	}
+	must.Contain(t, f.wantCheck("postgresql.patroni", Warn, "Patroni manages this cluster").Remedy, lines)
+
+	f.save()
+	f.exec(dropSlot(f))
+	r := Check(f.ctx(), f.Config)
+	wantFinding(t, r, "slot", Skipped, "see checkpoint")
+	must.Contain(t, wantFinding(t, r, "checkpoint", Fail, "Patroni").Remedy, lines, "--accept-gap")
+	status := Status(f.ctx(), f.Config)
+	if failure.ClassOf(status.Err()) != failure.Loss {
+		t.Errorf("status = %v", status.Err())
+	}
+	must.Contain(t, status.Err().Error()+status.Remedy, "is gone", "Patroni manages", lines)
+
+	catalog.Close(theirs)
+	pgtest.Await(t, f.conn, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'Patroni heartbeat')`)
+	r = Check(f.ctx(), f.Config)
+	if gone := wantFinding(t, r, "checkpoint", Fail, "is gone"); strings.Contains(gone.Detail+gone.Remedy, "Patroni") {
+		t.Errorf("without Patroni: %+v", gone)
+	}
+}
+
 func TestCheckAsAPoorRole(t *testing.T) {
 	f := sound(t)
 	f.exec(dropSlot(f), `DROP PUBLICATION cdc_outbox`, `CREATE ROLE poor LOGIN PASSWORD 'pw'`)

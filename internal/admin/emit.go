@@ -61,23 +61,32 @@ func (f emitFunction) signature(schema string) string {
 
 // create is the function's DDL, without the closing semicolon.
 func (f emitFunction) create(cfg *config.Config, schema string) string {
+	head, body := f.text(cfg, schema)
+	return head + sqltext.Dollars("emit", body)
+}
+
+// text is the DDL up to the function's body, and the body.
+func (f emitFunction) text(cfg *config.Config, schema string) (head, body string) {
 	reserved := []string{sqltext.Literal(""), sqltext.Literal("id")}
 	if h := cfg.Event.TypeHeader; h != "" {
 		reserved = append(reserved, sqltext.Literal(h))
 	}
-	format, body := byte(envelope.FormatText), "convert_to($4::text, 'UTF8')"
+	format, payload := byte(envelope.FormatText), "convert_to($4::text, 'UTF8')"
 	if f.payload == "bytea" {
-		format, body = envelope.FormatBytes, "$4"
+		format, payload = envelope.FormatBytes, "$4"
 	}
-	return strings.TrimSpace(strings.NewReplacer(
+	fill := strings.NewReplacer(
 		"{name}", sqltext.Name(schema)+"."+f.name,
 		"{payload}", f.payload,
-		"{body}", body,
+		"{body}", payload,
 		"{format}", sqltext.Literal(fmt.Sprintf("%02x", format)),
 		"{prefix}", sqltext.Literal(cfg.Source.MessagePrefix),
 		"{reserved}", strings.Join(reserved, ", "),
 		"{tombstones}", strconv.FormatBool(cfg.Event.TombstoneOnEmptyPayload),
-	).Replace(emitSQL))
+	)
+	head, body, _ = strings.Cut(emitSQL, "$emit$")
+	body, _, _ = strings.Cut(body, "$emit$")
+	return fill.Replace(head), fill.Replace(body)
 }
 
 // emitState is what a database has of a function.
@@ -92,8 +101,7 @@ const (
 // find looks for the function in all schemas: an operator may have chosen one.
 // Of several, it is the first that has to be replaced.
 func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (state emitState, schema string, err error) {
-	_, body, _ := strings.Cut(f.create(cfg, emitSchema), "$emit$")
-	body = strings.TrimSuffix(body, "$emit$")
+	_, body := f.text(cfg, emitSchema)
 	var current bool
 	err = conn.QueryRow(ctx, `
 		SELECT n.nspname::text, p.prosrc = $1 AND NOT p.prosecdef

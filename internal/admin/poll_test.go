@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
@@ -55,6 +56,33 @@ func TestSetupAndTeardownOfPolling(t *testing.T) {
 	}
 	f.wantTeardown("trigger dropped", "index kept")
 	f.wantCheck("notifications public.outbox", Warn, "no trigger")
+}
+
+// PostgreSQL refuses to prepare a transaction that has notified. Where applications may
+// prepare transactions, setup makes no trigger unless asked, and says so.
+func TestSetupLeavesPreparedTransactionsToTheApplication(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "4"))
+	for _, notify := range []bool{false, true} {
+		f := newFixture(t, server.NewDatabase(t))
+		f.Source.Mode, f.Event.PositionHeaders, f.Checkpoint = config.ModePoll, false, store.Options{Store: store.StoreNone}
+		trigger := "left out"
+		if notify {
+			trigger = "created"
+		}
+		f.wantSetup(SetupOptions{Schema: SchemaDebezium, Notify: notify}, "table created", "index created", "trigger "+trigger)
+		_, printed, _ := strings.Cut(must.Get(Script(f.Config, SetupOptions{Schema: SchemaDebezium}))(t), "DO ")
+		f.exec("DO " + printed)
+		f.wantCheck("notifications public.outbox", Warn, "max_prepared_transactions is not 0")
+		f.exec(`BEGIN`)
+		f.insert("order", "1", "{}")
+		_, err := f.conn.Exec(f.ctx(), `PREPARE TRANSACTION 'theirs'`)
+		if refused := err != nil; refused != notify {
+			t.Errorf("with the trigger %s, PREPARE TRANSACTION ends with %v", trigger, err)
+		}
+		if err == nil {
+			f.exec(`ROLLBACK PREPARED 'theirs'`)
+		}
+	}
 }
 
 func TestSetupCompletesAWidespreadTable(t *testing.T) {

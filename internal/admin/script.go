@@ -44,8 +44,8 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role))...)
 	}
 	if cfg.Source.Snapshot == config.SnapshotInitial {
-		writeSection(&b, "No slot: with source.snapshot: initial, whoever creates it notes in the checkpoint's store that the\n"+
-			"-- rows in the tables are still to be published. `cdc-outbox setup` does, and run at its first start.")
+		writeSection(&b, "No slot: with source.snapshot: initial, run creates it at its first start, together with the\n"+
+			"snapshot that it publishes. Events are kept for the connector from then on.")
 		return b.String(), nil
 	}
 	writeSection(&b, "Slot: it waits until every transaction that is running has ended", catalog.EnsureSlotSQL(cfg.Source.Slot))
@@ -53,12 +53,17 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 }
 
 func writeSection(b *strings.Builder, title string, statements ...string) {
-	fmt.Fprintf(b, "\n-- %s\n", title)
+	fmt.Fprintf(b, "\n%s", Comment(title))
 	for _, s := range statements {
 		if s != "" {
 			b.WriteString(s + ";\n")
 		}
 	}
+}
+
+// Comment writes text as comments of SQL, also where a name in it has a line break.
+func Comment(text string) string {
+	return "-- " + strings.NewReplacer("\n", "\n-- ", "\r", " ").Replace(text) + "\n"
 }
 
 // createSchema is "" for public, which is there already.
@@ -103,11 +108,11 @@ func grants(cfg *config.Config, role string) []string {
 	return sql
 }
 
-// doUnless is a DO block that runs a statement unless a query finds something.
-func doUnless(query, statement string) string {
-	return "DO $setup$ BEGIN\n" +
-		"    IF NOT EXISTS (" + query + ") THEN\n" +
-		"        " + statement + ";\n" +
-		"    END IF;\n" +
-		"END $setup$"
+// doUnless is a DO block that runs statements unless a query finds something.
+func doUnless(query string, statements ...string) string {
+	return "DO " + sqltext.Dollars("setup", " BEGIN\n"+
+		"    IF NOT EXISTS ("+query+") THEN\n"+
+		"        "+strings.Join(statements, ";\n        ")+";\n"+
+		"    END IF;\n"+
+		"END ")
 }

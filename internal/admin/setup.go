@@ -27,6 +27,7 @@ const slotPatience = 30 * time.Second
 type SetupOptions struct {
 	Schema Schema // of a table that is created; required
 	Role   string // a role to create or complete; empty: none
+	Notify bool   // poll mode's trigger also where it breaks PREPARE TRANSACTION
 }
 
 // Step is one object that setup or teardown looked after.
@@ -141,12 +142,33 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	case len(added) > 0:
 		action, detail = "changed", "added "+strings.Join(added, ", ")
 	}
+	if existed {
+		if detail, err = s.shared(ctx, detail); err != nil {
+			return err
+		}
+	}
 	s.done("publication", from.Publication, action, detail)
 	var v catalog.View
 	if err := v.ReadPublication(ctx, s.conn, from); err != nil {
 		return err
 	}
 	return v.Unfit()
+}
+
+// shared adds, for a publication that was there before our slot, that somebody else
+// may read it.
+func (s *setup) shared(ctx context.Context, detail string) (string, error) {
+	_, ours, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
+	if err != nil || ours {
+		return detail, err
+	}
+	slots, err := catalog.OtherSlots(ctx, s.conn, s.cfg.Source.Slot)
+	if err != nil || len(slots) == 0 {
+		return detail, err
+	}
+	warning := "WARNING: slots of this database that may read it, too, depend on it from now on, and this connector on their owners: " + strings.Join(slots, ", ") +
+		"; name another source.publication to keep them apart"
+	return strings.TrimPrefix(detail+"; "+warning, "; "), nil
 }
 
 func (s *setup) ensureRole(ctx context.Context) error {
@@ -199,22 +221,51 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	if v.mismatch != nil || v.Exists {
 		return v.mismatch // which run would refuse
 	}
-	if err := s.promiseSnapshot(ctx, v.server); err != nil {
+	if s.cfg.Source.Snapshot == config.SnapshotInitial {
+		return s.leaveSlot()
+	}
+	if err := s.promiseDelivery(ctx, v.server); err != nil {
 		return err
 	}
 	at, err := s.createSlot(ctx)
 	if err != nil {
 		return err
 	}
-	s.done("slot", name, "created", "at "+at.String())
+	detail := "at " + at.String()
+	manages, err := catalog.Patroni(ctx, s.conn)
+	if manages && v.server.Version < 170000 {
+		detail += "; WARNING: " + catalog.PatroniDrops + ": " + catalog.PatroniKeeps(name, v.server.Database)
+	}
+	s.done("slot", name, "created", detail)
+	return err
+}
+
+// leaveSlot leaves the slot to the first run, which publishes a snapshot. That must
+// be of the position at which the slot begins, and ends with the session that
+// creates it: of a slot made here, rows that come before the first run would be
+// published twice, and rows that go before it never.
+func (s *setup) leaveSlot() error {
+	if !s.cfg.Source.Create {
+		return missingSlot(s.cfg)
+	}
+	s.done("slot", s.cfg.Source.Slot, "left", "to the first run, which creates it together with the snapshot (source.snapshot: initial)")
 	return nil
 }
 
-// promiseSnapshot notes that the first run is to publish a snapshot, or that
-// nothing was delivered yet. It does so before there is a slot: nobody can tell
-// later whether a slot without a checkpoint was read.
-func (s *setup) promiseSnapshot(ctx context.Context, server catalog.Server) error {
-	if _, shared := wiring.CheckpointTopic(s.cfg); s.cfg.Source.Snapshot != config.SnapshotInitial && shared == "" {
+// missingSlot is the error of a slot that run must not create.
+func missingSlot(cfg *config.Config) error {
+	remedy := "run `cdc-outbox setup`, or set source.create to true"
+	if cfg.Source.Snapshot == config.SnapshotInitial {
+		remedy = catalog.SnapshotWithSlot
+	}
+	return failure.Configf(remedy, "slot %q does not exist, and source.create is false", cfg.Source.Slot)
+}
+
+// promiseDelivery notes, where each event is to be delivered once, that nothing was
+// delivered yet. It does so before there is a slot: nobody can tell later whether a
+// slot without a checkpoint was read.
+func (s *setup) promiseDelivery(ctx context.Context, server catalog.Server) error {
+	if _, shared := wiring.CheckpointTopic(s.cfg); shared == "" {
 		return nil
 	}
 	if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(server, s.cfg.Source.Slot)); err != nil {

@@ -75,11 +75,26 @@ func (s *setup) ensureNotify(ctx context.Context, t *poll.Table) error {
 		s.done("trigger", t.Name.String(), "exists", "notifies "+channel)
 		return nil
 	}
+	if prepares, err := s.prepares(ctx); err != nil {
+		return err
+	} else if prepares && !s.opts.Notify {
+		s.done("trigger", t.Name.String(), "left out", notifyBreaks+"; if no application prepares such transactions: cdc-outbox setup --notify")
+		return nil
+	}
 	if err := s.execute(ctx, t.NotifySQL(channel)...); err != nil {
 		return fmt.Errorf("create the trigger of %s: %w", t.Name, err)
 	}
 	s.done("trigger", t.Name.String(), "created", "notifies "+channel)
 	return nil
+}
+
+// notifyBreaks is what the trigger does where max_prepared_transactions is not 0.
+const notifyBreaks = "max_prepared_transactions is not 0, and PostgreSQL refuses PREPARE TRANSACTION where the trigger has notified"
+
+// prepares tells whether applications may prepare transactions.
+func (s *session) prepares(ctx context.Context) (may bool, err error) {
+	err = s.conn.QueryRow(ctx, `SELECT current_setting('max_prepared_transactions')::int > 0`).Scan(&may)
+	return may, err
 }
 
 // pollColumns are what a table has for polling, beside the columns of an event.
@@ -112,7 +127,11 @@ func pollScript(cfg *config.Config, opts SetupOptions) string {
 		writeSection(&b, "Outbox table "+name.String(), createSchema(name), opts.Schema.createTable(cfg, name))
 		writeSection(&b, "Index of its unpublished rows", t.IndexSQL())
 		if channel := cfg.Source.Poll.Notify; channel != "" {
-			writeSection(&b, "Trigger that tells of new rows", t.NotifySQL(channel)...)
+			sql := t.NotifySQL(channel)
+			if !opts.Notify {
+				sql = []string{doUnless("SELECT WHERE current_setting('max_prepared_transactions')::int > 0", sql...)}
+			}
+			writeSection(&b, "Trigger that tells of new rows. PostgreSQL refuses PREPARE TRANSACTION where it has notified", sql...)
 		}
 		grants = append(grants, t.Grants(opts.Role)...)
 	}

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bytes"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,10 +25,10 @@ func TestSetup(t *testing.T) {
 			t.Cleanup(func() { f.exec(`DROP OWNED BY `+sqltext.Name(role), `DROP ROLE `+sqltext.Name(role)) })
 			f.Source.Snapshot = config.SnapshotInitial
 			opts := SetupOptions{Schema: schema, Role: role}
-			f.wantSetup(opts, "table created", "publication created", "checkpoint ready", "role created", "slot created")
-			f.wantSetup(opts, "table exists", "publication exists", "checkpoint ready", "role exists", "slot exists")
+			f.wantSetup(opts, "table created", "publication created", "checkpoint ready", "role created", "slot left")
+			f.wantSetup(opts, "table exists", "publication exists", "checkpoint ready", "role exists", "slot left")
 			f.Source.Tables = append(f.Source.Tables, pg.Table{Schema: "app", Name: "outbox"})
-			f.wantSetup(opts, "table exists", "table created", "publication changed", "checkpoint ready", "role exists", "slot exists")
+			f.wantSetup(opts, "table exists", "table created", "publication changed", "checkpoint ready", "role exists", "slot left")
 			f.exec(`ALTER ROLE ` + sqltext.Name(role) + ` PASSWORD 'pw'`)
 			f.Source.URL = asRole(f.Source.URL, role, "pw")
 			f.wantNothingWrong()
@@ -78,26 +77,32 @@ func TestStepsText(t *testing.T) {
 	}
 }
 
-// With source.snapshot: initial the first run publishes what is in the tables,
-// and knows from setup that it is the first. Where that is gone, only an
-// operator can tell.
-func TestSetupPromisesTheSnapshot(t *testing.T) {
+// With source.snapshot: initial the slot is left to the run that publishes the
+// snapshot of its position. Where it was made by somebody else, and there is no
+// checkpoint, only an operator can tell.
+func TestSetupLeavesTheSlotToTheSnapshot(t *testing.T) {
 	f := empty(t)
 	f.Source.Snapshot = config.SnapshotInitial
 	f.setup()
-	if cp := f.stored(); cp != nil {
-		t.Errorf("setup saved the checkpoint %+v", cp)
+	if _, ok := f.slot(); ok {
+		t.Error("there is a slot")
 	}
 	f.setup() // once more
-	f.wantCheck("checkpoint", OK, "none yet")
+	f.wantCheck("slot", OK, "run will create it")
+	f.Source.Create = false
+	finding := f.wantCheck("slot", Fail, "source.create is false")
+	must.Contain(t, finding.Remedy, "set source.create to true")
+	_, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	wantClass(t, err, failure.Config, "source.create is false")
+	f.Source.Create = true
 
-	must.OK(t, os.Remove(f.Checkpoint.Path))
+	f.exec(catalog.EnsureSlotSQL(f.Source.Slot))
 	const words = "there is no checkpoint"
 	f.wantCheck("checkpoint", Fail, words)
 	if err := Status(f.ctx(), f.Config).Err(); failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), words) {
 		t.Errorf("status = %v", err)
 	}
-	_, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	_, err = Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 	wantClass(t, err, failure.Config, words)
 
 	must.Get(AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true, Snapshot: true}))(t)
@@ -105,4 +110,92 @@ func TestSetupPromisesTheSnapshot(t *testing.T) {
 		t.Errorf("after setup --accept-gap --snapshot the checkpoint is %+v", cp)
 	}
 	f.wantCheck("checkpoint", OK, "fits the database")
+}
+
+// Setup takes no UPDATE and no DELETE from the application, in partitions that are
+// made later neither, and check has nothing to say. Where the publication is one that
+// does, check says so.
+func TestSetupLeavesUpdatesToTheApplication(t *testing.T) {
+	const columns = `aggregatetype text, aggregateid text, type text, payload jsonb, n int DEFAULT 1`
+	for name, tt := range map[string]struct {
+		version int
+		tables  []string
+		after   []string
+		update  bool // published
+	}{
+		"a key that is checked at the commit": {14, []string{`CREATE TABLE outbox (id uuid PRIMARY KEY DEFERRABLE, ` + columns + `)`}, nil, false},
+		"a partitioned table whose identity is the whole row": {14, []string{
+			`CREATE TABLE outbox (id uuid, ` + columns + `) PARTITION BY LIST (n)`, `CREATE TABLE part PARTITION OF outbox FOR VALUES IN (1)`,
+			`ALTER TABLE outbox REPLICA IDENTITY FULL`, `ALTER TABLE part REPLICA IDENTITY FULL`,
+		}, []string{`CREATE TABLE later PARTITION OF outbox DEFAULT`}, false},
+		"a partition that has none": {14, []string{
+			`CREATE TABLE outbox (id uuid, ` + columns + `, PRIMARY KEY (id, n)) PARTITION BY LIST (n)`, `CREATE TABLE part PARTITION OF outbox FOR VALUES IN (1)`,
+			`ALTER TABLE part REPLICA IDENTITY NOTHING`,
+		}, nil, false},
+		"a partitioned table with a key": {14, []string{
+			`CREATE TABLE outbox (id uuid, ` + columns + `, PRIMARY KEY (id, n)) PARTITION BY LIST (n)`, `CREATE TABLE part PARTITION OF outbox FOR VALUES IN (1)`,
+		}, []string{`CREATE TABLE later PARTITION OF outbox DEFAULT`}, true},
+		"a generated column in the key": {18, []string{
+			`CREATE TABLE outbox (id uuid, ` + columns + `, g int GENERATED ALWAYS AS (n * 2) STORED, PRIMARY KEY (id, g))`}, nil, false},
+		"a generated column in a whole row": {18, []string{
+			`CREATE TABLE outbox (id uuid, ` + columns + `, g int GENERATED ALWAYS AS (n * 2) STORED)`, `ALTER TABLE outbox REPLICA IDENTITY FULL`}, nil, false},
+		"a generated column beside the key": {18, []string{
+			`CREATE TABLE outbox (id uuid PRIMARY KEY, ` + columns + `, g int GENERATED ALWAYS AS (n * 2) STORED)`}, nil, true},
+		"an ordinary table": {14, []string{`CREATE TABLE outbox (id uuid PRIMARY KEY, ` + columns + `)`}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := empty(t)
+			if server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(t); server.Major() < tt.version {
+				t.Skipf("needs PostgreSQL %d", tt.version)
+			}
+			f.exec(tt.tables...)
+			f.setup()
+			f.wantNothingWrong()
+			f.exec(tt.after...)
+			f.exec(`INSERT INTO outbox (id, aggregatetype, aggregateid, type, n) SELECT gen_random_uuid(), 'order', '1', 'Placed', 1`,
+				`UPDATE outbox SET aggregateid = '2'`)
+			if len(tt.after) > 0 {
+				f.exec(`INSERT INTO outbox (id, aggregatetype, aggregateid, type, n) SELECT gen_random_uuid(), 'order', '1', 'Placed', 2`,
+					`UPDATE outbox SET aggregateid = '2'`)
+			}
+			f.exec(`DELETE FROM outbox`)
+			pub, _, err := catalog.ReadPublication(f.ctx(), f.conn, f.Source.Publication)
+			must.OK(t, err)
+			if pub.Update != tt.update {
+				t.Errorf("updates are published: %v, want %v", pub.Update, tt.update)
+			}
+			if !tt.update {
+				f.exec(`ALTER PUBLICATION cdc_outbox SET (publish = 'insert, update')`)
+				finding := f.wantCheck("publication", Warn, "PostgreSQL refuses them to the application")
+				remedy, _, _ := strings.Cut(finding.Remedy, " or ")
+				f.exec(remedy)
+				f.wantNothingWrong()
+			}
+		})
+	}
+}
+
+// A publication of all tables takes UPDATEs of other tables from the application.
+func TestCheckNamesTablesWhoseUpdatesAreRefused(t *testing.T) {
+	f := empty(t)
+	f.exec(`CREATE PUBLICATION cdc_outbox FOR ALL TABLES`, `CREATE TABLE "no key" (n int)`, `CREATE TABLE keyed (n int PRIMARY KEY)`)
+	f.setup()
+	finding := f.wantCheck("publication", Warn, `refuses UPDATEs or DELETEs to the application: public."no key"`)
+	if strings.Contains(finding.Detail, "keyed") {
+		t.Errorf("it names a table that has a key: %s", finding.Detail)
+	}
+}
+
+// A publication that another slot may read is named as such.
+func TestSetupWarnsOfASharedPublication(t *testing.T) {
+	f := sound(t)
+	second := *f.Config
+	second.Source.Slot += "_2"
+	second.Checkpoint.Path += ".2"
+	g := &fixture{Config: &second, t: t, conn: f.conn}
+	steps := must.Get(Setup(g.ctx(), g.Config, SetupOptions{Schema: SchemaDebezium}))(t)
+	t.Cleanup(func() { g.exec(dropSlot(g)) })
+	if detail := steps[1].Detail; !strings.Contains(detail, "WARNING") || !strings.Contains(detail, f.Source.Slot) {
+		t.Errorf("steps %v", steps)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// Teardown drops the checkpoint, the slot and the publication. It refuses while
+// Teardown drops the checkpoint, the slot and, unless somebody else may need it, the
+// publication. It refuses while
 // the slot is in use, and before it drops anything it makes sure that it can
 // drop all. Without yes it changes nothing, and the steps say what it would drop.
 //
@@ -240,6 +242,19 @@ func (t *teardown) dropSlot(ctx context.Context) error {
 	return err
 }
 
+// othersOf says who may need the publication beside this connector, or "". Without
+// it, who reads it stops with a loss.
+func (t *teardown) othersOf(ctx context.Context, pub catalog.Publication) (string, error) {
+	if beyond := pub.Beyond(t.cfg.Source.Tables); beyond != "" {
+		return "it publishes more than source.tables, so it may be somebody else's: " + beyond, nil
+	}
+	slots, err := catalog.OtherSlots(ctx, t.conn, t.cfg.Source.Slot)
+	if err != nil || len(slots) == 0 {
+		return "", err
+	}
+	return "other slots of this database may read it: " + strings.Join(slots, ", "), nil
+}
+
 func (t *teardown) planPublication(ctx context.Context) error {
 	name := t.cfg.Source.Publication
 	pub, ok, err := catalog.ReadPublication(ctx, t.conn, name)
@@ -248,6 +263,14 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	}
 	sql := "DROP PUBLICATION IF EXISTS " + sqltext.Name(name)
 	if ok {
+		users, err := t.othersOf(ctx, pub)
+		if err != nil {
+			return err
+		}
+		if users != "" {
+			t.kept = append(t.kept, Step{"publication", name, "kept", users + "; if nobody needs it any more: " + sql})
+			return nil
+		}
 		var owns bool
 		if err := t.conn.QueryRow(ctx, `SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE oid = $1`, pub.OID).Scan(&owns); err != nil {
 			return fmt.Errorf("look at the owner of publication %q: %w", name, err)

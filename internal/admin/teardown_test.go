@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -39,6 +40,40 @@ func TestTeardown(t *testing.T) {
 			f.wantTeardown("checkpoint missing", "slot missing", "publication missing")
 
 			f.setup() // nothing is in the way of a new start
+		})
+	}
+}
+
+// A publication that somebody else may need stays, with the reason: who reads it would
+// stop with a loss.
+func TestTeardownKeepsAPublicationOfOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		before []string
+		do     func(*fixture)
+		why    string
+	}{
+		"of a second connector": {nil, func(f *fixture) {
+			f.exec(catalog.EnsureSlotSQL(f.Source.Slot + "_2"))
+			f.t.Cleanup(func() { f.exec(`SELECT pg_drop_replication_slot('` + f.Source.Slot + `_2')`) })
+		}, "_2"},
+		"of all tables": {[]string{`CREATE PUBLICATION cdc_outbox FOR ALL TABLES`}, func(*fixture) {}, "all tables"},
+		"of another table": {nil, func(f *fixture) {
+			f.exec(`CREATE TABLE other (n int PRIMARY KEY)`, `ALTER PUBLICATION cdc_outbox ADD TABLE other`)
+		}, "public.other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := empty(t)
+			f.exec(c.before...)
+			f.setup()
+			f.save()
+			c.do(f)
+			steps, err := Teardown(f.ctx(), f.Config, false)
+			wantClass(t, err, failure.Config, "nothing was dropped")
+			wantSteps(t, steps, "checkpoint would be dropped", "slot would be dropped", "publication kept")
+			steps = must.Get(Teardown(f.ctx(), f.Config, true))(t)
+			wantSteps(t, steps, "checkpoint dropped", "slot dropped", "publication kept")
+			must.Contain(t, steps[2].Detail, c.why, `DROP PUBLICATION IF EXISTS "cdc_outbox"`)
+			f.publication()
 		})
 	}
 }

@@ -75,6 +75,9 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 		Publication: v.Fingerprint, Exists: v.Exists, Slot: v.Slot,
 		StoredInside: s.cfg.Checkpoint.Store == store.StorePostgres,
 	}
+	if seen.Patroni, err = catalog.Patroni(ctx, s.conn); err != nil {
+		return err
+	}
 	if v.stored != nil && v.stored.Timeline != v.server.Timeline {
 		repl, err := s.replication(ctx)
 		if err != nil {

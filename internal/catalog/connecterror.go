@@ -32,6 +32,10 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 	case refusedTLS:
 		return failure.Configf("turn ssl on in the server's configuration, or set sslmode in source.url to prefer or disable; or correct host and port", "%w", short)
 	}
+	if isOtherKind(err) {
+		return &failure.Error{Class: failure.Transient, Err: short,
+			Remedy: "start the primary, or promote a standby: a server answers, but is not what target_session_attrs in source.url asks for"}
+	}
 	classified := Classify(short)
 	if answered || failure.RemedyOf(classified) != "" {
 		return classified

@@ -91,6 +91,24 @@ func TestConnectPastAHostThatRefuses(t *testing.T) {
 	}
 }
 
+// While a standby answers and the primary is away, host and port are right.
+func TestConnectWhereOnlyAStandbyAnswers(t *testing.T) {
+	server := pgtest.Shared(t)
+	server.Exec(t, `CREATE ROLE reads LOGIN PASSWORD 'pw'`)
+	server.Exec(t, `ALTER ROLE reads SET default_transaction_read_only = on`) // as on a standby
+	t.Cleanup(func() { server.Exec(t, `DROP ROLE reads`) })
+	u := must.Get(url.Parse(server.URL("postgres")))(t)
+	u.User = url.UserPassword("reads", "pw")
+	for _, hosts := range []string{u.Host, "127.0.0.1:1," + u.Host, u.Host + ",127.0.0.1:1"} {
+		both := *u
+		both.Host, both.RawQuery = hosts, "target_session_attrs=read-write"
+		_, err := Connect(pgtest.Context(t), both.String())
+		if failure.ClassOf(err) != failure.Transient || !strings.Contains(failure.RemedyOf(err), "start the primary, or promote a standby") {
+			t.Errorf("%s: %v; remedy %q", hosts, err, failure.RemedyOf(err))
+		}
+	}
+}
+
 func TestConnectReadsThePasswordFileEachTime(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, `CREATE ROLE rotated LOGIN`)

@@ -7,14 +7,37 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// hasIdentity is the SQL condition that rows of pg_class c can be named in an
-// update or delete: TableInfo.ReplicaIdentity.
-const hasIdentity = `CASE c.relreplident
-            WHEN 'f' THEN true
-            WHEN 'n' THEN false
-            WHEN 'd' THEN EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
-            ELSE EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisreplident)
-       END`
+// hasIdentity is the SQL condition that rows of pg_class c, of its partitions and of
+// the tables that inherit from it can be named in an update or delete:
+// TableInfo.ReplicaIdentity. PostgreSQL refuses an UPDATE or DELETE of any other
+// table whose updates or deletes are published, and looks at the partition that the
+// row is in. A partition made later has the default identity, and so the primary key
+// of the partitioned table or none.
+var hasIdentity = "(" + ownIdentity("c") + ` AND NOT EXISTS (
+           WITH RECURSIVE below AS (
+               SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = c.oid
+               UNION SELECT i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.inhrelid)
+           SELECT FROM below b JOIN pg_class leaf ON leaf.oid = b.inhrelid
+            WHERE leaf.relkind = 'r' AND NOT ` + ownIdentity("leaf") + "))"
+
+// ownIdentity is hasIdentity of one table: the whole row, or a key that is checked at
+// once. From 18 on, a generated column in it counts as one that is not published.
+func ownIdentity(class string) string {
+	return strings.ReplaceAll(`CASE CASE {{c}}.relkind WHEN 'p' THEN 'd' ELSE {{c}}.relreplident END
+           WHEN 'n' THEN false
+           WHEN 'f' THEN current_setting('server_version_num')::int < 180000 OR NOT EXISTS (
+               SELECT FROM pg_attribute a WHERE a.attrelid = {{c}}.oid AND a.attgenerated <> '' AND NOT a.attisdropped)
+           ELSE EXISTS (SELECT FROM pg_index x
+               WHERE x.indrelid = {{c}}.oid AND x.indimmediate AND x.indisvalid
+                 AND CASE WHEN {{c}}.relkind = 'p' OR {{c}}.relreplident = 'd' THEN x.indisprimary ELSE x.indisreplident END
+                 AND (current_setting('server_version_num')::int < 180000 OR NOT EXISTS (
+                     SELECT FROM pg_attribute a WHERE a.attrelid = {{c}}.oid AND a.attgenerated <> ''
+                        AND a.attnum = ANY ((x.indkey::int2[])[0:x.indnkeyatts - 1]))))
+       END`, "{{c}}", class)
+}
+
+// IdentityRemedy gives a table's rows an identity.
+const IdentityRemedy = "give it, and each of its partitions, a primary key that is not DEFERRABLE and has no generated column"
 
 // EnsurePublicationSQL creates the publication as CreatePublication does, or
 // adds to one that exists the tables that it lacks. It is a block that looks at
@@ -23,27 +46,28 @@ const hasIdentity = `CASE c.relreplident
 // (SQLSTATE 55000, with a hint).
 func EnsurePublicationSQL(name string, tables []pg.Table) string {
 	if len(tables) == 0 {
-		return "DO $setup$ BEGIN\n" +
-			"    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = " + sqltext.Literal(name) + ") THEN\n" +
-			"        " + CreatePublicationSQL(name, nil) + ";\n" +
-			"    END IF;\n" +
-			"END $setup$"
+		return "DO " + sqltext.Dollars("setup", " BEGIN\n"+
+			"    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = "+sqltext.Literal(name)+") THEN\n"+
+			"        "+CreatePublicationSQL(name, nil)+";\n"+
+			"    END IF;\n"+
+			"END ")
 	}
 	names := make([]string, len(tables))
 	literals := make([]string, len(tables))
 	for i, t := range tables {
 		names[i], literals[i] = t.Quoted(), sqltext.Literal(t.Quoted())
 	}
-	return strings.NewReplacer(
+	return "DO " + sqltext.Dollars("setup", strings.NewReplacer(
 		"{{name}}", sqltext.Literal(name),
 		"{{tables}}", strings.Join(literals, ", "),
 		"{{create}}", sqltext.Literal("CREATE PUBLICATION "+sqltext.Name(name)+" FOR TABLE "+strings.Join(names, ", ")),
 		"{{identity}}", hasIdentity,
 		"{{await writers}}", awaitWriters,
-	).Replace(ensurePublication)
+		"{{remedy}}", IdentityRemedy,
+	).Replace(ensurePublication))
 }
 
-const ensurePublication = `DO $setup$
+const ensurePublication = `
 DECLARE
     t record;
     named regclass[] := ARRAY[{{tables}}]::regclass[];
@@ -71,7 +95,7 @@ BEGIN
         CONTINUE WHEN published;
         IF NOT t.identity AND (pub.pubupdate OR pub.pubdelete) THEN
             RAISE EXCEPTION 'table % has no replica identity, but publication % publishes updates or deletes: PostgreSQL would refuse them to the application', t.name, pub.pubname
-                USING ERRCODE = '55000', HINT = format('ALTER TABLE %s ADD PRIMARY KEY (…); or ALTER PUBLICATION %I SET (publish = ''insert'');', t.name, pub.pubname);
+                USING ERRCODE = '55000', HINT = format('ALTER PUBLICATION %I SET (publish = ''insert''); or {{remedy}}', pub.pubname);
         END IF;
         lacks := lacks || t.oid::regclass;
     END LOOP;
@@ -79,21 +103,21 @@ BEGIN
         named := lacks;
 {{await writers}}        EXECUTE format('ALTER PUBLICATION %I ADD TABLE ', pub.pubname) || (SELECT string_agg(oid::regclass::text, ', ') FROM unnest(lacks) oid);
     END IF;
-END $setup$`
+END `
 
 // EnsureSlotSQL creates the slot as CreateSlot does with SlotOptions{Failover:
 // true}, where there is none. It must not share a transaction with a statement
 // that writes.
 func EnsureSlotSQL(name string) string {
 	slot := sqltext.Literal(name) + ", " + sqltext.Literal(Plugin)
-	return "DO $setup$ BEGIN\n" +
-		"    IF EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = " + sqltext.Literal(name) + ") THEN\n" +
-		"        RETURN;\n" +
-		"    END IF;\n" +
-		"    IF current_setting('server_version_num')::int >= 170000 THEN -- synchronised to standbys\n" +
-		"        PERFORM pg_create_logical_replication_slot(" + slot + ", false, false, true);\n" +
-		"    ELSE\n" +
-		"        PERFORM pg_create_logical_replication_slot(" + slot + ");\n" +
-		"    END IF;\n" +
-		"END $setup$"
+	return "DO " + sqltext.Dollars("setup", " BEGIN\n"+
+		"    IF EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = "+sqltext.Literal(name)+") THEN\n"+
+		"        RETURN;\n"+
+		"    END IF;\n"+
+		"    IF current_setting('server_version_num')::int >= 170000 THEN -- synchronised to standbys\n"+
+		"        PERFORM pg_create_logical_replication_slot("+slot+", false, false, true);\n"+
+		"    ELSE\n"+
+		"        PERFORM pg_create_logical_replication_slot("+slot+");\n"+
+		"    END IF;\n"+
+		"END ")
 }

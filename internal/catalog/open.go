@@ -92,6 +92,13 @@ func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error
 // only if there is no other.
 var errSecondChoice = errors.New("not the kind of server that target_session_attrs prefers")
 
+// otherKind is the error of a server that answers and is not of the kind that
+// target_session_attrs asks for: a standby, while there is no primary.
+type otherKind struct{ err error }
+
+func (e *otherKind) Error() string { return e.err.Error() }
+func (e *otherKind) Unwrap() error { return e.err }
+
 // firstChoice is validate, except that a server which is not preferred is an
 // error. pgconn would accept it at once, because it knows of no other address.
 func firstChoice(validate pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
@@ -102,6 +109,9 @@ func firstChoice(validate pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc
 		err := validate(ctx, conn)
 		if _, ok := errors.AsType[*pgconn.NotPreferredError](err); ok {
 			return errSecondChoice
+		}
+		if err != nil && !conn.IsClosed() {
+			return &otherKind{err}
 		}
 		return err
 	}
@@ -179,10 +189,15 @@ func refusal(errs []error) error {
 	return &failure.Error{Class: failure.ClassOf(hope), Remedy: failure.RemedyOf(hope), Err: &connectError{text: strings.Join(texts, "; "), err: hope}}
 }
 
+func isOtherKind(err error) bool {
+	_, is := errors.AsType[*otherKind](err)
+	return is
+}
+
 // permanence orders the errors of connecting by how soon they may pass.
 func permanence(err error) int {
 	switch {
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, ErrUnavailable), isOtherKind(err):
 		return 0
 	case failure.ClassOf(err) != failure.Transient:
 		return 3

@@ -20,7 +20,7 @@ func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]s
 	}
 	if !p.Insert && len(tables) > 0 {
 		failures = append(failures, failure.Configf(
-			behindWriters("ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert, update')", names...),
+			behindWriters("ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = '"+strings.Join(append([]string{"insert"}, p.Operations()...), ", ")+"')", names...),
 			"publication %q does not publish inserts, so no event would ever arrive", p.Name))
 	}
 	for _, t := range tables {
@@ -114,8 +114,8 @@ func warnAbout(p Publication, t TableInfo) []error {
 		return nil
 	}
 	return []error{failure.Configf(
-		"ALTER TABLE "+t.Quoted()+" ADD PRIMARY KEY (…); or ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert');",
-		"table %s has no replica identity but publication %q publishes updates or deletes: PostgreSQL refuses them to the application", t.Table, p.Name)}
+		"ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert'); or "+IdentityRemedy,
+		"table %s, or a partition of it, has no replica identity but publication %q publishes updates or deletes: PostgreSQL refuses them to the application", t.Table, p.Name)}
 }
 
 func missingColumns(published, needed []string) []string {

@@ -126,6 +126,82 @@ func (p Publication) table(t pg.Table) (PublishedTable, bool) {
 	return p.Tables[i], true
 }
 
+// Operations are what the publication publishes, as its option names them.
+func (p Publication) Operations() (list []string) {
+	for _, o := range []struct {
+		name string
+		on   bool
+	}{{"insert", p.Insert}, {"update", p.Update}, {"delete", p.Delete}, {"truncate", p.Truncate}} {
+		if o.on {
+			list = append(list, o.name)
+		}
+	}
+	return list
+}
+
+// mostNamed is how many tables a message names.
+const mostNamed = 10
+
+// WithoutIdentity names tables, except those given, of which the publication
+// publishes updates or deletes that PostgreSQL refuses (ReplicaIdentity).
+func WithoutIdentity(ctx context.Context, conn *pgx.Conn, p Publication, except []pg.Table) ([]string, error) {
+	if !p.Update && !p.Delete {
+		return nil, nil
+	}
+	names := make([]string, len(except))
+	for i, t := range except {
+		names[i] = t.Quoted()
+	}
+	rows, err := conn.Query(ctx, `
+		SELECT format('%I.%I', n.nspname, c.relname)
+		  FROM pg_publication_tables t
+		  JOIN pg_namespace n ON n.nspname = t.schemaname
+		  JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+		 WHERE t.pubname = $1 AND c.oid <> ALL (SELECT to_regclass(e) FROM unnest($2::text[]) e WHERE to_regclass(e) IS NOT NULL)
+		   AND NOT `+hasIdentity+`
+		 ORDER BY 1 LIMIT $3`, p.Name, names, mostNamed)
+	if err == nil {
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the tables of publication %q: %w", p.Name, err)
+	}
+	return names, nil
+}
+
+// OtherSlots are the logical slots of the database that may read the same
+// publications, except the one named. A slot does not say which ones it reads.
+func OtherSlots(ctx context.Context, conn *pgx.Conn, name string) ([]string, error) {
+	rows, err := conn.Query(ctx, `
+		SELECT slot_name::text FROM pg_replication_slots
+		 WHERE database = current_database() AND plugin = $1 AND slot_name <> $2 AND NOT temporary ORDER BY 1`, Plugin, name)
+	var slots []string
+	if err == nil {
+		slots, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the slots of the database: %w", err)
+	}
+	return slots, nil
+}
+
+// Beyond says what the publication publishes beside the tables, or "".
+func (p Publication) Beyond(tables []pg.Table) string {
+	var others []string
+	for _, s := range p.Schemas {
+		others = append(others, "all tables in schema "+s.Name)
+	}
+	for _, m := range p.Tables {
+		if !slices.Contains(tables, m.Table) {
+			others = append(others, m.Table.String())
+		}
+	}
+	if p.AllTables {
+		return "all tables"
+	}
+	return strings.Join(others[:min(len(others), mostNamed)], ", ")
+}
+
 // CreatePublication creates a publication of the tables' inserts, and of their
 // updates, so that an UPDATE of an event can be reported. Where a table has no
 // replica identity updates are left out: PostgreSQL would refuse the

@@ -106,6 +106,8 @@ func TestCreatePublication(t *testing.T) {
 		update, viaRoot bool
 	}{
 		{"with primary key", createOutbox, true, false},
+		{"with a key that is checked at the commit", `CREATE TABLE outbox (id int PRIMARY KEY DEFERRABLE)`, false, false},
+		{"partitioned, with the whole row as identity", `CREATE TABLE outbox (id int) PARTITION BY HASH (id); ALTER TABLE outbox REPLICA IDENTITY FULL`, false, true},
 		{"without replica identity", `CREATE TABLE outbox (id int)`, false, false},
 		{"replica identity full", `CREATE TABLE outbox (id int); ALTER TABLE outbox REPLICA IDENTITY FULL`, true, false},
 		{"replica identity nothing", createOutbox + `; ALTER TABLE outbox REPLICA IDENTITY NOTHING`, false, false},

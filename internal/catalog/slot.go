@@ -19,6 +19,11 @@ import (
 // Plugin is the only output plugin whose slots are read.
 const Plugin = "pgoutput"
 
+// SnapshotWithSlot is the remedy where a snapshot is asked for, and nobody may create
+// the slot that it belongs to.
+const SnapshotWithSlot = "set source.create to true: with source.snapshot: initial, run creates the slot at its first start, together with the snapshot that it publishes; " +
+	"or set source.snapshot to never, and run `cdc-outbox setup`"
+
 // Slot is a replication slot as pg_replication_slots shows it, whose columns the
 // tags name. Fields that the server's version does not have are zero.
 type Slot struct {

@@ -17,7 +17,8 @@ type TableInfo struct {
 	OID         uint32
 	Partitioned bool
 	// ReplicaIdentity tells whether the table's rows can be named in an update
-	// or delete: by primary key, an index, or the whole row.
+	// or delete, by primary key, an index, or the whole row, in each partition
+	// and also in those that are made later.
 	ReplicaIdentity bool
 	// Publishable is false for what logical replication cannot read: views,
 	// foreign, unlogged and temporary tables.
@@ -50,7 +51,7 @@ func OIDs(tables []TableInfo) []uint32 {
 // unlogged, which SET LOGGED cannot fix before PostgreSQL 18. A table that is
 // dropped during the query is no reason to stop, although
 // pg_relation_is_publishable does not know it.
-const tableQuery = `
+var tableQuery = `
 WITH RECURSIVE named AS (
 	SELECT c.oid, c.relkind, c.relpersistence, ` + hasIdentity + ` AS identity FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	 WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')

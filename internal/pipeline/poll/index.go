@@ -164,8 +164,8 @@ func (t *Table) notifier() pg.Table {
 func (t *Table) NotifySQL(channel string) []string {
 	n := t.notifier()
 	return []string{
-		"CREATE OR REPLACE FUNCTION " + n.Quoted() + "() RETURNS trigger LANGUAGE plpgsql AS $notify$\n" +
-			"BEGIN\n    PERFORM pg_catalog.pg_notify(" + sqltext.Literal(channel) + ", '');\n    RETURN NULL;\nEND $notify$",
+		"CREATE OR REPLACE FUNCTION " + n.Quoted() + "() RETURNS trigger LANGUAGE plpgsql AS " +
+			sqltext.Dollars("notify", "\nBEGIN\n    PERFORM pg_catalog.pg_notify("+sqltext.Literal(channel)+", '');\n    RETURN NULL;\nEND "),
 		"CREATE OR REPLACE TRIGGER " + sqltext.Name(n.Name) + " AFTER INSERT ON " + t.Name.Quoted() +
 			" FOR EACH STATEMENT EXECUTE FUNCTION " + n.Quoted() + "()",
 	}

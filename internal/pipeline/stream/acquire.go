@@ -155,6 +155,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	}
 	identify(&seen, id)
 	s.health.logEnds(id.FlushLSN)
+	if seen.Patroni, err = catalog.Patroni(ctx, sql); err != nil {
+		return h, err
+	}
 	if err := timelineSwitch(ctx, repl, h.found, &seen); err != nil {
 		return h, err
 	}

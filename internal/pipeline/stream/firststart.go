@@ -83,8 +83,11 @@ func (s *source) undecided(ctx context.Context, sql *pgx.Conn, seen checkpoint.S
 func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*catalog.HeldSnapshot, error) {
 	opts := s.opts
 	if !opts.Create {
-		return nil, failure.Configf("run `cdc-outbox setup`, or set source.create: true",
-			"slot %s does not exist, and source.create is false", opts.Slot)
+		remedy := "run `cdc-outbox setup`, or set source.create: true"
+		if opts.Snapshot {
+			remedy = catalog.SnapshotWithSlot
+		}
+		return nil, failure.Configf(remedy, "slot %s does not exist, and source.create is false", opts.Slot)
 	}
 	server, err := catalog.ReadServer(ctx, sql)
 	if err != nil {
@@ -152,13 +155,19 @@ func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 
 // snapshot publishes the rows that are in the outbox tables: those of the held
 // snapshot, or those visible now. Once all are acked it notes that it is done.
-// A crash before that repeats it.
+// A crash before that repeats it. The held snapshot, that of the slot's position, is
+// gone by then. The slot is not: it has what was committed since, also what was
+// deleted since.
 func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *catalog.HeldSnapshot) error {
 	name := ""
 	if held != nil {
 		name = held.Name
+		s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
+	} else {
+		s.log.Warn("publishing the rows that are in the outbox now, as the snapshot of the slot's position ended with its session: "+
+			"what is published already is published again, also rows inserted since that position; rows deleted since that were not published cannot be published any more",
+			zap.Stringer("lsn", cp.LSN))
 	}
-	s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
 	s.intake.metrics.Snapshot(true)
 	defer s.intake.metrics.Snapshot(false)
 	defer s.waitForSnapshot(ctx, sql.PgConn())()

@@ -32,6 +32,8 @@ func TestLosses(t *testing.T) {
 			`ALTER PUBLICATION cdc_outbox SET TABLE outbox`}, "publication"},
 		"5 slot dropped": {stopped, []string{
 			`SELECT pg_drop_replication_slot('%[1]s')`}, `slot .* is gone, .* between .* and`},
+		"5 slot dropped by Patroni": {stopped, []string{
+			`SET application_name = 'Patroni restapi'`, `SELECT pg_drop_replication_slot('%[1]s')`}, `slot .* is gone, .* Patroni manages this cluster`},
 		"6 slot dropped and recreated": {stopped, []string{
 			`SELECT pg_drop_replication_slot('%[1]s')`, `INSERT INTO outbox VALUES ('lost', 'order', 'o', 'Placed', '{}')`,
 			`SELECT pg_create_logical_replication_slot('%[1]s', 'pgoutput')`}, `advanced or recreated .* between .* and`},
