@@ -32,8 +32,12 @@ POSTGRES = go run -buildvcs=false ./internal/pgserver/pgbin
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: compiling
+compiling:
+	@echo "Compiling what has changed; the first time takes a minute or two."
+
 .PHONY: demo
-demo: build ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by itself
+demo: compiling build ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by itself
 	@exec bin/cdc-outbox demo --events $(EVENTS)
 
 .PHONY: example-payments

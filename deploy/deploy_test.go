@@ -35,7 +35,7 @@ func read(t *testing.T, path string) string {
 }
 
 func TestConfigurationsAreValid(t *testing.T) {
-	environ := []string{"SOURCE_URL=postgres://cdc:secret@localhost:5432/app", "KAFKA_PASSWORD=secret"}
+	environ := []string{"SOURCE_URL=postgres://cdc@localhost:5432/app", "SOURCE_PASSWORD=secret", "KAFKA_PASSWORD=secret"}
 	for _, file := range []string{"compose/cdc-outbox.yaml", "kubernetes/config.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			if _, err := config.Load(config.Options{File: file, Environ: environ}); err != nil {
@@ -105,7 +105,7 @@ func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	var d dashboard
 	must.OK(t, json.Unmarshal([]byte(read(t, "grafana/dashboards/cdc-outbox.json")), &d))
-	variables := strings.NewReplacer("$__rate_interval", "1m", "$job", "cdc-outbox")
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$job", "cdc-outbox", "$pipeline", ".*")
 	exprs := map[string]string{}
 	for _, p := range d.Panels {
 		for i, target := range p.Targets {

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 func setupVerb() verb {
@@ -20,6 +21,7 @@ func setupVerb() verb {
 		detail: "It needs a source.url of a user who may create these. It can be run again, and\n" +
 			"changes nothing that exists.",
 		example: "cdc-outbox setup -c cdc-outbox.yaml\n" +
+			"cdc-outbox setup -c cdc-outbox.yaml --role cdc --password-env CDC_PASSWORD --writer app\n" +
 			"cdc-outbox setup -c cdc-outbox.yaml --role cdc --print > setup.sql\n" +
 			"cdc-outbox setup -c cdc-outbox.yaml --accept-gap   # after exit code 3; add --yes to do it\n" +
 			"cdc-outbox setup -c cdc-outbox.yaml --accept-gap --skip-to 0/16B3748   # past a transaction that run refuses",
@@ -37,6 +39,7 @@ type setupFlags struct {
 	notify                         *bool
 	schema, skipTo                 *string
 	role                           *roleFlag
+	writer, passwordEnv            *string
 }
 
 // roleFlag knows whether it was given.
@@ -52,15 +55,17 @@ func declareSetup(flags *flag.FlagSet) setupFlags {
 		return nil
 	})
 	return setupFlags{
-		adminFlags: declareAdmin(flags),
-		print:      flags.Bool("print", false, "only print the SQL; connect to nothing"),
-		schema:     flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
-		role:       role,
-		notify:     flags.Bool("notify", false, "with source.mode: poll, create the trigger that notifies also where the server allows PREPARE TRANSACTION, which it breaks"),
-		acceptGap:  flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from where the slot stands or, where it is made anew, from the present; events in the gap may never be published"),
-		yes:        flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
-		skipTo:     flags.String("skip-to", "", "with --accept-gap: only pass over the transaction that commits at `LSN`, which run refuses"),
-		publish:    flags.Bool("snapshot", false, "with --accept-gap: the next run publishes the rows that are in the outbox first"),
+		adminFlags:  declareAdmin(flags),
+		print:       flags.Bool("print", false, "only print the SQL; connect to nothing"),
+		schema:      flags.String("schema", "", "`COLUMNS` of a table that is created: debezium (the default) or snake"),
+		role:        role,
+		writer:      flags.String("writer", "", "grant to the `ROLE` of a service what writing events takes"),
+		passwordEnv: flags.String("password-env", "", "with --role: set its password to the value of the environment `VARIABLE`, of which the server only gets what it stores"),
+		notify:      flags.Bool("notify", false, "with source.mode: poll, create the trigger that notifies also where the server allows PREPARE TRANSACTION, which it breaks"),
+		acceptGap:   flags.Bool("accept-gap", false, "after a loss (exit code 3): go on from where the slot stands or, where it is made anew, from the present; events in the gap may never be published"),
+		yes:         flags.Bool("yes", false, "with --accept-gap: do it, not only say what would be done"),
+		skipTo:      flags.String("skip-to", "", "with --accept-gap: only pass over the transaction that commits at `LSN`, which run refuses"),
+		publish:     flags.Bool("snapshot", false, "with --accept-gap: the next run publishes the rows that are in the outbox first"),
 	}
 }
 
@@ -73,6 +78,7 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 		{*o.skipTo != "" && *o.publish, "leave out --snapshot", "--skip-to passes over one transaction and publishes nothing again"},
 		{*o.print && *o.acceptGap, "leave out --print; without --yes nothing is changed", "setup cannot print what --accept-gap does"},
 		{*o.print && *o.asJSON, "leave out --json", "setup --print prints SQL, which has no form in JSON"},
+		{*o.passwordEnv != "" && o.role.name == "", "add --role, or leave out --password-env", "--password-env is for the role that --role names"},
 		{o.role.given && o.role.name == "", "name the role, or leave out --role", "--role has no name: is a variable of the shell empty?"},
 	} {
 		if bad.is {
@@ -86,7 +92,12 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 	if err != nil {
 		return err
 	}
-	opts := admin.SetupOptions{Schema: schema, Role: o.role.name, Notify: *o.notify}
+	opts := admin.SetupOptions{Schema: schema, Role: o.role.name, Writer: *o.writer, Notify: *o.notify}
+	if name := *o.passwordEnv; name != "" {
+		if opts.Password = setting.Secret(p.getenv(name)); opts.Password == "" {
+			return failure.Configf("export "+name+"=…", "--password-env %s: the variable is not set, or empty", name)
+		}
+	}
 	if *o.print {
 		return printScripts(p, o, opts)
 	}

@@ -20,7 +20,7 @@ const routedRows = 1000
 var routePatience = 3 * time.Second
 
 // routes finds the topics of rows that are in the table, and bad events among
-// them. It is silent where the role may not read the table: streaming does not
+// them. It is no failure where the role may not read the table: streaming does not
 // need that.
 func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	name := "rows " + s.Table.String()
@@ -41,7 +41,7 @@ func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	})
 	switch {
 	case err != nil:
-		d.skip(name, "not read: "+err.Error())
+		d.add(name, Skipped, "not read, so that its topics are not known: "+err.Error(), remedyOf(err))
 	case len(bad) > 0:
 		d.warn(name, "see them with `cdc-outbox tail --from-table`; errors.on_bad_event decides about them",
 			"of %d rows looked at, these would be bad events: %s", n, countReasons(bad))

@@ -186,6 +186,7 @@ func TestCheckAsAPoorRole(t *testing.T) {
 	f.Source.Snapshot = config.SnapshotInitial
 
 	r := Check(f.ctx(), f.Config)
+	must.Contain(t, wantFinding(t, r, "rows public.outbox", Skipped, "its topics are not known").Remedy, `GRANT SELECT ON "public"."outbox" TO "poor";`)
 	replication := wantFinding(t, r, "postgresql.replication", Fail, "role poor cannot")
 	must.Contain(t, replication.Remedy, `ALTER ROLE "poor" WITH REPLICATION;`)
 	wantFinding(t, r, "publication", Fail, "may not create it")

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // Script returns what Setup does to the database as a psql script that can be
@@ -16,7 +17,7 @@ import (
 // database. Statements that depend on the database look for themselves.
 func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	if cfg.Source.Mode == config.ModePoll {
-		return pollScript(cfg, opts), nil
+		return pollScript(cfg, opts)
 	}
 	tables := cfg.Source.Tables
 	var b strings.Builder
@@ -40,8 +41,8 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		table, _ := cfg.Checkpoint.SQLTable()
 		writeSection(&b, "Checkpoint", store.TableSQL(table))
 	}
-	if opts.Role != "" {
-		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, streamingRole, grants(cfg, opts.Role))...)
+	if err := writeRoles(&b, cfg, opts, streamingRole, grants(cfg, opts.Role)); err != nil {
+		return "", err
 	}
 	if cfg.Source.Snapshot == config.SnapshotInitial {
 		writeSection(&b, "No slot: with source.snapshot: initial, run creates it at its first start, together with the\n"+
@@ -84,6 +85,51 @@ func roleSQL(role, attributes string, grants []string) []string {
 		doUnless("SELECT FROM pg_roles WHERE rolname = "+sqltext.Literal(role), "CREATE ROLE "+name),
 		"ALTER ROLE " + name + " WITH " + attributes,
 	}, grants...)
+}
+
+// writeRoles writes what is granted to the connector's role and to the writer's.
+func writeRoles(b *strings.Builder, cfg *config.Config, opts SetupOptions, attributes string, grants []string) error {
+	if opts.Role != "" {
+		password, err := passwordSQL(opts.Role, opts.Password)
+		if err != nil {
+			return err
+		}
+		title := "Least-privilege role"
+		if password == "" {
+			title += "; then: \\password " + opts.Role
+		}
+		writeSection(b, title, append(roleSQL(opts.Role, attributes, grants), password)...)
+	}
+	if opts.Writer != "" {
+		writeSection(b, "The service that writes events", writerGrants(cfg, opts.Writer, emitSchema)...)
+	}
+	return nil
+}
+
+// passwordSQL sets the password of a role, and is "" for none. The server gets what it
+// would store of the password.
+func passwordSQL(role string, password setting.Secret) (string, error) {
+	if password == "" {
+		return "", nil
+	}
+	verifier, err := catalog.Verifier(password.Reveal())
+	return "ALTER ROLE " + sqltext.Name(role) + " PASSWORD " + sqltext.Literal(verifier), err
+}
+
+// writerGrants are the privileges of a service that writes events. The functions of
+// message mode are in the schema.
+func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
+	to := " TO " + sqltext.Name(role)
+	for _, t := range cfg.Source.Tables {
+		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to, "GRANT INSERT ON "+t.Quoted()+to)
+	}
+	if cfg.Source.Mode == config.ModeMessage {
+		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(schema)+to)
+		for _, f := range emitFunctions(cfg) {
+			sql = append(sql, "GRANT EXECUTE ON FUNCTION "+f.signature(schema)+to)
+		}
+	}
+	return sql
 }
 
 // grants are the privileges that reading the stream and the configuration ask

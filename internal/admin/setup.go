@@ -8,14 +8,17 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
@@ -27,7 +30,10 @@ const slotPatience = 30 * time.Second
 type SetupOptions struct {
 	Schema Schema // of a table that is created; required
 	Role   string // a role to create or complete; empty: none
-	Notify bool   // poll mode's trigger also where it breaks PREPARE TRANSACTION
+	Writer string // a role of the service that writes events; empty: none
+	// Password is set for Role; empty: none.
+	Password setting.Secret
+	Notify   bool // poll mode's trigger also where it breaks PREPARE TRANSACTION
 }
 
 // Step is one object that setup or teardown looked after.
@@ -73,10 +79,10 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
 	steps := []func(context.Context) error{
-		s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureSlot,
+		s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
 	}
 	if s.polls() {
-		steps = []func(context.Context) error{s.ensureTables, s.ensurePolling, s.ensurePollRole}
+		steps = []func(context.Context) error{s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
 	}
 	for _, step := range steps {
 		if err = step(ctx); err != nil {
@@ -186,14 +192,44 @@ func (s *setup) giveRole(ctx context.Context, attributes string, grants []string
 	if err != nil {
 		return fmt.Errorf("look up role %q: %w", role, err)
 	}
-	if err := s.execute(ctx, roleSQL(role, attributes, grants)...); err != nil {
+	password, err := passwordSQL(role, s.opts.Password)
+	if err != nil {
+		return err
+	}
+	if err := s.execute(ctx, append(roleSQL(role, attributes, grants), password)...); err != nil {
 		return fmt.Errorf("set up role %q: %w", role, err)
 	}
 	action, detail := "exists", "privileges granted"
 	if !exists {
 		action, detail = "created", `without a password; set one with: \password `+role
 	}
+	if password != "" {
+		detail = "privileges granted, password set"
+	}
 	s.done("role", role, action, detail)
+	return nil
+}
+
+// ensureWriter gives the role of the service that writes events what that takes.
+func (s *setup) ensureWriter(ctx context.Context) error {
+	if s.opts.Writer == "" {
+		return nil
+	}
+	schema := emitSchema
+	if s.cfg.Source.Mode == config.ModeMessage {
+		var err error
+		if _, schema, err = emitFunctions(s.cfg)[0].find(ctx, s.conn, s.cfg); err != nil {
+			return err
+		}
+	}
+	err := s.execute(ctx, writerGrants(s.cfg, s.opts.Writer, schema)...)
+	if sqlstate.Of(err) == pgerrcode.UndefinedObject {
+		return failure.Configf("create the service's role, or correct --writer", "grant to %q: %w", s.opts.Writer, err)
+	}
+	if err != nil {
+		return fmt.Errorf("grant to %q: %w", s.opts.Writer, err)
+	}
+	s.done("writer", s.opts.Writer, "ready", "may write events")
 	return nil
 }
 

@@ -114,7 +114,7 @@ func pollColumns(cfg *config.Config) []column {
 const pollStorage = " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)"
 
 // pollScript is Script in poll mode.
-func pollScript(cfg *config.Config, opts SetupOptions) string {
+func pollScript(cfg *config.Config, opts SetupOptions) (string, error) {
 	var b strings.Builder
 	b.WriteString("-- cdc-outbox: what the connector needs for polling.\n" +
 		"-- Run it as the owner of the database, for example: psql -v ON_ERROR_STOP=1 -f setup.sql\n" +
@@ -135,8 +135,6 @@ func pollScript(cfg *config.Config, opts SetupOptions) string {
 		}
 		grants = append(grants, t.Grants(opts.Role)...)
 	}
-	if opts.Role != "" {
-		writeSection(&b, "Least-privilege role; then: \\password "+opts.Role, roleSQL(opts.Role, "LOGIN", grants)...)
-	}
-	return b.String()
+	err := writeRoles(&b, cfg, opts, "LOGIN", grants)
+	return b.String(), err
 }

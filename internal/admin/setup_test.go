@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -198,4 +199,49 @@ func TestSetupWarnsOfASharedPublication(t *testing.T) {
 	if detail := steps[1].Detail; !strings.Contains(detail, "WARNING") || !strings.Contains(detail, f.Source.Slot) {
 		t.Errorf("steps %v", steps)
 	}
+}
+
+// The service that writes events gets what that takes, and the connector's role a
+// password that it can log in with, both from setup and from what it prints.
+func TestSetupForAWriterAndWithAPassword(t *testing.T) {
+	for _, mode := range []string{config.ModeWAL, config.ModeMessage, config.ModePoll} {
+		for _, how := range []string{"executed", "printed"} {
+			t.Run(mode+" "+how, func(t *testing.T) {
+				f := empty(t)
+				f.Source.Mode = mode
+				role, writer := slotName(t)+" role", slotName(t)+" writer"
+				f.exec(`CREATE ROLE ` + sqltext.Name(writer) + ` LOGIN PASSWORD 'pw'`)
+				t.Cleanup(func() {
+					for _, r := range []string{role, writer} {
+						f.exec(`DROP OWNED BY `+sqltext.Name(r), `DROP ROLE `+sqltext.Name(r))
+					}
+				})
+				opts := SetupOptions{Schema: SchemaDebezium, Role: role, Writer: writer, Password: `p@ss/w#1 'x\y`}
+				if how == "executed" {
+					must.Get(Setup(f.ctx(), f.Config, opts))(t)
+				} else {
+					psql, err := exec.LookPath("psql")
+					if err != nil {
+						t.Skip("needs psql")
+					}
+					f.psql(psql, opts)
+				}
+				for _, login := range []struct{ role, password string }{{role, opts.Password.Reveal()}, {writer, "pw"}} {
+					conn, err := catalog.Connect(f.ctx(), asRole(f.Source.URL, login.role, login.password).Reveal())
+					if err != nil {
+						t.Fatalf("%s: %v", login.role, err)
+					}
+					if login.role == writer {
+						(&fixture{Config: f.Config, t: t, conn: conn}).insert("order", "1", "{}")
+						if mode == config.ModeMessage {
+							must.Get(conn.Exec(f.ctx(), `SELECT outbox_emit('order', '1', 'Placed', '{}')`))(t)
+						}
+					}
+					catalog.Close(conn)
+				}
+			})
+		}
+	}
+	_, err := Setup(empty(t).ctx(), sound(t).Config, SetupOptions{Schema: SchemaDebezium, Writer: "nobody"})
+	wantClass(t, err, failure.Config, "nobody")
 }

@@ -148,7 +148,7 @@ func (t *teardown) planCheckpoint(ctx context.Context) error {
 		}
 		return &failure.Error{Class: failure.ClassOf(err), Remedy: by, Err: fmt.Errorf("the checkpoint in %s: %w", storeName(t.cfg), err)}
 	}
-	t.plan = append(t.plan, object{"checkpoint", storeName(t.cfg), found, func(ctx context.Context) error {
+	t.plan = append(t.plan, object{"checkpoint", "position in " + storeName(t.cfg), found, func(ctx context.Context) error {
 		return written(ctx, func(ctx context.Context) error { return store.Forget(ctx, t.store) })
 	}})
 	return nil

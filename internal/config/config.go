@@ -55,6 +55,9 @@ type Source struct {
 	// URL is a libpq connection string, as a URL or as key=value pairs.
 	// Required.
 	URL setting.Secret `yaml:"url"`
+	// Password is as it is, without any encoding. Where the URL has a password,
+	// that one counts. Validate puts it into the URL.
+	Password setting.Secret `yaml:"password"`
 	// Tables are the outbox tables, each written as pg.ParseTable reads it. With
 	// ModeMessage they are read beside the messages, and there is none by default.
 	Tables      []pg.Table `yaml:"tables"`

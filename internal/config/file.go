@@ -34,7 +34,11 @@ func (l *loader) readFile(path string) {
 		return
 	case err != nil:
 		l.unread = true
-		l.add(Problem{Origin: path, Text: "is not YAML: " + syntaxProblem(err), Remedy: "correct the syntax near the line named; quote values with special characters"})
+		remedy := "correct the syntax near the line named; quote values with special characters"
+		if tabbed.Match(text) {
+			remedy = "indent with spaces: YAML takes no tabs there"
+		}
+		l.add(Problem{Origin: path, Text: "is not YAML: " + syntaxProblem(err), Remedy: remedy})
 		return
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
@@ -45,6 +49,9 @@ func (l *loader) readFile(path string) {
 	}
 	l.section(path, "", document.Content[0])
 }
+
+// tabbed is a line that is indented with a tab.
+var tabbed = regexp.MustCompile(`(?m)^ *\t+ *[^\s#]`)
 
 // syntaxProblem is the YAML library's message without what it quotes from the
 // file: that may be a secret, as for an unquoted password that begins with *,

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
@@ -51,6 +53,38 @@ func TestLoadCompilesRoutingOnlyOfAGoodConfiguration(t *testing.T) {
 	}
 	if _, err := Load(Options{Set: bad[1:]}); err == nil || strings.Contains(err.Error(), "route.regex") {
 		t.Errorf("Load = %v, want the missing URL alone", err)
+	}
+}
+
+// A password is used as it is written in source.password, and no part of one that is
+// not encoded in a URL is shown.
+func TestPasswords(t *testing.T) {
+	const password = `p@ss/w#1 '+%\`
+	for _, url := range []string{"postgres://cdc@h:5432/app", "postgres://cdc@h:5432/app?sslmode=disable", "postgres:///app?user=cdc", "user=cdc dbname=app"} {
+		cfg := must.Get(Load(Options{Set: []string{"source.url=" + url, "source.password=" + password}}))(t)
+		parsed := must.Get(pgconn.ParseConfig(cfg.Source.URL.Reveal()))(t)
+		if parsed.Password != password || parsed.User != "cdc" || parsed.Database != "app" {
+			t.Errorf("%s: user %s with password %s in %s", url, parsed.User, parsed.Password, parsed.Database)
+		}
+	}
+	for _, url := range []string{"postgres://cdc:inurl@h/app", "postgres://cdc@h/app?password=inurl", "user=cdc password=inurl dbname=app"} {
+		cfg := must.Get(Load(Options{Set: []string{"source.url=" + url, "source.password=" + password}}))(t)
+		if parsed := must.Get(pgconn.ParseConfig(cfg.Source.URL.Reveal()))(t); parsed.Password != "inurl" {
+			t.Errorf("%s: password %s", url, parsed.Password)
+		}
+	}
+	administrators := must.Get(Load(Options{Environ: []string{"CDC_OUTBOX_SOURCE_PASSWORD=theirs"}, Set: []string{"source.url=postgres://admin@h/app"}}))(t)
+	if strings.Contains(administrators.Source.URL.Reveal(), "theirs") {
+		t.Error("a URL of --set has the password of the environment")
+	}
+	for _, bad := range []string{"p@xyzzy", "p/xyzzy", "p#xyzzy", "xyzzy@/#1", "1/xyzzy"} {
+		_, err := Load(Options{Set: []string{"source.url=postgres://cdc:" + bad + "@h:5432/app"}})
+		if err == nil || !strings.Contains(err.Error(), "source.password") || strings.Contains(err.Error(), "xyzzy") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	for _, good := range []string{"postgres://c%40d:p%40%2F%23@h1:5432,h2:5433/app", "postgres://cdc@%2Fvar%2Frun/app", "postgres:///app?user=a@b&host=/tmp", "host=h user=a@b dbname=x#y"} {
+		must.Get(Load(Options{Set: []string{"source.url=" + good}}))(t)
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ func (l *loader) validateSource(report setting.Report) {
 	s := &l.cfg.Source
 	if err := checkURL(s.URL); err != nil {
 		l.reportError("source.url", err)
+	} else {
+		s.URL = withPassword(s.URL, l.passwordFor(s.Password))
 	}
 	l.validateTables(s.Tables)
 	if !slotName.MatchString(s.Slot) || len(s.Slot) > sqltext.MaxName {
@@ -61,22 +64,83 @@ func (l *loader) validateTables(tables []pg.Table) {
 }
 
 // checkURL judges a connection string by the driver's own rules.
-func checkURL(url setting.Secret) error {
-	if url == "" {
+func checkURL(text setting.Secret) error {
+	if text == "" {
 		return failure.Configf("set it in the file named by -c, or export CDC_OUTBOX_SOURCE_URL=postgres://user@host:5432/database", "is required")
 	}
-	if strings.HasPrefix(url.Reveal(), "jdbc:") {
+	if strings.HasPrefix(text.Reveal(), "jdbc:") {
 		return failure.Configf("write postgres://user@host:5432/database", "is a JDBC URL")
 	}
-	parsed, err := pgconn.ParseConfig(url.Reveal())
+	if unencoded(text.Reveal()) { // or a part of a password would be shown as the name of a host
+		return failure.Configf(encodePassword, "has an @, / or # in a password, or in another part, that is not percent-encoded")
+	}
+	parsed, err := pgconn.ParseConfig(text.Reveal())
 	if err != nil {
-		return failure.Configf("write postgres://user@host:5432/database?param=value or key=value pairs; percent-encode special characters of a password",
+		return failure.Configf("write postgres://user@host:5432/database?param=value or key=value pairs; "+encodePassword,
 			"is not a connection string: %s", urlProblem(err))
 	}
 	if _, ok := parsed.RuntimeParams["replication"]; ok {
 		return failure.Configf("remove it from the connection string", "sets replication, which the connector does itself where it must")
 	}
 	return nil
+}
+
+// encodePassword is what to do about a password that does not fit into a URL.
+const encodePassword = "write the password as it is in source.password, or percent-encode its special characters (%40 for @, %2F for /, %23 for #)"
+
+// unencoded tells whether a URL has a character, most likely in its password, that
+// ends the part with the password too early, or too late.
+func unencoded(text string) bool {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok || scheme != "postgres" && scheme != "postgresql" {
+		return false
+	}
+	if strings.Contains(rest, "#") {
+		return true
+	}
+	authority, after, _ := strings.Cut(rest, "/")
+	if q := strings.IndexByte(authority, '?'); q >= 0 {
+		authority, after = authority[:q], ""
+	}
+	path, _, _ := strings.Cut(after, "?")
+	return strings.Count(authority, "@") > 1 || strings.Contains(path, "@")
+}
+
+// withPassword adds the password to a connection string that has none. libpq takes
+// it as a parameter, too.
+func withPassword(text, password setting.Secret) setting.Secret {
+	if password == "" || hasPassword(text.Reveal()) {
+		return text
+	}
+	if !strings.Contains(text.Reveal(), "://") {
+		return text + setting.Secret(" password='"+strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(password.Reveal())+"'")
+	}
+	separator := "?"
+	if strings.Contains(text.Reveal(), "?") {
+		separator = "&"
+	}
+	return text + setting.Secret(separator+"password="+strings.ReplaceAll(url.QueryEscape(password.Reveal()), "+", "%20"))
+}
+
+// passwordFor is source.password, unless the URL came with a flag and the password did
+// not: that URL is of somebody else, for example an administrator.
+func (l *loader) passwordFor(password setting.Secret) setting.Secret {
+	if l.given["source.url"].origin == flagOrigin && l.given["source.password"].origin != flagOrigin {
+		return ""
+	}
+	return password
+}
+
+var passwordPair = regexp.MustCompile(`(^|\s)password\s*=`)
+
+// hasPassword tells whether a connection string that can be parsed has a password.
+func hasPassword(text string) bool {
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Scheme == "" {
+		return passwordPair.MatchString(text)
+	}
+	_, has := parsed.User.Password()
+	return has || parsed.Query().Has("password")
 }
 
 // urlReasons are pgconn's reasons that hold nothing of the connection string.

@@ -168,8 +168,9 @@ func clock(t time.Time) string { return t.Format(time.TimeOnly) }
 
 func money(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cents%100) }
 
-// short is enough of an event id to find it again.
-func short(id string) string { return id[:min(8, len(id))] }
+// short is enough of an event id to find it again: its end, as ids of version 7 begin
+// with the time.
+func short(id string) string { return id[max(0, len(id)-8):] }
 
 func plural(n int, noun string) string {
 	if n == 1 {

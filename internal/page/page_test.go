@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -436,7 +439,7 @@ func BenchmarkOpenPage(b *testing.B) {
 		now = now.Add(fineStep)
 		s.step(now)
 	}
-	d := delivery.New(delivery.Options{Metrics: m, Recent: recent})
+	d := delivery.New(delivery.Options{Metrics: m, Digest: digest.New(zap.NewNop()), Recent: recent})
 	items := make([]delivery.Item, 20)
 	for i := range items {
 		ev := events(b, time.Millisecond)[0]

@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	o.Log.Info("serving HTTP", zap.Stringer("address", server.Addr()))
+	o.Log.Info("serving HTTP", zap.Stringer("address", server.Addr()), zap.String("page", "http://"+server.Addr().String()+"/"))
 
 	// The HTTP server outlives ctx, so that a drain can be watched. When one of
 	// the two ends, the other one is ended too.

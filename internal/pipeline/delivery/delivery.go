@@ -156,7 +156,10 @@ func (d *Delivery) published(events []*transform.Event) {
 	d.opts.Metrics.Published(events)
 	d.opts.Dealt(len(events))
 	if len(events) > 0 {
-		d.last.Store(lastOf(events))
+		if d.last.Swap(lastOf(events)) == nil {
+			first := digest.Kind{Level: zap.InfoLevel, Message: "the first event since the start is published"}
+			d.opts.Digest.Note(first, zap.String("topic", events[0].Record.Topic))
+		}
 		d.opts.Recent.published(events)
 	}
 }
