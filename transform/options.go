@@ -15,7 +15,8 @@ type EventOptions struct {
 	// no such header.
 	SchemaVersion string `yaml:"schema_version"`
 	// Tracing is a column with a W3C traceparent or Debezium's
-	// tracingspancontext; empty means detect by those two names.
+	// tracingspancontext; empty means detect by those two names, HeadersNone that
+	// there is none.
 	Tracing string `yaml:"tracing"`
 	// Headers is a json or jsonb column whose object's members become headers;
 	// empty means detect by the name headers, HeadersNone that there is none.
@@ -52,7 +53,7 @@ type EventOptions struct {
 	TypeHeader string `yaml:"type_header"`
 }
 
-// HeadersNone as EventOptions.Headers turns the headers column off.
+// HeadersNone as EventOptions.Headers or Tracing turns that column off.
 const HeadersNone = "-"
 
 // Values of the enumerations in EventOptions.

@@ -37,7 +37,8 @@ type plan struct {
 	object                      column // a JSON object of headers
 	traced                      bool   // an additional column is the traceparent
 	headers, envelope           []namedColumn
-	headerCount                 int // the most that a row can have, without object's
+	detected                    []string // the columns of those that no option names
+	headerCount                 int      // the most that a row can have, without object's
 
 	unfit error // why no row of the table becomes an event; the columns are then those that were found
 }
@@ -54,6 +55,8 @@ type options struct {
 	routeBy string
 	fields  []field
 	table   string // what errors call the table: "table public.outbox"
+	// expected are columns that were detected before, and must not be gone.
+	expected []string
 }
 
 // binder looks up columns and collects what is wrong.
@@ -61,12 +64,15 @@ type binder struct {
 	rel   *pg.Relation
 	table string
 	errs  []error
+
+	expected []string
+	detected []string // optional columns that no option names
 }
 
 // bind makes the plan of a table. With an error, which is the plan's unfit, it
 // serves dead letters.
 func bind(rel *pg.Relation, o options) (*plan, error) {
-	b := &binder{rel: rel, table: o.table}
+	b := &binder{rel: rel, table: o.table, expected: o.expected}
 	p := &plan{
 		rel:       rel,
 		id:        b.required("event.id", o.event.ID, idNames),
@@ -81,6 +87,7 @@ func bind(rel *pg.Relation, o options) (*plan, error) {
 	b.builtInHeaders(p, o.event)
 	p.object = b.object(o.event, o.fields)
 	p.headerCount = len(p.headers) + builtInHeaders
+	p.detected = b.detected
 	p.unfit = errors.Join(b.errs...)
 	return p, p.unfit
 }
@@ -92,13 +99,13 @@ func (b *binder) builtInHeaders(p *plan, ev EventOptions) {
 		return slices.ContainsFunc(p.headers, func(h namedColumn) bool { return h.alias == name })
 	}
 	if ev.TypeHeader != "" && !taken(ev.TypeHeader) {
-		p.eventType = b.optional("event.type", ev.Type, typeNames)
+		p.eventType = b.detect("event.type", ev.Type, typeNames, `set event.type_header to "" for events without a type`)
 	}
 	if !taken(headerSchemaVersion) {
 		p.version = b.optional("event.schema_version", ev.SchemaVersion, nil)
 	}
-	if p.traced = taken(headerTraceparent); !p.traced {
-		p.tracing = b.optional("event.tracing", ev.Tracing, tracingNames)
+	if p.traced = taken(headerTraceparent); !p.traced && ev.Tracing != HeadersNone {
+		p.tracing = b.detect("event.tracing", ev.Tracing, tracingNames, "set event.tracing to "+HeadersNone+" for events without it")
 	}
 }
 
@@ -109,12 +116,15 @@ func (b *binder) object(ev EventOptions, fields []field) column {
 	case HeadersNone:
 		return column{}
 	case "":
-		c := b.optional("event.headers", "", objectNames)
+		c, _ := b.find(objectNames[0])
 		placed := slices.ContainsFunc(fields, func(f field) bool { return f.column == c.name })
-		if placed || c.oid != pgtype.JSONOID && c.oid != pgtype.JSONBOID {
+		if placed {
 			return column{}
 		}
-		return c
+		if c.oid != pgtype.JSONOID && c.oid != pgtype.JSONBOID {
+			c = column{}
+		}
+		return b.expect("event.headers", c, objectNames, "set event.headers to "+HeadersNone+" for events without them")
 	}
 	c := b.optional("event.headers", ev.Headers, nil)
 	b.wantType("event.headers", c, "json or jsonb", pgtype.JSONOID, pgtype.JSONBOID)
@@ -173,6 +183,31 @@ func (b *binder) optional(key, configured string, names []string) column {
 		}
 	}
 	return column{}
+}
+
+// detect is optional. A column that was detected before must not be gone: events
+// would lose a header without a word. without is the way to have it so.
+func (b *binder) detect(key, configured string, names []string, without string) column {
+	c := b.optional(key, configured, names)
+	if configured != "" {
+		return c
+	}
+	return b.expect(key, c, names, without)
+}
+
+// expect notes the column that was detected, or that one of names is gone.
+func (b *binder) expect(key string, c column, names []string, without string) column {
+	if c.present {
+		b.detected = append(b.detected, c.name)
+		return c
+	}
+	for _, name := range names {
+		if slices.Contains(b.expected, name) {
+			b.errs = append(b.errs, failure.Configf(b.suggest(key)+", or "+without,
+				"%s: %s had column %q, and has it no longer", key, b.table, name))
+		}
+	}
+	return c
 }
 
 // find compares names as the catalog has them: case matters.

@@ -23,6 +23,8 @@ type Router struct {
 	// of the previous row.
 	plans map[uint32]*plan
 	last  *plan
+	// expected are the columns that Expect named, by the table's OID.
+	expected map[uint32][]string
 	// messages is for logical messages, which have no table.
 	messages messages
 
@@ -43,12 +45,13 @@ func New(ev EventOptions, route RouteOptions) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{
-		event:   ev,
-		routeBy: route.By,
-		fields:  fields,
-		topics:  topics,
-		plans:   make(map[uint32]*plan),
-		names:   make(interned),
+		event:    ev,
+		routeBy:  route.By,
+		fields:   fields,
+		topics:   topics,
+		plans:    make(map[uint32]*plan),
+		expected: make(map[uint32][]string),
+		names:    make(interned),
 	}
 	for _, f := range fields {
 		r.envelope = r.envelope || f.placement == placeEnvelope
@@ -63,6 +66,21 @@ func New(ev EventOptions, route RouteOptions) (*Router, error) {
 func (r *Router) Bind(rel *pg.Relation) error {
 	return r.plan(rel).unfit
 }
+
+// Expect has a table of this OID refused, from its next definition on, if it
+// lacks one of the columns and no option says where to look, or that events do
+// without. Detected names such columns.
+func (r *Router) Expect(oid uint32, columns []string) {
+	for _, name := range columns {
+		if !slices.Contains(r.expected[oid], name) {
+			r.expected[oid] = append(r.expected[oid], name)
+		}
+	}
+}
+
+// Detected returns the columns of the table that events have headers of although
+// no option names them.
+func (r *Router) Detected(rel *pg.Relation) []string { return r.plan(rel).detected }
 
 // Needed returns the table's columns without each of which Bind would fail. An
 // error says that it fails as it is. It changes nothing and may be called at any
@@ -102,7 +120,9 @@ func (r *Router) plan(rel *pg.Relation) *plan {
 	}
 	p := r.plans[rel.OID]
 	if p == nil || p.rel != rel {
-		p, _ = bind(rel, r.options(rel)) // the plan has the error
+		o := r.options(rel)
+		o.expected = r.expected[rel.OID]
+		p, _ = bind(rel, o) // the plan has the error
 		p.table = pg.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 		r.plans[rel.OID] = p
 	}

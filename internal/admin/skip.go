@@ -163,6 +163,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 			if !s.ours(&msg.Row) {
 				continue
 			}
+			s.router.Expect(msg.Row.Relation.OID, s.owned.Missed(msg.Row.Relation.OID, msg.Row.Position.CommitLSN))
 			ev, err := s.router.Route(&msg.Row)
 			if err := s.event(r, &msg.Row, ev, err); err != nil {
 				return nil, err

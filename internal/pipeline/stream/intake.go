@@ -32,6 +32,9 @@ type intake struct {
 
 	changes atomic.Uint64 // all messages that arrived, except keepalives
 
+	relation *pg.Relation            // of the last row that was taken in
+	bound    map[uint32]*pg.Relation // those that the router has bound, by OID
+
 	end      pg.LSN              // what ends at or before it was taken in
 	landmark checkpoint.Landmark // of the last transaction with events among that
 	cut      pg.Position         // of the last event taken in behind end; zero: none
@@ -49,6 +52,7 @@ type intake struct {
 func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
 	in := &intake{
 		router: p.Router, queue: q, tracker: t, checkpointer: k,
+		bound:    make(map[uint32]*pg.Relation),
 		tables:   outboxTables{named: make(map[pg.Table]bool, len(p.Tables)), note: k.own},
 		onUpdate: p.OnUpdate, metrics: p.Metrics, digest: lines,
 		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
@@ -207,12 +211,30 @@ func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 	if again, err := in.seen(row); again || err != nil {
 		return err
 	}
+	if row.Relation != in.relation {
+		in.bind(row)
+	}
 	ev, err := in.router.Route(row)
 	if err := in.take(ctx, item{Item: delivery.Item{Event: ev}}, in.passOver(row, err), msg); err != nil {
 		return err
 	}
 	in.took(row)
 	return nil
+}
+
+// bind looks after the columns of a definition that is new: those that were
+// detected before must not be gone, and those that are detected now not later.
+func (in *intake) bind(row *pg.Row) {
+	rel, commit := row.Relation, row.Position.CommitLSN
+	in.relation = rel
+	if in.bound[rel.OID] == rel {
+		return
+	}
+	in.bound[rel.OID] = rel
+	in.router.Expect(rel.OID, in.tables.owned.Missed(rel.OID, commit))
+	detected := in.router.Detected(rel)
+	in.router.Expect(rel.OID, detected)
+	in.tables.know(in.tables.owned.Bound(rel.OID, detected, commit))
 }
 
 func (in *intake) message(ctx context.Context, msg *wal.Message) error {
