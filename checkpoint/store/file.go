@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -100,10 +101,32 @@ func replace(path string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err = keepOwner(path, tmp); err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
 	return syncDirectory(dir)
+}
+
+// keepOwner gives the new file the owner, group and mode of the old one, if there is one:
+// an operator's command may run as another user than the connector. Only root may give
+// files away, and others need not.
+func keepOwner(old, fresh string) error {
+	info, err := os.Stat(old)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		if err := os.Chown(fresh, int(owner.Uid), int(owner.Gid)); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(fresh, info.Mode().Perm())
 }
 
 // tempPattern names the temporary files that then replace the file at path.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -72,5 +73,24 @@ func TestFileLeavesNothingElseBehind(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("%v in the directory (%v), want the checkpoint alone", entries, err)
+	}
+}
+
+// Failure mode 67: an operator's command as root leaves the file to the connector's user.
+func TestFileKeepsItsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	s := must.Get(NewFile(path, "k"))(t)
+	defer s.Close()
+	save(t, s, sample(1))
+	must.OK(t, os.Chown(path, 4711, 4712))
+	must.OK(t, os.Chmod(path, 0o640))
+	save(t, s, sample(2))
+	info := must.Get(os.Stat(path))(t)
+	owner := info.Sys().(*syscall.Stat_t)
+	if owner.Uid != 4711 || owner.Gid != 4712 || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file belongs to %d and %d, with mode %v", owner.Uid, owner.Gid, info.Mode())
 	}
 }
