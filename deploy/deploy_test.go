@@ -158,6 +158,7 @@ func exported(t *testing.T) map[string]bool {
 	m.Skipped(transform.ReasonNullKey)
 	m.Warned(transform.WarningNotExpanded)
 	m.PartitionsGrown("topic")
+	m.TopicRemade("topic")
 	m.Backlog(1, time.Second)
 	m.Connected("kafka", true)
 	m.RetentionDeleted(pg.Table{}, 1)

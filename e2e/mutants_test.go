@@ -183,6 +183,18 @@ var mutants = []mutant{
 		finds:   "records of |another record of its transaction",
 	},
 	{
+		mistake: "believes an acknowledgement at a lower offset",
+		patches: []patch{{"sink/acked.go", "p.Record.Offset >= s.topic.acked.end(p.Record.Partition) {", "true {"}},
+		test:    "TestE2EUncleanElection$/^exactly_once",
+		finds:   "does not end|exit code",
+	},
+	{
+		mistake: "takes a refusal of a time for a bad event",
+		patches: []patch{{"sink/errors.go", "kerr.InvalidTimestamp:   untimely,", "kerr.InvalidTimestamp:   badRecord,"}},
+		test:    "TestE2ETimesThatBrokersRefuse",
+		finds:   "lost: |bad event|ended by itself|not enough",
+	},
+	{
 		mistake: "marks rows as published that were not delivered",
 		patches: []patch{{"internal/pipeline/poll/batch.go", "done, failed := w.publish(items)", "_, failed := w.publish(items)\n\tdone := len(items)"}},
 		test:    "TestE2EPollMode/silent_broker",

@@ -265,7 +265,6 @@ func event(topic, key string, partition int32, n int) *transform.Event {
 		Topic:     topic,
 		Value:     fmt.Appendf(nil, "%d", n),
 		Partition: partition,
-		Timestamp: commitTime,
 		Headers:   []kgo.RecordHeader{{Key: "id", Value: ev.ID}},
 	}
 	if key != "" {

@@ -24,7 +24,7 @@ const (
 	headerLSN       = "cdc-dlq-lsn"       // commit LSN, X/X; none for a polled row
 	headerSeq       = "cdc-dlq-seq"       // index within the transaction; likewise
 	headerTopic     = "cdc-dlq-topic"     // where the record should have gone; may be empty
-	headerTimestamp = "cdc-dlq-timestamp" // the record's timestamp, RFC 3339
+	headerTimestamp = "cdc-dlq-timestamp" // that was asked for, or the commit time; RFC 3339
 )
 
 // DeadLetter implements Sink: it writes the original key, value and headers to
@@ -55,7 +55,8 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 		letter.Record.Topic = t.name
 		letter.Record.Partition = transform.PartitionByKey
 		letter.Record.Partition = t.choose(&letter.Record)
-		batches, err := k.write(ctx, []placed{{Event: letter}})
+		round := []placed{{Event: letter}}
+		batches, err := k.write(ctx, round, k.tally(round))
 		if err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo
 		Timestamp: now,
 		Headers: append(headers,
 			text(headerTopic, original.Topic),
-			text(headerTimestamp, original.Timestamp.UTC().Format(time.RFC3339Nano)),
+			text(headerTimestamp, ev.Time().UTC().Format(time.RFC3339Nano)),
 		),
 	}
 }

@@ -78,7 +78,7 @@ var errRoundFull = errors.New("round full")
 // batch is full. It stops early at an event that must not be sent, and returns
 // what is wrong with it.
 func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform.BadEvent, error) {
-	k.round = k.round[:0]
+	k.round, k.shares = k.round[:0], k.shares[:0]
 	k.rounds++
 	var t *topic
 	for _, ev := range events {
@@ -124,6 +124,14 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 			return nil, err
 		}
 	}
+	if !ev.Asked.IsZero() {
+		if !t.timed && !first {
+			return nil, errRoundFull
+		}
+		if k.late(ctx, t, ev, first) {
+			size = ev.Size()
+		}
+	}
 	wanted := rec.Partition
 	if wanted != transform.PartitionByKey && (wanted < 0 || wanted >= t.partitions) {
 		if !first {
@@ -139,6 +147,7 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 		return nil, errRoundFull
 	}
 	rec.Partition = partition
+	k.count(t, partition, len(k.round))
 	k.round = append(k.round, placed{Event: ev, wanted: wanted})
 	return t, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -46,7 +47,9 @@ func TestDeliverWritesRecordAsGiven(t *testing.T) {
 			cfg := c.config()
 			cfg.Compression = codec
 			k, _ := newKafka(t, cfg)
+			at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 			ev := event("orders", "key", 2, 7)
+			ev.Asked = at
 			ev.Record.Headers = append(ev.Record.Headers, kgo.RecordHeader{Key: "null"})
 			tombstone := event("orders", "key", 2, 8)
 			tombstone.Record.Value = nil
@@ -56,7 +59,7 @@ func TestDeliverWritesRecordAsGiven(t *testing.T) {
 				t.Fatalf("%d records in the partition asked for", len(got))
 			}
 			r := got[0]
-			if string(r.Key) != "key" || string(r.Value) != "7" || !r.Timestamp.Equal(commitTime) {
+			if string(r.Key) != "key" || string(r.Value) != "7" || !r.Timestamp.Equal(at) {
 				t.Errorf("got %s=%s at %v", r.Key, r.Value, r.Timestamp)
 			}
 			if len(r.Headers) != 2 || string(r.Headers[0].Value) != "id-7" || r.Headers[1].Value != nil {
@@ -189,7 +192,6 @@ func TestMode30OnlyTheRefusedEventIsRejected(t *testing.T) {
 		kerr.MessageTooLarge:    transform.ReasonRecordTooLarge,
 		kerr.RecordListTooLarge: transform.ReasonRecordTooLarge,
 		kerr.InvalidRecord:      transform.ReasonRejectedByBroker,
-		kerr.InvalidTimestamp:   transform.ReasonInvalidTimestamp,
 		kerr.PolicyViolation:    transform.ReasonRejectedByBroker,
 		kerr.CorruptMessage:     transform.ReasonRejectedByBroker,
 	} {

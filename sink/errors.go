@@ -29,6 +29,9 @@ const (
 	passing verdict = iota
 	// badRecord: the broker will never take this record, or one of its batch.
 	badRecord
+	// untimely: the broker does not take the time of a record, which is no fault of
+	// the event.
+	untimely
 	// topicGone: the topic must be resolved again.
 	topicGone
 	// misconfigured: only a change of configuration or privileges helps.
@@ -45,7 +48,7 @@ var verdicts = map[*kerr.Error]verdict{
 	kerr.MessageTooLarge:    badRecord,
 	kerr.RecordListTooLarge: badRecord,
 	kerr.InvalidRecord:      badRecord,
-	kerr.InvalidTimestamp:   badRecord,
+	kerr.InvalidTimestamp:   untimely,
 	kerr.PolicyViolation:    badRecord,
 	// Brokers before 2.4 refuse a record without a key on a compacted topic
 	// with CORRUPT_MESSAGE.
@@ -90,23 +93,27 @@ func badEvent(err error) *transform.BadEvent {
 	switch {
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		reason = transform.ReasonRecordTooLarge
-	case errors.Is(err, kerr.InvalidTimestamp):
-		reason = transform.ReasonInvalidTimestamp
 	case errors.Is(err, kerr.InvalidTopicException):
 		reason = transform.ReasonIllegalTopic
 	}
 	return &transform.BadEvent{Reason: reason, Err: fmt.Errorf("the broker refuses the record: %w", err)}
 }
 
-// fatal returns the error that ends the delivery for a record that was written
-// to topic.
-func fatal(err error, cfg Options, topic string) error {
-	err = fmt.Errorf("write to topic %q: %w", topic, err)
+// fatal returns the error that ends the delivery for what brokers did not take.
+func (k *Kafka) fatal(s *batch) error {
+	rec := &s.events[0].Record
+	err := fmt.Errorf("write to topic %q, partition %d: %w", rec.Topic, rec.Partition, s.err)
 	switch judge(err) {
 	case misconfigured:
-		return &failure.Error{Class: failure.Config, Remedy: writeRemedy(err, cfg, topic), Err: err}
+		return &failure.Error{Class: failure.Config, Remedy: writeRemedy(err, k.cfg, rec.Topic), Err: err}
 	case lossy:
-		return &failure.Error{Class: failure.Loss, Remedy: lossRemedy, Err: err}
+		end := int64(0)
+		if acked := k.acked[rec.Topic]; acked != nil {
+			end = acked.end(rec.Partition)
+		}
+		at := s.events[0].Position
+		return failure.Lossf(lossRemedy, "%w; it was event %s (LSN %s, index %d), and offsets before %d were acknowledged",
+			err, s.events[0].Name(), at.CommitLSN, at.Seq, end)
 	}
 	return err
 }

@@ -33,7 +33,7 @@ func TestJudge(t *testing.T) {
 		{fmt.Errorf("%w (uncompressed_bytes=7)", kerr.MessageTooLarge), badRecord},
 		{kerr.RecordListTooLarge, badRecord},
 		{kerr.InvalidRecord, badRecord},
-		{kerr.InvalidTimestamp, badRecord},
+		{kerr.InvalidTimestamp, untimely},
 		{kerr.CorruptMessage, badRecord},
 		{kerr.PolicyViolation, badRecord},
 		{kerr.InvalidTopicException, badRecord},
@@ -77,8 +77,8 @@ func TestFatalSaysWhatToDo(t *testing.T) {
 		{kerr.OutOfOrderSequenceNumber, failure.Loss, lossRemedy},
 		{kgo.ErrClientClosed, failure.Transient, ""},
 	} {
-		err := fatal(tc.err, cfg, "orders")
-		if !errors.Is(err, tc.err) || !strings.HasPrefix(err.Error(), `write to topic "orders": `) {
+		err := (&Kafka{cfg: cfg}).fatal(&batch{events: []placed{{Event: event("orders", "a", 0, 1)}}, err: tc.err})
+		if !errors.Is(err, tc.err) || !strings.HasPrefix(err.Error(), `write to topic "orders", partition 0: `) {
 			t.Errorf("%v became %v", tc.err, err)
 		}
 		if failure.ClassOf(err) != tc.class || failure.RemedyOf(err) != tc.remedy {
@@ -91,7 +91,6 @@ func TestBadEventReason(t *testing.T) {
 	for err, want := range map[error]transform.Reason{
 		kerr.MessageTooLarge:       transform.ReasonRecordTooLarge,
 		kerr.RecordListTooLarge:    transform.ReasonRecordTooLarge,
-		kerr.InvalidTimestamp:      transform.ReasonInvalidTimestamp,
 		kerr.InvalidTopicException: transform.ReasonIllegalTopic,
 		kerr.InvalidRecord:         transform.ReasonRejectedByBroker,
 	} {

@@ -13,7 +13,7 @@ import (
 // finish writes k.round, with its bad events passed to reject, and returns the
 // events that must be placed again, in order: see isolate.
 func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, error) {
-	batches, err := k.write(ctx, k.round)
+	batches, err := k.write(ctx, k.round, k.shares)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 		}
 		half := rest[:min(middle, len(rest))]
 		rest = rest[len(half):]
-		batches, err := k.write(ctx, half)
+		batches, err := k.write(ctx, half, k.tally(half))
 		if err != nil {
 			return nil, err
 		}

@@ -35,10 +35,12 @@ type Kafka struct {
 	connections *connections
 
 	topics  map[string]*topic
+	acked   map[string]*acked
 	waiting map[string]bool // the missing topics that were reported
 	absents absent          // the topics that were found missing
 
-	round []placed // reused
+	round  []placed // reused
+	shares []*share // of the round last placed or tallied
 	// loading is the topic that the round makes the client load; nil for none.
 	loading *topic
 	rounds  uint64 // numbers the rounds
@@ -50,6 +52,7 @@ type Kafka struct {
 	// refused is how often in a row brokers refused a producer id.
 	refused      int
 	refusedWaits backoff.Series
+	refusing     bool // the observer knows of a refusal that lasts
 	// complained is when trouble that lasts was last logged.
 	complained time.Time
 	// stopped is the first error that Deliver or DeadLetter returned.
@@ -82,6 +85,7 @@ func newProducer(cfg Options, opts []Option, more ...kgo.Opt) (*Kafka, error) {
 		barrier:    new(writeBarrier),
 		partitions: new(chosen),
 		topics:     make(map[string]*topic),
+		acked:      make(map[string]*acked),
 		waiting:    make(map[string]bool),
 		failed:     make(map[*kgo.Record]error),
 

@@ -40,6 +40,9 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 		if err != nil {
 			return nil, nil, err
 		}
+		if !p.Asked.IsZero() && k.late(ctx, t, p.Event, true) {
+			size = p.Size()
+		}
 		partition := t.choose(&p.Record)
 		if !t.reserve(partition, recordSize(p.Event, size), x.limit) {
 			rounds, round = append(rounds, round), nil

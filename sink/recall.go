@@ -53,7 +53,7 @@ func identify(r *kgo.Record) (id identity) {
 	}
 	for _, header := range r.Headers {
 		switch header.Key {
-		case headerError:
+		case headerError, transform.HeaderAsked: // another attempt may have another one
 			continue
 		case transform.HeaderID, transform.HeaderLSN, transform.HeaderSeq:
 		default:

@@ -14,14 +14,20 @@ import (
 // judge decides what follows from what brokers did not take of a transaction,
 // which is aborted.
 func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Record) (again bool, refused []Refusal, err error) {
+	slow := false
 	for _, b := range failed {
 		switch verdict := judge(b.err); {
 		case verdict == topicGone && b.topic() != mark.Topic:
 			x.k.forget(b.topic(), b.err)
 			delete(x.ends, b.topic()) // those of a topic that comes back are others
 			again = true
+		case verdict == untimely && b.topic() != mark.Topic:
+			again = true
+			if !x.k.untimely(ctx, &b) {
+				slow = true
+			}
 		case verdict == misconfigured, verdict == closed:
-			return false, nil, fatal(b.err, x.k.cfg, b.topic())
+			return false, nil, x.k.fatal(&b)
 		case verdict != badRecord || b.topic() == mark.Topic:
 			return false, nil, unsettled(fmt.Errorf("write to topic %q: %w", b.topic(), b.err))
 		case len(b.events) > 1 && badEvent(b.err).Reason == transform.ReasonRecordTooLarge:
@@ -40,6 +46,9 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 		return false, refused, nil
 	}
 	x.k.complain("Kafka did not take a transaction, writing it again", zap.Error(failed[0].err))
+	if slow {
+		return again, nil, x.refusals.Pause(ctx)
+	}
 	return again, nil, nil
 }
 

@@ -73,9 +73,15 @@ type Observer struct {
 	// partitions: keys move to other partitions, so that the order of a key's
 	// events no longer holds across the change.
 	PartitionsChanged func(topic string, from, to int32)
+	// TopicRemade is called when a topic in use was deleted and created again: what was
+	// acknowledged there is gone with it.
+	TopicRemade func(topic string)
 	// TopicWaiting is called with true when a delivery stops for a topic that
 	// does not exist, and with false when it goes on.
 	TopicWaiting func(topic string, waiting bool)
+	// Refused is called with a reason when brokers refuse records for what is no fault
+	// of the events, so that they are tried again and again, and with "" when that is over.
+	Refused func(reason, remedy string)
 	// TopicOpened is called when events are to be written to a topic for the first
 	// time, or again after it was gone.
 	TopicOpened func(topic string)
@@ -105,6 +111,18 @@ func (o *Observer) reconnect() {
 func (o *Observer) partitionsChanged(topic string, from, to int32) {
 	if o.PartitionsChanged != nil {
 		o.PartitionsChanged(topic, from, to)
+	}
+}
+
+func (o *Observer) refused(reason, remedy string) {
+	if o.Refused != nil {
+		o.Refused(reason, remedy)
+	}
+}
+
+func (o *Observer) topicRemade(topic string) {
+	if o.TopicRemade != nil {
+		o.TopicRemade(topic)
 	}
 }
 

@@ -92,7 +92,7 @@ func (s *Stdout) write(ev *transform.Event, bad *transform.BadEvent) error {
 		Key:       rec.Key,
 		Value:     rec.Value,
 		Headers:   make([]header, len(rec.Headers)),
-		Timestamp: rec.Timestamp.UTC(),
+		Timestamp: ev.Time().UTC(),
 		Table:     ev.Table,
 		ID:        ev.ID,
 		LSN:       ev.Position.CommitLSN.String(),

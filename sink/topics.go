@@ -24,18 +24,32 @@ type topic struct {
 	partitions int32
 	// known is how many partitions the client knows of.
 	known *partitionCount
+	// acked outlives the topic's being forgotten.
+	acked *acked
+	// times are what brokers said last of the topic's, at timesAsked; timed is whether
+	// they were asked.
+	times      times
+	timesAsked time.Time
+	timed      bool
 
 	// round is the round that the fields below belong to.
-	round uint64
-	// batches are the bytes of each partition's share of the round.
-	batches []int
+	round  uint64
+	shares []share // by partition
+}
+
+// share is what a partition has of a round: one batch.
+type share struct {
+	topic   *topic
+	first   int // its index in the round
+	records int
+	bytes   int
 }
 
 // begin empties the shares for a round.
 func (t *topic) begin(round uint64) {
 	t.round = round
-	t.batches = slices.Grow(t.batches[:0], int(t.partitions))[:t.partitions]
-	clear(t.batches)
+	t.shares = slices.Grow(t.shares[:0], int(t.partitions))[:t.partitions]
+	clear(t.shares)
 }
 
 // fresh tells whether the client has not loaded the topic yet.
@@ -56,32 +70,38 @@ func (t *topic) choose(rec *kgo.Record) int32 {
 // reserve makes room for size bytes in the partition's share, which may grow to
 // limit bytes or have a single record.
 func (t *topic) reserve(partition int32, size, limit int) bool {
-	share := t.batches[partition]
-	if share > 0 && share+size > limit {
+	share := &t.shares[partition]
+	if share.bytes > 0 && share.bytes+size > limit {
 		return false
 	}
-	t.batches[partition] = share + size
+	share.bytes += size
 	return true
 }
 
-// lookup asks the cluster for the topic's number of partitions, and for nothing
-// else: it never creates the topic.
-func (k *Kafka) lookup(ctx context.Context, name string) (int32, error) {
+// located is what the cluster says of a topic.
+type located struct {
+	partitions int32
+	id         topicID
+}
+
+// lookup asks the cluster for the topic's number of partitions and its id, and for
+// nothing else: it never creates the topic.
+func (k *Kafka) lookup(ctx context.Context, name string) (located, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &name
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, impatient{k.client})
 	if err != nil {
-		return 0, err
+		return located{}, err
 	}
 	if len(resp.Topics) != 1 {
-		return 0, fmt.Errorf("metadata of %d topics in the answer about one", len(resp.Topics))
+		return located{}, fmt.Errorf("metadata of %d topics in the answer about one", len(resp.Topics))
 	}
 	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
-		return 0, err
+		return located{}, err
 	}
-	return int32(len(resp.Topics[0].Partitions)), nil
+	return located{int32(len(resp.Topics[0].Partitions)), resp.Topics[0].TopicID}, nil
 }
 
 // missing says what to do about a topic that does not exist.
@@ -144,9 +164,9 @@ func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topi
 
 // look looks for the topic once. It returns nil if that is to be done again.
 func (k *Kafka) look(ctx context.Context, s *search) (*topic, error) {
-	n, err := k.lookup(ctx, s.name)
-	if err == nil && n > 0 {
-		k.found(s.name, n)
+	found, err := k.lookup(ctx, s.name)
+	if err == nil && found.partitions > 0 {
+		k.found(s.name, found)
 		return k.topics[s.name], nil
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
@@ -176,13 +196,23 @@ type passingError struct{ error }
 func (e passingError) Unwrap() error { return e.error }
 
 // found records the topic, and reports that nothing waits for it any more.
-func (k *Kafka) found(name string, partitions int32) {
+func (k *Kafka) found(name string, as located) {
 	k.absents.remove(name)
-	k.topics[name] = &topic{name: name, partitions: partitions, known: k.partitions.count(name)}
+	former := k.acked[name]
+	if former == nil {
+		former = &acked{id: as.id}
+		k.acked[name] = former
+	}
+	t := &topic{name: name, partitions: as.partitions, known: k.partitions.count(name), acked: former}
+	k.topics[name] = t
+	if as.id.other(former.id) {
+		k.remade(t, as.id)
+	}
+	former.id = as.id
 	if k.waiting[name] {
 		delete(k.waiting, name)
 		k.observer.topicWaiting(name, false)
-		k.log.Info("topic exists now", zap.String("topic", name), zap.Int32("partitions", partitions))
+		k.log.Info("topic exists now", zap.String("topic", name), zap.Int32("partitions", as.partitions))
 	}
 }
 

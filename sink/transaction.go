@@ -121,7 +121,8 @@ type Transactions struct {
 	enlistBy time.Time
 	recent   recent
 	// ends are, by topic and partition, offsets behind all that this claim has committed.
-	ends map[string]map[int32]end
+	ends     map[string]map[int32]end
+	refusals backoff.Series // of records for their time
 	// visible are events that consumers see though their transaction does not count.
 	visible map[identity]bool
 }
@@ -162,7 +163,7 @@ func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, err
 		return nil, err
 	}
 	return &Transactions{k: k, id: id, timeout: timeout, inUse: make(chan struct{}, 1), epochs: epochs, limit: batchLimit(k),
-		ends: make(map[string]map[int32]end)}, nil
+		ends: make(map[string]map[int32]end), refusals: backoff.Series{Range: waits}}, nil
 }
 
 // timeoutOf is the timeout of transactions. With transaction boundaries, one may
@@ -307,6 +308,8 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 		return false, nil, err
 	}
 	if len(failed) == 0 {
+		x.k.goOn()
+		x.refusals.Reset()
 		x.limit = min(2*x.limit, batchLimit(x.k))
 		err := x.commit(ctx, rounds)
 		committed = err == nil
@@ -350,6 +353,9 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 		if err := x.k.send(ctx, round); err != nil {
 			return nil, unsettled(err)
 		}
+		if err := x.k.believe(ctx, round, x.k.tally(round)); err != nil {
+			return nil, err
+		}
 		x.booked(ctx, round)
 		if len(x.k.failed) > 0 {
 			return x.k.batches(round), nil
@@ -380,9 +386,11 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 		return unsettled(fmt.Errorf("commit the transaction: %w", err))
 	}
 	for _, round := range rounds {
-		for _, p := range round {
-			if r := &p.Record; r.Offset >= 0 { // a broker may not say where an attempt before this one wrote it
-				x.noteEnd(r.Topic, r.Partition, r.Offset+1)
+		shares := x.k.tally(round)
+		x.k.raise(round, shares)
+		for _, s := range shares {
+			if end, ok := s.end(round); ok {
+				x.noteEnd(s.topic.name, round[s.first].Record.Partition, end)
 			}
 		}
 	}

@@ -26,16 +26,21 @@ func (s *batch) topic() string { return s.events[0].Record.Topic }
 // write sends the round until the outcome of each event is known. The event is
 // durable, or it is in one of the batches returned. A batch's verdict is
 // badRecord or topicGone, or its client was renewed. Each partition must have
-// at most one batch of the round.
-func (k *Kafka) write(ctx context.Context, round []placed) ([]batch, error) {
+// at most one batch of the round, its share.
+func (k *Kafka) write(ctx context.Context, round []placed, shares []*share) ([]batch, error) {
 	var open []batch
 	retry := backoff.Series{Range: waits}
-	for {
+	for ; ; shares = k.tally(round) {
 		if err := k.send(ctx, round); err != nil {
 			return nil, err
 		}
+		if err := k.believe(ctx, round, shares); err != nil {
+			return nil, err
+		}
+		k.raise(round, shares)
 		if len(k.failed) == 0 {
 			k.numbered()
+			k.goOn()
 			return open, nil
 		}
 		batches := k.batches(round)
@@ -53,10 +58,13 @@ func (k *Kafka) write(ctx context.Context, round []placed) ([]batch, error) {
 				k.complain("Kafka did not take records, retrying", zap.String("topic", s.topic()),
 					zap.Int32("partition", s.events[0].Record.Partition), zap.Error(s.err))
 				again = append(again, s.events...)
+			case untimely:
+				k.untimely(ctx, &s)
+				again = append(again, s.events...)
 			case badRecord, topicGone:
 				open = append(open, s)
 			default:
-				return nil, fatal(s.err, k.cfg, s.topic())
+				return nil, k.fatal(&s)
 			}
 		}
 		if len(again) == 0 {
@@ -74,8 +82,10 @@ func (k *Kafka) write(ctx context.Context, round []placed) ([]batch, error) {
 // record. k.failed then has the errors.
 func (k *Kafka) send(ctx context.Context, round []placed) error {
 	clear(k.failed)
+	now := time.Now()
 	k.barrier.close()
 	for i := range round {
+		stamp(round[i].Event, now)
 		// Not ctx: a record that may be in flight cannot be called back, so
 		// there is nothing for the client to check.
 		k.client.Produce(context.Background(), &round[i].Record, k.onDone)

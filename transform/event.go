@@ -1,6 +1,7 @@
 package transform
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,10 @@ const (
 	// JSON string, because it is no text that starts with { or [, or because it
 	// has an array whose members differ in type.
 	WarningNotExpanded Warning = "payload_not_expanded"
+	// WarningTimeReplaced: the topic would not have taken the record with the time that
+	// was asked for, or would have deleted it soon. It has the time of its publication;
+	// the header cdc-timestamp has the other.
+	WarningTimeReplaced Warning = "timestamp_replaced"
 	// WarningNoTrace: the tracing column holds no valid traceparent; the event
 	// was published without one.
 	WarningNoTrace Warning = "unreadable_trace_context"
@@ -30,8 +35,8 @@ const (
 
 // Event is an outbox row on its way to Kafka: the record, and where the row
 // came from. It is written by Router.Route and read-only afterwards, except
-// for SetTotal, and the fields that franz-go sets on the record when it is
-// produced.
+// for SetTotal and Retime, and the fields that the sink and franz-go set on the record
+// when it is produced.
 type Event struct {
 	Record     kgo.Record
 	Table      string // schema.table, each quoted where SQL needs it
@@ -39,7 +44,10 @@ type Event struct {
 	Position   pg.Position
 	XID        uint32
 	CommitTime time.Time
-	Warning    Warning
+	// Asked is the time that the record is to have; zero: that of its publication. The
+	// sink writes it into the record.
+	Asked   time.Time
+	Warning Warning
 
 	pooled *pooledEvent // the memory of the event; nil where Release has no effect
 	made   int          // bytes of memory made for it beside pooled
@@ -75,6 +83,30 @@ func (e *Event) SetTotal(text []byte) {
 		return
 	}
 	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: headerTotal, Value: text})
+}
+
+// Time is the event's own: the one that was asked for, or its commit's.
+func (e *Event) Time() time.Time {
+	if e.Asked.IsZero() {
+		return e.CommitTime
+	}
+	return e.Asked
+}
+
+// Retime has the record published with the time of its publication, and keeps the one
+// that was asked for as a header. It reports whether one was. It is not for a record that
+// is on its way to a broker.
+func (e *Event) Retime() bool {
+	if e.Asked.IsZero() {
+		return false
+	}
+	at := len(e.Record.Headers)
+	if at > 0 && e.Record.Headers[at-1].Key == headerTotal { // which stays the last
+		at--
+	}
+	e.Record.Headers = slices.Insert(slices.Clip(e.Record.Headers), at, kgo.RecordHeader{Key: HeaderAsked, Value: appendTime(nil, e.Asked)})
+	e.Asked, e.Warning = time.Time{}, WarningTimeReplaced
+	return true
 }
 
 // nameBytes is how much of an id is shown: a column may hold anything.

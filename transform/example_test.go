@@ -53,4 +53,5 @@ func ExampleRouter() {
 	//   cdc-lsn: 16/B374D848
 	//   cdc-seq: 0
 	//   cdc-xid: 777
+	//   cdc-time: 2026-08-01T12:00:00.000000Z
 }

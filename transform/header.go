@@ -3,6 +3,7 @@ package transform
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -17,14 +18,16 @@ const (
 	HeaderLSN           = "cdc-lsn" // of the commit
 	HeaderSeq           = "cdc-seq" // in the transaction
 	headerXID           = "cdc-xid"
+	headerTime          = "cdc-time" // of the commit
 	headerTotal         = "cdc-tx-total"
+	HeaderAsked         = "cdc-timestamp" // the record's, where it has another one
 )
 
 // builtInHeaders is how many those are, at most.
-const builtInHeaders = 8
+const builtInHeaders = 9
 
 func isPositionHeader(name string) bool {
-	return name == HeaderLSN || name == HeaderSeq || name == headerXID || name == headerTotal
+	return name == HeaderLSN || name == HeaderSeq || name == headerXID || name == headerTime || name == headerTotal || name == HeaderAsked
 }
 
 // maxHeaderBytes bounds a record's headers, names and values together. Kafka
@@ -52,11 +55,14 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 		b.header(h.column, h.alias)
 	}
 	if r.event.PositionHeaders {
-		lsn, xid := r.tx.of(b.event.Position.CommitLSN, b.event.XID)
+		lsn, xid, at := r.tx.of(b.event)
 		b.event.Record.Headers = append(b.event.Record.Headers,
 			kgo.RecordHeader{Key: HeaderLSN, Value: lsn},
 			kgo.RecordHeader{Key: HeaderSeq, Value: sequence(b.event.Position.Seq)},
 			kgo.RecordHeader{Key: headerXID, Value: xid})
+		if at != nil {
+			b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: headerTime, Value: at})
+		}
 	}
 	b.checkHeaders()
 }
@@ -105,18 +111,29 @@ func (b *builder) checkHeaders() {
 // transactionHeaders formats what all rows of a transaction share once. Its
 // bytes are never written again.
 type transactionHeaders struct {
-	commit      pg.LSN
-	id          uint32
-	lsn, xidTxt []byte
+	commit           pg.LSN
+	id               uint32
+	time             time.Time
+	lsn, xid, timeAt []byte // timeAt is nil for the zero time
 }
 
-func (t *transactionHeaders) of(commit pg.LSN, id uint32) (lsn, xid []byte) {
-	if t.lsn == nil || t.commit != commit || t.id != id {
-		t.commit, t.id = commit, id
+func (t *transactionHeaders) of(ev *Event) (lsn, xid, at []byte) {
+	if commit := ev.Position.CommitLSN; t.lsn == nil || t.commit != commit || t.id != ev.XID || !t.time.Equal(ev.CommitTime) {
+		t.commit, t.id, t.time = commit, ev.XID, ev.CommitTime
 		t.lsn = pg.AppendLSN(nil, commit)
-		t.xidTxt = strconv.AppendUint(nil, uint64(id), 10)
+		t.xid = strconv.AppendUint(nil, uint64(ev.XID), 10)
+		t.timeAt = nil
+		if !t.time.IsZero() {
+			t.timeAt = appendTime(nil, t.time)
+		}
 	}
-	return t.lsn, t.xidTxt
+	return t.lsn, t.xid, t.timeAt
+}
+
+// appendTime writes a time as the headers have it: in UTC, with microseconds, so that
+// texts sort as times do.
+func appendTime(b []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z")
 }
 
 // sequences are the numbers below their count, formatted once.

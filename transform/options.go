@@ -8,9 +8,12 @@ type EventOptions struct {
 	Key     string `yaml:"key"`
 	Type    string `yaml:"type"`
 	Payload string `yaml:"payload"`
-	// Timestamp is the column for the record timestamp; empty means the
-	// commit time.
+	// Timestamp is the column for the record timestamp; empty means that
+	// RecordTime decides.
 	Timestamp string `yaml:"timestamp"`
+	// RecordTime is RecordTimePublished or RecordTimeCommit: the record timestamp
+	// where no column says one.
+	RecordTime string `yaml:"record_time"`
 	// SchemaVersion is an int column for the header schemaVersion; empty means
 	// no such header.
 	SchemaVersion string `yaml:"schema_version"`
@@ -45,8 +48,8 @@ type EventOptions struct {
 	// OnUpdate is what an UPDATE of an outbox row means: warn, error or fatal.
 	// All drop it, only fatal stops.
 	OnUpdate string `yaml:"on_update"`
-	// PositionHeaders turns the headers cdc-lsn, cdc-seq and cdc-xid on, and keeps
-	// their names and cdc-tx-total for the connector.
+	// PositionHeaders turns the headers cdc-lsn, cdc-seq, cdc-xid and cdc-time on, and
+	// keeps their names and cdc-tx-total for the connector.
 	PositionHeaders bool `yaml:"position_headers"`
 	// TypeHeader is the header that carries the event type; empty means no
 	// such header.
@@ -69,6 +72,9 @@ const (
 	NullOptionalBytes        = "optional_bytes"
 	EmptyArrayIgnore         = "ignore"
 	EmptyArrayOptionalString = "optional_string"
+
+	RecordTimePublished = "published"
+	RecordTimeCommit    = "commit"
 
 	NullKeyBadEvent = "bad_event"
 	NullKeyPublish  = "publish"
@@ -107,6 +113,7 @@ const (
 // DefaultEvent is what an empty section event means.
 func DefaultEvent() EventOptions {
 	return EventOptions{
+		RecordTime:         RecordTimePublished,
 		AdditionalMissing:  MissingError,
 		PayloadFormat:      FormatRaw,
 		NullBehavior:       NullIgnore,

@@ -70,7 +70,9 @@ func (r *Router) begin(p *plan, row *pg.Row) (builder, *pooledEvent) {
 	}
 	pooled.event = Event{Table: p.table, Position: row.Position, XID: row.XID, CommitTime: row.CommitTime, pooled: pooled}
 	pooled.event.Record.Partition = PartitionByKey
-	pooled.event.Record.Timestamp = row.CommitTime
+	if r.event.RecordTime == RecordTimeCommit {
+		pooled.event.Asked = row.CommitTime
+	}
 	return builder{router: r, plan: p, values: row.Values, event: &pooled.event}, pooled
 }
 
@@ -179,5 +181,5 @@ func (b *builder) timestamp() {
 		b.reject(ReasonInvalidTimestamp, fmt.Errorf("column %q is %q: %w", b.plan.timestamp.name, v.Data, err))
 		return
 	}
-	b.event.Record.Timestamp = t
+	b.event.Asked = t
 }

@@ -147,8 +147,8 @@ func TestPositionHeadersFollowTheTransaction(t *testing.T) {
 		row := insert(rel, "")
 		row.Position, row.XID = pg.Position{CommitLSN: tt.lsn, Seq: tt.seq}, tt.xid
 		h := route(t, router, row).Record.Headers
-		h = h[len(h)-3:]
-		if got := fmt.Sprintf("%s %s %s", h[0].Value, h[1].Value, h[2].Value); got != tt.want {
+		h = h[len(h)-4:]
+		if got := fmt.Sprintf("%s %s %s %s", h[0].Value, h[1].Value, h[2].Value, h[3].Value); got != tt.want+" 2026-08-01T12:00:00.250000Z" {
 			t.Errorf("headers = %s, want %s", got, tt.want)
 		}
 	}
@@ -220,7 +220,7 @@ func TestSeveralThingsWrong(t *testing.T) {
 	row.Values[2] = pg.Value{Kind: pg.Null}
 	ev, err := newRouter(t, nil).Route(row)
 	wantBad(t, err, transform.ReasonNullKey)
-	if string(ev.ID) != "id" || string(ev.Record.Value) != "payload" || len(ev.Record.Headers) != 5 {
+	if string(ev.ID) != "id" || string(ev.Record.Value) != "payload" || len(ev.Record.Headers) != 6 {
 		t.Errorf("event = %+v", ev)
 	}
 }
@@ -233,7 +233,7 @@ func TestEmptyTextIsNotNull(t *testing.T) {
 	if ev.Record.Value == nil || ev.Record.Headers[1].Value == nil {
 		t.Errorf("value = %v, header = %v", ev.Record.Value, ev.Record.Headers[1].Value)
 	}
-	want := len("aggregateid") + len("id"+"id") + len("eventType") + len("cdc-lsn"+"0/1") + len("cdc-seq"+"0") + len("cdc-xid"+"0")
+	want := len("aggregateid") + len("id"+"id") + len("eventType") + len("cdc-lsn"+"0/1") + len("cdc-seq"+"0") + len("cdc-xid"+"0") + len("cdc-time2026-08-01T12:00:00.250000Z")
 	if got := ev.Size(); got != int64(want) {
 		t.Errorf("size = %d, want %d", got, want)
 	}

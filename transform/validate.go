@@ -6,6 +6,7 @@ import (
 
 // Validate reports what cannot work.
 func (o *EventOptions) Validate(report setting.Report) {
+	report.OneOf("event.record_time", o.RecordTime, RecordTimePublished, RecordTimeCommit)
 	report.OneOf("event.additional_missing", o.AdditionalMissing, MissingError, MissingIgnore)
 	report.OneOf("event.payload_format", o.PayloadFormat, FormatRaw, FormatJSON, FormatJSONExpanded)
 	report.OneOf("event.null_behavior", o.NullBehavior, NullIgnore, NullOptionalBytes)

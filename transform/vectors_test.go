@@ -203,7 +203,7 @@ func recorded(ev *transform.Event, bad *transform.BadEvent) outcome {
 		Topic:     r.Topic,
 		Key:       text(r.Key),
 		Value:     text(r.Value),
-		Timestamp: r.Timestamp.UTC().Format("2006-01-02T15:04:05.000Z"),
+		Timestamp: asked(ev),
 		Partition: r.Partition,
 		Warning:   string(ev.Warning),
 	}
@@ -214,6 +214,14 @@ func recorded(ev *transform.Event, bad *transform.BadEvent) outcome {
 		out.Bad = bad.Error()
 	}
 	return out
+}
+
+// asked is the time that the record is to have; "" for that of its publication.
+func asked(ev *transform.Event) string {
+	if ev.Asked.IsZero() {
+		return ""
+	}
+	return ev.Asked.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // text keeps null and empty apart.

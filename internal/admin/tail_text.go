@@ -20,7 +20,7 @@ type consolePrinter struct{ w io.Writer }
 func (p consolePrinter) print(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 	rec := &ev.Record
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  key %s\n", rec.Timestamp.UTC().Format(time.RFC3339Nano), cmp.Or(rec.Topic, "(no topic)"), showText(rec.Key))
+	fmt.Fprintf(&b, "%s  %s  key %s\n", ev.Time().UTC().Format(time.RFC3339Nano), cmp.Or(rec.Topic, "(no topic)"), showText(rec.Key))
 	if bad != nil {
 		fmt.Fprintf(&b, "    BAD EVENT %s, row at %s/%d of %s\n", bad, ev.Position.CommitLSN, ev.Position.Seq, ev.Table)
 	}

@@ -93,7 +93,8 @@ func publish(tx checker.Transaction, n int) []checker.Record {
 			Headers: append(slices.Clone(ev.Headers),
 				checker.Header{Key: "cdc-lsn", Value: commitLSN(n).String()},
 				checker.Header{Key: "cdc-seq", Value: fmt.Sprint(2 * i)}, // other tables' rows between
-				checker.Header{Key: "cdc-xid", Value: fmt.Sprint(tx.XID)}),
+				checker.Header{Key: "cdc-xid", Value: fmt.Sprint(tx.XID)},
+				checker.Header{Key: "cdc-time", Value: "2026-08-01T12:00:00.000000Z"}),
 		})
 	}
 	return records

@@ -118,7 +118,7 @@ func (d *delivery) readHeaders(noPosition bool) error {
 		}
 		return nil
 	}
-	if len(have) < 3 || have[0].Key != "cdc-lsn" || have[1].Key != "cdc-seq" || have[2].Key != "cdc-xid" {
+	if len(have) < 4 || have[0].Key != "cdc-lsn" || have[1].Key != "cdc-seq" || have[2].Key != "cdc-xid" || have[3].Key != "cdc-time" {
 		return fmt.Errorf("no position after the headers of the event; have %.300q", have)
 	}
 	lsn, err := pglogrepl.ParseLSN(have[0].Value)

@@ -53,6 +53,7 @@ type Metrics struct {
 	slot            slotGauges
 	retention       retentionMetrics
 	partitionsGrown *byTopic
+	topicsRemade    *byTopic
 	backlog         backlogGauges
 	kafkaTxns       transactionMetrics
 	topicsMissing   prometheus.Gauge
@@ -100,6 +101,7 @@ func (m *Metrics) registerConnector() {
 	m.snapshotRunning = m.gauge("snapshot_running", "1 while the rows that were in the tables at the first start are read and published.")
 	m.snapshotRows = m.counter("snapshot_rows_total", "Rows that snapshots have read.")
 	m.partitionsGrown = m.byTopic("topic_partitions_grown_total", "Times that a topic was seen with more partitions: keys are placed anew.")
+	m.topicsRemade = m.byTopic("topic_recreated_total", "Times that a topic in use was found deleted and created again: what was in it is gone.")
 	m.topicsMissing = m.gauge("topics_missing", "Topics that events wait for and that do not exist.")
 	m.saves = m.counter("checkpoint_saves_total", "Checkpoints made durable.")
 	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
@@ -195,6 +197,9 @@ func (m *Metrics) Role(role string) {
 // PartitionsGrown counts a topic that was seen with more partitions than
 // before.
 func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.of(topic).Inc() }
+
+// TopicRemade counts a topic in use that was deleted and created again.
+func (m *Metrics) TopicRemade(topic string) { m.topicsRemade.of(topic).Inc() }
 
 // TopicsMissing sets how many topics that events wait for do not exist.
 func (m *Metrics) TopicsMissing(n int) { m.topicsMissing.Set(float64(n)) }

@@ -44,6 +44,7 @@ func TestExposition(t *testing.T) {
 	m.Reconnected("postgres")
 	m.Role("active")
 	m.PartitionsGrown("orders")
+	m.TopicRemade("orders")
 	m.TopicsMissing(2)
 	m.CheckpointSaved(nil)
 	m.CheckpointSaved(errors.New("no"))

@@ -210,6 +210,8 @@ func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, ope
 	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
 		Reconnect:         func() { p.metrics.Reconnected("kafka") },
 		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
+		TopicRemade:       p.metrics.TopicRemade,
+		Refused:           down.Refused,
 		TopicWaiting:      down.TopicWaiting,
 		TopicOpened:       opened,
 		Answered:          probe.Answered,

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -31,6 +32,8 @@ type Downstream struct {
 	mu      sync.Mutex
 	brokers string   // why they do not answer; "" if they do
 	remedy  string   // of brokers
+	refused string   // why they take no records; "" if they do
+	allow   string   // remedy of refused
 	missing []string // topics that delivery waits for
 }
 
@@ -68,6 +71,13 @@ func (d *Downstream) Brokers(err error) {
 	d.metrics.Connected("kafka", err == nil)
 }
 
+// Refused notes why brokers refuse records, or, with "", that they take them again.
+func (d *Downstream) Refused(reason, remedy string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refused, d.allow = reason, remedy
+}
+
 // TopicWaiting notes that delivery waits for a topic, or that it waits no more.
 func (d *Downstream) TopicWaiting(topic string, missing bool) {
 	d.mu.Lock()
@@ -83,7 +93,7 @@ func (d *Downstream) TopicWaiting(topic string, missing bool) {
 func (d *Downstream) SinkOpened() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.missing = nil
+	d.missing, d.refused, d.allow = nil, "", ""
 	d.metrics.TopicsMissing(0)
 }
 
@@ -94,11 +104,11 @@ func (d *Downstream) MissingTopics() []string {
 	return slices.Clone(d.missing)
 }
 
-// Trouble is why brokers do not answer; "" if they do.
+// Trouble is why brokers do not answer, or take no records; "" if they do.
 func (d *Downstream) Trouble() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.brokers
+	return cmp.Or(d.brokers, d.refused)
 }
 
 // Unready lists why events do not get through, where nothing has been
@@ -108,6 +118,9 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	defer d.mu.Unlock()
 	if d.brokers != "" {
 		reasons = append(reasons, "Kafka: "+d.brokers)
+	}
+	if d.refused != "" {
+		reasons = append(reasons, "Kafka: "+d.refused)
 	}
 	if stuck > after {
 		reasons = append(reasons, fmt.Sprintf("no delivery has been acknowledged for %s", stuck.Round(time.Second)))
@@ -124,6 +137,9 @@ func (d *Downstream) Remedies() (remedies []string) {
 	defer d.mu.Unlock()
 	if d.remedy != "" {
 		remedies = append(remedies, d.remedy)
+	}
+	if d.allow != "" {
+		remedies = append(remedies, d.allow)
 	}
 	for _, t := range d.missing {
 		if d.Create != nil {

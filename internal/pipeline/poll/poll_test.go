@@ -74,8 +74,8 @@ func (w *world) wantRecord(m message) {
 	var created time.Time
 	must.OK(w.t, w.conn.QueryRow(w.ctx(), "SELECT created_at FROM outbox WHERE id::text = $1", m.id).Scan(&created))
 	rec := m.event.Record
-	if rec.Topic != "outbox.event.order" || !rec.Timestamp.Equal(created) {
-		w.t.Errorf("topic %s, timestamp %s, want %s", rec.Topic, rec.Timestamp, created)
+	if rec.Topic != "outbox.event.order" || !m.event.Time().Equal(created) {
+		w.t.Errorf("topic %s, time %s, want %s", rec.Topic, m.event.Time(), created)
 	}
 	var names []string
 	for _, h := range rec.Headers {

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// A replica that was behind becomes the leader, so that brokers lose what they had
+// acknowledged. With exactly once, no sequence number tells: each transaction has an
+// epoch of its own.
+func TestE2EUncleanElection(t *testing.T) {
+	for _, delivery := range []string{"at_least_once", "exactly_once"} {
+		t.Run(delivery, func(t *testing.T) {
+			w := newWorld(t, options{exactlyOnce: true, brokers: 3, unread: true,
+				topicConfig: map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}})
+			w.rewriteConfig("delivery: exactly_once", "delivery: "+delivery)
+			topic := topicOf("order")
+			w.replicateOn(topic, 1, 2)
+			c := w.start()
+			w.orders(c, topic, 0, 40)
+			w.cluster.PauseNode(t, 2, true)
+			w.orders(c, topic, 40, 80) // broker 1 alone has these
+			w.cluster.KillNode(t, 1)
+			w.cluster.PauseNode(t, 2, false)
+			w.insertOrders(80, 120)
+			if code := c.wait(); code != 3 {
+				t.Fatalf("exit code %d, want 3", code)
+			}
+			log := string(must.Get(os.ReadFile(c.log))(t))
+			for _, want := range []string{topic, "partition", "unclean leader election"} {
+				if !strings.Contains(log, want) {
+					t.Errorf("the log does not say %q", want)
+				}
+			}
+		})
+	}
+}
+
+// replicateOn places all partitions of the topic on two brokers, the first of which leads.
+func (w *world) replicateOn(topic string, leader, follower int32) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var order kadm.AlterPartitionAssignmentsReq
+	var which kadm.TopicsSet
+	for p := range int32(partitions) {
+		order.Assign(topic, p, []int32{leader, follower})
+		which.Add(topic, p)
+	}
+	ordered := must.Get(w.admin.AlterPartitionAssignments(ctx, order))(w.t)
+	must.OK(w.t, ordered.Error())
+	await.Until(w.t, "the leaders", func() bool {
+		_, _ = w.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, which)
+		topics, err := w.admin.ListTopics(ctx, topic)
+		placed := err == nil && len(topics[topic].Partitions) == partitions
+		for _, p := range topics[topic].Partitions {
+			placed = placed && p.Leader == leader && len(p.Replicas) == 2 && len(p.ISR) == 2
+		}
+		return placed
+	})
+}
+
+// orders commits events with these numbers, and waits until all up to the last are in
+// the topic.
+func (w *world) orders(c *connector, topic string, from, to int) {
+	w.t.Helper()
+	w.insertOrders(from, to)
+	w.cluster.Consume(w.t, []string{topic}, kafkatest.Count(to))
+	c.running()
+}
+
+func (w *world) insertOrders(from, to int) {
+	w.t.Helper()
+	for n := from; n < to; n++ {
+		w.exec(fmt.Sprintf(`INSERT INTO outbox VALUES (gen_random_uuid(), 'order', 'key-%d', 'Placed', '%d')`, n%7, n))
+	}
+}

@@ -1,0 +1,198 @@
+package sink
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+)
+
+// topicID tells a topic from another one of the same name. It is zero where brokers give
+// topics no id, which those before Kafka 2.8 do not.
+type topicID [16]byte
+
+func (id topicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// other reports whether these are the ids of two topics for certain.
+func (id topicID) other(than topicID) bool {
+	return id != than && id != topicID{} && than != topicID{}
+}
+
+// acked is how far the log of each partition of a topic reaches at least, as brokers have
+// acknowledged records up to there. A log never becomes shorter by itself: retention and
+// DeleteRecords move its start, compaction leaves gaps, and the markers of transactions
+// take offsets. So an acknowledgement at an earlier offset tells that brokers have lost
+// what they had acknowledged. The producer's sequence numbers do not tell it where each
+// transaction has an epoch of its own.
+type acked struct {
+	id   topicID
+	ends []int64 // by partition: the offset behind the last record; 0 where there is none
+}
+
+// end is the offset behind the last record of the partition.
+func (a *acked) end(partition int32) int64 {
+	if int(partition) < len(a.ends) {
+		return a.ends[partition]
+	}
+	return 0
+}
+
+// raise notes that the partition has records up to the end.
+func (a *acked) raise(partition int32, end int64) {
+	if n := int(partition) + 1; n > len(a.ends) {
+		a.ends = append(a.ends, make([]int64, n-len(a.ends))...)
+	}
+	a.ends[partition] = max(a.ends[partition], end)
+}
+
+// String lists the partitions that have records, with their ends.
+func (a *acked) String() string {
+	var parts []string
+	for partition, end := range a.ends {
+		if end > 0 {
+			parts = append(parts, fmt.Sprintf("%d: %d", partition, end))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// count notes that a partition has the record with the index in the round.
+func (k *Kafka) count(t *topic, partition int32, index int) {
+	s := &t.shares[partition]
+	if s.records == 0 {
+		s.topic, s.first = t, index
+		k.shares = append(k.shares, s)
+	}
+	s.records++
+}
+
+// tally returns the shares of a round, or of a part of one. Those of a topic that is not
+// resolved, as a checkpoint's, are left out: the next checkpoint heals what is lost there.
+func (k *Kafka) tally(round []placed) []*share {
+	k.rounds++
+	k.shares = k.shares[:0]
+	var t *topic
+	for i := range round {
+		rec := &round[i].Record
+		if t == nil || t.name != rec.Topic {
+			if t = k.topics[rec.Topic]; t == nil {
+				continue
+			}
+			if t.round != k.rounds {
+				t.begin(k.rounds)
+			}
+		}
+		k.count(t, rec.Partition, i)
+	}
+	return k.shares
+}
+
+// end is the offset behind the share, once brokers have it. They may not say where an
+// attempt before this one wrote it.
+func (s *share) end(round []placed) (offset int64, ok bool) {
+	first := round[s.first].Record.Offset
+	return first + int64(s.records), first >= 0
+}
+
+// believe compares what brokers have just acknowledged of the round with what they
+// acknowledged before.
+func (k *Kafka) believe(ctx context.Context, round []placed, shares []*share) error {
+	for _, s := range shares {
+		p := &round[s.first]
+		if k.failed[&p.Record] != nil || p.Record.Offset < 0 || p.Record.Offset >= s.topic.acked.end(p.Record.Partition) {
+			continue
+		}
+		if err := k.shorter(ctx, s.topic, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raise notes what brokers have acknowledged of the round. Where some of it failed, the
+// rest of a share may have come in parts, so that only its first record is certain.
+func (k *Kafka) raise(round []placed, shares []*share) {
+	for _, s := range shares {
+		p := &round[s.first]
+		end, ok := s.end(round)
+		if len(k.failed) > 0 {
+			end, ok = p.Record.Offset+1, ok && k.failed[&p.Record] == nil
+		}
+		if ok {
+			s.topic.acked.raise(p.Record.Partition, end)
+		}
+	}
+}
+
+// shorter judges an acknowledgement at an offset that was acknowledged before: either the
+// topic is another one by now, or brokers have lost records.
+func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
+	rec := &p.Record
+	retry := backoff.Series{Range: waits}
+	for asked := 1; ; asked++ {
+		found, err := k.lookup(ctx, t.name)
+		switch {
+		case err == nil && found.id.other(t.acked.id):
+			k.remade(t, found.id)
+			return nil
+		case err == nil:
+			return lostRecords(k.cfg, t, p)
+		case errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked: // it was deleted
+			k.remade(t, topicID{})
+			return nil
+		}
+		k.complain("a record was acknowledged at an offset that was acknowledged before; asking whether the topic was made anew",
+			zap.String("topic", t.name), zap.Int32("partition", rec.Partition), zap.Error(err))
+		if err := retry.Pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// remade notes that the topic is another one of the same name. What was acknowledged in
+// the one before is gone with it, by order of whoever deleted it.
+func (k *Kafka) remade(t *topic, id topicID) {
+	k.log.Warn("the topic was deleted and created again: consumers that had not read all of it miss events that were acknowledged there",
+		zap.String("topic", t.name), zap.String("acknowledged_ends", t.acked.String()),
+		zap.Stringer("id", id), zap.Stringer("former_id", t.acked.id),
+		zap.String("remedy", "publish again what consumers have not read: the outbox table and the positions of consumers tell which events these are"))
+	k.observer.topicRemade(t.name)
+	t.acked.id, t.acked.ends = id, slices.Clone(t.acked.ends[:0])
+}
+
+// lostRecords is the loss that an acknowledgement at an earlier offset tells of.
+func lostRecords(cfg Options, t *topic, p *placed) error {
+	rec, end := &p.Record, t.acked.end(p.Record.Partition)
+	anew := ""
+	if t.acked.id == (topicID{}) {
+		anew = ", or, as these brokers give topics no id, the topic was deleted and created again"
+	}
+	return failure.Lossf(lostRemedy(cfg, t.name, rec.Partition, rec.Offset),
+		"brokers have lost records of topic %q that they had acknowledged: partition %d had records up to offset %d, "+
+			"and event %s (LSN %s, index %d) was written at offset %d now. "+
+			"Up to %d events before it are missing there, those at offsets %d to %d. "+
+			"The likely causes are an unclean leader election (unclean.leader.election.enable, or too few replicas in sync with min.insync.replicas 1), "+
+			"and a broker whose disk was put back to an earlier time%s",
+		t.name, rec.Partition, end-1, p.Name(), p.Position.CommitLSN, p.Position.Seq, rec.Offset, end-rec.Offset, rec.Offset, end-1, anew)
+}
+
+// lostRemedy says what to do about a partition whose log ends at an offset before what was
+// acknowledged.
+func lostRemedy(cfg Options, topic string, partition int32, end int64) string {
+	last := ""
+	if end > 0 {
+		last = fmt.Sprintf(" The header cdc-lsn of the last record that is left tells where the gap begins: %s.", command("kafka-console-consumer", cfg,
+			fmt.Sprintf("--topic '%s' --partition %d --offset %d --max-messages 1 --property print.headers=true", topic, partition, end-1)))
+	}
+	return "set min.insync.replicas to 2 or more and unclean.leader.election.enable to false." + last +
+		" Look at all topics, as other partitions may have lost records, too; " +
+		"publish again, as new rows, the events of the outbox table that are missing in them; then start again"
+}

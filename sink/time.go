@@ -1,0 +1,131 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// The time of a record decides when brokers delete it, and whether they take it at all.
+// Invariants:
+//
+//  1. No event is refused, passed over or deleted for a time that the connector chose: it
+//     is that of the attempt to write it. A refusal then is one of a clock, and waited for.
+//  2. A time that somebody asked for (event.timestamp, or the commit's) that brokers
+//     refuse, or by which they would delete the record soon, gives way to that of the
+//     attempt, and becomes a header.
+
+// stamp gives the record its time.
+func stamp(ev *transform.Event, now time.Time) {
+	if ev.Record.Timestamp = ev.Asked; ev.Asked.IsZero() {
+		ev.Record.Timestamp = now
+	}
+}
+
+// times are how a topic takes the times of records.
+type times struct {
+	known     bool
+	retention time.Duration // 0: it deletes nothing by time
+	text      string        // for people: the settings
+}
+
+const (
+	// timesAge is how old an answer about a topic's times may be.
+	timesAge = time.Minute
+	// timesPatience bounds one question for them.
+	timesPatience = 2 * time.Second
+)
+
+// late gives the event the time of its publication if the one that was asked for has used
+// up half of the topic's retention: consumers need the rest to read it. It reports whether
+// it did. The topic is asked about now and then, if it may be, and at first.
+func (k *Kafka) late(ctx context.Context, t *topic, ev *transform.Event, ask bool) bool {
+	if ask && (!t.timed || time.Since(t.timesAsked) > timesAge) {
+		t.times, t.timesAsked, t.timed = k.timesOf(ctx, t), time.Now(), true
+	}
+	keep := t.times.retention
+	return keep > 0 && time.Since(ev.Asked) > keep/2 && ev.Retime()
+}
+
+// timesOf asks for the topic's settings. Where that is refused or fails, what was known is
+// kept.
+func (k *Kafka) timesOf(ctx context.Context, t *topic) times {
+	ctx, cancel := context.WithTimeout(ctx, timesPatience)
+	defer cancel()
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	res := kmsg.NewDescribeConfigsRequestResource()
+	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, t.name
+	res.ConfigNames = []string{"cleanup.policy", "retention.ms", "message.timestamp.type", "message.timestamp.before.max.ms",
+		"message.timestamp.after.max.ms", "message.timestamp.difference.max.ms"}
+	req.Resources = append(req.Resources, res)
+	resp, err := req.RequestWith(ctx, k.client)
+	if err != nil || len(resp.Resources) != 1 || kerr.ErrorForCode(resp.Resources[0].ErrorCode) != nil {
+		return t.times
+	}
+	return timesIn(resp.Resources[0].Configs)
+}
+
+// timesIn reads the settings of a topic.
+func timesIn(configs []kmsg.DescribeConfigsResponseResourceConfig) times {
+	found := times{known: true}
+	values := make(map[string]string)
+	var texts []string
+	for _, c := range configs {
+		if c.Value != nil {
+			values[c.Name] = *c.Value
+			texts = append(texts, c.Name+"="+*c.Value)
+		}
+	}
+	found.text = strings.Join(texts, ", ")
+	ms, err := strconv.ParseInt(values["retention.ms"], 10, 64)
+	deletes := strings.Contains(values["cleanup.policy"], "delete") && values["message.timestamp.type"] != "LogAppendTime"
+	if err == nil && ms > 0 && deletes {
+		found.retention = time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	}
+	return found
+}
+
+// untimely deals with a batch that brokers refuse for the time of a record: those that
+// were asked for give way to that of the next attempt. It reports whether any was. If none
+// was, this machine's clock and the broker's differ by more than the topic allows.
+func (k *Kafka) untimely(ctx context.Context, s *batch) (asked bool) {
+	for i := range s.events {
+		asked = s.events[i].Retime() || asked
+	}
+	if asked {
+		return true
+	}
+	rec := &s.events[0].Record
+	settings := ""
+	if t := k.topics[rec.Topic]; t != nil {
+		if found := k.timesOf(ctx, t); found.known {
+			settings = " (" + found.text + ")"
+		}
+	}
+	reason := fmt.Sprintf("brokers do not take records of topic %q with the time of this machine, %s%s: %v",
+		rec.Topic, rec.Timestamp.UTC().Format(time.RFC3339), settings, s.err)
+	remedy := "set the clocks of this machine and of the brokers right (NTP); or let brokers set the time: " +
+		ConfigCommand(k.cfg, rec.Topic, "message.timestamp.type=LogAppendTime")
+	k.complain("Kafka refuses records for their time, retrying", zap.String("topic", rec.Topic), zap.Int32("partition", rec.Partition),
+		zap.String("error", reason), zap.String("remedy", remedy))
+	k.refusing = true
+	k.observer.refused(reason, remedy)
+	return false
+}
+
+// goOn notes that brokers take records.
+func (k *Kafka) goOn() {
+	if k.refusing {
+		k.refusing = false
+		k.observer.refused("", "")
+	}
+}
