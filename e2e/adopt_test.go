@@ -68,7 +68,8 @@ func TestE2ETakeOverAnotherReadersSlot(t *testing.T) {
 			for _, r := range last {
 				got = append(got, string(r.Value))
 			}
-			if all := strings.Join(got, " "); !strings.HasSuffix("1 2 3 4", all) || !strings.HasSuffix(all, "3 4") {
+			const committed = "1 2 3 4"
+			if all := strings.Join(got, " "); !strings.HasSuffix(committed, all) || !strings.HasSuffix(all, "3 4") {
 				t.Errorf("published %s, want all behind the slot's position, 3 and 4 among them", all)
 			}
 			c.stop()
