@@ -126,6 +126,14 @@ func (o Owned) now(oid uint32) int {
 	return slices.IndexFunc(o, func(t OwnedTable) bool { return t.OID == oid && t.Until == 0 })
 }
 
+// SameTables reports whether both know the same of which tables count. Columns are
+// only of use to a position behind the row that had them, which is saved with them.
+func (o Owned) SameTables(other Owned) bool {
+	return slices.EqualFunc(o, other, func(a, b OwnedTable) bool {
+		return a.OID == b.OID && a.Since == b.Since && a.Until == b.Until
+	})
+}
+
 // Equal reports whether both know the same.
 func (o Owned) Equal(other Owned) bool {
 	return slices.EqualFunc(o, other, func(a, b OwnedTable) bool {

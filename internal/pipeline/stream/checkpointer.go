@@ -145,7 +145,7 @@ func (k *checkpointer) publication() string {
 func (k *checkpointer) changed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.current.Epoch != 0 && (k.current.Publication != k.seen || !k.current.Owned.Equal(k.owned))
+	return k.current.Epoch != 0 && (k.current.Publication != k.seen || !k.current.Owned.SameTables(k.owned))
 }
 
 // event notes that events were acked. It wakes run only if a save has become
