@@ -25,6 +25,7 @@ const (
 	headerSeq       = "cdc-dlq-seq"       // index within the transaction; likewise
 	headerTopic     = "cdc-dlq-topic"     // where the record should have gone; may be empty
 	headerTimestamp = "cdc-dlq-timestamp" // that was asked for, or the commit time; RFC 3339
+	headerCut       = "cdc-dlq-cut"       // what was cut, only if anything was: see shorten
 )
 
 // DeadLetter implements Sink: it writes the original key, value and headers to
@@ -46,14 +47,12 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 	if k.deadLetter == "" {
 		return failure.Configf("set errors.dead_letter_topic", "no dead-letter topic is set")
 	}
-	letter := &transform.Event{Record: deadLetter(ev, bad, time.Now())}
 	for {
 		t, err := k.deadLetters(ctx)
 		if err != nil {
 			return err
 		}
-		letter.Record.Topic = t.name
-		letter.Record.Partition = transform.PartitionByKey
+		letter := k.letter(ev, bad)
 		letter.Record.Partition = t.choose(&letter.Record)
 		round := []placed{{Event: letter}}
 		batches, err := k.write(ctx, round, k.tally(round))
@@ -66,12 +65,27 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 		if batches[0].by != k.client {
 			continue
 		}
-		if err = batches[0].err; judge(err) != topicGone {
-			return failure.Configf(k.refusedLetterRemedy(err),
-				"the broker refuses the dead letter for topic %q: %w", t.name, err)
+		switch err = batches[0].err; {
+		case judge(err) == topicGone:
+			k.forget(t.name, err)
+		case !k.cutLetters(letter, err):
+			return k.refusedLetter(err)
 		}
-		k.forget(t.name, err)
 	}
+}
+
+// letter returns the dead letter of an event, as long as its topic takes.
+func (k *Kafka) letter(ev *transform.Event, bad *transform.BadEvent) *transform.Event {
+	now := time.Now()
+	letter := &transform.Event{Record: deadLetter(ev, bad, now)}
+	letter.Record.Topic, letter.Record.Partition = k.deadLetter, transform.PartitionByKey
+	shorten(&letter.Record, k.letters.at(now))
+	return letter
+}
+
+// refusedLetter is the error of a dead letter that cannot be written.
+func (k *Kafka) refusedLetter(err error) error {
+	return failure.Configf(k.refusedLetterRemedy(err), "the broker refuses the dead letter for topic %q: %w", k.deadLetter, err)
 }
 
 // deadLetters returns the dead-letter topic. If it is missing, that is an error
@@ -94,9 +108,7 @@ func (k *Kafka) deadLetters(ctx context.Context) (*topic, error) {
 
 func (k *Kafka) refusedLetterRemedy(err error) string {
 	if badEvent(err).Reason == transform.ReasonRecordTooLarge {
-		return command("kafka-configs", k.cfg, fmt.Sprintf(
-			"--alter --entity-type topics --entity-name '%s' --add-config max.message.bytes=%d",
-			k.deadLetter, maxRequestBytes))
+		return LargerLettersCommand(k.cfg, k.deadLetter)
 	}
 	return fmt.Sprintf("check what the topic %s accepts (policies, schema validation, compaction without keys)", k.deadLetter)
 }

@@ -23,6 +23,7 @@ var waits = backoff.Range{First: 100 * time.Millisecond, Longest: 2 * time.Secon
 type Kafka struct {
 	cfg        Options
 	deadLetter string // the topic; "" for none
+	letters    letterLimit
 	log        *zap.Logger
 	observer   Observer
 

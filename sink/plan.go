@@ -3,7 +3,6 @@ package sink
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -87,11 +86,8 @@ func (x *Transactions) letter(ctx context.Context, i int, e Entry) (placed, erro
 	if x.k.deadLetter == "" {
 		return placed{}, failure.Configf("set errors.dead_letter_topic", "no dead-letter topic is set")
 	}
-	t, err := x.k.deadLetters(ctx)
-	if err != nil {
+	if _, err := x.k.deadLetters(ctx); err != nil {
 		return placed{}, err
 	}
-	ev := &transform.Event{Record: deadLetter(e.Event, e.Bad, time.Now())}
-	ev.Record.Topic, ev.Record.Partition = t.name, transform.PartitionByKey
-	return placed{Event: ev, entry: i, wanted: transform.PartitionByKey, letter: true}, nil
+	return placed{Event: x.k.letter(e.Event, e.Bad), entry: i, wanted: transform.PartitionByKey, letter: true}, nil
 }

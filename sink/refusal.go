@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -57,8 +56,11 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 func (x *Transactions) isolate(ctx context.Context, b batch) ([]Refusal, error) {
 	if len(b.events) == 1 && b.proven() {
 		p := b.events[0]
-		if p.letter {
-			return nil, failure.Configf(x.k.refusedLetterRemedy(b.err), "the broker refuses the dead letter for topic %q: %w", b.topic(), b.err)
+		switch {
+		case p.letter && x.k.cutLetters(p.Event, b.err):
+			return nil, nil
+		case p.letter:
+			return nil, x.k.refusedLetter(b.err)
 		}
 		return []Refusal{{p.entry, badEvent(b.err)}}, nil
 	}

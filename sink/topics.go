@@ -227,7 +227,7 @@ func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
 	case missingBadEvent:
 		return &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: err}
 	case missingFail:
-		return failure.Configf(CreateCommand(k.cfg, name), "%w", err)
+		return failure.Configf(CreateCommand(k.optionsOf(name), name), "%w", err)
 	}
 	if !k.waiting[name] {
 		k.waiting[name] = true
@@ -268,9 +268,25 @@ func CreateRequest(cfg Options, name string, timeout time.Duration) *kmsg.Create
 	return req
 }
 
+// optionsOf are those that the topic is created with.
+func (k *Kafka) optionsOf(name string) Options {
+	if name == k.deadLetter {
+		return ForDeadLetters(k.cfg)
+	}
+	return k.cfg
+}
+
 // create creates the topic. It is no error if the topic exists by now.
 func (k *Kafka) create(ctx context.Context, name string) error {
-	resp, err := CreateRequest(k.cfg, name, createTimeout).RequestWith(ctx, impatient{k.client})
+	err := k.createWith(ctx, k.optionsOf(name), name)
+	if name == k.deadLetter && (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation)) {
+		err = k.createWith(ctx, k.cfg, name) // clusters may bound the size; large dead letters are cut then
+	}
+	return err
+}
+
+func (k *Kafka) createWith(ctx context.Context, cfg Options, name string) error {
+	resp, err := CreateRequest(cfg, name, createTimeout).RequestWith(ctx, impatient{k.client})
 	if err != nil {
 		return passingError{fmt.Errorf("create topic %q: %w", name, err)}
 	}

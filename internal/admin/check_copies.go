@@ -154,3 +154,21 @@ func (c *cluster) setting(ctx context.Context, key string, ask func(context.Cont
 	}
 	return 0, fmt.Errorf("the broker does not tell %s", key)
 }
+
+// topicSettings are those of a topic that exists.
+func (c *cluster) topicSettings(ctx context.Context, topic string) (map[string]string, error) {
+	resources, err := kadm.NewClient(c.client).DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("read the settings of topic %q: %w", topic, err)
+	}
+	settings := map[string]string{}
+	for _, r := range resources {
+		if r.Err != nil {
+			return nil, fmt.Errorf("read the settings of topic %q: %w", topic, r.Err)
+		}
+		for _, s := range r.Configs {
+			settings[s.Key] = s.MaybeValue()
+		}
+	}
+	return settings, nil
+}

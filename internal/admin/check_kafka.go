@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,7 +74,37 @@ func (d *doctor) deadLetterTopic(ctx context.Context, c *cluster) {
 		d.skip(name, "errors.on_bad_event is "+d.cfg.Errors.OnBadEvent)
 		return
 	}
-	d.topic(ctx, c, name, d.cfg.Errors.DeadLetterTopic)
+	topic, letters := d.cfg.Errors.DeadLetterTopic, *c
+	letters.cfg = sink.ForDeadLetters(c.cfg)
+	d.topic(ctx, &letters, name, topic)
+	if _, err := c.lookup(ctx, topic); err == nil {
+		d.letters(ctx, c, topic)
+	}
+}
+
+// letters checks what dead letters the topic takes.
+func (d *doctor) letters(ctx context.Context, c *cluster, topic string) {
+	const name, policy = "kafka.dead_letters", "cleanup.policy"
+	settings, err := c.topicSettings(ctx, topic)
+	if err != nil {
+		d.skip(name, err.Error())
+		return
+	}
+	if strings.Contains(settings[policy], "compact") {
+		d.warn(name, sink.ConfigCommand(c.cfg, topic, policy+"=delete"),
+			"topic %q is compacted: a dead letter without a key is refused, which stops the pipeline, and of those with one key the last is kept", topic)
+	}
+	largest, err := strconv.Atoi(settings[sink.MaxMessageBytes])
+	switch {
+	case err != nil:
+		d.skip(name, fmt.Sprintf("the broker does not tell %s of topic %q", sink.MaxMessageBytes, topic))
+	case largest < sink.LargestLetter(c.cfg):
+		d.warn(name, sink.LargerLettersCommand(c.cfg, topic),
+			"%s of topic %q is %d: a dead letter larger than that is cut, and an event of sink.kafka.max_record_bytes, %d, has one",
+			sink.MaxMessageBytes, topic, largest, c.cfg.MaxRecordBytes)
+	default:
+		d.ok(name, "topic %q takes dead letters of up to %d bytes; larger ones are cut", topic, largest)
+	}
 }
 
 // topic checks that a topic can be written to, now or once it is created.

@@ -72,6 +72,10 @@ func TestCheckKafka(t *testing.T) {
 		{"no dead letters", nil, func(*fixture) {}, "kafka.dead_letter_topic", Skipped, "stop"},
 		{"missing dead-letter topic", nil, func(f *fixture) { f.Errors.OnBadEvent = transform.BadEventDeadLetter },
 			"kafka.dead_letter_topic", Fail, "does not exist"},
+		{"dead letters that are cut", []kfake.Opt{kfake.SeedTopics(1, "outbox.dead-letter")}, func(f *fixture) { f.Errors.OnBadEvent = transform.BadEventDeadLetter },
+			"kafka.dead_letters", Warn, "max.message.bytes of topic \"outbox.dead-letter\" is 1048588"},
+		{"dead letters of any event", nil, deadLetters("max.message.bytes", "2000000"), "kafka.dead_letters", OK, "up to 2000000 bytes"},
+		{"compacted dead letters", nil, deadLetters("cleanup.policy", "compact"), "kafka.dead_letters", Warn, "is compacted"},
 		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
 		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints")}, func(*fixture) {},
 			"checkpoint", Fail, "not compact"},
@@ -103,6 +107,16 @@ func TestCheckKafka(t *testing.T) {
 				t.Error("check created the checkpoint topic")
 			}
 		})
+	}
+}
+
+// deadLetters makes their topic with a setting.
+func deadLetters(key, value string) func(*fixture) {
+	return func(f *fixture) {
+		f.Errors.OnBadEvent = transform.BadEventDeadLetter
+		client := must.Get(kgo.NewClient(kgo.SeedBrokers(f.Sink.Kafka.Brokers...)))(f.t)
+		defer client.Close()
+		must.Get(kadm.NewClient(client).CreateTopic(f.ctx(), 1, 1, map[string]*string{key: &value}, "outbox.dead-letter"))(f.t)
 	}
 }
 
