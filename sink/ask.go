@@ -32,7 +32,10 @@ const (
 type asker struct {
 	cfg    Options
 	client *kgo.Client
-	broker *kgo.Broker   // that answered last; nil for none
+	broker *kgo.Broker // that answered last; nil for none
+	// uses are the topics to ask for, and topics what the broker said of them.
+	uses   map[string]Use
+	topics []kmsg.MetadataResponseTopic
 	turn   atomic.Uint32 // among the brokers of the cluster
 }
 
@@ -70,6 +73,7 @@ func Reach(ctx context.Context, client *kgo.Client, cfg Options) (err error) {
 // answer is that of one broker.
 type answer struct {
 	broker *kgo.Broker
+	topics []kmsg.MetadataResponseTopic
 	err    error
 }
 
@@ -95,7 +99,7 @@ func (a *asker) ask(ctx context.Context) error {
 		case is := <-answers:
 			answered++
 			if is.err == nil {
-				a.broker = is.broker
+				a.broker, a.topics = is.broker, is.topics
 				return nil
 			}
 			failed = is.err
@@ -120,38 +124,45 @@ func (a *asker) ask(ctx context.Context) error {
 // that refuses to name the others takes no turn from them.
 func (a *asker) attempt(ctx context.Context, broker *kgo.Broker) answer {
 	if broker != nil {
-		_, err := who(ctx, broker)
-		return answer{broker, err}
+		of, err := who(ctx, broker, a.uses)
+		return answer{broker, of.Topics, err}
 	}
-	brokers, err := who(ctx, impatient{a.client})
+	cluster, err := who(ctx, impatient{a.client}, nil)
 	if err != nil {
 		return answer{err: err}
 	}
-	next := brokers[a.turn.Add(1)%uint32(len(brokers))]
+	next := cluster.Brokers[a.turn.Add(1)%uint32(len(cluster.Brokers))]
 	broker = a.client.Broker(int(next.NodeID))
-	if _, err = who(ctx, broker); err != nil {
+	of, err := who(ctx, broker, a.uses)
+	if err != nil {
 		err = &unadvertised{net.JoinHostPort(next.Host, strconv.Itoa(int(next.Port))), err}
 	}
-	return answer{broker, err}
+	return answer{broker, of.Topics, err}
 }
 
-// who asks for the cluster's brokers and returns at least one. That takes no
-// privileges.
-func who(ctx context.Context, of kmsg.Requestor) ([]kmsg.MetadataResponseBroker, error) {
+// who asks for the cluster's brokers, at least one, and for these topics. It takes
+// no privileges, and creates no topic.
+func who(ctx context.Context, of kmsg.Requestor, uses map[string]Use) (kmsg.MetadataResponse, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{} // none: nil would be all
+	for name := range uses {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = &name
+		req.Topics, req.IncludeTopicAuthorizedOperations = append(req.Topics, t), true
+	}
+	none := kmsg.MetadataResponse{}
 	resp, err := req.RequestWith(ctx, of)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return none, context.Cause(ctx)
 	case err != nil:
-		return nil, err
+		return none, err
 	case kerr.ErrorForCode(resp.ErrorCode) != nil:
-		return nil, kerr.ErrorForCode(resp.ErrorCode)
+		return none, kerr.ErrorForCode(resp.ErrorCode)
 	case len(resp.Brokers) == 0:
-		return nil, errors.New("the cluster has no broker")
+		return none, errors.New("the cluster has no broker")
 	}
-	return resp.Brokers, nil
+	return *resp, nil
 }
 
 // unadvertised is the error of a broker that does not answer at its advertised

@@ -74,7 +74,7 @@ func (x *Transactions) lookAside(ctx context.Context, s *search) (done, open boo
 		return false, false, x.k.stop(ctx, err)
 	}
 	if t != nil {
-		x.k.observer.topicOpened(s.name)
+		x.k.observer.topicUsed(s.name)
 	}
 	return t != nil || err != nil, x.enlisted != nil, nil
 }

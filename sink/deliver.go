@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -152,6 +153,9 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 	return t, nil
 }
 
+// useEvery is how often the observer is told of a topic at most.
+const useEvery = time.Minute
+
 // open prepares the topic for the round; t is nil where it is not resolved.
 func (k *Kafka) open(ctx context.Context, t *topic, name string) (*topic, error) {
 	if t == nil {
@@ -159,9 +163,12 @@ func (k *Kafka) open(ctx context.Context, t *topic, name string) (*topic, error)
 		if t, err = k.resolve(ctx, name, missingPolicy(k.cfg)); err != nil {
 			return nil, err
 		}
-		k.observer.topicOpened(name)
 	}
 	if t.round != k.rounds {
+		if now := time.Now(); now.Sub(t.told) >= useEvery {
+			t.told = now
+			k.observer.topicUsed(name)
+		}
 		if n := t.known.n.Load(); n > t.partitions {
 			k.changed(t, n)
 		}

@@ -157,7 +157,7 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 			cfg.Brokers, cfg.TLS = tc.brokers, tc.tls
 			p := must.Get(NewProbe(cfg, UsualPace))(t)
 			defer p.Close()
-			err := p.once(t.Context())
+			_, err := p.once(t.Context())
 			if err == nil || !strings.Contains(failure.RemedyOf(err), tc.remedy) {
 				t.Errorf("error %v, remedy %q", err, failure.RemedyOf(err))
 			}

@@ -32,36 +32,50 @@ var UsualPace = Pace{Every: 2 * time.Second, Timeout: 3 * time.Second, Silence: 
 // errOpen is why a cluster counts as silent while a question is open.
 var errOpen = errors.New("no answer yet")
 
-// Probe asks the cluster now and then whether it is there, which a sink without
-// events would not notice. It has a client of its own, so that it gets in no
+// Probe asks the cluster now and then whether it is there, and whether the topics in
+// use can be written to, which a sink without events would not notice. It has a client of its own, so that it gets in no
 // delivery's way: one connection to a broker for good, and a few for some minutes
 // after a broker did not answer.
 type Probe struct {
-	ask   func(context.Context) error
+	ask   func(context.Context) ([]error, error)
 	close func()
 	pace  Pace
 	open  error // errOpen with its remedy
 	begun time.Time
 	// heard is when a broker last answered, in nanoseconds since begun; 0 for
 	// never. The wall clock may jump.
-	heard atomic.Int64
+	heard  atomic.Int64
+	topics *topicWatch
 }
 
-func newProbe(ask func(context.Context) error, end func(), pace Pace) *Probe {
+func newProbe(ask func(context.Context) ([]error, error), end func(), pace Pace) *Probe {
 	return &Probe{ask: ask, close: end, pace: pace, open: errOpen, begun: time.Now()}
 }
 
-// NewProbe returns a probe of the cluster that cfg describes; cfg must have
-// passed validation. It opens no connection.
-func NewProbe(cfg Options, pace Pace) (*Probe, error) {
+// NewProbe returns a probe of the cluster that cfg describes, and of the topics that
+// are in use whatever the events; cfg must have passed validation. It opens no
+// connection.
+func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 	cluster, err := newAsker(cfg)
 	if err != nil {
 		return nil, err
 	}
-	p := newProbe(cluster.ask, cluster.client.Close, pace)
-	p.open = Unreachable(cfg, errOpen)
+	watch := newTopicWatch(cfg, pace.Silence, always)
+	ask := func(ctx context.Context) ([]error, error) {
+		cluster.uses = watch.uses(time.Now())
+		if err := cluster.ask(ctx); err != nil {
+			return nil, err
+		}
+		return watch.judge(ctx, cluster.broker, cluster.uses, cluster.topics, time.Now()), nil
+	}
+	p := newProbe(ask, cluster.client.Close, pace)
+	p.open, p.topics = Unreachable(cfg, errOpen), watch
 	return p, nil
 }
+
+// Used tells the probe that events go to the topic. It may be called from several
+// goroutines and does not block.
+func (p *Probe) Used(topic string) { p.topics.note(topic, time.Now()) }
 
 // Answered tells the probe that a broker has answered another client: where
 // events get through, no question that is lost means an outage. It may be called
@@ -79,9 +93,14 @@ func (p *Probe) Close() {
 // calls report, with nil while brokers answer, and with the reason and, where
 // there is one, a remedy once none has for Pace.Silence; in between it is
 // not called. Where that time is over while a question is open, or before the next
-// one, it is called then. Run it once.
-func (p *Probe) Run(ctx context.Context, report func(error)) {
-	answers := make(chan error, 1)
+// one, it is called then. After each answer it calls topics with what has been wrong
+// with those in use for as long. Run it once.
+func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error)) {
+	type outcome struct {
+		topics []error
+		err    error
+	}
+	answers := make(chan outcome, 1)
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	next, alarm := time.NewTimer(0), time.NewTimer(p.pace.Silence)
@@ -93,17 +112,21 @@ func (p *Probe) Run(ctx context.Context, report func(error)) {
 		case <-ctx.Done():
 			return
 		case <-next.C:
-			asking.Go(func() { answers <- p.once(ctx) })
+			asking.Go(func() {
+				troubles, err := p.once(ctx)
+				answers <- outcome{troubles, err}
+			})
 			continue
-		case err := <-answers:
+		case is := <-answers:
 			if ctx.Err() != nil {
 				return
 			}
-			if last = err; err == nil {
+			if last = is.err; last == nil {
 				p.Answered()
+				topics(is.topics)
 			}
-			next.Reset(p.wait(err))
-			p.tell(report, err)
+			next.Reset(p.wait(last))
+			p.tell(report, last)
 		case <-alarm.C:
 			if p.silent() >= p.pace.Silence {
 				p.tell(report, cmp.Or(last, p.open))
@@ -145,7 +168,7 @@ func (p *Probe) tell(report func(error), err error) {
 	}
 }
 
-func (p *Probe) once(ctx context.Context) error {
+func (p *Probe) once(ctx context.Context) (topics []error, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.pace.Timeout, fmt.Errorf("no broker answered within %s", p.pace.Timeout))
 	defer cancel()
 	return p.ask(ctx)

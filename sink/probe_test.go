@@ -39,7 +39,7 @@ func startProbing(t *testing.T, outages ...func(*probing)) *probing {
 	for _, outage := range outages {
 		outage(p)
 	}
-	p.Probe = newProbe(func(ctx context.Context) error {
+	p.Probe = newProbe(func(ctx context.Context) ([]error, error) {
 		p.mu.Lock()
 		down, hangs := p.down, p.hangs
 		if p.lost {
@@ -49,15 +49,15 @@ func startProbing(t *testing.T, outages ...func(*probing)) *probing {
 		p.mu.Unlock()
 		if hangs {
 			<-ctx.Done()
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
-		return down
+		return nil, down
 	}, func() {}, UsualPace)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.Run(ctx, func(err error) { p.change(func(p *probing) { p.reports = append(p.reports, err) }) })
+		p.Run(ctx, func(err error) { p.change(func(p *probing) { p.reports = append(p.reports, err) }) }, func([]error) {})
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return p
@@ -163,6 +163,8 @@ func TestProbe(t *testing.T) {
 	})
 }
 
+func onlyErr(_ []error, err error) error { return err }
+
 // askCluster returns a probe of a fake cluster of so many brokers.
 func askCluster(t *testing.T, brokers int, change func(*Options), opts ...kfake.Opt) (*Probe, *kfake.Cluster, *atomic.Int64) {
 	t.Helper()
@@ -202,7 +204,7 @@ func (c counting) Accept() (net.Conn, error) {
 func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 	p, _, counts := askCluster(t, 9, nil)
 	for range 30 {
-		must.OK(t, p.once(t.Context()))
+		must.OK(t, onlyErr(p.once(t.Context())))
 	}
 	if n := counts.Load(); n > 2 {
 		t.Errorf("%d connections for 30 questions", n)
@@ -218,7 +220,7 @@ func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 			cfg.Brokers = []string{silent, cfg.Brokers[0]}
 		})
 		for range 3 {
-			if err := p.once(t.Context()); err != nil {
+			if _, err := p.once(t.Context()); err != nil {
 				t.Errorf("a question has no answer: %v", err)
 			}
 		}
@@ -243,7 +245,7 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 	p := must.Get(NewProbe(cfg, UsualPace))(t)
 	defer p.Close()
 	for range 3 {
-		if err := p.once(t.Context()); err == nil || !strings.Contains(err.Error(), advertised.String()) {
+		if _, err := p.once(t.Context()); err == nil || !strings.Contains(err.Error(), advertised.String()) {
 			t.Errorf("the question's answer: %v", err)
 		}
 	}
@@ -266,7 +268,7 @@ func TestProbeOfAClusterWithABrokerThatRefuses(t *testing.T) {
 	cluster.Fault(kfake.Fault{Nodes: []int32{0}, Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	answered := 0
 	for range 4 { // as many as are asked before it shows
-		if p.once(t.Context()) == nil {
+		if onlyErr(p.once(t.Context())) == nil {
 			answered++
 		}
 	}
@@ -280,7 +282,7 @@ func TestProbeThatIsRefused(t *testing.T) {
 		cfg.SASL = SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "p"}
 	}, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "p"))
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
-	if err := p.once(t.Context()); failure.ClassOf(err) != failure.Config {
+	if _, err := p.once(t.Context()); failure.ClassOf(err) != failure.Config {
 		t.Errorf("the answer to a refused login: %v", err)
 	}
 	if n := counts.Load(); n > mostAsked {
@@ -292,7 +294,7 @@ func TestProbeNeedsNoPrivileges(t *testing.T) {
 	p, _, _ := askCluster(t, 1, func(cfg *Options) {
 		cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "p"}
 	}, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders"), kfake.User("PLAIN", "cdc", "p"))
-	if err := p.once(t.Context()); err != nil {
+	if _, err := p.once(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

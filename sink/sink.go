@@ -82,9 +82,9 @@ type Observer struct {
 	// Refused is called with a reason when brokers refuse records for what is no fault
 	// of the events, so that they are tried again and again, and with "" when that is over.
 	Refused func(reason, remedy string)
-	// TopicOpened is called when events are to be written to a topic for the first
-	// time, or again after it was gone.
-	TopicOpened func(topic string)
+	// TopicUsed is called when events are to be written to a topic: the first time,
+	// after it was gone, and at most once a minute.
+	TopicUsed func(topic string)
 	// Answered is called for each answer of a broker about events that were sent
 	// to it; see Probe.
 	Answered func()
@@ -96,9 +96,9 @@ func (o *Observer) answered() {
 	}
 }
 
-func (o *Observer) topicOpened(topic string) {
-	if o.TopicOpened != nil {
-		o.TopicOpened(topic)
+func (o *Observer) topicUsed(topic string) {
+	if o.TopicUsed != nil {
+		o.TopicUsed(topic)
 	}
 }
 

@@ -32,6 +32,9 @@ type topic struct {
 	timesAsked time.Time
 	timed      bool
 
+	// told is when the observer was last told of the topic.
+	told time.Time
+
 	// round is the round that the fields below belong to.
 	round  uint64
 	shares []share // by partition

@@ -57,6 +57,7 @@ type Metrics struct {
 	backlog         backlogGauges
 	kafkaTxns       transactionMetrics
 	topicsMissing   prometheus.Gauge
+	topicsUnusable  prometheus.Gauge
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter
 
@@ -103,6 +104,7 @@ func (m *Metrics) registerConnector() {
 	m.partitionsGrown = m.byTopic("topic_partitions_grown_total", "Times that a topic was seen with more partitions: keys are placed anew.")
 	m.topicsRemade = m.byTopic("topic_recreated_total", "Times that a topic in use was found deleted and created again: what was in it is gone.")
 	m.topicsMissing = m.gauge("topics_missing", "Topics that events wait for and that do not exist.")
+	m.topicsUnusable = m.gauge("topics_unusable", "Topics in use that cannot be written to: missing, without a leader, below min.insync.replicas, or not allowed.")
 	m.saves = m.counter("checkpoint_saves_total", "Checkpoints made durable.")
 	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
 }
@@ -200,6 +202,9 @@ func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.of(topic).In
 
 // TopicRemade counts a topic in use that was deleted and created again.
 func (m *Metrics) TopicRemade(topic string) { m.topicsRemade.of(topic).Inc() }
+
+// TopicsUnusable sets how many topics in use cannot be written to.
+func (m *Metrics) TopicsUnusable(n int) { m.topicsUnusable.Set(float64(n)) }
 
 // TopicsMissing sets how many topics that events wait for do not exist.
 func (m *Metrics) TopicsMissing(n int) { m.topicsMissing.Set(float64(n)) }

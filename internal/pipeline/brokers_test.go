@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
@@ -16,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // askOften makes probes impatient. Tests beside each other must not use it.
@@ -147,6 +150,47 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 			broker.CreateTopic(t, "outbox.event.order", 1, nil)
 			c = start(t, cfg)
 			await.Until(t, "the event", c.shows(`cdc_outbox_events_published_total{topic="outbox.event.order"} 1`))
+		})
+	}
+}
+
+// The outbox is quiet: no delivery can notice that the topics in use are gone.
+func TestMode79TopicsThatAreGoneShowWhileTheOutboxIsQuiet(t *testing.T) {
+	askOften(t)
+	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
+		t.Run(mode, func(t *testing.T) {
+			db := pgtest.Shared(t).NewDatabase(t)
+			pgtest.Exec(t, db, polledOutbox)
+			broker := kafkatest.Start(t)
+			cfg := kafkaConfig(t, db, "topics_"+mode, broker.Brokers...)
+			cfg.Source.Mode, cfg.Event.PositionHeaders = mode, mode == config.ModeWAL
+			cfg.Errors.OnBadEvent, cfg.Errors.DeadLetterTopic = transform.BadEventDeadLetter, "dead"
+			topics := []string{"outbox.event.order", "dead"}
+			if mode == config.ModeWAL {
+				cfg.Checkpoint.Store = store.StoreKafka
+				topics = append(topics, cfg.Checkpoint.Topic)
+			}
+			broker.CreateTopic(t, "outbox.event.order", 1, nil)
+			broker.CreateTopic(t, "dead", 1, nil)
+			c := start(t, cfg)
+			await.Until(t, "ready", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+			pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
+			await.Until(t, "the event", c.shows(`cdc_outbox_events_published_total{topic="outbox.event.order"} 1`))
+			for _, topic := range topics {
+				await.Until(t, "ready", func() bool { return code(c.base+"/readyz") == http.StatusOK })
+				admin := kadm.NewClient(broker.Client(t))
+				must.Get(admin.DeleteTopic(t.Context(), topic))(t)
+				await.Until(t, "the reason for "+topic, func() bool { return strings.Contains(body(c.base+"/readyz"), "topic does not exist: "+topic) })
+				await.Until(t, "the metric", c.shows("cdc_outbox_topics_unusable 1"))
+				if got := body(c.base + "/status"); !strings.Contains(got, "topic_errors") || !strings.Contains(got, "--create --topic '"+topic+"'") {
+					t.Errorf("/status = %s", got)
+				}
+				if c.logs.FilterMessage("a topic in use cannot be written to").Len() == 0 {
+					t.Error("nothing is logged")
+				}
+				broker.CreateTopic(t, topic, 1, map[string]string{"cleanup.policy": "compact"})
+			}
+			await.Until(t, "ready again", func() bool { return code(c.base+"/readyz") == http.StatusOK })
 		})
 	}
 }

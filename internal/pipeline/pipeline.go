@@ -56,7 +56,7 @@ func (p *pipeline) run(ctx context.Context) error {
 		return err
 	}
 	defer probe.Close()
-	defer p.watch(ctx, probe, tell)()
+	defer p.watch(ctx, probe, tell, down.Topics)()
 	open := func() (sink.Sink, error) { return p.openSink(down, probe) }
 	if p.cfg.Source.Mode == config.ModePoll {
 		return p.poll(ctx, down, open)
@@ -206,15 +206,20 @@ func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe) (sink.
 	return sink.NewKafka(*kafka, p.sinkOptions(down, probe, nil)...)
 }
 
-func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, opened func(topic string)) []sink.Option {
+func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, used func(topic string)) []sink.Option {
 	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
 		Reconnect:         func() { p.metrics.Reconnected("kafka") },
 		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
 		TopicRemade:       p.metrics.TopicRemade,
 		Refused:           down.Refused,
 		TopicWaiting:      down.TopicWaiting,
-		TopicOpened:       opened,
-		Answered:          probe.Answered,
+		TopicUsed: func(topic string) {
+			probe.Used(topic)
+			if used != nil {
+				used(topic)
+			}
+		},
+		Answered: probe.Answered,
 	})}
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))

@@ -3,13 +3,18 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // errUnasked is why a pipeline is not ready before the first answer of a broker.
@@ -25,13 +30,29 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 		return nil, nil
 	}
 	tell(errUnasked)
-	return sink.NewProbe(*p.cfg.Sink.Kafka, probePace)
+	return sink.NewProbe(*p.cfg.Sink.Kafka, probePace, p.topics()...)
+}
+
+// topics are those that the pipeline writes to whatever the events.
+func (p *pipeline) topics() (uses []sink.Use) {
+	kafka := *p.cfg.Sink.Kafka
+	if topic := p.cfg.Route.Topic; !strings.Contains(topic, "${") {
+		uses = append(uses, sink.EventUse(kafka, topic))
+	}
+	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
+		uses = append(uses, sink.Use{Topic: p.cfg.Errors.DeadLetterTopic, Optional: kafka.CreateTopics})
+	}
+	if p.cfg.Checkpoint.Store == store.StoreKafka && p.cfg.Source.Mode != config.ModePoll {
+		checkpoints, _ := wiring.CheckpointTopic(p.cfg)
+		uses = append(uses, sink.Use{Topic: checkpoints, Read: true})
+	}
+	return uses
 }
 
 // watch runs the probe until the returned function is called. That function
 // joins the goroutine. The probe outlives ctx, because a pipeline that drains
 // needs brokers too.
-func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error)) (stop func()) {
+func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error), topics func([]error)) (stop func()) {
 	if probe == nil {
 		return func() {}
 	}
@@ -48,9 +69,22 @@ func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error
 		}
 		silent = err != nil
 	}
+	wrong := 0 // of the topics
+	reportTopics := func(troubles []error) {
+		topics(troubles)
+		for _, err := range troubles {
+			lines.Note(digest.Kind{Level: zap.WarnLevel, Message: "a topic in use cannot be written to", Detail: err.Error()},
+				zap.Error(err), zap.String("remedy", failure.RemedyOf(err)))
+		}
+		if wrong > 0 && len(troubles) == 0 {
+			lines.Flush()
+			p.log.Info("all topics in use can be written to again")
+		}
+		wrong = len(troubles)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
-	watching.Go(func() { probe.Run(ctx, report) })
+	watching.Go(func() { probe.Run(ctx, report, reportTopics) })
 	return func() {
 		cancel()
 		watching.Wait()

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // StuckAfter is how long a delivery may take until the instance is not ready.
@@ -17,6 +19,7 @@ const StuckAfter = 10 * time.Second
 type DownstreamMetrics interface {
 	Connected(side string, ok bool)
 	TopicsMissing(n int)
+	TopicsUnusable(n int)
 }
 
 // Downstream is what is known of Kafka, for both sources. It outlives a
@@ -35,6 +38,7 @@ type Downstream struct {
 	refused string   // why they take no records; "" if they do
 	allow   string   // remedy of refused
 	missing []string // topics that delivery waits for
+	topics  []error  // why topics in use cannot be written to
 }
 
 // Status is what /status shows of any pipeline.
@@ -46,6 +50,7 @@ type Status struct {
 	MissingTopics  []string  `json:"missing_topics,omitempty"`
 	PostgresError  string    `json:"postgres_error,omitempty"`
 	KafkaError     string    `json:"kafka_error,omitempty"`
+	TopicErrors    []string  `json:"topic_errors,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
 	// LastEvent is nil before the first one of this process.
 	LastEvent *Last `json:"last_event,omitempty"`
@@ -54,6 +59,11 @@ type Status struct {
 // Complete adds what is known of Kafka.
 func (d *Downstream) Complete(s Status) Status {
 	s.MissingTopics, s.KafkaError = d.MissingTopics(), d.Trouble()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, err := range d.topics {
+		s.TopicErrors = append(s.TopicErrors, err.Error())
+	}
 	return s
 }
 
@@ -87,6 +97,14 @@ func (d *Downstream) TopicWaiting(topic string, missing bool) {
 		d.missing = append(d.missing, topic)
 	}
 	d.metrics.TopicsMissing(len(d.missing))
+}
+
+// Topics notes why topics in use cannot be written to, also while nothing is.
+func (d *Downstream) Topics(troubles []error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.topics = troubles
+	d.metrics.TopicsUnusable(len(troubles))
 }
 
 // SinkOpened forgets the topics that a former sink waited for.
@@ -126,7 +144,12 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 		reasons = append(reasons, fmt.Sprintf("no delivery has been acknowledged for %s", stuck.Round(time.Second)))
 	}
 	for _, t := range d.missing {
-		reasons = append(reasons, "topic does not exist: "+t)
+		reasons = append(reasons, sink.MissingTopicText+t)
+	}
+	for _, err := range d.topics {
+		if !slices.Contains(reasons, err.Error()) {
+			reasons = append(reasons, err.Error())
+		}
 	}
 	return reasons
 }
@@ -144,6 +167,11 @@ func (d *Downstream) Remedies() (remedies []string) {
 	for _, t := range d.missing {
 		if d.Create != nil {
 			remedies = append(remedies, d.Create(t))
+		}
+	}
+	for _, err := range d.topics {
+		if missing := strings.TrimPrefix(err.Error(), sink.MissingTopicText); !slices.Contains(d.missing, missing) {
+			remedies = append(remedies, failure.RemedyOf(err))
 		}
 	}
 	return remedies

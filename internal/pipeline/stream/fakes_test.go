@@ -59,6 +59,7 @@ func (c *counts) Ignored(op string)               { c.locked(func() { c.ignored 
 func (c *counts) Reconnected(string)              { c.locked(func() { c.reconnects++ }) }
 func (c *counts) Role(role string)                { c.locked(func() { c.roles = append(c.roles, role) }) }
 func (c *counts) TopicsMissing(int)               {}
+func (c *counts) TopicsUnusable(int)              {}
 func (c *counts) Connected(string, bool)          {}
 func (c *counts) Transaction()                    { c.locked(func() { c.transactions++ }) }
 func (c *counts) Split()                          { c.locked(func() { c.split++ }) }

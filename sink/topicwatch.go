@@ -1,0 +1,203 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+)
+
+// Use is a topic that a pipeline writes to.
+type Use struct {
+	Topic string
+	// Read is set where the pipeline reads the topic, too.
+	Read bool
+	// Optional is set where a topic that is missing does not hold the pipeline up.
+	Optional bool
+}
+
+// EventUse is the use of a topic for events.
+func EventUse(cfg Options, topic string) Use {
+	return Use{Topic: topic, Optional: missingPolicy(cfg) != missingWait}
+}
+
+const (
+	// usedLately is how long after its last event a topic counts as one in use: a topic
+	// that nobody needs any more may be deleted.
+	usedLately = 24 * time.Hour
+	// mostWatched bounds the topics of one question: those that were used last.
+	mostWatched = 100
+)
+
+// topicWatch knows the topics in use, and which of them cannot be written to. Its
+// methods may be called from several goroutines, but for judge.
+type topicWatch struct {
+	cfg     Options
+	patient time.Duration // for which trouble must last until it is one
+	always  []Use
+
+	mu   sync.Mutex
+	used map[string]time.Time // of events
+
+	since map[string]time.Time // of trouble, by topic
+}
+
+func newTopicWatch(cfg Options, patient time.Duration, always []Use) *topicWatch {
+	return &topicWatch{cfg: cfg, patient: patient, always: always, used: map[string]time.Time{}, since: map[string]time.Time{}}
+}
+
+// note notes that events go to the topic.
+func (w *topicWatch) note(topic string, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.used[topic] = now
+}
+
+// uses are the topics to ask for.
+func (w *topicWatch) uses(now time.Time) map[string]Use {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.used, func(_ string, at time.Time) bool { return now.Sub(at) > usedLately })
+	last := slices.SortedFunc(maps.Keys(w.used), func(a, b string) int { return w.used[b].Compare(w.used[a]) })
+	uses := make(map[string]Use)
+	for _, topic := range last[:min(len(last), mostWatched)] {
+		uses[topic] = EventUse(w.cfg, topic)
+	}
+	for _, use := range w.always {
+		uses[use.Topic] = use
+	}
+	return uses
+}
+
+// judge returns what has been wrong for a while with the topics of an answer of the
+// broker, in the order of their names.
+func (w *topicWatch) judge(ctx context.Context, broker kmsg.Requestor, uses map[string]Use, topics []kmsg.MetadataResponseTopic, now time.Time) (troubles []error) {
+	topics = slices.DeleteFunc(topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic == nil })
+	slices.SortFunc(topics, func(a, b kmsg.MetadataResponseTopic) int { return strings.Compare(*a.Topic, *b.Topic) })
+	least := inSyncOf(ctx, broker, topics)
+	since := make(map[string]time.Time)
+	for _, t := range topics {
+		err := w.trouble(uses[*t.Topic], &t, least)
+		if err == nil {
+			continue
+		}
+		began, known := w.since[*t.Topic]
+		if !known {
+			began = now
+		}
+		since[*t.Topic] = began
+		if now.Sub(began) >= w.patient {
+			troubles = append(troubles, err)
+		}
+	}
+	w.since = since
+	return troubles
+}
+
+// trouble is why the topic cannot be written to, or nil.
+func (w *topicWatch) trouble(use Use, t *kmsg.MetadataResponseTopic, least map[string]int) error {
+	operations := []kmsg.ACLOperation{kmsg.ACLOperationWrite}
+	allow := "Write --operation Describe"
+	if use.Read {
+		operations, allow = append(operations, kmsg.ACLOperationRead), "Read --operation "+allow
+	}
+	switch err := kerr.ErrorForCode(t.ErrorCode); {
+	case errors.Is(err, kerr.UnknownTopicOrPartition) && use.Optional:
+		return nil
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return mayPass(CreateCommand(w.cfg, use.Topic)+"; if events no longer go there, restart the connector", MissingTopicText+use.Topic)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return failure.Configf(AllowCommand(w.cfg, allow, use.Topic), "topic %q: %w", use.Topic, err)
+	case errors.Is(err, kerr.InvalidTopicException):
+		return nil // a bad event
+	case err != nil:
+		return mayPass("look at the brokers' logs", fmt.Sprintf("topic %q: %v", use.Topic, err))
+	}
+	for _, op := range operations {
+		if !Permits(t.AuthorizedOperations, op) {
+			return failure.Configf(AllowCommand(w.cfg, allow, use.Topic), "the broker does not allow to %s topic %q", verbs[op], use.Topic)
+		}
+	}
+	return w.partitions(use.Topic, t, least)
+}
+
+var verbs = map[kmsg.ACLOperation]string{kmsg.ACLOperationWrite: "write to", kmsg.ACLOperationRead: "read"}
+
+// partitions is why some partitions cannot be written to, or nil.
+func (w *topicWatch) partitions(topic string, t *kmsg.MetadataResponseTopic, least map[string]int) error {
+	var headless, short []int32
+	copies := 0
+	for _, p := range t.Partitions {
+		switch {
+		case p.Leader < 0:
+			headless = append(headless, p.Partition)
+		case len(p.ISR) < min(least[topic], len(p.Replicas)): // brokers ask for no more than there are
+			short, copies = append(short, p.Partition), len(p.ISR)
+		}
+	}
+	switch {
+	case len(headless) > 0:
+		return mayPass("start the brokers of "+command("kafka-topics", w.cfg, fmt.Sprintf("--describe --topic '%s'", topic)),
+			fmt.Sprintf("topic %q has no leader for partitions %v", topic, headless))
+	case len(short) > 0:
+		return mayPass("start the brokers of "+command("kafka-topics", w.cfg, fmt.Sprintf("--describe --topic '%s'", topic)),
+			fmt.Sprintf("topic %q has %d replicas in sync of partitions %v, but min.insync.replicas is %d", topic, copies, short, least[topic]))
+	}
+	return nil
+}
+
+// MissingTopicText begins the reason of a topic that is not there.
+const MissingTopicText = "topic does not exist: "
+
+func mayPass(remedy, text string) error {
+	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: errors.New(text)}
+}
+
+// Permits tells whether the operations that a broker allows, as bits numbered by
+// kmsg.ACLOperation, have this one, as far as the broker tells.
+func Permits(operations int32, op kmsg.ACLOperation) bool {
+	const untold = -1 << 31 // not asked for, no authorizer, or a broker before 2.3
+	return operations == untold || operations&(1<<op) != 0
+}
+
+// inSyncOf returns min.insync.replicas of those topics that lack replicas in sync, as
+// far as the broker tells: it takes the right to DescribeConfigs.
+func inSyncOf(ctx context.Context, broker kmsg.Requestor, topics []kmsg.MetadataResponseTopic) map[string]int {
+	const setting = "min.insync.replicas"
+	least := make(map[string]int)
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	for _, t := range topics {
+		lacks := slices.ContainsFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return len(p.ISR) < len(p.Replicas) })
+		if !lacks {
+			continue
+		}
+		r := kmsg.NewDescribeConfigsRequestResource()
+		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, *t.Topic, []string{setting}
+		req.Resources = append(req.Resources, r)
+	}
+	if len(req.Resources) == 0 {
+		return least
+	}
+	resp, err := req.RequestWith(ctx, broker)
+	if err != nil {
+		return least
+	}
+	for _, r := range resp.Resources {
+		for _, c := range r.Configs {
+			if c.Name == setting && c.Value != nil {
+				least[r.ResourceName], _ = strconv.Atoi(*c.Value)
+			}
+		}
+	}
+	return least
+}
