@@ -20,12 +20,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Kafka's names of the settings that say how many copies there are, and how many
-// of them an acknowledgement stands for.
-const (
-	minInSync          = "min.insync.replicas"
-	defaultReplication = "default.replication.factor"
-)
+// minInSync is Kafka's name of the setting that says how many copies an
+// acknowledgement stands for.
+const minInSync = "min.insync.replicas"
 
 // copies looks at what an acknowledgement is worth: with acks=all it stands for
 // the copies in sync at that time, of which min.insync.replicas must be there.
@@ -45,10 +42,7 @@ func (d *doctor) copies(ctx context.Context, c *cluster) {
 	}
 	for _, v := range slices.SortedFunc(maps.Keys(topics), func(a, b verdict) int { return cmp.Compare(a.text, b.text) }) {
 		remedy := ""
-		switch v {
-		case neverEnoughCopies:
-			remedy = sink.ConfigCommand(c.cfg, topics[v][0], minInSync+"=…")
-		case singleCopy, maybeSingleCopy:
+		if v == singleCopy || v == maybeSingleCopy {
 			remedy = "three replicas and " + minInSync + " 2; replicas: kafka-reassign-partitions.sh, or create the topic with --replication-factor 3; then: " +
 				sink.ConfigCommand(c.cfg, topics[v][0], minInSync+"=2")
 		}
@@ -81,14 +75,13 @@ var (
 	singleCopy      = verdict{Warn, "one replica: acks=all means one copy, and what was acknowledged and confirmed to PostgreSQL is lost with one broker's disk"}
 	maybeSingleCopy = verdict{Warn, minInSync + " is 1: while the other replicas are out of sync acks=all means one copy, and what was acknowledged and confirmed to PostgreSQL is lost with one broker's disk"}
 
-	neverEnoughCopies = verdict{Fail, minInSync + " is more than the topic has replicas: nothing can ever be written"}
-	unknown           = verdict{Skipped, ""}
+	unknown = verdict{Skipped, ""}
 )
 
+// judgeCopies: where a topic has fewer replicas than must be in sync, brokers ask for
+// no more than there are.
 func judgeCopies(replicas, least int) verdict {
 	switch {
-	case replicas < least:
-		return neverEnoughCopies
 	case replicas == 1:
 		return singleCopy
 	case least < 2:
@@ -99,12 +92,12 @@ func judgeCopies(replicas, least int) verdict {
 
 // copies returns how many replicas the topic has, or will have once it is created,
 // and how many of them must be in sync. The connector asks for what the
-// configuration says of event topics it creates; ours is created as the broker
-// likes.
+// configuration says of event topics it creates; ours, and one that somebody else
+// creates, are as the cluster likes.
 func (c *cluster) copies(ctx context.Context, topic string, ours bool) (replicas, least int, err error) {
-	admin := kadm.NewClient(c.client)
 	state, err := c.lookup(ctx, topic)
 	if err == nil {
+		admin := kadm.NewClient(c.client)
 		least, err = c.setting(ctx, minInSync, func(ctx context.Context) (kadm.ResourceConfigs, error) {
 			return admin.DescribeTopicConfigs(ctx, topic)
 		})
@@ -113,27 +106,33 @@ func (c *cluster) copies(ctx context.Context, topic string, ours bool) (replicas
 	if !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return 0, 0, err
 	}
-	broker := func(ctx context.Context) (kadm.ResourceConfigs, error) {
-		meta, err := admin.BrokerMetadata(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if len(meta.Brokers) == 0 {
-			return nil, errors.New("no broker is known")
-		}
-		return admin.DescribeBrokerConfigs(ctx, meta.Brokers[0].NodeID)
+	cfg := c.cfg
+	if ours || !cfg.CreateTopics {
+		cfg.ReplicationFactor, cfg.TopicPartitions, cfg.TopicConfig = -1, -1, nil
 	}
-	if replicas = int(c.cfg.ReplicationFactor); ours || !c.cfg.CreateTopics || replicas < 1 {
-		if replicas, err = c.setting(ctx, defaultReplication, broker); err != nil {
-			return 0, 0, err
+	return c.asCreated(ctx, cfg, topic)
+}
+
+// asCreated asks for the copies of a topic that would be created so. Only the
+// controller knows: its own defaults count, and a broker's may be others.
+func (c *cluster) asCreated(ctx context.Context, cfg sink.Options, topic string) (replicas, least int, err error) {
+	answer, err := c.validate(ctx, cfg, topic)
+	if err == nil {
+		err = kerr.ErrorForCode(answer.ConfigErrorCode)
+	}
+	if err == nil && answer.ReplicationFactor < 1 {
+		err = errors.New("brokers before 2.4 do not tell")
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask how topic %q would be created: %w", topic, err)
+	}
+	for _, s := range answer.Configs {
+		if s.Name == minInSync && s.Value != nil {
+			least, err = strconv.Atoi(*s.Value)
+			return int(answer.ReplicationFactor), least, err
 		}
 	}
-	if text, ok := c.cfg.TopicConfig[minInSync]; ok && !ours && c.cfg.CreateTopics {
-		least, err = strconv.Atoi(text)
-		return replicas, least, err
-	}
-	least, err = c.setting(ctx, minInSync, broker)
-	return replicas, least, err
+	return 0, 0, fmt.Errorf("the controller does not tell %s of topic %q", minInSync, topic)
 }
 
 // setting returns a number from the settings of one topic or broker.

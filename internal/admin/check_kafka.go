@@ -91,7 +91,7 @@ func (d *doctor) letters(ctx context.Context, c *cluster, topic string) {
 		return
 	}
 	if strings.Contains(settings[policy], "compact") {
-		d.warn(name, sink.ConfigCommand(c.cfg, topic, policy+"=delete"),
+		d.warn("kafka.dead_letter_cleanup", sink.ConfigCommand(c.cfg, topic, policy+"=delete"),
 			"topic %q is compacted: a dead letter without a key is refused, which stops the pipeline, and of those with one key the last is kept", topic)
 	}
 	largest, err := strconv.Atoi(settings[sink.MaxMessageBytes])
@@ -222,13 +222,9 @@ type topicState struct {
 	operations int32 // bits numbered as kmsg.ACLOperation
 }
 
-// noOperations is the protocol's way to say that operations were not asked for
-// or not known: a broker without an authorizer, or before 2.3.
-const noOperations = -1 << 31
-
 // may reports whether the operation is allowed, as far as the broker tells.
 func (s topicState) may(op kmsg.ACLOperation) bool {
-	return s.operations == noOperations || s.operations&(1<<op) != 0
+	return sink.Permits(s.operations, op)
 }
 
 // lookup never creates the topic.
@@ -260,16 +256,7 @@ func (c *cluster) lookup(ctx context.Context, topic string) (topicState, error) 
 
 // creatable asks the cluster to check a topic's creation without doing it.
 func (c *cluster) creatable(ctx context.Context, topic string) error {
-	req := sink.CreateRequest(c.cfg, topic, c.patience)
-	req.ValidateOnly = true
-	resp, err := req.RequestWith(ctx, c.client)
-	if err == nil && len(resp.Topics) == 1 {
-		answer := resp.Topics[0]
-		err = kerr.ErrorForCode(answer.ErrorCode)
-		if err != nil && answer.ErrorMessage != nil {
-			err = fmt.Errorf("%w (%s)", err, *answer.ErrorMessage)
-		}
-	}
+	_, err := c.validate(ctx, c.cfg, topic)
 	switch {
 	case err == nil, errors.Is(err, kerr.TopicAlreadyExists):
 		return nil
@@ -278,4 +265,23 @@ func (c *cluster) creatable(ctx context.Context, topic string) error {
 			"topic %q does not exist and may not be created: %w", topic, err)
 	}
 	return failure.Configf(sink.CreateCommand(c.cfg, topic), "topic %q does not exist and could not be created: %w", topic, err)
+}
+
+// validate asks the cluster how it would create a topic.
+func (c *cluster) validate(ctx context.Context, cfg sink.Options, topic string) (kmsg.CreateTopicsResponseTopic, error) {
+	req := sink.CreateRequest(cfg, topic, c.patience)
+	req.ValidateOnly = true
+	resp, err := req.RequestWith(ctx, c.client)
+	if err != nil {
+		return kmsg.CreateTopicsResponseTopic{}, err
+	}
+	if len(resp.Topics) != 1 {
+		return kmsg.CreateTopicsResponseTopic{}, fmt.Errorf("%d topics in the answer about one", len(resp.Topics))
+	}
+	answer := resp.Topics[0]
+	err = kerr.ErrorForCode(answer.ErrorCode)
+	if err != nil && answer.ErrorMessage != nil {
+		err = fmt.Errorf("%w (%s)", err, *answer.ErrorMessage)
+	}
+	return answer, err
 }

@@ -75,7 +75,7 @@ func TestCheckKafka(t *testing.T) {
 		{"dead letters that are cut", []kfake.Opt{kfake.SeedTopics(1, "outbox.dead-letter")}, func(f *fixture) { f.Errors.OnBadEvent = transform.BadEventDeadLetter },
 			"kafka.dead_letters", Warn, "max.message.bytes of topic \"outbox.dead-letter\" is 1048588"},
 		{"dead letters of any event", nil, deadLetters("max.message.bytes", "2000000"), "kafka.dead_letters", OK, "up to 2000000 bytes"},
-		{"compacted dead letters", nil, deadLetters("cleanup.policy", "compact"), "kafka.dead_letters", Warn, "is compacted"},
+		{"compacted dead letters", nil, deadLetters("cleanup.policy", "compact"), "kafka.dead_letter_cleanup", Warn, "is compacted"},
 		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
 		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints")}, func(*fixture) {},
 			"checkpoint", Fail, "not compact"},
@@ -85,15 +85,17 @@ func TestCheckKafka(t *testing.T) {
 		{"one replica", []kfake.Opt{kfake.SeedTopics(1, event)}, func(*fixture) {}, "kafka.copies", Warn, event + ": one replica"},
 		{"three, of which one may be alone", append(three, defaults("3", "1")), func(*fixture) {}, "kafka.copies", Warn, "min.insync.replicas is 1"},
 		{"three, of which two must be there", append(three, defaults("3", "2")), func(*fixture) {}, "kafka.copies", OK, "at least two copies"},
-		{"more than there are", []kfake.Opt{kfake.SeedTopics(1, event), defaults("1", "2")}, func(*fixture) {}, "kafka.copies", Fail, "nothing can ever be written"},
+		{"more than there are, which brokers cap", []kfake.Opt{kfake.SeedTopics(1, event), defaults("1", "2")}, func(*fixture) {}, "kafka.copies", Warn, event + ": one replica"},
+		{"four of three, which brokers cap", append(three, defaults("3", "4")), func(*fixture) {}, "kafka.copies", OK, "at least two copies"},
 		{"a dead-letter topic to be created", append(three, defaults("3", "2")), func(f *fixture) {
 			f.Errors.OnBadEvent = transform.BadEventDeadLetter
 			f.Sink.Kafka.CreateTopics, f.Sink.Kafka.ReplicationFactor = true, 1
 			f.Sink.Kafka.TopicConfig = map[string]string{"min.insync.replicas": "1"}
 		}, "kafka.copies", Warn, "outbox.dead-letter: one replica"},
-		{"a topic that is the same for all rows", append(three, defaults("3", "1")), func(f *fixture) {
+		{"a topic that is the same for all rows", three, func(f *fixture) {
 			f.exec(`TRUNCATE outbox`)
 			f.Route.Topic = "literal"
+			f.Sink.Kafka.CreateTopics, f.Sink.Kafka.TopicConfig = true, map[string]string{"min.insync.replicas": "1"}
 		}, "kafka.copies", Warn, "literal: min.insync.replicas is 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -120,6 +122,27 @@ func deadLetters(key, value string) func(*fixture) {
 	}
 }
 
+// A dedicated controller has defaults of its own, which count for the topics that it
+// creates. A broker's say nothing of them.
+func TestCheckCopiesAsksTheController(t *testing.T) {
+	f := sound(t)
+	c := f.withKafka(kfake.NumBrokers(3), kfake.BrokerConfigs(map[string]string{"default.replication.factor": "3", "min.insync.replicas": "2"}))
+	c.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		req := r.(*kmsg.CreateTopicsRequest)
+		if !req.ValidateOnly {
+			t.Error("check creates a topic")
+		}
+		resp, two := req.ResponseKind().(*kmsg.CreateTopicsResponse), "2"
+		answer := kmsg.NewCreateTopicsResponseTopic()
+		answer.Topic, answer.ReplicationFactor, answer.NumPartitions = req.Topics[0].Topic, 1, 1
+		answer.Configs = []kmsg.CreateTopicsResponseTopicConfig{{Name: "min.insync.replicas", Value: &two}}
+		resp.Topics = append(resp.Topics, answer)
+		return resp, nil, true
+	})
+	f.wantCheck("kafka.copies", Warn, "cdc-outbox.checkpoints: one replica")
+}
+
 func exactlyOnce(f *fixture) { f.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }
 
 // What brokers know of transactions is worth as many copies as there are. kfake
@@ -129,6 +152,7 @@ func TestCheckTransactionsOfApacheKafka(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache())
 	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	f.Sink.Kafka.Brokers, f.Checkpoint.Store = b.Brokers, store.StoreKafka
+	f.wantCheck("kafka.copies", Warn, "cdc-outbox.checkpoints: one replica") // as it would be created
 	exactlyOnce(f)
 	f.wantCheck("kafka.transaction_version", OK, "transaction.version is 2")
 	f.wantCheck("kafka.transaction_copies", Warn, "1 replicas and min.insync.replicas 1")
