@@ -101,7 +101,7 @@ func DefaultOptions() *Options {
 		OnOversizedTransaction: OversizedStop,
 
 		ClientID:          "cdc-outbox",
-		Compression:       "snappy",
+		Compression:       "none", // each client can read it as installed, and Debezium's default is the same
 		Linger:            4 * time.Millisecond,
 		MaxBufferedBytes:  8 << 20,
 		MaxRecordBytes:    1 << 20,

@@ -69,7 +69,7 @@ var tuned = properties{
 	"statistics.metrics.enabled": "false",
 	"extended.headers.enabled":   "false",
 
-	"producer.override.compression.type": "snappy",
+	"producer.override.compression.type": "none",
 	"producer.override.batch.size":       "262144",
 	"producer.override.max.request.size": "4194304",
 	"producer.override.buffer.memory":    "67108864",
