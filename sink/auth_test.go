@@ -166,3 +166,15 @@ func TestMechanism(t *testing.T) {
 		})
 	}
 }
+
+// A broker refuses a token in a challenge (RFC 7628), and gives the error only in answer
+// to a reply. Without that reply a refused token looks like a broker that is away.
+func TestRefusedTokenIsAnswered(t *testing.T) {
+	m := must.Get(mechanism(SASL{Mechanism: "OAUTHBEARER", Token: "t"}))(t)
+	session, _, err := m.Authenticate(t.Context(), "broker")
+	must.OK(t, err)
+	done, reply, err := session.Challenge([]byte(`{"status":"invalid_token"}`))
+	if done || string(reply) != "\x01" || err != nil {
+		t.Errorf("%t, %q, %v", done, reply, err)
+	}
+}

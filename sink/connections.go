@@ -27,7 +27,7 @@ const (
 
 // connections watches the attempts to connect to brokers. The client would
 // retry each for ever, even with a wrong password. This type ends that. It is a
-// kgo.HookBrokerConnect and HookBrokerRead, called from several goroutines.
+// kgo.HookBrokerConnect, HookBrokerRead and HookBrokerThrottle, called from several goroutines.
 type connections struct {
 	cfg      Options
 	log      *zap.Logger
@@ -41,6 +41,8 @@ type connections struct {
 	mu      sync.Mutex
 	brokers map[int32]*trouble // those whose last attempt failed, by node id
 	cut     map[int32]bool     // those that hung up during the login
+
+	throttled time.Time // when that was last logged
 }
 
 // trouble is a series of failed attempts to connect to one broker.
@@ -106,6 +108,18 @@ func (c *connections) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, 
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.cut[broker.NodeID] = true
+	}
+}
+
+// OnBrokerThrottle implements kgo.HookBrokerThrottle.
+func (c *connections) OnBrokerThrottle(broker kgo.BrokerMetadata, wait time.Duration, _ bool) {
+	c.observer.throttled(wait)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.throttled) >= reportEvery {
+		c.throttled = now
+		c.log.Warn("Kafka throttles the connector: a quota is used up", zap.Int32("broker", broker.NodeID), zap.Duration("wait", wait),
+			zap.String("remedy", QuotaCommand(c.cfg)))
 	}
 }
 

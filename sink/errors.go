@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -155,7 +156,7 @@ func refusedLogin(err error) (remedy string, ok bool) {
 	_, cut := errors.AsType[*loginCut](err)
 	switch {
 	case cut, errors.Is(err, kerr.SaslAuthenticationFailed):
-		return "check the credentials under sink.kafka.sasl, and that the broker knows them", true
+		return "check the credentials under sink.kafka.sasl, and that the broker knows them (OAUTHBEARER: the token's issuer, audience and scopes)", true
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return "set sink.kafka.sasl.mechanism to one that the broker offers on this listener", true
 	case errors.Is(err, kerr.IllegalSaslState):
@@ -172,7 +173,11 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 		return "list the broker in sink.kafka.brokers under a name that its certificate has, or set sink.kafka.tls.server_name", true
 	}
 	if invalid, is := errors.AsType[x509.CertificateInvalidError](err); is {
-		if invalid.Reason == x509.Expired {
+		switch ca := invalid.Cert != nil && invalid.Cert.IsCA; {
+		case invalid.Reason == x509.Expired && ca:
+			return "put the authority's present certificate into sink.kafka.tls.ca_file, or renew it at the broker, and check this machine's clock: " +
+				"that of " + invalid.Cert.Subject.String() + " is valid until " + invalid.Cert.NotAfter.UTC().Format(time.RFC3339), true
+		case invalid.Reason == x509.Expired:
 			return "renew the broker's certificate, and check this machine's clock", true
 		}
 		return "give the broker a certificate that is valid for a server", true
@@ -226,12 +231,14 @@ func absenceRemedy(cfg Options, err error) string {
 	if hungUp(err) {
 		switch {
 		case !plain:
-			return "the broker hangs up: name a listener that speaks TLS in " + brokers + ", or remove sink.kafka.tls"
+			return "the broker hangs up: name a listener that speaks TLS in " + brokers + ", or remove sink.kafka.tls; " +
+				"or it has as many connections as it allows (max.connections, max.connections.per.ip)"
 		case cfg.SASL.Mechanism == "":
-			return "the broker hangs up: it may want a login (set sink.kafka.sasl) or TLS (set sink.kafka.tls.enabled); " +
-				"or name another listener in " + brokers
+			return "the broker hangs up: it may want a login (set sink.kafka.sasl) or TLS (set sink.kafka.tls.enabled), " +
+				"or have as many connections as it allows (max.connections, max.connections.per.ip); or name another listener in " + brokers
 		default:
-			return "the broker hangs up: it may want TLS (set sink.kafka.tls.enabled) or refuse the login of sink.kafka.sasl; " +
+			return "the broker hangs up: it may want TLS (set sink.kafka.tls.enabled) or refuse the login of sink.kafka.sasl, " +
+				"or have as many connections as it allows (max.connections, max.connections.per.ip); " +
 				"or name another listener in " + brokers
 		}
 	}

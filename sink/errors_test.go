@@ -126,6 +126,8 @@ func TestRefused(t *testing.T) {
 		{dial(&net.DNSError{IsNotFound: true}), ""},
 		{io.EOF, ""},
 		{context.Canceled, ""},
+		{x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}, "renew the broker's certificate"},
+		{x509.CertificateInvalidError{Cert: &x509.Certificate{IsCA: true}, Reason: x509.Expired}, "present certificate into sink.kafka.tls.ca_file"},
 		{kerr.NotController, ""},
 	} {
 		remedy, ok := refused(tc.err)
@@ -183,6 +185,7 @@ func TestRemedyOfAbsence(t *testing.T) {
 		remedy string
 	}{
 		"a login is given, and the broker hangs up":      {io.EOF, login, "or refuse the login of sink.kafka.sasl"},
+		"the broker may have too many connections":       {io.EOF, SASL{}, "max.connections.per.ip"},
 		"the connection ends under a request":            {diedUnderARequest{}, SASL{}, "the broker hangs up: it may want a login"},
 		"the broker takes nothing until a deadline ends": {context.DeadlineExceeded, SASL{}, "start a broker"},
 		"the name service is not up, or the name is wrong": {

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -75,4 +77,18 @@ func TestObserverIsToldHowTransactionsGo(t *testing.T) {
 	observer.want(t, "open") // for all we know
 	x.Close()
 	observer.want(t, "none is open")
+}
+
+// A quota makes deliveries slow and gives no error.
+func TestThrottlingIsTold(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "orders"))
+	var waits []time.Duration
+	k, logs := newKafka(t, c.config(), WithObserver(Observer{Throttled: func(wait time.Duration) { waits = append(waits, wait) }}))
+	for range 2 {
+		k.connections.OnBrokerThrottle(kgo.BrokerMetadata{NodeID: 1}, 1500*time.Millisecond, true)
+	}
+	said := logs.FilterMessageSnippet("throttles the connector").All()
+	if len(waits) != 2 || len(said) != 1 || !strings.Contains(said[0].ContextMap()["remedy"].(string), "kafka-configs.sh") {
+		t.Errorf("told of %v, logged %v", waits, said)
+	}
 }

@@ -92,6 +92,12 @@ func FeatureCommand(cfg Options, feature string, version int) string {
 	return command("kafka-features", cfg, fmt.Sprintf("upgrade --feature %s=%d", feature, version))
 }
 
+// QuotaCommand returns the command of Kafka's own tools that shows the quotas that
+// may count for the connector.
+func QuotaCommand(cfg Options) string {
+	return "raise the quota: " + command("kafka-configs", cfg, "--describe --entity-type users --entity-type clients")
+}
+
 // ConfigCommand returns the command of Kafka's own tools that gives a topic a
 // setting.
 func ConfigCommand(cfg Options, topic, setting string) string {

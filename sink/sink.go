@@ -31,6 +31,7 @@ package sink
 
 import (
 	"context"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -85,9 +86,17 @@ type Observer struct {
 	// TopicUsed is called when events are to be written to a topic: the first time,
 	// after it was gone, and at most once a minute.
 	TopicUsed func(topic string)
+	// Throttled is called when a broker makes the client wait because of a quota.
+	Throttled func(wait time.Duration)
 	// Answered is called for each answer of a broker about events that were sent
 	// to it; see Probe.
 	Answered func()
+}
+
+func (o *Observer) throttled(wait time.Duration) {
+	if o.Throttled != nil {
+		o.Throttled(wait)
+	}
 }
 
 func (o *Observer) answered() {

@@ -214,10 +214,19 @@ func (x *Transactions) unclaimed(err error) error {
 	switch {
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 		err = failure.Configf(AllowTransactionsCommand(x.k.cfg, x.id), "%w", err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kerr.ConcurrentTransactions):
+		err = &failure.Error{Class: failure.Transient, Remedy: "cdc-outbox txn list; " + EndingRemedy(x.k.cfg, x.id),
+			Err: fmt.Errorf("brokers have not granted it within %s: they have not ended the transaction before: %w", claimPatience, err)}
 	case errors.Is(err, kerr.InvalidTransactionTimeout):
 		err = failure.Configf(fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %d", x.timeout.Milliseconds()), "%w", err)
 	}
 	return fmt.Errorf("claim transactional id %q: %w", x.id, err)
+}
+
+// EndingRemedy is what to do about a transaction that its coordinator does not end.
+func EndingRemedy(cfg Options, id string) string {
+	return "if it stays in PrepareCommit or PrepareAbort, restart the broker that coordinates it: " +
+		command("kafka-transactions", cfg, fmt.Sprintf("describe --transactional-id '%s'", id))
 }
 
 // enter lets the caller use the sink alone, and fails if that has stopped.

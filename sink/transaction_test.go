@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -340,5 +341,18 @@ func TestTimeoutOfTransactions(t *testing.T) {
 				t.Errorf("timeout %v, and %v of the client, want %v", x.timeout, got, c.want)
 			}
 		})
+	}
+}
+
+// A coordinator that does not end the transaction before grants no claim.
+func TestMode80ClaimThatIsNotGrantedHasARemedy(t *testing.T) {
+	x := &Transactions{k: &Kafka{cfg: *DefaultOptions()}, id: "cdc-outbox/db-slot"}
+	for _, err := range []error{context.DeadlineExceeded, kerr.ConcurrentTransactions} {
+		got := x.unclaimed(err)
+		remedy := failure.RemedyOf(got)
+		if failure.ClassOf(got) != failure.Transient || !strings.Contains(remedy, "cdc-outbox txn list") ||
+			!strings.Contains(remedy, "kafka-transactions.sh --bootstrap-server localhost:9092 describe --transactional-id 'cdc-outbox/db-slot'") {
+			t.Errorf("%v: remedy %q", got, remedy)
+		}
 	}
 }

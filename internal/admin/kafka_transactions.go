@@ -30,7 +30,8 @@ type Transaction struct {
 	Timeout time.Duration `json:"-"`
 	Topics  []string      `json:"topics"`
 	Aborted bool          `json:"aborted"`
-	// Remedy ends one that nothing else ends: no coordinator showed it to us.
+	// Remedy ends one that nothing else ends: no coordinator showed it to us, or its
+	// coordinator does not end it.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -81,7 +82,11 @@ func (t Transaction) line() string {
 	if t.Ours {
 		whose = "this pipeline's"
 	}
-	return fmt.Sprintf("%s (%s): %s for %s of at most %s, in %v%s", t.ID, whose, t.State, age, t.Timeout, t.Topics, done)
+	line := fmt.Sprintf("%s (%s): %s for %s of at most %s, in %v%s", t.ID, whose, t.State, age, t.Timeout, t.Topics, done)
+	if t.Remedy != "" {
+		line += "; " + t.Remedy
+	}
+	return line
 }
 
 // Transactions are those of a cluster.
@@ -194,6 +199,9 @@ func (c *cluster) open(ctx context.Context, ours string) (Transactions, error) {
 		}
 		if d.StartTimestamp > 0 {
 			t.Age = max(0, time.Since(time.UnixMilli(d.StartTimestamp)))
+		}
+		if t.State != "Ongoing" && t.Age >= settled { // ended already, so that no claim can end it
+			t.Remedy = sink.EndingRemedy(c.cfg, t.ID)
 		}
 		all = append(all, t)
 	}

@@ -58,6 +58,7 @@ type Metrics struct {
 	kafkaTxns       transactionMetrics
 	topicsMissing   prometheus.Gauge
 	topicsUnusable  prometheus.Gauge
+	throttled       prometheus.Counter
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter
 
@@ -105,6 +106,7 @@ func (m *Metrics) registerConnector() {
 	m.topicsRemade = m.byTopic("topic_recreated_total", "Times that a topic in use was found deleted and created again: what was in it is gone.")
 	m.topicsMissing = m.gauge("topics_missing", "Topics that events wait for and that do not exist.")
 	m.topicsUnusable = m.gauge("topics_unusable", "Topics in use that cannot be written to: missing, without a leader, below min.insync.replicas, or not allowed.")
+	m.throttled = m.counter("kafka_throttled_seconds_total", "Seconds that brokers made the connector wait because a quota was used up.")
 	m.saves = m.counter("checkpoint_saves_total", "Checkpoints made durable.")
 	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
 }
@@ -202,6 +204,9 @@ func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.of(topic).In
 
 // TopicRemade counts a topic in use that was deleted and created again.
 func (m *Metrics) TopicRemade(topic string) { m.topicsRemade.of(topic).Inc() }
+
+// Throttled adds to the time that brokers made the connector wait.
+func (m *Metrics) Throttled(wait time.Duration) { m.throttled.Add(wait.Seconds()) }
 
 // TopicsUnusable sets how many topics in use cannot be written to.
 func (m *Metrics) TopicsUnusable(n int) { m.topicsUnusable.Set(float64(n)) }

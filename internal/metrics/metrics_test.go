@@ -47,6 +47,7 @@ func TestExposition(t *testing.T) {
 	m.TopicRemade("orders")
 	m.TopicsMissing(2)
 	m.TopicsUnusable(1)
+	m.Throttled(1500 * time.Millisecond)
 	m.CheckpointSaved(nil)
 	m.CheckpointSaved(errors.New("no"))
 	m.Slot(catalog.Slot{ConfirmedFlush: 0x1000, RestartLSN: 0x800}, 0x1800, 3*time.Second)

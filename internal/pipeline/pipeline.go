@@ -213,6 +213,10 @@ func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, use
 		TopicRemade:       p.metrics.TopicRemade,
 		Refused:           down.Refused,
 		TopicWaiting:      down.TopicWaiting,
+		Throttled: func(wait time.Duration) {
+			down.Throttled(wait)
+			p.metrics.Throttled(wait)
+		},
 		TopicUsed: func(topic string) {
 			probe.Used(topic)
 			if used != nil {

@@ -39,6 +39,9 @@ type Downstream struct {
 	allow   string   // remedy of refused
 	missing []string // topics that delivery waits for
 	topics  []error  // why topics in use cannot be written to
+
+	throttled time.Time     // when a quota last made the connector wait
+	throttle  time.Duration // for how long
 }
 
 // Status is what /status shows of any pipeline.
@@ -107,6 +110,16 @@ func (d *Downstream) Topics(troubles []error) {
 	d.metrics.TopicsUnusable(len(troubles))
 }
 
+// throttleCounts is how long a wait for a quota may be the reason of another one.
+const throttleCounts = time.Minute
+
+// Throttled notes that a quota makes the connector wait.
+func (d *Downstream) Throttled(wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.throttled, d.throttle = time.Now(), wait
+}
+
 // SinkOpened forgets the topics that a former sink waited for.
 func (d *Downstream) SinkOpened() {
 	d.mu.Lock()
@@ -142,6 +155,9 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	}
 	if stuck > after {
 		reasons = append(reasons, fmt.Sprintf("no delivery has been acknowledged for %s", stuck.Round(time.Second)))
+		if time.Since(d.throttled) < max(throttleCounts, stuck) {
+			reasons = append(reasons, fmt.Sprintf("Kafka throttles the connector, by %s at a time: a quota is used up", d.throttle))
+		}
 	}
 	for _, t := range d.missing {
 		reasons = append(reasons, sink.MissingTopicText+t)

@@ -81,7 +81,8 @@ type Health struct {
 	// storeErr is why the checkpoint store does not answer a spare or a
 	// session.
 	storeErr string
-	remedy   string          // of pgErr or storeErr
+	claimErr string          // while the transactional id is asked for
+	remedy   string          // of these three
 	holder   *catalog.Holder // while the role is standby
 	// Of all sessions:
 	progress   progress
@@ -130,7 +131,7 @@ func (h *Health) active() {
 func (h *Health) standby() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr, h.storeErr = "", ""
+	h.pgErr, h.storeErr, h.claimErr = "", "", ""
 	h.forget()
 	return h.role.Set(role.Standby)
 }
@@ -165,7 +166,7 @@ func (h *Health) down(err error) {
 	}
 	h.role.Set(role.Starting)
 	h.forget()
-	h.pgErr, h.storeErr, h.remedy, h.holder = err.Error(), "", failure.RemedyOf(err), nil
+	h.pgErr, h.storeErr, h.claimErr, h.remedy, h.holder = err.Error(), "", "", failure.RemedyOf(err), nil
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
 		return
@@ -243,6 +244,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	}
 	if h.storeErr != "" {
 		reasons = append(reasons, h.storeErr)
+	}
+	if h.claimErr != "" {
+		reasons = append(reasons, h.claimErr)
 	}
 	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck(), delivery.StuckAfter)...)
 	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
@@ -419,7 +423,7 @@ func keeps(slot catalog.Slot, flush pg.LSN) int64 {
 func (h *Health) Remedies() (remedies []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "") {
+	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "" || h.claimErr != "") {
 		remedies = append(remedies, h.remedy)
 	}
 	if h.role.Role == role.Active && h.awaited.Waiting {

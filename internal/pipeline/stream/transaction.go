@@ -142,6 +142,7 @@ func (s *source) claim(ctx context.Context) error {
 	if s.transactions == nil || s.claimed {
 		return nil
 	}
+	s.health.claiming()
 	if err := s.transactions.Sink.Claim(ctx); err != nil {
 		return anew(err)
 	}

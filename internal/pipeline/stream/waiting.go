@@ -48,3 +48,12 @@ func (h *Health) waiting(what string) {
 	defer h.mu.Unlock()
 	h.pgErr = what
 }
+
+// claiming notes that the start of a session waits for Kafka to grant the
+// transactional id.
+func (h *Health) claiming() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claimErr = "Kafka: brokers have not granted the transactional id yet; they end the transaction before first"
+	h.remedy = "cdc-outbox txn list"
+}
