@@ -201,6 +201,12 @@ var mutants = []mutant{
 		finds:   "lost: ",
 	},
 	{
+		mistake: "leaves its sessions' parameters to others",
+		patches: []patch{{"internal/catalog/environment.go", "if len(e) == 0 {", "if len(e) >= 0 {"}},
+		test:    "TestE2ESettingsOfOthers",
+		finds:   "called functions of somebody else",
+	},
+	{
 		mistake: "polls without an order",
 		patches: []patch{{"internal/pipeline/poll/order.go", `return strings.Join(parts, ", ")`, `return "random()"`}},
 		test:    "TestE2EPollMode/sequence/every_event_once",

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -128,15 +127,12 @@ func OwnFile(err error, cfg Options, stored *checkpoint.Checkpoint, slot catalog
 		"%w; or it was read by an instance on another machine that keeps its checkpoint in a file of its own, and %s is old", err, cfg.Path)
 }
 
-// SQLTable is Table as SQL, and the schema in it as SQL; none where search_path
-// leads to it.
+// SQLTable is Table as SQL, and the schema in it as SQL. A name without a schema
+// is one of public here; see LocateTable.
 func (o *Options) SQLTable() (table, schema string) {
 	t, err := pg.ParseTable(o.Table)
-	switch {
-	case err != nil:
+	if err != nil {
 		return o.Table, "" // PostgreSQL has more to say about it
-	case !strings.Contains(o.Table, "."):
-		return sqltext.Name(t.Name), ""
 	}
 	return t.Quoted(), sqltext.Name(t.Schema)
 }

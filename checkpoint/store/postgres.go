@@ -126,17 +126,12 @@ func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// ensureTable lets the server parse the table's name and creates the table
-// where it is missing. It looks first: CREATE TABLE IF NOT EXISTS asks for the
-// right to create even if there is nothing to do.
+// ensureTable finds the table and creates it where it is missing. It looks first:
+// CREATE TABLE IF NOT EXISTS asks for the right to create even if there is nothing
+// to do.
 func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string) error {
-	var name []string
-	if err := conn.QueryRow(ctx, `SELECT parse_ident($1)`, table).Scan(&name); err != nil {
-		return failure.Configf("set checkpoint.table to table or schema.table", "checkpoint.table: %w", err)
-	}
-	p.table = pgx.Identifier(name).Sanitize()
-
-	exists, err := p.tableExists(ctx, conn)
+	located, exists, err := LocateTable(ctx, conn, table)
+	p.table = located
 	if err != nil {
 		return err
 	}
@@ -148,7 +143,7 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 	if createErr == nil {
 		return nil
 	}
-	if exists, err = p.tableExists(ctx, conn); err != nil {
+	if _, exists, err = LocateTable(ctx, conn, p.table); err != nil {
 		return err
 	}
 	if exists { // another process was faster
@@ -164,9 +159,45 @@ func TableSQL(table string) string {
 	return `CREATE TABLE IF NOT EXISTS ` + table + ` (key text PRIMARY KEY, epoch bigint NOT NULL, checkpoint jsonb NOT NULL)`
 }
 
-func (p *postgres) tableExists(ctx context.Context, conn *pgx.Conn) (exists bool, err error) {
-	err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, p.table).Scan(&exists)
-	return exists, err
+// LocateTable lets the server parse the name of a checkpoint table. The result is
+// SQL. A name without a schema is that of the table on the search path of the
+// login or, if there is none, in public, or of one to be created: in the first
+// schema of the path or, where it is empty, in public.
+func LocateTable(ctx context.Context, conn *pgx.Conn, table string) (located string, exists bool, err error) {
+	var name pgx.Identifier
+	if err := conn.QueryRow(ctx, `SELECT parse_ident($1)`, table).Scan(&name); err != nil {
+		return "", false, failure.Configf("set checkpoint.table to table or schema.table", "checkpoint.table: %w", err)
+	}
+	if len(name) == 1 {
+		schema, err := schemaOf(ctx, conn, name)
+		if err != nil {
+			return "", false, err
+		}
+		name = pgx.Identifier{schema, name[0]}
+	}
+	err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name.Sanitize()).Scan(&exists)
+	return name.Sanitize(), exists, err
+}
+
+// schemaOf is LocateTable for a name without a schema.
+func schemaOf(ctx context.Context, conn *pgx.Conn, table pgx.Identifier) (schema string, err error) {
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // nothing was changed
+	if _, err := tx.Exec(ctx, catalog.OwnPath); err != nil {
+		return "", err
+	}
+	err = tx.QueryRow(ctx, `
+		SELECT COALESCE((SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+		                  WHERE c.oid OPERATOR(pg_catalog.=) COALESCE(pg_catalog.to_regclass($1), pg_catalog.to_regclass($2))),
+		                pg_catalog.current_schema(), 'public')::pg_catalog.text`,
+		table.Sanitize(), pgx.Identifier{"public", table[0]}.Sanitize()).Scan(&schema)
+	if schema == "pg_catalog" { // the only schema of the path
+		schema = "public"
+	}
+	return schema, err
 }
 
 // ownTable refuses a table of somebody who may create tables there and no more: its

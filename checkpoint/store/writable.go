@@ -85,7 +85,7 @@ func (p *postgres) mayWrite(ctx context.Context, forget bool) error {
 		return fmt.Errorf("checkpoint table %s: look at privileges: %w", p.table, err)
 	case readOnly:
 		return &failure.Error{Class: failure.Transient, Err: fmt.Errorf("checkpoint table %s cannot be written: the session is read-only", p.table),
-			Remedy: "connect to the primary (target_session_attrs=read-write in source.url), and leave default_transaction_read_only off for the role"}
+			Remedy: "connect to the primary (target_session_attrs=read-write in source.url)"}
 	case !may:
 		return failure.Configf("GRANT "+privileges+" ON "+p.table+" TO "+pgx.Identifier{role}.Sanitize()+";",
 			"role %s lacks privileges on the checkpoint table %s: it takes %s", role, p.table, privileges)

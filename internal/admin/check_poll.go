@@ -17,7 +17,7 @@ func (d *doctor) polling(ctx context.Context) {
 	var version int
 	var recovering bool
 	var database string
-	err := d.conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_database()::text`).Scan(&version, &recovering, &database)
+	err := d.row(ctx, `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_database()::text`, nil, &version, &recovering, &database)
 	if err != nil {
 		d.fail("postgresql.connection", err)
 		return
@@ -90,13 +90,13 @@ func (d *doctor) pollPrivileges(ctx context.Context, t *poll.Table) {
 		change = "DELETE"
 	}
 	var may, hidden bool
-	err := d.conn.QueryRow(ctx, `
+	err := d.row(ctx, `
 		SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT')
 		       AND (has_table_privilege($2, 'UPDATE') OR has_any_column_privilege($2, 'UPDATE'))
 		       AND CASE $3 WHEN 'DELETE' THEN has_table_privilege($2, 'DELETE')
 		           ELSE NOT EXISTS (SELECT FROM unnest($4::text[]) c WHERE NOT has_column_privilege($2, c, 'UPDATE')) END,
 		       row_security_active($2)`,
-		t.Name.Schema, t.Name.Quoted(), change, t.Marked()).Scan(&may, &hidden)
+		[]any{t.Name.Schema, t.Name.Quoted(), change, t.Marked()}, &may, &hidden)
 	role := d.conn.Config().User
 	switch {
 	case err != nil:
@@ -117,9 +117,14 @@ func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
 		d.skip(name, "source.poll.notify is empty")
 		return
 	}
-	there, err := t.Notifies(ctx, d.conn, p.Notify)
-	prepares, prepareErr := d.prepares(ctx)
-	switch err = errors.Join(err, prepareErr); {
+	there, prepares := false, false
+	err := catalog.Pooled(ctx, d.conn, func() (err error) {
+		if there, err = t.Notifies(ctx, d.conn, p.Notify); err == nil {
+			prepares, err = d.prepares(ctx)
+		}
+		return err
+	})
+	switch {
 	case err != nil:
 		d.fail(name, err)
 	case there && prepares:
@@ -135,6 +140,11 @@ func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
 	}
 }
 
+// row reads one row on a connection that may be a pooler's.
+func (s *session) row(ctx context.Context, query string, args []any, into ...any) error {
+	return catalog.Pooled(ctx, s.conn, func() error { return s.conn.QueryRow(ctx, query, args...).Scan(into...) })
+}
+
 // mostDead is how many dead versions a table may have before that slows polls
 // down: each poll passes over those that no transaction sees any more until
 // vacuum has removed them.
@@ -144,11 +154,11 @@ func (d *doctor) vacuum(ctx context.Context, t *poll.Table) {
 	name := "vacuum " + t.Name.String()
 	var off bool
 	var dead int64
-	err := d.conn.QueryRow(ctx, `
+	err := d.row(ctx, `
 		SELECT current_setting('autovacuum') = 'off'
 		       OR COALESCE('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false),
 		       pg_stat_get_dead_tuples(c.oid)
-		  FROM pg_class c WHERE c.oid = $1`, t.OID).Scan(&off, &dead)
+		  FROM pg_class c WHERE c.oid = $1`, []any{t.OID}, &off, &dead)
 	switch {
 	case err != nil:
 		d.fail(name, fmt.Errorf("read statistics: %w", err))

@@ -47,7 +47,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.serverItself()
 	d.mayConnect(ctx)
 	d.capacity()
-	d.timeouts()
+	d.timeouts(ctx)
 	d.synchronous(ctx)
 	d.awaitedStandbys(ctx)
 	d.pendingRestart(ctx)
@@ -164,7 +164,7 @@ func (d *doctor) capacity() {
 	}
 }
 
-func (d *doctor) timeouts() {
+func (d *doctor) timeouts(ctx context.Context) {
 	const name = "postgresql.wal_sender_timeout"
 	limit, interval := d.server.WALSenderTimeout, d.cfg.Source.StatusInterval
 	role := sqltext.Name(d.conn.Config().User)
@@ -179,9 +179,24 @@ func (d *doctor) timeouts() {
 		d.ok(name, "%s, status every %s", limit, interval)
 	}
 
+	d.transactionTimeout(ctx)
 	if idle := d.server.IdleSlotTimeout; idle > 0 {
 		d.warn("postgresql.idle_replication_slot_timeout", "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();",
 			"%s: a connector that is down for longer loses its slot and events", idle)
+	}
+}
+
+// transactionTimeout says that a limit which others have is not the connector's.
+// The value of the login is what a reset would give.
+func (d *doctor) transactionTimeout(ctx context.Context) {
+	const name = "postgresql.transaction_timeout"
+	var limit string
+	err := d.conn.QueryRow(ctx, `SELECT COALESCE((SELECT reset_val || unit FROM pg_settings WHERE name = 'transaction_timeout' AND reset_val <> '0'), '')`).Scan(&limit)
+	switch {
+	case err != nil:
+		d.fail(name, fmt.Errorf("read settings: %w", err))
+	case limit != "":
+		d.ok(name, "%s for the role's other sessions; those of the connector have none, as it would end the stream", limit)
 	}
 }
 
@@ -209,7 +224,11 @@ const (
 // openTransactions warns of those that are older than limit, and have the effect.
 func (d *doctor) openTransactions(ctx context.Context, limit time.Duration, effect string) {
 	const name = "postgresql.transactions"
-	list, err := readTransactions(ctx, d.conn)
+	var list []catalog.Writer
+	err := catalog.Pooled(ctx, d.conn, func() (err error) {
+		list, err = readTransactions(ctx, d.conn)
+		return err
+	})
 	if err != nil {
 		d.fail(name, err)
 		return

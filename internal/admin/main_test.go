@@ -59,6 +59,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	f := &fixture{Config: &cfg, t: t}
 
 	f.conn = must.Get(catalog.Connect(f.ctx(), url))(t)
+	f.exec("RESET search_path") // statements of tests are an application's
 	t.Cleanup(func() { catalog.Close(f.conn) })
 	return f
 }

@@ -26,6 +26,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		"-- Not with --single-transaction: PostgreSQL creates no slot in a transaction that has written.\n"+
 		"-- The server needs wal_level = logical (ALTER SYSTEM SET wal_level = 'logical'; and a restart);\n"+
 		"-- from PostgreSQL 19 on, replica is enough.\n")
+	writeEnvironment(&b)
 	for _, t := range tables {
 		writeSection(&b, "Outbox table "+t.String(), createSchema(t), opts.Schema.createTable(cfg, t))
 	}
@@ -51,6 +52,12 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	}
 	writeSection(&b, "Slot: it waits until every transaction that is running has ended", catalog.EnsureSlotSQL(cfg.Source.Slot))
 	return b.String(), nil
+}
+
+// writeEnvironment begins a script with the settings that its statements count on.
+func writeEnvironment(b *strings.Builder) {
+	writeSection(b, "Functions and operators are PostgreSQL's own; nothing is cut short, and nothing is read-only",
+		catalog.ScriptEnvironment...)
 }
 
 func writeSection(b *strings.Builder, title string, statements ...string) {

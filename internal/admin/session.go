@@ -121,6 +121,10 @@ func (s *session) polled(ctx context.Context, do func(*poll.Table) error) error 
 	return nil
 }
 
-func (s *session) readPolled(ctx context.Context, name pg.Table) (*poll.Table, error) {
-	return poll.ReadTable(ctx, s.conn, s.cfg.Source.Poll, s.cfg.Event, s.router, name)
+func (s *session) readPolled(ctx context.Context, name pg.Table) (t *poll.Table, err error) {
+	err = catalog.Pooled(ctx, s.conn, func() error {
+		t, err = poll.ReadTable(ctx, s.conn, s.cfg.Source.Poll, s.cfg.Event, s.router, name)
+		return err
+	})
+	return t, err
 }

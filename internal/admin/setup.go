@@ -181,7 +181,14 @@ func (s *setup) ensureRole(ctx context.Context) error {
 	if s.opts.Role == "" {
 		return nil
 	}
-	return s.giveRole(ctx, streamingRole, grants(s.cfg, s.opts.Role))
+	cfg := *s.cfg
+	if cfg.Checkpoint.Store == store.StorePostgres {
+		var err error
+		if cfg.Checkpoint.Table, _, err = store.LocateTable(ctx, s.conn, cfg.Checkpoint.Table); err != nil {
+			return err
+		}
+	}
+	return s.giveRole(ctx, streamingRole, grants(&cfg, s.opts.Role))
 }
 
 // giveRole creates or completes the role.

@@ -121,6 +121,7 @@ func pollScript(cfg *config.Config, opts SetupOptions) (string, error) {
 		"-- Not with --single-transaction: an index cannot be created concurrently in one.\n" +
 		"-- It is for tables that it creates. For one that exists, run `cdc-outbox setup`, or `cdc-outbox check`,\n" +
 		"-- which prints what is missing.\n")
+	writeEnvironment(&b)
 	var grants []string
 	for _, name := range cfg.Source.Tables {
 		t := poll.NewTable(cfg.Source.Poll, name)

@@ -31,7 +31,11 @@ func (r *StatusReport) polled(ctx context.Context, s *session) error {
 	}
 	r.Polling = []PollStatus{}
 	return s.polled(ctx, func(t *poll.Table) error {
-		st, err := polledStatus(ctx, s.conn, t)
+		var st PollStatus
+		err := catalog.Pooled(ctx, s.conn, func() (err error) {
+			st, err = polledStatus(ctx, s.conn, t)
+			return err
+		})
 		if err == nil {
 			r.Polling = append(r.Polling, st)
 		}

@@ -79,8 +79,7 @@ func storeExists(ctx context.Context, cfg *config.Config) (at *config.Config, ex
 			return cfg, false, err
 		}
 		defer s.close()
-		err = s.conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, cfg.Checkpoint.Table).Scan(&exists)
-		if err != nil {
+		if _, exists, err = store.LocateTable(ctx, s.conn, cfg.Checkpoint.Table); err != nil {
 			return cfg, false, fmt.Errorf("look up checkpoint table: %w", err)
 		}
 		return cfg, exists, nil

@@ -21,6 +21,7 @@ func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
 	conn := must.Get(Connect(pgtest.Context(t), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	pgtest.Execute(t, conn, "RESET search_path") // statements of tests are an application's
 	pgtest.Execute(t, conn, statements...)
 	return conn
 }

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"maps"
 	"net"
 	"strconv"
 	"time"
@@ -18,20 +17,8 @@ const connectTimeout = 10 * time.Second
 // URL sets none.
 const applicationName = "cdc-outbox"
 
-// sessionParams make the text form of values independent of the settings of
-// server, database and role (PostgreSQL's own subscriber sets the first three,
-// libpqwalreceiver.c), and let the server's warnings through.
-var sessionParams = map[string]string{
-	"datestyle":           "ISO",
-	"intervalstyle":       "postgres",
-	"extra_float_digits":  "3",
-	"timezone":            "UTC",
-	"bytea_output":        "hex",
-	"client_min_messages": "warning",
-	"client_encoding":     "UTF8",
-}
-
-// Connect opens an ordinary connection for catalog queries. Its errors carry a
+// Connect opens an ordinary connection for catalog queries. Names of its
+// statements without a schema are PostgreSQL's own. Its errors carry a
 // failure.Class. A statement fails, and the connection is closed, when the
 // server is silent for answerTimeout, unless Patient announced it. A statement
 // that waits for a lock fails after lockTimeout.
@@ -50,8 +37,9 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 	prepare(&cfg.Config)
 	// Catalog queries are few; the simple protocol also works through poolers.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
-	setLockTimeout(&cfg.Config)
-	return openAt(ctx, cfg, answerTimeout, at)
+	env := ordinary(&cfg.Config)
+	env.login(&cfg.Config)
+	return openAt(ctx, cfg, env, answerTimeout, at)
 }
 
 // ConnectStore opens an ordinary connection for another purpose than to read
@@ -63,25 +51,29 @@ func ConnectStore(ctx context.Context, url, name string, params map[string]strin
 		return nil, Classify(err)
 	}
 	delete(cfg.RuntimeParams, "replication")
-	maps.Copy(cfg.RuntimeParams, params)
 	cfg.RuntimeParams["application_name"] = name
-	prepareOwn(&cfg.Config)
-	setLockTimeout(&cfg.Config)
-	return open(ctx, cfg, answerTimeout)
+	prepare(&cfg.Config)
+	env := ordinary(&cfg.Config).joined(params)
+	env.login(&cfg.Config)
+	return open(ctx, cfg, env, answerTimeout)
 }
 
-// setLockTimeout makes a statement that waits for a lock fail, so that it is
-// not taken for a server that does not answer. In the URL an operator may set
-// another timeout, or turn it off.
-func setLockTimeout(cfg *pgconn.Config) {
-	if cfg.RuntimeParams["lock_timeout"] == "" {
-		cfg.RuntimeParams["lock_timeout"] = strconv.FormatInt(lockTimeout.Milliseconds(), 10)
+// ordinary is the environment of an ordinary connection. A statement that waits
+// for a lock fails, so that it is not taken for a server that does not answer. In
+// the URL an operator may set another lock_timeout or statement_timeout.
+func ordinary(cfg *pgconn.Config) environment {
+	env := everywhere.joined(environment{"lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10)})
+	for _, name := range []string{"lock_timeout", "statement_timeout"} {
+		if value := cfg.RuntimeParams[name]; value != "" {
+			env[name] = value
+		}
 	}
+	return env
 }
 
 // ConnectReplication opens a logical replication connection (a walsender). Its
-// errors carry a failure.Class. It has no lockTimeout, because the creation of
-// a slot waits for transactions by their locks. Otherwise it is as Connect,
+// errors carry a failure.Class. It has no lock_timeout, not even the role's,
+// because the creation of a slot waits for transactions by their locks. Otherwise it is as Connect,
 // until wal.Open takes the connection over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
 	cfg, err := pgconn.ParseConfig(url)
@@ -90,18 +82,14 @@ func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error)
 	}
 	prepare(cfg)
 	cfg.RuntimeParams["replication"] = "database"
-	return openReplication(ctx, cfg)
+	env := everywhere.joined(noLockTimeout)
+	env.login(cfg)
+	return openReplication(ctx, cfg, env)
 }
 
+// prepare sets what every connection of ours has.
 func prepare(cfg *pgconn.Config) {
-	for name, value := range sessionParams {
-		cfg.RuntimeParams[name] = value
-	}
-	prepareOwn(cfg)
-}
-
-// prepareOwn sets what every connection of ours has.
-func prepareOwn(cfg *pgconn.Config) {
+	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = applicationName
 	}

@@ -19,15 +19,15 @@ import (
 
 // open and openReplication are the only places that open a connection to
 // PostgreSQL (the linter has a rule for that). So each connection is a line,
-// and every question on it ends.
+// and every question on it ends, and each has the environment of its kind.
 
 // open opens an ordinary connection, with a limit on the server's silence.
-func open(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration) (*pgx.Conn, error) {
-	return openAt(ctx, cfg, silence, nil)
+func open(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence time.Duration) (*pgx.Conn, error) {
+	return openAt(ctx, cfg, env, silence, nil)
 }
 
 // openAt is open at one address, where the configuration leads there.
-func openAt(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration, at net.Addr) (*pgx.Conn, error) {
+func openAt(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence time.Duration, at net.Addr) (*pgx.Conn, error) {
 	cfg.DialFunc = limited(unwatchedSocket(cfg.DialFunc), silence)
 	all := addresses(ctx, &cfg.Config)
 	if at != nil {
@@ -38,7 +38,13 @@ func openAt(ctx context.Context, cfg *pgx.ConnConfig, silence time.Duration, at 
 	return anyHost(all, func(one *pgconn.Config) (*pgx.Conn, error) {
 		alone := *cfg
 		alone.Config = *one
-		return pgx.ConnectConfig(ctx, &alone)
+		conn, err := pgx.ConnectConfig(ctx, &alone)
+		if err == nil {
+			if err = env.settle(ctx, conn.PgConn()); err != nil {
+				Close(conn)
+			}
+		}
+		return conn, err
 	})
 }
 
@@ -54,10 +60,16 @@ func unwatchedSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 }
 
 // openReplication opens a replication connection.
-func openReplication(ctx context.Context, cfg *pgconn.Config) (*pgconn.PgConn, error) {
+func openReplication(ctx context.Context, cfg *pgconn.Config, env environment) (*pgconn.PgConn, error) {
 	cfg.DialFunc = limited(quietSocket(smallWindows(cfg.DialFunc)), answerTimeout)
 	return anyHost(addresses(ctx, cfg), func(one *pgconn.Config) (*pgconn.PgConn, error) {
-		return pgconn.ConnectConfig(ctx, one)
+		conn, err := pgconn.ConnectConfig(ctx, one)
+		if err == nil {
+			if err = env.settle(ctx, conn); err != nil {
+				Close(conn)
+			}
+		}
+		return conn, err
 	})
 }
 

@@ -2,29 +2,24 @@ package catalog
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 )
 
 // ConnectPooled is Connect for statements that a pooler may hand to other
 // sessions from one transaction to the next. Such poolers refuse most start-up
-// parameters; so values are in the text form that Row has only in transactions
-// in which TextForm was run. A server that is silent for pooledTimeout breaks it.
+// parameters, and what is set for a session would be the application's, too. So
+// statements belong into transactions that begin with Environment. A server that is silent for pooledTimeout breaks it.
 func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, Classify(err)
 	}
-	prepareOwn(&cfg.Config)
-	cfg.RuntimeParams["client_encoding"] = sessionParams["client_encoding"]
+	prepare(&cfg.Config)
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
-	return open(ctx, cfg, pooledTimeout)
+	return open(ctx, cfg, nil, pooledTimeout)
 }
 
 // pooledTimeout is the longest silence on such a connection. It leaves room for
@@ -32,15 +27,23 @@ func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
 // notifications are listened for; both have shorter limits of their own.
 const pooledTimeout = 40 * time.Second
 
-// TextForm is the statement that gives values the text form of the stream until
-// the transaction ends.
-var TextForm = func() string {
-	names := slices.Sorted(maps.Keys(sessionParams))
-	calls := make([]string, 0, len(names))
-	for _, name := range names {
-		if name != "client_encoding" { // of the connection
-			calls = append(calls, "set_config("+sqltext.Literal(name)+", "+sqltext.Literal(sessionParams[name])+", true)")
-		}
+// Pooled does something on such a connection in a transaction with Environment,
+// except that values keep the text form of the login. What it changes counts only
+// if it returns nil.
+func Pooled(ctx context.Context, conn *pgx.Conn, do func() error) error {
+	if _, err := conn.PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED; "+lasting.sql(true)).ReadAll(); err != nil {
+		return fmt.Errorf("begin: %w", err)
 	}
-	return "SELECT " + strings.Join(calls, ", ")
-}()
+	err := do()
+	end := "COMMIT"
+	if err != nil {
+		end = "ROLLBACK"
+	}
+	if conn.IsClosed() {
+		return err
+	}
+	if _, ended := conn.PgConn().Exec(ctx, end).ReadAll(); err == nil && ended != nil {
+		err = fmt.Errorf("commit: %w", ended)
+	}
+	return err
+}

@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// TestTextFormLastsForATransaction has a database with other settings.
-func TestTextFormLastsForATransaction(t *testing.T) {
+// TestEnvironmentLastsForATransaction has a database with other settings.
+func TestEnvironmentLastsForATransaction(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, url, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET bytea_output = escape', current_database());
 		EXECUTE format('ALTER DATABASE %I SET datestyle = German', current_database());
@@ -22,7 +22,7 @@ func TestTextFormLastsForATransaction(t *testing.T) {
 	const query = `SELECT '\x41'::bytea, timestamptz '2026-08-01 00:00:00+00'`
 	for _, tt := range []struct{ sql, bytes, at string }{
 		{query, "A", "01.08.2026 05:30:00 IST"},
-		{"BEGIN; " + TextForm + "; " + query + "; COMMIT", `\x41`, "2026-08-01 00:00:00+00"},
+		{"BEGIN; " + Environment + "; " + query + "; COMMIT", `\x41`, "2026-08-01 00:00:00+00"},
 		{query, "A", "01.08.2026 05:30:00 IST"},
 	} {
 		results := must.Get(conn.PgConn().Exec(ctx, tt.sql).ReadAll())(t)

@@ -106,3 +106,23 @@ func abbreviate(stmt string) string {
 	}
 	return stmt
 }
+
+// Overload puts functions into the schema public that take the place of
+// PostgreSQL's own wherever somebody calls those without their schema: their
+// parameters fit better. They do the same, and count the call. calls returns how
+// many there were.
+func Overload(t testing.TB, url string) (calls func() (n int64)) {
+	t.Helper()
+	Exec(t, url, `CREATE SEQUENCE public.overload_calls`,
+		`CREATE FUNCTION public.format(text, name, name) RETURNS text LANGUAGE sql AS
+			$$ SELECT pg_catalog.nextval('public.overload_calls'); SELECT pg_catalog.format($1, $2::text, $3::text) $$`,
+		`CREATE FUNCTION public.to_jsonb(pg_catalog.pg_replication_slots) RETURNS jsonb LANGUAGE sql AS
+			$$ SELECT pg_catalog.nextval('public.overload_calls'); SELECT pg_catalog.row_to_json($1)::jsonb $$`)
+	return func() (n int64) {
+		t.Helper()
+		connected(t, url, func(ctx context.Context, conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM public.overload_calls`).Scan(&n)
+		})
+		return n
+	}
+}

@@ -114,7 +114,7 @@ func (l *listener) probe(ctx context.Context, conn *pgx.Conn) error {
 	}
 	defer catalog.Close(other)
 	token := "probe " + strconv.FormatInt(time.Now().UnixNano(), 36)
-	if _, err := other.Exec(ctx, "SELECT pg_notify($1, $2)", l.channel, token); err != nil {
+	if _, err := other.Exec(ctx, "SELECT pg_catalog.pg_notify($1, $2)", l.channel, token); err != nil {
 		return fmt.Errorf("send a notification: %w", err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, probePatience)

@@ -38,8 +38,8 @@ func (t *Table) anySQL() string {
 // fills the sockets, and a statement that waits for them has no timeout of its
 // own.
 func (t *Table) beginSQL(holdFor time.Duration) string {
-	return "BEGIN ISOLATION LEVEL READ COMMITTED;\n" +
-		catalog.TextForm + ";\n" +
+	return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" +
+		catalog.Environment + ";\n" +
 		fmt.Sprintf("SELECT set_config('idle_in_transaction_session_timeout', '%d', true), set_config('tcp_user_timeout', '%[1]d', true), set_config('row_security', 'off', true);\n", holdFor.Milliseconds()) +
 		fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d, %d);\n", t.lockClass(), presence)
 }

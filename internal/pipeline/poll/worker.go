@@ -180,11 +180,11 @@ func (w *worker) round(ctx context.Context) (found bool, err error) {
 // any asks whether the table has an unpublished row, as cheaply as possible.
 func (w *worker) any(t *tableState) (bool, error) {
 	defer w.health.look.Ask()()
-	results, err := execute(w.working, w.conn.PgConn(), t.anySQL())
+	results, err := execute(w.working, w.conn.PgConn(), catalog.Environment+";\n"+t.anySQL())
 	if err != nil {
 		return false, fmt.Errorf("look for unpublished rows of %s: %w", t.Name, classify(err, t.Table))
 	}
-	return len(results[0].Rows) > 0, nil
+	return len(results[len(results)-1].Rows) > 0, nil
 }
 
 // look reads, once in a while, the tables' definitions and their backlog.
@@ -197,7 +197,25 @@ func (w *worker) look(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	var total Backlog
+	total, err := w.readTables(ctx)
+	if err != nil {
+		return err
+	}
+	w.looked = time.Now()
+	if w.number == 0 {
+		w.health.backlogSeen(total)
+	}
+	return nil
+}
+
+// readTables reads the tables' definitions, and the backlog of all, which only
+// the first worker counts.
+func (w *worker) readTables(ctx context.Context) (total Backlog, err error) {
+	err = catalog.Pooled(ctx, w.conn, func() error { return w.readEach(ctx, &total) })
+	return total, err
+}
+
+func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 	for i, name := range w.Pipeline.tables {
 		t, err := ReadTable(ctx, w.conn, w.opts, w.event, w.router, name)
 		if err != nil {
@@ -219,10 +237,6 @@ func (w *worker) look(ctx context.Context) error {
 		}
 		total.Rows += b.Rows
 		total.Oldest = max(total.Oldest, b.Oldest)
-	}
-	w.looked = time.Now()
-	if w.number == 0 {
-		w.health.backlogSeen(total)
 	}
 	return nil
 }

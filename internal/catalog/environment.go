@@ -1,0 +1,138 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+)
+
+// environment is what a session of ours sets, by the parameter's name. Roles,
+// databases, servers and login event triggers (PostgreSQL 17) have settings of
+// their own, which would change values, end transactions, or put functions of
+// somebody else in the place of PostgreSQL's.
+type environment map[string]string
+
+// everywhere is the environment of each session.
+var everywhere = textForm.joined(lasting)
+
+// lasting is the part of it that does not concern values.
+var lasting = undisturbed.joined(afterLogin)
+
+// textForm makes the text form of values independent of other settings
+// (PostgreSQL's own subscriber sets the first three, libpqwalreceiver.c), and
+// lets the server's warnings through.
+var textForm = environment{
+	"datestyle":                   "ISO, MDY",
+	"intervalstyle":               "postgres",
+	"extra_float_digits":          "3",
+	"timezone":                    "UTC",
+	"bytea_output":                "hex",
+	"standard_conforming_strings": "on", // package sqltext quotes for that
+	"client_min_messages":         "warning",
+	"client_encoding":             "UTF8",
+}
+
+// undisturbed lets statements and transactions take their time, and write. Each
+// wait of ours has a limit of its own, see line. For a walsender each
+// transaction that it decodes is a transaction of its own, which
+// transaction_timeout ends.
+var undisturbed = environment{
+	"statement_timeout":                   "0",
+	"idle_in_transaction_session_timeout": "0",
+	"idle_session_timeout":                "0",
+	"default_transaction_isolation":       "read committed",
+	"default_transaction_read_only":       "off",
+	"default_transaction_deferrable":      "off",
+}
+
+// afterLogin cannot be sent with the login: servers before 17 have no
+// transaction_timeout. The search path of the login tells where the checkpoint's
+// table is, if its name has no schema (see OwnPath).
+var afterLogin = environment{
+	"transaction_timeout": "0",
+	"search_path":         "pg_catalog, pg_temp",
+}
+
+// noLockTimeout is for a session whose waits for locks have other limits.
+var noLockTimeout = environment{"lock_timeout": "0"}
+
+// joined is the environment with what others add to it.
+func (e environment) joined(others ...environment) environment {
+	all := maps.Clone(e)
+	for _, o := range others {
+		maps.Copy(all, o)
+	}
+	return all
+}
+
+// sql is the statement that sets the environment: for the session, or until the
+// transaction ends. It names all functions with their schema, because the search
+// path before it may be anybody's. The server may lack a parameter.
+func (e environment) sql(local bool) string {
+	var calls []string
+	for _, name := range slices.Sorted(maps.Keys(e)) {
+		parameter := sqltext.Literal(name)
+		calls = append(calls, "CASE WHEN pg_catalog.current_setting("+parameter+", true) IS NOT NULL THEN pg_catalog.set_config("+
+			parameter+", "+sqltext.Literal(e[name])+", "+strconv.FormatBool(local)+") END")
+	}
+	return "SELECT " + strings.Join(calls, ", ")
+}
+
+// login gives the environment to the server with the login. Most poolers refuse
+// that, and so no session of the application gets it.
+func (e environment) login(cfg *pgconn.Config) {
+	for name, value := range e {
+		if _, late := afterLogin[name]; !late {
+			cfg.RuntimeParams[name] = value
+		}
+	}
+}
+
+// settle sets the environment once more when the login is over: what a login
+// event trigger has set counts more than what came with the login.
+func (e environment) settle(ctx context.Context, conn *pgconn.PgConn) error {
+	if len(e) == 0 {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, e.sql(false)).ReadAll(); err != nil {
+		return fmt.Errorf("set the session's parameters: %w", err)
+	}
+	return nil
+}
+
+// Environment is the statement that sets the environment of a session until the
+// transaction ends, for connections of ConnectPooled. Values then have the text
+// form of the stream.
+var Environment = everywhere.joined(noLockTimeout).sql(true)
+
+// ScriptEnvironment are statements that give a session of psql what statements of
+// ours count on.
+var ScriptEnvironment = lasting.joined(noLockTimeout, environment{"standard_conforming_strings": "on"}).sets()
+
+// sets are statements for the session; that for a parameter that the server may
+// lack is a block.
+func (e environment) sets() (statements []string) {
+	for _, name := range slices.Sorted(maps.Keys(e)) {
+		switch name {
+		case "search_path":
+			statements = append(statements, "SET search_path = "+e[name])
+		case "transaction_timeout":
+			set := strings.Replace(environment{name: e[name]}.sql(false), "SELECT", "PERFORM", 1)
+			statements = append(statements, "DO $setup$ BEGIN "+set+"; END $setup$")
+		default:
+			statements = append(statements, "SET "+name+" = "+sqltext.Literal(e[name]))
+		}
+	}
+	return statements
+}
+
+// OwnPath is the statement that gives the session the search path of its login
+// until the transaction ends. Functions and operators must then have a schema.
+const OwnPath = "SET LOCAL search_path TO DEFAULT"
