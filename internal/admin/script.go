@@ -143,7 +143,7 @@ func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
 // for. Decoding needs none on the tables; only a snapshot reads them.
 func grants(cfg *config.Config, role string) []string {
 	to := " TO " + sqltext.Name(role)
-	var sql []string
+	sql := []string{grantConnect(role)}
 	for _, t := range cfg.Source.Tables {
 		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
 		if cfg.Source.Snapshot == config.SnapshotInitial {
@@ -159,6 +159,16 @@ func grants(cfg *config.Config, role string) []string {
 		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+table+to)
 	}
 	return sql
+}
+
+// grantConnect lets the role connect to this database where PUBLIC may not.
+func grantConnect(role string) string {
+	name := sqltext.Literal(role)
+	return "DO " + sqltext.Dollars("setup", " BEGIN\n"+
+		"    IF NOT has_database_privilege("+name+", current_database(), 'CONNECT') THEN\n"+
+		"        EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), "+name+");\n"+
+		"    END IF;\n"+
+		"END ")
 }
 
 // doUnless is a DO block that runs statements unless a query finds something.

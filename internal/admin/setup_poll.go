@@ -22,7 +22,7 @@ func (s *setup) ensurePolling(ctx context.Context) error {
 }
 
 func (s *setup) ensurePollRole(ctx context.Context) error {
-	var grants []string
+	grants := []string{grantConnect(s.opts.Role)}
 	err := s.polled(ctx, func(t *poll.Table) error {
 		grants = append(grants, t.Grants(s.opts.Role)...)
 		return nil
@@ -122,7 +122,7 @@ func pollScript(cfg *config.Config, opts SetupOptions) (string, error) {
 		"-- It is for tables that it creates. For one that exists, run `cdc-outbox setup`, or `cdc-outbox check`,\n" +
 		"-- which prints what is missing.\n")
 	writeEnvironment(&b)
-	var grants []string
+	grants := []string{grantConnect(opts.Role)}
 	for _, name := range cfg.Source.Tables {
 		t := poll.NewTable(cfg.Source.Poll, name)
 		writeSection(&b, "Outbox table "+name.String(), createSchema(name), opts.Schema.createTable(cfg, name))

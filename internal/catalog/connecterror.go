@@ -25,8 +25,12 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 	short := &connectError{text: strings.Join(texts, "; "), err: err}
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
+	case answered && pg.Code == pgerrcode.InsufficientPrivilege && pg.Routine == routineConnect:
+		return failure.Configf("GRANT CONNECT ON DATABASE "+sqltext.Name(cfg.Database)+" TO "+sqltext.Name(cfg.User)+";", "%w", short)
 	case answered && pg.Code == pgerrcode.InsufficientPrivilege:
 		return failure.Configf("ALTER ROLE "+sqltext.Name(cfg.User)+" WITH REPLICATION;", "%w", short)
+	case answered && pg.Code == pgerrcode.ProtocolViolation:
+		return failure.Configf(remedyPooler, "%w", short)
 	case answered && slices.Contains(badParameter, pg.Code):
 		return failure.Configf("correct the parameter in source.url, or remove it: the server takes one that is none of libpq's for a setting of its own", "%w", short)
 	case refusedTLS:
@@ -46,6 +50,13 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 	}
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: classified}
 }
+
+// routineConnect refuses a role that may not connect to the database (postinit.c).
+const routineConnect = "CheckMyDatabase"
+
+// remedyPooler is for the answer of a pooler that takes no start-up parameters of
+// ours. PostgreSQL itself answers so only to what is no client of its own.
+const remedyPooler = "what answers is a pooler, as PgBouncer: connect to PostgreSQL directly, as only that has replication connections; or set source.mode: poll"
 
 // badParameter are the codes of a server that does not take a setting, or its
 // value, from the connection string.

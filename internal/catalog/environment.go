@@ -78,12 +78,21 @@ func (e environment) joined(others ...environment) environment {
 func (e environment) sql(local bool) string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		parameter := sqltext.Literal(name)
+		parameter, value := sqltext.Literal(name), sqltext.Literal(e[name])
+		if name == "client_encoding" {
+			value = clientEncoding
+		}
 		calls = append(calls, "CASE WHEN pg_catalog.current_setting("+parameter+", true) IS NOT NULL THEN pg_catalog.set_config("+
-			parameter+", "+sqltext.Literal(e[name])+", "+strconv.FormatBool(local)+") END")
+			parameter+", "+value+", "+strconv.FormatBool(local)+") END")
 	}
 	return "SELECT " + strings.Join(calls, ", ")
 }
+
+// clientEncoding is UTF8. Only a database in SQL_ASCII, which says nothing of the
+// encoding of its bytes, gives them as they are: asked for UTF8 it would convert
+// nothing, but end the stream at each byte that is none, of any published table.
+// Package transform judges the row.
+const clientEncoding = "CASE WHEN pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.=) 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END"
 
 // login gives the environment to the server with the login. Most poolers refuse
 // that, and so no session of the application gets it.

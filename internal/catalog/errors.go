@@ -95,10 +95,13 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 		return failure.Configf("ALTER ROLE … REPLICATION and see `cdc-outbox setup --print` for the grants", "%w", err)
 	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState && pg.Routine == routineRequirements:
 		return failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL", "%w", err)
-	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState, pg.Code == pgerrcode.UndefinedFile:
-		// "can no longer get changes from replication slot", "requested WAL
-		// segment has already been removed".
+	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState:
+		// "can no longer get changes from replication slot".
 		return failure.Lossf(remedyLoss, "%w", err)
+	case pg.Code == pgerrcode.UndefinedFile:
+		// A segment of the log, the plugin's library, a file of spilled changes. Who
+		// connects anew asks the slot first: only that tells of a loss.
+		return &failure.Error{Class: failure.Transient, Remedy: remedyFile, Err: err}
 	case pg.Code == pgerrcode.UndefinedObject && pg.Routine == routinePublication:
 		return failure.Lossf(remedyPublication, "%w", err)
 	}
@@ -112,6 +115,7 @@ const AcceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the 
 
 const (
 	remedyLoss        = "the slot's events are gone from the log: " + AcceptGap
+	remedyFile        = "a file is missing on the server, which its log names: put it back, or reinstall the server's package; events are lost only if the slot says so (`cdc-outbox check`)"
 	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped: " + AcceptGap + "; it creates the publication"
 )
 

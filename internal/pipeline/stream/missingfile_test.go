@@ -1,0 +1,37 @@
+package stream
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+)
+
+// A file of the server is away for a while, here a segment of the log. The slot
+// does not say that it has lost anything, so nothing is lost.
+func TestAMissingFileIsNoLoss(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	log := filepath.Join(server.DataDirectory(t), "pg_wal")
+	d := newDatabase(t, server.NewDatabase(t))
+	d.run().streams().stop()
+	d.insert(3, 1)
+	segment := d.text(`SELECT pg_walfile_name(restart_lsn) FROM pg_replication_slots WHERE slot_name = '` + d.opts.Slot + `'`)
+	d.exec(`SELECT pg_switch_wal()`)
+	d.exec(`CHECKPOINT`)
+	away := filepath.Join(log, segment+".away")
+	must.OK(t, os.Rename(filepath.Join(log, segment), away))
+
+	i := d.run()
+	eventually(t, "the server's error", func() bool {
+		return strings.Contains(i.status().PostgresError, "58P01")
+	})
+	must.OK(t, os.Rename(away, filepath.Join(log, segment)))
+	i.streams()
+	d.arrive()
+	d.wantOnce()
+	i.stop()
+}
