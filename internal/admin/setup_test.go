@@ -232,7 +232,9 @@ func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 						t.Fatalf("%s: %v", login.role, err)
 					}
 					if login.role == writer {
-						(&fixture{Config: f.Config, t: t, conn: conn}).insert("order", "1", "{}")
+						application := &fixture{Config: f.Config, t: t, conn: conn}
+						application.exec("RESET search_path")
+						application.insert("order", "1", "{}")
 						if mode == config.ModeMessage {
 							must.Get(conn.Exec(f.ctx(), `SELECT outbox_emit('order', '1', 'Placed', '{}')`))(t)
 						}
