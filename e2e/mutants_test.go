@@ -207,6 +207,12 @@ var mutants = []mutant{
 		finds:   "called functions of somebody else",
 	},
 	{
+		mistake: "takes changes of other tables for progress",
+		patches: []patch{{"internal/pipeline/stream/progress.go", "if is.dealt != was.dealt || is.inFlight != was.inFlight {", "if is.arrived != was.arrived || is.inFlight != was.inFlight {"}},
+		test:    "TestE2EBehindAnotherTable",
+		finds:   "waited for ready to be 0",
+	},
+	{
 		mistake: "polls without an order",
 		patches: []patch{{"internal/pipeline/poll/order.go", `return strings.Join(parts, ", ")`, `return "random()"`}},
 		test:    "TestE2EPollMode/sequence/every_event_once",

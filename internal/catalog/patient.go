@@ -126,11 +126,16 @@ func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err erro
 		return w, err
 	}
 	defer func() { _ = conn.Close(ctx) }() // nothing is pending on it
+	return ReadWaiting(ctx, conn, int32(pid))
+}
+
+// ReadWaiting asks what the server process pid waits for.
+func ReadWaiting(ctx context.Context, conn *pgx.Conn, pid int32) (w Waiting, err error) {
 	known := false
 	var event, application, user string
 	var blocker *int32
 	var age float64
-	rows, _ := conn.Query(ctx, waitingQuery, int32(pid)) // ForEachRow returns its error
+	rows, _ := conn.Query(ctx, waitingQuery, pid) // ForEachRow returns its error
 	_, err = pgx.ForEachRow(rows, []any{&event, &blocker, &application, &user, &age}, func() error {
 		known, w.Event = true, event
 		if blocker != nil {

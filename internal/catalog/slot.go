@@ -59,6 +59,10 @@ func (s Slot) Lost() (reason string, lost bool) {
 	return "", false
 }
 
+// Creating reports whether the slot is still being created, which waits for every
+// transaction that is running. It has no position yet.
+func (s Slot) Creating() bool { return s.Type == "logical" && s.ConfirmedFlush == 0 }
+
 // Unfit returns why no connector could read the slot of this database, even if
 // nobody held it, or nil. The errors are of class failure.Config. (A logical
 // slot without a plugin is being created.)

@@ -125,7 +125,7 @@ type unheard struct {
 	patience     time.Duration
 	mute, answer func()
 	heard        atomic.Bool
-	limit        atomic.Int64 // of the first answer, in Unix nanoseconds; 0: nobody waits for it yet
+	limit        atomic.Pointer[time.Time] // of the first answer; nil: nobody waits for it yet
 }
 
 // SetReadDeadline implements net.Conn.
@@ -133,8 +133,9 @@ func (c *unheard) SetReadDeadline(t time.Time) error {
 	if c.heard.Load() {
 		return c.Conn.SetReadDeadline(t)
 	}
-	c.limit.CompareAndSwap(0, time.Now().Add(c.patience).UnixNano())
-	if limit := time.Unix(0, c.limit.Load()); t.IsZero() || t.After(limit) {
+	first := time.Now().Add(c.patience)
+	c.limit.CompareAndSwap(nil, &first)
+	if limit := *c.limit.Load(); t.IsZero() || t.After(limit) {
 		t = limit
 	}
 	return c.Conn.SetReadDeadline(t)
@@ -148,8 +149,14 @@ func (c *unheard) Read(p []byte) (int, error) {
 		if !c.heard.Swap(true) {
 			c.answer()
 		}
-	case !c.heard.Load() && errors.Is(err, os.ErrDeadlineExceeded) && time.Now().UnixNano() >= c.limit.Load():
+	case !c.heard.Load() && errors.Is(err, os.ErrDeadlineExceeded) && c.late():
 		c.mute()
 	}
 	return n, err
+}
+
+// late reports whether the first answer should have come.
+func (c *unheard) late() bool {
+	limit := c.limit.Load()
+	return limit != nil && !time.Now().Before(*limit)
 }

@@ -12,10 +12,12 @@ import (
 // and none after a failed one; the outlet makes the workers take turns, and
 // opens a new sink in place of one that failed.
 type sharedSink struct {
-	open  func() (sink.Sink, error)
-	turn  chan struct{} // has an element while nobody delivers
-	sink  sink.Sink     // nil: to be opened; guarded by turn
-	began atomic.Int64  // when the delivery in progress began, in Unix nanoseconds; 0: none
+	open func() (sink.Sink, error)
+	turn chan struct{} // has an element while nobody delivers
+	sink sink.Sink     // nil: to be opened; guarded by turn
+	// began is when the delivery in progress did; nil: there is none. It is a
+	// time and not a number, so that a machine whose clock is set has no part in it.
+	began atomic.Pointer[time.Time]
 }
 
 func newSharedSink(open func() (sink.Sink, error)) *sharedSink {
@@ -40,28 +42,29 @@ func (o *sharedSink) use(ctx context.Context, fn func(sink.Sink) error) error {
 		}
 		o.sink = opened
 	}
-	o.began.CompareAndSwap(0, time.Now().UnixNano())
+	now := time.Now()
+	o.began.CompareAndSwap(nil, &now)
 	err := fn(o.sink)
 	if err != nil {
 		o.sink.Close()
 		o.sink = nil
 		return err // began stays as it is: nothing has been acknowledged since
 	}
-	o.began.Store(0)
+	o.began.Store(nil)
 	return nil
 }
 
 // stuck is how long nothing has been acknowledged although it was tried; 0
 // while there is nothing to deliver.
 func (o *sharedSink) stuck() time.Duration {
-	if began := o.began.Load(); began != 0 {
-		return time.Since(time.Unix(0, began))
+	if began := o.began.Load(); began != nil {
+		return time.Since(*began)
 	}
 	return 0
 }
 
 // idle notes that there is nothing to deliver.
-func (o *sharedSink) idle() { o.began.Store(0) }
+func (o *sharedSink) idle() { o.began.Store(nil) }
 
 // close closes the sink. No worker may be left.
 func (o *sharedSink) close() {

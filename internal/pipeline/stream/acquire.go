@@ -45,9 +45,6 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 		if !errors.Is(err, catalog.ErrSlotActive) {
 			return h, err
 		}
-		if s.health.standby() {
-			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
-		}
 		if err := s.waitForSlot(ctx, sql); err != nil {
 			return acquired{}, err
 		}
@@ -61,18 +58,21 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 	if err := catalog.StandBy(ctx, sql, s.opts.Slot); err != nil {
 		return err
 	}
-	var store spare
+	a := spare{creating: s.reporting("another process creates the slot, which takes long", func(catalog.Waiting) {})}
 	for {
 		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
-			return err
-		}
-		if err := s.askStore(ctx, &store); err != nil {
 			return err
 		}
 		answered := s.health.look.Ask()
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 		answered()
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
+			return err
+		}
+		if s.beingCreated(ctx, sql, slot, &a) || !s.couldRun(ctx, sql, &a) {
+			continue
+		}
+		if err := s.askStore(ctx, &a); err != nil {
 			return err
 		}
 		s.health.heldBy(ctx, sql, slot)

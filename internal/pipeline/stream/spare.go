@@ -20,7 +20,64 @@ import (
 
 // spare is what a spare knows of its checkpoint store. It does not need the
 // store before it takes over, but must know that it could use it.
-type spare struct{ asked, answered time.Time }
+type spare struct {
+	asked, answered time.Time
+
+	looked   time.Time // when it last looked whether it could run
+	fit      bool      // it could
+	creating func(catalog.Waiting)
+}
+
+// beingCreated reports whether the slot's holder still creates it, and tells
+// readiness for whom that waits. What is committed meanwhile never comes.
+func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.Slot, a *spare) bool {
+	if !slot.Creating() {
+		return false
+	}
+	a.fit = false
+	text := fmt.Sprintf("slot %q is still being created by pid %d", slot.Name, slot.ActivePID)
+	if w, err := catalog.ReadWaiting(ctx, sql, slot.ActivePID); err == nil {
+		text += ", which waits for " + w.String()
+		a.creating(w)
+	}
+	s.health.waiting(text)
+	return true
+}
+
+// couldRun reports whether a spare could read the tables if it had the slot, and
+// makes it stand by. A mistake in its configuration, found at the takeover, would
+// be found too late: a rolling update stops the good instance for a spare that is
+// ready.
+func (s *source) couldRun(ctx context.Context, sql *pgx.Conn, a *spare) bool {
+	if a.fit && time.Since(a.looked) < s.limits.spareLook {
+		return true
+	}
+	a.looked = time.Now()
+	_, err := s.inspect(ctx, sql)
+	if err == nil {
+		err = s.bind(ctx, sql)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		a.fit = false
+		s.health.cannotRun(err)
+		s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a spare could not take over as it is configured"}, zap.Error(err), remedy(err))
+	case !a.fit:
+		a.fit = true
+		if s.health.standby() {
+			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
+		}
+	}
+	return a.fit
+}
+
+// cannotRun notes why a spare could not take over.
+func (h *Health) cannotRun(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pgErr, h.remedy = err.Error(), failure.RemedyOf(err)
+}
 
 // askStore asks the store now and then, and tells readiness. It returns
 // ErrTakenOver once the slot's holder has saved a checkpoint after one of ours;
