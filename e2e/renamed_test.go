@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 )
 
-// Failure mode 85: a table that was filled under another name takes the outbox's
+// Failure mode 75: a table that was filled under another name takes the outbox's
 // while the connector is stopped, as a migration does.
 func TestE2EATableThatTakesTheOutboxsName(t *testing.T) {
 	w := newWorld(t, options{direct: true, unread: true})

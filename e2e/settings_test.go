@@ -8,7 +8,7 @@ import (
 )
 
 // TestE2ESettingsOfOthers has functions in public that take the place of
-// PostgreSQL's own for every session without a search path (failure mode 95).
+// PostgreSQL's own for every session without a search path (failure mode 79).
 func TestE2ESettingsOfOthers(t *testing.T) {
 	w := newWorld(t, options{})
 	calls := pgtest.Overload(t, w.url)

@@ -142,7 +142,7 @@ func TestDeadLetterTopicIsCreated(t *testing.T) {
 
 // The topic takes an event of its size, but not always its dead letter: an event that
 // is refused for its size never fits.
-func TestMode78DeadLetterIsCutToWhatItsTopicTakes(t *testing.T) {
+func TestMode71DeadLetterIsCutToWhatItsTopicTakes(t *testing.T) {
 	large := func(n int) []byte { return bytes.Repeat([]byte("0123456789abcdef"), n/16) }
 	for name, tc := range map[string]struct {
 		limit string

@@ -48,7 +48,7 @@ func described(code *kerr.Error, allowed int32, partitions ...[3]int) kmsg.Metad
 	return t
 }
 
-func TestMode79TopicsInUse(t *testing.T) {
+func TestMode72TopicsInUse(t *testing.T) {
 	const all, describe, writeOnly = -1 << 31, 1 << kmsg.ACLOperationDescribe, 1<<kmsg.ACLOperationDescribe | 1<<kmsg.ACLOperationWrite
 	for name, tc := range map[string]struct {
 		use    Use

@@ -345,7 +345,7 @@ func TestTimeoutOfTransactions(t *testing.T) {
 }
 
 // A coordinator that does not end the transaction before grants no claim.
-func TestMode80ClaimThatIsNotGrantedHasARemedy(t *testing.T) {
+func TestMode73ClaimThatIsNotGrantedHasARemedy(t *testing.T) {
 	x := &Transactions{k: &Kafka{cfg: *DefaultOptions()}, id: "cdc-outbox/db-slot"}
 	for _, err := range []error{context.DeadlineExceeded, kerr.ConcurrentTransactions} {
 		got := x.unclaimed(err)

@@ -147,7 +147,7 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	}
 }
 
-// Failure mode 85. A row of a table that has the name only now is none.
+// Failure mode 75. A row of a table that has the name only now is none.
 func TestSkipTransactionOfATableThatTookTheName(t *testing.T) {
 	f := sound(t)
 	f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR ALL TABLES`)

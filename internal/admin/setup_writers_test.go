@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// Failure mode 86. A transaction that has written to a table before it joins a
+// Failure mode 76. A transaction that has written to a table before it joins a
 // publication would be published in part, or not at all. setup waits for it, not
 // for ever, and says for whom; its SQL and check's remedy do the same.
 func TestATableJoinsThePublicationBehindItsWriters(t *testing.T) {

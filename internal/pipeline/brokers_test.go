@@ -155,7 +155,7 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 }
 
 // The outbox is quiet: no delivery can notice that the topics in use are gone.
-func TestMode79TopicsThatAreGoneShowWhileTheOutboxIsQuiet(t *testing.T) {
+func TestMode72TopicsThatAreGoneShowWhileTheOutboxIsQuiet(t *testing.T) {
 	askOften(t)
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
 		t.Run(mode, func(t *testing.T) {

@@ -13,7 +13,7 @@ const staged = `CREATE TABLE staged (LIKE outbox INCLUDING ALL); INSERT INTO sta
 // swapped gives the filled table the outbox's name.
 const swapped = `BEGIN; ALTER TABLE outbox RENAME TO outbox_old; ALTER TABLE staged RENAME TO outbox; COMMIT`
 
-// Failure mode 85. Rows that were written under another name are no events,
+// Failure mode 75. Rows that were written under another name are no events,
 // although their table is the outbox now.
 func TestATableThatTakesTheOutboxsName(t *testing.T) {
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestATableThatTakesTheOutboxsName(t *testing.T) {
 	}
 }
 
-// Failure mode 85. A crash sets the slot back, so that what was passed over
+// Failure mode 75. A crash sets the slot back, so that what was passed over
 // comes again: a replay judges as the first pass did.
 func TestE2EAReplayJudgesATableThatTookTheNameAsTheFirstPassDid(t *testing.T) {
 	for name, restarted := range map[string]bool{"the same process": false, "another process": true} {
@@ -92,7 +92,7 @@ func TestE2EAReplayJudgesATableThatTookTheNameAsTheFirstPassDid(t *testing.T) {
 	}
 }
 
-// Failure mode 85. The outbox's own rows stay events while it has another name
+// Failure mode 75. The outbox's own rows stay events while it has another name
 // for a moment, also in a replay; nothing is lost.
 func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
 	t.Parallel()

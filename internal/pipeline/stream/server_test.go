@@ -154,7 +154,7 @@ func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
 	}
 }
 
-// Failure modes 86 and 87: the log tells of a version with a defect, once for all
+// Failure modes 76 and 77: the log tells of a version with a defect, once for all
 // sessions.
 func TestDefectsOfTheServersVersionAreWarnedOfOnce(t *testing.T) {
 	d := outbox(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Failure mode 88. The column of the event type was detected, and has another
+// Failure mode 78. The column of the event type was detected, and has another
 // name: events must not come without the header from then on.
 func TestADetectedColumnThatIsGoneIsAMissingColumn(t *testing.T) {
 	for _, when := range []string{"while running", "while stopped"} {
