@@ -24,7 +24,7 @@ type Invocation struct {
 
 // ownCommand is a command of ours in a text, with the beginning of its flags
 // where it has been completed.
-var ownCommand = regexp.MustCompile(`\bcdc-outbox (setup|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --pipeline )?`)
+var ownCommand = regexp.MustCompile(`\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --pipeline )?`)
 
 // In returns the text with its commands completed; those that are already stay as
 // they are.
