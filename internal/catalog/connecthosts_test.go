@@ -93,12 +93,8 @@ func TestConnectPastAHostThatRefuses(t *testing.T) {
 
 // While a standby answers and the primary is away, host and port are right.
 func TestConnectWhereOnlyAStandbyAnswers(t *testing.T) {
-	server := pgtest.Shared(t)
-	server.Exec(t, `CREATE ROLE reads LOGIN PASSWORD 'pw'`)
-	server.Exec(t, `ALTER ROLE reads SET default_transaction_read_only = on`) // as on a standby
-	t.Cleanup(func() { server.Exec(t, `DROP ROLE reads`) })
-	u := must.Get(url.Parse(server.URL("postgres")))(t)
-	u.User = url.UserPassword("reads", "pw")
+	standby := pgtest.Start(t, pgtest.Own(), pgtest.File("standby.signal", nil))
+	u := must.Get(url.Parse(standby.URL("postgres")))(t)
 	for _, hosts := range []string{u.Host, "127.0.0.1:1," + u.Host, u.Host + ",127.0.0.1:1"} {
 		both := *u
 		both.Host, both.RawQuery = hosts, "target_session_attrs=read-write"

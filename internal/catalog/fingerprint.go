@@ -42,7 +42,10 @@ func NoTables(fingerprint string) bool {
 // memberships names each reason why a table is published. If a reason ends and
 // comes back, the catalogs give it another OID, so its name differs.
 func (p Publication) memberships(t pg.Table) (members []string) {
-	if p.AllTables {
+	switch {
+	case p.AllTables && p.excepts(t):
+		return nil
+	case p.AllTables:
 		return []string{"all"}
 	}
 	if m, ok := p.table(t); ok {

@@ -67,6 +67,10 @@ func (t TableInfo) PublishableRemedy() string {
 
 func checkMember(p Publication, t TableInfo, needed []string) []error {
 	alter := "ALTER PUBLICATION " + sqltext.Name(p.Name)
+	if p.excepts(t.Table) {
+		return []error{failure.Configf(behindWriters(alter+" SET ALL TABLES"+p.exceptions(t.Table), t.Table),
+			"publication %q is of all tables EXCEPT table %s, so no event would ever arrive", p.Name, t.Table)}
+	}
 	if !p.Publishes(t.Table) {
 		return []error{failure.Configf(behindWriters(alter+" ADD TABLE "+t.Quoted(), t.Table),
 			"table %s is not in publication %q", t.Table, p.Name)}

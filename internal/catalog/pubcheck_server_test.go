@@ -35,6 +35,9 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 		unloggedMiddle = `CREATE UNLOGGED TABLE middle PARTITION OF outbox DEFAULT PARTITION BY LIST (id)`
 		cannot         = "table public.outbox cannot be published"
 	)
+	except := func(what string) string {
+		return `CREATE PUBLICATION p FOR ALL TABLES EXCEPT (` + what + `) WITH (publish = 'insert', publish_via_partition_root = true)`
+	}
 	foreign := []string{`CREATE FOREIGN DATA WRAPPER nothing`, `CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing`}
 	for _, tt := range []struct {
 		name   string
@@ -99,6 +102,11 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 		{"row filter beside the schema", 15, []string{plain,
 			`CREATE PUBLICATION p FOR TABLE outbox WHERE (id > 1), TABLES IN SCHEMA public WITH (publish = 'insert')`}, insert, ""},
 		{"row-level security", 14, []string{plain, all, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY`}, insert, ""},
+		{"all but the table", 19, []string{plain, except("TABLE outbox")}, insert, "is of all tables EXCEPT table public.outbox"},
+		{"all but another table", 19, []string{plain, `CREATE TABLE other ()`, except("TABLE other")}, insert, ""},
+		{"all but the table's root", 19, []string{root, ofRoot, except("TABLE events")}, insert, "EXCEPT table public.outbox"},
+		{"partitioned, all but the table", 19, []string{partitioned, logged, except("TABLE outbox")}, insert, "EXCEPT table public.outbox"},
+		{"sequences only", 19, []string{plain, `CREATE PUBLICATION p FOR ALL SEQUENCES`}, insert, "table public.outbox is not in publication"},
 		{"without inserts", 14, []string{plain, `CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'update')`}, insert, "does not publish inserts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

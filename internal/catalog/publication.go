@@ -31,6 +31,8 @@ type Publication struct {
 	ViaRoot bool
 	Tables  []PublishedTable
 	Schemas []PublishedSchema // 15: FOR TABLES IN SCHEMA
+	// Excepted are the tables that FOR ALL TABLES EXCEPT leaves out (19).
+	Excepted []ExceptedTable
 }
 
 // PublishedTable is a table that was put into a publication by name.
@@ -44,6 +46,13 @@ type PublishedTable struct {
 	Columns   []string // 15; nil for all
 }
 
+// ExceptedTable is a table that a publication of all tables leaves out, with the
+// partitions that go with it.
+type ExceptedTable struct {
+	pg.Table
+	Partitions []pg.Table
+}
+
 // PublishedSchema is a schema all of whose tables are published.
 type PublishedSchema struct {
 	Name      string
@@ -54,7 +63,7 @@ type PublishedSchema struct {
 // there is none.
 func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Publication, ok bool, err error) {
 	err = conn.QueryRow(ctx, publicationSQL(conn), name).Scan(&p.OID, &p.Name, &p.Owner, &p.AllTables,
-		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &p.Tables, &p.Schemas)
+		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &p.Tables, &p.Schemas, &p.Excepted)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Publication{}, false, nil
@@ -68,7 +77,7 @@ func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Public
 // with one for each part, a membership that ended and one that came later would
 // look as if they had been there together.
 func publicationSQL(conn *pgx.Conn) string {
-	filters, schemas := ``, `'[]'::jsonb`
+	filters, schemas, members, excepted := ``, `'[]'::jsonb`, ``, `'[]'::jsonb`
 	if majorVersion(conn) >= 15 {
 		filters = `,
 		         'RowFilter', COALESCE(pg_get_expr(pr.prqual, pr.prrelid), ''),
@@ -78,6 +87,18 @@ func publicationSQL(conn *pgx.Conn) string {
 		                                       ORDER BY n.nspname::text), '[]')
 		          FROM pg_publication_namespace pn JOIN pg_namespace n ON n.oid = pn.pnnspid
 		         WHERE pn.pnpubid = p.oid)`
+	}
+	if majorVersion(conn) >= 19 {
+		members = ` AND NOT pr.prexcept`
+		excepted = `(SELECT COALESCE(jsonb_agg(jsonb_build_object('Schema', n.nspname::text, 'Name', c.relname::text,
+		           'Partitions', (SELECT jsonb_agg(jsonb_build_object('Schema', pn.nspname::text, 'Name', pc.relname::text))
+		                            FROM pg_partition_tree(c.oid) t JOIN pg_class pc ON pc.oid = t.relid
+		                            JOIN pg_namespace pn ON pn.oid = pc.relnamespace WHERE pc.oid <> c.oid))
+		                                              ORDER BY n.nspname::text, c.relname::text), '[]')
+		          FROM pg_publication_rel pr
+		          JOIN pg_class c ON c.oid = pr.prrelid
+		          JOIN pg_namespace n ON n.oid = c.relnamespace
+		         WHERE pr.prpubid = p.oid AND pr.prexcept)`
 	}
 	return `
 		SELECT p.oid, p.pubname::text, pg_get_userbyid(p.pubowner)::text, p.puballtables,
@@ -89,8 +110,9 @@ func publicationSQL(conn *pgx.Conn) string {
 		          FROM pg_publication_rel pr
 		          JOIN pg_class c ON c.oid = pr.prrelid
 		          JOIN pg_namespace n ON n.oid = c.relnamespace
-		         WHERE pr.prpubid = p.oid),
-		       ` + schemas + `
+		         WHERE pr.prpubid = p.oid` + members + `),
+		       ` + schemas + `,
+		       ` + excepted + `
 		  FROM pg_publication p WHERE p.pubname = $1`
 }
 
@@ -105,6 +127,26 @@ func majorVersion(conn *pgx.Conn) int {
 
 // Publishes reports whether the table is published, by name, schema or all.
 func (p Publication) Publishes(t pg.Table) bool { return len(p.memberships(t)) > 0 }
+
+// excepts reports whether the table is left out of all tables.
+func (p Publication) excepts(t pg.Table) bool {
+	return slices.ContainsFunc(p.Excepted, func(e ExceptedTable) bool { return e.Table == t || slices.Contains(e.Partitions, t) })
+}
+
+// exceptions is the EXCEPT clause that leaves out what is left out now, but the
+// given table; "" for none.
+func (p Publication) exceptions(but pg.Table) string {
+	var names []string
+	for _, e := range p.Excepted {
+		if e.Table != but && !slices.Contains(e.Partitions, but) {
+			names = append(names, "TABLE "+e.Quoted())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return " EXCEPT (" + strings.Join(names, ", ") + ")"
+}
 
 // ColumnList returns the columns of a table that are published, or nil for all.
 func (p Publication) ColumnList(t pg.Table) []string {
