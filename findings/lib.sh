@@ -47,7 +47,7 @@ maven() {
 
 # python_with PACKAGE==VERSION… installs packages for the script's python3.
 python_with() {
-	python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --target python "$@" >&2
+	python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-warn-conflicts --target python "$@" >&2
 	export PYTHONPATH="$work/python"
 }
 
