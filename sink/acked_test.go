@@ -84,7 +84,7 @@ func TestAckAtALowerOffsetIsALoss(t *testing.T) {
 	})
 }
 
-// What brokers take away from the start of a log is no loss, nor are the offsets of
+// Records that brokers take away from the start of a log are no loss, nor are the offsets of
 // markers and of what is aborted.
 func TestAckBehindARemovedStartIsNoLoss(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// What a standby does not have is not sent, so check and status name one that is away.
+// The server sends nothing that a standby lacks, so check and status name a standby that is away.
 func TestCheckAndStatusNameAStandbyThatIsAway(t *testing.T) {
 	f := newFixture(t, pgtest.Start(t).NewDatabase(t))
 	f.setup()

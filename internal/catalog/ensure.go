@@ -92,11 +92,12 @@ BEGIN
         IF NOT published AND current_setting('server_version_num')::int >= 150000 THEN
             published := EXISTS (SELECT FROM pg_publication_namespace WHERE pnpubid = pub.oid AND pnnspid = t.relnamespace);
         END IF;
-        IF pub.puballtables AND current_setting('server_version_num')::int >= 190000
-           AND EXISTS (SELECT FROM pg_publication_rel WHERE prpubid = pub.oid AND prexcept
+        IF pub.puballtables AND current_setting('server_version_num')::int >= 190000 THEN
+            IF EXISTS (SELECT FROM pg_publication_rel WHERE prpubid = pub.oid AND prexcept
                                                         AND (prrelid = t.oid OR t.oid IN (SELECT relid FROM pg_partition_tree(prrelid)))) THEN
-            RAISE EXCEPTION 'publication % is of all tables EXCEPT table %', pub.pubname, t.name
-                USING ERRCODE = '55000', HINT = format('ALTER PUBLICATION %I SET ALL TABLES', pub.pubname);
+                RAISE EXCEPTION 'publication % is of all tables EXCEPT table %', pub.pubname, t.name
+                    USING ERRCODE = '55000', HINT = format('ALTER PUBLICATION %I SET ALL TABLES', pub.pubname);
+            END IF;
         END IF;
         CONTINUE WHEN published;
         IF NOT t.identity AND (pub.pubupdate OR pub.pubdelete) THEN

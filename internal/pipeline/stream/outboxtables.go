@@ -17,7 +17,7 @@ type outboxTables struct {
 	looks atomic.Pointer[look] // the last one; nil before the first
 	seen  *look                // what owned knows of
 
-	// What was decided last, for the next row of the same table.
+	// The last decision, for the next row of the same table.
 	relation *pg.Relation // nil: nothing
 	byName   bool
 	byOID    bool // perhaps: see checkpoint.Owned

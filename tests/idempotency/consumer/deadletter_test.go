@@ -114,7 +114,7 @@ func TestALargeDeadLetterPassesTheClientsLimit(t *testing.T) {
 	}
 }
 
-// What the topic itself refuses is said, with what lets it through; then it goes
+// A refusal of the topic names the setting that lets the letter through; then it goes
 // through.
 func TestADeadLetterThatTheTopicRefuses(t *testing.T) {
 	t.Parallel()

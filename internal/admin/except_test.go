@@ -1,0 +1,29 @@
+package admin
+
+import (
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// setup takes a publication of all tables, unless the outbox is one of its
+// exceptions (19).
+func TestSetupOverAPublicationOfAllTables(t *testing.T) {
+	f := sound(t)
+	set := func(t *testing.T, publication string) error {
+		f.exec(`DROP PUBLICATION IF EXISTS `+f.Source.Publication, `CREATE PUBLICATION `+f.Source.Publication+` FOR ALL TABLES `+publication)
+		_, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+		return err
+	}
+	must.OK(t, set(t, `WITH (publish = 'insert')`))
+	if server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(t); server.Major() < 19 {
+		t.Skip("PostgreSQL 19 has exceptions")
+	}
+	err := set(t, `EXCEPT (TABLE outbox)`)
+	wantClass(t, err, failure.Config, "is of all tables EXCEPT table")
+	f.exec(failure.RemedyOf(err))
+	_, err = Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	must.OK(t, err)
+}
