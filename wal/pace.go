@@ -1,6 +1,8 @@
 package wal
 
 import (
+	"errors"
+	"os"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
@@ -55,23 +57,38 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 		}
 	}
 	now := time.Now()
-	if now.Sub(p.deadlined) > deadlineSlack {
-		if err := p.conn.SetReadDeadline(now.Add(p.liveness + deadlineSlack)); err != nil {
-			return 0, err
-		}
-		p.deadlined = now
-	}
-	if err := p.ctx.Err(); err != nil { // looked at after the deadline was set, so that ctx's own deadline wins
-		return 0, err
-	}
 	p.reading.Store(int64(now.Sub(p.opened)))
-	n, err := p.conn.Read(b)
+	n, err := p.wait(b, now)
 	p.reading.Store(0)
 	p.lastRead, p.roomy = n, n < len(b)
 	p.sinceNap += n
 	now = time.Now()
 	p.lastWait, p.readAt = now.Sub(p.readAt), now
 	return n, err
+}
+
+// wait reads once the server has said something. It gives up when the server has
+// been silent for too long, and there is nothing to excuse that.
+func (p *pacedReader) wait(b []byte, now time.Time) (int, error) {
+	for {
+		if now.Sub(p.deadlined) > deadlineSlack {
+			if err := p.conn.SetReadDeadline(now.Add(p.liveness + deadlineSlack)); err != nil {
+				return 0, err
+			}
+			p.deadlined = now
+		}
+		if err := p.ctx.Err(); err != nil { // looked at after the deadline was set, so that ctx's own deadline wins
+			return 0, err
+		}
+		n, err := p.conn.Read(b)
+		if n > 0 || p.silence == nil || !errors.Is(err, os.ErrDeadlineExceeded) || p.ctx.Err() != nil {
+			return n, err
+		}
+		if p.asked = p.silence(p.ctx, (*Stream)(p).Silent()); p.asked != nil {
+			return n, err
+		}
+		now = time.Now()
+	}
 }
 
 // pause is what happens between two reads.

@@ -43,12 +43,15 @@ type Options struct {
 	// required.
 	StatusInterval time.Duration
 	// LivenessTimeout is how long the server may stay silent while we wait for
-	// it. It is asked for a reply every StatusInterval. It is required. While
-	// the server decodes a large transaction of which it sends nothing, it
-	// answers only every half of its wal_sender_timeout (walsender.c,
-	// WalSndUpdateProgress). With a shorter timeout the stream may never get
-	// past such a transaction.
+	// it. It is asked for a reply every StatusInterval. It is required.
 	LivenessTimeout time.Duration
+	// Silent is asked each time the server has been silent for so long, and is
+	// told for how long in all. The stream waits on unless it returns an error.
+	// While the server decodes a large transaction of which it sends nothing, it
+	// answers only every half of its wal_sender_timeout (walsender.c,
+	// WalSndUpdateProgress), and before PostgreSQL 15 not even so. nil: silence
+	// ends the stream.
+	Silent func(ctx context.Context, silent time.Duration) error
 	// Gather is for how long transactions that trickle in may gather before they
 	// are read, all at once; at most 10 ms. 0: each is read when it comes.
 	Gather time.Duration
@@ -76,19 +79,21 @@ type Stream struct {
 	status  *statusSender
 
 	liveness    time.Duration
-	deadlined   time.Time        // when the read deadline was last set
-	lastRead    int              // bytes of the last read
-	roomy       bool             // it had room for more: there was no more to read
-	readAt      time.Time        // when that returned
-	lastWait    time.Duration    // how long after the one before
-	gather      time.Duration    // see Options.Gather
-	timer       *unwatched.Timer // of the rests; nil before the first
-	loopback    bool             // conn is over TCP loopback
-	sinceNap    int              // bytes read since the last nap
-	napped      time.Time        // when that began
-	at          pg.LSN           // of the last message from the log
-	encrypted   bool             // conn reads one TLS record at a time
-	rowless     bool             // no rows are wanted
+	silence     func(context.Context, time.Duration) error // see Options.Silent; may be nil
+	asked       error                                      // that it returned
+	deadlined   time.Time                                  // when the read deadline was last set
+	lastRead    int                                        // bytes of the last read
+	roomy       bool                                       // it had room for more: there was no more to read
+	readAt      time.Time                                  // when that returned
+	lastWait    time.Duration                              // how long after the one before
+	gather      time.Duration                              // see Options.Gather
+	timer       *unwatched.Timer                           // of the rests; nil before the first
+	loopback    bool                                       // conn is over TCP loopback
+	sinceNap    int                                        // bytes read since the last nap
+	napped      time.Time                                  // when that began
+	at          pg.LSN                                     // of the last message from the log
+	encrypted   bool                                       // conn reads one TLS record at a time
+	rowless     bool                                       // no rows are wanted
 	received    atomic.Uint64
 	reading     atomic.Int64 // when the read in progress began, after opened; 0: none
 	opened      time.Time
@@ -139,6 +144,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		s.release()
 		return nil, err
 	}
+	s.silence = o.Silent
 	confirmed := o.Start
 	if o.Confirmed != 0 {
 		confirmed = min(confirmed, o.Confirmed)
@@ -337,7 +343,10 @@ func (s *Stream) cause(err error) error {
 		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("no answer from PostgreSQL for %s: %w", s.liveness, err)
+		err = fmt.Errorf("no answer from PostgreSQL for %s: %w", s.liveness, err)
+		if s.asked != nil {
+			err = fmt.Errorf("%w; asked beside the stream: %w", err, s.asked)
+		}
 	}
 	return err
 }

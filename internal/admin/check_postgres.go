@@ -58,6 +58,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.publication(ctx)
 	d.slotState(ctx)
 	d.patroni(ctx)
+	d.streams(ctx)
 	if d.slotKnown && d.slot == nil {
 		d.openTransactions(ctx, blockingAge, "the slot's creation waits for them")
 	} else {
@@ -192,6 +193,10 @@ func (d *doctor) timeouts(ctx context.Context) {
 	case limit < 2*interval:
 		d.fail(name, failure.Configf(fmt.Sprintf("set source.status_interval to at most %s, or: ALTER ROLE %s SET wal_sender_timeout = '60s';", limit/4, role),
 			"%s is less than twice source.status_interval (%s): the server would cut the connection", limit, interval))
+	case limit/2 > d.cfg.Source.LivenessTimeout:
+		d.warn(name, fmt.Sprintf("set source.liveness_timeout to at least %s, or: ALTER ROLE %s SET wal_sender_timeout = '60s';", limit/2, role),
+			"%s: in a large transaction the server answers every half of it only, which is later than source.liveness_timeout (%s); it is then asked beside the stream whether it works",
+			limit, d.cfg.Source.LivenessTimeout)
 	default:
 		d.ok(name, "%s, status every %s", limit, interval)
 	}

@@ -2,7 +2,10 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -36,6 +39,10 @@ func (d *doctor) slotState(ctx context.Context) {
 		d.fail(name, missingSlot(d.cfg))
 		return
 	}
+	if d.slot.Creating() {
+		d.fail(name, beingCreated(ctx, d.conn, *d.slot))
+		return
+	}
 	seen := checkpoint.Server{Name: d.slot.Name, Database: d.server.Database, CurrentLSN: d.server.FlushLSN, Exists: true, Slot: *d.slot}
 	if _, err := checkpoint.Verify(nil, seen); err != nil {
 		d.fail(name, err)
@@ -51,6 +58,23 @@ func (d *doctor) slotState(ctx context.Context) {
 	}
 	d.ok(name, "%s, confirmed up to %s", holder, d.slot.ConfirmedFlush)
 	d.slotWAL()
+}
+
+// beingCreated is the error of a slot whose creation waits for transactions, which
+// it names. It passes when they end.
+func beingCreated(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
+	text := fmt.Sprintf("slot %q is still being created by pid %d; what is committed before it is there is not published", slot.Name, slot.ActivePID)
+	remedy := "wait until it is there"
+	waits, err := catalog.ReadWaiting(ctx, conn, slot.ActivePID)
+	if err == nil {
+		text += "; it waits for " + waits.String()
+	}
+	for _, b := range waits.For {
+		if b.PID != 0 {
+			remedy += fmt.Sprintf(", or end the transaction: SELECT pg_terminate_backend(%d);", b.PID)
+		}
+	}
+	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: errors.New(text)}
 }
 
 // patroni looks for a manager of the cluster that drops slots.

@@ -34,9 +34,12 @@ func awaited(wait catalog.StandbyWait) error {
 	return &failure.Error{Class: failure.Transient, Remedy: wait.Remedy(), Err: fmt.Errorf("nothing gets through: %s", wait)}
 }
 
-// awaitedNow is the error of a slot of which the server sends nothing at present
-// because a standby is away; nil for any other.
+// awaitedNow is the error of a slot of which the server sends nothing at present,
+// because it is still being created, or a standby is away; nil for any other.
 func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
+	if slot.Creating() {
+		return beingCreated(ctx, conn, slot)
+	}
 	wait, err := catalog.ReadStandbyWait(ctx, conn, slot)
 	if err != nil || !wait.Waiting || wait.Away() == "" {
 		return err

@@ -90,13 +90,17 @@ func (r *StatusReport) stuck() string {
 		}
 		return "the connector is not ready: " + strings.Join(i.Reasons, "; ")
 	}
-	if r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.Checkpoint == nil {
+	if r.PostgreSQL == nil || r.PostgreSQL.Slot == nil {
 		return ""
 	}
-	slot, age := r.PostgreSQL.Slot, r.Checkpoint.AgeSeconds
+	slot := r.PostgreSQL.Slot
 	if slot.Awaits != nil {
 		return slot.Awaits.Error
 	}
+	if r.Checkpoint == nil {
+		return ""
+	}
+	age := r.Checkpoint.AgeSeconds
 	if !slot.Active || slot.LagBytes == 0 || age < standsStill.Seconds() {
 		return ""
 	}

@@ -56,7 +56,10 @@ const routineConnect = "CheckMyDatabase"
 
 // remedyPooler is for the answer of a pooler that takes no start-up parameters of
 // ours. PostgreSQL itself answers so only to what is no client of its own.
-const remedyPooler = "what answers is a pooler, as PgBouncer: connect to PostgreSQL directly, as only that has replication connections; or set source.mode: poll"
+const remedyPooler = "what answers is a pooler, as PgBouncer: " + ConnectDirectly
+
+// ConnectDirectly is the remedy for what a pooler cannot do.
+const ConnectDirectly = "connect to PostgreSQL directly, and not through a pooler, as only PostgreSQL has replication connections; or set source.mode: poll"
 
 // badParameter are the codes of a server that does not take a setting, or its
 // value, from the connection string.

@@ -119,6 +119,16 @@ const (
 	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped: " + AcceptGap + "; it creates the publication"
 )
 
+// Unanswered gives the error of a stream that was not started for want of an answer
+// a remedy: the server itself answers at once.
+func Unanswered(err error) error {
+	if !errors.Is(err, errSilent) {
+		return err
+	}
+	return &failure.Error{Class: failure.Transient, Err: err,
+		Remedy: "if this comes again, what answers is a pooler that does not know replication, as pgpool-II: " + ConnectDirectly}
+}
+
 func certificateInvalid(err error) bool {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return true

@@ -7,18 +7,51 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// standbyLock names what a spare locks while it waits for a slot: sessions share
-// the lock, so it keeps nobody out. It only shows who waits, to every role, and
-// ends with the session.
-const standbyLock = `hashtext('cdc-outbox standby'), hashtext($1)`
+// Sessions share these locks, so they keep nobody out. They only show, to every
+// role, the instances of a slot, and end with the session.
+const (
+	standbyLock = "cdc-outbox standby" // of a spare, while it waits for the slot
+	readerLock  = "cdc-outbox reader"  // of the instance that reads the slot, beside its stream
+)
+
+// showing takes the lock of the name for the slot. It does not wait.
+func showing(ctx context.Context, conn *pgx.Conn, lock, slot string) error {
+	if _, err := conn.Exec(ctx, "SELECT pg_try_advisory_lock_shared(hashtext($1), hashtext($2))", lock, slot); err != nil {
+		return fmt.Errorf("show that this instance is there: %w", err)
+	}
+	return nil
+}
+
+// shown are the locks of the name for the slot in pg_locks l.
+const shown = `l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AND l.objsubid = 2
+		   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		   AND (l.classid, l.objid) = (hashtext($1)::oid, hashtext($2)::oid)`
 
 // StandBy shows to ReadStandbys of the same slot that this connection's instance
 // waits for it, until the connection ends. It does not wait.
 func StandBy(ctx context.Context, conn *pgx.Conn, slot string) error {
-	if _, err := conn.Exec(ctx, "SELECT pg_try_advisory_lock_shared("+standbyLock+")", slot); err != nil {
-		return fmt.Errorf("show that this instance stands by: %w", err)
+	return showing(ctx, conn, standbyLock, slot)
+}
+
+// ShowReader shows to Orphaned that this connection's instance reads the slot, until
+// the connection ends.
+func ShowReader(ctx context.Context, conn *pgx.Conn, slot string) error {
+	return showing(ctx, conn, readerLock, slot)
+}
+
+// Orphaned reports whether the slot is read by a process of ours, by its
+// application_name, although no instance shows that it reads the slot, and the log
+// goes on behind what is confirmed.
+func Orphaned(ctx context.Context, conn *pgx.Conn, slot string) (is bool, err error) {
+	err = conn.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
+		                WHERE s.slot_name = $2 AND a.application_name = current_setting('application_name')
+		                  AND s.confirmed_flush_lsn < pg_current_wal_flush_lsn())
+		   AND NOT EXISTS (SELECT FROM pg_locks l WHERE `+shown+`)`, readerLock, slot).Scan(&is)
+	if err != nil {
+		return false, fmt.Errorf("look for the instance that reads slot %q: %w", slot, err)
 	}
-	return nil
+	return is, nil
 }
 
 // ReadStandbys returns the connections of the instances that wait for a slot of
@@ -27,10 +60,8 @@ func ReadStandbys(ctx context.Context, conn *pgx.Conn, slot string) ([]Holder, e
 	rows, _ := conn.Query(ctx, `
 		SELECT l.pid, COALESCE(a.application_name, ''), COALESCE(host(a.client_addr), ''), COALESCE(a.usename::text, ''), a.backend_start
 		  FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-		 WHERE l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AND l.objsubid = 2
-		   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		   AND (l.classid, l.objid) = (hashtext('cdc-outbox standby')::oid, hashtext($1)::oid)
-		 ORDER BY a.backend_start, l.pid`, slot)
+		 WHERE `+shown+`
+		 ORDER BY a.backend_start, l.pid`, standbyLock, slot)
 	standbys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h Holder, err error) {
 		return h, row.Scan(&h.PID, &h.Application, &h.Address, &h.User, &h.Since)
 	})

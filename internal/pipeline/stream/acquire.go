@@ -76,6 +76,9 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 			return err
 		}
 		s.health.heldBy(ctx, sql, slot)
+		if err := s.spokenFor(ctx, sql, slot, &a.holder); err != nil {
+			return err
+		}
 		s.held = max(s.held, slot.ConfirmedFlush)
 		if err := s.sharesStore(ctx, sql, slot); err != nil {
 			return err
@@ -202,13 +205,14 @@ func (s *source) scope() string {
 
 // open starts the stream at start. What was confirmed stays confirmed.
 func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start pg.LSN) (*wal.Stream, error) {
-	return wal.Open(ctx, repl, wal.Options{
+	stream, err := wal.Open(ctx, repl, wal.Options{
 		Slot:            s.opts.Slot,
 		Publication:     s.opts.Publication,
 		Start:           start,
 		Confirmed:       confirmed,
 		StatusInterval:  s.opts.StatusInterval,
 		LivenessTimeout: s.opts.LivenessTimeout,
+		Silent:          s.excused(int32(repl.PID())),
 		Messages:        s.opts.Messages,
 		Prefix:          s.opts.Prefix,
 		MessagesOnly:    len(s.opts.Tables) == 0,
@@ -216,6 +220,7 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 		Wanted:          s.intake.tables.has,
 		Recycle:         true,
 	})
+	return stream, catalog.Unanswered(err)
 }
 
 // gatherForTransactions is how long transactions that trickle in gather before a

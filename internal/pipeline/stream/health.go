@@ -37,6 +37,8 @@ type Status struct {
 	Holder *catalog.Holder `json:"holder,omitempty"`
 	// Standbys are those that wait for the slot, where this instance reads it.
 	Standbys []catalog.Holder `json:"standbys,omitempty"`
+	// Sender is there while the process has been silent for long, and works.
+	Sender *SenderStatus `json:"sender,omitempty"`
 	// Forecast is there while the slot keeps more and more log.
 	Forecast *Forecast `json:"forecast,omitempty"`
 	// Standstill is there while session after session fails at one position.
@@ -84,6 +86,8 @@ type Health struct {
 	claimErr string          // while the transactional id is asked for
 	remedy   string          // of these three
 	holder   *catalog.Holder // while the role is standby
+	orphan   int32           // the holder's number, if no instance is behind it; else 0
+	orphaned time.Time       // since when it has not moved
 	// Of all sessions:
 	progress   progress
 	standstill standstill
@@ -93,6 +97,7 @@ type Health struct {
 	standbys []catalog.Holder
 	keptBy   string // who keeps the slot where it is; "" for nobody else
 	awaited  catalog.StandbyWait
+	sender   silentSender
 }
 
 func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
@@ -122,7 +127,7 @@ func (h *Health) active() {
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
 	h.pgErr, h.storeErr, h.looked = "", "", time.Now()
-	h.holder, h.trend, h.awaited = nil, trend{}, catalog.StandbyWait{}
+	h.holder, h.trend, h.awaited, h.sender = nil, trend{}, catalog.StandbyWait{}, silentSender{}
 	h.forget()
 	h.progress.begin(h.looked)
 }
@@ -261,6 +266,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		reasons = append(reasons, h.stalled(now, len(reasons) > 0)...)
 	case role.Standby:
 		reasons = append(reasons, h.look.Unready(h.mute)...)
+		if h.orphan != 0 {
+			reasons = append(reasons, h.orphanReason(now))
+		}
 	}
 	return len(reasons) == 0, reasons
 }
@@ -306,12 +314,15 @@ func (h *Health) advance(now time.Time) {
 func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	h.advance(now)
 	blind := now.Sub(h.looked)
+	unanswered := min(blind, now.Sub(h.sender.asked))
 	switch why, silent := h.progress.stall(now), h.silent(); {
 	case known:
-	case silent > max(h.mute, 2*h.statusInterval) && blind > h.mute: // either alone may be busy
-		reasons = append(reasons, fmt.Sprintf("PostgreSQL has answered neither the stream nor a look beside it for %s", min(silent, blind).Round(time.Second)))
+	case silent > max(h.mute, 2*h.statusInterval) && unanswered > h.mute: // either alone may be busy
+		reasons = append(reasons, fmt.Sprintf("PostgreSQL has answered neither the stream nor a look beside it for %s", min(silent, unanswered).Round(time.Second)))
 	case h.standbyAway():
 		reasons = append(reasons, h.awaited.String())
+	case h.senderSilent(now):
+		reasons = append(reasons, h.senderReason())
 	case why != "" && h.awaited.Waiting:
 		reasons = append(reasons, why+"; "+h.awaited.String())
 	case why != "":
@@ -387,6 +398,7 @@ func (h *Health) Status() any {
 		ConfirmedLSN:   confirmed.String(),
 		SlotLagSeconds: h.lag(time.Now()).Seconds(),
 		Standstill:     h.standstill.status(time.Now()),
+		Sender:         h.senderStatus(time.Now()),
 		Retention:      h.retention.status(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
@@ -428,6 +440,9 @@ func (h *Health) Remedies() (remedies []string) {
 	}
 	if h.role.Role == role.Active && h.awaited.Waiting {
 		remedies = append(remedies, h.awaited.Remedy())
+	}
+	if h.role.Role == role.Standby && h.orphan != 0 {
+		remedies = append(remedies, h.orphanRemedy())
 	}
 	if h.standsStill(time.Now()) {
 		remedies = append(remedies, h.standstill.remedy(h.slotName))

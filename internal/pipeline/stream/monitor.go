@@ -116,6 +116,9 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 		err = fmt.Errorf("connected to system identifier %s on timeline %d, the stream is from %s on timeline %d",
 			server.SystemID, server.Timeline, cp.SystemID, cp.Timeline)
 	}
+	if err == nil {
+		err = catalog.ShowReader(ctx, conn, s.opts.Slot)
+	}
 	if err != nil {
 		catalog.Close(conn)
 		return nil, err

@@ -26,6 +26,8 @@ type spare struct {
 	looked   time.Time // when it last looked whether it could run
 	fit      bool      // it could
 	creating func(catalog.Waiting)
+
+	holder orphan
 }
 
 // beingCreated reports whether the slot's holder still creates it, and tells

@@ -1,0 +1,71 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// creationPatience bounds the creation of the temporary slot, which waits for the
+// transactions that are running.
+const creationPatience = 3 * time.Second
+
+// streams starts a stream from a slot that goes with its connection: a pooler may
+// take a replication connection, create a slot, and never answer the start.
+func (d *doctor) streams(ctx context.Context) {
+	const name = "postgresql.stream"
+	switch {
+	case d.server.InRecovery || d.server.WALLevel != "logical":
+		d.skip(name, "the server makes no slot for a trial")
+		return
+	case d.server.UsedSlots >= d.server.MaxSlots || d.server.UsedSenders >= d.server.MaxSenders:
+		d.skip(name, "no slot or WAL sender is free for a trial")
+		return
+	}
+	repl, err := d.replication(ctx)
+	if err != nil {
+		d.skip(name, "no replication connection")
+		return
+	}
+	slot := fmt.Sprintf("%.40s_check_%d", d.cfg.Source.Slot, os.Getpid())
+	at, err := d.trialSlot(ctx, repl, slot)
+	if errors.Is(err, context.DeadlineExceeded) {
+		d.skip(name, fmt.Sprintf("a slot for a trial waits for open transactions, and was given up after %s", creationPatience))
+		return
+	}
+	if err != nil {
+		d.fail(name, err)
+		return
+	}
+	stream, err := d.stream(ctx, repl, slot, at, 0)
+	if err != nil {
+		d.fail(name, catalog.Unanswered(err))
+		return
+	}
+	catalog.Close(stream)
+	d.ok(name, "a stream starts, from a temporary slot")
+}
+
+// trialSlot creates a temporary slot. The server would not notice for long that the
+// creation is given up, so it is cancelled.
+func (d *doctor) trialSlot(ctx context.Context, repl *pgconn.PgConn, slot string) (at pg.LSN, err error) {
+	limited, cancel := context.WithTimeout(ctx, creationPatience)
+	defer cancel()
+	at, _, err = catalog.CreateSlot(limited, repl, slot, d.server.Version, catalog.SlotOptions{Temporary: true})
+	if err == nil {
+		return at, nil
+	}
+	if limited.Err() != nil {
+		err = errors.Join(limited.Err(), err)
+		_, _ = d.conn.Exec(ctx, "SELECT pg_cancel_backend($1)", int32(repl.PID())) // it may be over by now
+	}
+	catalog.Close(repl)
+	return 0, err
+}

@@ -1,0 +1,45 @@
+package stream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+)
+
+// The server's process says nothing for longer than source.liveness_timeout, and
+// works: here it waits for a lock. Its stream is kept, as a new one would have to
+// begin with the same transaction. A process that waits for its client has lost it.
+func TestASilentStreamIsKeptWhileItsSenderWorks(t *testing.T) {
+	d := outbox(t)
+	d.opts.LivenessTimeout = 300 * time.Millisecond
+	i := d.run().streams()
+	locker := *d
+	locker.connect()
+	locker.exec("SET application_name = 'a catalog lock'; BEGIN; LOCK TABLE pg_catalog.pg_publication IN ACCESS EXCLUSIVE MODE")
+	d.insert(1, 1)
+	i.unready("a catalog lock")
+	if s := i.status().Sender; s == nil || int(s.PID) != d.walsender() || s.SilentSeconds <= 0 {
+		t.Errorf("/status says of the sender: %+v", s)
+	}
+	if n := i.logs.FilterMessageSnippet("is given time").Len(); n != 1 {
+		t.Errorf("%d lines in the log, want one", n)
+	}
+	if n := i.metrics.reconnected(); n > 0 {
+		t.Errorf("%d reconnects", n)
+	}
+	locker.exec("COMMIT")
+	d.arrive()
+	eventually(t, "readiness", i.ready)
+	if s := i.status().Sender; s != nil {
+		t.Errorf("/status says of the sender: %+v", s)
+	}
+	sender, err := catalog.AskSender(t.Context(), d.url, nil, d.opts.Slot, int32(d.walsender()))
+	if err != nil || sender.Works() {
+		t.Errorf("of an idle sender: %v, %v", sender, err)
+	}
+	if _, err := catalog.AskSender(t.Context(), d.url, nil, d.opts.Slot, 1); err == nil {
+		t.Error("a process that does not send the slot is taken for one that does")
+	}
+	d.finish(i)
+}
