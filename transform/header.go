@@ -2,6 +2,7 @@ package transform
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -108,32 +109,53 @@ func (b *builder) checkHeaders() {
 	}
 }
 
-// transactionHeaders formats what all rows of a transaction share once. Its
+// transactionHeaders formats the values that all rows of a transaction share once. Their
 // bytes are never written again.
 type transactionHeaders struct {
 	commit           pg.LSN
 	id               uint32
 	time             time.Time
 	lsn, xid, timeAt []byte // timeAt is nil for the zero time
+	second           secondText
 }
+
+// transactionBytes is enough for the three values.
+const transactionBytes = len("FFFFFFFF/FFFFFFFF") + len("4294967295") + len("2026-01-02T15:04:05.000000Z")
 
 func (t *transactionHeaders) of(ev *Event) (lsn, xid, at []byte) {
 	if commit := ev.Position.CommitLSN; t.lsn == nil || t.commit != commit || t.id != ev.XID || !t.time.Equal(ev.CommitTime) {
 		t.commit, t.id, t.time = commit, ev.XID, ev.CommitTime
-		t.lsn = pg.AppendLSN(nil, commit)
-		t.xid = strconv.AppendUint(nil, uint64(ev.XID), 10)
+		t.lsn = pg.AppendLSN(make([]byte, 0, transactionBytes), commit)
+		t.xid = strconv.AppendUint(t.lsn[len(t.lsn):], uint64(ev.XID), 10)
 		t.timeAt = nil
 		if !t.time.IsZero() {
-			t.timeAt = appendTime(nil, t.time)
+			t.timeAt = t.second.append(t.xid[len(t.xid):], t.time)
 		}
+		t.lsn, t.xid = slices.Clip(t.lsn), slices.Clip(t.xid)
 	}
 	return t.lsn, t.xid, t.timeAt
 }
 
 // appendTime writes a time as the headers have it: in UTC, with microseconds, so that
 // texts sort as times do.
-func appendTime(b []byte, t time.Time) []byte {
-	return t.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z")
+func appendTime(b []byte, t time.Time) []byte { return (&secondText{}).append(b, t) }
+
+// secondText is the text of a second, up to the point. Commits of one second are many.
+type secondText struct {
+	unix int64
+	text []byte
+}
+
+// append writes a time as appendTime does.
+func (s *secondText) append(b []byte, t time.Time) []byte {
+	if unix := t.Unix(); s.text == nil || unix != s.unix {
+		s.unix, s.text = unix, t.UTC().AppendFormat(s.text[:0], "2006-01-02T15:04:05.")
+	}
+	b = append(b, s.text...)
+	for micros, unit := t.Nanosecond()/1000, 100_000; unit > 0; unit /= 10 {
+		b = append(b, '0'+byte(micros/unit%10))
+	}
+	return append(b, 'Z')
 }
 
 // sequences are the numbers below their count, formatted once.
