@@ -28,17 +28,25 @@ func askOften(t *testing.T) {
 	t.Cleanup(func() { probePace = sink.UsualPace })
 }
 
+// inMode is the configuration of a pipeline in the mode, with an outbox and a broker of
+// its own.
+func inMode(t *testing.T, name, mode string) (config.Config, *kafkatest.Broker, string) {
+	t.Helper()
+	db := pgtest.Shared(t).NewDatabase(t)
+	pgtest.Exec(t, db, polledOutbox)
+	broker := kafkatest.Start(t)
+	cfg := kafkaConfig(t, db, name+"_"+mode, broker.Brokers...)
+	cfg.Source.Mode, cfg.Event.PositionHeaders = mode, mode == config.ModeWAL
+	return cfg, broker, db
+}
+
 // The outbox is quiet all the time: nothing is delivered, and nothing but the
 // probe can notice.
 func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 	askOften(t)
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
 		t.Run(mode, func(t *testing.T) {
-			db := pgtest.Shared(t).NewDatabase(t)
-			pgtest.Exec(t, db, polledOutbox)
-			broker := kafkatest.Start(t)
-			cfg := kafkaConfig(t, db, "probe_"+mode, broker.Brokers...)
-			cfg.Source.Mode, cfg.Event.PositionHeaders = mode, mode == config.ModeWAL
+			cfg, broker, _ := inMode(t, "probe", mode)
 			all := []running{start(t, cfg)}
 			if mode == config.ModeWAL {
 				all[0].active(t)
@@ -137,11 +145,7 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
 		t.Run(mode, func(t *testing.T) {
-			db := pgtest.Shared(t).NewDatabase(t)
-			pgtest.Exec(t, db, polledOutbox)
-			broker := kafkatest.Start(t)
-			cfg := kafkaConfig(t, db, "drain_"+mode, broker.Brokers...)
-			cfg.Source.Mode, cfg.Event.PositionHeaders = mode, false
+			cfg, broker, db := inMode(t, "drain", mode)
 			cfg.Source.Poll.ClaimTimeout, cfg.Errors.DrainTimeout = time.Hour, time.Hour
 			c := start(t, cfg).active(t)
 			pgtest.Exec(t, db, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '{}')`)
@@ -159,11 +163,7 @@ func TestMode72TopicsThatAreGoneShowWhileTheOutboxIsQuiet(t *testing.T) {
 	askOften(t)
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
 		t.Run(mode, func(t *testing.T) {
-			db := pgtest.Shared(t).NewDatabase(t)
-			pgtest.Exec(t, db, polledOutbox)
-			broker := kafkatest.Start(t)
-			cfg := kafkaConfig(t, db, "topics_"+mode, broker.Brokers...)
-			cfg.Source.Mode, cfg.Event.PositionHeaders = mode, mode == config.ModeWAL
+			cfg, broker, db := inMode(t, "topics", mode)
 			cfg.Errors.OnBadEvent, cfg.Errors.DeadLetterTopic = transform.BadEventDeadLetter, "dead"
 			topics := []string{"outbox.event.order", "dead"}
 			if mode == config.ModeWAL {
