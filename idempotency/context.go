@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
@@ -35,26 +36,19 @@ func NotItsFault(err error) error {
 	return excusedError{err}
 }
 
-// The SQLSTATEs of a pooler that gives each transaction another connection and keeps
-// no prepared statements: the statement that the driver has prepared is another
-// connection's, or this one has it already.
-const (
-	noSuchStatement    = "26000"
-	duplicateStatement = "42P05"
-)
-
 // isNotItsFault tells whether the error was wrapped by NotItsFault, at any
 // depth, or comes from a pooler, and was not wrapped by Terminal.
 func isNotItsFault(err error) bool {
 	var e excusedError
-	if !errors.As(err, &e) {
-		switch sqlstate.Of(err) {
-		case noSuchStatement, duplicateStatement:
-		default:
-			return false
-		}
+	return (errors.As(err, &e) || sqlstate.LostStatement(err)) && !isTerminal(err)
+}
+
+// advised says what to do about a handler's error that comes from a pooler.
+func advised(err error) error {
+	if !sqlstate.LostStatement(err) {
+		return err
 	}
-	return !isTerminal(err)
+	return fmt.Errorf("%w (%s)", err, sqlstate.PoolerRemedy)
 }
 
 type terminalError struct{ error }

@@ -25,6 +25,9 @@ type Observer struct {
 	// while (Options.Margin), or, with false, such a one has returned. It is
 	// called on any goroutine.
 	HandlerStuck func(m Message, stuck bool)
+	// DeadLetterFailed: the message's dead letter could not be kept, because of
+	// err. The message waits, and with it what is behind it, until it is.
+	DeadLetterFailed func(m Message, err error)
 	// FailOpen: the handler is about to run unclaimed, because of err.
 	FailOpen func(m Message, err error)
 	// Shadow: the message would have had this result and error, had
@@ -56,6 +59,12 @@ func (o Observer) leaseLost(l Loss) {
 func (o Observer) resultDropped(m Message, size int) {
 	if o.ResultDropped != nil {
 		o.ResultDropped(m, size)
+	}
+}
+
+func (o Observer) deadLetterFailed(m Message, err error) {
+	if o.DeadLetterFailed != nil {
+		o.DeadLetterFailed(m, err)
 	}
 }
 

@@ -231,11 +231,16 @@ func (p *Processor) refuse(ctx context.Context, d DeadLetter) (Result, error) {
 var errNoDeadLetter = errors.New("no dead letter is configured")
 
 func (p *Processor) deadLetter(ctx context.Context, d DeadLetter) error {
-	if p.options.DeadLetter == nil {
-		return errNoDeadLetter
+	err := errNoDeadLetter
+	if p.options.DeadLetter != nil {
+		err = recovered.Call(func() error { return p.options.DeadLetter(ctx, d) })
 	}
-	if err := recovered.Call(func() error { return p.options.DeadLetter(ctx, d) }); err != nil {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil: // it was cut off: that says nothing of where dead letters go
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
-	return nil
+	p.options.Observer.deadLetterFailed(d.Message, err)
+	return fmt.Errorf("%w: %w", storage.ErrDeadLetter, err)
 }

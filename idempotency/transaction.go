@@ -20,7 +20,7 @@ func (a *attempt) transact(handler Handler) (Result, error) {
 	ctx, err := a.work.Begin(storage.ContextWithLease(a.ctx, a.claim.Lease))
 	if err != nil {
 		a.release()
-		err = fmt.Errorf("begin: %w", err)
+		err = fmt.Errorf("begin: %w", advised(err))
 		return a.fail(nil, storage.Failure{Unrun: true, RetryAfter: a.options.retryAfter(1), Reason: a.claim.Reason}, err)
 	}
 	a.ran = true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
 // work processes records until the scheduler is closed.
@@ -84,6 +85,8 @@ func (s *session) tell(j job, result idempotency.Result, err error, done settlem
 		log.Warn("record is given up, its dead letter is written", "attempt", result.Attempt, "reason", result.Reason)
 	case j.ctx.Err() != nil:
 		log.Info("handling was cut off", "cause", context.Cause(j.ctx), "error", err)
+	case errors.Is(err, storage.ErrDeadLetter):
+		log.Error("the record's dead letter cannot be written, and what is behind the record waits", "wait", done.wait, "error", err)
 	case result.Disposition == idempotency.Elsewhere:
 		log.Info("record is being handled elsewhere", "wait", done.wait)
 	case result.Disposition == idempotency.Unavailable:

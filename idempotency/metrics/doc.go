@@ -8,6 +8,7 @@
 //	idempotency_handler_failures_total              counter    attempts that ended in an error
 //	idempotency_leases_lost_total                   counter
 //	idempotency_results_dropped_total               counter    too large for the store
+//	idempotency_dead_letter_errors_total            counter    tries that failed: the message waits
 //	idempotency_fail_open_runs_total                counter    without a claim, the store being unavailable
 //	idempotency_shadow_decisions_total              counter    disposition: what would have become of messages, with Options.Shadow
 //	idempotency_handlers_stuck                      gauge      that run though their context ended a while ago

@@ -30,6 +30,7 @@ type Metrics struct {
 	failures      prometheus.Counter
 	lost          prometheus.Counter
 	dropped       prometheus.Counter
+	deadLetters   prometheus.Counter
 	failOpen      prometheus.Counter
 	shadow        *prometheus.CounterVec
 	stuck         prometheus.Gauge
@@ -50,6 +51,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		failures:    counter("handler_failures_total", "Runs in which the handler ran and that ended in an error."),
 		lost:        counter("leases_lost_total", "Leases lost while, or after, the handler ran."),
 		dropped:     counter("results_dropped_total", "Results that were not stored because they are too large."),
+		deadLetters: counter("dead_letter_errors_total", "Tries to keep a dead letter that failed; its message waits."),
 		failOpen:    counter("fail_open_runs_total", "Handlers that ran without a claim because the store was unavailable."),
 		shadow:      counters("shadow_decisions_total", "What would have become of messages, while Options.Shadow is set.", "disposition"),
 		stuck: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "handlers_stuck",
@@ -61,7 +63,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	m.announce()
 	var errs []error
 	for _, c := range append([]prometheus.Collector{
-		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.failOpen, m.shadow, m.stuck, m.storeDuration, m.storeErrors,
+		m.claims, m.duplicates, m.runs, m.runDuration, m.failures, m.lost, m.dropped, m.deadLetters, m.failOpen, m.shadow, m.stuck, m.storeDuration, m.storeErrors,
 	}, m.consumer.all()...) {
 		errs = append(errs, registry.Register(c))
 	}
@@ -93,12 +95,13 @@ func (m *Metrics) announce() {
 // Observer is for idempotency.Options.
 func (m *Metrics) Observer() idempotency.Observer {
 	return idempotency.Observer{
-		Claim:         m.claim,
-		Run:           m.run,
-		LeaseLost:     func(idempotency.Loss) { m.lost.Inc() },
-		ResultDropped: func(idempotency.Message, int) { m.dropped.Inc() },
-		FailOpen:      func(idempotency.Message, error) { m.failOpen.Inc() },
-		HandlerStuck:  m.handlerStuck,
+		Claim:            m.claim,
+		Run:              m.run,
+		LeaseLost:        func(idempotency.Loss) { m.lost.Inc() },
+		ResultDropped:    func(idempotency.Message, int) { m.dropped.Inc() },
+		DeadLetterFailed: func(idempotency.Message, error) { m.deadLetters.Inc() },
+		FailOpen:         func(idempotency.Message, error) { m.failOpen.Inc() },
+		HandlerStuck:     m.handlerStuck,
 		Shadow: func(_ idempotency.Message, would idempotency.Result, _ error) {
 			m.shadow.WithLabelValues(would.Disposition.String()).Inc()
 		},

@@ -47,6 +47,9 @@ const formsSQL = `SELECT '\x00ff'::bytea, clock_timestamp()`
 // Check implements storage.Checker: the table with its columns and key, the
 // rights of the role, a server that accepts writes and keeps them.
 func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
+	if problems := s.checkPooler(ctx); len(problems) > 0 {
+		return problems, nil // the other questions may be lost there, too
+	}
 	problems, err := s.checkColumns(ctx)
 	if err != nil || len(problems) > 0 {
 		return problems, explainCheck(s.table, err)
@@ -109,7 +112,7 @@ func explainCheck(table tableName, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("check table %s: %w", table, err)
+	return fmt.Errorf("check table %s: %w", table, explain(err))
 }
 
 func (s *Store) primaryKey() []string {

@@ -8,18 +8,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 )
 
-// pooler is the remedy where a driver's prepared statements are lost.
-const pooler = "a pooler gives each transaction another connection and keeps no prepared statements: connect directly, " +
-	"let it keep them (PgBouncer from 1.21: max_prepared_statements), or set default_query_exec_mode=exec for pgx"
-
 // remedies say what to do about an error of the server, by its SQLSTATE
 // (PostgreSQL documentation, "PostgreSQL Error Codes"). Check tells more.
 var remedies = map[string]string{
 	pgerrcode.ReadOnlySQLTransaction: "the server accepts no writes: connect to the primary",
 	pgerrcode.InsufficientPrivilege: "grant the role SELECT, INSERT and UPDATE on the table; to purge and sweep, DELETE as well; " +
 		"where the table has row-level security, give the role a policy that lets it see and write all rows, or disable it",
-	pgerrcode.InvalidSQLStatementName:    pooler,
-	pgerrcode.DuplicatePreparedStatement: pooler,
+	pgerrcode.InvalidSQLStatementName:    sqlstate.PoolerRemedy,
+	pgerrcode.DuplicatePreparedStatement: sqlstate.PoolerRemedy,
 	pgerrcode.UndefinedColumn:            "the table has other columns: make it by Schema; Options.Partitioned is for a partitioned one only",
 	pgerrcode.UndefinedTable:             "make the table by Schema, or correct its name",
 	pgerrcode.InvalidColumnReference:     "the table has another key: set Options.Partitioned if it is partitioned",

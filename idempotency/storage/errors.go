@@ -34,13 +34,17 @@ var (
 )
 
 // The reasons, wrapped, for which a Processor gives a message up, or fails an
-// attempt, beside ErrBadKey, ErrMismatch, ErrEscaped and the handler's own error.
+// attempt, beside ErrBadKey, ErrMismatch, ErrEscaped and the handler's own error,
+// and for which it cannot.
 var (
 	// ErrHandlerTimeout: the handler took longer than it may. It is the cause of
 	// its context's end, and part of the attempt's error.
 	ErrHandlerTimeout = errors.New("the handler took longer than it may")
 	// ErrExhausted: the message failed, or vanished, as often as it may.
 	ErrExhausted = errors.New("attempts exhausted")
+	// ErrDeadLetter: the message's dead letter could not be kept. The message waits
+	// until it is.
+	ErrDeadLetter = errors.New("keep dead letter")
 )
 
 // Answered tells whether a store's error, or nil, is an answer: what it says

@@ -33,6 +33,9 @@ type Options struct {
 	// Settings are the server's (redis.conf), by name. Unless they say
 	// otherwise the server keeps nothing on disk.
 	Settings map[string]string
+	// Sentinel makes the server a Sentinel with these directives (sentinel.conf,
+	// without the word sentinel).
+	Sentinel []string
 }
 
 // AllSettings returns Settings and those that the server has anyway.
@@ -157,6 +160,14 @@ func (s *Server) spawn() (p *child.Process, log string, err error) {
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		args = append(args, "--"+name, all[name])
+	}
+	if len(s.opts.Sentinel) > 0 {
+		file := filepath.Join(s.dir, "sentinel.conf") // it writes there what it finds out
+		text := "sentinel " + strings.Join(s.opts.Sentinel, "\nsentinel ") + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return nil, "", fmt.Errorf("configure Sentinel: %w", err)
+		}
+		args = append([]string{file, "--sentinel"}, args...)
 	}
 	cmd := exec.Command(s.opts.Program, args...)
 	cmd.Dir = s.dir

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
@@ -46,6 +47,34 @@ func (s *Server) Await(t testing.TB, section, line string) {
 		}
 		return err
 	})
+}
+
+// SentinelMaster is the name under which a Sentinel knows its master.
+const SentinelMaster = "keys"
+
+// Sentinel starts a Sentinel that alone decides about failovers of the master: within
+// a second after it is gone. It waits until the Sentinel knows so many replicas.
+func Sentinel(t testing.TB, master *Server, replicas int) *Server {
+	t.Helper()
+	master.local(t)
+	host, port, _ := net.SplitHostPort(master.Addr())
+	s := Start(t, func(o *redisserver.Options) {
+		o.Sentinel = []string{
+			fmt.Sprintf("monitor %s %s %s 1", SentinelMaster, host, port),
+			"down-after-milliseconds " + SentinelMaster + " 500",
+			"failover-timeout " + SentinelMaster + " 5000",
+		}
+	})
+	client := redis.NewSentinelClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	eventually(t, "wait for the Sentinel's replicas", func(ctx context.Context) error {
+		known, err := client.Replicas(ctx, SentinelMaster).Result()
+		if err == nil && len(known) < replicas {
+			err = fmt.Errorf("the Sentinel knows %d replicas", len(known))
+		}
+		return err
+	})
+	return s
 }
 
 // Cluster is a Redis Cluster of three masters without replicas.
@@ -97,8 +126,8 @@ func StartCluster(t testing.TB) *Cluster {
 }
 
 // Client returns a client of the cluster, closed when the test ends, and as
-// patient as Server.Client's.
-func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
+// patient as Server.Client's. Options other than the addresses may be changed first.
+func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
 	o := &redis.ClusterOptions{
 		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
@@ -106,6 +135,9 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	}
 	for _, node := range c.Nodes {
 		o.Addrs = append(o.Addrs, node.Addr())
+	}
+	for _, f := range change {
+		f(o)
 	}
 	client := redis.NewClusterClient(o)
 	t.Cleanup(func() { _ = client.Close() })

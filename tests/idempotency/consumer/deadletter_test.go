@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
@@ -164,6 +166,43 @@ func TestADeadLetterTopicCreatedAnew(t *testing.T) {
 		}
 		return result.Done()
 	})
+	b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))
+}
+
+// A dead letter that its topic refuses is a state that metrics and the log tell. It
+// ends without a restart, also where the topic is created anew.
+func TestADeadLetterThatIsRefusedIsTold(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	b.CreateTopic(t, "orders", 1, nil)
+	b.CreateTopic(t, "orders.dead", 1, map[string]string{"max.message.bytes": "2000"})
+	bury, err := consumer.DeadLetterTopic(b.Client(t, kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MetadataMinAge(10*time.Millisecond)), "orders.dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	m, err := metrics.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handled := make(chan struct{}, 1)
+	cfg := config(b, processor(t, func(o *idempotency.Options) { o.DeadLetter, o.Observer = bury, m.Observer() }),
+		func(context.Context, *kgo.Record) error { handled <- struct{}{}; return nil })
+	lines := keepLog(&cfg)
+	start(t, cfg)
+	produce(t, b, &kgo.Record{Topic: "orders", Value: make([]byte, 5000)}, record(0, "k", "1"))
+	await.Until(t, "the metric", func() bool { return value(t, registry, "idempotency_dead_letter_errors_total") > 1 })
+	await.Until(t, "the log", func() bool {
+		return lines.count("level=ERROR msg=\"the record's dead letter cannot be written") > 0 && lines.count("max.message.bytes") > 0
+	})
+	select {
+	case <-handled:
+		t.Error("the record behind it was handled")
+	default:
+	}
+	remove(t, b, "orders.dead")
+	b.CreateTopic(t, "orders.dead", 1, nil)
+	receive(t, "the record behind it", handled)
 	b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))
 }
 

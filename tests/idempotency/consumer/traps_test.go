@@ -101,6 +101,23 @@ func TestWrapKeepsWhatIsPending(t *testing.T) {
 	}
 }
 
+// value returns the sum of a metric's series.
+func value(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 // Consumers of one process may share their metrics.
 func TestPausedPartitionsAddUp(t *testing.T) {
 	t.Parallel()
@@ -109,19 +126,7 @@ func TestPausedPartitionsAddUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paused := func() float64 {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() == "idempotency_consumer_paused_partitions" {
-				return f.GetMetric()[0].GetGauge().GetValue()
-			}
-		}
-		t.Fatal("no gauge")
-		return 0
-	}
+	paused := func() float64 { return value(t, registry, "idempotency_consumer_paused_partitions") }
 	b := kafkatest.Start(t)
 	b.CreateTopic(t, "orders", 1, nil)
 	b.CreateTopic(t, "bills", 1, nil)

@@ -38,6 +38,7 @@ func observe(m *metrics.Metrics) {
 	o.Run(msg, idempotency.Result{Disposition: idempotency.Elsewhere}, errDown, time.Millisecond)
 	o.LeaseLost(idempotency.Loss{})
 	o.ResultDropped(msg, 1<<20)
+	o.DeadLetterFailed(msg, errDown)
 	o.FailOpen(msg, errDown)
 	o.Shadow(msg, idempotency.Result{Disposition: idempotency.Skipped}, nil)
 	o.HandlerStuck(msg, true)

@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -97,15 +99,34 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// The rules are those of the package's documentation.
-func TestRightsThatAreEnough(t *testing.T) {
-	server := redistest.Start(t)
-	rules := "+evalsha +eval +time +get +set +del +script|load +scan +wait +info +config|get"
+// enough makes a user of the server with the rights of the package's documentation,
+// in a cluster or not.
+func enough(t *testing.T, server *redistest.Server, cluster bool) {
+	t.Helper()
+	text, err := os.ReadFile("../../../idempotency/redis/doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "// # Rights")
+	section, _, _ = strings.Cut(section, "// # ")
+	section, inCluster, _ := strings.Cut(section, "in a cluster")
+	if cluster {
+		section += inCluster
+	}
 	args := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~" + prefix(t) + ":*"}
-	for rule := range strings.FieldsSeq(rules) {
+	rules := regexp.MustCompile(`\+[a-z]+(\|[a-z]+)?`).FindAllString(section, -1)
+	if len(rules) == 0 {
+		t.Fatal("the documentation has no rules")
+	}
+	for _, rule := range rules {
 		args = append(args, rule)
 	}
 	do(t, server.Client(t), args...)
+}
+
+func TestRightsThatAreEnough(t *testing.T) {
+	server := redistest.Start(t)
+	enough(t, server, false)
 	client := server.Client(t, func(o *goredis.Options) { o.Username, o.Password = "app", "secret" })
 	redistest.Replica(t, server)
 	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: patience / 2})

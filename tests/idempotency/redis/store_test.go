@@ -163,10 +163,17 @@ func TestPurgeKeepsToItsScope(t *testing.T) {
 }
 
 func TestE2ESlotThatMoves(t *testing.T) {
-	for name, replicas := range map[string]int{"calls": 0, "calls that wait for replicas": 1} {
+	for name, c := range map[string]struct {
+		replicas int
+		readOnly bool
+	}{"calls": {}, "calls that wait for replicas": {replicas: 1}, "calls of a client that reads from replicas": {readOnly: true}} {
 		t.Run(name, func(t *testing.T) {
-			cluster := redistest.StartCluster(t)
-			s := newStore(t, cluster.Client(t), redis.Options{WaitReplicas: replicas, WaitTimeout: time.Millisecond})
+			cluster, replicas := redistest.StartCluster(t), c.replicas
+			for _, node := range cluster.Nodes {
+				enough(t, node, true)
+			}
+			client := cluster.Client(t, func(o *goredis.ClusterOptions) { o.Username, o.Password, o.ReadOnly = "app", "secret", c.readOnly })
+			s := newStore(t, client, redis.Options{WaitReplicas: replicas, WaitTimeout: time.Millisecond})
 			// The cluster has no replicas to wait for, which only they may mind.
 			tolerate := func(err error) {
 				t.Helper()
