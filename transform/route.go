@@ -113,9 +113,13 @@ func (b *builder) get(c column) pg.Value {
 		return pg.Value{Kind: pg.Null}
 	}
 	v := b.values[c.index]
-	if v.Kind == pg.UnchangedToast {
+	switch v.Kind {
+	case pg.UnchangedToast:
 		b.reject(ReasonUnreadableContents, fmt.Errorf("the value of column %q was not sent", c.name))
 		return pg.Value{Kind: pg.Null}
+	case pg.Garbled:
+		b.reject(ReasonInvalidUTF8, fmt.Errorf("column %q has characters without equivalent in UTF-8", c.name))
+		v.Kind = pg.Text
 	}
 	return v
 }

@@ -40,6 +40,7 @@ var (
 type decoder struct {
 	prefix    string             // of logical messages that are delivered; empty: all
 	wanted    func(*pg.Row) bool // see Options.Wanted; nil: every row is
+	charset   *pg.Charset        // of the values; nil: UTF-8, or no matter
 	cut       bool               // the message ends after its head: it is unwanted
 	msg       Message
 	open      bool // between Begin and Commit
@@ -303,13 +304,22 @@ func (d *decoder) tuple(c *cursor) error {
 		values = append(values, v)
 	}
 	d.msg.Row.Values = values
+	if d.charset != nil && (d.wanted == nil || d.wanted(&d.msg.Row)) {
+		d.charset.Convert(values)
+	}
 	return nil
+}
+
+// name is a name that the server sent.
+func (d *decoder) name(b []byte) string {
+	text, _ := d.charset.UTF8(b)
+	return string(text)
 }
 
 // relation learns a table's definition. A repetition that changes nothing keeps
 // the pointer, because callers key their caches by it.
 func (d *decoder) relation(c *cursor) error {
-	rel := &pg.Relation{OID: c.uint32(), Namespace: string(c.string()), Name: string(c.string())}
+	rel := &pg.Relation{OID: c.uint32(), Namespace: d.name(c.string()), Name: d.name(c.string())}
 	if rel.Namespace == "" { // pgoutput's short form of pg_catalog
 		rel.Namespace = "pg_catalog"
 	}
@@ -317,7 +327,7 @@ func (d *decoder) relation(c *cursor) error {
 	n := int(c.uint16())
 	for range n {
 		identity := c.byte()&1 != 0
-		col := pg.Column{Name: string(c.string()), Type: c.uint32(), Identity: identity}
+		col := pg.Column{Name: d.name(c.string()), Type: c.uint32(), Identity: identity}
 		c.uint32() // type modifier
 		if c.short {
 			return errShort

@@ -52,6 +52,8 @@ type Options struct {
 	// WalSndUpdateProgress), and before PostgreSQL 15 not even so. nil: silence
 	// ends the stream.
 	Silent func(ctx context.Context, silent time.Duration) error
+	// Charset is that of the database, as by catalog.ReadCharset.
+	Charset *pg.Charset
 	// Gather is for how long transactions that trickle in may gather before they
 	// are read, all at once; at most 10 ms. 0: each is read when it comes.
 	Gather time.Duration
@@ -108,6 +110,11 @@ type Stream struct {
 // the connection is closed. The error is ErrSlotActive if another process
 // holds the slot.
 func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) {
+	if as := catalog.SendAsStored(o.Charset, false); as != "" {
+		if _, err := conn.Exec(ctx, as).ReadAll(); err != nil {
+			return nil, errors.Join(fmt.Errorf("ask for text as it is stored: %w", err), conn.Close(ctx))
+		}
+	}
 	// After a write that took long, pgconn may still read in the background, and
 	// would take the first frames away.
 	if err := conn.SyncConn(ctx); err != nil {
@@ -119,7 +126,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	}
 	_, encrypted := hijacked.Conn.(*tls.Conn)
 	decoder := newDecoder()
-	decoder.prefix, decoder.wanted = o.Prefix, o.Wanted
+	decoder.prefix, decoder.wanted, decoder.charset = o.Charset.Encode(o.Prefix), o.Wanted, o.Charset
 	s := &Stream{
 		conn:      hijacked.Conn,
 		decoder:   decoder,
@@ -354,7 +361,7 @@ func (s *Stream) cause(err error) error {
 // startCommand is START_REPLICATION for pgoutput's protocol version 1
 // (PostgreSQL documentation, "Streaming Replication Protocol").
 func startCommand(o Options) string {
-	publication := sqltext.Literal(pgx.Identifier{o.Publication}.Sanitize())
+	publication := sqltext.Literal(pgx.Identifier{o.Charset.Encode(o.Publication)}.Sanitize())
 	cmd := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s",
 		pgx.Identifier{o.Slot}.Sanitize(), o.Start, publication)
 	if o.Messages {

@@ -45,7 +45,7 @@ func (d *doctor) postgres(ctx context.Context) {
 
 	d.readSlot(ctx)
 	d.serverItself()
-	d.encoding()
+	d.encoding(ctx)
 	d.mayConnect(ctx)
 	d.capacity()
 	d.timeouts(ctx)
@@ -78,18 +78,20 @@ func (d *doctor) serverItself() {
 }
 
 // encoding says what becomes of text in a database that is not in UTF-8.
-func (d *doctor) encoding() {
+func (d *doctor) encoding(ctx context.Context) {
 	const name = "postgresql.encoding"
-	switch encoding := d.conn.PgConn().ParameterStatus("server_encoding"); encoding {
-	case "UTF8", "LATIN1", "LATIN2", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10",
-		"ISO_8859_5", "KOI8R", "KOI8U", "WIN866", "WIN1256": // each byte has an equivalent
-		d.ok(name, "%s", encoding)
-	case "SQL_ASCII":
+	encoding := d.conn.PgConn().ParameterStatus("server_encoding")
+	charset, err := catalog.ReadCharset(ctx, d.conn)
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case charset != nil:
+		d.ok(name, "%s: a row with a character that has no equivalent in UTF-8 is a bad event (errors.on_bad_event)", encoding)
+	case encoding == "SQL_ASCII":
 		d.warn(name, "move the data to a database in UTF8 (pg_dump --encoding=…)",
 			"SQL_ASCII: the database does not say what its bytes mean; those of key and payload are published as they are, and an id or header that is no UTF-8 is a bad event")
 	default:
-		d.warn(name, "see that no published table has such bytes, or move the data to a database in UTF8",
-			"%s: a byte without equivalent in UTF-8, in any row of a published table, stops the stream at its transaction", encoding)
+		d.ok(name, "%s", encoding)
 	}
 }
 

@@ -69,5 +69,8 @@ func (d *doctor) someRows(ctx context.Context, s catalog.Snapshot, fn func(*pg.R
 	}
 	defer own.close()
 	s.Limit = routedRows
+	if s.Charset, err = catalog.ReadCharset(ctx, own.conn); err != nil {
+		return err
+	}
 	return catalog.ReadSnapshot(ctx, own.conn, s, fn)
 }

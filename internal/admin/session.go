@@ -76,7 +76,13 @@ func (s *session) replication(ctx context.Context) (*pgconn.PgConn, error) {
 // stream reads a slot from start on, and takes repl over.
 func (s *session) stream(ctx context.Context, repl *pgconn.PgConn, slot string, start, confirmed pg.LSN) (*wal.Stream, error) {
 	c := s.cfg.Source
+	charset, err := catalog.ReadCharset(ctx, s.conn)
+	if err != nil {
+		catalog.Close(repl)
+		return nil, err
+	}
 	return wal.Open(ctx, repl, wal.Options{
+		Charset:         charset,
 		Slot:            slot,
 		Publication:     c.Publication,
 		Start:           start,

@@ -132,6 +132,10 @@ func (t *tail) fromTables(ctx context.Context) error {
 
 func (t *tail) rows(ctx context.Context, s catalog.Snapshot) error {
 	s.Limit = t.opts.Limit
+	var err error
+	if s.Charset, err = catalog.ReadCharset(ctx, t.conn); err != nil {
+		return err
+	}
 	return catalog.ReadSnapshot(ctx, t.conn, s, func(r *pg.Row) error { return t.row(ctx, r) })
 }
 

@@ -31,6 +31,8 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 		return failure.Configf("ALTER ROLE "+sqltext.Name(cfg.User)+" WITH REPLICATION;", "%w", short)
 	case answered && pg.Code == pgerrcode.ProtocolViolation:
 		return failure.Configf(remedyPooler, "%w", short)
+	case answered && pg.Routine == routineEncoding:
+		return failure.Configf(remedyEncoding, "the database's encoding is not supported: %w", short)
 	case answered && slices.Contains(badParameter, pg.Code):
 		return failure.Configf("correct the parameter in source.url, or remove it: the server takes one that is none of libpq's for a setting of its own", "%w", short)
 	case refusedTLS:
@@ -53,6 +55,10 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 
 // routineConnect refuses a role that may not connect to the database (postinit.c).
 const routineConnect = "CheckMyDatabase"
+
+// routineEncoding refuses a client_encoding into which the database's cannot be
+// converted (mbutils.c).
+const routineEncoding = "InitializeClientEncoding"
 
 // remedyPooler is for the answer of a pooler that takes no start-up parameters of
 // ours. PostgreSQL itself answers so only to what is no client of its own.

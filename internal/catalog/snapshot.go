@@ -26,6 +26,8 @@ type Snapshot struct {
 	// Relation describes the table, as by ReadColumns; its columns are read in
 	// its order.
 	Relation *pg.Relation
+	// Charset is that of the database, as by ReadCharset.
+	Charset *pg.Charset
 	// Position numbers the first row; the slot's first position with Seq 0,
 	// or with the rows of the tables before counted in.
 	Position pg.Position
@@ -91,7 +93,7 @@ func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*p
 			return err
 		}
 	}
-	return streamRows(ctx, conn, snapshotSelect(s, order), rowReader(s, at, fn))
+	return streamRows(ctx, conn, SendAsStored(s.Charset, true)+snapshotSelect(s, order), rowReader(s, at, fn))
 }
 
 // beginSnapshot also pins what the order depends on: a sequential scan starts
@@ -171,6 +173,7 @@ func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) 
 	}
 	return func(values [][]byte) error {
 		pg.CopyText(row.Values, values)
+		s.Charset.Convert(row.Values)
 		if err := fn(&row); err != nil {
 			return err
 		}

@@ -52,6 +52,9 @@ const (
 	// Binary does not come from a stream, which sends text. It is for bytes
 	// that have no text form.
 	Binary ValueKind = 'b'
+	// Garbled is text with characters that have no equivalent in UTF-8, in the place
+	// of which is U+FFFD.
+	Garbled ValueKind = 'g'
 )
 
 // CopyText fills values from the columns of a result in text form, NULL where a

@@ -131,7 +131,7 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 		for reader.NextRow() {
 			seen++
 			if seen == 1 || bytes > 0 {
-				r := readRow(reader.Values())
+				r := c.table.readRow(reader.Values())
 				bytes -= r.size
 				rows = append(rows, r)
 				continue
@@ -164,8 +164,9 @@ type surplusError struct{ fit int }
 func (e *surplusError) Error() string { return fmt.Sprintf("only the first %d rows fit", e.fit) }
 
 // readRow copies a result row.
-func readRow(columns [][]byte) row {
-	r := row{key: string(columns[0]), rel: string(columns[1]), at: string(columns[2]), size: rowMemory}
+func (t *Table) readRow(columns [][]byte) row {
+	key, _ := t.charset.UTF8(columns[0])
+	r := row{key: string(key), rel: string(columns[1]), at: string(columns[2]), size: rowMemory}
 	if r.rel == "" {
 		return r
 	}
@@ -178,6 +179,7 @@ func readRow(columns [][]byte) row {
 	}
 	r.values = make([]pg.Value, len(columns))
 	pg.CopyText(r.values, columns)
+	t.charset.Convert(r.values)
 	return r
 }
 

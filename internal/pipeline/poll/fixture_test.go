@@ -51,7 +51,11 @@ func newWorld(t *testing.T, server *pgtest.Server, ddl ...string) *world {
 	if server == nil {
 		server = pgtest.Shared(t)
 	}
-	url := server.NewDatabase(t)
+	return newWorldIn(t, server.NewDatabase(t), ddl...)
+}
+
+func newWorldIn(t *testing.T, url string, ddl ...string) *world {
+	t.Helper()
 	pgtest.Exec(t, url, ddl...)
 	parts := poll.Parts{
 		Options: poll.DefaultOptions(), URL: url, Tables: []pg.Table{{Schema: "public", Name: "outbox"}},

@@ -75,9 +75,13 @@ func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 	for _, c := range t.Relation.Columns {
 		row = append(row, "t."+sqltext.Name(c.Name))
 	}
-	return "SELECT cdc_head.cdc_key, cdc_row.* FROM (" + t.headSQL(held, all, limit, without) + ") cdc_head\n" +
+	as, again := catalog.SendAsStored(t.charset, true), ""
+	if as != "" {
+		again = "; SET LOCAL client_encoding TO UTF8" // for what else is said in the transaction
+	}
+	return as + "SELECT cdc_head.cdc_key, cdc_row.* FROM (" + t.headSQL(held, all, limit, without) + ") cdc_head\n" +
 		" LEFT JOIN LATERAL (SELECT " + strings.Join(row, ", ") + " FROM " + t.Name.Quoted() + " t\n" +
-		"   WHERE t.ctid = cdc_head.cdc_at AND t.tableoid = cdc_head.cdc_rel AND " + t.pending + " FOR UPDATE SKIP LOCKED) cdc_row ON true"
+		"   WHERE t.ctid = cdc_head.cdc_at AND t.tableoid = cdc_head.cdc_rel AND " + t.pending + " FOR UPDATE SKIP LOCKED) cdc_row ON true" + again
 }
 
 // headSQL lists the rows to claim. It passes over rows of other lanes, but over

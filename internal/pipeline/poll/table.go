@@ -20,6 +20,7 @@ type Table struct {
 	Name     pg.Table
 	OID      uint32
 	Relation *pg.Relation
+	charset  *pg.Charset // of the database
 	Order    Order
 	// Index is the one that claims use; "" where there is none and every poll
 	// reads the whole table.
@@ -60,8 +61,13 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transfor
 	if err != nil {
 		return nil, err
 	}
+	charset, err := catalog.ReadCharset(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
 	t := &Table{
 		Name:        name,
+		charset:     charset,
 		OID:         info.OID,
 		Relation:    rel,
 		partitioned: info.Partitioned,

@@ -216,6 +216,7 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 		Messages:        s.opts.Messages,
 		Prefix:          s.opts.Prefix,
 		MessagesOnly:    len(s.opts.Tables) == 0,
+		Charset:         s.charset,
 		Gather:          s.gather(),
 		Wanted:          s.intake.tables.has,
 		Recycle:         true,

@@ -171,7 +171,7 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	s.intake.metrics.Snapshot(true)
 	defer s.intake.metrics.Snapshot(false)
 	defer s.waitForSnapshot(ctx, sql.PgConn())()
-	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, name, cp.LSN)
+	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, catalog.Snapshot{Name: name, Charset: s.charset}, cp.LSN)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
@@ -183,7 +183,7 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 // snapshot takes in the rows that are in the tables now, as one transaction
 // that ends at lsn, and waits until all of them are acked. It returns their
 // number.
-func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, name string, lsn pg.LSN) (int, error) {
+func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, from catalog.Snapshot, lsn pg.LSN) (int, error) {
 	defer in.queue.offer() // what there is when it fails
 	next := pg.Position{CommitLSN: lsn}
 	for _, t := range tables {
@@ -194,7 +194,7 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table
 		if !ok {
 			return 0, fmt.Errorf("table %s does not exist", t)
 		}
-		from := catalog.Snapshot{Name: name, Table: t, Relation: rel, Position: next}
+		from.Table, from.Relation, from.Position = t, rel, next
 		err = catalog.ReadSnapshot(ctx, sql, from, func(row *pg.Row) error {
 			next.Seq++
 			in.metrics.SnapshotRow()

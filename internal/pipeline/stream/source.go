@@ -44,6 +44,7 @@ type source struct {
 
 	stopping  func() bool            // whether the pipeline is to stop, and not only the session
 	database  string                 // that the slot must be of
+	charset   *pg.Charset            // of the database
 	claimed   bool                   // transactions have the transactional id
 	epoch     int64                  // of our checkpoints; 0 before the first stream
 	warned    bool                   // of commits that wait for us, at the last session's start
@@ -90,6 +91,9 @@ func (s *source) session(ctx context.Context) error {
 	}
 	s.metrics.Connected("postgres", true)
 	defer catalog.Close(sql)
+	if s.charset, err = catalog.ReadCharset(ctx, sql); err != nil {
+		return err
+	}
 
 	h, err := s.acquire(ctx, sql)
 	if err != nil {
