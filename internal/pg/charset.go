@@ -84,8 +84,9 @@ func (c *Charset) Convert(values []Value) {
 	}
 	for i := range values {
 		if v := &values[i]; v.Kind == Text {
-			whole := true
-			if v.Data, whole = c.UTF8(v.Data); !whole {
+			text, whole := c.UTF8(v.Data)
+			v.Data = text
+			if !whole {
 				v.Kind = Garbled
 			}
 		}
